@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import logging
-import os
 import sys
 import sysconfig
 import tempfile
@@ -29,7 +28,7 @@ from tatami.runtime.apart import apart
 from tatami.runtime.cache import content_key, default_cache
 from tatami.runtime.compiler import find_compiler, run_compiler, time_limit
 from tatami.runtime.results import COUNTS_ARE_EXACT
-from tatami.runtime.temporary import build_folder
+from tatami.runtime.temporary import build_folder, loaded_prefix
 
 NAME = "tatami_short_call"
 FLAGS = ("-std=gnu17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
@@ -75,7 +74,7 @@ def short_call() -> Any:
 def _load(body: bytes) -> Any:
     """The type in a shared object; None where the interpreter does not take it."""
     try:
-        with tempfile.NamedTemporaryFile(prefix=f"tatami-load-{os.getpid()}-", suffix=".so") as file:
+        with tempfile.NamedTemporaryFile(prefix=loaded_prefix(), suffix=".so") as file:
             file.write(body)
             file.flush()
             loader = importlib.machinery.ExtensionFileLoader(NAME, file.name)

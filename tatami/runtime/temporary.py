@@ -39,9 +39,14 @@ def build_folder() -> Iterator[Path]:
         not_at_end()
 
 
+def loaded_prefix() -> str:
+    """The beginning of the name of a file that the loader maps."""
+    return f"tatami-load-{os.getpid()}-"
+
+
 def loaded_file() -> tuple[int, str]:
     """A file that the loader maps: its handle and path."""
-    return tempfile.mkstemp(prefix=f"tatami-load-{os.getpid()}-", suffix=".so")
+    return tempfile.mkstemp(prefix=loaded_prefix(), suffix=".so")
 
 
 def _sweep() -> None:

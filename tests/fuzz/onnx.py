@@ -14,25 +14,21 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx.reference import ReferenceEvaluator
 
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tests.fuzz.campaign import run_campaign
 from tests.fuzz.onnx_models import Maker
+from tests.onnx.plain_session import plain_session
 
 Arrays = list[np.ndarray]
 
 
 def by_runtime(model: onnx.ModelProto, calls: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays | None]:
     """The outputs of each call; None where ONNX Runtime has no answer."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = plain_session(model)
     except Exception:
         return [None for _ in calls]
     return [_tried(lambda given=given: session.run(None, dict(given))) for given in calls]  # type: ignore[misc]

@@ -41,17 +41,13 @@ def reference(case: Case) -> Answer:
 
 def onnxruntime(case: Case) -> Answer:
     """ONNX Runtime without graph optimisations, one thread. It takes no arrays of the small types."""
-    import onnxruntime as rt
+    from tests.onnx.plain_session import plain_session
 
     made, feeds, _ = model([case])
     if any(a.dtype.kind not in _NATIVE or a.dtype == ml_dtypes.bfloat16 for a in feeds.values()):
         return Answer(None, "arrays of this type cannot be given to it")
-    options = rt.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = rt.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = rt.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = plain_session(made)
         values = session.run(None, feeds)
         types = [o.type.removeprefix("tensor(").removesuffix(")") for o in session.get_outputs()]
         return Answer(tuple(_typed(v, t) for v, t in zip(values, types, strict=True)))

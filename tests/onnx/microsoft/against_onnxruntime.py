@@ -11,10 +11,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 import tatami as tt
+from tests.onnx.plain_session import plain_session
 
 Arrays = Mapping[str, np.ndarray]
 MS = "com.microsoft"
@@ -51,12 +51,7 @@ def model_of(
 
 
 def run_onnxruntime(model: onnx.ModelProto, feed: Arrays) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, dict(feed)))
+    return list(plain_session(model).run(None, dict(feed)))
 
 
 def close(got: np.ndarray, wanted: np.ndarray, what: str, tolerance: tuple[float, float] | None = None, apart: int = 0) -> None:

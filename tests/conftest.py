@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import zlib
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -31,6 +33,18 @@ collect_ignore_glob = [pattern for package, patterns in needs.items() if find_sp
 def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["TATAMI_CALIBRATE"] = "1" if item.nodeid.startswith(AS_MEASURED) else "0"
     os.environ["TATAMI_QUICK_BUILD"] = "0" if item.nodeid.startswith(AS_SHIPPED) else "1"
+    seed_generators_of_module(item)
+
+
+def seed_generators_of_module(item: pytest.Item) -> None:
+    """Seed each generator that the test's module holds by the test's own name, so that a test draws the same numbers in any order.
+
+    Generators that a module shares between its tests would otherwise go on where the test before it, on this worker, stopped.
+    """
+    module = getattr(item, "module", None)
+    for value in vars(module).values() if module else ():
+        if isinstance(value, np.random.Generator):
+            value.bit_generator.state = np.random.default_rng(zlib.crc32(item.nodeid.encode())).bit_generator.state
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,7 +19,7 @@ from onnx.reference import ReferenceEvaluator
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tests.fuzz.campaign import run_campaign
-from tests.fuzz.onnx_models import Maker
+from tests.fuzz.onnx_steps import random_model
 from tests.onnx.plain_session import plain_session
 
 Arrays = list[np.ndarray]
@@ -60,7 +60,7 @@ def agree(a: np.ndarray, b: np.ndarray) -> bool:
 
 def check(seed: int) -> str:
     """What is wrong with one model; empty where nothing is."""
-    model, calls = Maker(seed).made()
+    model, calls = random_model(seed)
     operators = " ".join(n.op_type for n in model.graph.node)
     expected, other = by_runtime(model, calls), by_reference(model, calls)
     try:

@@ -73,8 +73,9 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
 class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="cpu_rows"):
     """Fused nests: `outer` loops in parallel, passes over the rest, SIMD along `vector_axis` with a tail.
 
-    `parallel` counts the leading outer axes that are split over threads; `width` is in elements of fp32. `nontemporal` are
-    outputs that are stored past the caches, which could not hold them until they are read.
+    `parallel` counts the leading outer axes that the estimate splits over threads; 0: the work is too little, and the kernel
+    may run beside others of its wave. How many threads take part is decided by the sizes of a call. `width` is in elements of
+    fp32. `nontemporal` are outputs that are stored past the caches, which could not hold them until they are read.
     """
 
     outer: tuple[str, ...]

@@ -162,6 +162,7 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
         yield invalid_plan(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
     if plan.blocks is not None:
         yield from _blocks(region, plan.blocks)
+    yield from _steps(region, plan)
     for i, p in enumerate(plan.passes):
         if p.vector and p.vector not in p.axes and p.vector not in plan.outer[-1:]:
             yield invalid_plan(
@@ -169,6 +170,15 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
                 f"pass {i} steps along {p.vector}, which is not one of its loops",
                 "use a pass axis or the last outer axis",
             )
+
+
+def _steps(region: Region, plan: CpuRows) -> Iterator[Diagnostic]:
+    """The axis of vectors is the one that passes step along: all of them where it is an outer axis, else one at least."""
+    along, steps = plan.vector_axis, [p.vector for p in plan.passes]
+    is_of_all = along in ("", *plan.outer)
+    if steps and (set(steps) != {along} if is_of_all else along not in steps):
+        why = f"vectors along {along!r}, passes along {', '.join(map(repr, steps))}"
+        yield invalid_plan(region, why, f"let {'every pass' if is_of_all else 'a pass'} step along {along!r}")
 
 
 def _blocks(region: Region, blocks: Blocks) -> Iterator[Diagnostic]:

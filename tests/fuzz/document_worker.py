@@ -132,14 +132,14 @@ def encoded(document: dict[str, Any]) -> Any:
 
 
 def without_labels(value: Any) -> Any:
-    """What is left of a document's values where figures of estimates are left out, and bounds of a plan that are beyond what
-    its Region has."""
+    """What is left of a document's values without figures of estimates (`parallel` says which kernels run beside others, where
+    there are others), and without bounds of a plan, which may be beyond what its Region has."""
     if isinstance(value, dict):
         return {k: without_labels(v) for k, v in value.items() if k not in UNSHOWN and v != {}}
     return [without_labels(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-UNSHOWN = ("estimate", "rejected", "kc", "mc", "nc", "parallel", "vector", "vector_axis")
+UNSHOWN = ("estimate", "rejected", "mc", "nc", "parallel")
 
 
 LABELS = re.compile(r"origins|estimate|rejected|debug_name|about|passes\.\*\.lets|memref\.alignment")

@@ -21,7 +21,7 @@ from tatami.runtime.compiler import find_compiler
 from tatami.runtime.sanitizer import sanitizer_library
 from tests.fuzz import pool
 from tests.fuzz.document_edits import draw
-from tests.fuzz.document_programs import PROGRAMS, documents
+from tests.fuzz.document_programs import EDITED, documents
 
 FINE = ("refused", "obeyed", "checked", "label", "uncalled")
 WORKER = "tests.fuzz.document_worker"
@@ -46,7 +46,7 @@ def campaign(seeds: list[int], *, jobs: int, seconds: float = 180.0, every: bool
     out: dict[int, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "documents.json"
-        programs = {name: documents(name) for name in PROGRAMS}
+        programs = {name: documents(name) for name in EDITED}
         file.write_text(json.dumps(programs))
 
         def take(seed: int, outcome: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def main() -> int:
     first, _, last = given.seeds.partition("-")
     seeds = list(range(int(first), int(last or int(first) + 1)))
     if given.stage:
-        programs = {name: documents(name) for name in PROGRAMS}
+        programs = {name: documents(name) for name in EDITED}
         seeds = [s for s in seeds if draw(s, programs)[1] == given.stage]
     outcomes = campaign(seeds, jobs=given.jobs, every=given.all)
     print(table(outcomes))

@@ -30,7 +30,7 @@ from tatami.dump import write_dump
 from tatami.printed import code_texts, print_program
 from tests.fuzz.marker_forms import Form, forms, with_marker
 from tests.fuzz.marker_places import Place, places
-from tests.fuzz.marker_programs import PROGRAMS
+from tests.fuzz.programs import PROGRAMS
 
 MARK = "zq7x"
 HOSTILE = f'{MARK}"\';*/ system("touch {MARK}"); /*\n#include "{MARK}"\n\\'

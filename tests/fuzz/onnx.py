@@ -19,7 +19,7 @@ from onnx.reference import ReferenceEvaluator
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tests.fuzz.campaign import run_campaign
-from tests.fuzz.onnx_models import Maker
+from tests.fuzz.onnx_steps import random_model
 from tests.onnx.plain_session import plain_session
 
 Arrays = list[np.ndarray]
@@ -60,13 +60,13 @@ def agree(a: np.ndarray, b: np.ndarray) -> bool:
 
 def check(seed: int) -> str:
     """What is wrong with one model; empty where nothing is."""
-    model, calls = Maker(seed).made()
+    model, calls = random_model(seed)
     operators = " ".join(n.op_type for n in model.graph.node)
     expected, other = by_runtime(model, calls), by_reference(model, calls)
     try:
         f: Any = tt.compile(model, target="cpu", threads=1)
     except TatamiError as error:
-        if expected[0] is None or _is_empty_window(error, expected[0]):
+        if expected[0] is None or _is_empty_window(error, expected[0], other[0]):
             return ""
         return f"refused {str(error).splitlines()[0][:200]} in {operators}"
     names = [o.name for o in model.graph.output]
@@ -74,7 +74,7 @@ def check(seed: int) -> str:
         try:
             out = f({n: a.copy() for n, a in given.items()})
         except TatamiError as error:
-            if wanted is None or _is_empty_window(error, wanted):
+            if wanted is None or _is_empty_window(error, wanted, also):
                 continue
             return f"refused at the call {str(error).splitlines()[0][:200]} in {operators}"
         for k, name in enumerate(names):
@@ -85,9 +85,12 @@ def check(seed: int) -> str:
     return ""
 
 
-def _is_empty_window(error: TatamiError, wanted: Arrays) -> bool:
-    """True where a window longer than its line gives no element to ONNX Runtime, and is refused here (E1304)."""
-    return error.diagnostics[0].code == "E1304" and any(not a.size for a in wanted)
+def _is_empty_window(error: TatamiError, *answers: Arrays | None) -> bool:
+    """True where a window longer than its line is refused here (E1304), and gives no element to ONNX Runtime or the reference.
+
+    The two differ for a stride of 2 or more: ONNX Runtime divides -1 by it to 0, and reads a part of a window.
+    """
+    return error.diagnostics[0].code == "E1304" and any(not a.size for answer in answers for a in answer or ())
 
 
 def _first(got: np.ndarray, wanted: np.ndarray) -> str:

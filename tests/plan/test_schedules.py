@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random as stdlib_random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -138,3 +139,16 @@ def test_writes_at_computed_positions_keep_their_order() -> None:
     )
     assert [str(d) for d in verify_region(region)] == []
     assert skeleton(region, {}, 1 << 20).outer == ("j", "i")
+
+
+@pytest.mark.parametrize("along", ["", "i", "n + 1"])
+def test_passes_step_along_the_axis_of_vectors(along: str) -> None:
+    region, sizes = ex.softmax(), {"M": 64, "N": 512}
+    facts = facts_of(region)
+    rows = rows_candidate(region, facts, skeleton(region, sizes, 1 << 20), TARGET, sizes, 16)
+    assert isinstance(rows, Candidate)
+    plan = rows.plan
+    assert isinstance(plan, CpuRows) and plan.vector_axis != along
+    others = msgspec.structs.replace(plan, passes=tuple(msgspec.structs.replace(p, vector=along) for p in plan.passes))
+    for edited in (msgspec.structs.replace(plan, vector_axis=along), others):
+        assert any("passes along" in d.why for d in verify_plan(edited, region, TARGET))

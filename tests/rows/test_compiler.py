@@ -189,8 +189,9 @@ def test_a_computed_operand_is_named_and_the_product_found() -> None:
     assert "contraction_operand" in explain(compilation)
 
 
-@pytest.mark.parametrize("target", ["cpu:avx2", "sm80"])
-@pytest.mark.parametrize("make", [gemm, conv])
+@pytest.mark.parametrize(
+    "make, target", [(gemm, "cpu:avx2"), (conv, "cpu:avx2"), (attention, "cpu:avx2"), (gemm, "sm80"), (conv, "sm80")]
+)
 def test_a_contraction_with_its_epilogue_is_one_region_and_one_kernel(make: Any, target: str) -> None:
     compilation = prepare(make(), target=target)
     assert len(regions(compilation)) == 1

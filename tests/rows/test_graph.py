@@ -1,4 +1,4 @@
-"""Facts of the computation graph that `docs/rows-graph.md` cites: compiled for the CPU, on the reference, against numpy."""
+"""Facts of the computation graph that `docs/design/graph.md` cites: compiled for the CPU, on the reference, against numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `.harp` rows of `docs/rows-graph.md`: sizes, results, the two examples of the specification, recursion, reserved
+"""The `.harp` rows of `docs/design/graph.md`: sizes, results, the two examples of the specification, recursion, reserved
 words, fused forms, views by expressions."""
 
 from __future__ import annotations

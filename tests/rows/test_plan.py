@@ -1,4 +1,4 @@
-"""Facts of the execution plan that `docs/rows-plan.md` cites."""
+"""Facts of the execution plan that `docs/design/plan.md` cites."""
 
 from __future__ import annotations
 

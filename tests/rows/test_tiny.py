@@ -1,4 +1,4 @@
-"""Facts of Tiny IR that `docs/rows-tiny.md` cites: documents compiled for the CPU, compared with numpy and the reference."""
+"""Facts of Tiny IR that `docs/design/tiny.md` cites: documents compiled for the CPU, compared with numpy and the reference."""
 
 from __future__ import annotations
 

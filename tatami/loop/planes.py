@@ -11,7 +11,6 @@ for each place of the window.
 
 from __future__ import annotations
 
-import itertools
 from math import prod
 
 from tatami.core.bounds import linearize
@@ -25,13 +24,15 @@ from tatami.loop.packing import Stmts, misfit, split_guards
 from tatami.plan.ir import CpuPlanes
 from tatami.region.convolution import STILL, Convolution, find_convolution, with_still_axis
 from tatami.region.ir import Region
-from tatami.region.planes import BANDS, Plane, panel_of, plane_at, planes_of, reach_of
+from tatami.region.planes import BANDS, Plane, panel_of, plane_at, planes_of, reach_of, runs_of
 from tatami.region.slides import Slide
 
 WHOLE = Plane(0, 0, 0)
 """Of the rows of an image of one dimension: one row."""
 LINE = 16
 """Planes are odd numbers of so many elements apart, so that channels do not share the sets of a cache."""
+ROLLED = 4
+"""Planes alike from which on a loop fills them: a stride of 128 is 128 planes, whose statements one by one take the C compiler seconds."""
 
 
 def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:
@@ -110,25 +111,35 @@ class _Planes(ImageBlocks):
         declare, values = self.spread(self.conv.channels, channel)
         *above, across = self.planes
         out: list[loop.Stmt] = [*declare]
-        for number, (down, right) in enumerate(itertools.product(above[0] if above else (WHOLE,), across)):
-            start, d = self.integer((channel * self.planes_each + number) * self.plane)
-            if down is None or right is None:
-                out += [d, self.clear(start, self.plane)]
-                continue
-            r = self.counter(self.block_rows + down.reach)
-            place = {s.axis: self.top + var(r) - down.back for s in self.conv.slides[:-1]}
-            place |= {s.window: expr(down.place) for s in self.conv.slides[:-1]}
-            rows = self.own_rows + down.reach
-            line = self.fill_row(values | place, start + var(r) * self.pitch, right)
-            out += [d, loop.For(r, ZERO, rows, line), self.clear(start + rows * self.pitch, self.plane - rows * self.pitch)]
+        for i, down in enumerate(above[0] if above else (WHOLE,)):
+            for alike, first, right in runs_of(across):
+                number = channel * self.planes_each + (i * len(across) + first)
+                if alike < ROLLED:
+                    for k in range(alike):
+                        out += self.fill_plane(values, number + k, down, right, expr(k))
+                else:
+                    x = self.counter(expr(alike))
+                    out.append(loop.For(x, ZERO, expr(alike), self.fill_plane(values, number + var(x), down, right, var(x))))
         return tuple(out)
 
-    def fill_row(self, values: dict[str, Expr], to: Expr, plane: Plane) -> Stmts:
-        """A row of a plane."""
+    def fill_plane(self, values: dict[str, Expr], number: Expr, down: Plane | None, right: Plane | None, k: Expr) -> Stmts:
+        """One plane, of the `k`-th place across after that of `right`."""
+        start, d = self.integer(number * self.plane)
+        if down is None or right is None:
+            return (d, self.clear(start, self.plane))
+        r = self.counter(self.block_rows + down.reach)
+        place = {s.axis: self.top + var(r) - down.back for s in self.conv.slides[:-1]}
+        place |= {s.window: expr(down.place) for s in self.conv.slides[:-1]}
+        rows = self.own_rows + down.reach
+        line = self.fill_row(values | place, start + var(r) * self.pitch, right, k)
+        return (d, loop.For(r, ZERO, rows, line), self.clear(start + rows * self.pitch, self.plane - rows * self.pitch))
+
+    def fill_row(self, values: dict[str, Expr], to: Expr, plane: Plane, k: Expr) -> Stmts:
+        """A row of a plane, of the `k`-th place after the plane's."""
         guards, inside, outside = split_guards(self.conv.image)
         count = self.own_columns + plane.reach
         x = self.counter(self.block_columns + plane.reach)
-        place = {self.columns.axis: self.left + var(x) - plane.back, self.columns.window: expr(plane.place)}
+        place = {self.columns.axis: self.left + var(x) - plane.back, self.columns.window: k + plane.place}
         copies = self.copy(inside, outside, guards, {**self.at, **values, **place}, x, ZERO, count, self.seen, to)
         return (*copies, self.clear(to + count, self.pitch - count))
 

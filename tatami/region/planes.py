@@ -6,6 +6,7 @@ entry s*y + d*i     of plane (d*i) mod s, its entry y + (d*i) // s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import gcd
 
 import msgspec
@@ -44,6 +45,20 @@ def planes_of(slide: Slide, window: int) -> tuple[Plane | None, ...]:
         return Plane(met[0], first, last)
 
     return tuple(plane(places[n]) if n in places else None for n in range(max(places) + 1))
+
+
+def runs_of(planes: tuple[Plane | None, ...]) -> Iterator[tuple[int, int, Plane | None]]:
+    """Planes that differ by nothing but their place, which follow each other: how many, the number of the first, and it.
+
+    >>> list(runs_of((Plane(0, 0, 1), Plane(1, 0, 1), Plane(2, 0, 0), None)))
+    [(2, 0, Plane(place=0, back=0, reach=1)), (1, 2, Plane(place=2, back=0, reach=0)), (1, 3, None)]
+    """
+    first = 0
+    for n in range(1, len(planes) + 1):
+        begun, next_ = planes[first], planes[n] if n < len(planes) else None
+        if begun is None or next_ != Plane(begun.place + n - first, begun.back, begun.reach):
+            yield n - first, first, begun
+            first = n
 
 
 def reach_of(slide: Slide, window: int) -> int:

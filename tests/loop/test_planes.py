@@ -34,6 +34,8 @@ CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "down only": (convolution(24, 24, (3, 1)), (2, 24, 74, 33)),
     "down only, padded": (convolution(48, 48, (5, 1), padding=((2, 1), (0, 0)), dilation=(2, 1)), (2, 48, 40, 33)),
     "across only, short rows": (convolution(72, 72, (1, 3), padding=((0, 0), (1, 1))), (3, 72, 30, 20)),
+    "a stride whose planes loops fill": (convolution(40, 6, (19,), padding=((5, 2),), stride=8), (2, 6, 700)),
+    "strides whose planes loops fill, both ways": (convolution(24, 8, (7, 13), padding=3, stride=(2, 6)), (1, 8, 60, 200)),
     "across only, stride 2": (convolution(24, 24, (1, 3), stride=(1, 2)), (2, 24, 31, 40)),
 }
 
@@ -120,7 +122,7 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
     assert np.array_equal(one, three)
 
 
-@pytest.mark.parametrize("name", ["stem", "one dimension", "down only"])
+@pytest.mark.parametrize("name", ["stem", "one dimension", "down only", "a stride whose planes loops fill"])
 def test_nothing_outside_the_tensors_is_read_or_written(name: str) -> None:
     make, shape = CASES[name]
     f = tt.compile(graph(make, shape), target="cpu:avx2")

@@ -6,8 +6,8 @@
 
 The estimate is asked at a few points: one, few and many elements of an open axis, and where several are open mostly one image,
 text or sound of small, usual and large sizes, which is what most calls bring. Where the plan of the hints takes GAIN times as
-long as the best there, that one is kept behind a box of sizes around the point in which it stays ahead. It is one of the same
-kind: estimates of two kinds are further from each other than sizes are. Only kernels whose share of the program's estimate
+long as the best there, that one is kept behind a box of sizes around the point in which it stays ahead. One of another kind
+has to be further ahead: estimates of two kinds are further from each other than those of one. Only kernels whose share of the program's estimate
 counts are looked at, and few plans are kept, since each is compiled (decision 0048).
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import TypeAlias
 
 from tatami.core.expr import free_vars, var
@@ -23,7 +23,7 @@ from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.estimate import rank
-from tatami.plan.ir import Guarded, SchedulePlan
+from tatami.plan.ir import CpuContraction, CpuPlanes, Guarded, SchedulePlan
 from tatami.plan.packed_operands import packed_operands
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
@@ -41,6 +41,10 @@ SHARE = 0.04
 """Of the program's estimate at a point, from which on a kernel counts there."""
 GAIN, AHEAD = 1.3, 1.05
 """Times of the other plan: the least gain at the point, and anywhere behind the guard. Estimates are off by as much."""
+GAIN_OF_KINDS, AHEAD_OF_KINDS = 2.0, 1.5
+"""The same of a plan of another kind."""
+PRODUCTS = frozenset([CpuContraction, CpuPlanes])
+"""Kinds of plans whose estimates count the same products: of whole tiles of the register micro-kernel."""
 MOST_PLANS, MOST_GUARDED = 2, 6
 """Of a Region beside its own, and of a program: kernels that are compiled more."""
 MOST_PACKED = 1 << 20
@@ -136,24 +140,32 @@ def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, se
         return None
     (best,), _ = choose_cpu(p.region, p.facts, target, sizes, p.constants)
     gain = seconds / max(seconds_near(best.estimate, target), 1e-12)
-    if type(best.plan) is not type(p.own.plan) or best.plan == p.own.plan or gain < GAIN or _packs_much(p, best.plan):
+    least, ahead = _gains(best.plan, p.own.plan)
+    if best.plan == p.own.plan or gain < least or _packs_much(p, best.plan):
         return None
     names = {n for size in all_axes(p.region).values() for n in free_vars(size)}
     number = {p.symbols.get(symbols[0], "")} & names
-    box = _box(p, best.plan, target, {n: sizes.get(n, 128) for n in sorted(names)}, (names - number, number))
+    box = _box(p, best.plan, target, {n: sizes.get(n, 128) for n in sorted(names)}, (names - number, number), ahead)
     limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
     conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))
     return (Guarded(conditions, best.plan, best.estimate), gain) if conditions else None
 
 
+def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:
+    """Times of the Region's own plan to those of another that is kept beside it: at the point, and anywhere behind the guard."""
+    if type(plan) is type(own):
+        return GAIN, AHEAD
+    return (GAIN_OF_KINDS, AHEAD_OF_KINDS) if {type(plan), type(own)} <= PRODUCTS else (inf, inf)
+
+
 def _box(
-    p: Planned, plan: SchedulePlan, target: Target, point: Sizes, groups: Sequence[Collection[str]]
+    p: Planned, plan: SchedulePlan, target: Target, point: Sizes, groups: Sequence[Collection[str]], ahead: float
 ) -> dict[str, tuple[int, int]]:
     """The least and the greatest size of each symbol for which the plan stays ahead, at the corners: those of a group grow and
     shrink together, so that a box of images is as high as it is wide."""
 
     def is_ahead(corner: Sizes) -> bool:
-        return _seconds(p, p.own.plan, target, corner) >= AHEAD * _seconds(p, plan, target, corner)
+        return _seconds(p, p.own.plan, target, corner) >= ahead * _seconds(p, plan, target, corner)
 
     box = {n: (size, size) for n, size in point.items()}
     for group in groups:

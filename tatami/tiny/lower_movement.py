@@ -129,9 +129,24 @@ def _periodic(x: Value, axis: int, lo: Expr, size: Expr) -> Value:
 
 
 def _at_computed_index(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
+    """The borders are read at a computed index, the axis between them as it is: a border is short beside its axis, and an
+    index modulo a symbolic period takes a division for every element. Of widths that may be negative all is read so."""
+    size = x.shape[axis] + lo + hi
+    if not (is_positive(lo + 1) and is_positive(hi + 1)):
+        return _computed(x, axis, -lo, size, mode)
+    pieces = [x]
+    if lo != ZERO:
+        pieces.insert(0, _computed(x, axis, -lo, lo, mode))
+    if hi != ZERO:
+        pieces.append(_computed(x, axis, x.shape[axis], hi, mode))
+    return joined(pieces, axis, size)
+
+
+def _computed(x: Value, axis: int, start: Expr, width: Expr, mode: str) -> Value:
+    """`width` elements of an axis repeated without end, from `start` on, which may lie before it."""
     b, n = x.builder, x.shape[axis]
-    shape = (*x.shape[:axis], n + lo + hi, *x.shape[axis + 1 :])
-    at = b.iota(shape, axis) - b.size(lo)
+    shape = (*x.shape[:axis], width, *x.shape[axis + 1 :])
+    at = b.iota(shape, axis) + b.size(start)
     if mode == "wrap":
         at = at.fn("mod", b.size(n))
     else:

@@ -21,6 +21,7 @@ from tatami.core.signature import Equation, Signature, bound_values
 from tatami.core.substitute import substitute_sizes
 from tatami.core.tensor import Tensor
 from tatami.tiny.equations import padded_reshape, replace_equal_symbols
+from tatami.tiny.hoist import hoist_constants
 from tatami.tiny.infer import Type, are_assumed_equal, joined_shape, reshape_equation
 from tatami.tiny.invariants import read_unchanged_states
 from tatami.tiny.ir import (
@@ -54,7 +55,7 @@ def normalize(module: Module[Program], keeps_narrow: bool = False) -> Module[Pro
             program = replace_equal_symbols(program)
         programs[name], origins[name] = _Builder(module.constants if name == "main" else {}).program(program)
     result = read_unchanged_states(Module(programs, module.constants, origins))
-    return result if "setup" in programs else split_setup(result, keeps_narrow)
+    return result if "setup" in programs else split_setup(hoist_constants(result, keeps_narrow), keeps_narrow)
 
 
 def with_bound_symbols(program: Program) -> Program:

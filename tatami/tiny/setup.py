@@ -12,12 +12,15 @@ below it (a mask from IOTA) moves only when it is expensive.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Shape
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
+from tatami.core.tensor import Tensor
 from tatami.tiny.ir import (
     MOVEMENT,
     BitcastOp,
@@ -46,8 +49,8 @@ def split_setup(module: Module[Program], keeps_narrow: bool = False) -> Module[P
     of 8 bits to fp32 stays in main, where the micro-kernels of a CPU do it in registers."""
     main = module.main
     by_id = {n.id: n for n in main.nodes}
-    constant = _constant_values(module, main)
-    cut = _cut(main, by_id, constant, keeps_narrow)
+    constant = constant_values(module.constants, main)
+    cut = computed_constants(main, constant, keeps_narrow)
     if not cut:
         return module
     taken = {p.tensor for p in main.signature.inputs} | {p.tensor for p in main.signature.outputs}
@@ -81,19 +84,23 @@ def split_setup(module: Module[Program], keeps_narrow: bool = False) -> Module[P
     return Module({**module.programs, "main": rest, "setup": setup}, module.constants, origins)
 
 
-def _constant_values(module: Module[Program], main: Program) -> dict[str, bool]:
-    """Ids of constant values; True when a payload or a held input is below."""
-    ports = {p.tensor: p for p in main.signature.inputs}
+def constant_values(
+    constants: Mapping[str, Tensor], program: Program, passed: Mapping[str, bool] | None = None
+) -> dict[str, bool]:
+    """Ids of constant values; True when a payload or a held input is below. `passed`: the arguments of a called program that
+    are constant at every call, likewise."""
+    ports = {p.tensor: p for p in program.signature.inputs}
+    passed = passed or {}
     out: dict[str, bool] = {}
-    for node in main.nodes:
+    for node in program.nodes:
         if any(s.as_int() is None for s in node.shape):
             continue
         match node.op:
             case InputOp(tensor_id=tensor):
                 port = ports[tensor]
-                known = port.storage == "held" or (port.storage == "const_pool" and tensor in module.constants)
-                if known and port.mutability == "immutable":
-                    out[node.id] = True
+                known = port.storage == "held" or (port.storage == "const_pool" and tensor in constants)
+                if port.mutability == "immutable" and (known or tensor in passed):
+                    out[node.id] = known or passed[tensor]
             case ConstOp() | IotaOp():
                 out[node.id] = False
             case SizeOp() | CallOp() | ResultOp():
@@ -104,13 +111,14 @@ def _constant_values(module: Module[Program], main: Program) -> dict[str, bool]:
     return out
 
 
-def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool], keeps_narrow: bool) -> list[str]:
+def computed_constants(program: Program, constant: Mapping[str, bool], keeps_narrow: bool) -> list[str]:
     """Computed constants that something not constant (or an output) reads, directly or through movement; moved ones that a
     CALL takes."""
+    by_id = {n.id: n for n in program.nodes}
     wanted: dict[str, None] = {}
-    work = _work(main, constant)
-    reads = [(s, isinstance(n.op, CallOp)) for n in main.nodes if n.id not in constant for s in n.src]
-    for ident, is_passed in [*reads, *((o, False) for o in main.outputs)]:
+    work = _work(program, constant)
+    reads = [(s, isinstance(n.op, CallOp)) for n in program.nodes if n.id not in constant for s in n.src]
+    for ident, is_passed in [*reads, *((o, False) for o in program.outputs)]:
         if ident not in constant:
             continue
         moves = is_passed and constant[ident] and isinstance(by_id[ident].op, MOVEMENT)
@@ -119,14 +127,14 @@ def _cut(main: Program, by_id: dict[str, Node], constant: dict[str, bool], keeps
         node = by_id[ident]
         if isinstance(node.op, InputOp | ConstOp | IotaOp) or not (constant[ident] or work[ident]):
             continue
-        if _elements(node.shape) > max(GROWTH * _source_elements(node, by_id, constant), 1 << 20):
+        if _elements(node.shape) > max(GROWTH * _source_elements(node, by_id), 1 << 20):
             continue
         wanted[ident] = None
-    order = {n.id: k for k, n in enumerate(main.nodes)}
+    order = {n.id: k for k, n in enumerate(program.nodes)}
     return sorted(wanted, key=lambda i: order[i])
 
 
-def _tells_a_product(node: Node, by_id: dict[str, Node], keeps_narrow: bool) -> bool:
+def _tells_a_product(node: Node, by_id: Mapping[str, Node], keeps_narrow: bool) -> bool:
     """Is it a rounding to tf32, or codes or integers in a wider type, where a product has to see what they were?"""
     if not isinstance(node.op, CastOp):
         return node.op == Elementwise("tf32")
@@ -135,11 +143,11 @@ def _tells_a_product(node: Node, by_id: dict[str, Node], keeps_narrow: bool) -> 
     return source.is_fp8 or node.dtype.widens(source) or is_stored_narrow
 
 
-def _work(main: Program, constant: dict[str, bool]) -> dict[str, bool]:
+def _work(program: Program, constant: Mapping[str, bool]) -> dict[str, bool]:
     """Is there anything costly below a constant value?"""
     out: dict[str, bool] = {}
-    floats = {n.id for n in main.nodes if n.dtype.is_float}
-    for node in main.nodes:
+    floats = {n.id for n in program.nodes if n.dtype.is_float}
+    for node in program.nodes:
         if node.id not in constant:
             continue
         if isinstance(node.op, CastOp):  # to integers it saturates, and 64 bits are made one by one
@@ -152,7 +160,7 @@ def _work(main: Program, constant: dict[str, bool]) -> dict[str, bool]:
     return out
 
 
-def _source_elements(node: Node, by_id: dict[str, Node], constant: dict[str, bool]) -> int:
+def _source_elements(node: Node, by_id: Mapping[str, Node]) -> int:
     """Elements of the payloads below `node`, each counted once; without any, its own."""
     seen: set[str] = set()
     stack = [node.id]

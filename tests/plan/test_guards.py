@@ -20,9 +20,10 @@ from tatami.core.kernel import Condition, is_met
 from tatami.core.target import PRESETS
 from tatami.dump import write_dump
 from tatami.execution.ir import Choose
-from tatami.plan.guards import GRID, MOST_GUARDED, MOST_PLANS
-from tatami.plan.ir import CpuContraction, CpuRows, CpuSplit, Guarded, RegionPlan
+from tatami.plan.guards import GRID, MOST_GUARDED, MOST_PLANS, PRODUCTS
+from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuSplit, Guarded, RegionPlan
 
+ONE = msgspec.structs.replace(PRESETS["cpu:avx512"], cores=1)
 TWO = msgspec.structs.replace(PRESETS["cpu:avx512"], cores=2)
 
 
@@ -35,6 +36,13 @@ def stem(shape: tuple[Any, ...] = ("B", 3, 64, 64)) -> tt.Graph:
     g = tt.Graph("stem")
     x = g.input("x", shape, tt.fp32)
     g.output("y", x.conv(g.constant(values(32, 3, 7, 7)), g.constant(values(32)), stride=2, padding=3).relu())
+    return g
+
+
+def sounds(shape: tuple[Any, ...] = ("B", 4, "N")) -> tt.Graph:
+    """Windows over a line: by planes where it is long, a product of few rows where it is not."""
+    g = tt.Graph("sounds")
+    g.output("y", g.input("x", shape, tt.fp32).conv(g.constant(values(64, shape[1], 9)), None))
     return g
 
 
@@ -67,6 +75,25 @@ def test_one_image_has_a_plan_that_threads_share() -> None:
     (condition,) = guarded[0].conditions
     assert condition.size == var("B") and is_met(condition, {"B": 1}) and not is_met(condition, {"B": 64})
     assert type(guarded[0].plan) is type(last.plan) and guarded[0].plan != last.plan
+
+
+LINES = {"N": (9, 2048, 8192)}
+
+
+def test_a_plan_of_another_kind_has_to_be_far_ahead() -> None:
+    made = prepare(sounds(), target=ONE, sizes=LINES)
+    *guarded, last = plan_of(made).choices
+    assert isinstance(last.plan, CpuPlanes)
+    (few,) = (c for c in guarded if isinstance(c.plan, CpuContraction))
+    assert all(is_met(c, {"B": 1, "N": 10}) for c in few.conditions)
+    assert not all(is_met(c, {"B": 1, "N": 500}) for c in few.conditions)
+
+
+def test_plans_of_kinds_whose_estimates_say_little_of_each_other_stand_alone() -> None:
+    for made in (prepare(stem(), target=TWO), prepare(sounds(), target=TWO)):
+        for r in made.stages["plan"].main.regions:
+            kinds = {type(c.plan) for c in r.choices}
+            assert len(kinds) == 1 or kinds <= PRODUCTS
 
 
 def test_sizes_that_are_known_have_one_plan() -> None:
@@ -109,6 +136,19 @@ def test_both_sides_of_a_chosen_guard_give_the_convolution() -> None:
         x = values(b, 3, 64, 64)
         want = tt.compile(stem((b, 3, 64, 64)), target="reference")(x=x)["y"]
         np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-4, atol=1e-4, err_msg=str(b))
+
+
+def test_both_sides_of_a_guard_between_kinds_give_the_convolution() -> None:
+    compilation = prepare(sounds(), target=ONE, sizes=LINES)
+    choices = plan_of(compilation).choices
+    assert len({type(c.plan) for c in choices}) == 2
+    kept = decisions_of(compilation.stages).plans
+    f = tt.compile(sounds(), target="cpu:avx512", threads=1, sizes=LINES, decisions={"plans": kept})
+    for b in (1, 3):
+        for n in (n for n in edges(choices) if n >= 9):
+            x = values(b, 4, n)
+            want = tt.compile(sounds((b, 4, n)), target="reference")(x=x)["y"]
+            np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-4, atol=1e-4, err_msg=str((b, n)))
 
 
 def guarded_linear() -> tuple[str, tuple[Guarded, ...]]:

@@ -235,8 +235,9 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
     """The program through all stages and the C compiler. timed: its entry takes the time of each kernel."""
     from tatami.runtime.apart import Apart, apart
     from tatami.runtime.compiler import find_compiler
-    from tatami.runtime.objects import Unit, object_key, runtime_units
+    from tatami.runtime.objects import Unit, object_key, program_units
     from tatami.runtime.objects import build as build_object
+    from tatami.runtime.pool import runtime_body
     from tatami.runtime.sanitizer import sanitizer_flags
     from tatami.runtime.short_call import made_beside
     from tatami.runtime.user_text import UserText
@@ -255,13 +256,13 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
             Unit(u.text, u.contract, u.light, users.get(f) or UserText("custom kernel") if u.user else None)
             for f, u in source.units.items()
         ]
-        units += [Unit(entry, light=True), *runtime_units()]
+        units += [Unit(entry, light=True), *program_units()]
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")
 
         def built(seen: Apart) -> bytes:
-            with made_beside(seen.stop):
+            with made_beside(seen.stop, runtime_body):
                 return build_object(units, compilation.target, extra_flags=extra, progress=progress)
 
         library = apart(built)
@@ -273,13 +274,11 @@ def load_stored(compilation: Compilation, program: StoredProgram, threads: int |
     """The program in this process."""
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.host import thread_count, trim_heap
-    from tatami.runtime.objects import load
-    from tatami.runtime.pool import get_pool
+    from tatami.runtime.pool import get_pool, load_program
     from tatami.runtime.sanitizer import is_asked_for
 
-    library = load(program.library, keep=is_asked_for())
-    pool = get_pool(threads, library=library)
-    loaded = CpuProgram(program.execution, library, pool, thread_count(threads), where=_where(compilation))
+    library = load_program(program.library, program.runtime, keep=is_asked_for())
+    loaded = CpuProgram(program.execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
     if loaded.constant_bytes >= _WORTH_A_TRIM:
         trim_heap()
     return loaded

@@ -4,7 +4,8 @@
     <stage>.json    the documents the program was compiled from (the frontend's, normally), constants by name
     constants/…     their bytes, once each
     program.json    the record of the compiled program (`stored`)
-    program.so      its machine code, the thread pool among it
+    program.so      its machine code
+    runtime.so      what that borrows of its process: the thread pool, where none is there yet
 
 Documents are data: they are checked like any other and compiled again, by way of the caches. Machine code runs only
 with `trust=True`, on a machine it was made for, by the version of Tatami that made it; else the documents are used.
@@ -35,6 +36,7 @@ from tatami.core.target_check import check_target
 from tatami.core.tensor import Tensor
 from tatami.decisions import Decisions
 from tatami.dump import own_stage, to_document, write_pieces
+from tatami.runtime.pool import runtime_body
 from tatami.stages import BY_NAME, STAGES
 from tatami.stored import StoredProgram, execution_of, program_record, read_record
 
@@ -77,7 +79,7 @@ def save(path: Path, compilation: Compilation, sizes: Mapping[str, int]) -> Path
         text = program_record(program, [t for m in given.values() for t in m.constants.values()])
         if text is not None:
             code = code_stamp()
-            blocks |= {"program.json": text, "program.so": program.library}
+            blocks |= {"program.json": text, "program.so": program.library, "runtime.so": program.runtime or runtime_body()}
     manifest = Manifest(compilation.target, tuple(given), compilation.decisions, dict(compilation.hints), dict(sizes), code)
     return write_pieces(path, contained(to_builtins(manifest), blocks))
 
@@ -125,8 +127,8 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
     execution = execution_of(record, by_content)
     if execution is None:
         raise fail("InvalidDocument", path.name, "the program reads constants that are not there", "save it again")
-    library = bytes(container["program.so"])
-    return Saved(manifest, given, StoredProgram(execution, library, record.library, record.warnings))
+    library, runtime = bytes(container["program.so"]), bytes(container["runtime.so"])
+    return Saved(manifest, given, StoredProgram(execution, library, record.library, record.warnings, runtime))
 
 
 @lru_cache(maxsize=1)

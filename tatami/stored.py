@@ -22,12 +22,14 @@ from tatami.execution.ir import ExecutionPlan
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """`warnings`: what the verifiers said when the program was made."""
+    """`warnings`: what the verifiers said when the program was made. `runtime`: the library that it borrows of, where it came
+    with one (`runtime/pool.py`)."""
 
     execution: Module[ExecutionPlan]
     library: bytes
     library_key: str
     warnings: tuple[Diagnostic, ...] = ()
+    runtime: bytes | None = None
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -205,6 +205,7 @@ def other_constant(_: dict[str, Any], blocks: dict[str, bytes]) -> None:
         lambda manifest, _: manifest.pop("decisions"),
         lambda _, blocks: blocks.update({"program.json": b"{}"}),
         lambda _, blocks: blocks.pop("program.so"),
+        lambda _, blocks: blocks.pop("runtime.so"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_one_diagnostic(change: Any, tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ static inline void copy(void* to, const void* from, int64_t bytes) { if (bytes >
 """
 
 SIDES = """\
-static _Thread_local int64_t sides[2];
-EXPORT const int64_t* tatami_sides(void) { return sides; }
-static inline int differ(int64_t lhs, int64_t rhs) { sides[0] = lhs; sides[1] = rhs; return lhs != rhs; }"""
+static inline int differ(int64_t lhs, int64_t rhs) {
+    int64_t* const sides = tatami_sides();
+    sides[0] = lhs; sides[1] = rhs;
+    return lhs != rhs;
+}"""
 """The two sides of the equation that was checked last in this thread: a fault's caller reads them."""
 
 BESIDE = """\

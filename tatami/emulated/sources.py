@@ -22,6 +22,9 @@ KERNEL_FLAGS = (
 )
 """-fsanitize=thread makes the compiler call a hook before every access; the machine defines the hooks, and nothing is
 linked with the sanitizer. Function entries need none."""
+CLOSED_WHEN_DROPPED = {"gcc": ("-fno-gnu-unique",)}
+"""By compiler. A symbol that is one for the whole process, which gcc makes of tables in the standard library's headers, would
+keep its library mapped."""
 NO_ENTRY_HOOKS = {
     "gcc": ("--param", "tsan-instrument-func-entry-exit=0"),
     "clang": ("-mllvm", "-tsan-instrument-func-entry-exit=0"),

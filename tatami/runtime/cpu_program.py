@@ -33,7 +33,9 @@ from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan, launches
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes, empty_pages
 from tatami.runtime.digest import Digest
+from tatami.runtime.library import Library
 from tatami.runtime.loaded import LoadedModule, Where
+from tatami.runtime.pool import last_sides, reserve
 from tatami.runtime.python_steps import Placement, PythonRun
 from tatami.runtime.quick_call import QuickCall
 from tatami.runtime.results import Results
@@ -90,10 +92,11 @@ class Sized:
 
 
 class CpuProgram(LoadedModule):
-    """The loaded form of an execution module. `library` has the entry that `c.print_entry` wrote."""
+    """The loaded form of an execution module. `library` has the entry that `c.print_entry` wrote, and is closed when nothing
+    that may still call it refers to this program any more."""
 
     def __init__(
-        self, execution: Module[ExecutionPlan], library: ctypes.CDLL, pool: int, threads: int, where: Where | None = None
+        self, execution: Module[ExecutionPlan], library: Library, pool: int, threads: int, where: Where | None = None
     ) -> None:
         self.layouts = Layouts(execution)
         super().__init__(self.layouts.module, where)
@@ -209,7 +212,7 @@ class CpuProgram(LoadedModule):
         local = [k.local_bytes for plan in programs for ins in plan.instructions for k in launches(ins.op)]
         caller, helper = max([0, *(b.caller for b in local)]), max([0, *(b.helper for b in local)])
         if 0 < caller + helper * (self.threads - 1) <= self.constant_bytes:
-            self._library.tatami_reserve(self._pool, ctypes.c_int64(caller), ctypes.c_int64(helper))
+            reserve(self._pool, caller, helper)
 
     # -- sizes -----------------------------------------------------------------------------------
 
@@ -268,10 +271,9 @@ class CpuProgram(LoadedModule):
             self._entries[symbol] = function
         return self._entries[symbol]
 
-    def entry_address(self, symbol: str) -> ctypes.c_void_p:
-        """For compiled code that calls it."""
-        function: Any = self.entry(symbol)
-        return ctypes.cast(function, ctypes.c_void_p)
+    def entry_address(self, symbol: str) -> int:
+        """For compiled code that calls it, as long as it holds the program."""
+        return self._library.address(symbol)
 
     def symbol(self, program: str) -> str:
         return "tatami_entry" if program == "main" else f"tatami_program_{self._numbers[program]}"
@@ -402,9 +404,7 @@ class CpuProgram(LoadedModule):
 
     def broken_sizes(self, program: str, equation: Equation) -> Exception:
         """A call inside compiled code broke an equation of the program it called."""
-        sides = self._library.tatami_sides
-        sides.restype = ctypes.POINTER(ctypes.c_int64 * 2)
-        found = broken_equation(equation, *sides().contents)
+        found = broken_equation(equation, *last_sides())
         return TatamiError(msgspec.structs.replace(found, at=f"{found.at} of {program}"))
 
     def times(self) -> dict[tuple[str, str], float]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
+from tatami.runtime.library import Library
+
 BLOCK = 1 << 17
 """Bytes per digest: work for a thread that is long against its start, and many blocks in one weight."""
 
@@ -13,7 +15,7 @@ class Digest:
     """Digests of `spans` (address, bytes), taken now. The memory has to be there while `changed` is asked. `library`: of a
     loaded program; `pool`: the threads that share the work."""
 
-    def __init__(self, library: ctypes.CDLL, pool: ctypes.c_void_p, spans: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, library: Library, pool: ctypes.c_void_p, spans: Sequence[tuple[int, int]]) -> None:
         blocks = [(at + k, min(BLOCK, size - k)) for at, size in spans for k in range(0, size, BLOCK)]
         count = len(blocks)
         self._call = library.tatami_digest

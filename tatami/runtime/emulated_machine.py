@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -24,6 +23,7 @@ from tatami.cu.ir import Unit as CudaUnit
 from tatami.emulated.lines import LineTable
 from tatami.emulated.report import Explain, Report, read_report, to_diagnostic
 from tatami.emulated.sources import (
+    CLOSED_WHEN_DROPPED,
     KERNEL_FLAGS,
     MACHINE_FLAGS,
     NO_ENTRY_HOOKS,
@@ -35,6 +35,7 @@ from tatami.emulated.sources import (
 from tatami.runtime.arrays import address, out_of_memory
 from tatami.runtime.compiler import find_cxx_compiler
 from tatami.runtime.host import detect_host
+from tatami.runtime.library import Library
 from tatami.runtime.objects import Unit, build, load
 
 Array: TypeAlias = np.ndarray
@@ -114,9 +115,10 @@ def build_machine(units: Sequence[CudaUnit], headers: Mapping[str, str], target:
     processor multiplies and adds in one instruction, `fmaf` is no call of the library."""
     compiler = find_cxx_compiler()
     own, seen = machine_files(), kernel_headers(headers)
-    parts = [Unit(machine_text(), flags=MACHINE_FLAGS, headers=tuple(own))]
+    closed = CLOSED_WHEN_DROPPED.get(compiler.kind, ())
+    parts = [Unit(machine_text(), flags=(*MACHINE_FLAGS, *closed), headers=tuple(own))]
     has_fma = compiler.kind in ("gcc", "clang") and detect_host().isa in ("avx2", "avx512")
-    flags = (*KERNEL_FLAGS, *NO_ENTRY_HOOKS[compiler.kind], *(("-mfma",) if has_fma else ()))
+    flags = (*KERNEL_FLAGS, *closed, *NO_ENTRY_HOOKS[compiler.kind], *(("-mfma",) if has_fma else ()))
     parts += [Unit(kernel_text(u), flags=flags, headers=tuple(seen)) for u in units]
     body = build(parts, target, headers={**own, **seen}, compiler=compiler)
     return EmulatedMachine(load(body), body)
@@ -125,12 +127,11 @@ def build_machine(units: Sequence[CudaUnit], headers: Mapping[str, str], target:
 class EmulatedMachine:
     """`body` is the library's file, which has the line table for reports."""
 
-    def __init__(self, library: ctypes.CDLL, body: bytes) -> None:
+    def __init__(self, library: Library, body: bytes) -> None:
         self._library = library
         self._lines = LineTable(body)
         self._ids: dict[int, int] = {}
         self.lock = threading.RLock()
-        weakref.finalize(self, _drop_all, library, self._ids).atexit = False
         library.emu_buffer_make.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         library.emu_buffer_memory.restype = ctypes.c_void_p
         library.emu_buffer_filled.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t]
@@ -147,14 +148,16 @@ class EmulatedMachine:
     # -- memory ----------------------------------------------------------------------------------
 
     def make(self, name: str, count: int, dtype: DType) -> Array:
-        """`count` elements without values: whoever reads one before it is written is reported. Valid until dropped."""
+        """`count` elements without values: whoever reads one before it is written is reported. Valid until dropped; what is not
+        dropped holds the library, which frees it when it is closed."""
         size = count * dtype.itemsize
         id = self._library.emu_buffer_make(name.encode(), size)
         if id < 0:
             raise out_of_memory(size)
         start = self._library.emu_buffer_memory(id)
         self._ids[start] = id
-        room = (ctypes.c_uint8 * max(size, dtype.itemsize)).from_address(start)
+        room: Any = (ctypes.c_uint8 * max(size, dtype.itemsize)).from_address(start)
+        room.opened = self._library.opened
         return np.ndarray((count,), numpy_dtype(dtype), memoryview(room))
 
     def copied(self, name: str, array: Array, dtype: DType) -> Array:
@@ -192,7 +195,7 @@ class EmulatedMachine:
                 values = [self._bytes_of(a, maps) for a in arguments]
                 self._use([a for a in arguments if not isinstance(a, int)])
                 pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
-                entry = ctypes.cast(getattr(self._library, f"emu_enter_{kernel}"), ctypes.c_void_p)
+                entry = self._library.address(f"emu_enter_{kernel}")
                 how = (
                     shape.schedule,
                     int(shape.check_layout),
@@ -247,12 +250,6 @@ class EmulatedMachine:
                     corners = [(ctypes.c_int * 3)(*x) for x in (a.im2col.lower, a.im2col.upper, a.im2col.steps)]
                     self._library.emu_tensor_map_im2col(made, *corners, a.im2col.channels, a.im2col.pixels)
                 return _aligned(bytes((ctypes.c_uint64 * 16)(made, MAP_MAGIC)), 64)
-
-
-def _drop_all(library: ctypes.CDLL, ids: dict[int, int]) -> None:
-    """Constants live as long as the machine."""
-    for id in ids.values():
-        library.emu_buffer_drop(id)
 
 
 def _aligned(data: bytes, alignment: int) -> ctypes.Array[Any]:

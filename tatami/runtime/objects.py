@@ -7,14 +7,15 @@ What is loaded is a private copy whose checksum was verified (no file that anoth
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,6 +26,7 @@ from tatami.runtime.cache import Cache, content_key, default_cache
 from tatami.runtime.compiler import Compiler, compile_flags, find_compiler, run_compiler, time_limit
 from tatami.runtime.host import usable_cores
 from tatami.runtime.leftovers import at_end
+from tatami.runtime.library import Library
 from tatami.runtime.temporary import build_folder, loaded_file
 from tatami.runtime.user_text import STRICT, UserText, body_refused
 
@@ -63,7 +65,8 @@ def build(
     headers = runtime_headers() if headers is None else headers
     unique = list(dict.fromkeys(units))
     keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in unique]
-    whole = _link_key(keys, compiler, extra_flags)
+    link = _link_flags(unique, extra_flags)
+    whole = _link_key(keys, compiler, link)
     found = cache.get(whole)
     if found is not None:
         return found
@@ -75,8 +78,7 @@ def build(
                 (folder / header).write_text(text)
             _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags, told, seen.stop)
             objects = [f"u{i}.o" for i in range(len(unique))]
-            first, last = _link_flags(extra_flags)
-            arguments = (*first, "-o", "all.so", *objects, *last)
+            arguments = (*link[0], "-o", "all.so", *objects, *link[1])
             run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=seen.stop)
             body = _made(folder / "all.so", compiler)
         cache.put(whole, body)
@@ -91,8 +93,9 @@ def build(
 def object_key(units: Sequence[Unit], target: Target, extra_flags: tuple[str, ...] = ()) -> str:
     """Where the cache keeps what `build` makes of these."""
     compiler, headers = find_compiler(), runtime_headers()
-    keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in dict.fromkeys(units)]
-    return _link_key(keys, compiler, extra_flags)
+    unique = list(dict.fromkeys(units))
+    keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in unique]
+    return _link_key(keys, compiler, _link_flags(unique, extra_flags))
 
 
 def _unit_key(unit: Unit, target: Target, compiler: Compiler, headers: Mapping[str, str], extra: tuple[str, ...]) -> str:
@@ -108,13 +111,18 @@ def _unit_flags(unit: Unit, target: Target, compiler: Compiler, extra: tuple[str
     return (*(f for f in flags if f != "-w"), *STRICT, "-fmax-errors=8" if compiler.kind == "gcc" else "-ferror-limit=8")
 
 
-def _link_flags(extra: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Before and after the objects."""
-    return ("-shared", "-fPIC", *extra), ("-lm", "-pthread")
+Link: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""Flags before and after the objects."""
 
 
-def _link_key(keys: Sequence[str], compiler: Compiler, extra: tuple[str, ...]) -> str:
-    first, last = _link_flags(extra)
+def _link_flags(units: Sequence[Unit], extra: tuple[str, ...]) -> Link:
+    """A user's text may leave a thread or a handler behind, which closing would pull the code from under: it is never closed."""
+    stays = ("-Wl,-z,nodelete",) if sys.platform == "linux" and any(u.user for u in units) else ()
+    return ("-shared", "-fPIC", *stays, *extra), ("-lm", "-pthread")
+
+
+def _link_key(keys: Sequence[str], compiler: Compiler, link: Link) -> str:
+    first, last = link
     return content_key(("link", compiler.fingerprint, *first, "objects", *keys, "then", *last))
 
 
@@ -184,25 +192,31 @@ def runtime_headers() -> Mapping[str, str]:
 
 @lru_cache(maxsize=16)
 def runtime_text(name: str) -> str:
-    """A runtime file as text, e.g. ``pool.c``. Read once: pools are shared by all objects of a process."""
+    """A runtime file as text, e.g. ``pool.c``."""
     return (files("tatami.c") / "runtime_text" / name).read_text()
 
 
 def runtime_units() -> tuple[Unit, ...]:
-    """The runtime that every shared object is linked with: the thread pool, digests of memory. Routines come with the kernels."""
-    return (Unit(runtime_text("pool.c")), Unit(runtime_text("digest.c")))
+    """The library that stays in a process: the thread pool, scratch of threads."""
+    return (Unit(runtime_text("pool.c")),)
 
 
-def load(body: bytes, *, keep: bool = False) -> ctypes.CDLL:
-    """Map a shared object from a private copy that no other user can change and that is gone from the folder at once
-    (`keep`: when the process ends, for reports that read its lines).
+def program_units() -> tuple[Unit, ...]:
+    """What every program's library has beside its kernels and their routines: what it borrows of the one that stays, digests of
+    memory."""
+    return (Unit((files("tatami.runtime") / "borrowed.c").read_text()), Unit(runtime_text("digest.c")))
 
+
+def load(body: bytes, *, stays: bool = False, keep: bool = False) -> Library:
+    """Map a shared object from a private copy that no other user can change and that is gone from the folder at once.
+
+    stays: it is never closed. keep: nor is its file removed before the process ends, for reports that read its lines.
     The name is fresh each time: the loader takes an equal path for the library it already has.
     """
-    return apart(lambda _: _load(body, keep))
+    return apart(lambda _: _load(body, stays or keep, keep))
 
 
-def _load(body: bytes, keep: bool) -> ctypes.CDLL:
+def _load(body: bytes, stays: bool, keep: bool) -> Library:
     path = ""
     try:
         handle, path = loaded_file()
@@ -214,7 +228,7 @@ def _load(body: bytes, keep: bool) -> ctypes.CDLL:
                 os.unlink(path)
         raise _unwritable(error) from None
     try:
-        return ctypes.CDLL(path)
+        return Library(path, stays=stays)
     except OSError as error:
         raise fail(
             "CompilerFailed",

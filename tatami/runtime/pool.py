@@ -1,46 +1,77 @@
-"""The process's thread pools: one per number of threads, made on first use, kept until the process ends."""
+"""What stays in a process while programs come and go (decision 0053): one library with the thread pools, one pool per number of
+threads, made on first use, and the scratch of every thread that ran a kernel."""
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from functools import lru_cache
 
 from tatami.core.diagnostic import fail
 from tatami.core.target import PRESETS
+from tatami.runtime.compiler import find_compiler
 from tatami.runtime.host import thread_count
+from tatami.runtime.library import Library
 from tatami.runtime.objects import build, load, runtime_units
+from tatami.runtime.sanitizer import sanitizer_flags
 
 SPIN_PAUSES = 2000
 """Pauses a worker spins before it sleeps: some 100 µs."""
-_lock = threading.Lock()
-_libraries: list[ctypes.CDLL] = []
+_lock = threading.RLock()
+_libraries: list[Library] = []
 _pools: dict[tuple[int, bool], int] = {}
 
 
-def runtime_library(library: ctypes.CDLL | None = None) -> ctypes.CDLL:
-    """Where pools come from: the object of the first program that asked, since each is linked with pool.c; without one, pool.c
-    alone, compiled for any CPU."""
-    if not _libraries:
-        _libraries.append(_declared(library or load(build(runtime_units(), PRESETS["cpu:generic"]))))
-    return _libraries[0]
+@lru_cache(maxsize=1)
+def runtime_body() -> bytes:
+    """The library that stays, for any CPU of this architecture."""
+    return build(runtime_units(), PRESETS["cpu:generic"], extra_flags=sanitizer_flags(find_compiler()))
 
 
-def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    library.tatami_pool_create.restype = ctypes.c_void_p
-    library.tatami_pool_create.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int)
-    library.tatami_flush_denormals.restype = ctypes.c_int
-    library.tatami_flush_denormals.argtypes = (ctypes.c_int,)
+def runtime_library(body: bytes | None = None) -> Library:
+    """The one of this process. `body`: where there is none yet, in place of one that the C compiler makes."""
+    with _lock:
+        if not _libraries:
+            library = load(body or runtime_body(), stays=True)
+            library.tatami_pool_create.restype = ctypes.c_void_p
+            library.tatami_pool_create.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int)
+            library.tatami_flush_denormals.restype = ctypes.c_int
+            library.tatami_flush_denormals.argtypes = (ctypes.c_int,)
+            library.tatami_reserve.restype = None
+            library.tatami_reserve.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+            library.tatami_sides.restype = ctypes.POINTER(ctypes.c_int64 * 2)
+            _libraries.append(library)
+        return _libraries[0]
+
+
+def load_program(body: bytes, runtime: bytes | None = None, *, keep: bool = False) -> Library:
+    """A program's library (`program_units` is in it), with what it borrows of the one that stays. `runtime`, `keep`: as of
+    `runtime_library` and `load`."""
+    lender = runtime_library(runtime)
+    library = load(body, keep=keep)
+    library.tatami_borrow(ctypes.c_void_p(lender.address("tatami_functions")))
     return library
 
 
-def get_pool(threads: int | None = None, *, flush_denormals: bool = False, library: ctypes.CDLL | None = None) -> int:
-    """The address of a `tatami_pool` with that many threads (None: TATAMI_NUM_THREADS, else the usable cores). `library`: of the
-    program that it is for."""
+def get_pool(threads: int | None = None, *, flush_denormals: bool = False) -> int:
+    """The address of a `tatami_pool` with that many threads (None: TATAMI_NUM_THREADS, else the usable cores)."""
     key = (thread_count(threads), flush_denormals)
+    library = runtime_library()
     with _lock:
         if key not in _pools:
-            address = runtime_library(library).tatami_pool_create(key[0], SPIN_PAUSES, int(flush_denormals))
+            address = library.tatami_pool_create(key[0], SPIN_PAUSES, int(flush_denormals))
             if not address:
                 raise fail("OutOfMemory", "thread pool", f"no memory for {key[0]} threads", "use fewer threads")
             _pools[key] = address
         return _pools[key]
+
+
+def reserve(pool: ctypes.c_void_p, caller: int, helper: int) -> None:
+    """Make so many bytes of scratch present, for this thread and for each of the pool's others."""
+    runtime_library().tatami_reserve(pool, caller, helper)
+
+
+def last_sides() -> tuple[int, int]:
+    """Both sides of the equation of sizes that compiled code checked last in this thread."""
+    left, right = runtime_library().tatami_sides().contents
+    return left, right

@@ -11,7 +11,7 @@ import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class QuickCall:
         ports = tuple((n, kind, shape, k, math.prod(shape) * kind.itemsize) for n, shape, kind, k in arrays)
         program, arena = self._program, self._arena or None
         enough = partial(check_memory, self._bytes) if self._is_large else None
-        entry = ctypes.cast(cast(Any, self._entry), ctypes.c_void_p).value
+        entry = program.entry_address("tatami_call")
         words = bytes(self._new_block()[0])
         ways = (program.take_arena, program.give_arena, empty_block, enough, program.fault)
         return in_c(ports, self._count, entry, words, arena, self._at, *ways)

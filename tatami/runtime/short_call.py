@@ -6,6 +6,7 @@ It needs the headers of Python and of numpy, and an interpreter that counts refe
 
 from __future__ import annotations
 
+import contextvars
 import importlib.machinery
 import importlib.util
 import logging
@@ -13,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -38,12 +39,14 @@ _loaded: list[Any] = []
 
 
 @contextmanager
-def made_beside(stop: threading.Event) -> Iterator[None]:
+def made_beside(stop: threading.Event, other: Callable[[], object]) -> Iterator[None]:
     """Compile it, if that can be done and has not been, while programs are compiled in the block, so that no call waits for
-    it. `stop` ends its compiler, which a block that fails sets."""
-    with ThreadPoolExecutor(1) as beside:
+    it. `stop` ends its compiler, which a block that fails sets. `other`: something else that is made beside; its faults are
+    those of whoever needs it."""
+    with ThreadPoolExecutor(2) as beside:
         try:
             beside.submit(_make, stop)
+            beside.submit(contextvars.copy_context().run, other)
             yield
         except BaseException:
             stop.set()

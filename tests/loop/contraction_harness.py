@@ -41,8 +41,8 @@ from tatami.region.ir import (
 )
 from tatami.region.ir import Target as Output
 from tatami.runtime.host import detect_host
-from tatami.runtime.objects import Unit, build, load, runtime_text
-from tatami.runtime.pool import get_pool
+from tatami.runtime.objects import Unit, build, program_units
+from tatami.runtime.pool import get_pool, load_program
 
 HOST = detect_host()
 TILES = {"avx512": (12, 32, 16), "avx2": (6, 16, 8), "neon": (8, 12, 4), "generic": (4, 8, 4)}
@@ -66,14 +66,14 @@ def plan(
 
 
 def source(*kernels: loop.Kernel) -> tuple[Unit, ...]:
-    """All units of kernels that can be called from outside."""
+    """The units of kernels that can be called from outside, without the runtime."""
     exported: list[Unit] = []
     for kernel in kernels:
         unit, head = print_kernel(kernel), f"int {kernel.face.symbol}("
         text = unit.text.replace(head, f'__attribute__((visibility("default"))) {head}')
         exported.append(Unit(text, unit.contract, unit.light))
     routines = (Unit(r.text, r.contract) for r in routine_units(kernels).values())
-    return (*exported, *routines, Unit(runtime_text("pool.c")))
+    return (*exported, *routines)
 
 
 def kernel_of(region: Region, chosen: CpuContraction, target: Target = HOST) -> tuple[loop.Kernel, Binding]:
@@ -86,7 +86,7 @@ def kernel_of(region: Region, chosen: CpuContraction, target: Target = HOST) -> 
 @cache
 def compiled(region: Region, chosen: CpuContraction, target: Target) -> tuple[ctypes.CDLL, Binding]:
     kernel, binding = kernel_of(region, chosen, target)
-    return load(build(source(kernel), target)), binding
+    return load_program(build((*source(kernel), *program_units()), target)), binding
 
 
 def run(

@@ -13,7 +13,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.region.ir import Region
 from tatami.runtime.compiler import compile_flags, find_compiler, run_command
-from tatami.runtime.objects import runtime_headers
+from tatami.runtime.objects import runtime_headers, runtime_units
 from tests.loop.contraction_harness import HOST, conv, kernel_of, matmul, plan, source
 
 CASES: list[tuple[Region, dict[str, int], str, bool]] = [
@@ -59,7 +59,7 @@ def test_no_fault_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     for name, text in runtime_headers().items():
         (tmp_path / name).write_text(text)
     names = []
-    for i, text in enumerate([*dict.fromkeys(u.text for u in source(*kernels)), program()]):
+    for i, text in enumerate([*dict.fromkeys(u.text for u in (*source(*kernels), *runtime_units())), program()]):
         (tmp_path / f"u{i}.c").write_text(text)
         names.append(f"u{i}.c")
     flags = [f for f in compile_flags(compiler, HOST) if f != "-O2"]

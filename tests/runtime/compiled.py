@@ -15,8 +15,8 @@ from tatami.execution.verify import verify
 from tatami.region.ir import Binary, Program, Region, Unary
 from tatami.runtime.cpu_program import CpuProgram
 from tatami.runtime.function import Function
-from tatami.runtime.objects import Unit, build, load
-from tatami.runtime.pool import get_pool
+from tatami.runtime.objects import Unit, build, program_units
+from tatami.runtime.pool import get_pool, load_program
 
 KERNELS = """\
 #include "tatami.h"
@@ -61,6 +61,6 @@ def plan_of(region: Module[Program]) -> Module[ExecutionPlan]:
 
 def compiled(region: Module[Program], threads: int = 1, sizes: dict[str, int] | None = None, timed: bool = False) -> Function:
     execution = plan_of(region)
-    units = (Unit(KERNELS), Unit(print_entry(execution, timed)))
-    library = load(build(units, PRESETS["cpu:generic"]))
+    units = (Unit(KERNELS), Unit(print_entry(execution, timed)), *program_units())
+    library = load_program(build(units, PRESETS["cpu:generic"]))
     return Function(execution, CpuProgram(execution, library, get_pool(threads), threads), sizes=sizes)

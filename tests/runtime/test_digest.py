@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 
 import numpy as np
 import pytest
 
+from tatami.core.target import PRESETS
 from tatami.runtime.digest import BLOCK, Digest
-from tatami.runtime.pool import get_pool, runtime_library
+from tatami.runtime.library import Library
+from tatami.runtime.objects import build, program_units
+from tatami.runtime.pool import get_pool, load_program
+
+
+@cache
+def library() -> Library:
+    return load_program(build(program_units(), PRESETS["cpu:generic"]))
 
 
 def taken(*arrays: np.ndarray) -> Digest:
     spans = [(a.ctypes.data, a.nbytes) for a in arrays]
-    return Digest(runtime_library(), ctypes.c_void_p(get_pool(2)), spans)
+    return Digest(library(), ctypes.c_void_p(get_pool(2)), spans)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 63, 64, 255, 256, 257, 4096, 5000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 77])

@@ -87,18 +87,19 @@ def test_each_part_of_the_link_counts() -> None:
 
     compiler = find_compiler()
     keys = ["a" * 64, "b" * 64]
-    base = objects._link_key(keys, compiler, ())
+    plain = objects._link_flags((), ())
+    base = objects._link_key(keys, compiler, plain)
     other = msgspec.structs.replace(compiler, fingerprint="other")
     others = {
-        objects._link_key(["a" * 64, "c" * 64], compiler, ()),
-        objects._link_key(keys[::-1], compiler, ()),
-        objects._link_key(keys[:1], compiler, ()),
-        objects._link_key(keys, other, ()),
-        objects._link_key(keys, compiler, ("-g",)),
+        objects._link_key(["a" * 64, "c" * 64], compiler, plain),
+        objects._link_key(keys[::-1], compiler, plain),
+        objects._link_key(keys[:1], compiler, plain),
+        objects._link_key(keys, other, plain),
+        objects._link_key(keys, compiler, objects._link_flags((), ("-g",))),
     }
     assert len(others) == 5
     assert base not in others
-    assert objects._link_key(list(keys), compiler, ()) == base
+    assert objects._link_key(list(keys), compiler, plain) == base
 
 
 def test_a_unit_of_another_compiler_or_kind_is_another_unit() -> None:

@@ -3,14 +3,15 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.target import PRESETS
 from tatami.runtime.host import thread_count
-from tatami.runtime.objects import Unit, build, load, runtime_text
-from tatami.runtime.pool import get_pool, runtime_library
+from tatami.runtime.objects import Unit, build, program_units
+from tatami.runtime.pool import get_pool, load_program, reserve, runtime_library
 
 TEXT = r"""
 #include "tatami.h"
@@ -88,7 +89,7 @@ EXPORT int64_t split_blocks(tatami_pool *pool, int64_t caller, int64_t helper) {
 
 @pytest.fixture(scope="module")
 def library() -> ctypes.CDLL:
-    out = load(build((Unit(TEXT), Unit(runtime_text("pool.c"))), PRESETS["cpu:generic"]))
+    out = load_program(build((Unit(TEXT), *program_units()), PRESETS["cpu:generic"]))
     out.cover.restype = ctypes.c_int64
     return out
 
@@ -142,16 +143,16 @@ def test_a_forked_child_has_workers_again(library: ctypes.CDLL) -> None:
 
 
 @pytest.fixture
-def worker(library: ctypes.CDLL) -> Iterator[tuple[ctypes.c_void_p, int]]:
+def worker() -> Iterator[tuple[ctypes.c_void_p, int]]:
     """A pool of its own, and the number of its one worker's thread."""
     if not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2:
         pytest.skip("there is one processor, or no affinity")
-    library.tatami_pool_create.restype = ctypes.c_void_p
+    runtime = runtime_library()
     others = set(os.listdir("/proc/self/task"))
-    own = ctypes.c_void_p(library.tatami_pool_create(2, 2000, 0))
+    own = ctypes.c_void_p(runtime.tatami_pool_create(2, 2000, 0))
     (thread,) = (int(task) for task in set(os.listdir("/proc/self/task")) - others)
     yield own, thread
-    library.tatami_pool_destroy(own)
+    runtime.tatami_pool_destroy(own)
 
 
 def processor() -> int:
@@ -200,10 +201,19 @@ def test_scratch_is_a_stack_of_aligned_blocks(library: ctypes.CDLL) -> None:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_what_is_reserved_is_one_block_in_every_thread(library: ctypes.CDLL, threads: int) -> None:
     library.split_blocks.restype = ctypes.c_int64
-    sizes = [ctypes.c_int64(threads << log) for log in (22, 20, 23, 21)]
-    library.tatami_reserve(pool(threads), *sizes[:2])
-    assert library.split_blocks(pool(threads), *sizes[:2]) == 0
-    assert library.split_blocks(pool(threads), *sizes[2:]) == 100 + threads - 1
+    own = ctypes.c_void_p(runtime_library().tatami_pool_create(threads, 2000, 0))
+
+    def split(caller: int, helper: int) -> int:
+        found: int = library.split_blocks(own, ctypes.c_int64(caller), ctypes.c_int64(helper))
+        return found
+
+    def reserved_and_more() -> tuple[int, int]:
+        reserve(own, threads << 22, threads << 20)
+        return split(threads << 22, threads << 20), split(threads << 23, threads << 21)
+
+    with ThreadPoolExecutor(1) as fresh:  # a thread without scratch: it has one of all programs
+        assert fresh.submit(reserved_and_more).result() == (0, 100 + threads - 1)
+    runtime_library().tatami_pool_destroy(own)
 
 
 def test_denormals_are_kept_unless_asked() -> None:

@@ -39,7 +39,6 @@ struct tatami_pool {
     _Atomic int sleepers;
     _Atomic int stop;
     _Atomic int epoch;        /* forks seen when the workers were started, */
-    _Atomic int *forks;       /* as the shared object that made the pool counts them */
     _Atomic int fault;        /* the largest of this region */
     int64_t count, chunks;
     tatami_chunk chunk;
@@ -77,6 +76,11 @@ static void free_scratch(void *pointer) {
 static void set_up(void) {
     pthread_atfork(NULL, NULL, count_fork);
     pthread_key_create(&scratch_key, free_scratch);
+}
+
+TATAMI_EXPORT int64_t *tatami_sides(void) {
+    static __thread int64_t sides[2];
+    return sides;
 }
 
 size_t tatami_mark(void) { return mine == NULL ? 0 : mine->height; }
@@ -291,7 +295,7 @@ int tatami_parallel_for(tatami_pool *pool, int64_t n, int64_t grain, tatami_chun
     if (n <= 0) return TATAMI_OK;
     if (grain < 1) grain = 1;
     if (pool == NULL || pool->threads < 2 || n / grain < 2) return chunk(context, 0, n);
-    int epoch = atomic_load(&pool->epoch), now = atomic_load(pool->forks);
+    int epoch = atomic_load(&pool->epoch), now = atomic_load(&forks);
     if (epoch != now && atomic_compare_exchange_strong(&pool->epoch, &epoch, now)) start_again(pool);
     int idle = 0;
     if (!atomic_compare_exchange_strong(&pool->busy, &idle, 1)) return chunk(context, 0, n);
@@ -344,6 +348,8 @@ TATAMI_EXPORT void tatami_reserve(tatami_pool *pool, int64_t caller, int64_t hel
     if (helper > 0 && tatami_threads(pool) > 1) tatami_parallel_for(pool, pool->threads, 1, reserve_each, &meeting);
 }
 
+TATAMI_EXPORT const tatami_lent tatami_functions = {tatami_parallel_for, tatami_threads, tatami_mark, tatami_scratch, tatami_release, tatami_sides};
+
 TATAMI_EXPORT tatami_pool *tatami_pool_create(int threads, int spin, int flush_denormals) {
     pthread_once(&once, set_up);
     if (threads < 1) threads = 1;
@@ -355,7 +361,6 @@ TATAMI_EXPORT tatami_pool *tatami_pool_create(int threads, int spin, int flush_d
     pool->threads = threads;
     pool->spin = spin;
     pool->flush = flush_denormals;
-    pool->forks = &forks;
     atomic_store(&pool->epoch, atomic_load(&forks));
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
@@ -370,7 +375,7 @@ TATAMI_EXPORT tatami_pool *tatami_pool_create(int threads, int spin, int flush_d
 
 TATAMI_EXPORT void tatami_pool_destroy(tatami_pool *pool) {
     if (pool == NULL) return;
-    if (atomic_load(&pool->epoch) == atomic_load(pool->forks)) {
+    if (atomic_load(&pool->epoch) == atomic_load(&forks)) {
         pthread_mutex_lock(&pool->lock);
         atomic_store(&pool->stop, 1);
         pthread_cond_broadcast(&pool->wake);

@@ -25,12 +25,24 @@ size_t tatami_mark(void);
 void* tatami_scratch(int64_t bytes);
 void tatami_release(size_t mark);
 
-/* For the runtime: a pool whose idle workers spin `spin` pauses before they sleep, NULL when memory is out. A pool may
-   serve every shared object that was linked with the same pool.c. */
+/* Two numbers of the calling thread: the sides of the equation of sizes that it checked last. */
+int64_t* tatami_sides(void);
+
+/* The functions above as a program's library borrows them (borrowed.c) of the one that has pool.c: threads that end free
+   their scratch by its code, and workers wait in it, so it stays in the process while programs come and go. */
+typedef struct {
+    int (*parallel_for)(tatami_pool*, int64_t, int64_t, tatami_chunk, void*);
+    int (*threads)(const tatami_pool*);
+    size_t (*mark)(void);
+    void* (*scratch)(int64_t);
+    void (*release)(size_t);
+    int64_t* (*sides)(void);
+} tatami_lent;
+
+/* For the runtime: a pool whose idle workers spin `spin` pauses before they sleep, NULL when memory is out. */
 tatami_pool* tatami_pool_create(int threads, int spin, int flush_denormals);
 void tatami_pool_destroy(tatami_pool* pool);
-/* Make so many bytes of scratch present, for this thread and for each of the others: calls of this shared object's kernels
-   find them. */
+/* Make so many bytes of scratch present, for this thread and for each of the others. */
 void tatami_reserve(tatami_pool* pool, int64_t caller, int64_t helper);
 /* Set or clear flush-to-zero and denormals-are-zero in this thread; returns whether it was set before. */
 int tatami_flush_denormals(int flush);

@@ -7,7 +7,11 @@
 namespace emu {
 
 constexpr size_t ZONE = 1 << 16;
-static std::vector<std::unique_ptr<Buffer>> buffers;
+static std::vector<std::unique_ptr<Buffer>> buffers;  // those that are left go when the library is closed
+
+Buffer::~Buffer() {
+  if (mapping) munmap(mapping, mapped);
+}
 
 Buffer* find_buffer(const void* p, size_t bytes) {
   for (Buffer* b : machine.active)
@@ -181,8 +185,9 @@ EXPORT int emu_buffer_make(const char* name, size_t bytes) {
   b->name = name;
   b->bytes = bytes;
   b->mapped = (bytes + 2 * emu::ZONE + 4095) / 4096 * 4096;
-  b->mapping = mmap(nullptr, b->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (b->mapping == MAP_FAILED) return -1;
+  void* mapping = mmap(nullptr, b->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return -1;
+  b->mapping = mapping;
   b->memory = (uint8_t*)b->mapping + emu::ZONE;
   memset(b->memory, 0xff, bytes);
   b->unwritten.assign(bytes, true);
@@ -201,10 +206,7 @@ EXPORT void emu_buffer_filled(int id, size_t offset, size_t bytes) {
   if (bytes == b.bytes) return b.unwritten.clear();
   for (size_t i = offset; i < offset + bytes; ++i) b.unwritten[i] = false;
 }
-EXPORT void emu_buffer_drop(int id) {
-  munmap(emu::buffers[(size_t)id]->mapping, emu::buffers[(size_t)id]->mapped);
-  emu::buffers[(size_t)id].reset();
-}
+EXPORT void emu_buffer_drop(int id) { emu::buffers[(size_t)id].reset(); }
 // The buffers of the next launch: `written` says which it may write.
 EXPORT void emu_use_buffers(const int* ids, const int* written, int count) {
   using namespace emu;

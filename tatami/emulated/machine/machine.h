@@ -49,12 +49,16 @@ struct Buffer {
   std::string name;
   uint8_t* memory;
   size_t bytes;
-  void* mapping;
-  size_t mapped;
+  void* mapping = nullptr;
+  size_t mapped = 0;
   std::vector<bool> unwritten;  // empty: all bytes have values
   bool active = false, written = false;
   bool used_before = false, written_before = false;  // by the launch before
   Shadow shadow;
+
+  Buffer() = default;
+  Buffer(const Buffer&) = delete;
+  ~Buffer();
 };
 
 // What passes through a meeting: what is known, what is known through the async proxy, and what is known of other

@@ -1,0 +1,74 @@
+"""A shared object in this process: closed when neither it nor one of its functions is referred to any more (decision 0053).
+
+A handler of Python may interrupt a finalizer that is Python, and the collector of cycles calls a finalizer before others of
+the same cycle, which may still call what it closes. So nothing here runs in Python: the last reference that goes frees an
+array, and freeing it calls `dlclose`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import sys
+import weakref
+from typing import Any
+
+import numpy as np
+
+_close: Any = ctypes.CDLL(None).dlclose if sys.platform == "linux" else None
+"""Elsewhere what was loaded stays."""
+if _close is not None:
+    _close.argtypes = (ctypes.c_void_p,)
+
+
+class _Ending(weakref.ref):  # type: ignore[type-arg]
+    """What calls `dlclose` when its array is freed; that function is given the handle, for which this stands."""
+
+    __slots__ = ("_as_parameter_",)
+    _as_parameter_: ctypes.c_void_p
+
+
+_endings: dict[int, _Ending] = {}
+"""Those of open libraries, by `id`; the next library takes away those that have called."""
+atexit.register(_endings.clear)  # what is open at the end of the interpreter is the system's to close
+
+
+class _Opened:
+    """What functions of a library refer to, and it."""
+
+    __slots__ = ("_handle", "_held")
+
+    def __init__(self, handle: int, stays: bool) -> None:
+        self._handle = handle
+        self._held = np.empty(0, np.uint8)
+        """An array, since no cycle holds one: it is freed when everything that may still run has run."""
+        if _close is not None and not stays:
+            for key, ending in list(_endings.items()):
+                if ending() is None:
+                    _endings.pop(key, None)
+            ending = _Ending(self._held, _close)
+            ending._as_parameter_ = ctypes.c_void_p(handle)
+            _endings[id(ending)] = ending
+
+
+class Library(ctypes.CDLL):
+    """`stays`: until the process ends."""
+
+    def __init__(self, path: str, *, stays: bool = False) -> None:
+        super().__init__(path)
+        self.opened = _Opened(self._handle, stays)
+
+    def __getitem__(self, name: Any) -> Any:
+        """A function, which holds the library open; `library.name` is always the same one. Not to be given to `ctypes.cast`,
+        which makes it refer to itself. Raises AttributeError."""
+        function: Any = self._FuncPtr(self.address(name))  # one that is asked of ctypes by name refers to itself, too
+        function.__name__ = name
+        function.opened = self.opened
+        return function
+
+    def address(self, name: str) -> int:
+        """Where a symbol is, while something else holds the library open. Raises AttributeError."""
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(self, name))
+        except ValueError as error:
+            raise AttributeError(str(error)) from None

@@ -24,16 +24,24 @@ def keep_inside(region: Region, assumed: Assumed) -> Region:
     if region.opaque is not None:
         return region
     extents = all_axes(region)
-    shapes = {p.name: p.memref.shape for p in region.inputs} | {let.name: let_shape(region, let) for let in region.lets}
-    reads = _Reads(region, extents, shapes, assumed)
+    tensors = {p.name: p.memref.shape for p in region.inputs}
+    lets = {let.name: let_shape(region, let) for let in region.lets}
+    reads = _Reads(region, extents, tensors, lets, assumed)
     return msgspec.structs.replace(region, lets=tuple(map(reads.let, region.lets)))
 
 
 class _Reads:
-    """The reads of one Region."""
+    """The reads of one Region. A let may be named as the tensor that it computes again, and have fewer axes: none of size 1."""
 
-    def __init__(self, region: Region, extents: dict[str, Expr], shapes: dict[str, Shape], assumed: Assumed) -> None:
-        self.extents, self.shapes, self.assumed = extents, shapes, assumed
+    def __init__(
+        self,
+        region: Region,
+        extents: dict[str, Expr],
+        tensors: dict[str, Shape],
+        lets: dict[str, Shape],
+        assumed: Assumed,
+    ) -> None:
+        self.extents, self.tensors, self.lets, self.assumed = extents, tensors, lets, assumed
         self.types = Types(region)
 
     def let(self, let: Let) -> Let:
@@ -43,7 +51,8 @@ class _Reads:
     def inside(self, e: RegionExpr, scope: frozenset[str], known: tuple[Guard, ...]) -> RegionExpr:
         """`known`: the guards around `e`."""
         if isinstance(e, Read | At):
-            beyond = self.unproved(e.tensor if isinstance(e, Read) else e.let, e.map, scope, known)
+            shape = self.tensors[e.tensor] if isinstance(e, Read) else self.lets[e.let]
+            beyond = self.unproved(shape, e.map, scope, known)
             return Select(Within(beyond), e, self.neutral(e)) if beyond else e
         old = children(e)
         parts: tuple[RegionExpr, ...]
@@ -54,17 +63,17 @@ class _Reads:
             parts = tuple(self.inside(c, scope, known) for c in old)
         e = e if all(a is b for a, b in zip(parts, old, strict=True)) else with_children(e, parts)
         if isinstance(e, ReadAt):
-            beyond = self.unproved(e.tensor, e.map, scope, known)
+            beyond = self.unproved(self.tensors[e.tensor], e.map, scope, known)
             return Select(Within(beyond), e, self.neutral(e)) if beyond else e
         return e
 
     def unproved(
-        self, name: str, entries: tuple[Expr | None, ...], scope: frozenset[str], known: tuple[Guard, ...]
+        self, shape: Shape, entries: tuple[Expr | None, ...], scope: frozenset[str], known: tuple[Guard, ...]
     ) -> tuple[Guard, ...]:
         extents = {a: n for a, n in self.extents.items() if a in scope}
         if ZERO in extents.values():  # nothing runs, so nothing is read
             return ()
-        pairs = zip(entries, self.shapes[name], strict=True)
+        pairs = zip(entries, shape, strict=True)
         return tuple(
             Guard(i, n) for i, n in pairs if i is not None and not is_proved_inside(i, n, extents, known, self.assumed)
         )

@@ -44,14 +44,28 @@ def max_pool_with_indices(n: int) -> Handler:
         dilation: Sizes = (1,),
         ceil_mode: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """The position counts within the plane of one channel."""
+        """The position counts within the plane of one channel: of the first that is largest, or the last NaN."""
         attrs = _attributes(kernel, stride, padding, dilation, n)
         value = x.one("max_pool", **attrs, ceil_mode=ceil_mode)
-        at = x.one("max_pool_indices", **attrs, ceil_mode=ceil_mode)
-        plane = m.tensor(product(x.shape[-n:]), DType.i64)
-        return value, at.one("mod", plane)
+        plane = product(x.shape[-n:])
+        at = x.one("max_pool_indices", **attrs, ceil_mode=ceil_mode).one("mod", m.tensor(plane, DType.i64))
+        if x.dtype.is_float:
+            nans = m.graph.where(x.one("isnan"), _places(m, x, n), -1)
+            last = nans.one("max_pool", **attrs, ceil_mode=ceil_mode)
+            at = m.graph.where(last < 0, at, last.cast(DType.i64))
+        return value, at
 
     return handler
+
+
+def _places(m: Importer, x: Tensor, n: int) -> Tensor:
+    """The position of every element in its plane; 32 bits where they hold it."""
+    plane = product(x.shape[-n:]).as_int()
+    dtype = DType.i32 if plane is not None and plane < 2**31 else DType.i64
+    at = m.graph.iota(x.shape, x.rank - n, dtype)
+    for axis in range(x.rank - n + 1, x.rank):
+        at = at * m.tensor(x.shape[axis], dtype) + m.graph.iota(x.shape, axis, dtype)
+    return at
 
 
 def max_pool_backward(n: int) -> Handler:
@@ -178,7 +192,8 @@ def adaptive_max_pool(n: int) -> Handler:
     def handler(m: Importer, x: Tensor, size: Sizes) -> tuple[Tensor, Tensor]:
         """The largest element of each window and its position in the plane of one channel.
 
-        Windows are made equally long by repeating their last element, which leaves the first largest one first.
+        Windows are made equally long by repeating their last element, which leaves the first largest one first, and the last
+        NaN last.
         """
         if any(s == ZERO for s in m.shape):
             return m.graph.full(m.shape, 0, x.dtype), m.graph.full(m.shape, 0, DType.i64)
@@ -188,6 +203,10 @@ def adaptive_max_pool(n: int) -> Handler:
         positions = m.graph.arange(expr(math.prod(spatial))).reshape(*spatial)
         seen, at = _windows(m, x, windows), _windows(m, positions, windows)
         best = seen.one("argmax", axis=seen.rank - 1, keepdims=True)
+        if x.dtype.is_float:
+            nans = m.graph.where(seen.one("isnan"), m.graph.iota(seen.shape, seen.rank - 1), -1)
+            last = nans.one("reduce_max", axes=(seen.rank - 1,), keepdims=True)
+            best = m.graph.where(last < 0, best, last)
         value = seen.gather(seen.rank - 1, best).reshape(m.shape)
         return value, m.filled(at, seen.shape).gather(seen.rank - 1, best).reshape(m.shape)
 
@@ -220,4 +239,5 @@ POOL: dict[str, Handler] = {
     **{f"aten.avg_pool{n}d_backward.default": avg_pool_backward(n) for n in (2, 3)},
     **{f"aten._adaptive_avg_pool{n}d.default": adaptive_avg_pool(n) for n in (2, 3)},
     **{f"aten.adaptive_max_pool{n}d.default": adaptive_max_pool(n) for n in (2, 3)},
+    **{f"aten.adaptive_max_pool{n}d_backward.default": max_pool_backward(n) for n in (2, 3)},
 }

@@ -20,6 +20,8 @@ from tatami.torch.refusal import Refusal
 EULER = 0.5772156649015329
 TERMS = 36
 """Terms of a power series: enough where it is used, |x| <= 16."""
+TERMS_OF_DOUBLE = 96
+"""Terms of the series of I0 and I1 up to 30 for results of double precision: none is negative, so none cancel."""
 BERNOULLI = (
     Fraction(1, 6),
     Fraction(-1, 30),
@@ -36,13 +38,13 @@ def of_reals(function: Callable[[Importer, Tensor], Tensor]) -> Handler:
     """`function` in double precision, rounded once."""
 
     def handler(m: Importer, x: Tensor) -> Tensor:
-        _check_single(m)
+        check_single(m)
         return function(m, m.cast(x, DType.fp64))
 
     return handler
 
 
-def _check_single(m: Importer) -> None:
+def check_single(m: Importer) -> None:
     if m.dtype == DType.fp64:
         raise Refusal("a special function in double precision")
 
@@ -60,9 +62,9 @@ def _harmonic(k: int) -> float:
     return math.fsum(1 / j for j in range(1, k + 1))
 
 
-def _series(order: int, sign: int) -> list[float]:
+def _series(order: int, sign: int, terms: int = TERMS) -> list[float]:
     """sign^k / (k! (k + order)!)"""
-    return [sign**k / (math.factorial(k) * math.factorial(k + order)) for k in range(TERMS)]
+    return [sign**k / (math.factorial(k) * math.factorial(k + order)) for k in range(terms)]
 
 
 def _series_of_second_kind(order: int, sign: int) -> list[float]:
@@ -88,18 +90,20 @@ def modified_first(order: int, scaled: bool = False) -> Handler:
     """I0 and I1, times e^-|x| if `scaled`."""
 
     def function(m: Importer, x: Tensor) -> Tensor:
+        edge, terms, more = (30.0, TERMS_OF_DOUBLE, 40) if m.dtype == DType.fp64 else (16.0, TERMS, 24)
+        x = m.cast(x, DType.fp64)
         size = abs(x)
-        near, far = size.minimum(16.0), size.maximum(16.0)
-        small = _polynomial(near * near * 0.25, _series(order, 1)) * (near * 0.5 if order else 1.0)
-        large = _polynomial(1.0 / far, _alternating(_expansion(order, 24))) / (far * (2 * math.pi)).sqrt()
+        near, far = size.minimum(edge), size.maximum(edge)
+        small = _polynomial(near * near * 0.25, _series(order, 1, terms)) * (near * 0.5 if order else 1.0)
+        large = _polynomial(1.0 / far, _alternating(_expansion(order, more))) / (far * (2 * math.pi)).sqrt()
         if scaled:
-            out = m.graph.where(size <= 16.0, small * (-near).exp(), large)
+            out = m.graph.where(size <= edge, small * (-near).exp(), large)
         else:
-            out = m.graph.where(size <= 16.0, small, large * far.exp())
+            out = m.graph.where(size <= edge, small, large * far.exp())
         out = m.graph.where(x.one("isnan"), x, out)
         return m.graph.where(x < 0.0, -out, out) if order else out
 
-    return of_reals(function)
+    return function
 
 
 def modified_second(order: int, scaled: bool = False) -> Handler:
@@ -254,7 +258,7 @@ def trigamma(m: Importer, x: Tensor) -> Tensor:
 
 def polygamma(m: Importer, n: int, x: Tensor) -> Tensor:
     """The n-th derivative of psi: (-1)^(n+1) n! zeta(n + 1, x)."""
-    _check_single(m)
+    check_single(m)
     wide = m.cast(x, DType.fp64)
     if n < 2:
         return trigamma(m, wide) if n else digamma(m, wide)
@@ -264,7 +268,7 @@ def polygamma(m: Importer, n: int, x: Tensor) -> Tensor:
 
 
 def zeta(m: Importer, x: Tensor, q: Tensor) -> Tensor:
-    _check_single(m)
+    check_single(m)
     a, b = (m.filled(m.tensor(t, DType.fp64), m.shape) for t in (x, q))
     return _zeta(m, a, b)
 

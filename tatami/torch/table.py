@@ -7,6 +7,9 @@ from tatami.torch.aten_contraction import CONTRACTION
 from tatami.torch.aten_convert import CONVERT
 from tatami.torch.aten_create import CREATE
 from tatami.torch.aten_elementwise import ELEMENTWISE
+from tatami.torch.aten_factors import FACTORS
+from tatami.torch.aten_grid import GRID
+from tatami.torch.aten_incomplete import INCOMPLETE
 from tatami.torch.aten_index import INDEX
 from tatami.torch.aten_matrix import MATRIX
 from tatami.torch.aten_norm import NORM
@@ -22,5 +25,5 @@ from tatami.torch.handler import Handler
 
 HANDLERS: dict[str, Handler] = {
     **ELEMENTWISE, **REDUCE, **VIEW, **INDEX, **CONTRACTION, **ATTENTION, **NORM, **POOL, **CREATE, **RANDOM,
-    **SPECIAL, **POLYNOMIAL, **CONVERT, **MATRIX, **RESIZE, **SCATTER,
+    **SPECIAL, **INCOMPLETE, **POLYNOMIAL, **CONVERT, **MATRIX, **FACTORS, **GRID, **RESIZE, **SCATTER,
 }  # fmt: skip

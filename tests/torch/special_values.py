@@ -126,9 +126,6 @@ the processor where a number does not fit."""
 KNOWN = {
     "addcmul": "eager fuses the product and the sum, so that a product that is too large may still be taken away from",
     "lerp": "eager fuses the product and the sum",
-    "max_pool": "several NaN in one window: the gradient goes to the first, in eager to the last",
-    "max_pool indices": "several NaN in one window: the first, in eager the last",
-    "adaptive_max_pool": "several NaN in one window",
     "digamma": "its derivative at the largest negative number, where eager's sine has no digits",
     "special.airy_ai": "at the largest number, where eager has NaN for 0",
     "prod": "where partial products are too large for 16 bits the order decides",

@@ -125,3 +125,22 @@ def test_a_choice_between_a_number_and_a_narrow_product_is_summed(dtype: Any) ->
     x, y = (torch.randn(225) * 4).to(dtype), torch.randn(225).to(dtype)
     f = lambda x, y: torch.where(x > 0, 0, x * y).sum()  # noqa: E731
     torch.testing.assert_close(compiled(f)(x, y), f(x, y), rtol=2e-2, atol=2e-2)
+
+
+def test_the_last_nan_of_a_window_is_its_largest() -> None:
+    x = torch.randn(1, 2, 7, 8, generator=torch.Generator().manual_seed(0))
+    x[0, 0, 2:5, 1:4] = x[0, 1, 1, 1] = float("nan")
+    x[0, 1, 3] = 5.0
+
+    def f(x: Any) -> Any:
+        pools = torch.nn.functional
+        fixed = [pools.max_pool2d(x, k, s, p, return_indices=True) for k, s, p in ((3, 2, 1), (2, 2, 0), (3, 1, 0))]
+        return [*fixed, pools.adaptive_max_pool2d(x, (3, 3), return_indices=True)]
+
+    grads = []
+    for run in (f, compiled(f)):
+        given = x.clone().requires_grad_()
+        found = run(given)
+        torch.stack([value.sum() for value, _ in found]).sum().backward()
+        grads.append(([at for _, at in found], given.grad))
+    torch.testing.assert_close(grads[1], grads[0], equal_nan=True)

@@ -1,0 +1,126 @@
+"""The incomplete gamma functions and the inverse of the normal distribution, for results of single precision and less:
+computed in double precision, rounded once (Abramowitz and Stegun 6.5, 26.2; DLMF 8.11, 8.9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from tatami.core.dtype import DType
+from tatami.frontend.graph import Graph
+from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.aten_special import check_single, log_gamma, of_reals, scaled_complement
+from tatami.torch.handler import Handler
+from tatami.torch.importer import Importer
+
+STEPS = 100_000
+"""Terms after which a sum or a fraction ends in any case; about six times the square root of the parameter are usual."""
+PRECISION = 2.0**-40
+"""The relative size of a term that changes a result of single precision no more."""
+
+TINY = 1e-300
+"""What a denominator of 0 is taken for."""
+Terms: TypeAlias = Callable[[Graph, Tensor, list[Tensor], list[Tensor]], list[Tensor]]
+"""(graph, number of the step, state, others) -> the next state."""
+
+
+def incomplete_gamma(upper: bool) -> Handler:
+    """P(a, x), or Q(a, x) = 1 - P: by the series of P below a + 1, by the continued fraction of Q beyond; at the ends as eager."""
+
+    def handler(m: Importer, a: Tensor, x: Tensor) -> Tensor:
+        check_single(m)
+        g = m.graph
+        a, x = (m.filled(m.cast(t, DType.fp64), m.shape) for t in (a, x))
+        usual = (a > 0.0).one("and", x > 0.0).one("and", a.one("isfinite")).one("and", x.one("isfinite"))
+        b, y = g.where(usual, a, 1.0), g.where(usual, x, 1.0)
+        below = y < b + 1.0
+        factor = (b * y.log() - y - log_gamma(m, b)).exp()
+        low = factor * _series(m, b, g.where(below, y, b))
+        high = factor * _fraction(m, b, g.where(below, b + 1.0, y))
+        out = g.where(below, 1.0 - low, high) if upper else g.where(below, low, 1.0 - high)
+        nothing, everything = (1.0, 0.0) if upper else (0.0, 1.0)
+        out = g.where(a.one("isnan").one("or", x.one("isnan")), math.nan, out)
+        out = g.where(x.one("eq", 0.0), nothing, g.where(x.one("isinf"), everything, out))
+        out = g.where(a.one("isinf"), g.where(x.one("isinf"), math.nan, nothing), out)
+        out = g.where(a.one("eq", 0.0), g.where(x > 0.0, everything, math.nan), out)
+        return g.where((a < 0.0).one("or", x < 0.0), math.nan, out)
+
+    return handler
+
+
+def _until(m: Importer, name: str, state: list[Tensor], given: list[Tensor], step: Terms) -> list[Tensor]:
+    """Steps of all elements until the last value of the state, a change, is small everywhere."""
+    body = m.graph.subgraph(f"{name}_{len(m.graph.nodes)}")
+    k, _ = body.input("k", (), DType.i64), body.input("going", (), DType.bool)
+    carried = [body.input(f"state{i}", t.shape, t.dtype) for i, t in enumerate(state)]
+    others = [body.input(f"given{i}", t.shape, t.dtype) for i, t in enumerate(given)]
+    made = step(body, k.cast(DType.fp64), carried, others)
+    big = made[-1].abs() > PRECISION
+    body.output("more", big.any() if big.rank else big)
+    for i, value in enumerate(made):
+        body.output(f"next{i}", value)
+    return list(m.graph.loop(body, state, given, trip=STEPS))
+
+
+def _series(m: Importer, a: Tensor, x: Tensor) -> Tensor:
+    """1/a + x/(a(a+1)) + x^2/(a(a+1)(a+2)) + …"""
+
+    def step(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> list[Tensor]:
+        total, term, _ = state
+        a, x = given
+        term = term * x / (a + (k + 1.0))
+        total = total + term
+        return [total, term, term / total]
+
+    first = 1.0 / a
+    return _until(m, "gamma_series", [first, first, first], [a, x], step)[0]
+
+
+def _fraction(m: Importer, a: Tensor, x: Tensor) -> Tensor:
+    """1/(x+1-a - 1(1-a)/(x+3-a - 2(2-a)/(x+5-a - …))), by Lentz's method."""
+
+    def step(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> list[Tensor]:
+        value, c, d, _ = state
+        a, x = given
+        i = k + 1.0
+        b = x - a + (i * 2.0 + 1.0)
+        top = (a - i) * i
+        d = 1.0 / _not_zero(g, top * d + b)
+        c = _not_zero(g, b + top / c)
+        factor = c * d
+        return [value * factor, c, d, factor - 1.0]
+
+    first = 1.0 / (x + 1.0 - a)
+    start = m.graph.full(x.shape, 1.0 / TINY, DType.fp64)
+    return _until(m, "gamma_fraction", [first, start, first, first], [a, x], step)[0]
+
+
+def _not_zero(g: Graph, x: Tensor) -> Tensor:
+    return g.where(x.abs() < TINY, TINY, x)
+
+
+def inverse_normal(m: Importer, p: Tensor) -> Tensor:
+    """x whose share of the normal distribution is p: Newton's method on the logarithm of the tail, from the approximation of
+    Abramowitz and Stegun 26.2.23."""
+    g = m.graph
+    inside = (p > 0.0).one("and", p < 1.0)
+    safe = g.where(inside, p, 0.5)
+    upper = safe > 0.5
+    tail = g.where(upper, 1.0 - safe, safe)
+    t = (tail.log() * -2.0).sqrt()
+    x = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
+    for _ in range(3):
+        scaled = scaled_complement(m, x * math.sqrt(0.5))
+        off = scaled.log() - x * x * 0.5 - (tail * 2.0).log()
+        x = x + off * scaled * math.sqrt(math.pi / 2)
+    out = g.where(upper, x, -x)
+    out = g.where(p.one("eq", 0.0), -math.inf, g.where(p.one("eq", 1.0), math.inf, out))
+    return g.where((p < 0.0).one("or", p > 1.0).one("or", p.one("isnan")), math.nan, out)
+
+
+INCOMPLETE: dict[str, Handler] = {
+    "prims.igamma.default": incomplete_gamma(upper=False),
+    "prims.igammac.default": incomplete_gamma(upper=True),
+    "prims.ndtri.default": of_reals(inverse_normal),
+}

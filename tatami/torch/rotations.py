@@ -1,0 +1,136 @@
+"""Jacobi's method as loops of a frontend graph: rotations of pairs of columns until all are orthogonal, in fp64.
+
+A round rotates all columns at once, in pairs that have none in common; the rounds of a sweep pair each column with every
+other once, as a tournament does. A sweep in which no pair turned by more than rounding is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, Expr, ceildiv
+from tatami.frontend.graph import Graph
+from tatami.frontend.graph_tensor import Tensor
+from tatami.torch.elimination import transposed
+from tatami.torch.importer import Importer
+
+SWEEPS = 40
+"""Sweeps after which the method ends in any case; 6 to 12 are usual."""
+ROUNDING = 2.0**-50
+"""The cosine of the angle between two columns that counts as orthogonal."""
+Round: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
+"""(graph, matrices, partner of each column, others) -> the matrices with their columns rotated, and how far each had to be."""
+
+
+def orthogonal_columns(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
+    """(A V, V) with orthogonal columns, V a product of rotations (Hestenes): norms of the columns of A V are the singular
+    values of A."""
+    g, rows = m.graph, a.shape[-2]
+    both = g.concat([a, identity(g, (*a.shape[:-2], a.shape[-1], a.shape[-1]))], a.rank - 2)
+
+    def turned(g: Graph, both: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
+        columns, _ = both.split([rows, both.shape[-2] - rows], axis=both.rank - 2)
+        other = _of_partners(columns, partner, columns.rank - 1)
+        norms, theirs = _sum_of_rows(columns * columns), _sum_of_rows(other * other)
+        cross = g.where(_rests(g, partner, norms), 0.0, _sum_of_rows(columns * other))
+        size = (norms * theirs).sqrt()
+        angle = g.where(size > 0.0, cross.abs() / g.where(size > 0.0, size, 1.0), 0.0)
+        c, s = _rotation(g, norms, theirs, g.where(angle > ROUNDING, cross, 0.0), partner)
+        return _turned(both, c, s, partner, both.rank - 1), angle
+
+    out = _swept(m, both, a.shape[-1], turned)
+    found, v = out.split([rows, out.shape[-2] - rows], axis=out.rank - 2)
+    return found, v
+
+
+def diagonalised(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
+    """(eigenvalues, V) of symmetric matrices A = V diag(…) Vᵀ, in no order."""
+    g, n = m.graph, a.shape[-1]
+    both = g.concat([a, identity(g, a.shape)], a.rank - 2)
+    scale = a.abs().one("reduce_max", axes=(a.rank - 2, a.rank - 1), keepdims=True)
+
+    def turned(g: Graph, both: Tensor, partner: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        matrix, v = both.split([n, n], axis=both.rank - 2)
+        rank = matrix.rank
+        spread = scale.expand((*matrix.shape[:-2], ONE, n))
+        own = _sum_of_rows(g.where(g.iota(matrix.shape, rank - 2).one("eq", g.iota(matrix.shape, rank - 1)), matrix, 0.0))
+        theirs = _of_partners(own, partner, rank - 1)
+        is_theirs = g.iota(matrix.shape, rank - 2).one("eq", partner.expand(matrix.shape, dims=(rank - 1,)))
+        cross = g.where(_rests(g, partner, own), 0.0, _sum_of_rows(g.where(is_theirs, matrix, 0.0)))
+        angle = g.where(spread > 0.0, cross.abs() / g.where(spread > 0.0, spread, 1.0), 0.0)
+        c, s = _rotation(g, own, theirs, g.where(angle > ROUNDING, cross, 0.0), partner)
+        matrix = _turned(matrix, c, s, partner, rank - 1)
+        matrix = _turned(matrix, transposed(c), transposed(s), partner, rank - 2)
+        return g.concat([matrix, _turned(v, c, s, partner, rank - 1)], rank - 2), angle
+
+    out = _swept(m, both, n, turned, [scale])
+    matrix, v = out.split([n, n], axis=out.rank - 2)
+    return matrix.diagonal(), v
+
+
+def identity(g: Graph, shape: tuple[Expr, ...]) -> Tensor:
+    rank = len(shape)
+    return g.iota(shape, rank - 2).one("eq", g.iota(shape, rank - 1)).cast(DType.fp64)
+
+
+def _swept(m: Importer, both: Tensor, columns: Expr, turned: Round, others: Sequence[Tensor] = ()) -> Tensor:
+    """Rounds until a sweep is quiet."""
+    g = m.graph
+    rounds = ceildiv(columns, 2) * 2 - 1
+    body = g.subgraph(f"rotate_{len(g.nodes)}")
+    k, _ = body.input("k", (), DType.i64), body.input("going", (), DType.bool)
+    state, largest = body.input("state", both.shape, both.dtype), body.input("largest", (), DType.fp64)
+    given = [body.input(f"given{i}", t.shape, t.dtype) for i, t in enumerate(others)]
+    count = body.size_of(rounds)
+    partner = _partners(body, columns, k.one("mod", count), count)
+    made, angle = turned(body, state, partner, *given)
+    largest = largest.maximum(angle.one("reduce_max", axes=tuple(range(angle.rank))))
+    ends = (k + 1).one("mod", count).one("eq", 0)
+    body.output("more", ends.logical_not().one("or", largest > ROUNDING))
+    body.output("next", made)
+    body.output("next_largest", body.where(ends, 0.0, largest))
+    out: Tensor = g.loop(body, [both, g.number(0.0, DType.fp64)], others, trip=rounds * SWEEPS)[0]
+    return out
+
+
+def _partners(g: Graph, columns: Expr, at: Tensor, rounds: Tensor) -> Tensor:
+    """The column that each is paired with in round `at`: i and (at - i) mod rounds; the one that would meet itself meets the
+    last, and where that is none rests, its own partner."""
+    i = g.iota((columns,), 0)
+    other = (at - i).one("mod", rounds)
+    half = (at * ((rounds + 1).one("idiv", 2))).one("mod", rounds)
+    other = g.where(i.one("eq", rounds), half, g.where(other.one("eq", i), rounds, other))
+    return g.where(other.one("ge", g.size_of(columns)), i, other)
+
+
+def _rests(g: Graph, partner: Tensor, like: Tensor) -> Tensor:
+    """True for columns that are their own partners."""
+    return partner.one("eq", g.iota(partner.shape, 0)).expand(like.shape, dims=(like.rank - 1,))
+
+
+def _rotation(g: Graph, own: Tensor, theirs: Tensor, cross: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
+    """(c, s) of x <- c x - s x_partner for each column: of a pair both have the same c, and s of opposite signs."""
+    rank = own.rank
+    first = g.iota(partner.shape, 0).one("lt", partner).expand(own.shape, dims=(rank - 1,))
+    still = cross.one("eq", 0.0)
+    zeta = (theirs - own) * 0.5 / g.where(still, 1.0, cross)
+    side = g.where(zeta.one("eq", 0.0), g.where(first, 1.0, -1.0), zeta.sign())
+    t = g.where(still, 0.0, side / (zeta.abs() + (zeta * zeta + 1.0).sqrt()))
+    c = 1.0 / (t * t + 1.0).sqrt()
+    return c, c * t
+
+
+def _turned(x: Tensor, c: Tensor, s: Tensor, partner: Tensor, axis: int) -> Tensor:
+    """c x - s x_partner along an axis."""
+    return c.expand(x.shape) * x - s.expand(x.shape) * _of_partners(x, partner, axis)
+
+
+def _of_partners(x: Tensor, partner: Tensor, axis: int) -> Tensor:
+    return x.take(partner, axis=axis, bounds="clamp")
+
+
+def _sum_of_rows(x: Tensor) -> Tensor:
+    """[batch…, 1, columns]"""
+    return x.one("reduce_sum", axes=(x.rank - 2,), keepdims=True)

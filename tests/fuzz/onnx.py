@@ -9,6 +9,7 @@ differ, the kernels have to agree with one of them. A model that ONNX Runtime ru
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def by_reference(model: onnx.ModelProto, calls: Sequence[Mapping[str, np.ndarray
 
 def _tried(call: Any) -> Arrays | None:
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             return [np.asarray(a) for a in call()]
     except Exception:
         return None

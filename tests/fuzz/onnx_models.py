@@ -63,6 +63,12 @@ class Maker:
                 flat[at] = self.r.choice(SPECIAL)
         return out
 
+    def weights(self, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+        """Operands of products, none of which overflows: rounded before it is added or not, that would be infinite or not."""
+        out = self.drawn(dtype, shape)
+        out[(np.abs(out) > 1e3) & np.isfinite(out)] = 1
+        return out
+
     def pick(self, *kinds: str, rank: int = 0) -> Value:
         fitting = [v for v in self.values if (not kinds or v.kind in kinds) and v.array.ndim >= rank]
         if not fitting:

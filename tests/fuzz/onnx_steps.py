@@ -182,7 +182,7 @@ def product(m: Maker) -> None:
     k = a.array.shape[-1]
     if k == 0:
         raise Unfit
-    m.add("MatMul", [a.name, m.constant(m.drawn(a.array.dtype, (k, 3)), a.array.dtype)])
+    m.add("MatMul", [a.name, m.constant(m.weights(a.array.dtype, (k, 3)), a.array.dtype)])
 
 
 def convolution(m: Maker) -> None:
@@ -194,7 +194,7 @@ def convolution(m: Maker) -> None:
         kernel = [m.r.randint(1, 2 if m.is_special else 3) for _ in range(n)]  # of 3: tiles, where an infinity may become nan
         m.add(
             "Conv",
-            [a.name, m.constant(m.drawn(np.float32, (4, c, *kernel)), np.float32)],
+            [a.name, m.constant(m.weights(np.float32, (4, c, *kernel)), np.float32)],
             pads=[1] * (2 * n),
             strides=[m.r.randint(1, 2)] * n,
         )

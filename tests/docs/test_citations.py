@@ -10,8 +10,8 @@ from tests.docs.citations import faults, own_page, sources
 from tests.docs.pages import ROOT
 
 HERE = Path(__file__).parent
-EXPLAINS = ("docs/design/README.md", "docs/notes/README.md")
-"""Pages that show the forms of citations."""
+EXPLAINS = ("docs/design/README.md", "docs/notes/README.md", "docs/decisions/0057-what-code-cites.md")
+"""Pages that show forms of citations, right and wrong."""
 
 
 def test_every_citation_leads_somewhere() -> None:

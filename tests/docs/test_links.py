@@ -13,9 +13,11 @@ PAGES = sorted(
     p
     for p in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]
 )
-DESIGN = sorted([*(DOCS / "design").glob("*.md"), *(DOCS / "notes").glob("*.md")])
+NAMING = sorted([*DOCS.glob("*.md"), *(DOCS / "design").glob("*.md"), *(DOCS / "notes").glob("*.md")])
 PLACE = re.compile(r"`([\w.*-]+(?:/[\w.*-]+)+)(?:::(\w+))?`")
 ROOTS = ("", "tatami/", "docs/")
+DUMP = "out/"
+"""The folder of a dump in examples of commands: its files are not of the repository."""
 
 
 def broken_links(text: str, page: Path) -> list[str]:
@@ -69,7 +71,7 @@ def missing_places(text: str) -> list[str]:
     """Files of the repository that code spans name (below the root, the package or docs; `*` is any text) and that do not exist."""
     out = []
     for m in PLACE.finditer(text):
-        if "." not in m[1].rpartition("/")[2]:
+        if "." not in m[1].rpartition("/")[2] or m[1].startswith(DUMP):
             continue
         found = [p for root in ROOTS for p in ROOT.glob(root + m[1])]
         if not found or (m[2] and not any(f"def {m[2]}(" in p.read_text(encoding="utf-8") for p in found)):
@@ -77,8 +79,8 @@ def missing_places(text: str) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("page", DESIGN, ids=lambda p: str(p.relative_to(DOCS)))
-def test_files_that_the_design_names_exist(page: Path) -> None:
+@pytest.mark.parametrize("page", NAMING, ids=lambda p: str(p.relative_to(DOCS)))
+def test_files_that_a_page_names_exist(page: Path) -> None:
     assert not missing_places(page.read_text(encoding="utf-8"))
 
 

@@ -72,6 +72,14 @@ def test_a_planted_fault_of_a_row_is_found(text: str) -> None:
     assert len(list(faults_of(Row(m[1], m[2], m[3], "Overview")))) == 1
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_clause_names_a_row(page: str) -> None:
+    """Under each heading without headings below it stand the rows that check it, or their ids."""
+    found = sections((DOCS / "design" / f"{page}.md").read_text(encoding="utf-8"))
+    leaves = [s for s, after in zip(found, [*found[1:], None]) if after is None or after.level <= s.level]
+    assert not [s.title for s in leaves if not re.search(r"\b[GTCEM]-\d\d\b", s.body)]
+
+
 def test_the_summary_counts_the_rows() -> None:
     text = (DOCS / "design" / "README.md").read_text(encoding="utf-8")
     totals = [0] * 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.rows.test_table import ROOT
+from tests.docs.pages import ROOT
 
 VERDICTS = ("works", "partly", "run", "otherwise", "missing")
 

@@ -50,7 +50,7 @@ def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[
     """Follow origins from a Region to the importer's own names, or to the first stage that is there."""
     ids: Iterable[str] = node_names(compilation, program, item)
     made = compilation.stages.get_made
-    value = next((v for name in ("integers", "linked") if (v := made(name)) is not None), made("frontend"))
+    value = next((v for name in ("filters", "linked") if (v := made(name)) is not None), made("frontend"))
     if value is not None:
         origins = value.origins.get(program) or value.origins.get("main", {})
         ids = _follow(ids, origins) if origins else ids

@@ -21,7 +21,7 @@ def compiled_picture(compilation: Compilation) -> Picture:
     regions: Module[Any] = compilation.stages["region"]
     if compilation.first != "frontend":
         return _regions(regions)
-    linked = compilation.stages["integers"]
+    linked = compilation.stages["filters"]
     found: dict[tuple[str, str], Counter[str]] = {}
     for program, body in regions.programs.items():
         home = "main" if program == "setup" else program

@@ -69,6 +69,7 @@ def compile_stages(
 def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[str, int] | None) -> None:
     from tatami.execution.lower import lower as lower_to_execution
     from tatami.frontend.dequantised import multiply_integers
+    from tatami.frontend.folded_scales import fold_scales
     from tatami.frontend.inline import choose_calls, inline_calls
     from tatami.frontend.instantiate import instantiate_calls
     from tatami.indexbook.analyse import analyse as analyse_indices
@@ -94,7 +95,8 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("calls", lambda: choose_calls(s["instances"], target, decisions.calls))
     s.add("linked", lambda: inline_calls(s["instances"], s["calls"]))
     s.add("integers", lambda: multiply_integers(s["linked"], target))
-    s.add("tiny@imported", lambda: lower_to_tiny(s["integers"]))
+    s.add("filters", lambda: fold_scales(s["integers"], target))
+    s.add("tiny@imported", lambda: lower_to_tiny(s["filters"]))
     s.add("tiny", lambda: normalize(s["tiny@imported"], keeps_narrow=target.kind == "cpu"))
     s.add("indexbook", lambda: analyse_indices(s["tiny"]))
     s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))

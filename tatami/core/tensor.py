@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -209,3 +209,29 @@ def as_dtype(value: object) -> DType | None:
         return _from_numpy().get(np.dtype(value).newbyteorder("="))  # type: ignore[call-overload]
     except (TypeError, ValueError):
         return None
+
+
+LEAST_NORMAL: Mapping[DType, float] = {DType.fp32: 2.0**-126, DType.fp64: 2.0**-1022}
+"""By the floats that CPUs compute in: narrower ones are widened to fp32, where all of their numbers are normal."""
+
+
+def without_subnormals(tensor: Tensor) -> Tensor:
+    """The constant with 0 for subnormal numbers of fp32 and fp64; itself where it has none.
+
+    >>> import numpy as np
+    >>> without_subnormals(Tensor(np.array([0, 1e-45, -1e-39, 0.5], np.float32))).array.tolist()
+    [0.0, 0.0, 0.0, 0.5]
+    """
+    least = LEAST_NORMAL.get(tensor.dtype)
+    if least is None:
+        return tensor
+    was_in_memory = not tensor.__dict__.keys().isdisjoint(("array", "data"))
+    array = tensor.array
+    small = (array != 0) & (abs(array) < least)
+    if not was_in_memory:
+        tensor.release()
+    if not small.any():
+        return tensor
+    changed = array.copy()
+    changed[small] = 0
+    return Tensor(changed)

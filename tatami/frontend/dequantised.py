@@ -11,7 +11,6 @@ product moves the integers instead. Bias, activation and quantisation that follo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +20,14 @@ from tatami.core.codec import to_builtins
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, product
 from tatami.core.module import Module
-from tatami.core.signature import Input
 from tatami.core.target import Target
-from tatami.core.tensor import Tensor, as_array, numpy_dtype
+from tatami.core.tensor import Tensor
 from tatami.frontend.integer_products import as_signed, integer_conv, integer_matmul
-from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.operation import Site, attributes, right_aligned
+from tatami.frontend.ir import Graph, Node
+from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
 from tatami.frontend.ops_contraction import Conv, Gemm
+from tatami.frontend.rewriting import Rewriting
 
 LONGEST_SUM = (2**31 - 1) // 255**2
 """Products of two differences of 8 bits that a sum of 32 bits holds for certain."""
@@ -63,8 +62,8 @@ def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
     return replace(module, programs=programs, constants=constants, origins=origins)
 
 
-class _Rewriting:
-    """One graph on its way: a `Maker` of nodes, each at the place of the node it stands for."""
+class _Rewriting(Rewriting):
+    """Products of one graph on their way to sums of integers."""
 
     def __init__(
         self,
@@ -74,14 +73,9 @@ class _Rewriting:
         constants: dict[str, Tensor],
         origins: dict[str, tuple[str, ...]],
     ) -> None:
-        self.graph, self.module, self.target, self.constants, self.origins = graph, module, target, constants, origins
-        self.nodes: list[Node] = []
-        self.tensors = dict(graph.tensors)
-        self.inputs = list(graph.signature.inputs)
-        self.producers = {o: n for n in graph.graph for o in n.outputs}
-        self.labels = {n.name for n in graph.graph}
+        super().__init__(graph, module, constants, origins)
+        self.target = target
         self.codes: dict[str, Codes | None] = {}
-        self.at = Node("identity", "", (), ())
 
     def result(self) -> Graph:
         for node in self.graph.graph:
@@ -91,8 +85,7 @@ class _Rewriting:
                 self.nodes.append(node)
             else:
                 self.add("identity", [made], {}, node.outputs)
-        signature = msgspec.structs.replace(self.graph.signature, inputs=tuple(self.inputs))
-        return Graph(signature, self.tensors, tuple(self.nodes))
+        return self.rewritten()
 
     def same_codes(self, node: Node) -> str | None:
         """The codes that a quantisation gives back, where it quantises what was dequantised with the same scale and zero point:
@@ -243,57 +236,7 @@ class _Rewriting:
     def swapped(self, codes: Codes) -> Codes:
         return msgspec.structs.replace(codes, tensor=self.one("permute", [codes.tensor], {"perm": (1, 0)}), axis=1 - codes.axis)
 
-    # -- making nodes ---------------------------------------------------------------------------
-    def dtype(self, tensor: str) -> DType:
-        return self.tensors[tensor].dtype
-
-    def shape(self, tensor: str) -> Shape:
-        return self.tensors[tensor].shape
-
-    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
-        name = _fresh(f"{self.at.outputs[0]}.{op}", self.tensors)
-        return self.add(op, inputs, attrs or {}, (name,))
-
-    def add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], outputs: tuple[str, ...]) -> str:
-        label = _fresh(f"{self.at.name}.{op}", self.labels)
-        self.labels.add(label)
-        node = Node(op, label, tuple(inputs), outputs, to_builtins(dict(attrs)))
-        site = Site(label, self.module.programs, self.constants)
-        (kind,) = OPS[op].infer(attributes(OPS[op], node), [self.tensors[i] if i else None for i in inputs], site)
-        self.tensors.setdefault(outputs[0], kind)
-        self.nodes.append(node)
-        self.origins[label] = self.origins.get(self.at.name, ())
-        return outputs[0]
-
-    def cast(self, tensor: str, to: DType) -> str:
-        return tensor if self.dtype(tensor) == to else self.one("cast", [tensor], {"to": to})
-
-    def number(self, value: bool | int | float, dtype: DType) -> str:
-        tensor = Tensor(as_array(value).astype(numpy_dtype(dtype)))
-        name = f"const_{tensor.sha256[:16]}"
-        while name in self.tensors and self.constants.get(name) != tensor:
-            name += "_"
-        if name not in self.tensors:
-            self.constants[name] = tensor
-            self.tensors[name] = TensorType(tensor.dtype, ())
-            self.inputs.append(Input(name, tensor.dtype, (), role="const", storage="const_pool"))
-        return name
-
-    def joined(self, op: str, *tensors: str) -> str:
-        shapes = [s for t in tensors if (s := self.shape(t))]
-        to = right_aligned(shapes) if shapes else ()
-        assert to is not None, "operands of a product that was typed"
-        return self.one(op, [self.one("expand", [t], {"shape": to}) if self.shape(t) not in ((), to) else t for t in tensors])
-
 
 def _is_short(size: Expr) -> bool:
     number = size.as_int()
     return number is not None and number <= LONGEST_SUM
-
-
-def _fresh(stem: str, taken: Mapping[str, Any] | set[str]) -> str:
-    name, k = stem, 0
-    while name in taken:
-        k += 1
-        name = f"{stem}.{k}"
-    return name

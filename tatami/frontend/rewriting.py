@@ -1,0 +1,95 @@
+"""A frontend graph on its way to another one: nodes are made one after the other, typed as they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tatami.core.codec import to_builtins
+from tatami.core.dtype import DType
+from tatami.core.expr import Shape, expr
+from tatami.core.module import Module
+from tatami.core.signature import Input
+from tatami.core.tensor import Tensor, as_array, numpy_dtype
+from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.operation import Site, attributes, right_aligned
+from tatami.frontend.ops import OPS
+
+
+class Rewriting:
+    """One graph of `module`: a `Maker` of nodes, each at the place and with the origins of the node `at` that it stands for.
+    constants: of the new module, which new payloads join. origins: of this graph's nodes, which new nodes join."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        module: Module[Graph],
+        constants: dict[str, Tensor],
+        origins: dict[str, tuple[str, ...]],
+    ) -> None:
+        self.graph, self.module, self.constants, self.origins = graph, module, constants, origins
+        self.nodes: list[Node] = []
+        self.tensors = dict(graph.tensors)
+        self.inputs = list(graph.signature.inputs)
+        self.producers = {o: n for n in graph.graph for o in n.outputs}
+        self.labels = {n.name for n in graph.graph}
+        self.at = Node("identity", "", (), ())
+
+    def rewritten(self) -> Graph:
+        """The graph of the nodes so far."""
+        signature = msgspec.structs.replace(self.graph.signature, inputs=tuple(self.inputs))
+        return Graph(signature, self.tensors, tuple(self.nodes))
+
+    def dtype(self, tensor: str) -> DType:
+        return self.tensors[tensor].dtype
+
+    def shape(self, tensor: str) -> Shape:
+        return self.tensors[tensor].shape
+
+    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
+        name = fresh_name(f"{self.at.outputs[0]}.{op}", self.tensors)
+        return self.add(op, inputs, attrs or {}, (name,))
+
+    def add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], outputs: tuple[str, ...]) -> str:
+        label = fresh_name(f"{self.at.name}.{op}", self.labels)
+        self.labels.add(label)
+        node = Node(op, label, tuple(inputs), outputs, to_builtins(dict(attrs)))
+        site = Site(label, self.module.programs, self.constants)
+        (kind,) = OPS[op].infer(attributes(OPS[op], node), [self.tensors[i] if i else None for i in inputs], site)
+        self.tensors.setdefault(outputs[0], kind)
+        self.nodes.append(node)
+        self.origins[label] = self.origins.get(self.at.name, ())
+        return outputs[0]
+
+    def cast(self, tensor: str, to: DType) -> str:
+        return tensor if self.dtype(tensor) == to else self.one("cast", [tensor], {"to": to})
+
+    def number(self, value: bool | int | float, dtype: DType) -> str:
+        return self.constant(Tensor(as_array(value).astype(numpy_dtype(dtype))))
+
+    def constant(self, tensor: Tensor) -> str:
+        name = f"const_{tensor.sha256[:16]}"
+        while name in self.tensors and self.constants.get(name) != tensor:
+            name += "_"
+        if name not in self.tensors:
+            shape = tuple(expr(n) for n in tensor.shape)
+            self.constants[name] = tensor
+            self.tensors[name] = TensorType(tensor.dtype, shape)
+            self.inputs.append(Input(name, tensor.dtype, shape, role="const", storage="const_pool"))
+        return name
+
+    def joined(self, op: str, *tensors: str) -> str:
+        shapes = [s for t in tensors if (s := self.shape(t))]
+        to = right_aligned(shapes) if shapes else ()
+        assert to is not None, "operands that broadcast"
+        return self.one(op, [self.one("expand", [t], {"shape": to}) if self.shape(t) not in ((), to) else t for t in tensors])
+
+
+def fresh_name(stem: str, taken: Mapping[str, Any] | set[str]) -> str:
+    name, k = stem, 0
+    while name in taken:
+        k += 1
+        name = f"{stem}.{k}"
+    return name

@@ -338,6 +338,7 @@ def test_names_of_a_kernel_are_names_for_C() -> None:
         (Function("f", (IntegerParam("n"),), (Call("h", ()), let(IndexOf(var("n"), I64)))), "function h does not exist"),
         (Function("f", (), (Store("p2", zero, number),)), "buffer p2 does not exist"),
         (Function("f", (), (let(IndexOf(var("s0"), I64)),)), "index s0 names s0"),
+        (Function("f", (BufferParam("c", F32),), (let(IndexOf(var("c"), I64)),)), "index c names c"),
     ],
 )
 def test_functions_see_their_own_parameters(f: Function, why: str) -> None:
@@ -390,4 +391,7 @@ def test_a_routine_of_a_user_gets_what_it_takes() -> None:
     assert called(name="tatami_user_0") == ["routine 'tatami_user_0' does not exist"]
     assert faults(Call(NAME, ()), user=user()) == [f"function {NAME} does not exist"]
     assert called(a, o, n, by=user(counter="a b")) == ["'a b' is no name for C"]
+    for field in ("inputs", "outputs"):
+        odd = msgspec.structs.replace(user(), **{field: (BufferParam("a b", F32),)})
+        assert faults(user=odd) == ["'a b' is no name for C"]
     assert faults(user=user("tatami_user_x")) == ["'tatami_user_x' cannot name a routine of a user"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -67,8 +67,8 @@ scan = program(STATE, (gives("go", BOOL), gives("s", F32, 4), gives("row", F32, 
 without_go = program((STATE[0], STATE[2]), (gives("go", BOOL), gives("s", F32, 4)))
 
 
-def looped(op: Loop, its: ExecutionPlan, reads: tuple[str, ...] = ("", "", "x"), writes: str = "y", *more: BufferInfo) -> tuple[ExecutionPlan, dict[str, ExecutionPlan]]:  # fmt: skip
-    return plan(Instruction(op, reads, tuple(writes.split()), "step", 0), *more), {"f": its}
+def looped(op: Loop, its: ExecutionPlan, reads: tuple[str, ...] = ("", "", "x"), writes: str = "y", *more: BufferInfo, **fields: Any) -> tuple[ExecutionPlan, dict[str, ExecutionPlan]]:  # fmt: skip
+    return plan(Instruction(op, reads, tuple(writes.split()), "step", 0), *more, **fields), {"f": its}
 
 
 def branched(
@@ -118,6 +118,17 @@ ACCEPTED: Final[MappingProxyType[str, Planned]] = MappingProxyType(
         "a branch": branched("c x"),
         "a loop": looped(Loop("f", 1, 0), body),
         "a loop that counts": looped(Loop("f", 1, 0), without_go),
+        "a loop that counts to what it is given": looped(
+            Loop("f", 1, 0),
+            without_go,
+            ("t", "c", "x"),
+            "y",
+            typed("t", "input", I64),
+            typed("c", "input", BOOL),
+            inputs=(port(), takes("t", I64), takes("c", BOOL)),
+            ids="x t c",
+        ),
+        "a body of a kernel": operation("kernel_body"),
         "a loop that scans": looped(Loop("f", 1, 1), scan, ("", "", "x"), "y a", typed("a", "arena", F32, 9, 4)),
         "ten deep": nested(10),
         "a circle": circle("p1"),
@@ -155,7 +166,18 @@ WRONG: Final[MappingProxyType[str, tuple[Planned, str]]] = MappingProxyType(
         "a branch without an argument": (branched("c"), "0 arguments for 1 inputs"),
         "too many arguments": (branched("c x x"), "2 arguments for 1 inputs"),
         "an argument of another type": (calls(Call("f"), f=program((takes("u", BOOL, 4),), (gives("v", F32, 4),))), "argument x is fp32[4]"),
-        "an argument of another rank": (calls(Call("f"), f=program((takes("u", F32, 4, 1),), (gives("v", F32, 4),))), "argument x is fp32[4]"),
+        "an argument of another rank": (calls(Call("f"), f=program((takes("u", F32, 5, 1),), (gives("v", F32, 4),))), "argument x is fp32[4]"),
+        "an argument of a higher rank": (calls(Call("f"), f=program((takes("u", F32),), (gives("v", F32, 4),))), "argument x is fp32[4]"),
+        "too many results": ((plan(run(Call("f"), "x", "y a"), a), {"f": same}), "2 values from a program that gives 1"),
+        "a first result of another size": (
+            (plan(run(Call("f"), "x", "a y"), a), {"f": program((takes("u", F32, 4),), (gives("v", F32, 5), gives("w", F32, 4)))}), "a is [4], the called"),
+        "a loop with fewer results than it has": (looped(Loop("f", 1, 1), scan), "the body gives 3 values, the loop has 1"),
+        "eleven deep behind a branch": (
+            (plan(run(If("p1", "f"), "c x", "y"), typed("c", "input", BOOL), inputs=(port(), takes("c", BOOL)), ids="x c"), {**nested(11)[1], "f": same}),
+            "programs call each other more than 10 deep"),
+        "an operation beside a kernel": (
+            (plan(launch("x", "a"), run(Op("relu"), "a", "y", 1), a, typed("y", "output", F32, 5), outputs=(gives("y", F32, 5),)), {}),
+            "its results are fp32[4], its buffers fp32[5]"),
         "too few results": (calls(Call("f"), f=program((takes("u", F32, 4),), (gives("v", F32, 4), gives("w", F32, 4)))), "1 values from a program that gives 2"),
         "a loop with more carried than its body gives": (
             looped(Loop("f", 2, 0), body, ("", "", "x"), "y"), "the body gives 2 values, the loop has 1"),
@@ -202,6 +224,14 @@ def test_sizes_that_equations_make_one_fit() -> None:
     with_m = replace(main, signature=replace(main.signature, defaults={"M": 1}))
     assert faults(with_m, **others) == []
     assert faults(sized(of_sizes("N", {"n": "M"})[0], M=1), **others) != []
+
+
+@pytest.mark.parametrize(
+    ("mine", "its", "equation"), [("N*M", "M*M", ("N*M", "M*M")), ("2*N", "2*M", ("N", "M")), ("N + M", "M + N", ("N", "N"))]
+)
+def test_sizes_fit_by_an_equation_and_by_what_follows_of_it(mine: str, its: str, equation: tuple[str, str]) -> None:
+    main, others = of_sizes(mine, {"n": its}, (equation,))
+    assert faults(sized(main, M=1, N=1), **others) == []
 
 
 def test_sizes_that_a_run_finds_are_compared_then() -> None:

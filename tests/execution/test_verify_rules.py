@@ -12,6 +12,7 @@ import pytest
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape, var
 from tatami.core.kernel import THREADS, Condition
+from tatami.core.layout import Layout, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.core.tensor import Tensor
@@ -79,6 +80,7 @@ a, b = buffer("a"), buffer("b")
 CHAIN: Final = (launch("x", "a", 0), launch("a", "b", 1), launch("b", "y", 2), a, b)
 TWO = (port("x"), port("z"))
 z = buffer("z", "input")
+PADDED = Layout("blocked", padding=((1, 1),))
 mutable = (port(mutability="mutable"),)
 into_x = (Output("y", F32, shape(4), updates="x"),)
 
@@ -110,6 +112,17 @@ ACCEPTED: Final = MappingProxyType(
         "offsets apart, the other way round": at_offsets(64, 0),
         "one offset in turns": plan(launch("x", "a", 0), launch("a", "y", 1), launch("x", "b", 2), replace(a, arena_offset=0), replace(b, arena_offset=0)),
         "an offset that nobody uses": plan(*CHAIN, buffer("c", arena_offset=0), buffer("d", arena_offset=0)),
+        "one place in turns, the later one longer": plan(launch("x", "a", 0), launch("a", "c", 1), launch("c", "b", 2), launch("b", "y", 3), replace(a, arena_offset=64), buffer("b", size=32, arena_offset=0), buffer("c")),
+        "nothing in the midst of something": plan(launch("x", "a e", 0), launch("a e", "y", 1), buffer("a", size=17, arena_offset=0), buffer("e", size=0, arena_offset=64)),
+        "a slice with an offset": plan(launch("x", "l", 0), launch("l", "y", 1), buffer("p", size=8, arena_offset=0), replace(part("l", "p", 0), arena_offset=0)),
+        "a slice without an offset": plan(launch("x", "l", 0), launch("l", "y", 1), buffer("p", size=8), buffer("l", parent="p")),
+        "a slice of what is written": plan(launch("x", "p", 0), launch("l", "y", 1), buffer("p", size=8), part("l", "p", 4)),
+        "an offset in the pool, without an order": plan(*chain(-1, -1, -1).instructions, a, b, buffer("c", "constant", arena_offset=0)),
+        "an order for some": plan(launch("a", "y", -1), launch("x", "a", 0), replace(a, first_use=5, last_use=9)),
+        "uses without an order": chain(-1, -1, -1, first_use=5, last_use=9),
+        "a layout": plan(*CHAIN[:3], replace(a, layout=PADDED, elements=size_elements(PADDED, shape(4))), b),
+        "one input for two outputs": plan(inputs=mutable, outputs=into_x * 2, gives="x x"),
+        "an update beside an output": plan(launch("x", "y", 0), launch("y", "new", 1), part("new", "x", 0, kind="input"), inputs=mutable, outputs=(Output("y", F32, shape(4)), *into_x), gives="y new"),
         "a place that is taken over": at_offsets(0, 0, in_place_of="a"),
         "alignment of one byte": chain(alignment=1),
         "halves": halves(0, 4),
@@ -156,6 +169,20 @@ WRONG: Final[MappingProxyType[str, tuple[ExecutionPlan, str]]] = MappingProxyTyp
         "a long name": (plan(run(Launch("k" * 129, ()), "x", "y")), "is no name of a kernel"),
         "more inputs than ports": (plan(launch("x", "y"), z, ids="x z"), "2 input buffers for 1 inputs"),
         "fewer inputs than ports": (plan(launch("x", "y"), inputs=TWO), "1 input buffers for 2 inputs"),
+        "more inputs than ports, and one of another type": (
+            plan(launch("x", "y"), z, replace(buffer("x", "input"), dtype=DType.i32), ids="x z"), "2 input buffers for 1 inputs"),
+        "fewer inputs than ports, and one that is updated": (
+            plan(launch("x", "y"), inputs=(port(), port("z", mutability="mutable")), outputs=(Output("y", F32, shape(4)), Output("w", F32, shape(4), updates="z")), gives="y x"),
+            "1 input buffers for 2 inputs"),
+        "alignment 0 at an offset": (chain(alignment=0, arena_offset=0), "a: alignment 0"),
+        "an offset with an order for some": (
+            plan(launch("x", "a", -1), launch("a", "y", 1), replace(a, arena_offset=0)), "a: it has an offset, and the instructions have no order"),
+        "slices that share, with nothing between": (
+            plan(launch("x", "l", 0), launch("x", "e", 0), launch("x", "r", 0), launch("l", "y", 1), buffer("p", size=8), part("l", "p", 0), part("e", "p", 0, 0), part("r", "p", 2, 1)),
+            "l and r may share elements of p"),
+        "symbolic slices that share, with another between": (
+            plan(launch("x", "l", 0), launch("x", "r", 0), launch("x", "s", 0), launch("l n", "y", 1), buffer("p", size="2*N"), part("l", "p", 0, "N"), part("r", "p", "N", "N"), part("s", "p", 0, 1), buffer("n", "input", "N"), inputs=(port(), port("n", "N")), ids="x n"),
+            "l and s may share elements of p"),
         "an input of another type": (plan(launch("x", "y"), replace(buffer("x", "input"), dtype=DType.i32)), "x: the buffer is i32[4]"),
         "an input of another shape": (plan(launch("x", "y"), buffer("x", "input", 5)), "x: the buffer is fp32[5]"),
         "an output of another shape": (plan(launch("x", "y"), buffer("y", "output", 5)), "y: the buffer is fp32[5]"),

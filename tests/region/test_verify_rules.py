@@ -47,6 +47,7 @@ from tests.region.examples import iters, param, read, target
 replace = msgspec.structs.replace
 F32, F16, I64, BOOL, U64, UNKNOWN = DType.fp32, DType.fp16, DType.i64, DType.bool, DType.u64, DType.unknown
 one, flag, whole = Const(1.0, F32), Const(True, BOOL), Const(1, I64)
+half, odd = Const(1.0, F16), Unary("system", one)
 x = read("X", "m", "n")
 MADE: Final = Let("y", ("m", "n"), F32, x)
 GIVEN: Final = Yield("y", "Y")
@@ -107,6 +108,9 @@ ACCEPTED: Final = MappingProxyType(
         "guarded twice": region(let(Select(within("n - 1"), Select(within("n - 2"), Binary("add", read("V", "n - 1"), read("V", "n - 2")), one), one))),
         "nothing runs": region(let(read("V", "n + 9"), "m n", name="a"), iters=iters(m=0, n=8), outputs=(target("Y", 0, 8),), inputs=(param("X", 0, 8), param("V", 8))),
         "a cast of a sum of another type": region(let(Cast(Binary("add", whole, whole), F32))),
+        "a product that is rounded before its cast": region(let(Cast(Select(flag, Binary("mul", half, half), half), F32))),
+        "a product that is widened after a cast": region(let(Select(flag, Cast(one, F32), Select(flag, Binary("mul", half, half), one)))),
+        "a select of an unknown": region(let(one, dtype=UNKNOWN, name="u"), let(Select(flag, Ref("u"), one))),
         "a cast of an unknown": region(let(Cast(Const(1, I64), F16), dtype=F16)),
         "an unknown let": region(let(one, dtype=UNKNOWN)),
         "an unknown operand": region(let(one, dtype=UNKNOWN, name="u"), let(Binary("add", Ref("u"), one))),
@@ -126,6 +130,10 @@ ACCEPTED: Final = MappingProxyType(
         "two halves turned round": in_halves("j + 4", "j"),
         "two halves of a size": in_halves("j", "j + N", "2*N", "N"),
         "one row in halves": in_halves(rows=1),
+        "a half into an update": replace(in_halves(), inputs=(param("Z", 4, 8),), outputs=(replace(target("Y", 4, 8), updates="Z"),), yields=in_halves().yields[:1]),
+        "the whole and a part of it again": region(let(one, "m", name="c"), yields=(GIVEN, Yield("c", "Y", map=shape("m", "3")))),
+        "halves that do not compare, turned round": in_halves("j + N - max(1, N//2)", "j", "N", "max(1, N//2)"),
+        "every second": in_halves("2*j", "2*j + 1"),
         "a scatter into an update": scattered(scatter, updates="X"),
         "a scatter after the whole": scattered(GIVEN, scatter),
         "a sum into the whole": scattered(GIVEN, Yield("y", "Y", combine="add")),
@@ -156,6 +164,17 @@ WRONG: Final = MappingProxyType(
         "a routine of wrong results": (replace(ordered, outputs=(target("Y", 4), target("P", 4))), "r: sort of fp32 gives fp32 and i64"),
         "an axis that is not there": (region(let(one, "q")), "a: axes q: unknown or repeated"),
         "an axis of a let twice": (region(let(one, "m m")), "a: axes m, m: unknown or repeated"),
+        "a read over an axis that is not there": (region(let(read("V", "n"), "q")), "a: axes q: unknown or repeated"),
+        "a read outside, of another type": (region(let(read("V", "n + 1"), dtype=F16)), "a: V is read at n + 1"),
+        "an index too few, and outside": (region(let(read("X", "m + 1"))), "a: a map of 1 entries reads X of rank 2"),
+        "a read outside beside an axis of nothing": (
+            region(let(read("V", "n + 1"), "n"), iters=iters(m=4, n=8, o=0)), "a: V is read at n + 1"),
+        "an index that has no type": (region(let(ReadAt("W", (expr("n"), None), (odd,)))), "a: there is no scalar op 'system'"),
+        "two operands of one, of two types": (region(let(Binary("neg", one, half))), "a: neg takes 1 operands, not 2"),
+        "an operand that has no type": (region(let(Binary("add", odd, one))), "a: there is no scalar op 'system'"),
+        "a predicate that has no type": (region(let(Select(odd, one, one))), "a: there is no scalar op 'system'"),
+        "a then that has no type": (region(let(Select(flag, odd, one))), "a: there is no scalar op 'system'"),
+        "an otherwise that has no type": (region(let(Select(flag, one, odd))), "a: there is no scalar op 'system'"),
         "a let of another type": (region(let(one, dtype=F16)), "a: the expression is fp32, the let fp16"),
         "an index out of scope": (region(let(read("V", "n"), "m")), "a: n names n, not in scope here"),
         "an index of lets out of scope": (region(row, let(At("row", shape("n")), "m")), "a: n names n, not in scope here"),
@@ -220,6 +239,16 @@ WRONG: Final = MappingProxyType(
         "a transpose of too few": (region(let(Transpose(x, (0,)))), "a: permutation [0] at rank 2"),
         "a transpose of another shape": (
             region(let(one, name="b"), let(Transpose(Ref("b"), (1, 0)))), "a: transposing b gives another shape"),
+        "a transpose of a higher rank": (
+            region(let(one, "m n o", name="b"), let(Transpose(Ref("b"), (0, 1))), iters=iters(m=4, n=8, o=1)), "a: b has rank 3, the let 2"),
+        "a transpose of a shape that differs on one axis": (
+            region(let(one, name="b"), let(Transpose(Ref("b"), (0, 1)), "m o"), iters=iters(m=4, n=8, o=4)), "a: transposing b gives"),
+        "a broadcast under a reduce of nothing known": (
+            region(let(reduced(BroadcastInDim(one, shape(4), ()), axes="q"), "m")), "a: reduce axes ['q'] are not declared"),
+        "a broadcast past the last axis, of two": (
+            region(let(one, name="b"), let(BroadcastInDim(Ref("b"), shape(4, 8), (0, 2)))), "a: broadcast_dimensions [0, 2]"),
+        "a broadcast of a higher rank": (
+            region(let(one, name="b"), let(BroadcastInDim(Ref("b"), shape(4, 8), (1,)))), "a: 1 broadcast_dimensions for rank 2"),
         "a transpose of another rank": (region(row, let(Transpose(Ref("row"), (0, 1)))), "a: row has rank 1, the let 2"),
         "a transpose of what is not there": (region(let(Transpose(Ref("q"), (0, 1)))), "a: let q is not defined"),
         "a fault in a transpose": (region(let(Transpose(read("V", "n + 1"), (0, 1)))), "a: V is read at n + 1"),
@@ -239,6 +268,10 @@ WRONG: Final = MappingProxyType(
         "a yield cast to another type": (region(yields=(Yield("y", "Y", F16),)), "fp16 is written to fp32"),
         "a yield of another shape": (region(outputs=(target("Y", 4, 9),)), "the let has [4, 8], the output [4, 9]"),
         "a yield with indices and no map": (scattered(Yield("y", "Y", indices=("where",))), "the let has [4, 8], the output [4, 8]"),
+        "a map too short, and outside": (region(yields=(Yield("y", "Y", map=shape("m + 1")),)), "a map of 1 entries writes rank 2"),
+        "one half twice, as many as there are": (in_halves("j", "j"), "r: Y: the yields write 32 of 32 elements"),
+        "the other half twice": (in_halves("j + 4", "j + 4"), "r: Y: the yields write 32 of 32 elements"),
+        "a half, then a scatter": (scattered(Yield("short", "Y", F32, map=shape("m", "0")), scatter), "r: Y: the yields write 4 of 32"),
         "a map too short": (region(yields=(Yield("y", "Y", map=shape("m")),)), "a map of 1 entries writes rank 2"),
         "a map too long": (region(yields=(Yield("y", "Y", map=shape("m", "n", "n")),)), "a map of 3 entries writes rank 2"),
         "a map without its index": (scattered(GIVEN, Yield("y", "Y", map=(expr("m"), None))), "0 indices for the open entries"),
@@ -266,6 +299,12 @@ def test_a_broken_rule_is_the_one_fault(what: str) -> None:
     r, why = WRONG[what]
     found = faults(r)
     assert len(found) == 1 and why in found[0], found
+
+
+def test_a_let_with_a_fault_has_no_type() -> None:
+    """A warning after the fault changes nothing."""
+    guarded = Select(within("k - 1", "3"), read("V", "k - 1"), one)
+    assert [f[:18] for f in faults(region(let(reduced(guarded), "m k", F16)))] == ["r: a: the let runs", "r: a: outside its "]
 
 
 def test_an_axis_is_not_named_as_a_size_of_the_program() -> None:

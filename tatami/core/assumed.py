@@ -81,7 +81,10 @@ class Assumed:
             case Var():
                 return Expr((((atom,), 1),))
             case Floor(num=num, den=den):
-                return floordiv(self._once(num), self._once(den))
+                by = self._once(den)
+                if (number := by.as_int()) is not None and number < 1:  # no sizes meet such equations
+                    return Expr((((atom,), 1),))
+                return floordiv(self._once(num), by)
             case Extreme(kind=kind, args=args):
                 return (minimum if kind == "min" else maximum)(*(self._once(a) for a in args))
 

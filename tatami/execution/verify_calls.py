@@ -199,33 +199,21 @@ def check_depth(module: Module[ExecutionPlan]) -> list[Diagnostic]:
         if not changed:
             break
     deep = [n for n, v in level.items() if v > MAX_DEPTH]
-    circles = [n for n in deep if _reaches_itself(calls, n)]
-    if deep and not circles:
+    if deep and not any(_is_in_a_circle(calls, n) for n in deep):
         return [
             diagnostic("RecursionDepth", deep[0], f"programs call each other more than {MAX_DEPTH} deep", "inline some of them")
         ]
     return []
 
 
-def _reaches_itself(calls: dict[str, list[str]], start: str) -> bool:
-    """Is `start` on, or does it lead into, a circle of calls?"""
+def _is_in_a_circle(calls: dict[str, list[str]], start: str) -> bool:
     seen: set[str] = set()
     work = [start]
-    reachable: set[str] = set()
     while work:
-        n = work.pop()
-        for t in calls[n]:
-            if t not in reachable:
-                reachable.add(t)
+        for t in calls[work.pop()]:
+            if t == start:
+                return True
+            if t not in seen:
+                seen.add(t)
                 work.append(t)
-    for n in reachable:
-        seen = set()
-        work = [n]
-        while work:
-            for t in calls[work.pop()]:
-                if t == n:
-                    return True
-                if t not in seen:
-                    seen.add(t)
-                    work.append(t)
     return False

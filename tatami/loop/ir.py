@@ -418,8 +418,11 @@ def type_of(value: Value) -> ValueType:
             if any(t.dtype != DType.bool for t in types) or not 0 < sum(t.lanes for t in types) <= 64:
                 raise ValueError(f"the first lane of {[(str(t.dtype), t.lanes) for t in types]}")
             return ValueType(DType.i64, 1)
-        case Fma(z=z):
-            return type_of(z)
+        case Fma(x=x, y=y, z=z):
+            t = type_of(z)
+            if type_of(x) != t or type_of(y) != t:
+                raise ValueError(f"{type_of(x)} times {type_of(y)} and {t}")
+            return t
         case Shift(x=x, by=by, fill=fill):
             t = type_of(x)
             if type_of(fill) != t or not 0 < abs(by) < t.lanes:

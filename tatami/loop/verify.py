@@ -160,6 +160,8 @@ def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
         check.words(*(p.name for p in (*u.inputs, *u.outputs)), *u.sizes, *u.counters)
         if _USER.fullmatch(u.name) is None:
             check.wrong(f"{u.name[:80]!r} cannot name a routine of a user")
+    if [(p.dtype, p.written) for p in kernel.params] != [(p.dtype, p.written) for p in kernel.face.params]:
+        check.wrong("its face and its parameters are not of the same types")
     params = [p.name for p in kernel.params] + [p.name for f in kernel.functions for p in f.params]
     check.words(kernel.face.symbol, *(f.name for f in kernel.functions), *params)
     if _ABOUT.fullmatch(kernel.about) is None:
@@ -362,6 +364,10 @@ class _Check:
                 case Load(buffer=buffer, index=index) | Gather(buffer=buffer, index=index):
                     self.buffer(buffer, s)
                     self.index(index, s)
+                    if isinstance(v, Load) and v.active is not None:
+                        self.index(v.active, s)
+                    if isinstance(v, Gather):
+                        self.index(v.step, s)
                     if isinstance(v, Gather) and (v.each < 1 or v.lanes % v.each):
                         self.wrong(f"{v.lanes} lanes in groups of {v.each}")
                     if isinstance(v, Gather) and v.at is not None:
@@ -383,6 +389,8 @@ class _Check:
                         self.wrong(f"lanes are not combined by {v.fn[:80]!r}")
                     if isinstance(v, Splat) and type_lanes(x) != 1:
                         self.wrong("a vector is splat")
+                    if isinstance(v, Lane):
+                        self.index(v.lane, s)
                 case FirstLane(masks=masks):
                     stack.extend(masks)
                 case Shift(x=x, fill=fill):

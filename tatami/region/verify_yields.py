@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tatami.core.bounds import bounds
+from tatami.core.bounds import bounds, is_positive
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ONE, ZERO, Expr, product, var
 from tatami.region.guards import is_proved_inside
@@ -88,24 +88,43 @@ def _coverage(region: Region, target: Target) -> Iterator[Diagnostic]:
         how = "list what writes all elements first"
         yield diagnostic("InvalidRegion", at, "a scatter stands before the write of what it changes", how)
         return
-    if target.updates or any(y.indices or y.combine != "set" for y in mine):
-        if not target.updates and all(y.indices or y.combine != "set" for y in mine):
-            yield diagnostic(
-                "InvalidRegion", at, "a scatter leaves elements of the output unwritten", "let the output update an input"
-            )
+    if target.updates:
+        return
+    plain = mine[: scatters.count(False)]
+    if not plain:
+        yield diagnostic(
+            "InvalidRegion", at, "a scatter leaves elements of the output unwritten", "let the output update an input"
+        )
         return
     lets = lets_by_name(region)
     total = product(target.memref.shape)
     written = ZERO
-    for y in mine:
+    for y in plain:
         written = written + product(let_shape(region, lets[y.source]))
-    if written != total and not _spans(region, target, mine):
+    if (written != total and not _spans(region, target, plain)) or _misses(region, target, plain):
         yield diagnostic(
             "InvalidRegion",
             at,
             f"the yields write {written} of {total} elements",
             "write every element once, or update an input",
         )
+
+
+def _misses(region: Region, target: Target, plain: list[Yield]) -> bool:
+    """Do all yields surely stay away from one end of an axis? Two writes of one half have as many elements as there are."""
+    if any(y.map is None for y in plain):
+        return False
+    extents = all_axes(region)
+    lets = lets_by_name(region)
+    for axis, size in enumerate(target.memref.shape):
+        entries = [(y.map[axis] if y.map else None, {a: extents[a] for a in lets[y.source].axes}) for y in plain]
+        ends = [bounds(entry, box) for entry, box in entries if entry is not None]
+        known = [r for r in ends if r is not None]
+        if len(known) == len(plain) and (
+            all(is_positive(low) for low, _ in known) or all(is_positive(size - 1 - high) for _, high in known)
+        ):
+            return True
+    return False
 
 
 def _spans(region: Region, target: Target, mine: list[Yield]) -> bool:

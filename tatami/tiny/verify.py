@@ -49,7 +49,7 @@ def verify(module: Module[Program], form: str = "tiny") -> list[Diagnostic]:
     if "main" not in module.programs:
         out.append(diagnostic("InvalidDocument", "programs", "there is no program main", "name one program `main`"))
     for name, program in module.programs.items():
-        out += _signature(name, program)
+        out += _signature(program)
         faults = _nodes(module, name, strict=form == "tiny")
         if form == "tiny" and not faults:
             faults = _conditions(program)
@@ -67,13 +67,8 @@ def _conditions(program: Program) -> list[Diagnostic]:
     return out
 
 
-def _signature(name: str, program: Program) -> list[Diagnostic]:
+def _signature(program: Program) -> list[Diagnostic]:
     out: list[Diagnostic] = []
-    seen: set[str] = set()
-    for given in program.signature.inputs:
-        if given.tensor in seen:
-            out.append(diagnostic("DuplicateId", given.tensor, f"two inputs of {name} have this name", "rename one of them"))
-        seen.add(given.tensor)
     for symbol in symbols(program.signature):
         if _RESERVED.fullmatch(symbol):
             out.append(
@@ -222,7 +217,7 @@ def _is_widened_product(node: Node, inferred: Type) -> bool:
         and inferred.shape == node.shape
         and inferred.dtype.is_float == node.dtype.is_float
         and inferred.dtype != DType.bool
-        and node.dtype.itemsize >= inferred.dtype.itemsize
+        and node.dtype.itemsize > inferred.dtype.itemsize
     )
 
 

@@ -61,3 +61,9 @@ def test_an_equation_without_a_single_atom_gives_no_rewrite() -> None:
     assumed = Assumed(equations(("H*W", "W*W"), ("3*H", "2*W")))
     assert not assumed
     assert assumed.rewrite(expr("H*W")) == expr("H*W") and free_vars(expr("H*W")) == {"H", "W"}
+
+
+def test_a_size_that_no_equation_allows_divides_nothing() -> None:
+    for value in ("0", "-2"):
+        assumed = Assumed(equations(("N", value)))
+        assert str(assumed.rewrite(expr("H//N"))) == "H//N" and assumed.rewrite(expr("H + N")) == expr("H") + expr(value)

@@ -1,0 +1,84 @@
+"""Names of files, calling conventions and launches that C text may not have."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tatami.c.abi import abi
+from tatami.c.check_launches import check_launches
+from tatami.c.ir import Source, Unit
+from tatami.c.verify import verify
+from tatami.core.dtype import DType
+from tatami.core.expr import var
+from tatami.core.kernel import KernelFace, KernelParam
+from tatami.core.module import Module
+from tatami.core.verbatim import NO_CODE
+from tatami.execution.ir import ExecutionPlan, Launch, Ptr, SizeArg
+from tatami.loop.ir import BufferParam, Kernel, Program
+from tests.execution.test_verify_rules import a, buffer, launch, plan, run
+
+replace = msgspec.structs.replace
+
+
+def source(*units: str, convention: str = "") -> Source:
+    return Source({u: Unit(NO_CODE) for u in units}, NO_CODE, convention or abi())
+
+
+def test_names_of_units_are_names_of_files() -> None:
+    good = source("k0.c", "a" * 120 + ".c")
+    assert verify(Module({"main": good})) == []
+    for name in ("../k.c", "k.h", ".c", "a" * 121 + ".c", "k c.c"):
+        found = verify(Module({"main": good, "f": source(name)}))
+        assert [d.at for d in found] == [f"f: {name[:80]!r}"]
+
+
+def test_the_calling_convention_is_this_version_s() -> None:
+    for convention, said in (("0", "0,"), ("", "of an unknown version,")):
+        old = replace(source("k0.c"), abi=convention)
+        found = verify(Module({"main": source("k0.c"), "f": old}))
+        assert [d.at for d in found] == ["f: abi"] and said in found[0].why
+
+
+FACE = KernelFace("k", (KernelParam(DType.fp32, False), KernelParam(DType.fp32, True)), 1, "0")
+KERNEL = Kernel(FACE, (BufferParam("p0", DType.fp32), BufferParam("p1", DType.fp32, True)), ())
+
+
+def faults(main: ExecutionPlan, face: KernelFace = FACE) -> list[str]:
+    loops = Module({"main": Program({"k": replace(KERNEL, face=face)}, ())})
+    return [f"{d.at}: {d.why}" for d in check_launches(loops, Module({"main": main}))]
+
+
+def launched(*args: str, sizes: int = 1, kernel: str = "k") -> ExecutionPlan:
+    op = Launch(kernel, (*map(Ptr, args), *(SizeArg(var("N")) for _ in range(sizes))))
+    return plan(run(op, "x", "y"), a, replace(buffer("i"), dtype=DType.i32))
+
+
+def test_a_launch_passes_what_the_kernel_takes() -> None:
+    assert faults(launched("x", "y")) == []
+    assert faults(launched("x", "y", "a")) == []  # with a workspace
+    named = faults(launched("x", "y", kernel="q"))
+    assert named == ["main: step: there is no kernel 'q'"]
+
+
+@pytest.mark.parametrize(
+    ("args", "sizes"), [(("x",), 1), (("x", "i"), 1), (("i", "y"), 1), (("x", "y"), 0), (("x", "y"), 2), (("x", "y", "a", "a"), 1), ((), 1)]
+)  # fmt: skip
+def test_another_launch_is_named(args: tuple[str, ...], sizes: int) -> None:
+    (found,) = faults(launched(*args, sizes=sizes))
+    assert "k takes 2 buffers (fp32, fp32) and 1 sizes; the launch passes" in found
+
+
+def test_a_buffer_takes_the_place_that_the_kernel_gives() -> None:
+    main = plan(launch("x", "a", 0), launch("a", "b", 1), launch("b", "y", 2), a, replace(buffer("b"), in_place_of="a"))
+    free = replace(FACE, sizes=0, in_place=((0, 1),))
+    assert faults(main, free) == []
+    assert faults(main, replace(free, in_place=((1, 0),))) == faults(main, replace(free, in_place=())) != []
+    assert "b takes the place of a, which k may still read" in faults(main, replace(free, in_place=()))[0]
+
+
+def test_an_unnamed_step_is_counted() -> None:
+    main = replace(
+        launched("x", "y", kernel="q"), instructions=(replace(launched("x", "y", kernel="q").instructions[0], debug_name=""),)
+    )
+    assert faults(main) == ["main: instruction 0: there is no kernel 'q'"]

@@ -1,0 +1,71 @@
+"""``python -m tests.mutation [--only loop/verify …] [--update]``: faults put into the verifiers, and the tests that notice them.
+
+Without `--only`, every verifier. `--update` writes what was found to `tests/mutation/record.json` and the page `docs/mutation.md`;
+`--match TEXT` tries the mutants whose function, line or change has the text, and `--extra FILE` runs more tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.areas import AREAS
+from tests.mutation.page import Row, read_record, write_page, write_record
+from tests.mutation.runner import Campaign, Outcome
+from tests.mutation.survivors import REASONS
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("--only", nargs="+", default=[], metavar="VERIFIER", help="parts of names of files")
+    parser.add_argument("--match", default="", metavar="TEXT", help="only mutants with this text")
+    parser.add_argument(
+        "--again", action="store_true", help="only the survivors of the record; tests may have changed, not files"
+    )
+    parser.add_argument("--extra", nargs="+", default=[], metavar="FILE", help="test files to run in addition")
+    parser.add_argument("--update", action="store_true", help="write the record and the page")
+    given = parser.parse_args()
+    os.chdir(ROOT)
+    os.environ["TATAMI_PROGRAM_CACHE"] = "0"
+    paths = [p for p in AREAS if not given.only or any(part in p for part in given.only)]
+    if not paths:
+        parser.error(f"no verifier is named so; there are {', '.join(AREAS)}")
+    tests = sorted({t for p in paths for t in AREAS[p]} | set(given.extra))
+    rows = read_record()
+    bad = 0
+
+    def told(path: str, outcomes: list[Outcome]) -> None:
+        nonlocal bad
+        lost = [o for o in outcomes if not o.killed_by]
+        for o in lost:
+            reason = REASONS.get((path, o.mutant.function, o.mutant.what), "")
+            bad += not reason
+            print(f"{path}:{o.mutant.line} {o.mutant.function}: {o.mutant.what}  ({o.tests} tests) {reason}", flush=True)
+        timed = sum(o.killed_by == "time" for o in outcomes)
+        print(f"{path}: {len(outcomes)} mutants, {timed} ended by time, {len(lost)} survive", flush=True)
+        if not given.match:
+            made = len(outcomes) if again is None else rows[path].mutants
+            rows[path] = Row(made, timed, [(o.mutant.function, o.mutant.what) for o in lost])
+            if given.update:
+                write_record(rows)
+                write_page(rows)
+
+    again = {p: set(rows[p].survivors) for p in paths if p in rows} if given.again else None
+    campaign = Campaign(ROOT, [p for p in paths if again is None or again.get(p)], told, given.match, again)
+    begin = time.process_time()
+    status = pytest.main(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", *tests], plugins=[campaign])
+    for name in campaign.broken:
+        print(f"left out, since it fails or is skipped as it is: {name}")
+    print(f"{time.process_time() - begin + sum(os.times()[2:4]):.0f} s of processor time; {bad} survivors without a reason")
+    return 1 if bad or status not in (0, 5) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

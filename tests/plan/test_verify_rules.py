@@ -1,0 +1,364 @@
+"""Each rule of the verifier of plans: a plan that breaks it has that one fault, and the chosen one has none."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+import tatami as tt
+from tatami.core.expr import expr, var
+from tatami.core.kernel import Condition
+from tatami.core.module import Module
+from tatami.core.target import PRESETS
+from tatami.decisions import Decisions
+from tatami.pipeline import compile_stages
+from tatami.plan.ir import CpuSplit, CpuTurn, CpuWindow, Guarded, ProgramPlan, RegionPlan, SchedulePlan
+from tatami.plan.verify import SPLIT_ALONE, target_of, verify
+from tatami.plan.verify_plan import verify_plan
+from tatami.region.ir import Region
+from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
+from tests.loop.convolutions import convolution, graph
+from tests.loop.test_planes import CASES as PLANES
+from tests.loop.test_streaming import graph as attention
+from tests.loop.test_window import WINDOWS, C
+from tests.loop.test_window import graph as windows
+from tests.region import examples as ex
+
+replace = msgspec.structs.replace
+AVX512, AVX2 = PRESETS["cpu:avx512"], PRESETS["cpu:avx2"]
+
+
+def transpose(dtype: Any = tt.fp32) -> tt.Graph:
+    g = tt.Graph("t")
+    g.output("y", g.input("x", (100, 100), dtype).permute((1, 0)))
+    return g
+
+
+def product() -> tt.Graph:
+    g = tt.Graph("product")
+    y = g.input("x", (333, 1024), tt.fp32) @ g.input("w", (1024, 333), tt.fp32)
+    g.output("y", (y + g.input("b", (333,), tt.fp32).expand((333, 333))).relu())
+    return g
+
+
+GRAPHS: dict[str, Any] = {
+    "product": product,
+    "winograd": lambda: graph(convolution(40, 24, padding=1), (1, 24, 14, 14)),
+    "planes": lambda: graph(*PLANES["dilation"]),
+    "window": lambda: windows(WINDOWS["depthwise 3x3"], (1, C, 14, 14)),
+    "streaming": lambda: attention(1, 64, 64),
+    "turn": transpose,
+}
+
+
+@cache
+def planned(name: str) -> tuple[Region, Any]:
+    """The Region of a graph and the plan that is chosen for it."""
+    module = GRAPHS[name]().module()
+    stages = compile_stages({"frontend": module}, AVX512, Decisions(), lambda _, make: make())
+    (region,), (plan,) = stages["region"].main.body, stages["plan"].main.regions
+    return region, plan.choices[-1].plan
+
+
+def faults(plan: SchedulePlan, region: Region, target: Any = AVX512) -> list[str]:
+    return [d.why for d in verify_plan(plan, region, target)]
+
+
+@pytest.mark.parametrize("name", list(GRAPHS))
+def test_a_chosen_plan_is_for_its_kind_of_target(name: str) -> None:
+    region, plan = planned(name)
+    assert faults(plan, region) == []
+    assert faults(plan, region, PRESETS["sm80"]) == [f"a {type(plan).__name__} plan on target sm80"]
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("product", {"acc": "q"}, "'q' is no contraction of the Region"),
+    ("product", {"mr": 0}, "a tile of 0x"),
+    ("product", {"nr": 0}, "a tile of "),
+    ("product", {"width": 0}, "vectors of width 0"),
+    ("product", {"kc": 0}, "blocks of 0, "),
+    ("product", {"mc": 0}, "blocks of "),
+    ("product", {"nc": 0}, "blocks of "),
+    ("product", {"nr": 24, "nc": 48}, "a tile of "),
+    ("product", {"width": 32}, "width 32; cpu:avx512 has 16 lanes"),
+    ("product", {"mr": 40, "mc": 40}, "needs 83 vector registers"),
+    ("product", {"parts": 2}, "parts 2"),
+    ("product", {"parts": 0}, "parts 0"),
+    ("product", {"split": "k"}, "split k, parts 1"),
+    ("product", {"epilogue": ()}, "epilogue []"),
+    ("product", {"packed": ("q",)}, "q is no operand of the contraction"),
+    ("product", {"dot": "pairs"}, "pairs of k; the operands of "),
+    ("product", {"images": ("q",), "split": "n"}, "images q, split n"),
+    ("winograd", {"acc": "q"}, "'q' is not the convolution"),
+    ("winograd", {"packed": ()}, "packed none; the weights are n1"),
+    ("winograd", {"packed": ("q",)}, "packed q; the weights are n1"),
+    ("winograd", {"rows": 0}, "blocks of 0, 7, 384"),
+    ("winograd", {"columns": 0}, "blocks of 7, 0, 384"),
+    ("winograd", {"kc": 0}, "blocks of 7, 7, 0"),
+    ("winograd", {"width": 2}, "vectors of 2 elements of fp32"),
+    ("winograd", {"mr": 40}, "needs 42 vector registers"),
+    ("planes", {"acc": "q"}, "'q' is not the convolution"),
+    ("planes", {"packed": ()}, "packed none"),
+    ("planes", {"rows": 0}, "blocks of 0, 40, 192"),
+    ("planes", {"mr": 40}, "needs 83 vector registers"),
+    ("streaming", {"first": "q"}, "the pair q, "),
+    ("streaming", {"second": "q"}, "q; the Region has "),
+    ("streaming", {"keys": 0}, "blocks of 0"),
+    ("streaming", {"nr": 40}, "a tile of 12x40"),
+    ("streaming", {"mr": 30}, "needs 63 vector registers"),
+    ("streaming", {"width": 2}, "vectors of 2 elements of fp32"),
+    ("turn", {"across": "i1"}, "it turns i1 to i1"),
+    ("turn", {"along": "i0"}, "it turns i0 to i0"),
+    ("turn", {"tile": 0}, "tiles of 0, vectors of 16 elements"),
+    ("turn", {"tile": 1025}, "tiles of 1025"),
+    ("turn", {"width": 12}, "vectors of 12 elements"),
+    ("turn", {"width": 32}, "vectors of 32 elements"),
+    ("window", {"let": "q"}, "'q' is not the window"),
+    ("window", {"rows": 0}, "blocks of 0 rows"),
+    ("window", {"ahead": 0}, "0 ahead"),
+    ("window", {"width": 0}, "width 0"),
+    ("window", {"width": 12}, "width 12"),
+    ("window", {"width": 32, "whole": False}, "width 32; cpu:avx512 has 16 lanes"),
+    ("window", {"joined": True}, "planes that are copied whole"),
+    ("window", {"lying": True}, "planes that are copied whole"),
+    ("window", {"rows": 4}, "planes are not copied whole: "),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "why"), WRONG, ids=[f"{n} {f}" for n, f, _ in WRONG])
+def test_a_broken_rule_is_the_one_fault(name: str, fields: dict[str, Any], why: str) -> None:
+    region, plan = planned(name)
+    found = faults(replace(plan, **fields), region)
+    assert len(found) == 1 and why in found[0], found
+
+
+EDGE: list[tuple[str, dict[str, Any]]] = [
+    ("product", {"mr": 1, "mc": 1}),
+    ("product", {"mr": 14, "nr": 32, "mc": 14, "nc": 32}),
+    ("product", {"parts": 2, "split": "k"}),
+    ("product", {"split": "batch"}),
+    ("product", {"in_place": ()}),
+    ("winograd", {"width": 4, "nr": 4}),
+    ("winograd", {"rows": 1, "columns": 1, "kc": 1}),
+    ("planes", {"mr": 14, "rows": 1}),
+    ("streaming", {"keys": 1, "mr": 1}),
+    ("turn", {"tile": 1024}),
+    ("turn", {"tile": 1, "width": 4}),
+    ("window", {"whole": False, "rows": 1, "ahead": 1, "width": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields"), EDGE, ids=[f"{n} {f}" for n, f in EDGE])
+def test_a_plan_at_the_edge_of_a_rule_is_accepted(name: str, fields: dict[str, Any]) -> None:
+    region, plan = planned(name)
+    assert faults(replace(plan, **fields), region) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("winograd", "no 3x3 convolution to transform: "),
+        ("planes", "no convolution to copy to planes: "),
+        ("streaming", "no pair to stream: "),
+        ("turn", "nothing to turn: "),
+        ("window", "no window to slide: "),
+        ("product", "is no contraction of the Region"),
+    ],
+)
+def test_a_plan_of_another_kind_of_region_is_refused(name: str, why: str) -> None:
+    _, plan = planned(name)
+    found = faults(plan, ex.running_sum())
+    assert len(found) == 1 and why in found[0], found
+
+
+def test_blocks_of_a_product_are_whole_tiles() -> None:
+    region, plan = planned("product")
+    for field, size in (("mc", plan.mr), ("nc", plan.nr)):
+        (found,) = faults(replace(plan, **{field: size + 1}), region)
+        assert f"for a tile of {plan.mr}x{plan.nr}" in found
+
+
+def test_names_of_a_product_stand_once_and_are_sides() -> None:
+    region, plan = planned("product")
+    tensor = region.inputs[0].name
+    assert faults(replace(plan, packed=(tensor,)), region) == []
+    assert faults(replace(plan, packed=(tensor, tensor)), region) == [f"{tensor}, {tensor}: one stands twice"]
+    assert "m, m: one stands twice" in faults(replace(plan, in_place=("m", "m")), region)
+    (found,) = faults(replace(plan, in_place=("n",), swap=not plan.swap), region)
+    assert found.startswith("the operand of side n is no matrix")
+
+
+def test_instructions_of_narrow_integers_are_the_target_s() -> None:
+    region, plan = planned("product")
+    for dot in ("pairs_vnni", "quads_vnni", "quads_amx"):
+        found = faults(replace(plan, dot=dot, parts=1), region, replace(AVX512, features=()))
+        assert any(f"dot {dot}; cpu:avx512 has no features" in f for f in found)
+        with_both = replace(AVX512, features=("vnni", "amx_int8"))
+        assert not any("has no features" in f or f"dot {dot};" in f for f in faults(replace(plan, dot=dot), region, with_both))
+    tiles = replace(plan, dot="quads_amx", mr=32, nr=32, mc=32, nc=32)
+    there = replace(AVX512, features=("amx_int8",))
+    assert [f.split(" ")[0] for f in faults(tiles, region, there)] == ["quads_amx"]
+    assert any(f == "a tile of 16x32 by quads_amx" for f in faults(replace(tiles, mr=16), region, there))
+    assert any("split k, parts 2, by tiles" in f for f in faults(replace(tiles, split="k", parts=2), region, there))
+
+
+def test_images_are_axes_of_one_side() -> None:
+    region, plan = planned("product")
+    (m,), (n,) = ([i.name] for i in region.iters)
+    sides = replace(plan, split="n", in_place=(), packed=())
+    assert [f.split(",")[0] for f in faults(replace(sides, images=(m, n)), region)] == [f"images {m}"]
+    assert faults(replace(sides, images=(m,), split="m"), region) == [f"images {m}, split m"]
+    assert faults(replace(sides, images=(m, "k")), region) == [f"images {m}, k, split n"]
+    assert faults(replace(sides, images=(m,)), region) == [] == faults(replace(sides, images=(m,), split="batch"), region)
+
+
+def test_parts_of_a_split_are_all_lets_in_order_of_use() -> None:
+    region = ex.softmax()
+    lets = [l.name for l in region.lets]
+    good = CpuSplit((tuple(lets[:1]), tuple(lets[1:])))
+    assert faults(good, region) == []
+    assert faults(CpuSplit((tuple(lets[1:]),)), region) == [f"the parts have {len(lets) - 1} lets, the Region {len(lets)}"]
+    assert faults(CpuSplit((tuple(lets), (lets[0],))), region) == [
+        f"the parts have {len(lets) + 1} lets, the Region {len(lets)}"
+    ]
+    assert any(
+        f"{lets[1]} stands before {lets[0]}, which it uses" == f for f in faults(CpuSplit(((*lets[1:], lets[0]),)), region)
+    )
+    where = "the Region writes at computed positions or in place"
+    first = region.yields[0]
+    for yields in ((replace(first, combine="add"),), (replace(first, indices=("q",)),), (first, replace(first, combine="max"))):
+        assert faults(good, replace(region, yields=yields)) == [where]
+    updates = (replace(region.outputs[0], updates=region.inputs[0].name),)
+    assert faults(good, replace(region, outputs=updates)) == [where]
+
+
+def test_vectors_of_another_type_are_counted_in_their_elements() -> None:
+    module = transpose(tt.fp64).module()
+    stages = compile_stages({"frontend": module}, AVX512, Decisions(), lambda _, make: make())
+    (region,), (chosen,) = stages["region"].main.body, stages["plan"].main.regions
+    assert isinstance(chosen.choices[-1].plan, CpuTurn)
+    assert faults(CpuTurn("i1", "i0", 64, 16), region) == []
+    assert faults(CpuTurn("i1", "i0", 64, 4), region) == ["tiles of 64, vectors of 2 elements"]
+
+
+def test_a_window_of_many_places_joins_no_vectors() -> None:
+    g = windows(lambda graph, x: x.max_pool(11, stride=1, padding=5) if hasattr(x, "max_pool") else x, (1, C, 20, 20))
+    stages = compile_stages({"frontend": g.module()}, AVX512, Decisions(), lambda _, make: make())
+    region = stages["region"].main.body[0]
+    plan = stages["plan"].main.regions[0].choices[-1].plan
+    if isinstance(plan, CpuWindow):
+        joined = replace(plan, whole=False, lying=False, joined=True)
+        assert faults(joined, region) == ["loops over the places of a window join no vectors"]
+
+
+# -- GPU ---------------------------------------------------------------------------------------------
+
+
+def test_plans_of_tensor_cores_are_for_their_machines() -> None:
+    region = gemm(256, 256, 256)
+    for plan, names in (
+        (sm80((64, 64, 32), 2), ("sm80", "sm90")),
+        (sm90((128, 64, 64), 2), ("sm90",)),
+        (sync(), ("sm80", "sm90")),
+    ):
+        for target in ("sm80", "sm90", "cpu:avx512"):
+            found = faults(plan, region, PRESETS[target])
+            assert found == ([] if target in names else [f"a plan for {plan.arch} on target {PRESETS[target].name}"])
+        assert faults(plan, ex.softmax(), PRESETS["sm90"]) == ["the plan is for a contraction; the Region has 0"]
+
+
+GPU: list[tuple[Any, dict[str, Any], str]] = [
+    (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is no axis of the Region"),
+    (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is no axis of the Region"),
+    (sm80((64, 64, 32), 2), {"barrier_model": "mbarrier"}, "barrier_model mbarrier on sm80"),
+    (sm90((128, 64, 64), 2), {"barrier_model": "cp_async_group"}, "barrier_model cp_async_group on sm90"),
+    (sm80((64, 64, 16), 2), {"stages": 0}, "0 stages"),
+    (sm80((64, 64, 16), 2), {"stages": 9}, "9 stages"),
+]
+
+
+@pytest.mark.parametrize(("plan", "fields", "why"), GPU, ids=[w for _, _, w in GPU])
+def test_a_broken_rule_of_a_gpu_plan_is_named(plan: Any, fields: dict[str, Any], why: str) -> None:
+    region = gemm(256, 256, 256)
+    target = PRESETS[plan.arch]
+    assert faults(plan, region, target) == []
+    assert why in faults(replace(plan, **fields), region, target)
+
+
+@pytest.mark.parametrize("axis", ["m", "n", "k", "b", "m.o", "k.i"])
+def test_axes_by_their_roles_are_known(axis: str) -> None:
+    region = gemm(256, 256, 256)
+    for plan in (sm80((64, 64, 32), 2), sync()):
+        assert faults(replace(plan, bind={axis: "x"}, predicate_tail=(axis,)), region, PRESETS["sm80"]) == []
+
+
+def test_what_a_plan_takes_of_the_machine_is_asked_once_it_breaks_no_rule() -> None:
+    region = gemm(256, 256, 256)
+    (found,) = verify_plan(sm80((128, 128, 64), 8), region, PRESETS["sm80"])
+    assert found.kind == "ResourceExceeded"
+    broken = verify_plan(sm80((128, 128, 60), 8), region, PRESETS["sm80"])
+    assert broken and all(d.kind == "InvalidPlan" for d in broken)
+
+
+# -- plans of a program ------------------------------------------------------------------------------
+
+
+def program(*plans: RegionPlan, **others: Region) -> list[str]:
+    regions = ex.program_of(planned("turn")[0])
+    return [f"{d.at}: {d.why}" for d in verify(Module({"main": ProgramPlan(plans, {})}), regions)]
+
+
+def chosen(*choices: Guarded, key: str = "0@cpu:avx512") -> RegionPlan:
+    region, plan = planned("turn")
+    return RegionPlan(region.name, key, choices or (Guarded((), plan),), ())
+
+
+def test_plans_of_a_program_are_one_per_region_in_order() -> None:
+    name = planned("turn")[0].name
+    assert program(chosen()) == []
+    assert program() == [f"main: {name}: Regions and plans differ"]
+    assert program(chosen(), replace(chosen(), region="q")) == ["main: : Regions and plans differ"]
+    assert program(replace(chosen(), region="q")) == [f"main: {name}: Regions and plans differ"]
+    assert [d.why for d in verify(Module({}), ex.program_of(planned("turn")[0]))] == ["the program has no plan"]
+    two = Module({"f": ex.program_of(ex.gemm()).main, "main": ex.program_of(planned("turn")[0]).main})
+    wrong = ProgramPlan((), {})
+    assert [d.at.partition(":")[0] for d in verify(Module({"main": wrong}), two)] == ["f", "main"]
+
+
+def test_each_plan_fits_its_region_on_the_machine_of_its_key() -> None:
+    plan = replace(planned("turn")[1], tile=0)
+    assert program(chosen(Guarded((), plan))) == [f"{planned('turn')[0].name}: tiles of 0, vectors of 16 elements"]
+    assert program(chosen(Guarded((), plan), key="0@tpu")) == []
+    assert program(replace(chosen(Guarded((), plan)), region="q"))[0].endswith("Regions and plans differ")
+    assert "a CpuTurn plan on target sm80" in program(chosen(key="0@cuda:sm80"))[0]
+
+
+def test_keys_name_presets() -> None:
+    assert target_of("0@cpu:avx512") == AVX512 and target_of("0@cpu:avx2") == AVX2
+    with_vnni = target_of("0@cpu:avx512+vnni")
+    assert with_vnni is not None and with_vnni.features == ("vnni",)
+    assert target_of("0") is None and target_of("0@cpu:sm80") is None and target_of("0@cuda:avx512") is None
+
+
+def test_the_last_plan_applies_to_all_sizes_and_each_condition_may_hold() -> None:
+    region, plan = planned("turn")
+    some = Guarded((Condition(var("N"), 2, 1, 8),), plan)
+    always = "no plan applies to all sizes"
+    assert program(chosen(some, Guarded((), plan))) == []
+    assert program(chosen(some)) == [f"{region.name}: {always}"]
+    assert program(replace(chosen(), choices=())) == [f"{region.name}: {always}"]
+    for wrong in (Condition(expr("N"), 0), Condition(expr("N"), 1, -1), Condition(expr("N"), 1, 3, 2)):
+        assert program(chosen(Guarded((wrong,), plan), Guarded((), plan))) == [f"{region.name}: condition on N can never hold"]
+    for fine in (Condition(expr("N"), 1), Condition(expr("N"), 1, 3, 3), Condition(expr("N"), 1, 3)):
+        assert program(chosen(Guarded((fine,), plan), Guarded((), plan))) == []
+
+
+def test_a_region_is_split_for_all_sizes() -> None:
+    region, plan = planned("turn")
+    split = CpuSplit((tuple(l.name for l in region.lets),))
+    assert program(chosen(Guarded((), split))) == []
+    some = Guarded((Condition(var("N"), 2),), plan)
+    assert program(chosen(some, Guarded((), split))) == [f"{region.name}: {SPLIT_ALONE}"]

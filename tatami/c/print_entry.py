@@ -43,8 +43,8 @@ FAULT_TRIP = 5
 FAULT_SIZES = 7
 """Faults of the entry itself, after those of kernels: recursion too deep; a loop that ran another number of times
 than its scanned results have room for; a call with sizes that break an equation of the callee."""
-
-
+TURNS_BESIDE = 8
+"""Turns from which on loops run side by side: one takes some microseconds, waking a thread some ten."""
 PART = 64
 """Instructions per C function: compilers take more than linear time over one long function."""
 
@@ -160,16 +160,20 @@ class _Program:
         return [(i, min(i + PART, end)) for begin, end in self.segments for i in range(begin, end, PART)]
 
     def groups(self, begin: int, end: int) -> list[list[int]]:
-        """Launches of one wave in [begin, end) that run side by side; one alone does not count."""
-        waves: dict[int, list[int]] = {}
+        """Launches, or loops, of one wave in [begin, end) that run side by side; one alone does not count."""
+        waves: dict[tuple[int, bool], list[int]] = {}
         for i in range(begin, end):
-            if self.plan.instructions[i].beside:
-                waves.setdefault(self.plan.instructions[i].wave, []).append(i)
+            ins = self.plan.instructions[i]
+            if ins.beside:
+                waves.setdefault((ins.wave, isinstance(ins.op, Loop)), []).append(i)
         return [members for members in waves.values() if len(members) > 1]
 
     def beside(self, group: list[int]) -> list[str]:
-        """A chunk function for the pool: item k is the k-th launch. Kernels divide no work inside it: the pool is busy."""
-        out = [
+        """A chunk function for the pool: item k is the k-th instruction. Kernels divide no work inside it: the pool is busy.
+        A loop is a function of its own before it."""
+        loops = [i for i in group if isinstance(self.plan.instructions[i].op, Loop)]
+        out = [line for i in loops for line in self.function(f"static int64_t loop_{self.base + i}", i, i + 1)]
+        out += [
             f"static int beside_{self.base + group[0]}(void* context, int64_t begin, int64_t end) {{",
             "    const beside_t* x = context;",
             "    void* const* b = x->b; void* const* c = x->c; const int64_t* s = x->s; const int64_t* o = x->o;",
@@ -179,12 +183,29 @@ class _Program:
         ]
         for k, i in enumerate(group):
             op = self.plan.instructions[i].op
-            assert isinstance(op, Launch)
-            lines = [self.launch(op, f"x->faults[{k}] = f | (INT64_C({self.base + i}) << 8)")]
-            out += [f"    case {k}: {{", *("        " + line for line in self.clocked(i, lines)), "    } break;"]
+            if isinstance(op, Launch):
+                lines = self.clocked(i, [self.launch(op, f"x->faults[{k}] = f | (INT64_C({self.base + i}) << 8)")])
+            else:
+                lines = [f"x->faults[{k}] = loop_{self.base + i}(b, c, s, o, arena, pool);"]
+            out += [f"    case {k}: {{", *("        " + line for line in lines), "    } break;"]
         return [*out, "    }", "    return 0;", "}"]
 
     def run_beside(self, group: list[int]) -> list[str]:
+        """Loops only where every thread has as many of them, and where turns take longer than threads to wake."""
+        first = self.plan.instructions[group[0]]
+        if not isinstance(first.op, Loop):
+            return self.in_pool(group)
+        trip = f"*(const int64_t*){self.address(first.inputs[0])}"
+        return [
+            f"if (tatami_threads(pool) > 1 && {len(group)} % tatami_threads(pool) == 0 && {trip} >= {TURNS_BESIDE}) {{",
+            *("    " + line for line in self.in_pool(group)),
+            "} else {",
+            "    int64_t f;",
+            *(f"    if ((f = loop_{self.base + i}(b, c, s, o, arena, pool))) return f;" for i in group),
+            "}",
+        ]
+
+    def in_pool(self, group: list[int]) -> list[str]:
         return [
             f"{{ int64_t faults[{len(group)}] = {{0}}; beside_t x = {{b, c, s, o, arena, pool, faults}};",
             f"    tatami_parallel_for(pool, {len(group)}, 1, beside_{self.base + group[0]}, &x);",

@@ -1,17 +1,24 @@
-"""Which kernels of a wave run side by side, one thread each (spec 1 "Program", D2.14).
+"""Which kernels and loops of a wave run side by side, one thread each (spec 1 "Program", D2.14).
 
     wave 1: r3 9 µs, r4 8 µs, r5 9 µs, all serial     26 µs one after the other, 13 µs + 5 µs on two threads: beside
     wave 1: r3 90 µs on all threads, r4 2 µs serial   one after the other: r3 uses the threads already
+    wave 2: r5 loop forth, r6 loop back               alike: beside, where the threads have as many each
 
 A kernel whose plan divides it over threads is left alone: it fills the machine by itself. Instructions of one wave are
-independent and their buffers share no bytes (arena offsets are planned by wave), so nothing else has to hold.
+independent and their buffers and frames share no bytes (arena offsets are planned by wave), so nothing else has to hold.
+
+The halves of a bidirectional layer are loops that turn as often over values of the same shapes. Threads that divide a turn
+wait for each other several times in it; a thread that has a half to itself waits at the end. So all loops of a wave that are
+alike run side by side, if threads divide their number and there are enough turns: the entry looks at both (c/print_entry.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from tatami.execution.ir import ExecutionPlan, Instruction, Launch
+from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch, Loop
 from tatami.plan.ir import CpuRows, ProgramPlan, RegionPlan, Scalar
 
 WAKE_SECONDS = 5e-6
@@ -28,6 +35,44 @@ def run_beside(plan: ExecutionPlan, schedule: ProgramPlan) -> ExecutionPlan:
     chosen = {
         i for members in waves.values() if _pays([seconds[plan.instructions[i].debug_name] for i in members]) for i in members
     }
+    return _marked(plan, chosen)
+
+
+def run_loops_beside(programs: Mapping[str, ExecutionPlan]) -> dict[str, ExecutionPlan]:
+    """The programs with `beside` set for loops of a wave that are alike."""
+    return {name: _marked(plan, _alike(plan, programs)) for name, plan in programs.items()}
+
+
+def may_run_beside(ins: Instruction, programs: Mapping[str, ExecutionPlan]) -> bool:
+    """True if a thread can run the instruction by itself: a kernel, or a loop of a known number of turns whose body is
+    kernels and checks no sizes (a thread keeps what it checked to itself)."""
+    match ins.op:
+        case Launch():
+            return True
+        case Loop(body=body, new_symbols=(), varying=()) if ins.inputs[0] and body in programs:
+            inner = programs[body]
+            only_kernels = all(isinstance(i.op, Launch | Choose | Copy) for i in inner.instructions)
+            return only_kernels and not inner.signature.assumptions
+        case _:
+            return False
+
+
+def _alike(plan: ExecutionPlan, programs: Mapping[str, ExecutionPlan]) -> set[int]:
+    """Positions of the loops of a wave that have the same number of turns and shapes of results."""
+    info = {b.id: b for b in plan.buffers}
+    groups: dict[object, list[int]] = {}
+    for i, ins in enumerate(plan.instructions):
+        if isinstance(ins.op, Loop) and may_run_beside(ins, programs):
+            results = tuple((info[o].dtype, info[o].shape) for o in ins.outputs)
+            groups.setdefault((ins.wave, ins.inputs[0], ins.op.carried, results), []).append(i)
+    by_wave: dict[int, list[list[int]]] = {}
+    for members in groups.values():
+        by_wave.setdefault(plan.instructions[members[0]].wave, []).append(members)
+    best = [max(found, key=len) for found in by_wave.values()]
+    return {i for members in best if len(members) > 1 for i in members}
+
+
+def _marked(plan: ExecutionPlan, chosen: set[int]) -> ExecutionPlan:
     if not chosen:
         return plan
     out: list[Instruction] = []

@@ -181,7 +181,7 @@ class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
     debug_name: str = ""
     wave: int = UNORDERED
     beside: bool = False
-    """A launch that runs at the same time as the others of its wave that say so, each on one thread."""
+    """A launch, or a loop, that runs at the same time as the others of its wave and kind that say so, each on one thread."""
 
 
 class ExecutionPlan(msgspec.Struct, frozen=True, omit_defaults=True):

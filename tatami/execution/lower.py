@@ -23,7 +23,7 @@ from tatami.core.layout import ROW_MAJOR, Layout, MemRef, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
 from tatami.execution.arena import pool_offsets, with_offsets
-from tatami.execution.beside import run_beside
+from tatami.execution.beside import run_beside, run_loops_beside
 from tatami.execution.frames import Layouts
 from tatami.execution.in_place import take_places
 from tatami.execution.ir import (
@@ -62,10 +62,10 @@ class _Launch(Protocol):
 
 
 def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any] | None) -> Module[ExecutionPlan]:
-    """Every program's plan. The schedules of `plan` say which kernels may run side by side."""
-    pool = set(region.constants)
-    if "setup" in region.programs:
-        pool |= {o.tensor for o in region.programs["setup"].signature.outputs}
+    """Every program's plan. The schedules of `plan` say which kernels run side by side."""
+    setup = region.programs.get("setup")
+    pool = {*region.constants, *(o.tensor for o in (setup.signature.outputs if setup is not None else ()))}
+    loops = kernels if kernels is not None and isinstance(kernels.main, LoopProgram) else None
     programs: dict[str, ExecutionPlan] = {}
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, program in region.programs.items():
@@ -73,11 +73,11 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
         made = order(join(_Lowering(region, program, pool, bindings).plan(), program))
         if plan is not None and name in plan.programs:
             made = run_beside(made, plan.programs[name])
-        if kernels is not None and isinstance(kernels.programs[name], LoopProgram):
-            made = take_places(made, {symbol: k.face for symbol, k in kernels.programs[name].kernels.items()})
+        if loops is not None:
+            made = take_places(made, {symbol: k.face for symbol, k in loops.programs[name].kernels.items()})
         programs[name] = with_offsets(made)
         origins[name] = {item.name: (item.name,) for item in program.body}
-    return with_pool_offsets(Module(programs, region.constants, origins))
+    return with_pool_offsets(Module(programs if loops is None else run_loops_beside(programs), region.constants, origins))
 
 
 def with_pool_offsets(module: Module[ExecutionPlan]) -> Module[ExecutionPlan]:

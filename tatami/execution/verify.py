@@ -21,8 +21,9 @@ from tatami.core.layout import ROW_MAJOR, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, repeated_input, symbols
 from tatami.execution.arena import aligned
+from tatami.execution.beside import may_run_beside
 from tatami.execution.in_place import fits, is_last_reader
-from tatami.execution.ir import UNORDERED, BufferInfo, ExecutionPlan, Launch, launches, pointers
+from tatami.execution.ir import UNORDERED, BufferInfo, ExecutionPlan, launches, pointers
 from tatami.execution.verify_calls import check_calls, check_depth, check_operations, fault, place_of, shape_text
 from tatami.execution.waves import dependences, operation_sizes, operation_symbols, placed, roots, with_uses
 
@@ -36,7 +37,7 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
             found += _boundary(name, plan)
             found += _writers(name, plan)
             found += _definitions(name, plan)
-            found += _order(name, plan)
+            found += _order(name, plan, module)
             found += _places(name, plan)
             found += _uses(name, plan)
             found += _overlap(name, plan)
@@ -303,16 +304,18 @@ def _unwritten(info: dict[str, BufferInfo], name: str, held: dict[str, Expr]) ->
     return "" if name else f"of which nothing writes {missing} elements"
 
 
-def _order(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
+def _order(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
     waves = [ins.wave for ins in plan.instructions]
     if any(w < UNORDERED for w in waves):
         return [fault(program, f"wave {min(waves)}", "count waves from 0")]
     if any(w == UNORDERED for w in waves):
         return []
     out: list[Diagnostic] = [
-        fault(place_of(program, ins, i), "only launches of kernels run beside each other", "leave `beside` out")
+        fault(
+            place_of(program, ins, i), "only kernels, and loops of kernels alone, run beside each other", "leave `beside` out"
+        )
         for i, ins in enumerate(plan.instructions)
-        if ins.beside and not isinstance(ins.op, Launch)
+        if ins.beside and not may_run_beside(ins, module.programs)
     ]
     for i in range(1, len(waves)):
         if waves[i] < waves[i - 1]:

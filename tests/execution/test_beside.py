@@ -1,4 +1,4 @@
-"""Independent kernels of a wave run side by side where that pays: the decision, the C text, the same bits, the faults."""
+"""Independent kernels and loops of a wave run side by side where that pays: the decision, the C text, the same bits, the faults."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import pytest
 
 import tatami.execution.lower
 from tatami.api import CompiledFunction, compile, prepare
+from tatami.c.print_entry import TURNS_BESIDE
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.module import Module
-from tatami.execution.ir import Copy
+from tatami.execution.beside import may_run_beside
+from tatami.execution.ir import Copy, Loop
 from tatami.execution.verify import verify
 from tatami.frontend.graph import Graph
 
@@ -107,6 +109,70 @@ def test_only_launches_run_beside_each_other() -> None:
     )
     (d,) = verify(Module({"main": marked}, module.constants, module.origins))
     assert d.kind == "InvalidExecution" and "beside" in d.why
+
+
+def halves(turns: int | str = "S", back: int = 32, checks: bool = False) -> Graph:
+    """Two loops over the same input, forth and back, as a bidirectional layer has. `back`: the size of the second's state.
+    `checks`: bodies index by what they are given."""
+    g = Graph("halves")
+    x = g.input("x", (turns, "B", 16), DType.fp32)
+    rng = np.random.default_rng(3)
+    for k, size in enumerate((32, back)):
+        body = g.subgraph(f"turn{k}")
+        i = body.input("i", (), DType.i64)
+        go = body.input("go", (), DType.bool)
+        h, rows = body.input("h", ("B", size), DType.fp32), body.input("rows", (turns, "B", 16), DType.fp32)
+        w, r = (body.constant(rng.standard_normal((n, size)).astype(np.float32) / 6) for n in (16, size))
+        row = rows.take(i + 1 if checks else i, axis=0)
+        h_next = (row @ w + h @ r).tanh()
+        body.output("again", go)
+        body.output("h_next", h_next)
+        body.output("y", h_next)
+        given = x if k == 0 else x.flip(0)
+        last, ys = g.loop(body, [g.constant(np.zeros((1, size), np.float32)).expand("B", size)], [given], trip=x.shape[0])
+        g.output(f"last{k}", last)
+        g.output(f"y{k}", ys)
+    return g
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_loops_that_are_alike_run_beside_each_other(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = compile(halves(), threads=threads)
+    assert list(beside(f).values()) == [2]
+    assert verify(f.stages["execution"].value) == []
+    monkeypatch.setattr(tatami.execution.lower, "run_loops_beside", lambda programs: programs)
+    alone = compile(halves(), threads=threads)
+    assert beside(alone) == {}
+    for turns in (0, 1, TURNS_BESIDE, 40):
+        x = np.random.default_rng(turns).standard_normal((turns, 3, 16)).astype(np.float32)
+        want = alone(x=x)
+        for _ in range(10):
+            got = f(x=x)
+            assert all(np.array_equal(got[n], want[n]) for n in want)
+
+
+def test_loops_of_other_shapes_run_one_after_the_other() -> None:
+    assert beside(compile(halves(back=48))) == {}
+
+
+def test_a_fault_in_a_loop_beside_another_is_reported() -> None:
+    f = compile(halves(checks=True), threads=2)
+    assert list(beside(f).values()) == [2]
+    with pytest.raises(TatamiError) as error:
+        f(x=np.ones((20, 3, 16), np.float32))
+    assert error.value.diagnostics[0].kind == "IndexOutOfRange"
+
+
+def test_a_loop_of_loops_does_not_run_beside_another() -> None:
+    """A document may not say so: frames of calls that a thread makes by itself are those of kernels alone."""
+    f = compile(halves(), threads=2)
+    module = f.stages["execution"].value
+    body = next(i.op.body for i in module.main.instructions if isinstance(i.op, Loop))
+    inner = module.programs[body]
+    loop = next(i for i in module.main.instructions if isinstance(i.op, Loop))
+    nested = msgspec.structs.replace(inner, instructions=(*inner.instructions, loop))
+    assert may_run_beside(loop, module.programs)
+    assert not may_run_beside(loop, {**module.programs, body: nested})
 
 
 def test_the_dump_lists_the_order_with_wave_ids() -> None:

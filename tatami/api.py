@@ -233,6 +233,7 @@ def find_program(compilation: Compilation) -> StoredProgram:
 
 def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram:
     """The program through all stages and the C compiler. timed: its entry takes the time of each kernel."""
+    from tatami.execution.ir import launched_kernels
     from tatami.runtime.apart import Apart, apart
     from tatami.runtime.compiler import find_compiler
     from tatami.runtime.objects import Unit, object_key, program_units
@@ -251,9 +252,15 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
             from tatami.c.print_entry import print_entry
 
             entry = print_entry(execution, timed=True)
-        users = _user_texts(compilation)
+        users, kernels = _user_texts(compilation), {f"{symbol}.c" for symbol in launched_kernels(execution)}
         units = [
-            Unit(u.text, u.contract, u.light, users.get(f) or UserText("custom kernel") if u.user else None)
+            Unit(
+                u.text,
+                u.contract,
+                u.light,
+                users.get(f) or UserText("custom kernel") if u.user else None,
+                kernel=f in kernels and not u.user,
+            )
             for f, u in source.units.items()
         ]
         units += [Unit(entry, light=True), *program_units()]

@@ -1,6 +1,8 @@
-"""C text to a loaded shared object: units compiled in parallel, each cached by content, then linked once.
+"""C text to a loaded shared object: units compiled in parallel, small kernels several at a time, each object cached by
+content, then linked once.
 
-A unit's key is its text, the headers, the flags and the compiler's fingerprint; a link's key is its objects' keys.
+A unit's key is its text, the headers, the flags and the compiler's fingerprint; that of units compiled together their keys;
+a link's key is its units' keys.
 What is loaded is a private copy whose checksum was verified (no file that another process may truncate is mapped).
 """
 
@@ -25,6 +27,7 @@ from tatami.runtime.apart import Apart, apart
 from tatami.runtime.cache import Cache, content_key, default_cache
 from tatami.runtime.compiler import Compiler, compile_flags, find_compiler, run_compiler, time_limit
 from tatami.runtime.host import usable_cores
+from tatami.runtime.joined_units import joined_text, may_join, runs
 from tatami.runtime.leftovers import at_end
 from tatami.runtime.library import Library
 from tatami.runtime.temporary import build_folder, loaded_file
@@ -43,6 +46,8 @@ class Unit(msgspec.Struct, frozen=True):
     """Of a C++ unit: all its flags. A C unit has the target's."""
     headers: tuple[str, ...] | None = None
     """The headers that it includes, if not all: it is compiled again when one of them changes."""
+    kernel: bool = False
+    """A printed kernel, which may be compiled together with others (runtime/joined_units.py)."""
 
 
 def build(
@@ -76,8 +81,7 @@ def build(
         with build_folder() as folder:
             for header, text in headers.items():
                 (folder / header).write_text(text)
-            _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags, told, seen.stop)
-            objects = [f"u{i}.o" for i in range(len(unique))]
+            objects = _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags, told, seen.stop)
             arguments = (*link[0], "-o", "all.so", *objects, *link[1])
             run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=seen.stop)
             body = _made(folder / "all.so", compiler)
@@ -151,27 +155,37 @@ def _compile_all(
     extra: tuple[str, ...],
     progress: Callable[[int, int], None] | None,
     stop: threading.Event,
-) -> None:
+) -> list[str]:
+    """The objects, by their names in the folder."""
+    flags = [_unit_flags(u, target, compiler, extra) for u in units]
+    together = runs([u.text for u in units], [f if u.kernel and may_join(u.text) else None for u, f in zip(units, flags)])
+    names = [f"u{i}.cpp" if u.flags else f"u{i}.c" for i, u in enumerate(units)]
 
-    def compile_one(i: int) -> None:
-        path = folder / f"u{i}.o"
-        body = cache.get(keys[i])
+    def compile_one(run: tuple[int, ...]) -> None:
+        first = run[0]
+        key = keys[first] if len(run) == 1 else content_key(("together", *(keys[i] for i in run)))
+        path = folder / f"u{first}.o"
+        body = cache.get(key)
         if body is not None:
             path.write_bytes(body)
             return
-        name = f"u{i}.cpp" if units[i].flags else f"u{i}.c"
-        (folder / name).write_text(units[i].text)
-        arguments = (*_unit_flags(units[i], target, compiler, extra), "-I.", "-c", name, "-o", f"u{i}.o")
-        user = units[i].user
+        for i in run:
+            (folder / names[i]).write_text(units[i].text)
+        name = names[first]
+        if len(run) > 1:
+            name = f"t{first}.c"
+            (folder / name).write_text(joined_text([names[i] for i in run], [units[i].text for i in run]))
+        user = units[first].user
         explain = None if user is None else partial(body_refused, user)
+        arguments = (*flags[first], "-I.", "-c", name, "-o", path.name)
         run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=stop, explain=explain)
-        cache.put(keys[i], _made(path, compiler))
+        cache.put(key, _made(path, compiler))
 
-    with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(units)))) as executor:
+    with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(together)))) as executor:
         tasks: list[Future[None]] = []
         try:
-            longest_first = sorted(range(len(units)), key=lambda i: len(units[i].text), reverse=True)
-            tasks.extend(executor.submit(compile_one, i) for i in longest_first)
+            longest_first = sorted(together, key=lambda run: sum(len(units[i].text) for i in run), reverse=True)
+            tasks.extend(executor.submit(compile_one, run) for run in longest_first)
             for done, task in enumerate(tasks):
                 if progress is not None:
                     progress(done, len(tasks))
@@ -181,6 +195,7 @@ def _compile_all(
             for task in tasks:
                 task.cancel()
             raise
+    return [f"u{run[0]}.o" for run in together]
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,68 @@
+"""Small units of one program, compiled by one run of the compiler.
+
+    #include "tatami.h"              every header that a unit includes, before any name changes
+    #define chunk0 chunk0_of_u3      the names that the unit defines for itself
+    #include "u3.c"
+    #undef chunk0
+
+A compiler reads its own tables, the headers and the first vector types in 20 ms, a third of a small kernel's time. A unit's
+functions come out as they do alone: what is its own stays its own, and no function of another unit is called by one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+
+SMALL = 24_000
+"""Bytes of the longest unit that is compiled with others: where a unit takes long anyway, cores rather share the work."""
+TOGETHER = 60_000
+"""Bytes of units that are compiled together at most: about as much work as the longest units are alone."""
+LEAST_RUNS = 8
+"""Runs that the units which may be joined are divided into at least, so that every core has some."""
+
+_DEFINED = re.compile(
+    r"""^(?:static\ (?:inline\ )?(?:__attribute__\(\(\w+\)\)\ )?(?:const\ )?(?:struct\ )?\w+\ ?\*?\ ?(\w+)\(
+      |typedef\ [\w\ ]+?\ (\w+)(?:\ __attribute__|;)
+      |struct\ (\w+)\ \{
+      |[ ]*\#[ ]*define\ (\w+))""",
+    re.MULTILINE | re.VERBOSE,
+)
+_INCLUDED = re.compile(r"^#include .*$", re.MULTILINE)
+
+
+def may_join(text: str) -> bool:
+    """True if a unit is small, and neither it nor what it says to the compiler concerns what follows it."""
+    return len(text) <= SMALL and "#pragma" not in text
+
+
+def runs(texts: Sequence[str], kinds: Sequence[Hashable | None]) -> list[tuple[int, ...]]:
+    """Which units each run of the compiler takes, by number: those of one kind that follow each other, up to `TOGETHER`; a
+    unit of kind None alone."""
+    joined = sum(len(t) for t, kind in zip(texts, kinds, strict=True) if kind is not None)
+    most = min(TOGETHER, joined // LEAST_RUNS)
+    found: list[list[int]] = []
+    open_: dict[Hashable, tuple[list[int], int]] = {}
+    for i, (text, kind) in enumerate(zip(texts, kinds, strict=True)):
+        run, length = open_.get(kind, ([], most)) if kind is not None else ([], most)
+        if length + len(text) > most:
+            run, length = [], 0
+            found.append(run)
+        run.append(i)
+        if kind is not None:
+            open_[kind] = run, length + len(text)
+    return [tuple(run) for run in found]
+
+
+def joined_text(files: Sequence[str], texts: Sequence[str]) -> str:
+    """The text that compiles the units in `files` one after the other, each under names of its own."""
+    lines = sorted({line for text in texts for line in _INCLUDED.findall(text)})
+    for file, text in zip(files, texts, strict=True):
+        suffix = file.partition(".")[0]
+        own = list(_DEFINED.finditer(text))
+        names = dict.fromkeys(name for m in own for name in m.groups()[:3] if name)
+        macros = dict.fromkeys(m[4] for m in own if m[4])
+        lines += [f"#define {name} {name}_of_{suffix}" for name in names]
+        lines.append(f'#include "{file}"')
+        lines += [f"#undef {name}" for name in (*names, *macros)]
+    return "\n".join((*lines, ""))

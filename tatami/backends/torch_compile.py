@@ -130,18 +130,21 @@ def _compile(
 _VIEWS = frozenset(
     {"aten.t.default", "aten.permute.default", "aten.transpose.int", "aten.view.default", "aten.unsqueeze.default"}
 )
-_PRODUCTS = frozenset({"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default"})
+_READS = frozenset(
+    {"aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.embedding.default"}
+)
 
 
 def is_factor(parameter: fx.Node) -> bool:
-    """True if matrix products read it as it is, and nothing else does: such a weight costs less to read as it lies than to look
-    at each call whether a packed copy is still right (measured in docs/decisions/0041)."""
+    """True if matrix products read it as it is, and nothing else does but an embedding, which reads rows of it (tied weights):
+    such a weight costs less to read as it lies than to look at each call whether a packed copy is still right (measured in
+    docs/decisions/0041)."""
     ahead = list(parameter.users)
     while ahead:
         node = ahead.pop()
         if str(node.target) in _VIEWS:
             ahead += node.users
-        elif str(node.target) not in _PRODUCTS:
+        elif str(node.target) not in _READS:
             return False
     return True
 

@@ -35,7 +35,7 @@ class Prepared:
     versions: list[int] | None
     """PyTorch's counts of writes; None where it does not count (inference tensors)."""
     digest: Digest | None
-    """The digest of their content; None where the caller promises that all writes are counted."""
+    """The digest of their content; None where nothing is packed, or the caller promises that all writes are counted."""
     program: CpuProgram
     copies: dict[int, torch.Tensor]
     """Those that the program cannot read where they lie."""
@@ -102,7 +102,7 @@ class Parameters:
             self.report.packed_bytes = program.constant_bytes
         forget = partial(_forget, weakref.ref(self), key)
         alive = tuple(weakref.ref(p, forget) for p in given)
-        digest = None if self.freeze else self.program.digest(spans(watched))
+        digest = None if self.freeze or not watched else self.program.digest(spans(watched))
         self.report.watched_bytes = 0 if digest is None else digest.bytes
         return Prepared(places, versions, digest, program, copies, alive)
 

@@ -92,7 +92,7 @@ def test_the_first_operator_that_eager_refuses_is_named() -> None:
 
 def test_a_division_in_training_and_in_a_part_of_a_graph_that_was_cut() -> None:
     def f(x: Any, i: Any, j: Any) -> Any:
-        return torch.linalg.eigvalsh(x @ x.T).sum() * (i // j)
+        return torch.linalg.matrix_exp(0.01 * x @ x.T).sum() * (i // j)
 
     run = torch.compile(f, backend=backends.torch_backend)
     x = torch.randn(4, 4, requires_grad=True)

@@ -30,3 +30,11 @@ def test_a_model_with_a_remainder_in_two_lanes() -> None:
     from tests.fuzz import onnx
 
     assert onnx.check(487) == ""
+
+
+@pytest.mark.parametrize("seed", [667, 1865])
+def test_a_model_whose_window_is_longer_than_its_line(seed: int) -> None:
+    pytest.importorskip("onnxruntime")
+    from tests.fuzz import onnx
+
+    assert onnx.check(seed) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -110,7 +111,7 @@ class Maker:
             [helper.make_empty_tensor_value_info(n) for n in names],
         )
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
                 return [np.asarray(a) for a in ReferenceEvaluator(_model(graph)).run(names, used)]
         except Exception:
             self.nodes.pop()

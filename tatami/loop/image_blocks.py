@@ -42,7 +42,7 @@ class ImageBlocks(Tiles):
         if self.grid_columns.as_int() is None:
             most = floordiv(most * plan.columns, self.block_columns)
         if self.grid_rows.as_int() is None and bands > 1:
-            most = minimum(most, maximum(expr(BAND_ROWS), ceildiv(self.grid_rows, expr(bands))))
+            most = minimum(most, maximum(expr(BAND_ROWS // step), ceildiv(self.grid_rows, expr(bands))))
         self.block_rows = minimum(most, maximum(ONE, self.grid_rows))
         self.down = ceildiv(self.grid_rows, self.block_rows)
         self.across = ceildiv(self.grid_columns, self.block_columns)

@@ -193,7 +193,7 @@ class _Winograd(ImageBlocks):
 
     def product_scratch(self) -> Stmts:
         sums, results = self.local(self.sum_step * self.products), self.local(self.most * (4 * self.nr))
-        turned = self.local(self.most * (4 * self.nr))
+        turned = self.local(self.most * (4 * self.nr) + self.lanes)
         self.sums, self.results, self.turned = sums.name, results.name, turned.name
         return sums, results, turned
 

@@ -16,7 +16,7 @@ from tatami.plan.realise import realise
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Region
 from tests.loop.compiled import kernel_of, run_sanitized, sanitizer_program
-from tests.loop.convolutions import Make, check, compiled, convolution, graph, plan_of, sample, weights, with_residual
+from tests.loop.convolutions import Make, check, compiled, convolution, curved, graph, plan_of, sample, weights, with_residual
 
 CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "even": (convolution(40, 24, padding=1), (1, 24, 14, 14)),
@@ -28,6 +28,8 @@ CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "two rows": (convolution(32, 32, padding=1), (1, 32, 2, 64)),
     "groups and a batch": (convolution(48, 32, padding=1, groups=2), (3, 32, 14, 14)),
     "a residual": (with_residual, (2, 24, 15, 17)),
+    "functions at the ends of rows": (curved(convolution(40, 24, padding=1)), (2, 24, 13, 15)),
+    "functions at the end of an image": (curved(convolution(40, 24, padding=1)), (1, 24, 10, 10)),
     "stride 2": (convolution(40, 24, padding=1, stride=2), (1, 24, 28, 28)),
     "stride 2, uneven": (convolution(33, 17, padding=1, stride=2), (2, 17, 13, 31)),
     "stride 2, uneven borders and groups": (convolution(48, 32, padding=((2, 0), (0, 2)), stride=2, groups=2), (1, 32, 20, 17)),
@@ -162,7 +164,14 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "split"), [("without borders", "tiles"), ("groups and a batch", "channels"), ("stride 2, uneven", "tiles")]
+    ("name", "split"),
+    [
+        ("without borders", "tiles"),
+        ("groups and a batch", "channels"),
+        ("stride 2, uneven", "tiles"),
+        ("functions at the ends of rows", "tiles"),
+        ("functions at the end of an image", "channels"),
+    ],
 )
 def test_nothing_outside_the_tensors_is_read_or_written(name: str, split: str) -> None:
     make, shape = CASES[name]

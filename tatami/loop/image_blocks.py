@@ -7,19 +7,41 @@ as many more rows as have the same number of entries.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
 from tatami.core.bounds import linearize
-from tatami.core.expr import ONE, Expr, ceildiv, expr, floordiv, maximum, minimum, product, substitute, var
+from tatami.core.expr import (
+    ONE,
+    ZERO,
+    Expr,
+    ceildiv,
+    expr,
+    floordiv,
+    free_vars,
+    maximum,
+    minimum,
+    product,
+    step_of,
+    substitute,
+    var,
+)
 from tatami.core.layout import packed_layout
 from tatami.core.target import lanes_of
+from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT
 from tatami.loop.packing import Stmts, Tiles, misfit
 from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuPlanes, CpuWinograd
 from tatami.region.convolution import Convolution
-from tatami.region.ir import Reduce, Region
+from tatami.region.ir import Read, Reduce, Region, Unary
+from tatami.region.kinds import epilogue_of
 from tatami.region.planes import BAND_ROWS
-from tatami.region.walk import lets_by_name, reads
+from tatami.region.walk import lets_by_name, nodes, reads
+
+CHEAP = ("relu", "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not")
+"""Functions of one instruction or a few."""
 
 
 class ImageBlocks(Tiles):
@@ -42,7 +64,7 @@ class ImageBlocks(Tiles):
         if self.grid_columns.as_int() is None:
             most = floordiv(most * plan.columns, self.block_columns)
         if self.grid_rows.as_int() is None and bands > 1:
-            most = minimum(most, maximum(expr(BAND_ROWS), ceildiv(self.grid_rows, expr(bands))))
+            most = minimum(most, maximum(expr(BAND_ROWS // step), ceildiv(self.grid_rows, expr(bands))))
         self.block_rows = minimum(most, maximum(ONE, self.grid_rows))
         self.down = ceildiv(self.grid_rows, self.block_rows)
         self.across = ceildiv(self.grid_columns, self.block_columns)
@@ -88,9 +110,42 @@ class ImageBlocks(Tiles):
             x = self.counter(group.spans[-1].size)
             bound = {**at, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
 
-            def finish(y: str, p: Point) -> None:
-                self.finish_sum(self.region, p, sums, start + base + var(y) - lo)
+            def finish(y: str, p: Point, active: Expr | None = None) -> None:
+                self.take_sum(p, sums, start + base + var(y) - lo)
+                self.store_yields(self.region, p, active)
 
+            if self.is_costly and self.is_masked(uses, axes, x, bound):
+                return self.masked_along(bound, x, first, stop, finish)
             return self.run_along(bound, x, first, stop, finish, (self.lanes, self.lanes // 2, self.lanes // 4, 1))
 
         return walk(group, lo, hi, self.counter, across)
+
+    @cached_property
+    def is_costly(self) -> bool:
+        """True if the epilogue has functions that take a vector as long as a single element."""
+        lets = (self.lets[n].expr for n in epilogue_of(self.region, self.acc))
+        return any(isinstance(n, Unary) and n.fn not in CHEAP for e in lets for n in nodes(e))
+
+    def is_masked(self, uses: Sequence[Expr], axes: tuple[str, ...], x: str, bound: dict[str, Expr]) -> bool:
+        """True if a vector of results may be computed past the last one: nothing is read along them, and they are neighbours."""
+        moves = {a for a in axes if x in free_vars(bound[a])}
+        targets = {self.target(y) for y in self.region.yields}
+        lies = all(step_of(substitute(t, {a: bound[a] for a in moves}), x) == ONE for t in targets)
+        lets = [self.lets[n].expr for n in epilogue_of(self.region, self.acc)]
+        read = [r for e in lets for r in nodes(e) if isinstance(r, Read)]
+        return lies and self.lanes > 1 and not any(moves & free_vars(i) for r in read for i in r.map)
+
+    def masked_along(
+        self, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, finish: Callable[[str, Point, Expr | None], None]
+    ) -> Stmts:
+        """Whole vectors, then one of which the first lanes are results."""
+        whole, declare = self.integer(lo + floordiv(maximum(ZERO, hi - lo), expr(self.lanes)) * self.lanes)
+
+        def part(start: Expr, stop: Expr, active: Expr | None) -> loop.For:
+            y = self.counter(self.em.extents[x])
+            p = Point({a: substitute(v, {x: var(y)}) for a, v in bound.items()}, y, self.lanes)
+            with self.em.block() as stmts:
+                finish(y, p, active)
+            return loop.For(y, start, stop, tuple(stmts), step=self.lanes, simd=True)
+
+        return (declare, part(lo, whole, None), part(whole, hi, hi - whole))

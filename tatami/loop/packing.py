@@ -208,19 +208,24 @@ class Tiles:
         if not guards and self.is_contiguous_along_k(uses, group, ks):
             return self.pack_along_k(inside, values, to, base, pitch, group, ks, (lo, hi, k0, k1))
 
-        def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
-            k = self.counter(ks.spans[-1].size)
-            bound_k = {**values, **{a: substitute(v, {**outer_k, kname: var(k)}) for a, v in ks.values.items()}}
-            row = base + (kbase + var(k) - k0) * pitch
+        def at_piece(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+            """All k of one piece of j, a row of an image for example: where it begins and ends is found once."""
+            first, stop = jlo, jhi
+            declare: Stmts = ()
+            if outer:
+                (first, d0), (stop, d1) = self.integer(jlo), self.integer(jhi)
+                declare = (d0, d1)
 
-            def across(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-                x = self.counter(group.spans[-1].size)
-                bound = {**bound_k, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
-                return self.copy(inside, outside, guards, bound, x, jlo, jhi, to, row + (jbase - lo))
+            def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
+                k, x = self.counter(ks.spans[-1].size), self.counter(group.spans[-1].size)
+                bound = {**values, **{a: substitute(v, {**outer_k, kname: var(k)}) for a, v in ks.values.items()}}
+                bound |= {a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}
+                row = base + (kbase + var(k) - k0) * pitch + (jbase - lo)
+                return (loop.For(k, klo, khi, self.copy(inside, outside, guards, bound, x, first, stop, to, row)),)
 
-            return (loop.For(k, klo, khi, walk(group, lo, hi, self.counter, across)),)
+            return (*declare, *walk(ks, k0, k1, self.counter, per_k))
 
-        return walk(ks, k0, k1, self.counter, per_k)
+        return walk(group, lo, hi, self.counter, at_piece)
 
     def pack_transposed(
         self, direct: Direct, to: str, base: Expr, pitch: Expr, group: Group, ks: Group, limits: tuple[Expr, Expr, Expr, Expr]

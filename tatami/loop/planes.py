@@ -67,7 +67,7 @@ class _Planes(ImageBlocks):
         planes = self.planes_each
         table = loop.LocalBuffer(self.em.fresh("b"), DType.i64, self.k)
         seen = self.local(self.channels * planes * self.plane + self.nr)
-        sums = self.local(self.padded * self.nr)
+        sums = self.local(self.padded * self.nr + self.lanes)
         self.table, self.seen, self.sums = table.name, seen.name, sums.name
         item, channel = self.counter(self.items), self.counter(self.channels)
         neighbours = (self.block_rows - 1) * self.pitch + self.block_columns

@@ -29,6 +29,7 @@ from tatami.loop.packing import Stmts, misfit, split_guards
 from tatami.plan.ir import CpuWinograd
 from tatami.region.convolution import Convolution, find_convolution
 from tatami.region.ir import Region
+from tatami.region.planes import BANDS
 from tatami.region.slides import Slide
 from tatami.region.tiles import MATRICES, RESULTS, WINDOW, Sum, products_of, tiles_of
 
@@ -43,7 +44,7 @@ def lower_winograd(region: Region, plan: CpuWinograd) -> loop.Body:
 
 class _Winograd(ImageBlocks):
     def __init__(self, region: Region, plan: CpuWinograd, conv: Convolution) -> None:
-        super().__init__(region, plan, conv, RESULTS)
+        super().__init__(region, plan, conv, RESULTS, BANDS)
         self.plan = plan
         self.rows, _ = conv.slides
         self.gemm_routine = f"tatami_gemm_{self.element}_{self.mr}x{self.nr}_{self.lanes}"
@@ -192,7 +193,7 @@ class _Winograd(ImageBlocks):
 
     def product_scratch(self) -> Stmts:
         sums, results = self.local(self.sum_step * self.products), self.local(self.most * (4 * self.nr))
-        turned = self.local(self.most * (4 * self.nr))
+        turned = self.local(self.most * (4 * self.nr) + self.lanes)
         self.sums, self.results, self.turned = sums.name, results.name, turned.name
         return sums, results, turned
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, floordiv, product
+from tatami.core.expr import ONE, expr, floordiv, product
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
@@ -26,9 +26,12 @@ def _softmax(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def softmax_from(m: Importer, op: str, x: str, axis: int) -> str:
-    """A softmax over all axes from `axis` on, as one."""
+    """A softmax over all axes from `axis` on, as one. Of one axis that has elements, over that: two views of open sizes would be
+    a copy of the result."""
     shape = m.shape(x)
     axis %= max(1, len(shape))
+    if shape and product(shape[axis + 1 :]) == ONE:
+        return m.one(op, [x], {"axis": axis})
     flat = m.one("reshape", [x], {"shape": (product(shape[:axis]), product(shape[axis:]))})
     return m.one("reshape", [m.one(op, [flat], {"axis": 1})], {"shape": shape})
 

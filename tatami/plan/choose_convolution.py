@@ -36,6 +36,11 @@ NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
 for each; what is lost of it where all registers for sums are idle."""
 EVEN = 1.05
 """Tiles of the busiest thread to the average at most, where blocks of tiles divide evenly."""
+CHANNELS_PER_CALL = 12.0
+"""Channels that a call of the micro-kernel would sum in the time that it takes to begin, and to write the sums of one position:
+measured at 16 to 128 channels."""
+TRANSFORM_SHARE = 1.3
+"""Time of both transforms to that of their operations, measured: loads and stores are beside them."""
 CYCLES_PER_STORE = 10.0
 CYCLES_PER_LINE = 2.0
 """Of a vector's way into a panel: across lines of which another channel writes the rest, or some lanes of it; whole vectors
@@ -142,10 +147,15 @@ def _winograd_plan(
     cores = max(1, target.cores)
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
     most = max(mr, target.l2_bytes * 3 // 4 // (products_of(found.slides) * itemsize * (channels + nr)))
+    kc = 384 if target.l2_bytes >= 512 << 10 else 256
+    is_open = [extents[s.axis].as_int() is None for s in found.slides]
     if MATRICES**2 * channels * filters * itemsize <= target.l2_bytes // 2:
         kept = target.l1_bytes // 3 // (2 * products_of(found.slides) * itemsize)
-        most = min(most, max(4 * mr, min(kept, outer * height * width // (4 * cores))))
+        most = min(most, max(4 * mr, kept if any(is_open) else min(kept, outer * height * width // (4 * cores))))
     columns = width if width <= 2 * most else -(-width // -(-width // most))
+    if any(is_open):  # the kernel cuts blocks of so many tiles from the rows that there are
+        rows, columns = (1, most) if is_open[1] else (max(1, round(most / columns)), columns)
+        return CpuWinograd(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, "tiles", (weights,))
     rows = max(1, min(height, round(most / columns)))
     rows = -(-height // -(-height // rows))
     sizes_near = range(max(1, -(-most // (2 * columns))), min(height, 2 * most // columns) + 1)
@@ -155,7 +165,6 @@ def _winograd_plan(
     rows = even or rows
     items = outer * -(-height // rows) * -(-width // columns)
     split = "tiles" if even or items >= 2 * cores else "channels"
-    kc = 384 if target.l2_bytes >= 512 << 10 else 256
     return CpuWinograd(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, split, (weights,))  # type: ignore[arg-type]
 
 
@@ -188,6 +197,7 @@ def winograd_estimate(
     idle = 1.0 - plan.mr / max(plan.mr, target.vector_registers - 4)
     narrow = plan.nr == lanes and multiply_adds_per_cycle(target) > 1.0
     share = PEAK_SHARE_CONTRACTION * (NARROW_SHARE * (1.0 - IDLE_SHARE * idle) if narrow else 1.0)
+    share /= 1.0 + CHANNELS_PER_CALL / channels
     compute = 2.0 * products * tiles * channels * slivers * plan.nr / (target.flops_fp32 * share) / threads
     vectors = outer * channels * height * -(-width // lanes)
     seen = [RESULTS * n * s.stride + 2.0 for n, s in zip((height, width), found.slides)]
@@ -205,7 +215,8 @@ def winograd_estimate(
     far = max(0.0, far - compute / -(-min(tiles, rows * columns) // plan.mr))
     if MATRICES**2 * matrix >= target.l3_bytes // 2:
         far += (MATRICES**2 - WINDOW**2) * matrix / max(target.bandwidth, 1.0)
-    return roofline({"compute": compute, "transform": (into + panels + back) / rate, "weights": far}, facts, target, sizes)
+    transform = TRANSFORM_SHARE * (into + panels + back) / rate
+    return roofline({"compute": compute, "transform": transform, "weights": far}, facts, target, sizes)
 
 
 def _block(region: Region, found: Convolution, plan: CpuPlanes | CpuWinograd, height: int, width: int) -> tuple[int, int]:
@@ -216,8 +227,9 @@ def _block(region: Region, found: Convolution, plan: CpuPlanes | CpuWinograd, he
     rows = plan.rows
     if extents[found.slides[-1].axis].as_int() is None:
         rows = plan.rows * plan.columns // columns
-    if isinstance(plan, CpuPlanes) and len(found.slides) == 2 and extents[found.slides[0].axis].as_int() is None:
-        rows = min(rows, max(BAND_ROWS, -(-height // BANDS)))
+    if len(found.slides) == 2 and extents[found.slides[0].axis].as_int() is None:
+        least = BAND_ROWS if isinstance(plan, CpuPlanes) else BAND_ROWS // RESULTS
+        rows = min(rows, max(least, -(-height // BANDS)))
     return max(1, min(rows, height)), columns
 
 
@@ -267,6 +279,17 @@ def _planes_plan(region: Region, found: Convolution, target: Target, sizes: Mapp
     return CpuPlanes(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, (operand_tensor(found.weights),))
 
 
+def _parts(height: int, rows: int) -> dict[int, int]:
+    """Blocks of an image by their rows, as even as kernels make them.
+
+    >>> _parts(20, 8)
+    {6: 1, 7: 2}
+    """
+    count = max(1, -(-height // rows))
+    least, more = divmod(height, count)
+    return {n: k for n, k in ((least, count - more), (least + 1, more)) if k}
+
+
 OPEN_WIDTH = 1024
 """Columns of a block at most where the width is open."""
 TABLE_SHARE = 0.9
@@ -285,15 +308,17 @@ def planes_estimate(
     rows, columns = _block(region, found, plan, height, width)
     outer = trips(region, (*found.shape.batch, *found.images), sizes)
     channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)
-    blocks = outer * -(-height // rows) * -(-width // columns)
-    slivers = -(-((rows - 1) * (columns + across) + columns) // plan.nr)
+    down_blocks, beside = -(-height // rows), outer * -(-width // columns)
+    blocks = down_blocks * beside
+    slivers = beside * sum(k * -(-((n - 1) * (columns + across) + columns) // plan.nr) for n, k in _parts(height, rows).items())
     panel = panel_of(filters, plan.mr)
     padded = -(-filters // panel) * panel
     threads = max(1, min(target.cores, blocks))
     rate = clock(target) * threads
-    work = 2.0 * blocks * slivers * plan.nr * padded * trips(region, found.shape.k, sizes)
+    work = 2.0 * slivers * plan.nr * padded * trips(region, found.shape.k, sizes)
     compute = work / (target.flops_fp32 * PEAK_SHARE_CONTRACTION * TABLE_SHARE) / threads
-    copies = blocks * channels * planes * (rows + down) * (CYCLES_PER_COPY + 3.0 * -(-(columns + across) // lanes))
+    lines = beside * channels * planes * (height + down_blocks * down)
+    copies = lines * (CYCLES_PER_COPY + 3.0 * -(-(columns + across) // lanes))
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = outer * height * -(-width // lanes) * filters * (4.0 + after)
     return roofline({"compute": compute, "copies": (copies + back) / rate}, facts, target, sizes)

@@ -8,8 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 import tatami as tt
+from tatami.core.codec import to_builtins
 from tatami.loop.verify import verify as verify_loops
-from tatami.plan.ir import CpuPlanes, CpuWinograd
+from tatami.plan.choose import constant_tensors
+from tatami.plan.choose_convolution import convolution_candidates
+from tatami.plan.ir import Candidate, CpuPlanes, CpuWinograd
 
 Make = Callable[[tt.Graph, Any], Any]
 P = TypeVar("P", CpuPlanes, CpuWinograd)
@@ -35,10 +38,33 @@ def with_residual(g: tt.Graph, x: Any) -> Any:
     return (convolution(24, 24, padding=1)(g, x) + x).tanh()
 
 
+def curved(make: Make) -> Make:
+    """Its result through functions that take a vector as long as an element, so that the ends of rows are whole vectors too."""
+
+    def made(g: tt.Graph, x: Any) -> Any:
+        y = make(g, x)
+        return y * y.sigmoid() + y.erf()
+
+    return made
+
+
 def graph(make: Make, shape: tuple[Any, ...], dtype: Any = tt.fp32) -> tt.Graph:
     g = tt.Graph("convolution")
     g.output("y", make(g, g.input("x", shape, dtype)))
     return g
+
+
+def compiled(make: Make, shape: tuple[Any, ...], kind: type[P], dtype: Any = tt.fp32, **options: Any) -> Any:
+    """The program whose convolution is planned by `kind`, whether the estimate takes that or another."""
+    f = tt.compile(graph(make, shape, dtype), **options)
+    regions, (chosen,) = f.stages["region"].value, f.stages["plan"].value.main.regions
+    if isinstance(chosen.choices[-1].plan, kind):
+        return f
+    (region,), (facts,) = regions.main.body, f.stages["poly_core"].value.main.regions
+    hints = {n: s if isinstance(s, int) else s[1] for n, s in options.get("sizes", {}).items()}
+    found = convolution_candidates(region, facts, f.compilation.target, hints, constant_tensors(regions, "main"))
+    plan = next(c.plan for c in found if isinstance(c, Candidate) and isinstance(c.plan, kind))
+    return tt.compile(graph(make, shape, dtype), decisions={"plans": {chosen.key: to_builtins(plan)}}, **options)
 
 
 def plan_of(f: Any, kind: type[P]) -> tuple[Any, str, P]:

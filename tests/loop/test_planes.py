@@ -18,7 +18,7 @@ from tatami.plan.realise import realise
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Region
 from tests.loop.compiled import kernel_of, run_sanitized, sanitizer_program
-from tests.loop.convolutions import Make, check, convolution, graph, plan_of, sample, weights
+from tests.loop.convolutions import Make, check, convolution, curved, graph, plan_of, sample, weights
 
 CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "stem": (convolution(20, 3, 7, padding=3, stride=2), (1, 3, 61, 67)),
@@ -36,6 +36,7 @@ CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "across only, short rows": (convolution(72, 72, (1, 3), padding=((0, 0), (1, 1))), (3, 72, 30, 20)),
     "a stride whose planes loops fill": (convolution(40, 6, (19,), padding=((5, 2),), stride=8), (2, 6, 700)),
     "strides whose planes loops fill, both ways": (convolution(24, 8, (7, 13), padding=3, stride=(2, 6)), (1, 8, 60, 200)),
+    "functions at the ends of rows": (curved(convolution(24, 16, 5, padding=2)), (2, 16, 21, 27)),
     "across only, stride 2": (convolution(24, 24, (1, 3), stride=(1, 2)), (2, 24, 31, 40)),
 }
 
@@ -122,7 +123,9 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
     assert np.array_equal(one, three)
 
 
-@pytest.mark.parametrize("name", ["stem", "one dimension", "down only", "a stride whose planes loops fill"])
+@pytest.mark.parametrize(
+    "name", ["stem", "one dimension", "down only", "a stride whose planes loops fill", "functions at the ends of rows"]
+)
 def test_nothing_outside_the_tensors_is_read_or_written(name: str) -> None:
     make, shape = CASES[name]
     f = tt.compile(graph(make, shape), target="cpu:avx2")

@@ -187,3 +187,13 @@ def test_a_program_for_sizes_and_values_is_found_again_without_an_import(monkeyp
     for _ in range(3):
         assert np.array_equal(function(feed)["y"], given.reshape(-1, 3))
     assert shape_set.made == count
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(2, ["B", "T", 5]), (-1, ["B", "T", 5]), (1, ["B", 5, 1]), (0, [6])])
+def test_an_old_softmax_of_one_axis_takes_no_copy(axis: int, shape: list[Any]) -> None:
+    """Before opset 13 it goes over all axes from `axis` on, which are one here: nothing is flattened and split again."""
+    kind = [("y", FLOAT, [None] * len(shape))]
+    made = model([node("Softmax", ["x"], ["y"], axis=axis)], [("x", FLOAT, shape)], kind, opset=11)
+    sizes = [s if isinstance(s, int) else 3 for s in shape]
+    compare(made, {"x": x(*sizes)})
+    assert len(tt.compile(made, threads=1).stages["region"].value.main.body) == 1

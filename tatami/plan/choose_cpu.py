@@ -61,6 +61,25 @@ def choose_cpu(
     if region.opaque is not None:
         plan: SchedulePlan = Scalar((), (), {})
         return (Guarded((), plan, {"total": 0.0}),), ()
+    (best, *rest), refused = cpu_candidates(region, facts, target, sizes, constants)
+    slower = [
+        Rejected(
+            c.line, f"slower: {c.estimate['total'] * 1e6:.3g} us against {best.estimate['total'] * 1e6:.3g} us", c.estimate
+        )
+        for c in rest
+    ]
+    return (guarded(region, best, sizes),), (*slower, *refused)
+
+
+def guarded(region: Region, candidate: Candidate, sizes: Mapping[str, int]) -> Guarded:
+    """The candidate's plan without conditions, with the sizes that its estimate is for."""
+    return Guarded((), candidate.plan, _at_sizes(region, candidate.estimate, sizes))
+
+
+def cpu_candidates(
+    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str] = frozenset()
+) -> tuple[list[Candidate], list[Rejected]]:
+    """The plans of a Region that is not opaque, the best first, and why the others are none."""
     bones = skeleton(region, sizes, target.l2_bytes)
     made: list[Candidate | Rejected] = [scalar_candidate(region, facts, bones, target, sizes)]
     for width in vector_widths(target):
@@ -82,14 +101,7 @@ def choose_cpu(
     found = [c for c in made if isinstance(c, Candidate)]
     refused = [c for c in made if isinstance(c, Rejected)]
     found.sort(key=lambda c: rank(c.estimate))
-    best, rest = found[0], found[1:]
-    slower = [
-        Rejected(
-            c.line, f"slower: {c.estimate['total'] * 1e6:.3g} us against {best.estimate['total'] * 1e6:.3g} us", c.estimate
-        )
-        for c in rest
-    ]
-    return (Guarded((), best.plan, _at_sizes(region, best.estimate, sizes)),), (*slower, *refused)
+    return found, refused
 
 
 def _at_sizes(region: Region, estimate: dict[str, float], sizes: Mapping[str, int]) -> dict[str, float]:

@@ -21,10 +21,11 @@ from typing import TypeAlias
 from tatami.core.expr import free_vars, var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
-from tatami.plan.choose_cpu import choose_cpu, plan_estimate
+from tatami.plan.choose_cpu import cpu_candidates, guarded, plan_estimate
 from tatami.plan.estimate import rank
 from tatami.plan.ir import CpuContraction, CpuPlanes, Guarded, SchedulePlan
 from tatami.plan.packed_operands import packed_operands
+from tatami.plan.usual_sizes import LEAST
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.walk import all_axes
@@ -103,18 +104,24 @@ def _are_alike(p: Planned, q: Planned) -> bool:
 
 
 def points(symbols: Sequence[str], sizes: Sizes, least: Sizes) -> Iterator[dict[str, int]]:
-    """Where other plans are looked for: of one symbol one, few and many; of several mostly one image, text or sound.
+    """Where other plans are looked for: of one symbol one, few and many; of several mostly one image, text or sound. A sound
+    is cut into frames: few of its samples are one frame.
 
     >>> [tuple(p.values()) for p in points(("T",), {}, {})]
     [(1,), (14,), (500,)]
     >>> [tuple(p.values()) for p in points(("B", "H", "W"), {}, {"W": 4})]
     [(1, 14, 14), (1, 128, 128), (1, 500, 500), (14, 128, 128)]
+    >>> [(p["B"], p["N"]) for p in points(("B", "N"), {"N": 2048}, {"N": 2048})]
+    [(1, 512), (1, 2048), (14, 2048)]
     """
     hints = {s: sizes.get(s, 128) for s in symbols}
     first, *others = hints
-    values = (1, SMALL, 0, LARGE)
-    found = [{**hints, **{s: v or hints[s] for s in others}, first: 1} for v in values] if others else []
-    found += [{**hints, first: SMALL}] if others else [{first: v} for v in values if v]
+    few = dict.fromkeys(symbols, SMALL)
+    if len(frames := {s: n // LEAST for s, n in least.items() if n // LEAST > SMALL}) == 1:
+        few, least = {**few, **frames}, {**least, **frames}
+    one, large = dict.fromkeys(symbols, 1), dict.fromkeys(symbols, LARGE)
+    found = [{**size, first: 1} for size in (one, few, hints, large)] if others else []
+    found += [{**hints, first: SMALL}] if others else [{first: v} for v in (1, few[first], LARGE)]
     for point in found:
         is_far = any(max(n, hints[s]) >= FAR * min(n, hints[s]) for s, n in point.items())
         if is_far and all(n >= least.get(s, 1) for s, n in point.items()):
@@ -138,7 +145,12 @@ def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, se
     """The best plan at a point behind its guard, where the Region's own takes GAIN times as long or more; and that gain."""
     if not p.symbols:
         return None
-    (best,), _ = choose_cpu(p.region, p.facts, target, sizes, p.constants)
+    found, _ = cpu_candidates(p.region, p.facts, target, sizes, p.constants)
+    comparable = [c for c in found if _gains(c.plan, p.own.plan)[0] < inf]
+    if not comparable:
+        return None
+    taken = found[0] if found[0] in comparable else min(comparable, key=lambda c: seconds_near(c.estimate, target))
+    best = guarded(p.region, taken, sizes)
     gain = seconds / max(seconds_near(best.estimate, target), 1e-12)
     least, ahead = _gains(best.plan, p.own.plan)
     if best.plan == p.own.plan or gain < least or _packs_much(p, best.plan):

@@ -22,15 +22,8 @@ PLATFORMS   := $(foreach n,2_28 2_27 2_24 2_17,--platform manylinux_$(n)_x86_64)
 demo: $(STAMP)
 	$(PY) examples/digits/demo.py
 
-# Three runs, since a process maps the code of every program that it ever loaded, and the system bounds the maps of a process.
-FIRST  := tests/onnx tests/conformance
-SECOND := tests/loop tests/c tests/torch tests/models tests/runtime
-TESTS  := $(PY) -m pytest -n 2 --dist loadgroup $(SKIP)
-
 test: $(VENV)/.tested-extras
-	$(TESTS) $(FIRST)
-	$(TESTS) $(SECOND)
-	$(TESTS) $(patsubst %,--ignore=%,$(FIRST) $(SECOND))
+	$(PY) -m pytest -n 2 --dist loadgroup $(SKIP)
 
 check: $(VENV)/.tested-extras lint types test
 

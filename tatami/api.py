@@ -263,7 +263,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
             )
             for f, u in source.units.items()
         ]
-        units += [Unit(entry, light=True), *program_units()]
+        units += [Unit(entry, light=True, stays="c" in compilation.stages.given), *program_units()]
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")
@@ -301,13 +301,15 @@ def load_cpu_program(compilation: Compilation, threads: int | None = None, timed
 
 def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
     """The kernels of a GPU target, compiled as C++ for the emulated machine."""
+    from tatami.gpu.ir import BodyKernel
     from tatami.runtime.emulated_machine import build_machine
     from tatami.runtime.emulated_program import EmulatedProgram
 
     execution = compilation.stages["execution"]
     source = compilation.stages["cu"].main
-    machine = build_machine(source.units, source.headers, compilation.target)
     kernels = {k.face.symbol: k for program in compilation.stages["gpu"].programs.values() for k in program.kernels}
+    stays = "cu" in compilation.stages.given or any(isinstance(k, BodyKernel) for k in kernels.values())
+    machine = build_machine(source.units, source.headers, compilation.target, stays=stays)
     faces = {symbol: k.face for symbol, k in kernels.items()}
 
     def behind(kernel: str, line: int) -> dict[str, str]:

@@ -38,6 +38,7 @@ from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.pool import last_sides, reserve
 from tatami.runtime.python_steps import Placement, PythonRun
 from tatami.runtime.quick_call import QuickCall
+from tatami.runtime.restored import hold_once
 from tatami.runtime.results import Results
 
 Array: TypeAlias = np.ndarray
@@ -165,6 +166,8 @@ class CpuProgram(LoadedModule):
         self._take_constants(pooled)
         self.constant_shapes = shapes
         block.flags.writeable = False
+        if not self.layouts.held:  # else `setup` reads them again for other held inputs
+            hold_once(setup, given, pooled, bound)
         for tensor in given.values():
             tensor.release()
 

@@ -110,13 +110,15 @@ class LaunchShape:
     count_banks: bool = False
 
 
-def build_machine(units: Sequence[CudaUnit], headers: Mapping[str, str], target: Target) -> EmulatedMachine:
-    """Compile kernel texts with the machine, and load them. `headers`: the CUDA headers that the texts share. Where this
-    processor multiplies and adds in one instruction, `fmaf` is no call of the library."""
+def build_machine(
+    units: Sequence[CudaUnit], headers: Mapping[str, str], target: Target, *, stays: bool = False
+) -> EmulatedMachine:
+    """Compile kernel texts with the machine, and load them. `headers`: the CUDA headers that the texts share. `stays`: as of
+    `Unit`. Where this processor multiplies and adds in one instruction, `fmaf` is no call of the library."""
     compiler = find_cxx_compiler()
     own, seen = machine_files(), kernel_headers(headers)
     closed = CLOSED_WHEN_DROPPED.get(compiler.kind, ())
-    parts = [Unit(machine_text(), flags=(*MACHINE_FLAGS, *closed), headers=tuple(own))]
+    parts = [Unit(machine_text(), flags=(*MACHINE_FLAGS, *closed), headers=tuple(own), stays=stays)]
     has_fma = compiler.kind in ("gcc", "clang") and detect_host().isa in ("avx2", "avx512")
     flags = (*KERNEL_FLAGS, *closed, *NO_ENTRY_HOOKS[compiler.kind], *(("-mfma",) if has_fma else ()))
     parts += [Unit(kernel_text(u), flags=flags, headers=tuple(seen)) for u in units]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,24 +33,51 @@ def lay_out(array: np.ndarray, layout: Layout | None) -> np.ndarray:
         return np.ascontiguousarray(array)
     if layout.kind == "col_major":
         return np.ascontiguousarray(array.T)
-    rank = array.ndim
+    border, parts, order = _blocks(array.shape, layout)
+    split = np.pad(array, border).reshape([n for axis in parts for n in axis])
+    return np.ascontiguousarray(split.transpose(order))
+
+
+def read_back(memory: np.ndarray, shape: tuple[int, ...], layout: Layout | None) -> np.ndarray:
+    """The array of that shape which lies in `memory` in `layout`: what `lay_out` was given. A view where that can be."""
+    if layout is None or layout.kind in ("row_major", "swizzled"):
+        return memory.reshape(shape)
+    if layout.kind == "col_major":
+        return memory.reshape(shape[::-1]).T
+    border, parts, order = _blocks(shape, layout)
+    sizes = [n for axis in parts for n in axis]
+    split = memory.reshape([sizes[k] for k in order]).transpose(np.argsort(order))
+    whole = split.reshape([s + sum(b) for s, b in zip(shape, border)])
+    return whole[tuple(slice(before, before + s) for s, (before, _) in zip(shape, border))]
+
+
+def packed_size(shape: tuple[int, ...], layout: Layout | None) -> int:
+    """Elements of memory that an array of that shape takes in `layout`."""
+    if layout is None or layout.kind != "blocked":
+        return math.prod(shape)
+    return math.prod(math.prod(axis) for axis in _blocks(shape, layout)[1])
+
+
+def _blocks(shape: Sequence[int], layout: Layout) -> tuple[list[list[int]], list[list[int]], list[int]]:
+    """Of a blocked layout: elements before and after each axis, the sizes that each axis is split into, from the outer to the
+    inner, and the order of all these in memory."""
+    rank = len(shape)
     border = [list(layout.padding[a]) if layout.padding else [0, 0] for a in range(rank)]
-    whole = [1] * rank
+    block = [1] * rank
     for axis, factor in layout.blocks:
-        whole[axis] *= factor
+        block[axis] *= factor
     for axis in range(rank):
-        border[axis][1] += -(array.shape[axis] + sum(border[axis])) % whole[axis]
-    padded = np.pad(array, border)
-    parts: list[list[int]] = [[s] for s in padded.shape]  # per axis: outer, then blocks from the last listed to the first
+        border[axis][1] += -(shape[axis] + sum(border[axis])) % block[axis]
+    parts: list[list[int]] = [
+        [s + sum(b)] for s, b in zip(shape, border)
+    ]  # outer, then blocks from the last listed to the first
     for axis, factor in layout.blocks:
         parts[axis][0] //= factor
         parts[axis].insert(1, factor)
-    split = padded.reshape([n for axis in parts for n in axis])
     first = np.cumsum([0, *(len(axis) for axis in parts)])
     seen = [0] * rank
     tail = []
     for axis, _ in layout.blocks:
         seen[axis] += 1
         tail.append(int(first[axis]) + len(parts[axis]) - seen[axis])
-    outer = [int(first[a]) for a in layout.order or range(rank)]
-    return np.ascontiguousarray(split.transpose(outer + tail))
+    return border, parts, [*(int(first[a]) for a in layout.order or range(rank)), *tail]

@@ -48,6 +48,8 @@ class Unit(msgspec.Struct, frozen=True):
     """The headers that it includes, if not all: it is compiled again when one of them changes."""
     kernel: bool = False
     """A printed kernel, which may be compiled together with others (runtime/joined_units.py)."""
+    stays: bool = False
+    """True if text that is not ours is in its library, which is never closed then: it may leave a thread or a handler behind."""
 
 
 def build(
@@ -120,8 +122,7 @@ Link: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _link_flags(units: Sequence[Unit], extra: tuple[str, ...]) -> Link:
-    """A user's text may leave a thread or a handler behind, which closing would pull the code from under: it is never closed."""
-    stays = ("-Wl,-z,nodelete",) if sys.platform == "linux" and any(u.user for u in units) else ()
+    stays = ("-Wl,-z,nodelete",) if sys.platform == "linux" and any(u.user or u.stays for u in units) else ()
     return ("-shared", "-fPIC", *stays, *extra), ("-lm", "-pthread")
 
 

@@ -28,6 +28,7 @@ from tatami.loop.ir import Kernel
 from tatami.loop.lower import lower
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, SchedulePlan
 from tatami.region.ir import Program, Region
+from tatami.runtime.library import Library
 
 RUNTIME = Path(__file__).parents[2] / "tatami" / "c" / "runtime_text"
 POOL = """
@@ -132,7 +133,7 @@ def run_kernel(
     plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), plan),), ()),)
     lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
     kernel = lowered.kernels[lowered.bindings[0].kernel]
-    library = ctypes.CDLL(str(build(text_of(kernel), TARGETS[width].isa or "generic", extra)))
+    library = Library(str(build(text_of(kernel), TARGETS[width].isa or "generic", extra)))
     buffers: list[np.ndarray] = []
     for p in region.inputs:
         a = np.array(inputs[p.name], dtype=numpy_dtype(p.memref.dtype), order="C")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -83,7 +83,7 @@ def kernel_of(region: Region, chosen: CpuContraction, target: Target = HOST) -> 
     return lowered.kernels[lowered.bindings[0].kernel], lowered.bindings[0]
 
 
-@cache
+@lru_cache(maxsize=64)
 def compiled(region: Region, chosen: CpuContraction, target: Target) -> tuple[ctypes.CDLL, Binding]:
     kernel, binding = kernel_of(region, chosen, target)
     return load_program(build((*source(kernel), *program_units()), target)), binding

@@ -18,6 +18,7 @@ from onnx import helper
 
 import tatami as tt
 from tatami.core.target import PRESETS
+from tatami.dump import write_dump
 from tatami.runtime.library import Library
 from tatami.runtime.objects import Unit, build, load
 from tatami.runtime.pool import runtime_library
@@ -197,6 +198,21 @@ def test_a_body_of_the_users_stays() -> None:
     del f
     gc.collect()
     assert mapped() == open_now
+
+
+def test_text_of_a_trusted_document_stays(tmp_path: Path) -> None:
+    """And every other document's program goes."""
+    f = compiled()
+    write_dump(tmp_path, f.compilation.values(), ("loop", "execution", "c"), f.compilation.target)
+    del f
+    gc.collect()
+    for path in sorted(tmp_path.glob("*.json")):
+        before = mapped()
+        f = tt.compile(path, trust=True)
+        assert np.allclose(f(x=X)["y"], expected(), rtol=1e-6) and mapped() > before
+        del f
+        gc.collect()
+        assert (mapped() > before) is path.name.endswith("_c.json")
 
 
 def test_other_threads_that_are_in_a_call_when_the_last_reference_goes() -> None:

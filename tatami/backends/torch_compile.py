@@ -150,7 +150,7 @@ def is_factor(parameter: fx.Node) -> bool:
 
 
 def _whole(gm: fx.GraphModule, report: GraphReport, options: Options) -> Callable[..., Any]:
-    imported, unsupported = _imported(gm)
+    imported, unsupported = _imported(gm, options.fallback)
     if not unsupported:
         made = _program(gm, imported, report, options)
         return gm.forward if made is None else made
@@ -167,16 +167,16 @@ def _whole(gm: fx.GraphModule, report: GraphReport, options: Options) -> Callabl
 
 def _part(part: fx.GraphModule, report: GraphReport, options: Options) -> TorchProgram | None:
     """A part of a graph that was cut. Cutting shows nothing new, so what is refused now is refused as a whole."""
-    imported, unsupported = _imported(part)
+    imported, unsupported = _imported(part, options.fallback)
     if unsupported:
         report.refused.append(described(unsupported))
         return None
     return _program(part, imported, report, options)
 
 
-def _imported(gm: fx.GraphModule) -> tuple[Imported, list[Unsupported]]:
-    """The graph as ours, and what of it cannot be."""
-    imported = import_graph(gm, Frame(held=_held(gm)))
+def _imported(gm: fx.GraphModule, fallback: bool) -> tuple[Imported, list[Unsupported]]:
+    """The graph as ours, and what of it cannot be, or need not be where PyTorch may run it."""
+    imported = import_graph(gm, Frame(held=_held(gm), leaves=fallback))
     return imported, [*imported.unsupported, *undecided_sizes(gm, imported)]
 
 

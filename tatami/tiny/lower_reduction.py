@@ -254,7 +254,8 @@ def lowest_int(dtype: DType) -> int:
 
 
 def max_pool_indices(use: Use[Pool]) -> Value:
-    """The window's argmax as a row-major position of the whole tensor: positions travel the same windows."""
+    """The window's argmax as a row-major position of the whole tensor: positions travel the same windows. What lies before an
+    axis is no larger than anything, but as large as -INF: of a window of those the first element inside counts."""
     x, a = use[0], use.attrs
     b = x.builder
     low = "-INF" if x.dtype.is_float else lowest_int(x.dtype)
@@ -272,7 +273,13 @@ def max_pool_indices(use: Use[Pool]) -> Value:
         inner = math.prod(kernel[j + 1 :])
         step = best.fn("idiv", inner).fn("rem", kernel[j]) * dilation[j]
         at = b.iota(best.shape, lead + j) * stride[j] + step
-        position = position * b.size(x.shape[lead + j]) + (at - b.size(padding[j][0]))
+        place = at - b.size(padding[j][0])
+        if padding[j][0] != ZERO:
+            inside = (
+                place.fn("rem", dilation[j]).fn("add", dilation[j]).fn("rem", dilation[j]) if dilation[j] != 1 else place * 0
+            )
+            place = (place < 0).where(inside, place)
+        position = position * b.size(x.shape[lead + j]) + place
     return position
 
 

@@ -11,8 +11,12 @@ from tatami.torch.importer import Importer
 from tatami.torch.reflections import product_from_right, product_of, reflected
 from tatami.torch.rotations import diagonalised, identity, orthogonal_columns
 
+ROTATED, REFLECTED = 8, 32
+"""Orders of matrices up to which loops of rotations, or of reflections, cost less than what PyTorch's call costs around it."""
+
 
 def geqrf(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
+    m.leave_larger(a, REFLECTED)
     if ZERO in a.shape:
         return a, m.graph.full(m.shape_at(1), 0, a.dtype)
     made, tau = reflected(m, _wide(a))
@@ -20,6 +24,7 @@ def geqrf(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def qr(m: Importer, a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+    m.leave_larger(a, REFLECTED)
     q, r = m.shape_at(0), m.shape_at(1)
     if ZERO in a.shape:
         return _identity(m, q, a.dtype), m.graph.full(r, 0, a.dtype)
@@ -31,12 +36,14 @@ def qr(m: Importer, a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
 
 def householder_product(m: Importer, a: Tensor, tau: Tensor) -> Tensor:
+    m.leave_larger(a, REFLECTED)
     if ZERO in (*a.shape, *tau.shape):
         return _identity(m, m.shape, a.dtype)
     return product_of(m, _wide(a), _wide(tau), identity(m.graph, m.shape)).cast(a.dtype)
 
 
 def ormqr(m: Importer, a: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    m.leave_larger(a, REFLECTED)
     if ZERO in (*other.shape, *tau.shape):
         return other
     function = product_of if left else product_from_right
@@ -46,6 +53,7 @@ def ormqr(m: Importer, a: Tensor, tau: Tensor, other: Tensor, left: bool = True,
 def svd(
     m: Importer, a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
+    m.leave_larger(a, ROTATED)
     u, s, vh = (m.shape_at(k) for k in range(3))
     if ZERO in a.shape:
         return _identity(m, u, a.dtype), m.graph.full(s, 0, a.dtype), _identity(m, vh, a.dtype)
@@ -103,6 +111,7 @@ def _columns_in_order(x: Tensor, order: Tensor) -> Tensor:
 
 
 def eigh(m: Importer, a: Tensor, uplo: str = "L", compute_v: bool = True) -> tuple[Tensor, Tensor]:
+    m.leave_larger(a, ROTATED)
     if ZERO in a.shape:
         return m.graph.full(m.shape_at(0), 0, a.dtype), _identity(m, m.shape_at(1), a.dtype)
     _check_finite(m, a, "linalg.eigh", 1)
@@ -123,6 +132,7 @@ def _eigh(m: Importer, a: Tensor, uplo: str) -> tuple[Tensor, Tensor]:
 
 def pinv(m: Importer, a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Tensor:
     """V S⁺ Uᵀ, where singular values up to max(atol, rtol times the largest) count as 0."""
+    m.leave_larger(a, ROTATED)
     if ZERO in a.shape:
         return m.graph.full(m.shape, 0, a.dtype)
     if hermitian:

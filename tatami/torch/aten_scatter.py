@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from tatami.core.ops import neutral
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.aten_elementwise import floor_quotient
 from tatami.torch.aten_index import broadcast, cropped, indexed, integers, one, taken, wide
+from tatami.torch.aten_reduce import norm_over
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, Number
 from tatami.torch.refusal import Refusal
@@ -220,8 +222,59 @@ def embedding_backward(m: Importer, grad: Tensor, indices: Tensor, rows: Any, pa
     return start.scatter(0, at.expand(rows_of.shape, dims=(0,)), rows_of, "add", bounds)
 
 
+def embedding_renorm(m: Importer, weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """The rows that are read, none longer than `max_norm`."""
+    at, bounds = m.within(integers(indices).reshape(-1), weight.shape[0])
+    rows = m.graph.full((weight.shape[0], 1), 0, DType.i32)
+    read = rows.scatter(0, at.unsqueeze(1), m.graph.full((at.shape[0], 1), 1, DType.i32), "set", bounds)
+    norm = norm_over(weight, float(norm_type), (1,), keepdim=True)
+    factor = m.graph.where(norm > float(max_norm), float(max_norm) / (norm + 1e-7), 1.0)
+    return m.graph.where(m.filled(read > 0, weight.shape), weight * m.filled(factor, weight.shape), weight)
+
+
+SUM, MEAN, MAX = 0, 1, 2
+
+
+def embedding_bag(
+    m: Importer, weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = SUM,
+    sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int = -1,
+) -> tuple[Tensor | Refusal, ...]:  # fmt: skip
+    """The sum, mean or maximum of the rows of each bag, which ends where the next begins; rows of the padding index do not
+    count, and a bag without rows is 0."""
+    bags = m.shape_at(0)[0]
+    if ZERO in (*m.shape_at(0), *indices.shape):
+        return m.graph.full(m.shape_at(0), 0, weight.dtype), *_OF_BAGS
+    starts = cropped(m, integers(offsets).cast(DType.i64), (bags,))
+    place = m.graph.iota((indices.shape[0], bags), 0)
+    begun = starts.expand(place.shape, dims=(1,)).one("le", place)
+    bag, bounds = m.within(begun.cast(DType.i64).sum(1) - 1, bags)
+    rows = taken(m, weight, indices, 0)
+    counts = m.graph.full(indices.shape, True, DType.bool) if padding_idx < 0 else indices.one("ne", padding_idx)
+    if include_last_offset:
+        counts = counts.one("and", m.graph.iota(indices.shape, 0) < integers(offsets).cast(DType.i64)[-1])
+    if per_sample_weights is not None:
+        rows = rows * m.cast(per_sample_weights, rows.dtype).expand(rows.shape, dims=(0,))
+    sums = DType.fp32 if rows.dtype.is_narrow_float else rows.dtype
+    nothing = -math.inf if mode == MAX else 0.0
+    rows = m.graph.where(counts.expand(rows.shape, dims=(0,)), rows.cast(sums), nothing)
+    start = m.graph.full(m.shape_at(0), nothing, sums)
+    out = start.scatter(0, bag.expand(rows.shape, dims=(0,)), rows, "max" if mode == MAX else "add", bounds)
+    total = m.graph.full((bags,), 0, DType.i64).scatter(0, bag, counts.cast(DType.i64), "add", bounds)
+    size = total.expand(out.shape, dims=(0,))
+    if mode == MEAN:
+        out = out / size.maximum(1).cast(sums)
+    if mode == MAX:
+        out = m.graph.where(size > 0, out, 0.0)
+    return out.cast(weight.dtype), *_OF_BAGS
+
+
+_OF_BAGS = (Refusal("what the gradient of an embedding bag needs"),) * 3
+
+
 SCATTER: dict[str, Handler] = {
     "aten.embedding_dense_backward.default": embedding_backward,
+    "aten.embedding_renorm.default": embedding_renorm,
+    "aten._embedding_bag_forward_only.default": embedding_bag,
     "aten.scatter.src": scatter,
     "aten.scatter.value": scatter,
     "aten.scatter.reduce": scatter,

@@ -41,7 +41,7 @@ class _Import:
         self.gm = gm
         self.frame = frame
         self.out = Imported(Graph("main"))
-        self.m = Importer(self.out.graph, raises=frame.raises, finds_sizes=frame.logical)
+        self.m = Importer(self.out.graph, raises=frame.raises, finds_sizes=frame.logical, leaves=frame.leaves)
         self.values: dict[fx.Node, Any] = {}
         self.placeholders: dict[fx.Node, int] = {}
         self.updates = {n.args[0] for n in gm.graph.nodes if is_update(n)}

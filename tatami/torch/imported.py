@@ -120,6 +120,8 @@ class Frame:
     """Arrays come and go row by row whatever memory PyTorch's own tensors had."""
     raises: bool = True
     """The caller raises what `Imported.checks` find."""
+    leaves: bool = False
+    """PyTorch may run what it does quicker, as it runs what cannot be imported."""
     held: Collection[int] = ()
     """Placeholders that keep their content over many calls: parameters."""
 

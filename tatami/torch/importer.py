@@ -54,6 +54,8 @@ class Importer:
     """Whoever calls the program looks at `checks` and `forbidden`."""
     finds_sizes: bool = False
     """Whether data may decide sizes, each found by a Host step; else such operators are refused."""
+    leaves: bool = False
+    """PyTorch may run what it does quicker."""
     found: set[str] = field(default_factory=set)
     """The symbols of sizes that steps have found."""
 
@@ -62,6 +64,13 @@ class Importer:
         if not self.raises:
             raise Refusal(f"{name} raises where it fails, which a program alone cannot (forms named _ex give info instead)")
         self.checks.append((info, (name, is_matrix)))
+
+    def leave_larger(self, matrix: Tensor, order: int) -> None:
+        """Refuse a matrix of more rows or columns than `order`, or of open sizes, where PyTorch may run the operator: LAPACK goes
+        by blocks, and our loops a column or a rotation at a time."""
+        sizes = [s.as_int() for s in matrix.shape[-2:]]
+        if self.leaves and any(s is None or s > order for s in sizes):
+            raise Refusal(f"of matrices of more than {order} rows or columns PyTorch is quicker")
 
     @property
     def raises_for_values(self) -> bool:

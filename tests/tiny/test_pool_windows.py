@@ -30,3 +30,18 @@ def test_a_window_wider_than_the_tensor_reads_only_what_is_there(include: bool, 
     np.testing.assert_array_equal(got["most"], most.numpy())
     np.testing.assert_array_equal(got["where"] % 20, where.numpy())
     assert max(n.shape[-1].as_int() or 0 for n in f.stages["tiny"].value.main.nodes if n.shape) < 100
+
+
+@pytest.mark.parametrize("dilation", [1, 2, 3])
+def test_the_largest_of_a_window_of_minus_infinities_is_the_first_inside(dilation: int) -> None:
+    x = np.full((1, 2, 9, 8), -np.inf, np.float32)
+    x[0, 1, 4, 4] = 1.0
+    g = tt.Graph("pools")
+    node = g.input("x", x.shape, tt.fp32)
+    pads = (1, 1)
+    attrs = {"kernel": (3, 3), "stride": (1, 2), "padding": (pads, pads), "dilation": (dilation, dilation)}
+    g.output("where", node.op("max_pool_indices", **attrs))
+    where = torch.nn.functional.max_pool2d(torch.from_numpy(x), 3, (1, 2), 1, dilation, return_indices=True)[1]
+    for target in ("cpu", "reference"):
+        (got,) = tt.compile(g, target=target)(x=x).values()
+        np.testing.assert_array_equal(np.asarray(got), where.numpy() + np.array([0, 72]).reshape(1, 2, 1, 1))

@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from tatami import backends  # noqa: E402
 from tests.torch.test_torch_compile import compiled  # noqa: E402
 
 L = torch.linalg
@@ -96,3 +97,17 @@ def test_the_gradient_of_singular_values_is_that_of_eager() -> None:
         f(a).square().sum().backward()
         grads.append(a.grad)
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
+
+
+def test_pytorch_runs_larger_matrices_where_it_may() -> None:
+    a = matrices(12, 12)
+
+    def f(a: Any) -> Any:
+        return L.svdvals(a * 2).sum() + L.svdvals(a[:8, :8] * 2).sum()
+
+    torch.testing.assert_close(compiled(f, target="reference")(a), f(a))
+    assert not backends.torch_reports()[-1].unsupported
+    torch._dynamo.reset()
+    torch.testing.assert_close(compiled(f, target="reference", fallback=True)(a), f(a))
+    (left,) = backends.torch_reports()[-1].unsupported
+    assert left.operator == "aten._linalg_svd.default" and "quicker" in left.why

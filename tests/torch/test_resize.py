@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import interpolate
 
 import tatami as tt
+from tatami import backends
 from tatami.loop.ir import Gather, Load
 from tatami.loop.walk import nodes
 
@@ -87,3 +88,27 @@ class Called(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = self.function(x)
         return y
+
+
+def test_resizing_without_aliases_pools_of_uneven_windows_and_repeated_edges_with_gradients() -> None:
+    x = torch.randn(2, 3, 17, 20, generator=torch.Generator().manual_seed(0))
+
+    def f(x: torch.Tensor) -> list[torch.Tensor]:
+        sizes = [
+            (s, mode, align) for s in ((7, 9), (30, 11), (1, 1)) for mode in ("bilinear", "bicubic") for align in (False, True)
+        ]
+        resized = [interpolate(x, size=s, mode=m, antialias=True, align_corners=a) for s, m, a in sizes]
+        resized.append(interpolate(x, scale_factor=(0.3, 1.7), mode="bilinear", antialias=True))
+        pools = [torch.nn.functional.adaptive_avg_pool2d(x, size) for size in ((5, 7), (1, 3), (17, 21))]
+        pads = [torch.nn.functional.pad(x, p, mode="replicate") for p in ((2, 1, 0, 3), (-1, 2, 3, -2))]
+        lines = torch.nn.functional.pad(x[0], (3, 2), mode="replicate")
+        return [*resized, *pools, *pads, lines, torch.nn.functional.pad(x, (1, 2, 0, 1, 2, 0), mode="replicate")]
+
+    found = []
+    options = {"fallback": False, "target": "reference"}
+    for run in (f, torch.compile(f, backend=backends.torch_backend, fullgraph=True, options=options)):
+        given = x.clone().requires_grad_()
+        results = run(given)
+        sum((r * torch.linspace(0, 1, r.numel()).reshape(r.shape)).sum() for r in results).backward()
+        found.append((results, given.grad))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)

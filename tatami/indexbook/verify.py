@@ -23,11 +23,10 @@ Check: TypeAlias = Callable[[str, IndexInfo, "Context"], list[Diagnostic]]
 
 
 class Context:
-    """What a check may look at beside one entry: tiny's nodes, and which ids are movement."""
+    """What a check may look at beside one entry: the book, and tiny's nodes."""
 
     def __init__(self, book: IndexBook, program: Program) -> None:
         self.book = book
-        self.program = program
         self.nodes = {n.id: n for n in program.nodes}
 
 

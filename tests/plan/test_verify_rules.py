@@ -18,7 +18,7 @@ from tatami.pipeline import compile_stages
 from tatami.plan.ir import CpuSplit, CpuTurn, CpuWindow, Guarded, ProgramPlan, RegionPlan, SchedulePlan
 from tatami.plan.verify import SPLIT_ALONE, target_of, verify
 from tatami.plan.verify_plan import verify_plan
-from tatami.region.ir import Region
+from tatami.region.ir import Region, Step
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
 from tests.loop.convolutions import convolution, graph
 from tests.loop.test_planes import CASES as PLANES
@@ -326,6 +326,15 @@ def test_plans_of_a_program_are_one_per_region_in_order() -> None:
     two = Module({"f": ex.program_of(ex.gemm()).main, "main": ex.program_of(planned("turn")[0]).main})
     wrong = ProgramPlan((), {})
     assert [d.at.partition(":")[0] for d in verify(Module({"main": wrong}), two)] == ["f", "main"]
+
+
+def test_steps_have_no_plan() -> None:
+    regions = ex.program_of(planned("turn")[0])
+    body = (Step("s", "host", ("f",), (), ()), *regions.main.body)
+    assert verify(Module({"main": ProgramPlan((chosen(),), {})}), Module({"main": replace(regions.main, body=body)})) == []
+    beside = replace(chosen(Guarded((), replace(planned("turn")[1], tile=0))), region="s")
+    found = verify(Module({"main": ProgramPlan((beside, chosen()), {})}), Module({"main": replace(regions.main, body=body)}))
+    assert [d.why for d in found] == ["Regions and plans differ"]
 
 
 def test_each_plan_fits_its_region_on_the_machine_of_its_key() -> None:

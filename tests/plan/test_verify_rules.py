@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
 
 import tatami as tt
-from tatami.core.expr import expr, var
-from tatami.core.kernel import Condition
-from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
 from tatami.pipeline import compile_stages
-from tatami.plan.ir import CpuSplit, CpuTurn, CpuWindow, Guarded, ProgramPlan, RegionPlan, SchedulePlan
-from tatami.plan.verify import SPLIT_ALONE, target_of, verify
+from tatami.plan.choose import choose
+from tatami.plan.ir import (
+    CpuRows,
+    CpuSplit,
+    CpuTurn,
+    CpuWindow,
+    GpuStream,
+    Scalar,
+    SchedulePlan,
+)
 from tatami.plan.verify_plan import verify_plan
-from tatami.region.ir import Region, Step
+from tatami.poly_core.analyse import analyse
+from tatami.region.ir import Region
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
+from tests.gpu.test_pair import attention as pair
+from tests.gpu.test_pair import plan_for, region_of
 from tests.loop.convolutions import convolution, graph
 from tests.loop.test_planes import CASES as PLANES
 from tests.loop.test_streaming import graph as attention
@@ -29,6 +36,9 @@ from tests.region import examples as ex
 
 replace = msgspec.structs.replace
 AVX512, AVX2 = PRESETS["cpu:avx512"], PRESETS["cpu:avx2"]
+
+
+PAIR = region_of(pair())
 
 
 def transpose(dtype: Any = tt.fp32) -> tt.Graph:
@@ -54,13 +64,23 @@ GRAPHS: dict[str, Any] = {
 }
 
 
-@cache
-def planned(name: str) -> tuple[Region, Any]:
-    """The Region of a graph and the plan that is chosen for it."""
-    module = GRAPHS[name]().module()
-    stages = compile_stages({"frontend": module}, AVX512, Decisions(), lambda _, make: make())
+def _planned(make: Any) -> tuple[Region, Any]:
+    stages = compile_stages({"frontend": make().module()}, AVX512, Decisions(), lambda _, stage: stage())
     (region,), (plan,) = stages["region"].main.body, stages["plan"].main.regions
     return region, plan.choices[-1].plan
+
+
+PLANNED = {name: _planned(make) for name, make in GRAPHS.items()}
+"""The Region of each graph and the plan that is chosen for it."""
+
+
+def planned(name: str) -> tuple[Region, Any]:
+    return PLANNED[name]
+
+
+def chosen_for(region: Region, target: Any = AVX512) -> Any:
+    module = ex.program_of(region)
+    return choose(module, analyse(module), target).main.regions[0].choices[-1].plan
 
 
 def faults(plan: SchedulePlan, region: Region, target: Any = AVX512) -> list[str]:
@@ -254,6 +274,31 @@ def test_a_window_of_many_places_joins_no_vectors() -> None:
         assert faults(joined, region) == ["loops over the places of a window join no vectors"]
 
 
+def test_schedules_are_checked_by_their_rules() -> None:
+    region = ex.softmax()
+    rows, stream = chosen_for(region), chosen_for(region, PRESETS["sm80"])
+    scalar = Scalar(rows.outer, rows.passes, rows.storage)
+    assert isinstance(rows, CpuRows) and isinstance(stream, GpuStream)
+    assert faults(rows, region) == [] == faults(stream, region, PRESETS["sm80"])
+    assert faults(rows, region, PRESETS["sm80"]) == ["a CpuRows plan on target sm80"]
+    assert faults(stream, region) == [f"a GpuStream plan on target {AVX512.name}"]
+    for plan, target in ((scalar, AVX512), (rows, AVX512), (stream, PRESETS["sm80"])):
+        assert faults(replace(plan, passes=plan.passes[1:]), region, target) != []
+
+
+def test_pairs_of_products_are_the_region_s() -> None:
+    region, sm = PAIR, PRESETS["sm80"]
+    plan = plan_for(region)
+    assert faults(plan, region, sm) == []
+    assert faults(plan, region) == [f"a Sm80Pair plan on target {AVX512.name}"]
+    assert faults(plan, ex.softmax(), sm)[0].startswith("no pair of products to stream: ")
+    for change in ({"first": "q"}, {"second": "q"}):
+        assert "; the Region has " in faults(replace(plan, **change), region, sm)[0]
+    assert "inst_shape fma does not multiply fp16; m16n8k16 does" in faults(replace(plan, inst_shape="fma"), region, sm)
+    big = verify_plan(replace(plan, tile=(256, 64, 256)), region, sm)
+    assert big and not {d.kind for d in big} - {"InvalidPlan", "ResourceExceeded"}
+
+
 # -- GPU ---------------------------------------------------------------------------------------------
 
 
@@ -301,73 +346,3 @@ def test_what_a_plan_takes_of_the_machine_is_asked_once_it_breaks_no_rule() -> N
     assert found.kind == "ResourceExceeded"
     broken = verify_plan(sm80((128, 128, 60), 8), region, PRESETS["sm80"])
     assert broken and all(d.kind == "InvalidPlan" for d in broken)
-
-
-# -- plans of a program ------------------------------------------------------------------------------
-
-
-def program(*plans: RegionPlan, **others: Region) -> list[str]:
-    regions = ex.program_of(planned("turn")[0])
-    return [f"{d.at}: {d.why}" for d in verify(Module({"main": ProgramPlan(plans, {})}), regions)]
-
-
-def chosen(*choices: Guarded, key: str = "0@cpu:avx512") -> RegionPlan:
-    region, plan = planned("turn")
-    return RegionPlan(region.name, key, choices or (Guarded((), plan),), ())
-
-
-def test_plans_of_a_program_are_one_per_region_in_order() -> None:
-    name = planned("turn")[0].name
-    assert program(chosen()) == []
-    assert program() == [f"main: {name}: Regions and plans differ"]
-    assert program(chosen(), replace(chosen(), region="q")) == ["main: : Regions and plans differ"]
-    assert program(replace(chosen(), region="q")) == [f"main: {name}: Regions and plans differ"]
-    assert [d.why for d in verify(Module({}), ex.program_of(planned("turn")[0]))] == ["the program has no plan"]
-    two = Module({"f": ex.program_of(ex.gemm()).main, "main": ex.program_of(planned("turn")[0]).main})
-    wrong = ProgramPlan((), {})
-    assert [d.at.partition(":")[0] for d in verify(Module({"main": wrong}), two)] == ["f", "main"]
-
-
-def test_steps_have_no_plan() -> None:
-    regions = ex.program_of(planned("turn")[0])
-    body = (Step("s", "host", ("f",), (), ()), *regions.main.body)
-    assert verify(Module({"main": ProgramPlan((chosen(),), {})}), Module({"main": replace(regions.main, body=body)})) == []
-    beside = replace(chosen(Guarded((), replace(planned("turn")[1], tile=0))), region="s")
-    found = verify(Module({"main": ProgramPlan((beside, chosen()), {})}), Module({"main": replace(regions.main, body=body)}))
-    assert [d.why for d in found] == ["Regions and plans differ"]
-
-
-def test_each_plan_fits_its_region_on_the_machine_of_its_key() -> None:
-    plan = replace(planned("turn")[1], tile=0)
-    assert program(chosen(Guarded((), plan))) == [f"{planned('turn')[0].name}: tiles of 0, vectors of 16 elements"]
-    assert program(chosen(Guarded((), plan), key="0@tpu")) == []
-    assert program(replace(chosen(Guarded((), plan)), region="q"))[0].endswith("Regions and plans differ")
-    assert "a CpuTurn plan on target sm80" in program(chosen(key="0@cuda:sm80"))[0]
-
-
-def test_keys_name_presets() -> None:
-    assert target_of("0@cpu:avx512") == AVX512 and target_of("0@cpu:avx2") == AVX2
-    with_vnni = target_of("0@cpu:avx512+vnni")
-    assert with_vnni is not None and with_vnni.features == ("vnni",)
-    assert target_of("0") is None and target_of("0@cpu:sm80") is None and target_of("0@cuda:avx512") is None
-
-
-def test_the_last_plan_applies_to_all_sizes_and_each_condition_may_hold() -> None:
-    region, plan = planned("turn")
-    some = Guarded((Condition(var("N"), 2, 1, 8),), plan)
-    always = "no plan applies to all sizes"
-    assert program(chosen(some, Guarded((), plan))) == []
-    assert program(chosen(some)) == [f"{region.name}: {always}"]
-    assert program(replace(chosen(), choices=())) == [f"{region.name}: {always}"]
-    for wrong in (Condition(expr("N"), 0), Condition(expr("N"), 1, -1), Condition(expr("N"), 1, 3, 2)):
-        assert program(chosen(Guarded((wrong,), plan), Guarded((), plan))) == [f"{region.name}: condition on N can never hold"]
-    for fine in (Condition(expr("N"), 1), Condition(expr("N"), 1, 3, 3), Condition(expr("N"), 1, 3)):
-        assert program(chosen(Guarded((fine,), plan), Guarded((), plan))) == []
-
-
-def test_a_region_is_split_for_all_sizes() -> None:
-    region, plan = planned("turn")
-    split = CpuSplit((tuple(l.name for l in region.lets),))
-    assert program(chosen(Guarded((), split))) == []
-    some = Guarded((Condition(var("N"), 2),), plan)
-    assert program(chosen(some, Guarded((), split))) == [f"{region.name}: {SPLIT_ALONE}"]

@@ -167,7 +167,7 @@ def denominators_are_positive(ident: str, info: IndexInfo, context: Context) -> 
 
 
 def _is_divisible(e: Expr) -> bool:
-    return all((floor.den.as_int() or 1) > 0 for floor in _floors(e))
+    return all((den := floor.den.as_int()) is None or den > 0 for floor in _floors(e))
 
 
 def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:

@@ -96,8 +96,6 @@ def _coverage(region: Region, target: Target) -> Iterator[Diagnostic]:
             "InvalidRegion", at, "a scatter leaves elements of the output unwritten", "let the output update an input"
         )
         return
-    if any(y.map is None for y in plain):  # its let has the shape of the output
-        return
     lets = lets_by_name(region)
     total = product(target.memref.shape)
     written = ZERO
@@ -118,7 +116,7 @@ def _coverage(region: Region, target: Target) -> Iterator[Diagnostic]:
 
 
 def _ends(region: Region, plain: list[Yield], axis: int) -> list[tuple[Expr, Expr]]:
-    """The first and the last index of each yield along an axis of the output; none where one is not known."""
+    """The first and the last index of each yield along an axis of the output; none where one has the output's shape, or is not known."""
     extents, lets = all_axes(region), lets_by_name(region)
     out: list[tuple[Expr, Expr]] = []
     for y in plain:

@@ -69,6 +69,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("n3", {"operands": read("n1", floor(i[0], -2), "i1")}, "divides by less than 1"),
     ("n3", {"operands": read("n1", floor(floor(i[0], -2), 3), "i1")}, "divides by less than 1"),
     ("n3", {"operands": read("n1", Expr((((Floor(i[0], floor(expr("N"), -2)),), 1),)), "i1")}, "divides by less than 1"),
+    ("n3", {"operands": read("n1", floor(i[0], 0), "i1")}, "divides by less than 1"),
     ("n5", {"operands": read("q", "i0")}, "reads 'q', which is no value"),
     ("n5", {"operands": read("n2", "i0", "i1", "i2")}, "reads the movement value n2"),
     ("n9", {"operands": (Operand((Piece((Guard(i[0], expr("M")),), Access("n6", shape("i0", "i1"))),)),)}, "the last piece has guards"),
@@ -166,6 +167,15 @@ def test_every_program_and_value_has_its_entry() -> None:
 def test_a_damaged_operand_of_a_reduce_is_named_once() -> None:
     found = faults("n5", axes=entry("n5").axes[:2])
     assert all(f.startswith("n5: ") for f in found) and found
+
+
+def test_a_reduce_of_axes_that_its_operand_lost_says_nothing() -> None:
+    b = Build()
+    tiny = b.module(b.reduce(b.fn("neg", b.input("x", F32, "M", "N", "K")), "sum", (1, 2), F32))
+    book = analyse(tiny).main
+    values = {**book.values, "n1": replace(book.values["n1"], axes=book.values["n1"].axes[:2])}
+    found = verify(Module({"main": replace(book, values=values)}), tiny)
+    assert found and {d.at for d in found} == {"n1"}
 
 
 def test_calls_and_scatters_are_flagged() -> None:

@@ -24,21 +24,15 @@ from tatami.plan.ir import (
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Region
-from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
-from tests.gpu.test_pair import attention as pair
-from tests.gpu.test_pair import plan_for, region_of
 from tests.loop.convolutions import convolution, graph
 from tests.loop.test_planes import CASES as PLANES
 from tests.loop.test_streaming import graph as attention
-from tests.loop.test_window import WINDOWS, C
+from tests.loop.test_window import WINDOWS, C, depthwise
 from tests.loop.test_window import graph as windows
 from tests.region import examples as ex
 
 replace = msgspec.structs.replace
 AVX512, AVX2 = PRESETS["cpu:avx512"], PRESETS["cpu:avx2"]
-
-
-PAIR = region_of(pair())
 
 
 def transpose(dtype: Any = tt.fp32) -> tt.Graph:
@@ -105,6 +99,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("product", {"nr": 24, "nc": 48}, "a tile of "),
     ("product", {"width": 32}, "width 32; cpu:avx512 has 16 lanes"),
     ("product", {"mr": 40, "mc": 40}, "needs 83 vector registers"),
+    ("product", {"mr": 1, "nc": 33}, "mc 48, nc 33 for a tile of 1x32"),
     ("product", {"parts": 2}, "parts 2"),
     ("product", {"parts": 0}, "parts 0"),
     ("product", {"split": "k"}, "split k, parts 1"),
@@ -158,6 +153,8 @@ def test_a_broken_rule_is_the_one_fault(name: str, fields: dict[str, Any], why: 
 EDGE: list[tuple[str, dict[str, Any]]] = [
     ("product", {"mr": 1, "mc": 1}),
     ("product", {"mr": 14, "nr": 32, "mc": 14, "nc": 32}),
+    ("product", {"mr": 30, "nr": 16, "mc": 30, "nc": 16}),
+    ("product", {"in_place": ("m", "n")}),
     ("product", {"parts": 2, "split": "k"}),
     ("product", {"split": "batch"}),
     ("product", {"in_place": ()}),
@@ -264,16 +261,6 @@ def test_vectors_of_another_type_are_counted_in_their_elements() -> None:
     assert faults(CpuTurn("i1", "i0", 64, 4), region) == ["tiles of 64, vectors of 2 elements"]
 
 
-def test_a_window_of_many_places_joins_no_vectors() -> None:
-    g = windows(lambda graph, x: x.max_pool(11, stride=1, padding=5) if hasattr(x, "max_pool") else x, (1, C, 20, 20))
-    stages = compile_stages({"frontend": g.module()}, AVX512, Decisions(), lambda _, make: make())
-    region = stages["region"].main.body[0]
-    plan = stages["plan"].main.regions[0].choices[-1].plan
-    if isinstance(plan, CpuWindow):
-        joined = replace(plan, whole=False, lying=False, joined=True)
-        assert faults(joined, region) == ["loops over the places of a window join no vectors"]
-
-
 def test_schedules_are_checked_by_their_rules() -> None:
     region = ex.softmax()
     rows, stream = chosen_for(region), chosen_for(region, PRESETS["sm80"])
@@ -286,63 +273,35 @@ def test_schedules_are_checked_by_their_rules() -> None:
         assert faults(replace(plan, passes=plan.passes[1:]), region, target) != []
 
 
-def test_pairs_of_products_are_the_region_s() -> None:
-    region, sm = PAIR, PRESETS["sm80"]
-    plan = plan_for(region)
-    assert faults(plan, region, sm) == []
-    assert faults(plan, region) == [f"a Sm80Pair plan on target {AVX512.name}"]
-    assert faults(plan, ex.softmax(), sm)[0].startswith("no pair of products to stream: ")
-    for change in ({"first": "q"}, {"second": "q"}):
-        assert "; the Region has " in faults(replace(plan, **change), region, sm)[0]
-    assert "inst_shape fma does not multiply fp16; m16n8k16 does" in faults(replace(plan, inst_shape="fma"), region, sm)
-    big = verify_plan(replace(plan, tile=(256, 64, 256)), region, sm)
-    assert big and not {d.kind for d in big} - {"InvalidPlan", "ResourceExceeded"}
+def test_vectors_are_as_wide_as_the_target_s() -> None:
+    region, plan = planned("turn")
+    assert faults(plan, region, AVX2) == ["width 16; cpu:avx2 has 8 lanes"]
 
 
-# -- GPU ---------------------------------------------------------------------------------------------
+def region_of_window(name: str, height: int, width: int) -> Region:
+    return _planned(lambda: windows(WINDOWS[name], (1, C, height, width)))[0]
 
 
-def test_plans_of_tensor_cores_are_for_their_machines() -> None:
-    region = gemm(256, 256, 256)
-    for plan, names in (
-        (sm80((64, 64, 32), 2), ("sm80", "sm90")),
-        (sm90((128, 64, 64), 2), ("sm90",)),
-        (sync(), ("sm80", "sm90")),
-    ):
-        for target in ("sm80", "sm90", "cpu:avx512"):
-            found = faults(plan, region, PRESETS[target])
-            assert found == ([] if target in names else [f"a plan for {plan.arch} on target {PRESETS[target].name}"])
-        assert faults(plan, ex.softmax(), PRESETS["sm90"]) == ["the plan is for a contraction; the Region has 0"]
+def test_rows_of_a_window_are_read_where_they_lie() -> None:
+    _, plan = planned("window")
+    lying = replace(plan, rows=4, ahead=1, whole=False, lying=True)
+    assert faults(lying, region_of_window("depthwise 3x3", 40, 64)) == []
+    (found,) = faults(lying, region_of_window("depthwise stride 3, uneven borders", 40, 64))
+    assert found.startswith("rows are not read where they lie: ") and "stride 3" in found
 
 
-GPU: list[tuple[Any, dict[str, Any], str]] = [
-    (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is no axis of the Region"),
-    (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is no axis of the Region"),
-    (sm80((64, 64, 32), 2), {"barrier_model": "mbarrier"}, "barrier_model mbarrier on sm80"),
-    (sm90((128, 64, 64), 2), {"barrier_model": "cp_async_group"}, "barrier_model cp_async_group on sm90"),
-    (sm80((64, 64, 16), 2), {"stages": 0}, "0 stages"),
-    (sm80((64, 64, 16), 2), {"stages": 9}, "9 stages"),
-]
+def test_windows_of_many_places_join_no_vectors() -> None:
+    region, plan = _planned(lambda: windows(depthwise((9, 9), padding=4), (1, C, 40, 64)))
+    assert isinstance(plan, CpuWindow)
+    copied = replace(plan, whole=False, lying=False, joined=False)
+    assert faults(copied, region) == []
+    assert faults(replace(copied, joined=True), region) == ["loops over the places of a window join no vectors"]
+    small, other = planned("window")
+    assert faults(replace(other, rows=4, ahead=1, whole=False, joined=True), small) == []
 
 
-@pytest.mark.parametrize(("plan", "fields", "why"), GPU, ids=[w for _, _, w in GPU])
-def test_a_broken_rule_of_a_gpu_plan_is_named(plan: Any, fields: dict[str, Any], why: str) -> None:
-    region = gemm(256, 256, 256)
-    target = PRESETS[plan.arch]
-    assert faults(plan, region, target) == []
-    assert why in faults(replace(plan, **fields), region, target)
-
-
-@pytest.mark.parametrize("axis", ["m", "n", "k", "b", "m.o", "k.i"])
-def test_axes_by_their_roles_are_known(axis: str) -> None:
-    region = gemm(256, 256, 256)
-    for plan in (sm80((64, 64, 32), 2), sync()):
-        assert faults(replace(plan, bind={axis: "x"}, predicate_tail=(axis,)), region, PRESETS["sm80"]) == []
-
-
-def test_what_a_plan_takes_of_the_machine_is_asked_once_it_breaks_no_rule() -> None:
-    region = gemm(256, 256, 256)
-    (found,) = verify_plan(sm80((128, 128, 64), 8), region, PRESETS["sm80"])
-    assert found.kind == "ResourceExceeded"
-    broken = verify_plan(sm80((128, 128, 60), 8), region, PRESETS["sm80"])
-    assert broken and all(d.kind == "InvalidPlan" for d in broken)
+def test_one_of_two_outputs_is_updated() -> None:
+    region = ex.softmax()
+    both = (region.outputs[0], replace(region.outputs[0], name="Z", updates=region.inputs[0].name))
+    split = CpuSplit((tuple(l.name for l in region.lets),))
+    assert faults(split, replace(region, outputs=both)) == ["the Region writes at computed positions or in place"]

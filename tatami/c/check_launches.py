@@ -29,8 +29,8 @@ def _check(at: str, plan: ExecutionPlan, launch: Launch, faces: dict[str, Kernel
     given = [buffers[a.buffer].dtype for a in launch.args if isinstance(a, Ptr)]
     sizes = sum(isinstance(a, SizeArg) for a in launch.args)
     wanted = [p.dtype for p in face.params]
-    workspace = len(given) == len(wanted) + 1
-    if given[: len(wanted)] == wanted and len(given) - workspace == len(wanted) and sizes == face.sizes:
+    with_workspace = (0, 1)
+    if given[: len(wanted)] == wanted and len(given) - len(wanted) in with_workspace and sizes == face.sizes:
         return _shared(at, [buffers[a.buffer] for a in launch.args if isinstance(a, Ptr)], face)
     return diagnostic(
         "InvalidExecution", at,

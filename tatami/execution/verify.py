@@ -200,10 +200,6 @@ def _parents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     return out
 
 
-def _int(e: Expr) -> int | None:
-    return e.as_int()
-
-
 def _writers(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     """One writer per buffer; slices written by different instructions are provably disjoint."""
     out: list[Diagnostic] = []
@@ -233,8 +229,7 @@ def _writers(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
                     fault(place_of(program, ins, i), f"it writes {name}, {what}", "write a buffer of kind arena, then copy")
                 )
     for base, names in groups.items():
-        if len(names) > 1:
-            out += _disjoint(program, info, base, names)
+        out += _disjoint(program, info, base, names)
     return out
 
 
@@ -244,9 +239,9 @@ def _disjoint(program: str, info: dict[str, BufferInfo], base: str, names: list[
         _, start = placed(info, name)
         ranges.append((name, start, start + info[name].elements))
     out: list[Diagnostic] = []
-    if all(_int(low) is not None and _int(high) is not None for _, low, high in ranges):
-        ranges.sort(key=lambda r: (_int(r[1]) or 0, _int(r[2]) or 0))
-        pairs = list(itertools.pairwise(ranges))
+    known = [(low, high, r) for r in ranges if (low := r[1].as_int()) is not None and (high := r[2].as_int()) is not None]
+    if len(known) == len(ranges):
+        pairs = list(itertools.pairwise(r for _, _, r in sorted(known, key=lambda k: k[:2])))
     else:
         pairs = [(a, b) for i, a in enumerate(ranges) for b in ranges[i + 1 :]]
     for (a, low_a, high_a), (b, low_b, high_b) in pairs:
@@ -391,7 +386,7 @@ def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
         b = msgspec.structs.replace(b, first_use=found.first_use, last_use=found.last_use)
         if b.first_use < 0:
             continue
-        count = _int(b.elements)
+        count = b.elements.as_int()
         if count is None:
             out.append(
                 fault(f"{program}: {b.id}", f"it has an offset but its size {b.elements} is not a number", "drop the offset")

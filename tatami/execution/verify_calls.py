@@ -34,12 +34,10 @@ def check_calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]
     in_python = any(isinstance(ins.op, Op) for p in module.programs.values() for ins in p.instructions)
     for i, ins in enumerate(plan.instructions):
         if isinstance(ins.op, Copy):
+            ends = [(info[name].elements, info[name].dtype) for name in (*ins.inputs, *ins.outputs)]
             if len(ins.inputs) != 1 or len(ins.outputs) != 1:
                 out.append(fault(place_of(program, ins, i), "a copy has one input and one output", "split it"))
-            elif (
-                info[ins.inputs[0]].elements != info[ins.outputs[0]].elements
-                or info[ins.inputs[0]].dtype != info[ins.outputs[0]].dtype
-            ):
+            elif len(set(ends)) > 1:
                 out.append(
                     fault(place_of(program, ins, i), "a copy between buffers of different dtype or size", "make them equal")
                 )
@@ -69,9 +67,9 @@ def _shapes(
     given: Mapping[str, Expr] = getattr(ins.op, "sizes", {})
     unknown = [s for s in given if s not in {*symbols(callee.signature), *callee.signature.defaults}]
     if unknown:
-        names = ", ".join(symbols(callee.signature)) or "none"
         why = f"the called program has no size symbol {unknown[0]!r}"
-        return [diagnostic("UnboundSymbol", where, why, f"leave it out of `sizes`; its symbols are {names}")]
+        symbols_of_it = f"its symbols are {', '.join(symbols(callee.signature)) or 'none'}"
+        return [diagnostic("UnboundSymbol", where, why, f"leave it out of `sizes`; {symbols_of_it}")]
     found, assumed = set(operation_symbols(ins.op)), Assumed(equations)
     equal = {frozenset((e.lhs, e.rhs)) for e in equations}
     out: list[Diagnostic] = []
@@ -83,7 +81,7 @@ def _shapes(
             if not free_vars(its) <= given.keys() or free_vars(mine) & found:
                 continue
             wanted = substitute(its, given)
-            if mine != wanted and {mine, wanted} not in equal and assumed.rewrite(mine) != assumed.rewrite(wanted):
+            if {mine, wanted} not in equal and assumed.rewrite(mine) != assumed.rewrite(wanted):
                 why = f"{name} is {shape_text(info[name].shape)}, the called program has {its} there, which is {wanted}"
                 out.append(diagnostic("AxisAlignmentMismatch", where, why, "give `sizes` what makes both equal"))
                 break
@@ -189,15 +187,8 @@ def check_depth(module: Module[ExecutionPlan]) -> list[Diagnostic]:
         for name, plan in module.programs.items()
     }
     level = dict.fromkeys(calls, 0)
-    for _ in range(MAX_DEPTH + 2):
-        changed = False
-        for name, targets in calls.items():
-            new = max((level[t] + 1 for t in targets), default=0)
-            if new != level[name] and new <= MAX_DEPTH + 1:
-                level[name] = new
-                changed = True
-        if not changed:
-            break
+    for _ in range(MAX_DEPTH + 1):
+        level = {name: max((level[t] + 1 for t in targets), default=0) for name, targets in calls.items()}
     deep = [n for n, v in level.items() if v > MAX_DEPTH]
     if deep and not any(_is_in_a_circle(calls, n) for n in deep):
         return [

@@ -65,7 +65,8 @@ class _Check:
             yield _invalid(k, f"{k.width} lanes")
         if k.shared_bytes < self.needed():
             yield _invalid(k, f"{k.shared_bytes} bytes of shared memory; the phases use {self.needed()}")
-        yield from self.unknown("extents", tuple(i.size for i in (*k.points, *k.axes)) + k.even, frozenset())
+        sizes = [i.size for i in (*k.points, *k.axes)] + [x.size for x in k.positions]
+        yield from self.unknown("extents", (*sizes, *k.even), frozenset())
         known = self.points | self.axes | self.positions
         folds: set[str] = set()
         named = [(x.name, x.expr) for x in k.lets] + [(x.name, x.value) for x in k.positions]
@@ -76,6 +77,8 @@ class _Check:
             if isinstance(p, Fold):
                 folds.add(p.name)
         if k.tile is not None:
+            for r in k.tile.reads:
+                yield from self.expression("a tile", r, self.points, None)
             whole = k.group == 1 and len(k.phases) == 1 and k.tile.axis in self.points and k.tile.chunk > 0
             if not whole or k.tile.size % k.tile.chunk or k.tile.size % k.width or k.tile.axis == k.points[-1].name:
                 yield _invalid(k, f"no tile of {k.tile.size} along {k.tile.axis}")

@@ -23,11 +23,10 @@ Check: TypeAlias = Callable[[str, IndexInfo, "Context"], list[Diagnostic]]
 
 
 class Context:
-    """What a check may look at beside one entry: tiny's nodes, and which ids are movement."""
+    """What a check may look at beside one entry: the book, and tiny's nodes."""
 
     def __init__(self, book: IndexBook, program: Program) -> None:
         self.book = book
-        self.program = program
         self.nodes = {n.id: n for n in program.nodes}
 
 
@@ -168,7 +167,7 @@ def denominators_are_positive(ident: str, info: IndexInfo, context: Context) -> 
 
 
 def _is_divisible(e: Expr) -> bool:
-    return all((floor.den.as_int() or 1) > 0 for floor in _floors(e))
+    return all((den := floor.den.as_int()) is None or den > 0 for floor in _floors(e))
 
 
 def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:

@@ -126,8 +126,8 @@ def _contraction(plan: CpuContraction, region: Region, target: Target) -> Iterat
     groups = groups_of(region, c, DOT_COUNT[plan.dot])
     sides = tuple(operand_tensor(packed_read(x, groups) or x) for x in (c.lhs, c.rhs))
     if wrong := [p for p in plan.packed if p not in sides]:
-        operands = " and ".join(s or "-" for s in sides)
-        yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", f"the operands read {operands}")
+        read = f"the operands read {' and '.join(s or '-' for s in sides)}"
+        yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", read)
     if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot], plan.dot in DOTS_OF_ANY_SIGNS) is None:
         why = f"{plan.dot} of k; the operands of {c.acc} are no such narrow integers, or its sums not of i32"
         yield invalid_plan(region, why, "leave dot empty")
@@ -310,5 +310,3 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
         wanted = "cp_async_group" if isinstance(plan, Sm80Mma) else "mbarrier"
         if plan.barrier_model != wanted:
             yield invalid_plan(region, f"barrier_model {plan.barrier_model} on {plan.arch}", f"use {wanted}")
-        if not 1 <= plan.stages <= 8:
-            yield invalid_plan(region, f"{plan.stages} stages", "use 2 … 8")

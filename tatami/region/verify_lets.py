@@ -181,8 +181,6 @@ class _LetCheck:
             )
             return
         extents = {a: n for a, n in self.extents.items() if a in scope}
-        if any(n == 0 for n in extents.values()):  # nothing runs, so nothing is read
-            return
         for index, size in zip(entries, shape):
             if (
                 index is None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tatami.core.bounds import bounds, is_positive
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, ZERO, Expr, product, var
+from tatami.core.expr import ZERO, Expr, product
 from tatami.region.guards import is_proved_inside
 from tatami.region.ir import Region, Target, Yield
 from tatami.region.walk import all_axes, let_shape, lets_by_name
@@ -101,49 +101,41 @@ def _coverage(region: Region, target: Target) -> Iterator[Diagnostic]:
     written = ZERO
     for y in plain:
         written = written + product(let_shape(region, lets[y.source]))
-    if (written != total and not _spans(region, target, plain)) or _misses(region, target, plain):
+    along = [(_ends(region, plain, axis), size) for axis, size in enumerate(target.memref.shape)]
+    if (
+        is_positive(total - written)
+        or any(_misses(ends, size) for ends, size in along)
+        or (written != total and not all(_spans(ends, size) for ends, size in along))
+    ):
         yield diagnostic(
             "InvalidRegion",
             at,
-            f"the yields write {written} of {total} elements",
+            f"the yields write {written} of {total} elements, or some twice",
             "write every element once, or update an input",
         )
 
 
-def _misses(region: Region, target: Target, plain: list[Yield]) -> bool:
-    """Do all yields surely stay away from one end of an axis? Two writes of one half have as many elements as there are."""
-    if any(y.map is None for y in plain):
-        return False
-    extents = all_axes(region)
-    lets = lets_by_name(region)
-    for axis, size in enumerate(target.memref.shape):
-        entries = [(y.map[axis] if y.map else None, {a: extents[a] for a in lets[y.source].axes}) for y in plain]
-        ends = [bounds(entry, box) for entry, box in entries if entry is not None]
-        known = [r for r in ends if r is not None]
-        if len(known) == len(plain) and (
-            all(is_positive(low) for low, _ in known) or all(is_positive(size - 1 - high) for _, high in known)
-        ):
-            return True
-    return False
+def _ends(region: Region, plain: list[Yield], axis: int) -> list[tuple[Expr, Expr]]:
+    """The first and the last index of each yield along an axis of the output; none where one has the output's shape, or is not known."""
+    extents, lets = all_axes(region), lets_by_name(region)
+    out: list[tuple[Expr, Expr]] = []
+    for y in plain:
+        entry = y.map[axis] if y.map else None
+        r = None if entry is None else bounds(entry, {a: extents[a] for a in lets[y.source].axes})
+        if r is None:
+            return []
+        out.append(r)
+    return out
 
 
-def _spans(region: Region, target: Target, mine: list[Yield]) -> bool:
-    """Do the ranges of the yields along each axis reach both ends? (Sizes that do not compare as polynomials.)"""
-    extents = all_axes(region)
-    for axis, size in enumerate(target.memref.shape):
-        if size == ONE:
-            continue
-        low = high = False
-        for y in mine:
-            let = lets_by_name(region)[y.source]
-            entry = var(let.axes[axis]) if y.map is None else y.map[axis]
-            r = None if entry is None else bounds(entry, {a: extents[a] for a in let.axes})
-            if r is None:
-                return True
-            low, high = low or r[0] == ZERO, high or r[1] == size - 1
-        if not (low and high):
-            return False
-    return True
+def _misses(ends: list[tuple[Expr, Expr]], size: Expr) -> bool:
+    """Do all yields surely stay away from one end? Two writes of one half have as many elements as there are."""
+    return bool(ends) and (all(is_positive(low) for low, _ in ends) or all(is_positive(size - 1 - high) for _, high in ends))
+
+
+def _spans(ends: list[tuple[Expr, Expr]], size: Expr) -> bool:
+    """Do the yields reach both ends? (Sizes that do not compare as polynomials.)"""
+    return not ends or (any(low == ZERO for low, _ in ends) and any(high == size - 1 for _, high in ends))
 
 
 def _text(shape: tuple[Expr, ...]) -> str:

@@ -119,6 +119,7 @@ ACCEPTED: Final = MappingProxyType(
         "a slice of what is written": plan(launch("x", "p", 0), launch("l", "y", 1), buffer("p", size=8), part("l", "p", 4)),
         "an offset in the pool, without an order": plan(*chain(-1, -1, -1).instructions, a, b, buffer("c", "constant", arena_offset=0)),
         "an order for some": plan(launch("a", "y", -1), launch("x", "a", 0), replace(a, first_use=5, last_use=9)),
+        "an order for the first": plan(launch("x", "a", 0), launch("a", "y", -1), a),
         "uses without an order": chain(-1, -1, -1, first_use=5, last_use=9),
         "a layout": plan(*CHAIN[:3], replace(a, layout=PADDED, elements=size_elements(PADDED, shape(4))), b),
         "one input for two outputs": plan(inputs=mutable, outputs=into_x * 2, gives="x x"),

@@ -81,6 +81,9 @@ WRONG: Final = MappingProxyType(
         "an update of another type": (graph(inputs=(X, replace(state, dtype=F16)), outputs=updates), "y: its type differs from 's'"),
         "an update of another shape": (graph(inputs=(X, replace(state, shape=shape(5))), outputs=updates), "y: its type differs from 's'"),
         "two updates of one input": (graph(inputs=(X, state), outputs=two_updates), "z: 's' is updated twice"),
+        "a result of a negative size": (
+            graph(node("pad", writes="z", pads=[[0, -5]]), node(name="t"), z=TensorType(F32, shape(-1))), "z: a size is -1"),
+        "fewer results than there are": (graph(node(), node("topk", writes="z", name="t", k=2), z=TensorType(F32, shape(2))), "t: topk has 2 results, 1 are named"),
         "two nodes of one name": (graph(node(), node(writes="z"), z=TensorType(F32, four)), "step: two nodes of main have this name"),
         "a result that is an input": (graph(node(), node(writes="x", name="t")), "x: it is defined twice"),
         "two results of one name": (graph(node(), node(name="t")), "y: it is defined twice"),
@@ -124,8 +127,23 @@ def test_conditions_of_sizes_stand_in_the_signature() -> None:
 
 
 def test_conditions_of_numbers_hold() -> None:
+    line = (Input("x", F32, shape(1, 1, 4)),)
+    pooled = graph(node("max_pool", kernel=[5]), inputs=line, outputs=(Output("y", F32, shape(1, 1, 0)),))
+    (fault,) = faults(pooled)
+    assert fault.startswith("step: ")
     both = (Output("y", F32, shape(5)), Output("z", DType.i64, shape(5)))
     assert faults(graph(node("topk", writes="y z", k=5), outputs=both)) == ["step: the 5 largest of 4"]
+
+
+def test_the_deepest_chain_of_calls_is_named() -> None:
+    """Beside calls that end soon."""
+    both = node("call", graph="f1")
+    aside = node("call", writes="z", name="aside", graph="f10")
+    main = graph(aside, both, z=TensorType(F32, four))
+    (fault,) = faults(main, **chain(10))
+    assert fault.endswith(" -> ".join(["main", *(f"f{k}" for k in range(1, 11))]))
+    missing = graph(node("call", graph="q"))
+    assert len(faults(missing)) == 1
 
 
 def test_every_graph_is_checked() -> None:

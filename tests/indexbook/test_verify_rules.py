@@ -69,6 +69,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("n3", {"operands": read("n1", floor(i[0], -2), "i1")}, "divides by less than 1"),
     ("n3", {"operands": read("n1", floor(floor(i[0], -2), 3), "i1")}, "divides by less than 1"),
     ("n3", {"operands": read("n1", Expr((((Floor(i[0], floor(expr("N"), -2)),), 1),)), "i1")}, "divides by less than 1"),
+    ("n3", {"operands": read("n1", floor(i[0], 0), "i1")}, "divides by less than 1"),
     ("n5", {"operands": read("q", "i0")}, "reads 'q', which is no value"),
     ("n5", {"operands": read("n2", "i0", "i1", "i2")}, "reads the movement value n2"),
     ("n9", {"operands": (Operand((Piece((Guard(i[0], expr("M")),), Access("n6", shape("i0", "i1"))),)),)}, "the last piece has guards"),
@@ -76,6 +77,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("n5", {"axes": axes("n5", 0, size=expr("M2"))}, "axes have sizes [M2, N, K], the node has shape [M, N, K]"),
     ("n0", {"axes": axes("n0", 0, size=expr("M2"))}, "the book has axis i0 of size M2 where the signature of A has size M"),
     ("n0", {"axes": entry("n0").axes[:1]}, "the book has 1 axes where the signature of A has rank 2"),
+    ("n0", {"axes": entry("n5").axes}, "the book has 3 axes where the signature of A has rank 2"),
 ]  # fmt: skip
 
 
@@ -97,6 +99,7 @@ def test_a_broken_rule_is_named(ident: str, fields: dict[str, Any], why: str) ->
         ("n3", {"operands": read("n1", floor(i[0], -2), "i1")}, 1),
         ("n0", {"axes": axes("n0", 0, size=expr("M2"))}, 2),
         ("n0", {"axes": entry("n0").axes[:1]}, 2),
+        ("n0", {"axes": axes("n0", 0, size=expr("M2"))[:1]}, 2),
     ],
 )
 def test_what_is_broken_is_all_that_is_named(ident: str, fields: dict[str, Any], count: int) -> None:
@@ -108,6 +111,9 @@ def test_what_breaks_no_rule_is_accepted() -> None:
     assert faults("n8", operands=read("n6", "i0*i1", "i1")) == []  # is flagged
     assert faults("n9", operands=guarded(expr("i0 + M"))) == []
     assert faults("n5", operands=read("n0", "i0", "i1")) == []
+    assert faults("n5", operands=(Operand(()),)) == []
+    for symbol in ("isize", "q1"):
+        assert faults("n3", operands=read("n1", f"i1 + {symbol}", "i0")) == []
     eight = tuple(Piece((Guard(i[0] - k, expr("M")),), fill=k) for k in range(7))
     assert faults("n9", operands=(Operand((*eight, Piece((), fill=0))),)) == []
     many = (*eight, Piece((Guard(i[0] - 9, expr("M")),), fill=9))
@@ -126,6 +132,15 @@ def test_an_axis_of_one_is_read_at_0() -> None:
     for operands in (read("q", "i0", "i1"), (Operand((Piece((), fill=0),)),)):
         values["n2"] = replace(book.values["n2"], operands=operands)
         assert all("size 1" not in d.why for d in verify(Module({"main": replace(book, values=values)}), tiny))
+
+
+def test_simplest_forms_are_asked_of_movement() -> None:
+    b = Build()
+    tiny = b.module(b.fn("neg", b.flip(b.input("x", F32, 4), 0)))
+    book = analyse(tiny).main
+    for ident, count in (("n1", 1), ("n2", 0)):
+        values = {**book.values, ident: replace(book.values[ident], operands=read("n0", "i0 + i0//4"))}
+        assert len(verify(Module({"main": replace(book, values=values)}), tiny)) == count
 
 
 def test_an_axis_of_one_may_be_a_broadcast() -> None:
@@ -152,6 +167,15 @@ def test_every_program_and_value_has_its_entry() -> None:
 def test_a_damaged_operand_of_a_reduce_is_named_once() -> None:
     found = faults("n5", axes=entry("n5").axes[:2])
     assert all(f.startswith("n5: ") for f in found) and found
+
+
+def test_a_reduce_of_axes_that_its_operand_lost_says_nothing() -> None:
+    b = Build()
+    tiny = b.module(b.reduce(b.fn("neg", b.input("x", F32, "M", "N", "K")), "sum", (1, 2), F32))
+    book = analyse(tiny).main
+    values = {**book.values, "n1": replace(book.values["n1"], axes=book.values["n1"].axes[:2])}
+    found = verify(Module({"main": replace(book, values=values)}), tiny)
+    assert found and {d.at for d in found} == {"n1"}
 
 
 def test_calls_and_scatters_are_flagged() -> None:

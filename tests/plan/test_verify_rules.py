@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
 
 import tatami as tt
-from tatami.core.expr import expr, var
-from tatami.core.kernel import Condition
-from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
 from tatami.pipeline import compile_stages
-from tatami.plan.ir import CpuSplit, CpuTurn, CpuWindow, Guarded, ProgramPlan, RegionPlan, SchedulePlan
-from tatami.plan.verify import SPLIT_ALONE, target_of, verify
+from tatami.plan.choose import choose
+from tatami.plan.ir import (
+    CpuRows,
+    CpuSplit,
+    CpuTurn,
+    CpuWindow,
+    GpuStream,
+    Scalar,
+    SchedulePlan,
+)
 from tatami.plan.verify_plan import verify_plan
+from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Region
-from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
 from tests.loop.convolutions import convolution, graph
 from tests.loop.test_planes import CASES as PLANES
 from tests.loop.test_streaming import graph as attention
-from tests.loop.test_window import WINDOWS, C
+from tests.loop.test_window import WINDOWS, C, depthwise
 from tests.loop.test_window import graph as windows
 from tests.region import examples as ex
 
@@ -54,13 +58,23 @@ GRAPHS: dict[str, Any] = {
 }
 
 
-@cache
-def planned(name: str) -> tuple[Region, Any]:
-    """The Region of a graph and the plan that is chosen for it."""
-    module = GRAPHS[name]().module()
-    stages = compile_stages({"frontend": module}, AVX512, Decisions(), lambda _, make: make())
+def _planned(make: Any) -> tuple[Region, Any]:
+    stages = compile_stages({"frontend": make().module()}, AVX512, Decisions(), lambda _, stage: stage())
     (region,), (plan,) = stages["region"].main.body, stages["plan"].main.regions
     return region, plan.choices[-1].plan
+
+
+PLANNED = {name: _planned(make) for name, make in GRAPHS.items()}
+"""The Region of each graph and the plan that is chosen for it."""
+
+
+def planned(name: str) -> tuple[Region, Any]:
+    return PLANNED[name]
+
+
+def chosen_for(region: Region, target: Any = AVX512) -> Any:
+    module = ex.program_of(region)
+    return choose(module, analyse(module), target).main.regions[0].choices[-1].plan
 
 
 def faults(plan: SchedulePlan, region: Region, target: Any = AVX512) -> list[str]:
@@ -85,6 +99,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("product", {"nr": 24, "nc": 48}, "a tile of "),
     ("product", {"width": 32}, "width 32; cpu:avx512 has 16 lanes"),
     ("product", {"mr": 40, "mc": 40}, "needs 83 vector registers"),
+    ("product", {"mr": 1, "nc": 33}, "mc 48, nc 33 for a tile of 1x32"),
     ("product", {"parts": 2}, "parts 2"),
     ("product", {"parts": 0}, "parts 0"),
     ("product", {"split": "k"}, "split k, parts 1"),
@@ -138,6 +153,8 @@ def test_a_broken_rule_is_the_one_fault(name: str, fields: dict[str, Any], why: 
 EDGE: list[tuple[str, dict[str, Any]]] = [
     ("product", {"mr": 1, "mc": 1}),
     ("product", {"mr": 14, "nr": 32, "mc": 14, "nc": 32}),
+    ("product", {"mr": 30, "nr": 16, "mc": 30, "nc": 16}),
+    ("product", {"in_place": ("m", "n")}),
     ("product", {"parts": 2, "split": "k"}),
     ("product", {"split": "batch"}),
     ("product", {"in_place": ()}),
@@ -244,121 +261,47 @@ def test_vectors_of_another_type_are_counted_in_their_elements() -> None:
     assert faults(CpuTurn("i1", "i0", 64, 4), region) == ["tiles of 64, vectors of 2 elements"]
 
 
-def test_a_window_of_many_places_joins_no_vectors() -> None:
-    g = windows(lambda graph, x: x.max_pool(11, stride=1, padding=5) if hasattr(x, "max_pool") else x, (1, C, 20, 20))
-    stages = compile_stages({"frontend": g.module()}, AVX512, Decisions(), lambda _, make: make())
-    region = stages["region"].main.body[0]
-    plan = stages["plan"].main.regions[0].choices[-1].plan
-    if isinstance(plan, CpuWindow):
-        joined = replace(plan, whole=False, lying=False, joined=True)
-        assert faults(joined, region) == ["loops over the places of a window join no vectors"]
+def test_schedules_are_checked_by_their_rules() -> None:
+    region = ex.softmax()
+    rows, stream = chosen_for(region), chosen_for(region, PRESETS["sm80"])
+    scalar = Scalar(rows.outer, rows.passes, rows.storage)
+    assert isinstance(rows, CpuRows) and isinstance(stream, GpuStream)
+    assert faults(rows, region) == [] == faults(stream, region, PRESETS["sm80"])
+    assert faults(rows, region, PRESETS["sm80"]) == ["a CpuRows plan on target sm80"]
+    assert faults(stream, region) == [f"a GpuStream plan on target {AVX512.name}"]
+    for plan, target in ((scalar, AVX512), (rows, AVX512), (stream, PRESETS["sm80"])):
+        assert faults(replace(plan, passes=plan.passes[1:]), region, target) != []
 
 
-# -- GPU ---------------------------------------------------------------------------------------------
-
-
-def test_plans_of_tensor_cores_are_for_their_machines() -> None:
-    region = gemm(256, 256, 256)
-    for plan, names in (
-        (sm80((64, 64, 32), 2), ("sm80", "sm90")),
-        (sm90((128, 64, 64), 2), ("sm90",)),
-        (sync(), ("sm80", "sm90")),
-    ):
-        for target in ("sm80", "sm90", "cpu:avx512"):
-            found = faults(plan, region, PRESETS[target])
-            assert found == ([] if target in names else [f"a plan for {plan.arch} on target {PRESETS[target].name}"])
-        assert faults(plan, ex.softmax(), PRESETS["sm90"]) == ["the plan is for a contraction; the Region has 0"]
-
-
-GPU: list[tuple[Any, dict[str, Any], str]] = [
-    (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is no axis of the Region"),
-    (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is no axis of the Region"),
-    (sm80((64, 64, 32), 2), {"barrier_model": "mbarrier"}, "barrier_model mbarrier on sm80"),
-    (sm90((128, 64, 64), 2), {"barrier_model": "cp_async_group"}, "barrier_model cp_async_group on sm90"),
-    (sm80((64, 64, 16), 2), {"stages": 0}, "0 stages"),
-    (sm80((64, 64, 16), 2), {"stages": 9}, "9 stages"),
-]
-
-
-@pytest.mark.parametrize(("plan", "fields", "why"), GPU, ids=[w for _, _, w in GPU])
-def test_a_broken_rule_of_a_gpu_plan_is_named(plan: Any, fields: dict[str, Any], why: str) -> None:
-    region = gemm(256, 256, 256)
-    target = PRESETS[plan.arch]
-    assert faults(plan, region, target) == []
-    assert why in faults(replace(plan, **fields), region, target)
-
-
-@pytest.mark.parametrize("axis", ["m", "n", "k", "b", "m.o", "k.i"])
-def test_axes_by_their_roles_are_known(axis: str) -> None:
-    region = gemm(256, 256, 256)
-    for plan in (sm80((64, 64, 32), 2), sync()):
-        assert faults(replace(plan, bind={axis: "x"}, predicate_tail=(axis,)), region, PRESETS["sm80"]) == []
-
-
-def test_what_a_plan_takes_of_the_machine_is_asked_once_it_breaks_no_rule() -> None:
-    region = gemm(256, 256, 256)
-    (found,) = verify_plan(sm80((128, 128, 64), 8), region, PRESETS["sm80"])
-    assert found.kind == "ResourceExceeded"
-    broken = verify_plan(sm80((128, 128, 60), 8), region, PRESETS["sm80"])
-    assert broken and all(d.kind == "InvalidPlan" for d in broken)
-
-
-# -- plans of a program ------------------------------------------------------------------------------
-
-
-def program(*plans: RegionPlan, **others: Region) -> list[str]:
-    regions = ex.program_of(planned("turn")[0])
-    return [f"{d.at}: {d.why}" for d in verify(Module({"main": ProgramPlan(plans, {})}), regions)]
-
-
-def chosen(*choices: Guarded, key: str = "0@cpu:avx512") -> RegionPlan:
+def test_vectors_are_as_wide_as_the_target_s() -> None:
     region, plan = planned("turn")
-    return RegionPlan(region.name, key, choices or (Guarded((), plan),), ())
+    assert faults(plan, region, AVX2) == ["width 16; cpu:avx2 has 8 lanes"]
 
 
-def test_plans_of_a_program_are_one_per_region_in_order() -> None:
-    name = planned("turn")[0].name
-    assert program(chosen()) == []
-    assert program() == [f"main: {name}: Regions and plans differ"]
-    assert program(chosen(), replace(chosen(), region="q")) == ["main: : Regions and plans differ"]
-    assert program(replace(chosen(), region="q")) == [f"main: {name}: Regions and plans differ"]
-    assert [d.why for d in verify(Module({}), ex.program_of(planned("turn")[0]))] == ["the program has no plan"]
-    two = Module({"f": ex.program_of(ex.gemm()).main, "main": ex.program_of(planned("turn")[0]).main})
-    wrong = ProgramPlan((), {})
-    assert [d.at.partition(":")[0] for d in verify(Module({"main": wrong}), two)] == ["f", "main"]
+def region_of_window(name: str, height: int, width: int) -> Region:
+    return _planned(lambda: windows(WINDOWS[name], (1, C, height, width)))[0]
 
 
-def test_each_plan_fits_its_region_on_the_machine_of_its_key() -> None:
-    plan = replace(planned("turn")[1], tile=0)
-    assert program(chosen(Guarded((), plan))) == [f"{planned('turn')[0].name}: tiles of 0, vectors of 16 elements"]
-    assert program(chosen(Guarded((), plan), key="0@tpu")) == []
-    assert program(replace(chosen(Guarded((), plan)), region="q"))[0].endswith("Regions and plans differ")
-    assert "a CpuTurn plan on target sm80" in program(chosen(key="0@cuda:sm80"))[0]
+def test_rows_of_a_window_are_read_where_they_lie() -> None:
+    _, plan = planned("window")
+    lying = replace(plan, rows=4, ahead=1, whole=False, lying=True)
+    assert faults(lying, region_of_window("depthwise 3x3", 40, 64)) == []
+    (found,) = faults(lying, region_of_window("depthwise stride 3, uneven borders", 40, 64))
+    assert found.startswith("rows are not read where they lie: ") and "stride 3" in found
 
 
-def test_keys_name_presets() -> None:
-    assert target_of("0@cpu:avx512") == AVX512 and target_of("0@cpu:avx2") == AVX2
-    with_vnni = target_of("0@cpu:avx512+vnni")
-    assert with_vnni is not None and with_vnni.features == ("vnni",)
-    assert target_of("0") is None and target_of("0@cpu:sm80") is None and target_of("0@cuda:avx512") is None
+def test_windows_of_many_places_join_no_vectors() -> None:
+    region, plan = _planned(lambda: windows(depthwise((9, 9), padding=4), (1, C, 40, 64)))
+    assert isinstance(plan, CpuWindow)
+    copied = replace(plan, whole=False, lying=False, joined=False)
+    assert faults(copied, region) == []
+    assert faults(replace(copied, joined=True), region) == ["loops over the places of a window join no vectors"]
+    small, other = planned("window")
+    assert faults(replace(other, rows=4, ahead=1, whole=False, joined=True), small) == []
 
 
-def test_the_last_plan_applies_to_all_sizes_and_each_condition_may_hold() -> None:
-    region, plan = planned("turn")
-    some = Guarded((Condition(var("N"), 2, 1, 8),), plan)
-    always = "no plan applies to all sizes"
-    assert program(chosen(some, Guarded((), plan))) == []
-    assert program(chosen(some)) == [f"{region.name}: {always}"]
-    assert program(replace(chosen(), choices=())) == [f"{region.name}: {always}"]
-    for wrong in (Condition(expr("N"), 0), Condition(expr("N"), 1, -1), Condition(expr("N"), 1, 3, 2)):
-        assert program(chosen(Guarded((wrong,), plan), Guarded((), plan))) == [f"{region.name}: condition on N can never hold"]
-    for fine in (Condition(expr("N"), 1), Condition(expr("N"), 1, 3, 3), Condition(expr("N"), 1, 3)):
-        assert program(chosen(Guarded((fine,), plan), Guarded((), plan))) == []
-
-
-def test_a_region_is_split_for_all_sizes() -> None:
-    region, plan = planned("turn")
+def test_one_of_two_outputs_is_updated() -> None:
+    region = ex.softmax()
+    both = (region.outputs[0], replace(region.outputs[0], name="Z", updates=region.inputs[0].name))
     split = CpuSplit((tuple(l.name for l in region.lets),))
-    assert program(chosen(Guarded((), split))) == []
-    some = Guarded((Condition(var("N"), 2),), plan)
-    assert program(chosen(some, Guarded((), split))) == [f"{region.name}: {SPLIT_ALONE}"]
+    assert faults(split, replace(region, outputs=both)) == ["the Region writes at computed positions or in place"]

@@ -50,6 +50,13 @@ def test_a_wrong_fact_is_named(field: str) -> None:
     assert len(found) == 1 and f": {field} is " in found[0], found
 
 
+def test_long_facts_are_cut() -> None:
+    (facts,) = FACTS.main.regions
+    for length, said in ((119, "k" * 119 + ","), (120, "k" * 117 + "...,")):
+        (found,) = faults(replace(FACTS.main, regions=(replace(facts, kind="k" * length),)))
+        assert f"kind is {said}" in found
+
+
 def test_missing_facts_are_named() -> None:
     assert faults(None) == ["main: the program has no facts"]
     assert [f.partition(": the")[2] for f in faults(replace(FACTS.main, regions=()))] == [" Region has no facts"]

@@ -1,0 +1,112 @@
+"""Each rule of the verifier of plans for tensor cores and pairs of products: a plan that breaks it is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tatami.core.target import PRESETS
+from tatami.plan.verify_plan import verify_plan
+from tests.cu.legal_problems import CONVOLUTIONS, image_region
+from tests.gpu.gemm_examples import gemm, rows_in_groups, sm80, sm90, sync
+from tests.gpu.test_pair import attention, plan_for, region_of
+from tests.plan.test_verify_rules import AVX512, faults, replace
+from tests.region import examples as ex
+
+PAIR = region_of(attention())
+NCHW = image_region(next(iter(CONVOLUTIONS)), True)
+
+
+def test_pairs_of_products_are_the_region_s() -> None:
+    region, sm = PAIR, PRESETS["sm80"]
+    plan = plan_for(region)
+    assert faults(plan, region, sm) == []
+    assert faults(plan, region) == [f"a Sm80Pair plan on target {AVX512.name}"]
+    assert faults(plan, ex.softmax(), sm)[0].startswith("no pair of products to stream: ")
+    for change in ({"first": "q"}, {"second": "q"}):
+        assert "; the Region has " in faults(replace(plan, **change), region, sm)[0]
+    assert "inst_shape fma does not multiply fp16; m16n8k16 does" in faults(replace(plan, inst_shape="fma"), region, sm)
+    big = verify_plan(replace(plan, tile=(256, 64, 256)), region, sm)
+    assert big and not {d.kind for d in big} - {"InvalidPlan", "ResourceExceeded"}
+
+
+def test_plans_of_tensor_cores_are_for_their_machines() -> None:
+    region = gemm(256, 256, 256)
+    for plan, names in (
+        (sm80((64, 64, 32), 2), ("sm80", "sm90")),
+        (sm90((128, 64, 64), 2), ("sm90",)),
+        (sync(), ("sm80", "sm90")),
+    ):
+        for target in ("sm80", "sm90", "cpu:avx512"):
+            found = faults(plan, region, PRESETS[target])
+            assert found == ([] if target in names else [f"a plan for {plan.arch} on target {PRESETS[target].name}"])
+        assert faults(plan, ex.softmax(), PRESETS["sm90"]) == ["the plan is for a contraction; the Region has 0"]
+
+
+GPU: list[tuple[Any, dict[str, Any], str]] = [
+    (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is no axis of the Region"),
+    (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is no axis of the Region"),
+    (sm80((64, 64, 32), 2), {"barrier_model": "mbarrier"}, "barrier_model mbarrier on sm80"),
+    (sm90((128, 64, 64), 2), {"barrier_model": "cp_async_group"}, "barrier_model cp_async_group on sm90"),
+    (sm80((64, 64, 16), 2), {"stages": 0}, "stages 0 is outside 2..8"),
+    (sm90((128, 64, 64), 2), {"stages": 0}, "stages 0 is outside 2..8"),
+    (sm80((64, 64, 16), 2), {"stages": 9}, "stages 9 is outside 2..8"),
+]
+
+
+@pytest.mark.parametrize(("plan", "fields", "why"), GPU, ids=[w for _, _, w in GPU])
+def test_a_broken_rule_of_a_gpu_plan_is_named(plan: Any, fields: dict[str, Any], why: str) -> None:
+    region = gemm(256, 256, 256)
+    target = PRESETS[plan.arch]
+    assert faults(plan, region, target) == []
+    assert why in faults(replace(plan, **fields), region, target)
+
+
+@pytest.mark.parametrize("axis", ["m", "n", "k", "b", "m.o", "k.i"])
+def test_axes_by_their_roles_are_known(axis: str) -> None:
+    region = gemm(256, 256, 256)
+    for plan in (sm80((64, 64, 32), 2), sync()):
+        assert faults(replace(plan, bind={axis: "x"}, predicate_tail=(axis,)), region, PRESETS["sm80"]) == []
+
+
+def test_warpgroups_have_registers_for_what_they_keep() -> None:
+    """128 accumulators beside a residual that no warp brings while others multiply."""
+    plan = sm90((128, 256, 64), 2, persistent=True)
+    region, target = gemm(256, 256, 256, residual=True), PRESETS["sm90"]
+    (found,) = faults(plan, region, target)
+    assert found.endswith("beside what it reads for each result, while its producer waits")
+    for other in (
+        replace(plan, persistent=False),
+        sm90((128, 256, 64), 2, persistent=True, overlap=True),
+        replace(plan, epilogue_load="tma", epilogue_store="stmatrix_tma"),
+        sm90((128, 128, 64), 2, persistent=True),
+        sm90((128, 256, 64), 2, persistent=True, cluster=(2, 1), overlap=True),
+    ):
+        assert faults(other, region, target) == []
+    assert faults(plan, gemm(256, 256, 256), target) == []
+
+
+def test_addresses_that_are_made_of_quotients_leave_registers_for_fewer_accumulators() -> None:
+    """Rows of a product that are two axes of its result."""
+    region = replace(NCHW, name="conv")
+    for cluster, count in (((2, 1), 1), ((1, 2), 1), ((1, 1), 0)):
+        plan = sm90((128, 256, 64), 2, persistent=True, overlap=True, cluster=cluster)
+        found = [f for f in faults(plan, region, PRESETS["sm90"]) if f.endswith("beside addresses that are made of quotients")]
+        assert len(found) == count
+
+
+def test_rows_in_groups_are_for_some_templates() -> None:
+    assert faults(sync(), rows_in_groups(), PRESETS["sm80"]) == ["gpu_sync does not take rows in groups"]
+
+
+def test_a_region_of_two_products_is_measured_by_the_first() -> None:
+    assert faults(sm80((128, 128, 64), 4), PAIR, PRESETS["sm80"]) == []
+
+
+def test_what_a_plan_takes_of_the_machine_is_asked_once_it_breaks_no_rule() -> None:
+    region = gemm(256, 256, 256)
+    (found,) = verify_plan(sm80((128, 128, 64), 8), region, PRESETS["sm80"])
+    assert found.kind == "ResourceExceeded"
+    broken = verify_plan(sm80((128, 128, 60), 8), region, PRESETS["sm80"])
+    assert broken and all(d.kind == "InvalidPlan" for d in broken)

@@ -110,14 +110,10 @@ def settled_size(size: Expr) -> Expr:
     if not _has_extreme(size):
         return size
     far = {name: var(name) + _FAR for name in free_vars(size)}
-    return substitute(rebuild(substitute(size, far), _same, extreme=_always_extreme), {name: var(name) - _FAR for name in far})
+    return substitute(rebuild(substitute(size, far), None, extreme=_always_extreme), {name: var(name) - _FAR for name in far})
 
 
 _FAR: Final = 2**30
-
-
-def _same(atom: Var) -> Expr:
-    return var(atom.name)
 
 
 def _always_extreme(kind: Literal["min", "max"], args: tuple[Expr, ...]) -> Expr:
@@ -202,6 +198,7 @@ def _floor_case(e: Expr, mono: Monomial, coef: int, atom: Floor, depth: int) -> 
     return _nonneg(rest * den + bound * coef, depth - 1)
 
 
+@lru_cache(maxsize=65536)
 def _shifted_is_nonneg(e: Expr) -> bool:
     """Substitute ``s = s' + 1`` for each symbol: nonnegative coefficients then suffice.
 
@@ -423,12 +420,26 @@ def _simplified(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
     ones = {name: ZERO for name, size in axes if size == ONE}
     if ones:
         e = substitute(e, ones)
+    known = _simple_floors(axes)
+
+    def floor(num: Expr, den: Expr) -> Expr:
+        found = known.get((num, den))
+        if found is None:
+            found = known[num, den] = _simplify_floor(num, den, extents)
+        return found
+
     for _ in range(4):
-        new = rebuild(e, _same, lambda n, d: _simplify_floor(n, d, extents))
+        new = rebuild(e, None, floor)
         if new == e:
             break
         e = new
     return e
+
+
+@lru_cache(maxsize=1024)
+def _simple_floors(axes: tuple[tuple[str, Expr], ...]) -> dict[tuple[Expr, Expr], Expr]:
+    """What floors come to over a box, as far as they were asked for: addresses that differ by a constant have the same floors."""
+    return {}
 
 
 def decided(e: Expr, extents: Extents) -> Expr:
@@ -445,7 +456,7 @@ def _decided(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
             return minimum(*_undominated(list(args), lambda a, b: is_never_negative(b - a, extents)))
         return maximum(*_undominated(list(args), lambda a, b: is_never_negative(a - b, extents)))
 
-    return rebuild(_simplified(e, axes), _same, extreme=extreme)
+    return rebuild(_simplified(e, axes), None, extreme=extreme)
 
 
 def _simplify_floor(num: Expr, den: Expr, extents: Extents) -> Expr:

@@ -187,6 +187,7 @@ def _constant(value: int) -> Expr:
 
 
 @lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def var(name: str) -> Expr:
     """The expression that is one variable."""
     return Expr((((Var(name),), 1),))
@@ -471,33 +472,64 @@ def _names_of(atom: Atom) -> frozenset[str]:
 
 def rebuild(
     e: Expr,
-    leaf: Callable[[Var], Expr],
+    leaf: Callable[[Var], Expr] | None,
     floor: Callable[[Expr, Expr], Expr] = floordiv,
     extreme: Callable[[Literal["min", "max"], tuple[Expr, ...]], Expr] = _extreme,
 ) -> Expr:
-    """Rebuild bottom-up, replacing each variable by `leaf`, each floor by `floor` and each extreme by `extreme`."""
-    out: dict[Monomial, int] = {}
-    for mono, coef in e.terms:
-        term = ONE
-        for atom in mono:
-            match atom:
-                case Var():
-                    new = leaf(atom)
-                case Floor(num=num, den=den):
-                    new = floor(rebuild(num, leaf, floor, extreme), rebuild(den, leaf, floor, extreme))
-                case Extreme(kind=kind, args=args):
-                    new = extreme(kind, tuple(rebuild(a, leaf, floor, extreme) for a in args))
-            term = new if term is ONE else _product(term, new)
-        for made, count in term.terms:
-            out[made] = out.get(made, 0) + coef * count
-    return _build(out)
+    """Rebuild bottom-up, replacing each variable by `leaf` (None: by itself), each floor by `floor` and each extreme by
+    `extreme`."""
+
+    def replaced(atom: Atom) -> Expr | None:
+        match atom:
+            case Var():
+                return None if leaf is None else leaf(atom)
+            case Floor(num=num, den=den):
+                return floor(rebuild(num, leaf, floor, extreme), rebuild(den, leaf, floor, extreme))
+            case Extreme(kind=kind, args=args):
+                return extreme(kind, tuple(rebuild(a, leaf, floor, extreme) for a in args))
+
+    return _with_atoms(e, replaced)
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """Replace variables by expressions, all at once."""
     if not values or free_vars(e).isdisjoint(values):
         return e
-    return rebuild(e, lambda v: values[v.name] if v.name in values else var(v.name))
+
+    def replaced(atom: Atom) -> Expr | None:
+        if isinstance(atom, Var):
+            return values.get(atom.name)
+        if _names_of(atom).isdisjoint(values):
+            return None
+        if isinstance(atom, Floor):
+            return floordiv(substitute(atom.num, values), substitute(atom.den, values))
+        return _extreme(atom.kind, tuple(substitute(a, values) for a in atom.args))
+
+    return _with_atoms(e, replaced)
+
+
+def _with_atoms(e: Expr, replaced: Callable[[Atom], Expr | None]) -> Expr:
+    """The expression with other expressions in the place of atoms; None: the atom stays."""
+    out: dict[Monomial, int] = {}
+    is_same = True
+    for mono, coef in e.terms:
+        kept: list[Atom] = []
+        term: Expr | None = None
+        for atom in mono:
+            new = replaced(atom)
+            if new is None:
+                kept.append(atom)
+            else:
+                term = new if term is None else _product(term, new)
+        if term is None:
+            out[mono] = out.get(mono, 0) + coef
+            continue
+        is_same = False
+        if kept:
+            term = _product(term, Expr(((tuple(kept), 1),)))
+        for made, count in term.terms:
+            out[made] = out.get(made, 0) + coef * count
+    return e if is_same else _build(out)
 
 
 def step_of(e: Expr, name: str) -> Expr | None:

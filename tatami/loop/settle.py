@@ -30,10 +30,16 @@ from tatami.loop.walk import nodes
 
 def settled(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """The same statements with what is known put in its place. Results have the same bits."""
-    changing = frozenset(s.reg.name for s in nodes(stmts) if isinstance(s, Assign | SetLane))
-    declared = Counter(s.reg.name for s in nodes(stmts) if isinstance(s, Declare))
-    used = frozenset(s.buffer for s in nodes(stmts) if hasattr(s, "buffer"))
-    facts = _Facts(changing, frozenset(n for n, times in declared.items() if times > 1), used)
+    changing, used = set[str](), set[str]()
+    declared = Counter[str]()
+    for s in nodes(stmts):
+        if isinstance(s, Declare):
+            declared[s.reg.name] += 1
+        elif isinstance(s, Assign | SetLane):
+            changing.add(s.reg.name)
+        elif hasattr(s, "buffer"):
+            used.add(s.buffer)
+    facts = _Facts(frozenset(changing), frozenset(n for n, times in declared.items() if times > 1), frozenset(used))
     return _Block(facts, {}, {}).stmts(stmts)
 
 

@@ -15,15 +15,24 @@ def nodes(value: Any) -> Iterator[Any]:
     stack = [value]
     while stack:
         node = stack.pop()
-        if isinstance(node, tuple):
+        kind = type(node)
+        if kind is tuple:
             stack.extend(reversed(node))
-        elif isinstance(node, msgspec.Struct):
+            continue
+        fields = _FIELDS.get(kind)
+        if fields is None:
+            fields = _FIELDS[kind] = tuple(reversed(kind.__struct_fields__)) if issubclass(kind, msgspec.Struct) else ()
+        if isinstance(node, msgspec.Struct):
             yield node
-            inside = [part for name in node.__struct_fields__ if isinstance(part := getattr(node, name), _INNER)]
-            stack.extend(reversed(inside))
+        for name in fields:
+            part = getattr(node, name)
+            if isinstance(part, _INNER):
+                stack.append(part)
 
 
 _INNER = (msgspec.Struct, tuple)
+_FIELDS: dict[type, tuple[str, ...]] = {}
+"""The fields of a node's type, last first."""
 
 
 def blocks(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:

@@ -1,4 +1,4 @@
-"""Compile a model into a callable (DESIGN §4)."""
+"""Compile a model into a callable (design §4)."""
 
 from __future__ import annotations
 

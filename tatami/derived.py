@@ -1,4 +1,4 @@
-"""Documents from outside against what they were derived from (DESIGN D2.20, decision 0043).
+"""Documents from outside against what they were derived from (D2.20, decision 0043).
 
     indexbook <- tiny          poly_view <- tiny, indexbook          poly_core <- region          facts: equal, or refused
     loop <- region, plan       kernels may be edited: those that were run with every access checked

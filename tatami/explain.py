@@ -167,7 +167,7 @@ def _reductions(compilation: Compilation) -> Iterator[str]:
 
 
 def _course(compilation: Compilation) -> Iterator[str]:
-    """How each graph of operations became kernels: the four steps of spec 1, in the order they are taken (G-29)."""
+    """How each graph of operations became kernels: the four steps of spec 1 "Fusion", in the order they are taken (G-29)."""
     made = compilation.stages
     if compilation.first not in LOWERED_FROM or any(n not in made for n in ("tiny", "partition", "region", "execution")):
         return

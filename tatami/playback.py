@@ -67,7 +67,7 @@ class Playback:
 def compare(
     name: str, got: np.ndarray, expected: np.ndarray, dtype: DType | None = None, through: DType | None = None
 ) -> Agreement:
-    """DESIGN §2.15. Integers and bools exactly; floats: ``|d| <= rtol*|ref| + atol*rms(ref)`` and the relative
+    """D2.15. Integers and bools exactly; floats: ``|d| <= rtol*|ref| + atol*rms(ref)`` and the relative
     norm, with 1e-3, 1e-5 and 1e-5 for fp32; 4, 4 and 2 times the epsilon of a 16-bit output. `through`: the least precise
     dtype that the output is computed through, where that is less than its own."""
     dtype = dtype or dtype_of(np.asarray(got)) or DType.fp32

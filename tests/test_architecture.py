@@ -1,4 +1,4 @@
-"""The directions of DESIGN §1: imports run the way data runs."""
+"""The directions of design §1: imports run the way data runs."""
 
 from __future__ import annotations
 

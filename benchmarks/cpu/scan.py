@@ -30,7 +30,7 @@ REDUCES = [
     for name in ("sum", "max", "argmax", "mean", "logsumexp")
 ]
 MARKS = {((10**7,), 0): 0.7, ((10, 10**6), 1): 0.7, ((100, 1000, 100), 1): 1.0, ((1000, 100, 100), 1): 1.0}
-"""The most that tatami's time may be of numpy's (issue 3)."""
+"""The most that tatami's time may be of numpy's."""
 
 
 def main() -> None:

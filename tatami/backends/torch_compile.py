@@ -138,7 +138,7 @@ _READS = frozenset(
 def is_factor(parameter: fx.Node) -> bool:
     """True if matrix products read it as it is, and nothing else does but an embedding, which reads rows of it (tied weights):
     such a weight costs less to read as it lies than to look at each call whether a packed copy is still right (measured in
-    docs/decisions/0041)."""
+    decision 0041)."""
     ahead = list(parameter.users)
     while ahead:
         node = ahead.pop()

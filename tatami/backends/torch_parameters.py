@@ -4,7 +4,7 @@ Of an inference graph the parameters are held inputs: what `setup` makes of them
 one class share a program) and goes when one of them goes. It is made again when a parameter lies elsewhere (`p.data = …`),
 when PyTorch counted a write (`optimizer.step`, `load_state_dict`), and when a write that PyTorch does not count
 (`p.data[3].zero_()`, through numpy or DLPack) changed a byte: each call makes a digest of every packed parameter
-(docs/decisions/0041). options={"freeze": True} promises that there are no such writes, and looks at none; options={"pack":
+(decision 0041). options={"freeze": True} promises that there are no such writes, and looks at none; options={"pack":
 False} packs nothing.
 """
 

@@ -1,4 +1,4 @@
-"""C text of CPU programs: gnu17 with compiler vector extensions, for gcc, clang and zig cc (D§3 loop → c).
+"""C text of CPU programs: gnu17 with compiler vector extensions, for gcc, clang and zig cc (design §3 loop).
 
     print_kernel   one unit per kernel; print_index, scalar_ops, casts and literals give the text of what stands in it
     needs          the definitions that this text calls: made for a type and lanes (definitions), or files of math_text

@@ -1,4 +1,4 @@
-"""Generated C: the translation units of one Program and its entry (D§3 loop → c)."""
+"""Generated C: the translation units of one Program and its entry (design §3 c)."""
 
 from __future__ import annotations
 

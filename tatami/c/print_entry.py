@@ -1,4 +1,4 @@
-"""The entry file of a Program in C: it calls the kernels wave by wave (D§3 execution, loop -> c).
+"""The entry file of a Program in C: it calls the kernels wave by wave (design §3 execution; design §3 c).
 
     int64_t tatami_entry(buffers, sizes, offsets, arena, pool)
       buffers   inputs and outputs of `main` (Layouts.boundary), then the ConstPool (Layouts.constants)

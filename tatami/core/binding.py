@@ -1,4 +1,4 @@
-"""Values of size symbols from the shapes a caller passes (spec 1 Shape, D2.6).
+"""Values of size symbols from the shapes a caller passes (spec 1 "Shape", D2.6).
 
 Symbols are solved from input sizes, then from the caller's own `sizes`, then from the signature's defaults. What the
 shapes and the recorded assumptions then disagree on is E1304, with both sides and both values.

@@ -1,4 +1,4 @@
-"""The envelope around the programs of one stage, on disk and in memory (DESIGN §4).
+"""The envelope around the programs of one stage, on disk and in memory (design §4).
 
     {"tatami": 1, "stage": "region", "target": …, "programs": {"main": …, "setup": …}, "inputs": {…},
      "constants": {…}, "origins": {…}, "decisions": {…}}

@@ -275,7 +275,7 @@ def gather(view: View, axis: int, index_shape: Sequence[IntoExpr]) -> View:
 def compose(outer: View, inner: View) -> View:
     """`inner` read at the positions of `outer`, whose source is the result of `inner`.
 
-    Sources of the result: the data, the indices of `outer`, the indices of `inner` (spec 1 `flatten_view_chain`).
+    Sources of the result: the data, the indices of `outer`, the indices of `inner` (spec 1 "View fusion").
     """
     coordinates = unravel(outer.index, inner.shape, _extents(outer.shape, outer.loads))
     return _through(inner, outer.shape, coordinates, outer.loads)

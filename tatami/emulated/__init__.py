@@ -1,4 +1,4 @@
-"""cu -> C++ for an emulated GPU: the targets `emulated-sm80` and `emulated-sm90` (issue 6, DESIGN §3).
+"""cu -> C++ for an emulated GPU: the targets `emulated-sm80` and `emulated-sm90` (design §3 emulated).
 
 Kernel text touches hardware only through `cu/header/tatami_ptx.cuh`. Here is a second header with the same functions:
 the unchanged text compiles as C++ against it and runs on numpy arrays, on a machine with adversarial timing that

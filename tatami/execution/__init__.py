@@ -1,7 +1,7 @@
-"""execution: what runs, in which order, over which buffers (spec 4, spec 1 Program, spec 3 §12).
+"""execution: what runs, in which order, over which buffers (spec 4, spec 1 "Program", spec 3 §12).
 
 Made from the realised Regions and the kernels of a code layer (`lower`), or straight from a frontend graph, one
-reference operation per node (`from_graph`, spec 4).
+reference operation per node (`from_graph`, spec 4 §3).
 
 Holds: one writer per disjoint slice; definition before use; waves rise across each dependence; inputs are written
 only by updates, last; no instruction for an input; live ranges in the arena never overlap.

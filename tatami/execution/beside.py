@@ -22,7 +22,7 @@ from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch
 from tatami.plan.ir import CpuRows, ProgramPlan, RegionPlan, Scalar
 
 WAKE_SECONDS = 5e-6
-"""What handing work to sleeping threads costs, and getting it back (notes/cpu.md §6)."""
+"""What handing work to sleeping threads costs, and getting it back (notes: cpu §6)."""
 
 
 def run_beside(plan: ExecutionPlan, schedule: ProgramPlan) -> ExecutionPlan:

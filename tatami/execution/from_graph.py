@@ -1,4 +1,4 @@
-"""The unfused plan of a graph: one instruction per node, run by the reference (spec 4 `ExecutionPlan.from_graph`).
+"""The unfused plan of a graph: one instruction per node, run by the reference (spec 4 §3).
 
     n0: matmul(x, w) -> h        becomes     b3 = matmul(b0, b1)    # n0
     n1: relu(h) -> y                         b4 = relu(b3)          # n1

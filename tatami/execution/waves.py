@@ -1,4 +1,4 @@
-"""Order: what each instruction has to follow, its wave, and the linear order (spec 1 `execution_order`, D2.14).
+"""Order: what each instruction has to follow, its wave, and the linear order (spec 1 "Program", D2.14).
 
 Wave = the longest chain of dependences before an instruction. The linear order is by wave, then by position, so it
 is total and deterministic. True dependences go by buffer name, slices included; writes to an input (updates), and to a

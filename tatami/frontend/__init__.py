@@ -11,7 +11,7 @@ Made by the importers (`onnx`, `torch`, `harp`), by documents (`load.py`) and by
 Invariants
     - Every graph has a signature; inputs and outputs are not nodes (spec 3 §2.2). Nodes are pure, in topological order;
       mutation stands in the signature (`updates`).
-    - Operands of an elementwise operation have one shape; only rank 0 spreads (spec 1; DESIGN D2.1). No implicit cast.
+    - Operands of an elementwise operation have one shape; only rank 0 spreads (spec 1 "Shape", D2.1). No implicit cast.
     - `tensors` holds the inferred type of every result; sizes are expressions of legal symbols.
     - Kernels' windows and axes are numbers; sizes may be symbols everywhere else.
 

@@ -1,4 +1,4 @@
-"""Scales of channels as a part of the filters that make them (docs/decisions/0050).
+"""Scales of channels as a part of the filters that make them (decision 0050).
 
     y = batch_norm(conv(x, w), scale, bias, mean, variance)   ->   y = conv(x, w * a, bias - mean * a)     a = scale / sqrt(variance + eps)
     y = (conv(x, w, b) + c) * d                               ->   y = conv(x, w * d, (b + c) * d)

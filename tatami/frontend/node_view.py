@@ -21,7 +21,7 @@ INDEXED = frozenset({"tile", "gather", "take", "gather_nd", "view", "roll"})
 
 
 def node_view(node: Node, tensors: Mapping[str, TensorType]) -> View | None:
-    """The node's view of its first operand; None where it is not one of the plain steps of spec 1."""
+    """The node's view of its first operand; None where it is not one of the plain steps of spec 1 "View operations"."""
     shape = tensors[node.inputs[0]].shape if node.inputs and node.inputs[0] else ()
     result = tensors[node.outputs[0]].shape
     base, a = contiguous(shape), node.attrs

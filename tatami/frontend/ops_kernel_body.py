@@ -1,4 +1,4 @@
-"""Custom kernels that are a whole function body, and what they mean (spec 1 "Kernel"; docs/decisions/0006-custom-kernels.md).
+"""Custom kernels that are a whole function body, and what they mean (spec 1 "Kernel"; decision 0006).
 
 A body is code: in a document it needs trust (D2.20). What it means is a Python function over numpy arrays, which no
 document can hold; the node keeps its key. Without it, or where the process does not know it, the kernel runs but

@@ -1,4 +1,4 @@
-"""Is a frontend module well formed? Names, order, types, calls, constants (spec 3 §2, DESIGN D2.1, D2.17)."""
+"""Is a frontend module well formed? Names, order, types, calls, constants (spec 3 §2, D2.1, D2.17)."""
 
 from __future__ import annotations
 

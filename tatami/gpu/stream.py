@@ -1,4 +1,4 @@
-"""A Region that no MMA template takes, as kernels of the streaming template (DESIGN §3 gpu, `gpu/stream_ir.py`).
+"""A Region that no MMA template takes, as kernels of the streaming template (design §3 gpu, `gpu/stream_ir.py`).
 
 A fused plan is one kernel: a group of threads per outer point goes through all passes. Any other plan is a kernel per
 let that reduces, scans, is read at moved coordinates or leaves the Region, with results between kernels in scratch:

@@ -2,7 +2,7 @@
 
     n2 = PERMUTE(x[K, M]); n3 = EXP2(n2)   ->   n3: i0:M i1:K   x[i1, i0]
 
-Movement is composed away step by step (§4.3(7)): a *view* is what a chain of movement does to its base value, whatever
+Movement is composed away step by step (spec 3 §4.3(7)): a *view* is what a chain of movement does to its base value, whatever
 that value is, so equal chains are composed once. Cost: linear in nodes times rank, plus one composition per distinct
 movement step.
 """

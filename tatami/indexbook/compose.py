@@ -2,7 +2,7 @@
 
 A View maps coordinates i0, i1, … of its shape to base coordinates, in pieces: the first piece whose guards hold gives
 a read (`map`) or a constant (`fill`); the last has no guards. Pads add pieces; guards that always hold, never hold or
-follow from another are removed, and equal fills merge, so that a reducible chain stays small (§4.3(7)).
+follow from another are removed, and equal fills merge, so that a reducible chain stays small (spec 3 §4.3(7)).
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _kept_axes(index: Sequence[Expr], shape: Shape) -> tuple[int | None, ...]:
 
 @lru_cache(maxsize=8192)
 def reshape_index(new: Shape, old: Shape) -> tuple[Expr, ...]:
-    """Coordinates in `old` of the element at i0, i1, … of `new`: linearise, then split again (§4.4).
+    """Coordinates in `old` of the element at i0, i1, … of `new`: linearise, then split again (spec 3 §4.4).
 
     Axes of size 1 drop out; runs of axes with equal products are split on their own, so an exact split or merge
     never sees the other axes. What cannot be matched is one general run.

@@ -51,7 +51,7 @@ def verify(module: Module[IndexBook], tiny: Module[Program]) -> list[Diagnostic]
 
 
 def align_params(book: IndexBook, program: Program) -> list[Diagnostic]:
-    """Symbols of the signature are the single truth (§4.2): leaf axes have the sizes it declares, else E1304."""
+    """Symbols of the signature are the single truth (spec 3 §4.2): leaf axes have the sizes it declares, else E1304."""
     out: list[Diagnostic] = []
     for node in program.nodes:
         info = book.values.get(node.id)

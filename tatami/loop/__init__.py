@@ -1,4 +1,4 @@
-"""CPU kernels as loop nests, made from Regions and their plans (spec 1 "SIMD", D§3 loop → c).
+"""CPU kernels as loop nests, made from Regions and their plans (spec 1 "SIMD", design §3 loop).
 
     rename         a Region in our own names; nothing a user wrote passes this point
     lower          by the kind of the plan: scalar and cpu_rows to rows, cpu_contraction to contraction, opaque to a call

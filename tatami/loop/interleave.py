@@ -13,7 +13,7 @@
                                                 …
 
 Each operation of a chain waits for the one before, and a processor sees too few steps of a loop ahead to fill the time: it
-does as many chains at once as the C compiler lays side by side (docs/decisions/0030-long-chains.md).
+does as many chains at once as the C compiler lays side by side (decision 0030).
 Functions that ask whether their arguments are usual are no chains: nothing moves across the question. Loops of few
 steps go whole, and then the loop around them is asked.
 """

@@ -1,4 +1,4 @@
-"""CPU kernels as statement trees (spec 1 "SIMD", D§3 loop → c).
+"""CPU kernels as statement trees (spec 1 "SIMD", design §3 loop).
 
     Program  = kernels by symbol, bindings (which Region calls which kernel with which arguments)
     Kernel   = face, functions (static micro-kernels), body

@@ -1,4 +1,4 @@
-"""Regions and their plans to CPU kernels; structurally equal ones share a kernel (D§3 loop → c).
+"""Regions and their plans to CPU kernels; structurally equal ones share a kernel (design §3 loop).
 
 region, plan  ->  renamed into our own names  ->  body by the kind of the plan  ->  kernel keyed by its content
 """

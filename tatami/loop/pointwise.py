@@ -3,7 +3,7 @@
 A Point says where each axis is, as index expressions over loop variables, and which loop variable counts lanes. What
 does not depend on that variable stays one lane and is splat where it meets lanes. Contiguous reads become vector loads,
 affine ones gathers; whatever else depends on the lane is computed lane by lane with the scalar code, so every
-expression has a vector form. A guarded read happens only where its guard holds (C-NEUTRAL, D2.16): no read leaves its
+expression has a vector form. A guarded read happens only where its guard holds (C-16, D2.16): no read leaves its
 tensor.
 """
 

@@ -1,4 +1,4 @@
-"""Scans by blocks: running sums, products and extremes along an axis (spec 1, cumulative).
+"""Scans by blocks: running sums, products and extremes along an axis (spec 1 "Parallelism").
 
     y[i] = x[0] + … + x[i]     ->     y[i] = carry[b] + prefix[i],   b the block of i, prefix[i] the sum within b
 

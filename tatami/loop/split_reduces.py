@@ -1,4 +1,4 @@
-"""Long reduces as partial results of blocks, which threads share, and a reduce of these (spec 1, threads).
+"""Long reduces as partial results of blocks, which threads share, and a reduce of these (spec 1 "Modules").
 
     s = sum_r x[r]          ->     p[b] = sum_i x[size*b + i];   s = sum_b p[b] + sum_e x[size*count + e]
     k = argmax_r x[r]       ->     v[b], w[b] = the extreme of block b and where;   k = size*b' + w[b'],  b' = argmax_b v[b]

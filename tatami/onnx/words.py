@@ -1,4 +1,4 @@
-"""Words as numbers: what stands for strings in a program (docs/decisions/0040-strings.md).
+"""Words as numbers: what stands for strings in a program (decision 0040).
 
 A program has no strings. Every word is a code: the model's own words (keys, labels, categories) have theirs when the model is
 imported; the words of a call that the model does not know get the next ones, for this call alone, so that they can pass through

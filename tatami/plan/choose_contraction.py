@@ -23,7 +23,7 @@ from tatami.region.narrow import groups_of, operand_dtypes
 from tatami.region.walk import all_axes, lets_by_name, reads
 
 TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
-"""(mr, nr): registers hold mr x nr accumulators, one row of nr and one broadcast (notes/cpu.md §1)."""
+"""(mr, nr): registers hold mr x nr accumulators, one row of nr and one broadcast (notes: cpu §1)."""
 
 
 MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)

@@ -17,7 +17,7 @@ from tatami.region.ir import At, Let, Region
 from tatami.region.walk import let_uses, lets_by_name
 
 PARALLEL_SECONDS = 1e-5
-"""Work below this is not worth waking threads (notes/cpu.md §6)."""
+"""Work below this is not worth waking threads (notes: cpu §6)."""
 
 
 def vector_widths(target: Target) -> tuple[int, ...]:

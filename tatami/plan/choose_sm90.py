@@ -47,7 +47,7 @@ SHORT_ROW_BYTES = 64
 """Of a block of k: one span of the widest swizzle, or of the next where an image has fewer channels."""
 MAX_STAGES = 8
 REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
-"""setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: the anchors of public kernels)."""
+"""setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: gpu §2.2)."""
 COPYING_REGISTERS = {1: (128, 232), 2: (88, 208), 3: (80, 144)}
 """The same where the producer's threads keep places of what they copy."""
 GATHERED_ROWS = 128

@@ -1,5 +1,5 @@
 """A streaming plan for one Region: one kernel where groups of threads can take points through all passes, else a kernel
-per pass; and how many threads share a point that reduces or scans (spec 3 §8, notes: reduction tiers).
+per pass; and how many threads share a point that reduces or scans (spec 3 §8, notes: gpu §6).
 
     softmax [M, 4096] over the last axis: fused, a block per row
     sum of [64, 8] over the last axis:    8 threads per row

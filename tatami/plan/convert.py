@@ -3,7 +3,7 @@
     layouts {n5: col_major}      every Region that makes or reads n5 gets the layout in its MemRef
     layouts {n0: col_major}      n0 is an input, row-major by contract:  Region convert_n0 (kind map) makes n0_c from it
 
-Conversion Regions ask for no further layout (D§3 plan).
+Conversion Regions ask for no further layout (design §3 plan).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decisions of the user: plan documents, obeyed or refused with reasons (DESIGN §4)."""
+"""Decisions of the user: plan documents, obeyed or refused with reasons (design §4)."""
 
 from __future__ import annotations
 

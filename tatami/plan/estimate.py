@@ -4,7 +4,7 @@
     compute = cycles of all points / (clock * threads),  memory = bytes / bandwidth
 
 Cycles of a point: one operation per lane and half cycle (two vector units); a load or store that moves by one element
-takes 1/width cycle, one that stays 1/width, any other 1. A transcendental counts 10 operations (notes/cpu.md §2).
+takes 1/width cycle, one that stays 1/width, any other 1. A transcendental counts 10 operations (notes: cpu §2).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHAIN = 4.0
 """Cycles from one addition to the next that needs it."""
 PEAK_SHARE_CONTRACTION = 0.8
 CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
-"""Half a nanosecond per element of fp32 (notes/cpu.md §1), at the clock of the machine that this was measured on."""
+"""Half a nanosecond per element of fp32 (notes: cpu §1), at the clock of the machine that this was measured on."""
 WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
 """The same for what windows see, of which neighbours lie in short rows, and where they lie apart: measured."""
 

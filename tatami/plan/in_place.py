@@ -1,6 +1,6 @@
 """Which operands of a contraction a kernel uses where they lie: those whose copy would cost more than it saves.
 
-A copied element serves the whole other side: half a nanosecond against a sum per element of it (notes/cpu.md §1). Rows that
+A copied element serves the whole other side: half a nanosecond against a sum per element of it (notes: cpu §1). Rows that
 lie apart make the micro-kernel a tenth slower, columns that do so are read from other pages each time: by each panel, where
 the caches do not hold a block of them, because lines that lie a multiple of many lines apart share the same few places.
 """

@@ -89,7 +89,7 @@ class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind",
 
 
 class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_contraction"):
-    """Packed panels and a register-tiled micro-kernel of mr x nr elements over kc (notes/cpu.md).
+    """Packed panels and a register-tiled micro-kernel of mr x nr elements over kc (notes: cpu §1).
 
     `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that
     threads divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together.

@@ -1,4 +1,4 @@
-"""Outer axes, passes and storage: the schedule of a Region that plain loop nests run (D§3 plan).
+"""Outer axes, passes and storage: the schedule of a Region that plain loop nests run (design §3 plan).
 
 The generated kernel of a schedule (`Scalar`, `CpuRows`, `GpuStream`) is
 

@@ -1,4 +1,4 @@
-"""Regions as kernels read them: packed operands made in `setup`, layouts changed at boundaries (D§3 plan).
+"""Regions as kernels read them: packed operands made in `setup`, layouts changed at boundaries (design §3 plan).
 
     plan packs n1            setup:  n1_p[k, n] <- n1[k, n]     blocked, slivers of nr columns
     n9 = sum n0 * n1   ->    main:   n9 = sum n0[m, k] * n1_p[k, n]

@@ -1,4 +1,4 @@
-"""A plan under other names: plans are made once per canonical Region and used for every equal one (DESIGN §4)."""
+"""A plan under other names: plans are made once per canonical Region and used for every equal one (design §4)."""
 
 from __future__ import annotations
 

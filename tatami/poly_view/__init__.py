@@ -3,10 +3,10 @@
 Made from tiny and indexbook. It holds domains, accesses and facts about edges; no arithmetic and no isl object.
 
 * A statement is a base value; movement exists only where it needs memory of its own (spec 3 §5.2, axis names kept).
-* Guards that follow from the ranges of the axes or from each other are gone: gist, coalesce, remove_redundancies (§5.2).
-* A sum of a product of two operands is a ContractionPattern with its axes sorted into roles (§5.2, §10(3)).
-* Gathers and scatters are may-accesses of whole axes, so that dependences stay sound; calls are excluded (§5.1).
-* Every edge says whether one kernel may hold both ends, at what halo, and if not, by which rule (§4.6, §7; D2.11).
+* Guards that follow from the ranges of the axes or from each other are gone: gist, coalesce, remove_redundancies (spec 3 §5.2).
+* A sum of a product of two operands is a ContractionPattern with its axes sorted into roles (spec 3 §5.2, §10(3)).
+* Gathers and scatters are may-accesses of whole axes, so that dependences stay sound; calls are excluded (spec 3 §5.1).
+* Every edge says whether one kernel may hold both ends, at what halo, and if not, by which rule (spec 3 §4.6, §7; D2.11).
 
     poly_view main
       n8  elementwise  [M, N, K] -> { n8[i0, i1, i2] : 0 <= i0 < M and 0 <= i1 < N and 0 <= i2 < K }

@@ -1,4 +1,4 @@
-"""isl objects of one run: built by the Aff API only, hash-consed, never parsed from text (notes: a parsed map 1.9 ms).
+"""isl objects of one run: built by the Aff API only, hash-consed, never parsed from text (notes: libraries §1).
 
 Sizes become parameters; a product of symbols is one opaque parameter (D2.6). What is trivial is decided before isl is
 asked (`guards.py`, `edges.py`).

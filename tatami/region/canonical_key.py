@@ -1,4 +1,4 @@
-"""A Region without its names: what kernels are shared by and plan decisions keyed by (DESIGN §4).
+"""A Region without its names: what kernels are shared by and plan decisions keyed by (design §4).
 
 canonical(region) -> Region with tensors t0…, lets v0…, axes x0…, size symbols s0…, and how it was renamed
 """

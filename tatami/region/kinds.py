@@ -1,4 +1,4 @@
-"""The closed list of shapes a Region can have, told from the Region alone (DESIGN §3 region).
+"""The closed list of shapes a Region can have, told from the Region alone (design §3 region).
 
 opaque          a named routine
 scatter         a yield goes to computed positions, or combines

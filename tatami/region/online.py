@@ -4,7 +4,7 @@
 
 A sum over n whose terms hold M only as a factor exp(X - M) can be made block by block: when the maximum grows from M to
 M', what has been added so far is multiplied by exp(M - M'). Factors that are the same for a whole row (1 / Z) leave the
-second product. The rule is about sums, products and exp; nothing here asks for softmax (DESIGN §3 region). What is made
+second product. The rule is about sums, products and exp; nothing here asks for softmax (design §3 region). What is made
 of M and Z alone can be written beside O, a value of each row: L = log(Z) + M is what a gradient needs to make A again.
 """
 

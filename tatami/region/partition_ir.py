@@ -1,4 +1,4 @@
-"""Which base values share a kernel: the decision that `partition` makes and `lower` obeys (DESIGN §3)."""
+"""Which base values share a kernel: the decision that `partition` makes and `lower` obeys (design §3 region)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows that slide over a plane: pooling, depthwise convolution (DESIGN §3 region, kind stencil).
+"""Windows that slide over a plane: pooling, depthwise convolution (design §3 region, kind stencil).
 
     y[c, h, w] = sum over i, j of (x[c, s*h + i - 1, s*w + j - 1] where inside else 0) * f[c, i, j]
 

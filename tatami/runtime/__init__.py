@@ -4,7 +4,7 @@ Made from: `c.ir.Source` or `cu.ir.Source` and an execution plan. The compiler i
 its own process group, ended on time (`compiler`). The cache is addressed by content and checked before use: damage is
 a miss (`cache`). Each distinct unit is compiled once, in parallel, and linked into one shared object (`objects`), which
 is closed with its last holder (`library`). The thread pool stays: it gives every kernel index ranges, and answers do not
-depend on the number of threads (`pool`). `host` is this machine as a Target (spec 3 §12; D3 runtime).
+depend on the number of threads (`pool`). `host` is this machine as a Target (spec 3 §12; design §3 runtime).
 
 `cpu_program` is a loaded program: ConstPool, memory per tuple of sizes, calls of the entry; `python_steps` runs what has
 steps in Python (`host_steps`) segment by segment; `reference_program` is numpy behind the same face. `function` is what

@@ -1,4 +1,4 @@
-"""Arrays of the caller: numpy, torch, jax, anything with `__dlpack__`, in and out (DESIGN §4, §3 runtime).
+"""Arrays of the caller: numpy, torch, jax, anything with `__dlpack__`, in and out (design §4; design §3 runtime).
 
 Inputs reach a program C-contiguous, in native byte order, aligned to their element. What is not so is copied once per
 call and counted. Outputs come in the caller's kind.

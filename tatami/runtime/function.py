@@ -1,4 +1,4 @@
-"""A compiled model as a Python callable (DESIGN §4): names, checks, copies, sizes, outputs in the caller's kind.
+"""A compiled model as a Python callable (design §4): names, checks, copies, sizes, outputs in the caller's kind.
 
     f(array), f(x=array) or f({"x": array}, out={"y": buffer}) -> {"y": array}
     call = f.bind(x=array); call()          the same arrays again and again, nothing checked any more

@@ -1,4 +1,4 @@
-"""Steps that run in Python between segments: sizes that depend on data, and what no kernel does (DESIGN §3 execution).
+"""Steps that run in Python between segments: sizes that depend on data, and what no kernel does (design §3 execution).
 
 A routine takes arrays and attributes and gives arrays. Those of `tiny.routines` are the meaning that every stage
 shares; more may be registered by name.

@@ -1,4 +1,4 @@
-"""NVRTC through ctypes: CUDA text -> cubin, with no driver, GPU or toolkit (notes: the wheel nvidia-cuda-nvrtc).
+"""NVRTC through ctypes: CUDA text -> cubin, with no driver, GPU or toolkit (notes: libraries §2).
 
 The log of ptxas tells registers and spills; a C75xx warning means that it gave up something a template relies on
 (setmaxnreg ignored, wgmma serialised), so it is a failure here.

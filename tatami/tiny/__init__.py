@@ -3,8 +3,8 @@
 What holds (``verify``):
 
 - ids are unique, every src is an earlier node: a DAG in topological order (spec 2 §0);
-- dtype and shape of each node are what `infer` gives from its op and operands (§3);
-- no implicit cast; a REDUCE names its accumulation dtype and removes its axes (§3(2), §3(3));
+- dtype and shape of each node are what `infer` gives from its op and operands (spec 2 §3);
+- no implicit cast; a REDUCE names its accumulation dtype and removes its axes (spec 2 §3);
 - normalised: operands of one op have one shape, CONST is rank 0, constant-only subgraphs stand in `setup`.
 
 Before and after `normalize` the forms are named ``tiny@imported`` and ``tiny``. A dump::

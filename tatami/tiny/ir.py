@@ -168,7 +168,7 @@ class ResultType(msgspec.Struct, frozen=True):
 
 class CallOp(msgspec.Struct, frozen=True, tag_field="uop", tag="CALL"):
     """Leave the DAG. `kind` program: call `targets[0]`; if: src[0] chooses targets[0] or targets[1]; loop: see
-    `docs/decisions/0004-loops.md`; routine: a native routine with declared reads and writes; host: a Python step between kernels,
+    decision 0004; routine: a native routine with declared reads and writes; host: a Python step between kernels,
     which may own `new_symbols` (sizes it decides). Results are read by RESULT; the CALL node itself has the type of its
     first result and is read by nothing else."""
 

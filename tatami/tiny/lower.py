@@ -1,4 +1,4 @@
-"""Frontend operations to movement, elementwise and reduce (spec 3 §10 step 1). Form `tiny@imported`.
+"""Frontend operations to movement, elementwise and reduce (spec 3 §10(1)). Form `tiny@imported`.
 
 A node becomes the few UOps of its rule in `lower_<family>.py`; nothing looks at its neighbours. A graph becomes a
 program of the same name; origins name the frontend node.

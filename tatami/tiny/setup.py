@@ -1,5 +1,5 @@
 """Constant work leaves main: it becomes the program `setup`, run once at load, or once for the held inputs it reads
-(DESIGN §3 plan, tiny; docs/decisions/0015).
+(design §3 plan; design §3 tiny; decision 0015).
 
     main: y = x @ (w * s), w and s constants   ->   setup: const0 = w * s;   main: y = x @ const0
 

@@ -2,7 +2,7 @@
 
 The gradient is said as it is: the compiler makes the scores again for each of its three results where that is better than
 to keep them. Heads too wide for that are taken one block of keys after the other, so that memory grows with the sequence
-and not with its square (docs/decisions/0025-attention-backward.md).
+and not with its square (decision 0025).
 """
 
 from __future__ import annotations

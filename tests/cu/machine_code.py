@@ -119,7 +119,7 @@ def _statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, code: Counter[str]) -> Iterator[str]:
-    """What the instructions of a product's kernel are not (notes on machine code). Counts are per block of k, in whole
+    """What the instructions of a product's kernel are not (notes: gpu §8). Counts are per block of k, in whole
     multiples: ptxas unrolls and peels as it likes."""
     ops = without_modifiers(code)
 

@@ -1,5 +1,5 @@
 """A pairwise covering set of the matrix templates' plans, each through NVRTC and ptxas: nothing spills, no warning that
-something was given up, and the instructions that the plan stands for, as often as it says (notes §8)."""
+something was given up, and the instructions that the plan stands for, as often as it says (notes: gpu §8)."""
 
 from __future__ import annotations
 

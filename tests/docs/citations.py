@@ -23,7 +23,7 @@ SPECIFICATION = {"1": "graph", "2": "tiny", "3": "compiler", "4": "plan", "5": "
 NOTES = tuple(sorted(p.stem for p in (DOCS / "notes").glob("*.md") if p.stem != "README"))
 LAST_RULING = 21
 
-FOLDERS = ("docs", "examples")
+FOLDERS = ("tatami", "tests", "docs", "benchmarks", "examples")
 SUFFIXES = {".py", ".md", ".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".harp", ".toml"}
 GENERATED = ("tests/golden/",)
 

@@ -1,4 +1,4 @@
-"""Every citation leads somewhere, and a planted one that does not is found."""
+"""Every citation in code, tests and docs leads somewhere, and a planted one that does not is found."""
 
 from __future__ import annotations
 

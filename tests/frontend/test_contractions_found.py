@@ -1,4 +1,4 @@
-"""No contraction gets lost: every contraction operation ends as contraction patterns (DESIGN D2.2)."""
+"""No contraction gets lost: every contraction operation ends as contraction patterns (D2.2)."""
 
 import pytest
 

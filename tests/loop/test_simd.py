@@ -1,4 +1,4 @@
-"""The form of vectorised loops: whole vectors, then a scalar tail; no vectors below the width (spec 1, SIMD)."""
+"""The form of vectorised loops: whole vectors, then a scalar tail; no vectors below the width (spec 1 "SIMD")."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_an_image_is_rounded_before_it_is_transformed() -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shift", [0.0, 100.0])
 def test_the_error_is_within_its_bound(shift: float, stride: int) -> None:
-    """A result differs by at most 2^-22 of the largest sum of magnitudes of the image (docs/decisions/0018): the
+    """A result differs by at most 2^-22 of the largest sum of magnitudes of the image (decision 0018): the
     bound holds where these cancel too."""
     channels, filters = 64, 32
     make = convolution(filters, channels, padding=1, stride=stride)

@@ -1,4 +1,4 @@
-"""The simulation of a contraction's pipeline against kernels that were measured on an H100 (notes: the ladder).
+"""The simulation of a contraction's pipeline against kernels that were measured on an H100 (notes: gpu §2.1).
 
 A public worklog made a bf16 product of 4096^3 quicker in eleven steps. What each kernel does is read from its source
 (fast.cu, examples/matmul/matmul_N.cuh), its registers and instructions are what ptxas 13 makes of it; no duration of the

@@ -1,4 +1,4 @@
-"""Region to Region rewrites, applied in this order (DESIGN §2.10, spec 3 §6.3.1 and §6.6). Each keeps the meaning
+"""Region to Region rewrites, applied in this order (D2.10, spec 3 §6.3.1 and §6.6). Each keeps the meaning
 exactly as `region.run` defines it, up to the rounding that R1 allows."""
 
 from __future__ import annotations

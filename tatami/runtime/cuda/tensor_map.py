@@ -1,4 +1,4 @@
-"""TMA descriptors: the rules of the hardware checked with numbers, then the driver's encoder (notes: PTX ISA, tensor maps).
+"""TMA descriptors: the rules of the hardware checked with numbers, then the driver's encoder (notes: gpu §7).
 
 A map is 128 bytes that a kernel takes by value. Drivers up to 13.1 set a bit of its second word wrongly for tensors
 that span less than 128 KiB; it is cleared here.

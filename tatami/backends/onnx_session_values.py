@@ -234,7 +234,7 @@ def _array(value: Any, code: int, name: str) -> np.ndarray:
 def _shaped(array: np.ndarray, proto: onnx.TypeProto, name: str) -> np.ndarray:
     expected = shape_of(proto)
     if not expected and array.size == 1:
-        return array.reshape(())
+        return array if array.ndim == 0 else array.reshape(())
     please = "Please fix either the inputs/outputs or the model."
     if len(expected) != array.ndim:
         message = f"Invalid rank for input: {name} Got: {array.ndim} Expected: {len(expected)} {please}"

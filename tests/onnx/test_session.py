@@ -146,6 +146,16 @@ def test_an_input_without_axes_takes_one_number_in_any_shape() -> None:
         assert np.array_equal(ours.run(None, {"x": x, "s": s})[0], theirs.run(None, {"x": x, "s": s})[0])
 
 
+def test_a_feed_of_arrays_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one of rank 0: nothing is done to it, so the next one of its kind goes straight to the program."""
+    session, _ = both(scaled())
+    feed = {"x": np.ones((1, 2, 2), np.float32), "s": np.array(3, np.float32)}
+    want = session.run(None, feed)
+    monkeypatch.setattr(session, "_feed", lambda given: pytest.fail("the feed is looked at again"))
+    for a, b in zip(session.run(None, {n: a.copy() for n, a in feed.items()}), want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 X = np.zeros((2, 3), np.float32)
 WRONG = {
     "nothing": lambda s: s.run(None, {}),

@@ -120,7 +120,7 @@ class _Check:
         meets = s.combine != "set" or bool(free_vars(s.index) & self.positions)
         if meets and k.group > 1:
             yield _invalid(k, f"threads of a group may meet at one element of {s.param}")
-        if s.wide and ((meets and s.combine != "set") or not p.lane):
+        if s.wide and (s.combine != "set" or not p.lane):
             yield _invalid(k, f"{s.param} is stored in vectors without lanes")
 
     def expression(self, at: str, e: RegionExpr, inside: set[str], folds: set[str] | None) -> Iterator[Diagnostic]:

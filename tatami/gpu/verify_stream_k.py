@@ -86,20 +86,19 @@ def _uncovered(cut: Cut, slots: int) -> Iterator[str]:
 def check_rows(program: Program) -> list[Diagnostic]:
     """The kernels of a Region that compute some rows of tiles each compute all rows together, each once."""
     kernels: dict[str, AnyKernel] = {k.face.symbol: k for k in program.kernels}
-    parts: dict[tuple[str, int], list[Kernel]] = {}
+    parts: dict[tuple[str, int], list[tuple[tuple[int, int], Kernel]]] = {}
     for b in program.bindings:
         k = kernels.get(b.kernel)
         if isinstance(k, Kernel) and k.tile_rows is not None:
-            parts.setdefault((b.region, b.choice), []).append(k)
+            parts.setdefault((b.region, b.choice), []).append((k.tile_rows, k))
     out = []
     for (region, _), those in parts.items():
         at = 0
-        for k in sorted(those, key=lambda x: x.tile_rows or (0, 0)):
-            first, count = k.tile_rows or (0, 0)
+        for (first, count), k in sorted(those, key=lambda part: part[0]):
             if first != at:
                 out.append(_rows_fault(region, f"rows of tiles {first} .. are computed behind {at}"))
             at = first + count
-        rows = ceildiv(those[0].m, those[0].cluster[0] * those[0].tile[0])
+            rows = ceildiv(k.m, k.cluster[0] * k.tile[0])
         if rows != expr(at):
             out.append(_rows_fault(region, f"{at} of {rows} rows of tiles are computed"))
     return out

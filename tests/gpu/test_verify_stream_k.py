@@ -52,8 +52,11 @@ def test_kernels_of_the_compiler_pass() -> None:
     assert faults(replace(WHOLE, uneven=True, tile_order="hilbert")) == []
 
 
+LAST = [s for s in TAIL.body if isinstance(s, ir.Role)][-1]
+
+
 def turned(s: Any) -> Any:
-    return replace(s, turns=True) if isinstance(s, ir.Role) else s
+    return replace(s, turns=True) if isinstance(s, ir.Role) and s.name == LAST.name else s
 
 
 def store(**fields: Any) -> Callable[[Any], Any]:
@@ -63,6 +66,7 @@ def store(**fields: Any) -> Callable[[Any], Any]:
 ONE = "only persistent tiles of one product are cut into pieces"
 WRONG: list[tuple[ir.Kernel, str]] = [
     (replace(TAIL, weights=object()), ONE),
+    (replace(TAIL, weights=object(), uneven=False), ONE),
     (replace(TAIL, groups=object()), ONE),
     (replace(TAIL, uneven=False), "pieces differ in their number of blocks, which `uneven` does not say"),
     (edited(TAIL, turned), "warpgroups take tiles in turns"),
@@ -93,6 +97,8 @@ def test_kernels_without_roles_are_not_cut() -> None:
 def test_a_slot_has_the_rows_of_the_tail_in_every_batch() -> None:
     assert (rows_of_tail(TAIL), rows_of_tail(ALL), rows_of_tail(WHOLE)) == (8, 200, 200)
     assert rows_of_tail(replace(TAIL, m=var("M"))) == 0
+    assert rows_of_tail(replace(TAIL, tile_rows=None)) == 200
+    assert rows_of_tail(replace(TAIL, tile=(32, 64, 64))) == 200 - 96
     assert rows_of_tail(replace(TAIL, cluster=(2, 1), tile_rows=(1, 1))) == 200 - 128
     assert any(isinstance(s, ir.StGlobalVec) for s in all_statements(TAIL.body))
 
@@ -152,6 +158,8 @@ def test_kernels_of_some_rows_compute_all_together() -> None:
     assert rows(WHOLE, replace(TAIL, tile_rows=(3, 2))) == ["5 of 4 rows of tiles are computed"]
     wide = (replace(WHOLE, cluster=(2, 1), tile_rows=(0, 1)), replace(TAIL, cluster=(2, 1), tile_rows=(1, 1)))
     assert rows(*wide) == []
+    low = (replace(WHOLE, tile=(32, 64, 64)), replace(TAIL, tile=(32, 64, 64), tile_rows=(3, 4)))
+    assert rows(*low) == []
 
 
 def test_rows_are_counted_per_region_and_choice() -> None:

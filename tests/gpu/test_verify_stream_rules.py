@@ -75,6 +75,7 @@ ACCEPTED: dict[str, StreamKernel] = {
     "the most threads": kernel(threads=1024),
     **{f"groups of {n}": kernel(group=n) for n in (2, 4, 8, 16, 32)},
     "a block for a point": kernel(group=64, shared_bytes=32),
+    "a block of 31 warps for a point": kernel(group=992, threads=992, shared_bytes=16 * 31),
     "threads across": kernel(group=2, across=True, shared_bytes=16 * 64),
     "a third of a block across": kernel(threads=96, group=3, across=True, shared_bytes=16 * 96),
     **{f"{n} lanes": kernel(wide(write), width=n) for n in (2, 4, 8, 16)},
@@ -92,6 +93,18 @@ ACCEPTED: dict[str, StreamKernel] = {
     ),
     "shares": kernel(shared, positions=(there,)),
     "a tile": tiled(),
+    "a tile in chunks of one": tiled(tile=replace(tiled().tile, chunk=1)),
+    "lanes of one phase of two": kernel(total, wide(write), width=4, group=2),
+    "a row that one phase of two keeps": kernel(total, wide(write, wide=(x,)), group=32, kept=(x,), turns=1, width=4),
+    "lanes without points": kernel(
+        wide(replace(write, value=Const(1.0, F32), stores=(StreamStore("p1", var("j")),))), points=(), width=4
+    ),
+    "lanes along the last axis": kernel(
+        replace(write, axes=("j", "h"), lane="h"), axes=iters(j="s1", h="s1"), group=2, width=4
+    ),
+    "a part of one": kernel(replace(total, part=replace(part, size=1)), group=2),
+    "a share of a half": kernel(replace(shared, share=replace(shared.share, count=2)), positions=(there,)),
+    "a scan and a map": kernel(scan, write, group=2, shared_bytes=512),
     "a row that is kept": kept,
     "even sizes": kernel(even=(var("s1"),)),
     "a wide store": kernel(wide(write, stores=(replace(STORE, wide=True),)), width=4),
@@ -179,6 +192,12 @@ WRONG: dict[str, tuple[StreamKernel, str]] = {
         kernel(replace(write, axes=(), value=at("i"), stores=(StreamStore("p1", var("i"), "add", True),), lane="i")),
         "p1 is stored in vectors without lanes"),
     "a wide store without lanes": (kernel(replace(write, stores=(replace(STORE, wide=True),))), "p1 is stored in vectors without lanes"),
+    "a tile of a group across": (tiled(group=2, across=True), "no tile of 64 along i"),
+    "two lanes along nothing": (kernel(width=2), "2 lanes"),
+    "a read of no address": (kernel(replace(write, value=at())), "a phase reads p0, which is no parameter with one address"),
+    "a byte too few for a scan and a map": (kernel(scan, write, group=2, shared_bytes=511), "511 bytes of shared memory"),
+    "a share in lanes": (kernel(replace(shared, lane="i"), positions=(there,), width=2), "a share of 4 with 1 threads a point, 2 lanes"),
+    "a share of a group": (kernel(replace(shared, stores=(STORE,)), positions=(there,), group=2), "a share of 4 with 2 threads a point"),
     "a tile of two phases": (
         tiled(phases=(*tiled().phases, *tiled().phases)), "no tile of 64 along i"),
     "a tile along no point": (tiled(tile=replace(tiled().tile, axis="j")), "no tile of 64 along j"),

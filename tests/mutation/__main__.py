@@ -7,19 +7,28 @@ Without `--only`, every verifier. `--update` writes what was found to `tests/mut
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.areas import AREAS
+from tests.mutation.operators import mutants
 from tests.mutation.page import Row, read_record, write_page, write_record
 from tests.mutation.runner import Campaign, Outcome
 from tests.mutation.survivors import REASONS
 
 ROOT = Path(__file__).parents[2]
+QUICK = ("--assert=plain", "--tb=native")
+"""Options of pytest: what a failure looks like takes five times as long as most of the tests."""
+
+
+def count_of(path: str) -> int:
+    return len(mutants(ast.parse((ROOT / path).read_text())))
 
 
 def main() -> int:
@@ -41,26 +50,31 @@ def main() -> int:
     rows = read_record()
     bad = 0
 
-    def told(path: str, outcomes: list[Outcome]) -> None:
+    def told(path: str, outcomes: Iterable[Outcome]) -> None:
         nonlocal bad
-        lost = [o for o in outcomes if not o.killed_by]
-        for o in lost:
-            reason = REASONS.get((path, o.mutant.function, o.mutant.what), "")
+        made = timed = 0
+        lost: list[tuple[str, str]] = []
+        for o in outcomes:
+            made += 1
+            timed += o.killed_by == "time"
+            if o.killed_by:
+                continue
+            lost.append((o.mutant.function, o.mutant.what))
+            reason = REASONS.get((path, *lost[-1]), "")
             bad += not reason
             print(f"{path}:{o.mutant.line} {o.mutant.function}: {o.mutant.what}  ({o.tests} tests) {reason}", flush=True)
-        timed = sum(o.killed_by == "time" for o in outcomes)
-        print(f"{path}: {len(outcomes)} mutants, {timed} ended by time, {len(lost)} survive", flush=True)
+        print(f"{path}: {made} mutants, {timed} ended by time, {len(lost)} survive", flush=True)
         if not given.match:
-            made = len(outcomes) if again is None else rows[path].mutants
-            rows[path] = Row(made, timed, [(o.mutant.function, o.mutant.what) for o in lost])
+            rows[path] = Row(made, timed, lost) if again is None else Row(count_of(path), rows[path].timed, lost)
             if given.update:
-                write_record(rows)
-                write_page(rows)
+                write_record({**read_record(), path: rows[path]})
+                write_page(read_record())
 
     again = {p: set(rows[p].survivors) for p in paths if p in rows} if given.again else None
+    print(f"{len(tests)} test files", flush=True)
     campaign = Campaign(ROOT, [p for p in paths if again is None or again.get(p)], told, given.match, again)
     begin = time.process_time()
-    status = pytest.main(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", *tests], plugins=[campaign])
+    status = pytest.main(["-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-q", *QUICK, *tests], plugins=[campaign])
     for name in campaign.broken:
         print(f"left out, since it fails or is skipped as it is: {name}")
     print(f"{time.process_time() - begin + sum(os.times()[2:4]):.0f} s of processor time; {bad} survivors without a reason")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-_REGION = ("tests/region/test_verify.py", "tests/region/test_load.py", "tests/region/test_run.py")
+_REGION = ("tests/region/test_verify.py", "tests/region/test_verify_rules.py")
 _EXECUTION = (
     "tests/execution/test_verify.py",
     "tests/execution/test_verify_rules.py",
     "tests/execution/test_verify_calls.py",
-    "tests/execution/test_from_graph.py",
-    "tests/execution/test_joined.py",
 )
+_TINY = ("tests/tiny/test_verify.py", "tests/tiny/test_verify_rules.py")
 
 AREAS: Final[dict[str, tuple[str, ...]]] = {
     "tatami/loop/verify.py": ("tests/loop/test_verify.py", "tests/loop/test_verify_rules.py"),
@@ -20,4 +19,16 @@ AREAS: Final[dict[str, tuple[str, ...]]] = {
     "tatami/region/verify.py": _REGION,
     "tatami/region/verify_lets.py": _REGION,
     "tatami/region/verify_yields.py": _REGION,
+    "tatami/tiny/verify.py": _TINY,
+    "tatami/tiny/verify_view.py": _TINY,
+    "tatami/indexbook/verify.py": ("tests/indexbook/test_verify.py", "tests/indexbook/test_verify_rules.py"),
+    "tatami/frontend/verify.py": ("tests/frontend/test_verify.py", "tests/frontend/test_verify_rules.py"),
+    "tatami/gpu/verify_stream.py": ("tests/gpu/test_verify_stream_rules.py",),
+    "tatami/gpu/verify_stream_k.py": ("tests/gpu/test_verify_stream_k.py",),
+    "tatami/plan/verify.py": ("tests/plan/test_verify.py",),
+    "tatami/plan/verify_plan.py": ("tests/plan/test_verify_rules.py", "tests/plan/test_verify_gpu_rules.py"),
+    "tatami/poly_core/verify.py": ("tests/poly_core/test_verify.py",),
+    "tatami/c/verify.py": ("tests/c/test_verify.py",),
+    "tatami/c/check_launches.py": ("tests/c/test_verify.py",),
+    "tatami/cu/verify.py": ("tests/cu/test_verify.py",),
 }

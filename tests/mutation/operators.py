@@ -273,7 +273,7 @@ class _Finder:
                 for k, item in enumerate(value):
                     if isinstance(item, ast.expr):
                         yield from self.expression(e, name, k, item, inner)
-                    elif isinstance(item, ast.keyword):
+                    elif isinstance(item, ast.keyword) and item.arg != "strict":
                         yield from self.expression(item, "value", None, item.value)
 
     def comparison(

@@ -8,6 +8,7 @@ ones first, until one fails.
 from __future__ import annotations
 
 import ast
+import gc
 import json
 import os
 import resource
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -31,10 +32,10 @@ from _pytest.runner import runtestprotocol
 from tests.mutation.operators import Mutant, mutants
 
 PATIENCE = 6
-"""A mutant may take this many times the processor time of the tests as they are."""
-GRACE_SECONDS = 5
-"""Processor time that a mutant has in addition."""
-LONGEST_SECONDS = 15.0
+"""A test of a mutant may take this many times the processor time that it takes as it is."""
+GRACE_SECONDS = 3
+"""Processor time that it has in addition."""
+LONGEST_SECONDS = 10.0
 """Processor time of the tests, as they are, that one mutant is given: the quickest that reach it."""
 WALL_SECONDS = 300
 """Time of the clock after which a child is taken to wait for itself."""
@@ -73,7 +74,7 @@ class Campaign:
         self,
         root: Path,
         paths: Sequence[str],
-        told: Callable[[str, list[Outcome]], None],
+        told: Callable[[str, Iterable[Outcome]], None],
         match: str = "",
         again: Mapping[str, set[tuple[str, str]]] | None = None,
     ) -> None:
@@ -84,9 +85,11 @@ class Campaign:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
+        gc.collect()
+        gc.freeze()  # or each child would copy what its collector looks at
         reach = self.reach()
         for path in self.paths:
-            self.told(path, list(self.outcomes(path, reach)))
+            self.told(path, self.outcomes(path, reach))
         return True
 
     def reach(self) -> Reach:
@@ -94,7 +97,7 @@ class Campaign:
         out = Reach()
         watched = {str(self.root / p): p for p in self.paths}
         for name, item in self.items.items():
-            answer = in_child(lambda item=item: _traced(item, watched), 10 * WALL_SECONDS, None)  # type: ignore[misc]
+            answer = in_child(lambda item=item: _traced(item, watched), WALL_SECONDS)  # type: ignore[misc]
             if not isinstance(answer, dict) or answer["failed"]:
                 self.broken.append(name)
                 continue
@@ -121,18 +124,21 @@ class Campaign:
                 seconds += reach.seconds[t]
             killed_by = ""
             if chosen:
-                cpu = GRACE_SECONDS + int(PATIENCE * seconds)
-                answer = in_child(lambda m=m, chosen=chosen: self.first_failure(module, tree, m, chosen), WALL_SECONDS, cpu)  # type: ignore[misc]
+                limits = {t: GRACE_SECONDS + int(PATIENCE * reach.seconds[t]) for t in chosen}
+                answer = in_child(lambda m=m, limits=limits: self.first_failure(module, tree, m, limits), WALL_SECONDS)  # type: ignore[misc]
                 killed_by = answer if isinstance(answer, str) else ""
             if killed_by in self.items:
                 killers[killed_by] = killers.get(killed_by, 0) + 1
             yield Outcome(m, killed_by, len(tests))
 
-    def first_failure(self, module: ModuleType, tree: ast.Module, m: Mutant, names: Sequence[str]) -> str:
+    def first_failure(self, module: ModuleType, tree: ast.Module, m: Mutant, limits: Mapping[str, int]) -> str:
+        """The test that fails first. `limits`: tests in order, with the processor time of each."""
         m.apply()
         put(module, tree)
-        items = [self.items[n] for n in names]
+        items = [self.items[n] for n in limits]
         for item, following in zip(items, [*items[1:], None]):
+            end = int(time.process_time()) + limits[item.nodeid]
+            resource.setrlimit(resource.RLIMIT_CPU, (end, resource.RLIM_INFINITY))
             if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
                 return item.nodeid
         return ""
@@ -165,13 +171,13 @@ def _traced(item: pytest.Item, watched: dict[str, str]) -> dict[str, Any]:
     return {"lines": {p: sorted(found) for p, found in lines.items()}, "seconds": spent, "failed": failed}
 
 
-def in_child(work: Callable[[], object], wall: float, cpu: int | None) -> object:
+def in_child(work: Callable[[], object], wall: float) -> object:
     """What `work` returns in a forked process; "time" past a limit, "signal n" where a signal ends it, "exit n" where it raises."""
     read, write = os.pipe()
     scratch = tempfile.mkdtemp(prefix="mutant-")
     pid = os.fork()
     if pid == 0:
-        _child(work, write, scratch, cpu)
+        _child(work, write, scratch)
     os.close(write)
     deadline, text = time.monotonic() + wall, b""
     while (left := deadline - time.monotonic()) > 0 and select.select([read], [], [], left)[0]:
@@ -190,7 +196,7 @@ def in_child(work: Callable[[], object], wall: float, cpu: int | None) -> object
     return json.loads(text) if text else f"exit {os.waitstatus_to_exitcode(status)}"
 
 
-def _child(work: Callable[[], object], write: int, scratch: str, cpu: int | None) -> None:
+def _child(work: Callable[[], object], write: int, scratch: str) -> None:
     code = 1
     try:
         os.setpgid(0, 0)
@@ -200,9 +206,6 @@ def _child(work: Callable[[], object], write: int, scratch: str, cpu: int | None
         tempfile.tempdir = scratch
         os.environ["TMPDIR"] = scratch
         os.environ["PYTEST_DEBUG_TEMPROOT"] = scratch
-        if cpu is not None:
-            used = int(time.process_time())
-            resource.setrlimit(resource.RLIMIT_CPU, (used + cpu, used + cpu))
         os.write(write, json.dumps(work()).encode())
         code = 0
     except BaseException:

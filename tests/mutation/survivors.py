@@ -1,8 +1,172 @@
-"""Mutants that no test notices, each with its reason."""
+"""Mutants that no test notices, by file and reason, each as ``function: change``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-REASONS: Final[dict[tuple[str, str, str], str]] = {}
+_BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "tatami/loop/verify.py": {
+        "equivalent: the three groups of the pattern match together": ("is_routine: `1` → `2`",),
+        "performance only: nobody lists the names of 2^60 sizes": ("verify_kernel: without `return check.found`",),
+        "performance only: no pair is looked for where none is declared": (
+            "verify_kernel: `not check.found and kernel.face.in_place` → `not check.found`",
+        ),
+        "equivalent: less than one lane is a fault of its own": (
+            "_Check.stmt: `reg.lanes != 1` → `reg.lanes > 1`",
+            "_Check.type: `type_lanes(x) != 1` → `type_lanes(x) > 1`",
+        ),
+        "equivalent: both are numbers of lanes that there are": ("_Check.type: `1` → `2`",),
+        "equivalent: a function ends with None": ("_Check.type: without `return None` (3)",),
+    },
+    "tatami/execution/verify.py": {
+        "message only": (
+            "_parents: `b.layout or ROW_MAJOR` → `ROW_MAJOR` (2)",
+            "_definitions: `plan.instructions[j].debug_name or f'instruction {j}'` → `plan.instructions[j].debug_name`",
+            "_definitions: `3` → `4`",
+            "_definitions: `3` → `2`",
+            "_order: `plan.instructions[j].debug_name or f'instruction {j}'` → `plan.instructions[j].debug_name`",
+        ),
+        "equivalent: no instruction depends on itself": ("_definitions: `j > i` → `j >= i`", "_order: `j < i` → `j <= i`"),
+        'equivalent: no buffer is named ""': (
+            "_places: `b.parent` → `True`",
+            "_places: `b.in_place_of` → `True`",
+            "_overlap: `b.in_place_of` → `True`",
+        ),
+        "equivalent: two writers of one buffer are a fault of their own": (
+            "_places: `len(writers) != 1` → `len(writers) < 1`",
+        ),
+        "equivalent: the only item of a list": ("_places: `0` → `-1`",),
+        "equivalent: there are no more numbers than ranges": (
+            "_disjoint: `len(known) == len(ranges)` → `len(known) >= len(ranges)`",
+        ),
+        "equivalent: ranges of one place may stand in any order": ("_disjoint: `2` → `3` (2)",),
+        "equivalent: only buffers of the arena have uses": (
+            "_overlap: `b.kind != 'arena' or b.parent or b.arena_offset < 0` → `b.parent or b.arena_offset < 0`",
+        ),
+    },
+    "tatami/execution/verify_calls.py": {
+        "equivalent: another number of arguments is a fault either way": (
+            "_arguments: `len(ports) == len(names) - 1` → `len(ports) <= len(names) - 1`",
+        ),
+        "equivalent: a chain of eleven calls fills eleven rounds, whatever its ends count": (
+            "check_depth: `0` → `1`",
+            "check_depth: `1` → `2`",
+            "check_depth: `0` → `-1` (2)",
+        ),
+        "performance only: modules of the frontend are not imported": ("check_operations: without `return []`",),
+    },
+    "tatami/region/verify_lets.py": {
+        "equivalent: a set is never longer than its list": (
+            "_LetCheck.faults: `len(set(self.let.axes)) != len(self.let.axes)` → `len(set(self.let.axes)) < len(self.let.axes)`",
+            "_LetCheck.reduce: `len(set(e.axes)) != len(e.axes)` → `len(set(e.axes)) < len(e.axes)`",
+            "_LetCheck.movement: `len(set(dims)) != len(dims)` → `len(set(dims)) < len(dims)`",
+        ),
+        "equivalent: a reduce over no axes is a fault of its own": (
+            "_LetCheck.reduce: `len(e.axes) != 1` → `len(e.axes) > 1`",
+        ),
+        "message only": (
+            "_wider: `d is not None` → `True`",
+            "_wider: `max(known, key=lambda d: (d.is_float, d.itemsize))` → `min(known, key=lambda d: (d.is_float, d.itemsize))`",
+        ),
+    },
+    "tatami/region/verify_yields.py": {
+        "performance only: where the numbers of elements are equal, the ends are, in every form that is written": (
+            "_coverage: `written != total and (not all((_spans(ends, size) for ends, size in along)))` → "
+            "`not all((_spans(ends, size) for ends, size in along))`",
+        ),
+    },
+    "tatami/gpu/verify_stream.py": {
+        "equivalent: threads are multiples of 32": (
+            ": `1024` → `1025`",
+            "verify_sort: `0` → `1` (2)",
+            "_Check.faults: `0` → `1`",
+        ),
+        "equivalent: no shared memory is less than none": ("verify_sort: `0` → `-1`", "_Check.needed: `0` → `-1`"),
+        "equivalent: no group has 33 threads": ("_Check.needed: `32` → `33`",),
+        "equivalent: a group of all threads is allowed anyway": (
+            "_Check.faults: `k.threads + 1` → `k.threads - 1`",
+            "_Check.faults: `1` → `2` (2)",
+            "_Check.faults: `1` → `0` (2)",
+        ),
+        "equivalent: a group of less than one thread is a fault of its own": (
+            "_Check.faults: `k.group == 1` → `k.group <= 1`",
+            "_Check.faults: `k.group == 1` → `k.group <= 1` (2)",
+            "_Check.phase: `k.group == 1` → `k.group <= 1`",
+        ),
+        "equivalent: without phases nothing has lanes": ("_Check.faults: `len(k.phases) == 1` → `len(k.phases) <= 1`",),
+    },
+    "tatami/plan/verify_plan.py": {
+        "equivalent: there is no other kind of plan": ("verify_plan: without `assert_never(plan)`",),
+        "equivalent: no let uses itself": ("_split: `order[u] > order[n]` → `order[u] >= order[n]`",),
+        "equivalent: axes of no side are refused by the next condition": (
+            "_contraction: `len({sides_of.get(a, '') for a in plan.images} - {''}) != 1` → "
+            "`len({sides_of.get(a, '') for a in plan.images} - {''}) > 1`",
+        ),
+        "message only: what follows says more of the same plan": ("_contraction: without `return` (2)",),
+        "equivalent: a tile needs three registers at least": ("_tile: `1` → `2` (3)", "_tile: `1` → `0` (3)"),
+        "message only": ("_image_blocks: `isinstance(plan, CpuWinograd)` → `False`",),
+        "equivalent: what is turned together has one type": ("_turn: `0` → `-1`",),
+        "not asked for yet: operands with zero points": ("_contraction: `packed_read(x, groups) or x` → `x`",),
+        "not asked for yet: images of a matrix and a vector": (
+            "_contraction: `sides_of.keys() >= {*plan.images}` → `sides_of.keys() > {*plan.images}`",
+        ),
+        "not asked for yet: operands of AMX tiles where they lie": ("_contraction: `plan.by_tiles` → `False`",),
+        "not asked for yet: a first of two products whose operands differ in size, or are cast in shared memory": (
+            "_gpu_kind: `isinstance(view, str)` → `True`",
+            "_gpu_kind: `Types(region).of(contractions(region)[0].lhs) or DType.fp32` → `Types(region).of(contractions(region)[0].lhs)`",
+            "_gpu_kind: `0` → `1`",
+            "_gpu_kind: `0` → `-1`",
+        ),
+    },
+    "tatami/tiny/verify.py": {
+        "message only": (
+            "_node: `', '.join((p.tensor for p in signature.inputs)) or 'none'` → `'none'`",
+            "_node: `', '.join((p.tensor for p in signature.inputs)) or 'none'` → `', '.join((p.tensor for p in signature.inputs))`",
+            "_node: `signature.inputs` → `()`",
+        ),
+        "equivalent: no other operation asks for a call": ("_node: `isinstance(op, ResultOp) and node.src` → `node.src`",),
+        "equivalent: the only item of a list": (
+            "_node: `0` → `-1`",
+            "_node: `0` → `-1` (2)",
+            "_attributes: `0` → `-1`",
+            "_attributes: `0` → `-1` (2)",
+        ),
+        "equivalent: what is inferred of a CALL is what it declares": (
+            "_node: `inferred != declared and (not _is_widened_product(node, infe … not isinstance(op, CallOp))` → "
+            "`inferred != declared and (not _is_widened_product(node, inferred))`",
+        ),
+        "equivalent: no fault is found in equal shapes": ("_outputs: `actual.shape != wanted.shape` → `True`",),
+    },
+    "tatami/tiny/verify_view.py": {
+        "performance only: without equations nothing is rewritten": (
+            "verify_view: `is_within(place, size, extents) or is_within(assumed.rewrite … , assumed.extents(extents))` → "
+            "`is_within(assumed.rewrite(place), assumed.rewrite(size), assumed.extents(extents))`",
+        ),
+        "message only": ("verify_view: `missing` → `False`", "verify_view: `missing` → `()`"),
+    },
+    "tatami/indexbook/verify.py": {
+        "equivalent: a set is never longer than its list": (
+            "axes_are_numbered: `len(set(ids)) != len(ids)` → `len(set(ids)) < len(ids)`",
+        ),
+        "equivalent: the only item of a list": ("reduce_axes_are_recorded: `0` → `-1`",),
+        "equivalent: what is not read has no base": ("_reads: `base is None or piece.read is None` → `base is None`",),
+    },
+    "tatami/frontend/verify.py": {
+        "equivalent: sizes of results are asked as they are inferred": ("_conditions: `node.outputs` → `()`",),
+        'equivalent: no result is named ""': (
+            "_node: `i and i not in defined and (i in later)` → `i not in defined and i in later`",
+        ),
+        "equivalent: chains of ten end in ten rounds, longer ones in none": (
+            "_recursion: `0` → `1`",
+            "_recursion: `1` → `2`",
+        ),
+    },
+}
+
+REASONS: Final[dict[tuple[str, str, str], str]] = {
+    (path, *mutant.split(": ", 1)): reason  # type: ignore[misc]
+    for path, reasons in _BY_REASON.items()
+    for reason, mutants in reasons.items()
+    for mutant in mutants
+}
 """Per file, function and change."""

@@ -85,6 +85,7 @@ def test_warpgroups_have_registers_for_what_they_keep() -> None:
     ):
         assert faults(other, region, target) == []
     assert faults(plan, gemm(256, 256, 256), target) == []
+    assert faults(replace(plan, epilogue_store="stmatrix_tma"), region, target) == [found]
 
 
 def test_addresses_that_are_made_of_quotients_leave_registers_for_fewer_accumulators() -> None:

@@ -48,7 +48,23 @@ def product() -> tt.Graph:
     return g
 
 
+def narrow() -> tt.Graph:
+    g = tt.Graph("narrow")
+    g.output("y", g.input("x", (64, 256), tt.u8).cast(tt.i32) @ g.input("w", (256, 96), tt.i8).cast(tt.i32))
+    return g
+
+
+def mixed() -> tt.Graph:
+    """A transpose beside a row of another type."""
+    g = tt.Graph("mixed")
+    row = g.input("b", (100,), tt.fp64).cast(tt.fp32).expand((100, 100))
+    g.output("y", row + g.input("x", (100, 100), tt.fp32).permute((1, 0)))
+    return g
+
+
 GRAPHS: dict[str, Any] = {
+    "narrow": narrow,
+    "mixed": mixed,
     "product": product,
     "winograd": lambda: graph(convolution(40, 24, padding=1), (1, 24, 14, 14)),
     "planes": lambda: graph(*PLANES["dilation"]),
@@ -131,6 +147,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("turn", {"tile": 1025}, "tiles of 1025"),
     ("turn", {"width": 12}, "vectors of 12 elements"),
     ("turn", {"width": 32}, "vectors of 32 elements"),
+    ("mixed", {"width": 32}, "vectors of 32 elements"),
+    ("narrow", {"packed": ("q",)}, "q is no operand of the contraction"),
     ("window", {"let": "q"}, "'q' is not the window"),
     ("window", {"rows": 0}, "blocks of 0 rows"),
     ("window", {"ahead": 0}, "0 ahead"),
@@ -157,6 +175,9 @@ EDGE: list[tuple[str, dict[str, Any]]] = [
     ("product", {"in_place": ("m", "n")}),
     ("product", {"parts": 2, "split": "k"}),
     ("product", {"split": "batch"}),
+    ("narrow", {"dot": "pairs"}),
+    ("narrow", {"packed": ("n0",)}),
+    ("narrow", {"packed": ("n1",), "dot": ""}),
     ("product", {"in_place": ()}),
     ("winograd", {"width": 4, "nr": 4}),
     ("winograd", {"rows": 1, "columns": 1, "kc": 1}),
@@ -220,6 +241,19 @@ def test_instructions_of_narrow_integers_are_the_target_s() -> None:
     assert [f.split(" ")[0] for f in faults(tiles, region, there)] == ["quads_amx"]
     assert any(f == "a tile of 16x32 by quads_amx" for f in faults(replace(tiles, mr=16), region, there))
     assert any("split k, parts 2, by tiles" in f for f in faults(replace(tiles, split="k", parts=2), region, there))
+
+
+def test_signs_of_narrow_integers_are_the_instruction_s() -> None:
+    def signed() -> tt.Graph:
+        g = tt.Graph("signed")
+        g.output("y", g.input("x", (64, 256), tt.i8).cast(tt.i32) @ g.input("w", (256, 96), tt.i8).cast(tt.i32))
+        return g
+
+    region, plan = _planned(signed)
+    assert faults(replace(plan, dot="quads"), region) == []
+    assert faults(replace(plan, dot="quads_vnni"), region, replace(AVX512, features=("vnni",)))[0].startswith(
+        "quads_vnni of k; "
+    )
 
 
 def test_images_are_axes_of_one_side() -> None:

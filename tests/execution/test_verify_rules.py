@@ -246,7 +246,7 @@ WRONG: Final[MappingProxyType[str, tuple[ExecutionPlan, str]]] = MappingProxyTyp
         "a wave before the first": (chain(-2, 1, 2), "main: wave -2"),
         "a wave that falls": (plan(launch("x", "a", 1), launch("x", "b", 0), launch("a b", "y", 2), a, b), "to b: wave 0 stands after wave 1"),
         "a dependence in one wave": (chain(0, 0, 2), "to b: it is in wave 0 and to a, which it follows, in wave 0"),
-        "a copy beside others": (plan(replace(run(Copy(), "x", "y"), beside=True)), "only launches of kernels run beside"),
+        "a copy beside others": (plan(replace(run(Copy(), "x", "y"), beside=True)), "run beside each other"),
         "uses that begin elsewhere": (chain(first_use=1, last_use=1), "a: it is said to be used from 1 to 1; instructions 0 to 1"),
         "uses that end elsewhere": (chain(first_use=0, last_use=2), "a: it is said to be used from 0 to 2"),
         "half a use": (chain(first_use=0), "a: it is said to be used from 0 to -1"),

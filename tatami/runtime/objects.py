@@ -213,8 +213,8 @@ def runtime_text(name: str) -> str:
 
 
 def runtime_units() -> tuple[Unit, ...]:
-    """The library that stays in a process: the thread pool, scratch of threads."""
-    return (Unit(runtime_text("pool.c")),)
+    """The library that stays in a process: the thread pool, scratch of threads, pages that are watched."""
+    return (Unit(runtime_text("pool.c")), Unit(runtime_text("watch.c")))
 
 
 def program_units() -> tuple[Unit, ...]:

@@ -3,8 +3,8 @@
 Of an inference graph the parameters are held inputs: what `setup` makes of them is kept per set of parameters (blocks of
 one class share a program) and goes when one of them goes. It is made again when a parameter lies elsewhere (`p.data = …`),
 when PyTorch counted a write (`optimizer.step`, `load_state_dict`), and when a write that PyTorch does not count
-(`p.data[3].zero_()`, through numpy or DLPack) changed a byte: each call makes a digest of every packed parameter
-(decision 0041). options={"freeze": True} promises that there are no such writes, and looks at none; options={"pack":
+(`p.data[3].zero_()`, through numpy or DLPack) changed a byte: each call asks whether a page of a packed parameter was
+written, or makes a digest of it (decision 0041). options={"freeze": True} promises that there are no such writes, and looks at none; options={"pack":
 False} packs nothing.
 """
 

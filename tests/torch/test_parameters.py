@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from tatami import backends  # noqa: E402
+from tatami.runtime.digest import LOOKS  # noqa: E402
 
 
 class Half(nn.Linear):  # type: ignore[misc]
@@ -213,6 +214,20 @@ def test_weights_of_convolutions_are_packed_and_looked_at(name: str) -> None:
     assert_agrees(run, m, x)
     (report,) = backends.torch_reports()
     assert report.packings == 2 and report.watched_bytes >= 4 * (32 * 144 + 32 * 32 * 9)
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_write_of_weights_that_are_watched_is_seen(name: str) -> None:
+    """Weights of several pages, after the calls that read them."""
+    m, x = nn.Conv2d(64, 64, 3).eval(), torch.randn(1, 64, 12, 12)
+    run = compiled(m)
+    for edit in (EDITS[name], EDITS["pruning"]):
+        for _ in range(LOOKS + 2):
+            assert_agrees(run, m, x)
+        edit(m.weight.view(64, -1))
+        assert_agrees(run, m, x)
+    (report,) = backends.torch_reports()
+    assert report.packings == (2 if name == "pruning" else 3)
 
 
 def test_frozen_parameters_are_looked_at_only_where_pytorch_counts() -> None:

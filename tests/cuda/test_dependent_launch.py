@@ -78,9 +78,11 @@ def test_the_emulated_target_knows_who_begins_early(monkeypatch: pytest.MonkeyPa
     x = eighths(1, 40, 64, dtype="float16")
     same_as_reference(tt.compile(g, target="emulated-sm90", decisions=early(g)), g, 4e-3, x=x)
     build = emulated_machine.build_machine
-    monkeypatch.setattr(
-        emulated_machine, "build_machine", lambda units, *others: build([without_wait(u) for u in units], *others)
-    )
+
+    def at_once(units: Sequence[Unit], *others: Any, **named: Any) -> Any:
+        return build([without_wait(u) for u in units], *others, **named)
+
+    monkeypatch.setattr(emulated_machine, "build_machine", at_once)
     with pytest.raises(TatamiError, match=MISSING):
         tt.compile(g, target="emulated-sm90", decisions=early(g))(x=x)
 

@@ -104,7 +104,7 @@ def _passed_constants(
 
 
 def _operands(node: Node) -> tuple[str, ...]:
-    """What the callee's inputs are given."""
+    """The values that the callee's inputs get."""
     assert isinstance(node.op, CallOp)
     return node.src[1:] if node.op.kind == "if" else node.src
 

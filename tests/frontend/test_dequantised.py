@@ -257,7 +257,7 @@ def test_a_vector_is_quantised_before_its_product() -> None:
     q = x.quantize(scale, to=I8).cast(DType.i16)
     sums = q.op("matmul", g.constant(w, "w").cast(DType.i16), acc_dtype=DType.i32, out_dtype=DType.i32)
     g.output("y", sums.cast(F) * scale)
-    f = tt.compile(g, threads=1)
+    f = tt.compile(g, target="cpu:avx512", threads=1)
     assert any(line.strip().startswith("r") and ": cpu_contraction" in line for line in f.explain().splitlines())
     rows = RNG.standard_normal((1, 128)).astype("f4")
     step = np.abs(rows).max() / np.float32(127)

@@ -438,7 +438,7 @@ def _simplified(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
 
 @lru_cache(maxsize=1024)
 def _simple_floors(axes: tuple[tuple[str, Expr], ...]) -> dict[tuple[Expr, Expr], Expr]:
-    """What floors come to over a box, as far as they were asked for: addresses that differ by a constant have the same floors."""
+    """Simplified floors over a box, by (num, den), as far as they were asked for: addresses that differ by a constant share them."""
     return {}
 
 

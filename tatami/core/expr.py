@@ -186,7 +186,6 @@ def _constant(value: int) -> Expr:
     return ZERO if value == 0 else Expr((((), value),))
 
 
-@lru_cache(maxsize=4096)
 @lru_cache(maxsize=65536)
 def var(name: str) -> Expr:
     """The expression that is one variable."""

@@ -226,6 +226,10 @@ LEAST_NORMAL: Mapping[DType, float] = {DType.fp32: 2.0**-126, DType.fp64: 2.0**-
 """By the floats that CPUs compute in: narrower ones are widened to fp32, where all of their numbers are normal."""
 
 
+BLOCK = 1 << 16
+"""Elements that are compared at a time, so that what comparisons make stays in the second cache."""
+
+
 def without_subnormals(tensor: Tensor) -> Tensor:
     """The constant with 0 for subnormal numbers of fp32 and fp64; itself where it has none.
 
@@ -238,11 +242,16 @@ def without_subnormals(tensor: Tensor) -> Tensor:
         return tensor
     was_in_memory = not tensor.__dict__.keys().isdisjoint(("array", "data"))
     array = tensor.array
-    small = (array != 0) & (abs(array) < least)
+    flat = array.reshape(-1)
+    has_small = any(_is_small(flat[k : k + BLOCK], least).any() for k in range(0, flat.size, BLOCK))
     if not was_in_memory:
         tensor.release()
-    if not small.any():
+    if not has_small:
         return tensor
     changed = array.copy()
-    changed[small] = 0
+    changed[_is_small(array, least)] = 0
     return Tensor(changed)
+
+
+def _is_small(array: np.ndarray, least: float) -> np.ndarray:
+    return (array != 0) & (abs(array) < least)

@@ -50,7 +50,7 @@ class _Chain(msgspec.Struct, frozen=True):
     conv: Node
     steps: tuple[Node, ...]
     axis: int
-    """Of the channels in the result."""
+    """The channels' axis in the result."""
 
 
 class _Folding(Rewriting):
@@ -96,7 +96,7 @@ class _Folding(Rewriting):
 
     # -- what can be folded ----------------------------------------------------------------------
     def chain(self, conv: Node) -> _Chain | None:
-        """What follows a convolution of constant filters up to its last scale, or None where there is no scale."""
+        """A convolution of constant filters with its scales and shifts, or None where no scale follows."""
         w, kind = conv.inputs[1], self.tensors[conv.outputs[0]]
         attrs: Conv | ConvTranspose = attributes(OPS[conv.op], conv)
         is_plain = all(d in (None, kind.dtype) for d in (attrs.acc_dtype, attrs.out_dtype))
@@ -135,7 +135,7 @@ class _Folding(Rewriting):
         return all(s.as_int() is not None and (s == ONE or d == axis) for s, d in sizes)
 
     def source(self, tensor: str, rank: int) -> tuple[str, tuple[int, ...]]:
-        """What a constant operand is the expansion of, and the axes of the result that its axes become."""
+        """The tensor that a constant operand expands, else the operand, and the axes of the result that its axes become."""
         made = self.producers.get(tensor)
         dims = tuple(range(rank - len(self.shape(tensor)), rank))
         if made is None or made.op != "expand":
@@ -196,10 +196,10 @@ class _Folding(Rewriting):
 
     def normal(self, tensor: str) -> str:
         """The tensor with 0 for subnormal numbers."""
-        dtype, shape = self.dtype(tensor), self.shape(tensor)
+        dtype = self.dtype(tensor)
         least = self.number(LEAST_NORMAL[dtype], dtype)
         is_small = self.one("lt", [self.one("abs", [tensor]), least])
-        return self.one("where", [is_small, self.number(0.0, dtype), tensor]) if shape else tensor
+        return self.one("where", [is_small, self.number(0.0, dtype), tensor])
 
     def without_subnormals(self, node: Node) -> Node:
         """The node with payloads that have 0 for subnormal numbers, where there are any."""

@@ -35,7 +35,7 @@ from tatami.loop.pointwise import Point
 from tatami.loop.segments import collapse, walk
 from tatami.plan.ir import CpuPlanes, CpuWinograd
 from tatami.region.convolution import Convolution
-from tatami.region.ir import Read, Reduce, Region, Unary
+from tatami.region.ir import Read, ReadAt, Reduce, Region, Unary
 from tatami.region.kinds import epilogue_of
 from tatami.region.planes import BAND_ROWS
 from tatami.region.walk import lets_by_name, nodes, reads
@@ -132,8 +132,8 @@ class ImageBlocks(Tiles):
         targets = {self.target(y) for y in self.region.yields}
         lies = all(step_of(substitute(t, {a: bound[a] for a in moves}), x) == ONE for t in targets)
         lets = [self.lets[n].expr for n in epilogue_of(self.region, self.acc)]
-        read = [r for e in lets for r in nodes(e) if isinstance(r, Read)]
-        return lies and self.lanes > 1 and not any(moves & free_vars(i) for r in read for i in r.map)
+        read = [r for e in lets for r in nodes(e) if isinstance(r, Read | ReadAt)]
+        return lies and self.lanes > 1 and not any(i is None or moves & free_vars(i) for r in read for i in r.map)
 
     def masked_along(
         self, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, finish: Callable[[str, Point, Expr | None], None]

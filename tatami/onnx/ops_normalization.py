@@ -26,8 +26,8 @@ def _softmax(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def softmax_from(m: Importer, op: str, x: str, axis: int) -> str:
-    """A softmax over all axes from `axis` on, as one. Of one axis that has elements, over that: two views of open sizes would be
-    a copy of the result."""
+    """A softmax over all axes from `axis` on, as one. Where the axes after `axis` have one element, it is over `axis` itself:
+    two views of open sizes would be a copy of the result."""
     shape = m.shape(x)
     axis %= max(1, len(shape))
     if shape and product(shape[axis + 1 :]) == ONE:

@@ -129,12 +129,12 @@ def _ends(region: Region, plain: list[Yield], axis: int) -> list[tuple[Expr, Exp
 
 
 def _misses(ends: list[tuple[Expr, Expr]], size: Expr) -> bool:
-    """Do all yields surely stay away from one end? Two writes of one half have as many elements as there are."""
+    """True if all yields surely stay away from one end: two writes of one half have as many elements as there are."""
     return bool(ends) and (all(is_positive(low) for low, _ in ends) or all(is_positive(size - 1 - high) for _, high in ends))
 
 
 def _spans(ends: list[tuple[Expr, Expr]], size: Expr) -> bool:
-    """Do the yields reach both ends? (Sizes that do not compare as polynomials.)"""
+    """True if the yields may reach both ends, for sizes that do not compare as polynomials."""
     return not ends or (any(low == ZERO for low, _ in ends) and any(high == size - 1 for _, high in ends))
 
 

@@ -5,7 +5,7 @@ takes it.
 
 Exporters put the gates of a recurrent layer into ONNX's order where they stand: in a branch of an `if`, in the body of a loop.
 An input of a program is constant when every call passes a constant there. Branches of one `if` take the same arguments, so what
-one of them gets the other gets as well.
+one of them gets the other gets as well. Reads at indices that may lie outside stay: a branch that is never taken has no faults.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _passed_constants(
     caller, ident = site
     program = module.programs[caller]
     if caller not in values:
-        values[caller] = constant_values(module.constants, program, known.get(caller, {}))
+        values[caller] = constant_values(module.constants, program, None if caller == "main" else known.get(caller, {}))
     nodes = {n.id: n for n in program.nodes}
     constant = values[caller]
     pairs = list(zip(ports, _operands(nodes[ident]), strict=True))[_changing(nodes[ident]) :]
@@ -104,7 +104,7 @@ def _passed_constants(
 
 
 def _operands(node: Node) -> tuple[str, ...]:
-    """What the callee's inputs are given."""
+    """The values that the callee's inputs get."""
     assert isinstance(node.op, CallOp)
     return node.src[1:] if node.op.kind == "if" else node.src
 

@@ -130,7 +130,8 @@ def _periodic(x: Value, axis: int, lo: Expr, size: Expr) -> Value:
 
 def _at_computed_index(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
     """The borders are read at a computed index, the axis between them as it is: a border is short beside its axis, and an
-    index modulo a symbolic period takes a division for every element. Of widths that may be negative all is read so."""
+    index modulo a symbolic period takes a division for every element. Where a width may be
+    negative, the whole axis is read so."""
     size = x.shape[axis] + lo + hi
     if not (is_positive(lo + 1) and is_positive(hi + 1)):
         return _computed(x, axis, -lo, size, mode)

@@ -254,8 +254,8 @@ def lowest_int(dtype: DType) -> int:
 
 
 def max_pool_indices(use: Use[Pool]) -> Value:
-    """The window's argmax as a row-major position of the whole tensor: positions travel the same windows. What lies before an
-    axis is no larger than anything, but as large as -INF: of a window of those the first element inside counts."""
+    """The window's argmax as a row-major position of the whole tensor: positions travel the same windows. The padding
+    before an axis is as large as -INF: in a window of nothing larger the first element inside the axis counts."""
     x, a = use[0], use.attrs
     b = x.builder
     low = "-INF" if x.dtype.is_float else lowest_int(x.dtype)

@@ -28,11 +28,13 @@ from tatami.tiny.ir import (
     CastOp,
     ConstOp,
     Elementwise,
+    GatherOp,
     InputOp,
     IotaOp,
     Node,
     Program,
     ResultOp,
+    ScatterOp,
     SizeOp,
 )
 from tatami.tiny.tidy import tidy
@@ -88,8 +90,10 @@ def constant_values(
     constants: Mapping[str, Tensor], program: Program, passed: Mapping[str, bool] | None = None
 ) -> dict[str, bool]:
     """Ids of constant values; True when a payload or a held input is below. `passed`: the arguments of a called program that
-    are constant at every call, likewise."""
+    are constant at every call, likewise. An index that such a program reads at may lie outside, which is a fault only where the
+    program is called: what it finds there is no constant."""
     ports = {p.tensor: p for p in program.signature.inputs}
+    is_called = passed is not None
     passed = passed or {}
     out: dict[str, bool] = {}
     for node in program.nodes:
@@ -104,6 +108,8 @@ def constant_values(
             case ConstOp() | IotaOp():
                 out[node.id] = False
             case SizeOp() | CallOp() | ResultOp():
+                pass
+            case GatherOp(bounds=bounds) | ScatterOp(bounds=bounds) if is_called and bounds != "zero":
                 pass
             case _:
                 if all(s in out for s in node.src):

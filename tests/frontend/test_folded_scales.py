@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -12,6 +13,8 @@ from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.numerics import Array
 from tatami.core.target import PRESETS
+from tatami.core.tensor import Tensor as Payload
+from tatami.core.tensor import without_subnormals
 from tatami.frontend.folded_scales import fold_scales
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
@@ -256,3 +259,13 @@ def subnormal(a: Array) -> Array:
 def test_payloads_without_subnormal_numbers_stay() -> None:
     module = module_of(shifted_only)
     assert fold_scales(module, CPU).constants == module.constants
+
+
+def test_a_look_for_subnormal_numbers_takes_little_memory() -> None:
+    """Weights may be as large as half of the memory."""
+    payload = Payload(np.ones(1 << 20, np.float32))
+    tracemalloc.start()
+    assert without_subnormals(payload) is payload
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < payload.array.nbytes // 4

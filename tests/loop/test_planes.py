@@ -11,12 +11,17 @@ import pytest
 import tatami as tt
 from tatami.api import prepare
 from tatami.core.codec import to_builtins
+from tatami.core.dtype import DType
+from tatami.core.expr import expr
+from tatami.core.layout import MemRef
 from tatami.core.target import PRESETS
+from tatami.loop.ir import Store
+from tatami.loop.walk import nodes
 from tatami.plan.choose_contraction import register_tile
 from tatami.plan.ir import CpuPlanes
 from tatami.plan.realise import realise
 from tatami.plan.verify_plan import verify_plan
-from tatami.region.ir import Region
+from tatami.region.ir import Cast, Param, ReadAt, Ref, Region
 from tests.loop.compiled import kernel_of, run_sanitized, sanitizer_program
 from tests.loop.convolutions import Make, check, convolution, curved, graph, plan_of, sample, weights
 
@@ -137,6 +142,28 @@ def test_nothing_outside_the_tensors_is_read_or_written(name: str) -> None:
     if finished is None:
         pytest.skip("the compiler has no sanitizers")
     assert finished.returncode == 0, finished.stderr[-2000:]
+
+
+def test_no_index_is_made_of_what_lies_behind_a_row() -> None:
+    """Results that tell where a table is read are whole vectors as long as they are results."""
+    make, shape = CASES["functions at the ends of rows"]
+    f = tt.compile(graph(make, shape), target="cpu:avx2")
+    (region,) = realise(f.stages["region"].value, f.stages["plan"].value).module.main.body
+    assert isinstance(region, Region)
+    _, _, plan = plan_of(f, CpuPlanes)
+    plan = msgspec.structs.replace(plan, packed=(f"{plan.packed[0].removesuffix('_p')}_p",))
+    (last,) = (let for let in region.lets if let.name == region.yields[0].source)
+    lets = tuple(msgspec.structs.replace(let, name="place") if let is last else let for let in region.lets)
+    entry = ReadAt("table", (None,), (Cast(Ref("place"), DType.i64),), "error")
+    table = Param("table", MemRef(DType.fp32, (expr(100),)))
+    found = msgspec.structs.replace(
+        region,
+        inputs=(*region.inputs, table),
+        lets=(*lets, msgspec.structs.replace(last, expr=entry)),
+    )
+    for each, has_parts in ((region, True), (found, False)):
+        stores = [s for s in nodes(kernel_of(each, plan, "avx2").body) if isinstance(s, Store)]
+        assert any(s.active is not None for s in stores) == has_parts
 
 
 def test_a_wrong_plan_is_refused_with_the_reason() -> None:

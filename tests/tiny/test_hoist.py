@@ -132,3 +132,16 @@ def test_what_a_loop_carries_is_no_constant() -> None:
     assert [len(n.src) for n in tiny.main.nodes if isinstance(n.op, CallOp)] == [3]
     want = X @ turned_array(turned_array(turned_array(matrix(1))))
     np.testing.assert_allclose(f(x=X)["y"], want, rtol=1e-5, atol=1e-5)
+
+
+def test_an_index_outside_is_a_fault_of_the_branch_that_reads_it() -> None:
+    """Rows that a table does not have: the other branch runs, and this one says so when it is taken."""
+
+    def rows(g: tt.Graph, x: tt.Tensor) -> tt.Tensor:
+        return x @ (g.constant(matrix(5)).take(g.constant(np.full(16, 99)), 0) * 2.0)
+
+    f = tt.compile(choice(layer(6), rows), target="cpu")
+    want = np.tanh(X @ turned_array(matrix(6)))
+    np.testing.assert_allclose(f(c=np.array(True), x=X)["y"], want, rtol=1e-5, atol=1e-6)
+    with pytest.raises(tt.TatamiError, match="E1804"):
+        f(c=np.array(False), x=X)

@@ -8,7 +8,7 @@ from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.elimination import Matrices, steps_of, transposed
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer
-from tatami.torch.reflections import product_from_right, product_of, reflected
+from tatami.torch.reflections import largest_or_one, product_from_right, product_of, reflected
 from tatami.torch.rotations import diagonalised, identity, orthogonal_columns
 
 ROTATED, REFLECTED = 8, 32
@@ -95,9 +95,8 @@ def _svd(m: Importer, a: Tensor, *, whole: bool) -> tuple[Tensor, Tensor, Tensor
 
 
 def _orthogonal(m: Importer, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A V of A divided by its largest element, V, and that element [batch…, 1]."""
-    largest = a.abs().one("reduce_max", axes=(a.rank - 2, a.rank - 1), keepdims=True)
-    scale = m.graph.where((largest > 0.0).one("and", largest.one("isfinite")), largest, 1.0)
+    """A V of A divided by its largest element, V, and that element [batch…, 1] (1 for a matrix of zeros)."""
+    scale = largest_or_one(m, a)
     found, v = orthogonal_columns(m, a / scale.expand(a.shape))
     return found, v, scale.reshape(*a.shape[:-2], 1)
 

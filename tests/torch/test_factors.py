@@ -53,6 +53,14 @@ def test_it_agrees_with_eager(name: str) -> None:
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e200, 1e-200])
+def test_signs_and_sizes_of_qr_are_those_of_eager_where_columns_begin_with_zeros(size: float) -> None:
+    a = torch.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 5.0], [4.0, 3.0, 1.0]], dtype=torch.float64) * size
+    got, wanted = compiled(lambda a: tuple(L.qr(a)), target="reference")(a), tuple(L.qr(a))
+    torch.testing.assert_close(got[0], wanted[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(got[1] / size, wanted[1] / size, rtol=1e-12, atol=1e-12)
+
+
 def orthogonal(q: Any) -> bool:
     return torch.allclose(q.mT @ q, torch.eye(q.shape[-1], dtype=q.dtype).expand(q.mT.shape[:-1] + q.shape[-1:]), atol=1e-5)
 

@@ -199,6 +199,7 @@ def _is_wide(a: Tensor) -> bool:
 
 
 def _leading(m: Importer, x: Tensor, shape: Shape) -> Tensor:
+    """As many of the first rows and columns as `shape` has."""
     rows, columns = shape[-2], shape[-1]
     for axis, size in ((x.rank - 2, rows), (x.rank - 1, columns)):
         if x.shape[axis] != size:

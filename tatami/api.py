@@ -253,17 +253,18 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
 
             entry = print_entry(execution, timed=True)
         users, kernels = _user_texts(compilation), {f"{symbol}.c" for symbol in launched_kernels(execution)}
+        is_given = "c" in compilation.stages.given  # text that may define what no printer does
         units = [
             Unit(
                 u.text,
                 u.contract,
                 u.light,
                 users.get(f) or UserText("custom kernel") if u.user else None,
-                kernel=f in kernels and not u.user,
+                kernel=f in kernels and not u.user and not is_given,
             )
             for f, u in source.units.items()
         ]
-        units += [Unit(entry, light=True, stays="c" in compilation.stages.given), *program_units()]
+        units += [Unit(entry, light=True, stays=is_given), *program_units()]
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")

@@ -198,6 +198,7 @@ def check_depth(module: Module[ExecutionPlan]) -> list[Diagnostic]:
 
 
 def _is_in_a_circle(calls: dict[str, list[str]], start: str) -> bool:
+    """True if a chain of calls leads from `start` back to it."""
     seen: set[str] = set()
     work = [start]
     while work:

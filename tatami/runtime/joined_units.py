@@ -32,7 +32,7 @@ _INCLUDED = re.compile(r"^#include .*$", re.MULTILINE)
 
 
 def may_join(text: str) -> bool:
-    """True if a unit is small, and neither it nor what it says to the compiler concerns what follows it."""
+    """True if a unit is small and has no pragma, which would hold for the units after it, too."""
     return len(text) <= SMALL and "#pragma" not in text
 
 

@@ -52,7 +52,7 @@ class _Opened:
 
 
 class Library(ctypes.CDLL):
-    """`stays`: until the process ends."""
+    """A shared object that was mapped. stays: it is not closed before the process ends."""
 
     def __init__(self, path: str, *, stays: bool = False) -> None:
         super().__init__(path)

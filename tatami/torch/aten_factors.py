@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Shape
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.elimination import Matrices, steps_of, transposed
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer
-from tatami.torch.reflections import product_from_right, product_of, reflected
+from tatami.torch.reflections import largest_or_one, product_from_right, product_of, reflected
 from tatami.torch.rotations import diagonalised, identity, orthogonal_columns
 
 ROTATED, REFLECTED = 8, 32
@@ -60,9 +62,9 @@ def svd(
     _check_finite(m, a, "linalg.svd", -4)
     if not compute_uv:
         none = m.graph.full(u, 0, a.dtype)
-        return none, singular_values(m, a).cast(a.dtype), m.graph.full(vh, 0, a.dtype)
+        return none, _or_nan(m, a, singular_values(m, a)), m.graph.full(vh, 0, a.dtype)
     left, values, right = _svd(m, _wide(a), whole=full_matrices)
-    return left.cast(a.dtype), values.cast(a.dtype), transposed(right).cast(a.dtype)
+    return _or_nan(m, a, left), _or_nan(m, a, values), _or_nan(m, a, transposed(right))
 
 
 def singular_values(m: Importer, a: Tensor) -> Tensor:
@@ -95,9 +97,8 @@ def _svd(m: Importer, a: Tensor, *, whole: bool) -> tuple[Tensor, Tensor, Tensor
 
 
 def _orthogonal(m: Importer, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A V of A divided by its largest element, V, and that element [batch…, 1]."""
-    largest = a.abs().one("reduce_max", axes=(a.rank - 2, a.rank - 1), keepdims=True)
-    scale = m.graph.where((largest > 0.0).one("and", largest.one("isfinite")), largest, 1.0)
+    """A V of A divided by its largest element, V, and that element [batch…, 1] (1 for a matrix of zeros)."""
+    scale = largest_or_one(m, a)
     found, v = orthogonal_columns(m, a / scale.expand(a.shape))
     return found, v, scale.reshape(*a.shape[:-2], 1)
 
@@ -114,9 +115,10 @@ def eigh(m: Importer, a: Tensor, uplo: str = "L", compute_v: bool = True) -> tup
     m.leave_larger(a, ROTATED)
     if ZERO in a.shape:
         return m.graph.full(m.shape_at(0), 0, a.dtype), _identity(m, m.shape_at(1), a.dtype)
+    a = a.tril() if uplo.upper() == "L" else a.triu()
     _check_finite(m, a, "linalg.eigh", 1)
     values, v = _eigh(m, a, uplo)
-    return values.cast(a.dtype), v.cast(a.dtype) if compute_v else m.graph.full(m.shape_at(1), 0, a.dtype)
+    return _or_nan(m, a, values), _or_nan(m, a, v) if compute_v else m.graph.full(m.shape_at(1), 0, a.dtype)
 
 
 def _eigh(m: Importer, a: Tensor, uplo: str) -> tuple[Tensor, Tensor]:
@@ -131,14 +133,17 @@ def _eigh(m: Importer, a: Tensor, uplo: str) -> tuple[Tensor, Tensor]:
 
 
 def pinv(m: Importer, a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Tensor:
-    """V S⁺ Uᵀ, where singular values up to max(atol, rtol times the largest) count as 0."""
+    """V S⁺ Uᵀ, where singular values up to max(atol, rtol times the largest) count as 0. Of a symmetric matrix the lower triangle
+    is read, and one that is not finite raises nothing."""
     m.leave_larger(a, ROTATED)
     if ZERO in a.shape:
         return m.graph.full(m.shape, 0, a.dtype)
     if hermitian:
+        a = a.tril()
         values, left = _eigh(m, a, "L")
         right, size = left, values.abs()
     else:
+        _check_finite(m, a, "linalg.svd", -4)
         left, values, right = _svd(m, _wide(a), whole=False)
         size = values
     largest = size.one("reduce_max", axes=(a.rank - 2,), keepdims=True)
@@ -146,7 +151,7 @@ def pinv(m: Importer, a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | N
     keep = size > bound.expand(size.shape)
     inverse = m.graph.where(keep, 1.0 / m.graph.where(keep, values, 1.0), 0.0)
     spread = inverse.reshape(*inverse.shape[:-1], 1, inverse.shape[-1]).expand(right.shape)
-    return (right * spread).matmul(transposed(left)).cast(a.dtype)
+    return _or_nan(m, a, (right * spread).matmul(transposed(left)))
 
 
 _EPSILON = {DType.fp32: 2.0**-23, DType.fp64: 2.0**-52}
@@ -172,8 +177,20 @@ def _bound(m: Importer, a: Tensor, atol: Tensor | None, rtol: Tensor | None, lar
 def _check_finite(m: Importer, a: Tensor, name: str, info: int) -> None:
     """`info`: what LAPACK says of a matrix that is not finite."""
     if m.raises:
-        bad = a.one("isfinite").logical_not().one("reduce_or", axes=(a.rank - 2, a.rank - 1))
+        bad = _is_bad(a)
         m.check(m.graph.where(bad, m.graph.number(info, DType.i32), m.graph.full(bad.shape, 0, DType.i32)), name, a.rank == 2)
+
+
+def _is_bad(a: Tensor) -> Tensor:
+    """True for each matrix [batch…] that is not finite."""
+    return a.one("isfinite").logical_not().one("reduce_or", axes=(a.rank - 2, a.rank - 1))
+
+
+def _or_nan(m: Importer, a: Tensor, made: Tensor) -> Tensor:
+    """What was made of matrices in their dtype; NaN of those that are not finite."""
+    bad = _is_bad(a)
+    bad = bad.reshape(*bad.shape, *[1] * (made.rank - bad.rank)).expand(made.shape)
+    return m.graph.where(bad, math.nan, made.cast(a.dtype))
 
 
 def _is_wide(a: Tensor) -> bool:
@@ -182,6 +199,7 @@ def _is_wide(a: Tensor) -> bool:
 
 
 def _leading(m: Importer, x: Tensor, shape: Shape) -> Tensor:
+    """As many of the first rows and columns as `shape` has."""
     rows, columns = shape[-2], shape[-1]
     for axis, size in ((x.rank - 2, rows), (x.rank - 1, columns)):
         if x.shape[axis] != size:

@@ -1,5 +1,5 @@
 """The incomplete gamma functions and the inverse of the normal distribution, for results of single precision and less:
-computed in double precision, rounded once (Abramowitz and Stegun 6.5, 26.2; DLMF 8.11, 8.9)."""
+computed in double precision, rounded once (Abramowitz and Stegun 6.5, 26.2; DLMF 8.11, 8.9, 8.12)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from tatami.torch.importer import Importer
 
 STEPS = 100_000
 """Terms after which a sum or a fraction ends in any case; about six times the square root of the parameter are usual."""
+LARGE = 1e6
+"""Parameters from which on the asymptotic expansion is used: its next term is 1e-9 of the result there, and sums of 6000 terms
+would lose as many digits as the logarithms of their factor have before the point."""
 PRECISION = 2.0**-40
 """The relative size of a term that changes a result of single precision no more."""
 
@@ -26,19 +29,24 @@ Terms: TypeAlias = Callable[[Graph, Tensor, list[Tensor], list[Tensor]], list[Te
 
 
 def incomplete_gamma(upper: bool) -> Handler:
-    """P(a, x), or Q(a, x) = 1 - P: by the series of P below a + 1, by the continued fraction of Q beyond; at the ends as eager."""
+    """P(a, x), or Q(a, x) = 1 - P: by the series of P below a + 1, by the continued fraction of Q beyond, by an expansion for large a; at
+    the ends as eager."""
 
     def handler(m: Importer, a: Tensor, x: Tensor) -> Tensor:
         check_single(m)
         g = m.graph
         a, x = (m.filled(m.cast(t, DType.fp64), m.shape) for t in (a, x))
         usual = (a > 0.0).one("and", x > 0.0).one("and", a.one("isfinite")).one("and", x.one("isfinite"))
-        b, y = g.where(usual, a, 1.0), g.where(usual, x, 1.0)
+        is_large = usual.one("and", a > LARGE)
+        steps = usual.one("and", is_large.logical_not())
+        b, y = g.where(steps, a, 1.0), g.where(steps, x, 1.0)
         below = y < b + 1.0
         factor = (b * y.log() - y - log_gamma(m, b)).exp()
         low = factor * _series(m, b, g.where(below, y, b))
         high = factor * _fraction(m, b, g.where(below, b + 1.0, y))
         out = g.where(below, 1.0 - low, high) if upper else g.where(below, low, 1.0 - high)
+        far = _expansion(m, g.where(is_large, a, LARGE), g.where(is_large, x, LARGE), upper)
+        out = g.where(is_large, far, out)
         nothing, everything = (1.0, 0.0) if upper else (0.0, 1.0)
         out = g.where(a.one("isnan").one("or", x.one("isnan")), math.nan, out)
         out = g.where(x.one("eq", 0.0), nothing, g.where(x.one("isinf"), everything, out))
@@ -47,6 +55,28 @@ def incomplete_gamma(upper: bool) -> Handler:
         return g.where((a < 0.0).one("or", x < 0.0), math.nan, out)
 
     return handler
+
+
+def _expansion(m: Importer, a: Tensor, x: Tensor, upper: bool) -> Tensor:
+    """erfc(±eta sqrt(a/2))/2 ± e^(-a eta^2/2)/sqrt(2 pi a) c0(eta), where eta^2/2 = x/a - 1 - log(x/a) and eta has the sign of
+    x - a (Temme's, DLMF 8.12.3 and 8.12.4)."""
+    g = m.graph
+    off = (x - a) / a
+    near = off.abs() < 1e-2
+    small = g.where(near, off, 0.0)
+    series = g.full(off.shape, 0.0, DType.fp64)
+    for k in range(9, 1, -1):
+        series = series * small + (1.0 if k % 2 == 0 else -1.0) / k
+    half = g.where(near, series * small * small, off - off.one("log1p"))
+    eta = g.where(off < 0.0, -1.0, 1.0) * (half * 2.0).sqrt()
+    apart = g.where(near, 1.0, off)
+    near_c0 = eta * (eta * (eta * (eta / 2835.0 + 1.0 / 864.0) - 2.0 / 135.0) + 1.0 / 12.0) - 1.0 / 3.0
+    c0 = g.where(near, near_c0, 1.0 / apart - 1.0 / g.where(near, 1.0, eta))
+    side = 1.0 if upper else -1.0
+    z = eta * (a * 0.5).sqrt() * side
+    decay = (-(half * a)).exp()
+    tail = decay * scaled_complement(m, z.abs()) * 0.5
+    return g.where(z < 0.0, 1.0 - tail, tail) + decay * c0 * side / (a * (2.0 * math.pi)).sqrt()
 
 
 def _until(m: Importer, name: str, state: list[Tensor], given: list[Tensor], step: Terms) -> list[Tensor]:

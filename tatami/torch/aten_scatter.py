@@ -244,14 +244,16 @@ def embedding_bag(
     bags = m.shape_at(0)[0]
     if ZERO in (*m.shape_at(0), *indices.shape):
         return m.graph.full(m.shape_at(0), 0, weight.dtype), *_OF_BAGS
-    starts = cropped(m, integers(offsets).cast(DType.i64), (bags,))
+    # Looked up among all offsets that may be, so that one beyond the indices raises.
+    ends = taken(m, m.graph.arange(indices.shape[0] + 1), integers(offsets).cast(DType.i64), 0)
+    starts = cropped(m, ends, (bags,))
     place = m.graph.iota((indices.shape[0], bags), 0)
     begun = starts.expand(place.shape, dims=(1,)).one("le", place)
     bag, bounds = m.within(begun.cast(DType.i64).sum(1) - 1, bags)
     rows = taken(m, weight, indices, 0)
     counts = m.graph.full(indices.shape, True, DType.bool) if padding_idx < 0 else indices.one("ne", padding_idx)
     if include_last_offset:
-        counts = counts.one("and", m.graph.iota(indices.shape, 0) < integers(offsets).cast(DType.i64)[-1])
+        counts = counts.one("and", m.graph.iota(indices.shape, 0) < ends[-1])
     if per_sample_weights is not None:
         rows = rows * m.cast(per_sample_weights, rows.dtype).expand(rows.shape, dims=(0,))
     sums = DType.fp32 if rows.dtype.is_narrow_float else rows.dtype

@@ -14,15 +14,24 @@ from tatami.torch.repeated import repeated
 
 
 def reflected(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
-    """R on and above the diagonal, the vectors below it (geqrf); and tau of each step."""
+    """R on and above the diagonal, the vectors below it (geqrf); and tau of each step. Of A divided by its largest element,
+    so that squares neither overflow nor vanish; R is multiplied by it again."""
     count = steps_of(a)
     tau = m.graph.full((*a.shape[:-2], count), 0, DType.fp64)
-    made, tau = repeated(m.graph, "reflect", count, [a, tau], [], _reflect)
-    return made, tau
+    scale = largest_or_one(m, a).expand(a.shape)
+    made, tau = repeated(m.graph, "reflect", count, [a / scale, tau], [], _reflect)
+    at = Matrices(m.graph)
+    return m.graph.where(at.rows(made) > at.columns(made), made, made * scale), tau
+
+
+def largest_or_one(m: Importer, a: Tensor) -> Tensor:
+    """[batch…, 1, 1]: the largest size of an element; 1 where that is 0 or not finite."""
+    largest = a.abs().one("reduce_max", axes=(a.rank - 2, a.rank - 1), keepdims=True)
+    return m.graph.where((largest > 0.0).one("and", largest.one("isfinite")), largest, 1.0)
 
 
 def _reflect(g: Graph, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Column k of a becomes (…, beta, 0, …), beta of the sign that alpha has not; where it is so already tau is 0."""
+    """Column k of a becomes (…, beta, 0, …), beta of the sign that alpha has not, negative where alpha is 0; where it is so already tau is 0."""
     at = Matrices(g)
     a, taus = state
     rows, columns = at.rows(a), at.columns(a)
@@ -34,7 +43,7 @@ def _reflect(g: Graph, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple
     size = (rest * rest).one("reduce_sum", axes=(a.rank - 2,), keepdims=True)
     still = size.one("eq", 0.0)
     norm = (alpha * alpha + size).sqrt()
-    beta = g.where(still, alpha, g.where(alpha > 0.0, -norm, norm))
+    beta = g.where(still, alpha, g.where(alpha >= 0.0, -norm, norm))
     tau = g.where(still, 0.0, (beta - alpha) / g.where(still, 1.0, beta))
     tail = rest / at.spread(g.where(still, 1.0, alpha - beta), rest)
     vector = g.where(row.one("eq", k), 1.0, tail)

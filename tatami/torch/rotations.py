@@ -71,6 +71,7 @@ def diagonalised(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def identity(g: Graph, shape: tuple[Expr, ...]) -> Tensor:
+    """[batch…, rows, columns] in fp64, 1 on the diagonal."""
     rank = len(shape)
     return g.iota(shape, rank - 2).one("eq", g.iota(shape, rank - 1)).cast(DType.fp64)
 

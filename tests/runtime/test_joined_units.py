@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.target import PRESETS
+from tatami.dump import write_dump
 from tatami.runtime import objects
 from tatami.runtime.cache import Cache
 from tatami.runtime.joined_units import LEAST_RUNS, SMALL, TOGETHER, joined_text, may_join, runs
@@ -78,14 +80,19 @@ def test_what_concerns_later_text_is_compiled_alone() -> None:
     assert not may_join(TWICE + " " * SMALL)
 
 
-def test_a_program_of_many_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels of many kinds give what the reference gives, from fewer runs of the compiler than there are kernels."""
+def many() -> tt.Graph:
     g = tt.Graph("many")
     x = y = g.input("x", ("N", 12), tt.fp32)
     for i in range(1, 25):
         table = g.constant(np.linspace(-1, 1, 12 * (12 + i), dtype=np.float32).reshape(12, 12 + i))
         y = ((y.exp() if i % 3 else y.tanh()) @ table).softmax(1)[:, :12] + x / float(i)
     g.output("y", y)
+    return g
+
+
+def test_a_program_of_many_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of many kinds give what the reference gives, from fewer runs of the compiler than there are kernels."""
+    g = many()
     run, started = objects.run_compiler, []
 
     def counted(*arguments: object, **options: object) -> None:
@@ -99,3 +106,17 @@ def test_a_program_of_many_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     sample = np.random.default_rng(0).standard_normal((7, 12)).astype(np.float32)
     wanted = tt.compile(g, target="reference")(x=sample)["y"]
     np.testing.assert_allclose(f(x=sample)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_edited_text_is_compiled_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trusted document of the stage may define what no printer does; here each kernel has a table of its own."""
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "cache"))
+    f = tt.compile(many())
+    write_dump(tmp_path, f.compilation.values(), ("c",), f.compilation.target)
+    (path,) = tmp_path.glob("*_c.json")
+    document = json.loads(path.read_text())
+    for k, unit in enumerate(document["programs"]["main"]["units"].values()):
+        unit["text"] += f"\nstatic __attribute__((unused)) const int table[] = {{{k}}};\n"
+    path.write_text(json.dumps(document))
+    sample = np.random.default_rng(0).standard_normal((7, 12)).astype(np.float32)
+    assert np.array_equal(tt.compile(path, trust=True)(x=sample)["y"], f(x=sample)["y"])

@@ -48,3 +48,15 @@ def test_weights_of_the_rows_of_a_bag() -> None:
     torch.testing.assert_close(compiled(f, target="reference")(table()), f(table()))
     with pytest.raises(IndexError):
         compiled(f, target="reference")(table()[:5])
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_bag_that_begins_or_ends_behind_the_indices_raises(is_last: bool) -> None:
+    def f(weight: Any, indices: Any, offsets: Any) -> Any:
+        return F.embedding_bag(indices, weight, offsets, include_last_offset=is_last)
+
+    given = table(), torch.tensor([1, 3, 3]), torch.tensor([0, 2, 4])
+    with pytest.raises((RuntimeError, ValueError)):
+        f(*given)
+    with pytest.raises(IndexError):
+        compiled(f, target="reference")(*given)

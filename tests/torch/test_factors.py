@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+
+import tatami as tt
 
 torch = pytest.importorskip("torch")
 
@@ -53,6 +56,14 @@ def test_it_agrees_with_eager(name: str) -> None:
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e200, 1e-200])
+def test_signs_and_sizes_of_qr_are_those_of_eager_where_columns_begin_with_zeros(size: float) -> None:
+    a = torch.tensor([[0.0, 1.0, 2.0], [3.0, 0.0, 5.0], [4.0, 3.0, 1.0]], dtype=torch.float64) * size
+    got, wanted = compiled(lambda a: tuple(L.qr(a)), target="reference")(a), tuple(L.qr(a))
+    torch.testing.assert_close(got[0], wanted[0], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(got[1] / size, wanted[1] / size, rtol=1e-12, atol=1e-12)
+
+
 def orthogonal(q: Any) -> bool:
     return torch.allclose(q.mT @ q, torch.eye(q.shape[-1], dtype=q.dtype).expand(q.mT.shape[:-1] + q.shape[-1:]), atol=1e-5)
 
@@ -83,11 +94,31 @@ def test_eigenvectors_are_orthogonal_and_belong_to_their_values(n: int) -> None:
 
 def test_a_matrix_that_is_not_finite_raises_as_in_eager() -> None:
     bad = torch.full((3, 3), float("nan"))
-    for f in (L.svdvals, L.eigvalsh):
+    for f in (L.svdvals, L.eigvalsh, L.pinv):
         with pytest.raises(L.LinAlgError):
             f(bad)
         with pytest.raises(L.LinAlgError):
             compiled(f, target="reference")(bad)
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.export of torch 2.13 warns of itself
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_matrix_that_is_not_finite_gives_nan_where_nothing_raises(value: float) -> None:
+    """Beside a finite one, whose result is its own."""
+    bad = torch.eye(3).repeat(2, 1, 1)
+    bad[1, 2, 0], bad[0, 0, 2] = value, value  # the upper triangle of the first is not read
+    got = compiled(lambda a: L.pinv(a, hermitian=True), target="reference")(bad)
+    torch.testing.assert_close(got[0], torch.eye(3))
+    assert got[1].isnan().all()
+    bad[0, 0, 2] = 0.0
+    exported = torch.export.export(Factors(), (bad,))
+    for made in tt.compile(exported, target="reference")(bad.numpy()).values():
+        assert np.isfinite(made[0]).all() and np.isnan(made[1]).all()
+
+
+class Factors(torch.nn.Module):
+    def forward(self, a: Any) -> Any:
+        return (*L.svd(a), L.svdvals(a), *L.eigh(a), L.pinv(a))
 
 
 def test_the_gradient_of_singular_values_is_that_of_eager() -> None:

@@ -25,6 +25,21 @@ def test_incomplete_gamma_functions_at_ordinary_and_special_values() -> None:
     torch.testing.assert_close(compiled(f, target="reference")(a, x), f(a, x), rtol=2e-5, atol=2e-6, equal_nan=True)
 
 
+def test_incomplete_gamma_functions_of_large_parameters() -> None:
+    """From far below the parameter to far above it, in standard deviations; in the upper tail relative to the result (eager's
+    lower one is off by 1e-19)."""
+    a = torch.tensor([9e5, 1.1e6, 1e8, 1e10, 1e20], dtype=torch.float64).unsqueeze(1)
+    x = (a + a.sqrt() * torch.tensor([-500.0, -9.0, -2.0, -0.1, 0.0, 0.1, 2.0, 9.0, 500.0], dtype=torch.float64)).float()
+
+    def f(a: Any, x: Any) -> Any:
+        return torch.special.gammainc(a, x), torch.special.gammaincc(a, x)
+
+    below, above = f(a.float().double(), x.double())
+    got_below, got_above = compiled(f, target="reference")(a.float(), x)
+    torch.testing.assert_close(got_below, below.float(), rtol=1e-6, atol=2e-19)
+    torch.testing.assert_close(got_above, above.float(), rtol=1e-6, atol=1e-37)
+
+
 def test_inverse_of_the_normal_distribution_from_the_smallest_share_on() -> None:
     p = torch.tensor(SHARES)
     f = torch.special.ndtri

@@ -18,7 +18,8 @@ static uint64_t folded(const lanes_t acc[ROWS]) {
     for (int r = 0; r < ROWS; ++r)
         for (int i = 0; i < LANES; i += 2) {
             const uint64_t word = acc[r][i] | (uint64_t)acc[r][i + 1] << 32;
-            out = ((out ^ word) * 0x9E3779B97F4A7C15u) ^ out >> 29;
+            out = (out ^ word) * 0x9E3779B97F4A7C15u;
+            out ^= out >> 29;
         }
     return out;
 }

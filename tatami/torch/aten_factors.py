@@ -31,7 +31,7 @@ def qr(m: Importer, a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     if ZERO in a.shape:
         return _identity(m, q, a.dtype), m.graph.full(r, 0, a.dtype)
     made, tau = reflected(m, _wide(a))
-    upper = _leading(m, made, r).triu().cast(a.dtype)
+    upper = _leading(made, r).triu().cast(a.dtype)
     if mode == "r":
         return m.graph.full(q, 0, a.dtype), upper
     return product_of(m, made, tau, identity(m.graph, q)).cast(a.dtype), upper
@@ -88,7 +88,7 @@ def _svd(m: Importer, a: Tensor, *, whole: bool) -> tuple[Tensor, Tensor, Tensor
     rows, columns = a.shape[-2], a.shape[-1]
     size = rows if whole else columns
     u = product_of(m, made, tau, identity(m.graph, (*a.shape[:-2], rows, size)))
-    square = _leading(m, made, v.shape)
+    square = _leading(made, v.shape)
     signs = m.graph.where(square.diagonal() < 0.0, -1.0, m.graph.full(values.shape, 1, DType.fp64))
     if size != columns:
         signs = m.graph.concat([signs, m.graph.full((*a.shape[:-2], size - columns), 1, DType.fp64)], values.rank - 1)
@@ -198,7 +198,7 @@ def _is_wide(a: Tensor) -> bool:
     return steps_of(a) == a.shape[-2] and a.shape[-2] != a.shape[-1]
 
 
-def _leading(m: Importer, x: Tensor, shape: Shape) -> Tensor:
+def _leading(x: Tensor, shape: Shape) -> Tensor:
     """As many of the first rows and columns as `shape` has."""
     rows, columns = shape[-2], shape[-1]
     for axis, size in ((x.rank - 2, rows), (x.rank - 1, columns)):

@@ -13,8 +13,6 @@ import sys
 import weakref
 from typing import Any
 
-import numpy as np
-
 _close: Any = ctypes.CDLL(None).dlclose if sys.platform == "linux" else None
 """Elsewhere what was loaded stays."""
 if _close is not None:
@@ -39,6 +37,8 @@ class _Opened:
     __slots__ = ("_handle", "_held")
 
     def __init__(self, handle: int, stays: bool) -> None:
+        import numpy as np  # a command that finds its program in the cache loads no library and does without
+
         self._handle = handle
         self._held = np.empty(0, np.uint8)
         """An array, since no cycle holds one: it is freed when everything that may still run has run."""

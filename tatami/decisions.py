@@ -1,4 +1,4 @@
-"""What a user may fix in advance: partitions and plans, as one document (design §4).
+"""Partitions and plans that a user fixes in advance, as one document (design §4).
 
 Plans are keyed by the canonical Region's hash and the target class, partitions by the tiny Program's hash, calls by the
 called graph's hash, never by a name or a position. A bare plan (no key) applies to the only Region of its kind.

@@ -1,4 +1,4 @@
-"""What it costs that packed weights are never stale (decision 0041).
+"""The cost of packed weights that are never stale (decision 0041).
 
     python -m benchmarks.torch.held_weights [--rounds 40] [MODEL …]
 

@@ -4,8 +4,8 @@ Of an inference graph the parameters are held inputs: what `setup` makes of them
 one class share a program) and goes when one of them goes. It is made again when a parameter lies elsewhere (`p.data = …`),
 when PyTorch counted a write (`optimizer.step`, `load_state_dict`), and when a write that PyTorch does not count
 (`p.data[3].zero_()`, through numpy or DLPack) changed a byte: each call asks whether a page of a packed parameter was
-written, or makes a digest of it (decision 0041). options={"freeze": True} promises that there are no such writes, and looks at none; options={"pack":
-False} packs nothing.
+written, or makes a digest of it (decision 0041). options={"freeze": True} promises that there are no such writes, and looks
+at none; options={"pack": False} packs nothing.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Prepared:
 
 
 class Parameters:
-    """The held inputs of a program. `freeze`: no parameter changes without PyTorch's counting it. `taken`: the argument of the fx graph for each input of the program; `names`: what
-    the module calls it, by position."""
+    """The held inputs of a program. `freeze`: no parameter changes without PyTorch's counting it. `taken`: the argument of the
+    fx graph for each input of the program; `names`: those of the module, by position."""
 
     def __init__(
         self,

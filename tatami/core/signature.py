@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -78,6 +79,11 @@ def symbols(signature: Signature) -> tuple[str, ...]:
 def bound_values(signature: Signature) -> dict[str, Expr]:
     """The values that symbols to be bound have already: their defaults."""
     return {s: expr(signature.defaults[s]) for s in signature.must_bind if s in signature.defaults}
+
+
+def is_constant(port: Input, pool: Container[str]) -> bool:
+    """True if an input is the same at every call: held, or one of the constants in `pool`, by their names."""
+    return port.storage == "held" or (port.storage == "const_pool" and port.tensor in pool)
 
 
 def repeated_input(signature: Signature) -> str:

@@ -1,4 +1,4 @@
-"""Which kernels and loops of a wave run side by side, one thread each (spec 1 "Program", D2.14).
+"""Kernels and loops of a wave that run side by side, one thread each (spec 1 "Program", D2.14).
 
     wave 1: r3 9 µs, r4 8 µs, r5 9 µs, all serial     26 µs one after the other, 13 µs + 5 µs on two threads: beside
     wave 1: r3 90 µs on all threads, r4 2 µs serial   one after the other: r3 uses the threads already
@@ -22,7 +22,7 @@ from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch
 from tatami.plan.ir import CpuRows, ProgramPlan, RegionPlan, Scalar
 
 WAKE_SECONDS = 5e-6
-"""What handing work to sleeping threads costs, and getting it back (notes: cpu §6)."""
+"""Seconds to hand work to sleeping threads and to get it back (notes: cpu §6)."""
 
 
 def run_beside(plan: ExecutionPlan, schedule: ProgramPlan) -> ExecutionPlan:

@@ -1,4 +1,4 @@
-"""What runs: instructions in waves over buffers in an arena (spec 4, spec 1 "Program", spec 3 §12).
+"""Execution plans: instructions in waves over buffers in an arena (spec 4, spec 1 "Program", spec 3 §12).
 
     ExecutionPlan = instructions (with wave ids), buffers, input and output buffers, kernels
     Instruction   = op, inputs, outputs, debug_name, wave

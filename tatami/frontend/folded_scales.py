@@ -19,6 +19,7 @@ import msgspec
 
 from tatami.core.expr import ONE, product
 from tatami.core.module import Module
+from tatami.core.signature import is_constant
 from tatami.core.target import Target
 from tatami.core.tensor import LEAST_NORMAL, Tensor, without_subnormals
 from tatami.frontend.ir import Graph, Node
@@ -70,12 +71,8 @@ class _Folding(Rewriting):
 
     def constant_tensors(self) -> set[str]:
         """Names of values that `setup` can make: of payloads, held inputs, and what is computed from these alone."""
-        found = {
-            p.tensor
-            for p in self.graph.signature.inputs
-            if p.mutability == "immutable"
-            and (p.storage == "held" or (p.storage == "const_pool" and p.tensor in self.module.constants))
-        }
+        ports = self.graph.signature.inputs
+        found = {p.tensor for p in ports if p.mutability == "immutable" and is_constant(p, self.module.constants)}
         for node in self.graph.graph:
             is_known = node.op not in ("call", "if", "loop") and all(i in found for i in node.inputs if i)
             if is_known and (node.op == "constant" or any(node.inputs)):
@@ -111,8 +108,7 @@ class _Folding(Rewriting):
         while self.uses[value] == 1 and value in self.readers and self.is_step(self.readers[value], value, axis):
             steps.append(self.readers[value])
             value = steps[-1].outputs[0]
-        scales = [k for k, n in enumerate(steps) if n.op in ("batch_norm", "mul")]
-        return _Chain(conv, tuple(steps), axis) if scales else None
+        return _Chain(conv, tuple(steps), axis) if any(n.op in ("batch_norm", "mul") for n in steps) else None
 
     def is_step(self, node: Node, value: str, axis: int) -> bool:
         """True if `node` scales or shifts the channels of `value` by constants of its type."""

@@ -23,7 +23,7 @@ Check: TypeAlias = Callable[[str, IndexInfo, "Context"], list[Diagnostic]]
 
 
 class Context:
-    """What a check may look at beside one entry: the book, and tiny's nodes."""
+    """The book and tiny's nodes, which a check may look at beside one entry."""
 
     def __init__(self, book: IndexBook, program: Program) -> None:
         self.book = book

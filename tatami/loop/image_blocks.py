@@ -111,8 +111,7 @@ class ImageBlocks(Tiles):
             bound = {**at, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
 
             def finish(y: str, p: Point, active: Expr | None = None) -> None:
-                self.take_sum(p, sums, start + base + var(y) - lo)
-                self.store_yields(self.region, p, active)
+                self.finish_sum(self.region, p, sums, start + base + var(y) - lo, active)
 
             if self.is_costly and self.is_masked(uses, axes, x, bound):
                 return self.masked_along(bound, x, first, stop, finish)

@@ -148,10 +148,10 @@ class Tiles:
                     places.setdefault((e.tensor, self.address(e.tensor, e.map)), False)
         return [(buffer, place, written) for (buffer, place), written in places.items()]
 
-    def finish_sum(self, region: Region, p: Point, sums: str, at: Expr) -> None:
-        """All outputs at one place, from the sum stored at `at`."""
+    def finish_sum(self, region: Region, p: Point, sums: str, at: Expr, active: Expr | None = None) -> None:
+        """All outputs at one place, from the sum stored at `at`. active: lanes of which there are results, None: all."""
         self.take_sum(p, sums, at)
-        self.store_yields(region, p)
+        self.store_yields(region, p, active)
 
     def take_sum(self, p: Point, sums: str, at: Expr) -> None:
         """The accumulator at one place is the sum stored at `at`."""

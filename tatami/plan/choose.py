@@ -9,7 +9,7 @@ import msgspec
 
 from tatami.core.expr import substitute, var
 from tatami.core.module import Module
-from tatami.core.signature import symbols
+from tatami.core.signature import is_constant, symbols
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.choose_layouts import choose_layouts
@@ -213,4 +213,4 @@ def constant_tensors(region: Module[Program], name: str) -> frozenset[str]:
     if name == "main" and "setup" in region.programs:
         known |= {o.tensor for o in region.programs["setup"].signature.outputs}
     ids = zip(program.inputs, program.signature.inputs)
-    return frozenset(i for i, port in ids if port.storage == "held" or (port.storage == "const_pool" and port.tensor in known))
+    return frozenset(i for i, port in ids if is_constant(port, known))

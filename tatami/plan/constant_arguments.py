@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from tatami.core.module import Module
-from tatami.core.signature import Input
+from tatami.core.signature import Input, is_constant
 from tatami.region.ir import Program, Region, Step
 
 
@@ -30,7 +30,7 @@ def constant_arguments(region: Module[Program]) -> dict[str, dict[str, Input]]:
             return found.get(name, {})
         if name == "main":
             ports = zip(program.inputs, program.signature.inputs)
-            found[name] = {i: p for i, p in ports if p.storage == "held" or (p.storage == "const_pool" and p.tensor in pool)}
+            found[name] = {i: p for i, p in ports if is_constant(p, pool)}
             return found[name]
         each = [_passed(program, step, of(caller, above | {name})) for caller, step in callers.get(name, ())]
         first = each[0] if each else {}

@@ -1,4 +1,4 @@
-/* What kernels call of pool.c, in a library that does not have it: the functions of the library that stays (tatami.h). */
+/* The functions of pool.c that kernels call, in a library without it: each calls that of the library that stays (tatami.h). */
 #include "tatami.h"
 
 static tatami_lent lent;

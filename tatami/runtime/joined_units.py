@@ -37,7 +37,7 @@ def may_join(text: str) -> bool:
 
 
 def runs(texts: Sequence[str], kinds: Sequence[Hashable | None]) -> list[tuple[int, ...]]:
-    """Which units each run of the compiler takes, by number: those of one kind that follow each other, up to `TOGETHER`; a
+    """The units that each run of the compiler takes, by number: those of one kind that follow each other, up to `TOGETHER`; a
     unit of kind None alone."""
     joined = sum(len(t) for t, kind in zip(texts, kinds, strict=True) if kind is not None)
     most = min(TOGETHER, joined // LEAST_RUNS)

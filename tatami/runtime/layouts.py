@@ -59,8 +59,8 @@ def packed_size(shape: tuple[int, ...], layout: Layout | None) -> int:
 
 
 def _blocks(shape: Sequence[int], layout: Layout) -> tuple[list[list[int]], list[list[int]], list[int]]:
-    """Of a blocked layout: elements before and after each axis, the sizes that each axis is split into, from the outer to the
-    inner, and the order of all these in memory."""
+    """A blocked layout of an array of that shape: elements before and after each axis, the sizes that each axis is split into,
+    from the outer to the inner, and the order of all these in memory."""
     rank = len(shape)
     border = [list(layout.padding[a]) if layout.padding else [0, 0] for a in range(rank)]
     block = [1] * rank

@@ -20,19 +20,19 @@ if _close is not None:
 
 
 class _Ending(weakref.ref):  # type: ignore[type-arg]
-    """What calls `dlclose` when its array is freed; that function is given the handle, for which this stands."""
+    """A weak reference to an array that calls `dlclose` when the array is freed; ctypes takes it for the handle."""
 
     __slots__ = ("_as_parameter_",)
     _as_parameter_: ctypes.c_void_p
 
 
 _endings: dict[int, _Ending] = {}
-"""Those of open libraries, by `id`; the next library takes away those that have called."""
+"""The weak references of open libraries, by `id`; the next library removes those that have called."""
 atexit.register(_endings.clear)  # what is open at the end of the interpreter is the system's to close
 
 
 class _Opened:
-    """What functions of a library refer to, and it."""
+    """The handle of an open library: the library and its functions refer to it, and it is closed with the last of them."""
 
     __slots__ = ("_handle", "_held")
 

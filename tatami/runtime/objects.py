@@ -218,8 +218,8 @@ def runtime_units() -> tuple[Unit, ...]:
 
 
 def program_units() -> tuple[Unit, ...]:
-    """What every program's library has beside its kernels and their routines: what it borrows of the one that stays, digests of
-    memory."""
+    """Units of every program's library beside its kernels and their routines: the functions that it borrows of the library that
+    stays, digests of memory."""
     return (Unit((files("tatami.runtime") / "borrowed.c").read_text()), Unit(runtime_text("digest.c")))
 
 

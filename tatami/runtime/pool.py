@@ -1,5 +1,5 @@
-"""What stays in a process while programs come and go (decision 0053): one library with the thread pools, one pool per number of
-threads, made on first use, and the scratch of every thread that ran a kernel."""
+"""One library stays in a process while programs come and go (decision 0053). It has the thread pools, one per number of threads,
+made on first use, and the scratch of every thread that ran a kernel."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ def runtime_library(body: bytes | None = None) -> Library:
             library.tatami_reserve.restype = None
             library.tatami_reserve.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
             library.tatami_sides.restype = ctypes.POINTER(ctypes.c_int64 * 2)
+            for of_ranges in (library.tatami_watch, library.tatami_watch_end, library.tatami_written):
+                of_ranges.argtypes = (ctypes.c_int64, ctypes.c_void_p)
             _libraries.append(library)
         return _libraries[0]
 

@@ -33,7 +33,6 @@ class Watch:
         self._ranges = (ctypes.c_uint64 * (2 * len(ranges)))(*(n for pair in ranges for n in pair))
         self._library = library
         self._written = library.tatami_written
-        self._written.argtypes = (ctypes.c_int64, ctypes.c_void_p)
         self._doubts = 1
         self._settled = 0
 
@@ -59,7 +58,6 @@ class Watch:
         for other, _ in _watches.values():
             if (of := other()) is not None and of is not self:
                 of._doubts += 1
-        self._library.tatami_watch.argtypes = (ctypes.c_int64, ctypes.c_void_p)
         return bool(self._library.tatami_watch(self._count, self._ranges))
 
 
@@ -73,7 +71,6 @@ def begin(spans: Sequence[tuple[int, int]]) -> tuple[Watch, list[tuple[int, int]
     with _lock:
         for key, (of, gone) in list(_watches.items()):
             if of() is None:
-                library.tatami_watch_end.argtypes = (ctypes.c_int64, ctypes.c_void_p)
                 library.tatami_watch_end(len(gone) // 2, gone)
                 del _watches[key]
         if not library.tatami_watch_open() or not all_private(ranges):

@@ -275,9 +275,7 @@ def max_pool_indices(use: Use[Pool]) -> Value:
         at = b.iota(best.shape, lead + j) * stride[j] + step
         place = at - b.size(padding[j][0])
         if padding[j][0] != ZERO:
-            inside = (
-                place.fn("rem", dilation[j]).fn("add", dilation[j]).fn("rem", dilation[j]) if dilation[j] != 1 else place * 0
-            )
+            inside = place.fn("mod", dilation[j]) if dilation[j] != 1 else place * 0
             place = (place < 0).where(inside, place)
         position = position * b.size(x.shape[lead + j]) + place
     return position

@@ -19,7 +19,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Shape
 from tatami.core.module import Module
-from tatami.core.signature import Input, Output, Signature
+from tatami.core.signature import Input, Output, Signature, is_constant
 from tatami.core.tensor import Tensor
 from tatami.tiny.ir import (
     MOVEMENT,
@@ -102,7 +102,7 @@ def constant_values(
         match node.op:
             case InputOp(tensor_id=tensor):
                 port = ports[tensor]
-                known = port.storage == "held" or (port.storage == "const_pool" and tensor in constants)
+                known = is_constant(port, constants)
                 if port.mutability == "immutable" and (known or tensor in passed):
                     out[node.id] = known or passed[tensor]
             case ConstOp() | IotaOp():

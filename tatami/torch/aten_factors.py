@@ -187,7 +187,7 @@ def _is_bad(a: Tensor) -> Tensor:
 
 
 def _or_nan(m: Importer, a: Tensor, made: Tensor) -> Tensor:
-    """What was made of matrices in their dtype; NaN of those that are not finite."""
+    """The results `made` of matrices `a`, in their dtype; NaN for matrices that are not finite."""
     bad = _is_bad(a)
     bad = bad.reshape(*bad.shape, *[1] * (made.rank - bad.rank)).expand(made.shape)
     return m.graph.where(bad, math.nan, made.cast(a.dtype))

@@ -13,6 +13,7 @@ from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.aten_special import check_single, log_gamma, of_reals, scaled_complement
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer
+from tatami.torch.repeated import repeated_until
 
 STEPS = 100_000
 """Terms after which a sum or a fraction ends in any case; about six times the square root of the parameter are usual."""
@@ -23,7 +24,7 @@ PRECISION = 2.0**-40
 """The relative size of a term that changes a result of single precision no more."""
 
 TINY = 1e-300
-"""What a denominator of 0 is taken for."""
+"""The denominator that stands for one of 0."""
 Terms: TypeAlias = Callable[[Graph, Tensor, list[Tensor], list[Tensor]], list[Tensor]]
 """(graph, number of the step, state, others) -> the next state."""
 
@@ -81,16 +82,13 @@ def _expansion(m: Importer, a: Tensor, x: Tensor, upper: bool) -> Tensor:
 
 def _until(m: Importer, name: str, state: list[Tensor], given: list[Tensor], step: Terms) -> list[Tensor]:
     """Steps of all elements until the last value of the state, a change, is small everywhere."""
-    body = m.graph.subgraph(f"{name}_{len(m.graph.nodes)}")
-    k, _ = body.input("k", (), DType.i64), body.input("going", (), DType.bool)
-    carried = [body.input(f"state{i}", t.shape, t.dtype) for i, t in enumerate(state)]
-    others = [body.input(f"given{i}", t.shape, t.dtype) for i, t in enumerate(given)]
-    made = step(body, k.cast(DType.fp64), carried, others)
-    big = made[-1].abs() > PRECISION
-    body.output("more", big.any() if big.rank else big)
-    for i, value in enumerate(made):
-        body.output(f"next{i}", value)
-    return list(m.graph.loop(body, state, given, trip=STEPS))
+
+    def term(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> list[Tensor]:
+        made = step(g, k.cast(DType.fp64), state, given)
+        big = made[-1].abs() > PRECISION
+        return [*made, big.any() if big.rank else big]
+
+    return repeated_until(m.graph, name, STEPS, state, given, term)
 
 
 def _series(m: Importer, a: Tensor, x: Tensor) -> Tensor:

@@ -84,7 +84,8 @@ def antialiased_backward(weight: Callable[[np.ndarray], np.ndarray], reach: int)
 
 
 def adaptive_average_backward(m: Importer, grad: Tensor, x: Tensor) -> Tensor:
-    """Of windows from floor(o*size/count) up to ceil((o+1)*size/count), each element's share of those that hold it."""
+    """An element has its share of the gradient of each window that holds it; window o goes from floor(o*size/count) up to
+    ceil((o+1)*size/count)."""
     matrices = {}
     for axis in range(x.rank - 2, x.rank):
         have, count = (constant_int(t.shape[axis], "the size of an adaptive pooling") for t in (x, grad))
@@ -96,7 +97,7 @@ def adaptive_average_backward(m: Importer, grad: Tensor, x: Tensor) -> Tensor:
 
 def edge_backward(n: int) -> Handler:
     def handler(m: Importer, grad: Tensor, x: Tensor, padding: Sequence[IntoExpr]) -> Tensor:
-        """What lies in a border is added to the element at the edge that it repeats."""
+        """Gradients in a border are added to that of the element at the edge which the border repeats."""
         for k in range(n):
             axis, low = x.rank - 1 - k, expr(padding[2 * k])
             last = m.graph.size_of(x.shape[axis] - 1)

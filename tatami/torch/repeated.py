@@ -19,12 +19,28 @@ def repeated(
     graph: Graph, name: str, count: IntoExpr, state: Sequence[Tensor], others: Sequence[Tensor], step: Step
 ) -> list[Tensor]:
     """The carried values after `count` iterations, then what was kept, stacked on a new first axis."""
+    return _loop(graph, name, count, state, others, step, None)
+
+
+def repeated_until(
+    graph: Graph, name: str, most: IntoExpr, state: Sequence[Tensor], others: Sequence[Tensor], step: Step
+) -> list[Tensor]:
+    """The same after the iteration that is the last, or after `most`. The last value that `step` makes is no carried one: True
+    if another iteration follows."""
+    return _loop(graph, name, most, state, others, step, -1)
+
+
+def _loop(
+    graph: Graph, name: str, count: IntoExpr, state: Sequence[Tensor], others: Sequence[Tensor], step: Step, more: int | None
+) -> list[Tensor]:
+    """`more`: which of the step's values says whether another iteration follows; None: none does."""
     body = graph.subgraph(f"{name}_{len(graph.nodes)}")
     k, going = body.input("k", (), DType.i64), body.input("going", (), DType.bool)
     carried = [body.input(f"state{i}", t.shape, t.dtype) for i, t in enumerate(state)]
     given = [body.input(f"given{i}", t.shape, t.dtype) for i, t in enumerate(others)]
-    body.output("more", going)
-    for i, value in enumerate(step(body, k, carried, given)):
+    made = list(step(body, k, carried, given))
+    body.output("more", going if more is None else made.pop(more))
+    for i, value in enumerate(made):
         body.output(f"next{i}", value)
     found = graph.loop(body, state, others, trip=count)
     return [found] if isinstance(found, Tensor) else list(found)

@@ -15,6 +15,7 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 from tatami.torch.elimination import transposed
 from tatami.torch.importer import Importer
+from tatami.torch.repeated import repeated_until
 
 SWEEPS = 40
 """Sweeps after which the method ends in any case; 6 to 12 are usual."""
@@ -35,8 +36,7 @@ def orthogonal_columns(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
         other = _of_partners(columns, partner, columns.rank - 1)
         norms, theirs = _sum_of_rows(columns * columns), _sum_of_rows(other * other)
         cross = g.where(_rests(g, partner, norms), 0.0, _sum_of_rows(columns * other))
-        size = (norms * theirs).sqrt()
-        angle = g.where(size > 0.0, cross.abs() / g.where(size > 0.0, size, 1.0), 0.0)
+        angle = _angle(g, cross, (norms * theirs).sqrt())
         c, s = _rotation(g, norms, theirs, g.where(angle > ROUNDING, cross, 0.0), partner)
         return _turned(both, c, s, partner, both.rank - 1), angle
 
@@ -59,7 +59,7 @@ def diagonalised(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
         theirs = _of_partners(own, partner, rank - 1)
         is_theirs = g.iota(matrix.shape, rank - 2).one("eq", partner.expand(matrix.shape, dims=(rank - 1,)))
         cross = g.where(_rests(g, partner, own), 0.0, _sum_of_rows(g.where(is_theirs, matrix, 0.0)))
-        angle = g.where(spread > 0.0, cross.abs() / g.where(spread > 0.0, spread, 1.0), 0.0)
+        angle = _angle(g, cross, spread)
         c, s = _rotation(g, own, theirs, g.where(angle > ROUNDING, cross, 0.0), partner)
         matrix = _turned(matrix, c, s, partner, rank - 1)
         matrix = _turned(matrix, transposed(c), transposed(s), partner, rank - 2)
@@ -80,20 +80,16 @@ def _swept(m: Importer, both: Tensor, columns: Expr, turned: Round, others: Sequ
     """Rounds until a sweep is quiet."""
     g = m.graph
     rounds = ceildiv(columns, 2) * 2 - 1
-    body = g.subgraph(f"rotate_{len(g.nodes)}")
-    k, _ = body.input("k", (), DType.i64), body.input("going", (), DType.bool)
-    state, largest = body.input("state", both.shape, both.dtype), body.input("largest", (), DType.fp64)
-    given = [body.input(f"given{i}", t.shape, t.dtype) for i, t in enumerate(others)]
-    count = body.size_of(rounds)
-    partner = _partners(body, columns, k.one("mod", count), count)
-    made, angle = turned(body, state, partner, *given)
-    largest = largest.maximum(angle.one("reduce_max", axes=tuple(range(angle.rank))))
-    ends = (k + 1).one("mod", count).one("eq", 0)
-    body.output("more", ends.logical_not().one("or", largest > ROUNDING))
-    body.output("next", made)
-    body.output("next_largest", body.where(ends, 0.0, largest))
-    out: Tensor = g.loop(body, [both, g.number(0.0, DType.fp64)], others, trip=rounds * SWEEPS)[0]
-    return out
+
+    def round_of(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> list[Tensor]:
+        both, largest = state
+        count = g.size_of(rounds)
+        made, angle = turned(g, both, _partners(g, columns, k.one("mod", count), count), *given)
+        largest = largest.maximum(angle.one("reduce_max", axes=tuple(range(angle.rank))))
+        ends = (k + 1).one("mod", count).one("eq", 0)
+        return [made, g.where(ends, 0.0, largest), ends.logical_not().one("or", largest > ROUNDING)]
+
+    return repeated_until(g, "rotate", rounds * SWEEPS, [both, g.number(0.0, DType.fp64)], others, round_of)[0]
 
 
 def _partners(g: Graph, columns: Expr, at: Tensor, rounds: Tensor) -> Tensor:
@@ -109,6 +105,11 @@ def _partners(g: Graph, columns: Expr, at: Tensor, rounds: Tensor) -> Tensor:
 def _rests(g: Graph, partner: Tensor, like: Tensor) -> Tensor:
     """True for columns that are their own partners."""
     return partner.one("eq", g.iota(partner.shape, 0)).expand(like.shape, dims=(like.rank - 1,))
+
+
+def _angle(g: Graph, cross: Tensor, size: Tensor) -> Tensor:
+    """The distance of two columns from orthogonal: |cross| / size, 0 where size is 0."""
+    return g.where(size > 0.0, cross.abs() / g.where(size > 0.0, size, 1.0), 0.0)
 
 
 def _rotation(g: Graph, own: Tensor, theirs: Tensor, cross: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,12 @@ def compiled(module: Any, **options: Any) -> Any:
     return torch.compile(module, backend=backends.torch_backend, fullgraph=True, options={**OPTIONS, **options})
 
 
+def assert_as_eager(f: Any, given: Any) -> None:
+    """By the reference, of the arguments that `given` makes, equal at each call."""
+    got, wanted = compiled(f, target="reference")(*given()), f(*given())
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
+
+
 def tuple_of(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 

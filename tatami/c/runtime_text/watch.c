@@ -1,4 +1,4 @@
-/* Which pages of private memory were written, without reading them: pages are write-protected by userfaultfd, the kernel
+/* Pages of private memory that were written, found without reading them: pages are write-protected by userfaultfd, the kernel
    lifts the protection of a page at its first write (WP_ASYNC, no handler), and a scan of the page map finds such pages
    (PAGEMAP_SCAN). Linux 6.7 and later; where a call fails the caller reads the memory instead. Numbers and structures are
    those of linux/userfaultfd.h and linux/fs.h, which older systems lack. */

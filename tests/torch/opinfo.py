@@ -384,7 +384,8 @@ def table(path: Path) -> None:
         'Float32 samples of `op_db` through `torch.compile(backend="tatami", fullgraph=True, options={"fallback": False})`'
         " on the CPU target; written by `python -m tests.torch.opinfo --table`. A sample passes if it agrees with eager within"
         " PyTorch's tolerance, or is no farther than eager from the operator in float64; factors of matrices are compared by what is"
-        " unique of them. A name that fails may have been left at its first failure.",
+        " unique of them. A name that fails may have been left at its first failure. Results of names"
+        " that a run leaves out are those of the last run that had them.",
         "",
         f"**{len(whole)} of {len(names)} names pass every sample**; {len(partly)} more pass the samples that ran of them; "
         f"{len(names) - len(set(cpu) & set(names))} have not run. Of the {sum(e['run'] for e in raising)} error inputs of "

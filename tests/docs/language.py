@@ -153,7 +153,7 @@ def returns_bool(node: ast.AST) -> bool:
     return (
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and isinstance(node.returns, ast.Name)
-        and node.returns.id == "bool"
+        and node.returns.id in ("bool", "Truth")
     )
 
 

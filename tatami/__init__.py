@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 
 
 def _check_whole() -> None:
-    """Raises ImportError in a zip or an executable that was packed without the texts that programs are made of."""
+    """Raise ImportError in a zip or an executable that was packed without the texts that programs are made from."""
     from importlib.resources import files
 
     texts = {"tatami.c": "runtime_text/tatami.h", "tatami.cu": "header/tatami_ptx.cuh", "tatami.harp": "grammar.lark"}

@@ -1,4 +1,4 @@
-"""``python -m tatami``."""
+"""The command line: ``python -m tatami``."""
 
 from tatami.cli import main
 

@@ -1,9 +1,8 @@
-"""The functions that `tt.compile` gives for a model whose sizes stay open: each has a program for every call.
+"""Functions that `tt.compile` returns for a model whose sizes stay open: each has a program for every call.
 
-AdaptiveFunction    one program serves all sizes; a call that breaks what it assumes gets a program of its own, and
-                    tuples of sizes that were asked for have theirs from the beginning
-DeferredFunction    no program serves all sizes: each tuple of sizes has its own, compiled at the first such call
-"""
+AdaptiveFunction    one program serves all sizes; a call that breaks its assumptions gets a program of its own, and
+                    requested tuples of sizes have theirs from the beginning
+DeferredFunction    no program serves all sizes: each tuple of sizes has its own, compiled at the first such call"""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Cluster:
-    """A program for sizes that were asked for ahead of time, behind its guard: (least, greatest) of some symbols."""
+    """A program for sizes that were requested ahead of time, behind its guard: symbol -> (least, greatest)."""
 
     guard: Mapping[str, tuple[int, int]]
     function: CompiledFunction
@@ -29,6 +28,7 @@ class Cluster:
     calls: int = 0
 
     def admits(self, sizes: Mapping[str, int]) -> bool:
+        """True if the guard has a range for sizes like these, and all lie in it."""
         return all(name in sizes and low <= sizes[name] <= high for name, (low, high) in self.guard.items())
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Cluster:
 
 
 class AdaptiveFunction(CompiledFunction):
-    """A compiled program of open sizes, with other programs beside it. `shape_set` is None for a model that cannot be
+    """A compiled program of open sizes, with further programs for some sizes. `shape_set` is None for a model that cannot be
     imported again; its calls outside the guards run this program or are refused by it."""
 
     shape_set: ShapeSet | None = None
@@ -45,17 +45,18 @@ class AdaptiveFunction(CompiledFunction):
 
     @classmethod
     def around(cls, function: CompiledFunction, shape_set: ShapeSet | None, clusters: tuple[Cluster, ...]) -> AdaptiveFunction:
-        """`function` with other programs beside it."""
+        """`function` with further programs for some sizes."""
         made = cls(function.compilation, function.execution, function.program, function.sizes)
         made.shape_set, made.clusters = shape_set, clusters
         made._routes = {}
         return made
 
     _routes: dict[tuple[Any, ...], Cluster | None]
-    """By the shapes of the inputs: the cluster that admits them."""
+    """Shapes of the inputs -> the cluster that admits them, or None."""
 
     def _call(self, given: Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
-        """By the program of open sizes, unless another one is for this call. (A quick call is at shapes that it served.)"""
+        """The results of the program of open sizes, unless another one serves this call. (A quick call has shapes that it
+        served.)"""
         cluster = self._cluster(given) if self.clusters else None
         if cluster is not None:
             cluster.calls += 1
@@ -75,6 +76,7 @@ class AdaptiveFunction(CompiledFunction):
             return shape_set.run(given, out, error)
 
     def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
+        """Fix all arrays, for the program that serves their sizes."""
         cluster = self._cluster(self._by_name(inputs, named)) if self.clusters else None
         return super().bind(*inputs, out=out, **named) if cluster is None else cluster.function.bind(*inputs, out=out, **named)
 
@@ -96,6 +98,7 @@ class AdaptiveFunction(CompiledFunction):
         return solve_sizes(signature, known, self.sizes)
 
     def explain(self) -> str:
+        """The report as text, with the clusters and the programs of other sizes."""
         parts = [super().explain(), *map(str, self.clusters)]
         if self.shape_set is not None and self.shape_set.made:
             parts.append(self.shape_set.explain())
@@ -103,22 +106,23 @@ class AdaptiveFunction(CompiledFunction):
 
     @property
     def memory(self) -> dict[str, Any]:
+        """Bytes of this program by use, and how many programs there are for other sizes."""
         return {**super().memory, **_counts(self.shape_set)}
 
 
 class DeferredFunction:
-    """A model of which no program serves all sizes: `why` is what was said of such a program."""
+    """A model of which no single program serves all sizes: `why` is the refusal of such a program."""
 
     def __init__(self, shape_set: ShapeSet, why: TatamiError) -> None:
         self.shape_set = shape_set
         self.why = why
 
     def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
-        """Run once, by the program for these sizes, compiled now if this is their first call. Raises TatamiError."""
+        """Run once, by the program for these sizes, which is compiled if this is their first call. Raises TatamiError."""
         return self.shape_set.run(self._given(inputs, named), out)
 
     def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
-        """Fix all arrays, by the program for their sizes."""
+        """Fix all arrays, for the program that serves their sizes."""
         given = self._given(inputs, named)
         self.shape_set.run(given)
         function = self.latest("bind")
@@ -147,10 +151,11 @@ class DeferredFunction:
         return self.latest("stages").stages
 
     def fetch(self, name: str, /, **inputs: Any) -> Any:
+        """The value of a node in the program of the last call. Raises UnboundSymbol before the first."""
         return self.latest("fetch").fetch(name, **inputs)
 
     def explain(self) -> str:
-        """Why there is no program for all sizes; then every program that was compiled."""
+        """The reason why there is no program for all sizes; then every program that was compiled."""
         reason = self.why.diagnostics[0]
         parts = [f"no program serves all sizes: {reason.code} at {reason.at}: {reason.why}", self.shape_set.explain()]
         parts += [p.function.explain() for p in self.shape_set.programs.values()]
@@ -163,7 +168,7 @@ class DeferredFunction:
         return {**last, **_counts(self.shape_set)}
 
     def save(self, path: Any) -> Any:
-        """Refused: a saved program serves one tuple of sizes or all of them."""
+        """Raise TatamiError: a saved program serves one tuple of sizes or all of them."""
         reason = self.why.diagnostics[0]
         why = f"no program serves all sizes ({reason.at}: {reason.why})"
         raise fail("UnboundSymbol", "save", why, "compile with sizes= for the sizes that the saved program shall serve")

@@ -1,4 +1,4 @@
-"""Compile a model into a callable (design §4)."""
+"""Compiling a model into a callable (design §4)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "load", "prepare"]
 
 _WORTH_A_TRIM = 1 << 20
-"""Bytes of constants from which on loading leaves more free memory in the heap than looking for it is worth: a fragmented heap of
-a gigabyte takes 50 ms."""
+"""Minimum bytes of constants for which freeing unused memory of the heap pays: looking for it takes 50 ms in a fragmented heap
+of a gigabyte."""
 _ABOVE_REGIONS = frozenset(["frontend", "tiny@imported", "tiny", "region@explicit", "region"])
 
 
@@ -49,15 +49,17 @@ class StageView:
 
     @property
     def text(self) -> str:
+        """The text of the stage for people, as in a dump."""
         return show(self.name, self.value)
 
     @property
     def json(self) -> str:
+        """The document of the stage, from which the compiler can be restarted."""
         return document_text(to_document(self.name, self.value, self._target))
 
 
 class CompiledFunction(Function):
-    """A Function that knows how it came to be."""
+    """A Function with the compilation that made it."""
 
     def __init__(
         self, compilation: Compilation, execution: Module[ExecutionPlan], program: Any, sizes: Mapping[str, int] | None
@@ -67,10 +69,11 @@ class CompiledFunction(Function):
 
     @property
     def stages(self) -> Mapping[str, StageView]:
+        """Name -> stage, each made when it is looked up."""
         return StageViews(self.compilation)
 
     def explain(self) -> str:
-        """What fused, what did not, and why; plans chosen and rejected."""
+        """The report as text: what fused and what did not, with reasons; plans chosen and rejected."""
         from tatami.explain import explain
 
         return explain(self.compilation)
@@ -83,7 +86,7 @@ class CompiledFunction(Function):
         return dot(compiled_picture(self.compilation))
 
     def to_svg(self) -> str:
-        """The same as an SVG document. A notebook shows it by itself."""
+        """The model as an SVG document, which notebooks show for the function."""
         from tatami.core.picture_svg import svg
         from tatami.picture import compiled_picture
 
@@ -93,21 +96,21 @@ class CompiledFunction(Function):
         return self.to_svg()
 
     def save(self, path: str | Path) -> Path:
-        """Write the program to a `.tatami` file: documents, constants and machine code. `tt.load` reads it, and every
-        command takes it as a MODEL."""
+        """Write the program to a `.tatami` file: documents, constants and machine code. `tt.load` reads it, and every command
+        takes it as a MODEL. Raises FileUnwritable."""
         from tatami.saved import save
 
         return save(path_argument(path, "path"), self.compilation, self.sizes)
 
     def fetch(self, name: str, /, **inputs: Any) -> Any:
-        """The value of a node (any stage's id or name), computed by the first stage that has it."""
+        """The value of a node (any stage's id or name), computed by the first stage that has it. Raises UnknownName."""
         from tatami.playback import fetch
 
         return fetch(self.compilation, (text_argument(name, "name"),), inputs, self.sizes)[name]
 
 
 class StageViews(Mapping[str, StageView]):
-    """`f.stages`: a mapping by stage name that makes nothing until asked."""
+    """`f.stages`: a mapping by stage name, in which a stage is made when it is looked up."""
 
     def __init__(self, compilation: Compilation) -> None:
         self._compilation = compilation
@@ -141,8 +144,8 @@ def compile(
     """Compile `model` for `target` into a Function. target: a name, a Target, its document or a .json file of it; None for the machine that a document was made for, else this CPU.
 
     model: a path (.onnx, .json, the folder of a dump), the bytes of an .onnx file, a Graph, a document, an onnx.ModelProto, a torch.nn.Module or an ExportedProgram.
-    example_inputs: what decides constant inputs of an ONNX model; the arguments a torch module is exported with, whose open sizes `dynamic_shapes` says as torch.export does.
-    sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one; a list of numbers and ranges asks for a program for each beside the one that serves all: {"B": [1, 8, (16, 512)]}. threads: default TATAMI_NUM_THREADS, else all cores.
+    example_inputs: values for inputs of an ONNX model that are to be constant; for a torch module, the arguments to export it with; `dynamic_shapes` marks their open sizes as in torch.export.
+    sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one; a list of numbers and ranges requests a program for each, in addition to the one that serves all: {"B": [1, 8, (16, 512)]}. threads: default TATAMI_NUM_THREADS, else all cores.
     progress: True for a bar on stderr (where that is a terminal), or a function told (what, done, total).
     max_specialisations: programs kept for sizes that the program for all sizes does not serve (64); 0 refuses such calls.
     Raises TatamiError with at least one Diagnostic.
@@ -176,10 +179,10 @@ def compile(
 
 
 def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -> CompiledFunction:
-    """A program that `f.save` wrote, for the target it was compiled for, or this CPU where that does not run here.
+    """A program that `f.save` wrote, for the target it was compiled for, or this CPU if that target does not run here.
 
-    trust: its machine code may run as it is; else the program is compiled again from the documents in the file, by way
-    of the cache. Raises TatamiError.
+    trust: its machine code may run as it is; else the program is compiled again from the documents in the file, through
+    the cache. Raises TatamiError.
     """
     from tatami.runtime.host import runs_here, thread_count
     from tatami.saved import SUFFIX, open_saved
@@ -195,7 +198,7 @@ def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -
 
 
 def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[str, int] | None = None) -> CompiledFunction:
-    """The callable of a prepared compilation. `sizes`: values of symbols that no input decides."""
+    """The callable of a prepared compilation. `sizes`: values of symbols that no input decides. Raises TatamiError."""
     target = compilation.target
     if target.kind == "reference":
         from tatami.runtime.reference_program import ReferenceProgram
@@ -220,7 +223,7 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
 
 
 def find_program(compilation: Compilation) -> StoredProgram:
-    """The compiled program: as it was saved, as an earlier compilation of the same model left it, else made now and kept."""
+    """The compiled program: as it was saved, else from the cache, else compiled and added to the cache."""
     from tatami import program_cache
 
     if compilation.program is None:
@@ -232,7 +235,7 @@ def find_program(compilation: Compilation) -> StoredProgram:
 
 
 def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram:
-    """The program through all stages and the C compiler. timed: its entry takes the time of each kernel."""
+    """The program, compiled through all stages and the C compiler. timed: its entry measures the time of each kernel."""
     from tatami.execution.ir import launched_kernels
     from tatami.runtime.apart import Apart, apart
     from tatami.runtime.compiler import find_compiler
@@ -253,7 +256,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
 
             entry = print_entry(execution, timed=True)
         users, kernels = _user_texts(compilation), {f"{symbol}.c" for symbol in launched_kernels(execution)}
-        is_given = "c" in compilation.stages.given  # text that may define what no printer does
+        is_given = "c" in compilation.stages.given  # text that may define names that no printer uses
         units = [
             Unit(
                 u.text,
@@ -279,7 +282,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
 
 
 def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:
-    """The program in this process."""
+    """The program loaded into this process."""
     from tatami.runtime.cpu_program import CpuProgram
     from tatami.runtime.host import thread_count, trim_heap
     from tatami.runtime.pool import get_pool, load_program
@@ -293,7 +296,7 @@ def load_stored(compilation: Compilation, program: StoredProgram, threads: int |
 
 
 def load_cpu_program(compilation: Compilation, threads: int | None = None, timed: bool = False) -> CpuProgram:
-    """The compiled and loaded program of a CPU target. timed: its entry takes the time of each kernel."""
+    """The compiled and loaded program of a CPU target. timed: its entry measures the time of each kernel."""
     from tatami.runtime.host import check_runs_here
 
     check_runs_here(compilation.target)
@@ -301,7 +304,7 @@ def load_cpu_program(compilation: Compilation, threads: int | None = None, timed
 
 
 def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
-    """The kernels of a GPU target, compiled as C++ for the emulated machine."""
+    """The kernels of a GPU target, compiled as C++ for the emulated machine and loaded."""
     from tatami.gpu.ir import BodyKernel
     from tatami.runtime.emulated_machine import build_machine
     from tatami.runtime.emulated_program import EmulatedProgram
@@ -320,8 +323,8 @@ def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
 
 
 def behind_line(kernel: AnyKernel, line: int) -> dict[str, str]:
-    """The GPU `statement` that a line of a kernel's text was printed for, and the `plan`'s fields that decide it. Empty
-    for a line of the frame, or of a kernel without statements."""
+    """Origin of a line of a kernel's text: the GPU `statement` that it was printed for, and the fields of the `plan` that
+    decide it. Empty for a line of the frame, or of a kernel without statements."""
     from tatami.cu.kernel_text import statement_at
     from tatami.gpu.ir import Kernel
     from tatami.gpu.plan_fields import plan_fields
@@ -332,7 +335,7 @@ def behind_line(kernel: AnyKernel, line: int) -> dict[str, str]:
 
 
 def load_cuda_program(compilation: Compilation) -> CudaProgram:
-    """The kernels of a GPU target on the device of its name: "cuda", "cuda:1", "cuda:sm80"."""
+    """The kernels of a GPU target, loaded on the device that the target names: "cuda", "cuda:1", "cuda:sm80"."""
     from tatami.runtime.cuda.cubins import compile_units
     from tatami.runtime.cuda.device import device_of
     from tatami.runtime.cuda.program import CudaProgram
@@ -345,7 +348,7 @@ def load_cuda_program(compilation: Compilation) -> CudaProgram:
 
 
 def _user_texts(compilation: Compilation) -> dict[str, UserText]:
-    """By unit: the node and the text of each body that a user wrote."""
+    """Unit -> the node and the text of a body that a user wrote."""
     from tatami.runtime.user_text import UserText
 
     loop, realised = compilation.stages.get_made("loop"), compilation.stages.get_made("realised")
@@ -365,7 +368,7 @@ def _user_texts(compilation: Compilation) -> dict[str, UserText]:
 
 
 def _where(compilation: Compilation) -> Callable[[str, str], str]:
-    """Tells which nodes of the model a Region or step computes, for faults at run time."""
+    """A function from (program, Region or step) to the nodes of the model that it computes, for faults at run time."""
 
     def where(program: str, name: str) -> str:
         from tatami.explain import trace

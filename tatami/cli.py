@@ -1,4 +1,4 @@
-"""The command line. Bad input gives a diagnostic and exit code 1, never a traceback."""
+"""The command line. A wrong input results in a diagnostic and exit code 1, never in a traceback."""
 
 from __future__ import annotations
 
@@ -43,15 +43,17 @@ frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execu
 Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_PROGRAM_CACHE=0 (compile anew),
 TATAMI_CALIBRATE=0 (plan by the usual rates of the instruction set), TATAMI_SANITIZE (docs/custom_kernels.md).
 """
+"""The text of `tatami --help`."""
 
 
 TARGETS = """Default: cpu, or what a document was made for. cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:neon; cuda (this machine's GPU); code for a GPU:
 sm80, sm90, a100, a100-40gb, h100, h100-pcie, h200, rtx3090, rtx4090; the same run on the CPU: emulated-sm80, emulated-sm90
 (or another GPU's name); reference; or a .json file of `tatami calibrate -o`"""
+"""The help text of the option --target."""
 
 
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options every command on a model takes."""
+    """The options that every command on a model takes."""
 
     @click.argument("model")
     @click.option("--target", help=TARGETS)
@@ -74,7 +76,7 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refusing(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The one place where errors become text and an exit code."""
+    """The command with errors turned into text and an exit code."""
 
     @wraps(command)
     def guarded(**options: Any) -> None:
@@ -117,7 +119,7 @@ def refusing(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def internal_error(error: Exception) -> Any:
-    """What a user sees of a fault of ours: one diagnostic with the place, and how to see more."""
+    """The diagnostic for a fault of Tatami itself: its place, and how to see more."""
     import traceback
 
     from tatami.core.diagnostic import diagnostic
@@ -131,6 +133,7 @@ def internal_error(error: Exception) -> Any:
 
 
 def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:
+    """Size symbol -> value from texts ``B=32``. Raises InvalidSymbol."""
     from tatami.core.diagnostic import fail
 
     out: dict[str, int] = {}
@@ -145,6 +148,7 @@ def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:
 @click.group(help=TUTORIAL, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="tatami")
 def main() -> None:
+    """The command `tatami`; SIGTERM ends it with exit code 143."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
@@ -198,7 +202,7 @@ def playback(request: Request, **options: Any) -> None:
 @click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 def bench(request: Request, **options: Any) -> None:
-    """Time each kernel of MODEL on this machine, beside the plan's estimate and what the machine's measured peaks allow."""
+    """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks."""
     from tatami.commands import bench_command
 
     bench_command(request, **options)
@@ -256,7 +260,7 @@ def fmt(files: tuple[str, ...], check: bool, output: str | None) -> None:
 @click.option("--trust", is_flag=True, help="accept documents that carry code")
 @refusing
 def decompile(model: str, output: str | None, trust: bool) -> None:
-    """Write MODEL as a .harp text, large constants in an .npz beside it."""
+    """Write MODEL as a .harp text, large constants in an .npz next to it."""
     from tatami.commands_harp import decompile_command
 
     decompile_command(model, output, trust)

@@ -1,4 +1,4 @@
-"""What the commands do. `cli.py` parses, this file works, diagnostics travel as TatamiError."""
+"""The work of the commands: `cli.py` parses arguments, this file does the work, and diagnostics travel as TatamiError."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ def run_command(
     fetch_names: tuple[str, ...],
     check: bool,
 ) -> None:
+    """`tatami run`: run the model once and print its outputs. With `check`, exit code 1 if an output differs from the
+    reference."""
     with shown(True) as progress:
         compilation = request.compilation(progress)
         function = build(compilation, sizes=request.sizes)
@@ -95,7 +97,7 @@ def _show_fetched(compilation: Compilation, names: tuple[str, ...], arrays: Any,
 
 
 def check_command(models: tuple[str, ...], trust: bool) -> None:
-    """Reads and verifies; every model is looked at, then the faults of all are raised together."""
+    """`tatami check`: read and verify every model, then raise the faults of all together."""
     from tatami.models import check_format, open_model
 
     faults: list[Diagnostic] = []
@@ -128,6 +130,7 @@ def playback_command(
     request: Request,
     inputs: tuple[str, ...],
 ) -> None:
+    """`tatami playback`: run every stage on the same inputs. Exit code 1 if one differs, which is printed."""
     compilation = replace(request, compare=True).compilation()
     function = build(compilation, sizes=request.sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes)
@@ -160,6 +163,7 @@ def explain_command(
     svg: str | None = None,
     dot: str | None = None,
 ) -> None:
+    """`tatami explain`: print the report; `svg`, `dot`: files for the picture of the compilation."""
     from tatami.core import picture_dot, picture_svg
     from tatami.explain import explain
     from tatami.picture import compiled_picture
@@ -173,6 +177,7 @@ def explain_command(
 
 
 def calibrate_command(output: str | None) -> None:
+    """`tatami calibrate`: measure this CPU and print its rates; `output`: file for the target document."""
     from tatami.plan.estimate import multiply_adds_per_cycle
     from tatami.runtime.calibration import calibrate
 
@@ -197,6 +202,7 @@ def bench_command(
     ledger: str | None,
     svg: str | None,
 ) -> None:
+    """`tatami bench`: time each kernel, print the table, append to the ledger; `svg`: file for the roofline."""
     from tatami.runtime.cache import default_cache, make_private
     from tatami.runtime.host import thread_count
     from tatami.runtime.peak import measured_peaks

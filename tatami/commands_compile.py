@@ -19,7 +19,7 @@ from tatami.terminal import printable, show_diagnostics
 
 
 def compile_command(request: Request, output: str, dump: str, embed: bool) -> None:
-    """The suffix of `output` says which of the two."""
+    """`tatami compile`: a program if `output` ends in .tatami, else a folder."""
     path = Path(output)
     if path.suffix.lower() == SUFFIX:
         if dump or embed:
@@ -31,7 +31,7 @@ def compile_command(request: Request, output: str, dump: str, embed: bool) -> No
 
 
 def _save(request: Request, path: Path) -> None:
-    """What `f.save` writes; machine code where it can run on this machine."""
+    """Write the file that `f.save` would write, with machine code if it can run on this machine."""
     from tatami.api import find_program
 
     check_path(path)

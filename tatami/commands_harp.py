@@ -17,7 +17,7 @@ from tatami.terminal import printable
 
 
 def fmt_command(files: tuple[str, ...], check: bool, output: str | None) -> None:
-    """Each file is written in its place, or to `output`; `-` goes from standard input to standard output."""
+    """`tatami fmt`: write each file in its place, or to `output`; `-` goes from standard input to standard output."""
     if output is not None and len(files) > 1:
         raise fail("InvalidAttribute", "-o", f"one output for {len(files)} files", "format them one by one, or leave -o out")
     changed = [file for file in files if _format(file, check, output)]
@@ -26,7 +26,7 @@ def fmt_command(files: tuple[str, ...], check: bool, output: str | None) -> None
 
 
 def _format(file: str, check: bool, output: str | None) -> bool:
-    """Was there anything to change?"""
+    """Lay out one file; True if that changed it."""
     name = "standard input" if file == "-" else Path(file).name
     text = sys.stdin.read() if file == "-" else read_text(Path(file))
     laid_out = format_source(text, name)
@@ -42,7 +42,8 @@ def _format(file: str, check: bool, output: str | None) -> bool:
 
 
 def decompile_command(model: str, output: str | None, trust: bool) -> None:
-    """Text and named constants, each file whole or not at all; the constants first, so that the text finds them."""
+    """`tatami decompile`: write the text and its named constants, each file whole or not at all; the constants first, so that
+    the text finds them."""
     given = open_model(model, trust=trust)
     if "frontend" not in given:
         why = f"the model is given from stage {next(iter(given))} on; its graph is not there"

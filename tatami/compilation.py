@@ -1,4 +1,4 @@
-"""A model on its way through the stages, and what it decided."""
+"""The compilation of a model: its stages, made on demand, and its decisions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Compilation:
-    """A model on its way: the stages (made on demand), their times and warnings."""
+    """A model with its stages (made on demand), their times and warnings."""
 
     def __init__(
         self,
@@ -42,23 +42,23 @@ class Compilation:
 
     @property
     def first(self) -> str:
-        """The earliest stage that exists without being computed."""
+        """The earliest stage that was given and need not be computed."""
         return next(s.name for s in STAGES if self.stages.get_made(s.name) is not None)
 
     def values(self) -> dict[str, Module[Any]]:
-        """All stages from the first given one on, in order; makes those not made yet."""
+        """All stages from the first given one on, in order; stages that do not exist yet are made."""
         order = [s.name for s in STAGES]
         start = order.index(self.first)
         return {n: self.stages[n] for n in order[start:] if n in self.stages}
 
     @property
     def warnings(self) -> list[Diagnostic]:
-        """Warnings of the importer and the verifiers so far, and decisions that met nothing."""
+        """Warnings of the importer and of the verifiers of all made stages, and decisions that nothing matches."""
         found = [*self.observer.of_model, *self.program_warnings()]
         return [d for k, d in enumerate(found) if d not in found[:k]]
 
     def program_warnings(self) -> list[Diagnostic]:
-        """Warnings about the program, whichever model file it was made of."""
+        """Warnings about the program, whichever model file it comes from."""
         stored = self.program.warnings if self.program is not None else ()
         found = [*stored, *self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
         return [d for k, d in enumerate(found) if d not in found[:k]]
@@ -66,6 +66,8 @@ class Compilation:
     def reference_run(
         self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None
     ) -> dict[str, Any]:
+        """The outputs of the first made stage that computes, by name, in `mode`. `observe` sees every value. Raises
+        UnknownName if no made stage computes."""
         for s in STAGES:
             value = self.stages.get_made(s.name)
             run = runner(s.name) if value is not None else None
@@ -75,7 +77,7 @@ class Compilation:
 
 
 def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> list[Diagnostic]:
-    """Warnings for decisions that nothing in this program matches; only of stages made so far."""
+    """Warnings for decisions that nothing in this program matches; only made stages are compared."""
     found: list[Diagnostic] = []
     region, tiny = stages.get_made("region"), stages.get_made("tiny")
     if region is not None and decisions.plans:
@@ -106,7 +108,7 @@ def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> lis
 
 
 def decisions_of(stages: Stages) -> Decisions:
-    """What a compilation decided, as the decisions that repeat it."""
+    """The decisions of a compilation, in the form that repeats them."""
     from tatami.plan.rename import kept_choices
     from tatami.region.ir import Region
     from tatami.region.partition import program_key

@@ -1,11 +1,11 @@
-"""What a plan copies, and why: Copy instructions, and kernels that only move (spec 1 "View": movement costs nothing).
+"""The copies of a plan, and their reasons: Copy instructions, and kernels that only move (spec 1 "View": movement costs
+nothing).
 
     r0   1024 bytes  the output y is an array of its own
     r1    512 bytes  call callee reads its arguments from memory
 
-A view that two kernels share costs nothing; what is listed here is all that movement costs. Each element counts twice,
-read once and written once.
-"""
+A view that two kernels share costs nothing; the list is all that movement costs. Each element counts twice, read once and
+written once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tatami.region.walk import nodes
 
 @dataclass(frozen=True)
 class Move:
-    """One instruction that moves `bytes` and computes nothing. `is_output`: it writes what the program hands out."""
+    """One instruction that moves `bytes` and computes nothing. `is_output`: True if it writes an output of the program."""
 
     program: str
     name: str
@@ -33,7 +33,7 @@ class Move:
 
 
 def moves(execution: Module[ExecutionPlan], regions: Module[Program]) -> list[Move]:
-    """All moves of all programs, in order of execution. `regions` are the Regions the kernels were made of."""
+    """All moves of all programs, in order of execution. `regions`: the Regions that the kernels were made from."""
     return [move for name, plan in execution.programs.items() for move in _moves(name, plan, regions.programs[name])]
 
 

@@ -17,15 +17,18 @@ from tatami.core.document import read_bytes
 
 
 class Decisions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Partitions, plans and calls that a user fixes. `partitions`: hash of a tiny Program -> document."""
+
     partitions: dict[str, Any] = {}
     plans: dict[str, Any] = {}
-    """key → plan document; the key "" holds plans without one."""
+    """Key -> plan document; the key "" holds plans without one."""
     calls: dict[str, Literal["inline", "call"]] = {}
-    """Graph key → what becomes of the calls of that graph; the key "" speaks of all others."""
+    """Hash of a graph -> the decision about its calls; the key "" stands for all other graphs."""
 
 
 def load_decisions(source: Decisions | dict[str, Any] | str | Path | None) -> Decisions:
-    """From a file, a JSON value or nothing. A plan document given alone becomes the plan without a key."""
+    """The decisions in a file or a JSON value; empty for None. A plan document given alone becomes the plan without a key.
+    Raises InvalidDocument."""
     if source is None:
         return Decisions()
     if isinstance(source, Decisions):
@@ -45,4 +48,5 @@ def load_decisions(source: Decisions | dict[str, Any] | str | Path | None) -> De
 
 
 def decisions_text(decisions: Decisions) -> str:
+    """The decisions as JSON text, the same for equal decisions."""
     return dump_text(to_builtins(decisions))

@@ -1,11 +1,11 @@
-"""Documents from outside against what they were derived from (D2.20, decision 0043).
+"""Comparison of documents from outside with the stages that they are derived from (D2.20, decision 0043).
 
     indexbook <- tiny          poly_view <- tiny, indexbook          poly_core <- region          facts: equal, or refused
-    loop <- region, plan       kernels may be edited: those that were run with every access checked
+    loop <- region, plan       kernels may be edited: the edited ones run with every access checked
     gpu <- region, plan        equal, or refused
-    execution <- loop or gpu   order, waves and places in the arena may be edited; what an instruction does is the stage's above
+    execution <- loop or gpu   order, waves and places in the arena may be edited; the instructions' work is the stage's above
 
-Each is a function of what is above, so it is derived again and compared. Stages that stand alone (frontend, tiny, region,
+Each is a function of the stages above it, so it is derived again and compared. Stages that stand alone (frontend, tiny, region,
 plan) are obeyed as they are. A caller who trusts a document has its kernels and instructions as they stand.
 """
 
@@ -39,8 +39,8 @@ Given = Mapping[str, Module[Any]]
 
 
 def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[str, Module[Any]]:
-    """The stages as they may be compiled on. Raises TatamiError where a document says something else than what it was derived
-    from, and may not. `trust`: loops and instructions are taken as they stand."""
+    """The stages in the form in which they may be compiled. Raises TatamiError if a document differs from its derivation where
+    it must not. `trust`: loops and instructions are taken unchanged."""
     out = dict(given)
     for name in ("tiny@imported", "tiny"):
         if name in out:
@@ -72,8 +72,8 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
 
 
 def _open_equations(form: str, tiny: Module[TinyProgram]) -> list[Diagnostic]:
-    """Reshapes that are of one size only where an equation holds that the signature does not have: nothing would check it.
-    Symbols that an equation gives are still replaced in the imported form."""
+    """Faults of reshapes whose sizes are equal only if an equation holds that the signature lacks: nothing would check it.
+    Symbols that an equation replaces still occur in the imported form."""
     from tatami.tiny.equations import reshape_equations, solved_symbols
 
     out: list[Diagnostic] = []
@@ -108,7 +108,7 @@ def _equal_facts(name: str, given: Given, target: Target, above: tuple[str, ...]
 
 
 def _differences(name: str, given: Module[Any], derived: Module[Any], suggestion: str) -> Iterator[Diagnostic]:
-    """The first place of each program that differs."""
+    """The first difference of each program."""
     for program in dict.fromkeys((*derived.programs, *given.programs)):
         have, want = given.programs.get(program), derived.programs.get(program)
         if have == want:
@@ -123,7 +123,7 @@ def _differences(name: str, given: Module[Any], derived: Module[Any], suggestion
 
 
 def first_difference(have: Any, want: Any) -> tuple[str, str]:
-    """Where two plain values differ first, and how."""
+    """(the path at which two plain values first differ, the difference in words)."""
     if isinstance(have, dict) and isinstance(want, dict):
         for key in dict.fromkeys((*want, *have)):
             if key not in have:
@@ -147,7 +147,7 @@ def _short(value: Any) -> str:
 
 
 def _keys(plan: Module[ProgramPlan], region: Module[RegionProgram], target: Target) -> list[Diagnostic]:
-    """The key of a plan is its Region's, for a machine that the plan can be checked against."""
+    """Faults of keys that are not the key of the plan's Region, for a machine that the plan can be checked against."""
     from tatami.plan.choose import plan_key, target_class
     from tatami.plan.verify import target_of
     from tatami.plan.verify_plan import verify_plan
@@ -173,7 +173,7 @@ def _keys(plan: Module[ProgramPlan], region: Module[RegionProgram], target: Targ
 
 
 def _checked_loops(given: Module[Program], above: Given, target: Target) -> Module[Program]:
-    """Kernels that are what the Regions and plans give stay; the bodies of others have every access checked."""
+    """Kernels that equal their derivation are unchanged; all accesses in the bodies of others are checked at run time."""
     from tatami.loop.extents import extents_of_kernels
 
     derived = _derived("loop", above, target)
@@ -220,7 +220,7 @@ def _without_bodies(module: Module[Program]) -> Module[Program]:
 
 
 def _unchecked(kernel: Kernel) -> str:
-    """Why the accesses of a kernel cannot be checked, or "": they are made elsewhere."""
+    """The reason why the accesses of a kernel cannot be checked (they are made elsewhere), or ""."""
     from tatami.loop.ir import Call
     from tatami.loop.walk import nodes
 
@@ -234,7 +234,7 @@ def _unchecked(kernel: Kernel) -> str:
 
 
 def _other_work(given: Module[ExecutionPlan], derived: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """A plan decides the order of the instructions and where buffers lie in the arena, nothing else."""
+    """Faults of a plan that differs in more than the order of instructions and the places of buffers in the arena."""
     faults = list(_differences("execution", _without_order(given), _without_order(derived), _ORDER))
     if faults:
         return faults

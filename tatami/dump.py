@@ -1,7 +1,6 @@
 """Stages to a folder and back. Any file of a dump restarts the compiler.
 
-0_frontend.json  0_frontend.txt  1_tiny-imported.json … constants/<sha256>.bin  decisions.json
-"""
+0_frontend.json  0_frontend.txt  1_tiny-imported.json … constants/<sha256>.bin  decisions.json"""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def to_document(
     inputs: Mapping[str, InputRef] | None = None,
     embed: bool = True,
 ) -> Document:
-    """The document of one stage. `embed` keeps constants inside, else they are files beside it."""
+    """The document of one stage. `embed` keeps constants inside, else they are files next to it."""
     reference = embed_constant if embed else file_constant
     return Document(
         tatami=SCHEMA_VERSION,
@@ -60,7 +59,7 @@ def to_document(
 
 
 def from_document(document: Document, folder: Path | None, *, trust: bool, at: str = "document") -> dict[str, Module[Any]]:
-    """The stages a document holds: its own, and the earlier ones its `inputs` name."""
+    """The stages that a document holds: its own, and the earlier ones that its `inputs` name. Raises TatamiError."""
     s = _trusted(document, trust, at)
     found: dict[str, Module[Any]] = {}
     for name, ref in document.inputs.items():
@@ -74,7 +73,7 @@ def from_document(document: Document, folder: Path | None, *, trust: bool, at: s
 
 
 def _trusted(document: Document, trust: bool, at: str) -> Stage:
-    """The stage of a document that may be read. Raises Untrusted for one that is nothing but code."""
+    """The stage of a document that may be read. Raises Untrusted for a stage that consists of code."""
     s = stage(document.stage)
     if s.code and not trust:
         raise fail(
@@ -94,8 +93,8 @@ def own_stage(
     *,
     trust: bool,
 ) -> Module[Any]:
-    """The stage a document holds itself. read: where its constants are, if not in a folder or in the document. Raises
-    Untrusted where it holds code and `trust` is not given."""
+    """The stage that a document holds itself. read: reads constants that are neither in a folder nor in the document. Raises
+    Untrusted if it holds code and `trust` is not given."""
     s = stage(document.stage)
     if document.decisions:
         why = "decisions in a document are not read"
@@ -117,7 +116,7 @@ def own_stage(
 
 
 def _read_input(name: str, ref: InputRef, folder: Path | None, at: str, trust: bool) -> Document:
-    """The earlier document; the one that this was made from, by its hash."""
+    """The earlier document that this one was made from, found by its hash. Raises TatamiError."""
     if ref.document is not None:
         earlier = parse_document(ref.document, f"{at}.inputs.{name}")
         _trusted(earlier, trust, f"{at}.inputs.{name}")
@@ -174,11 +173,12 @@ def _reference(entry: tuple[str, Document], embed: bool) -> InputRef:
 
 
 def write_text(path: Path, text: str) -> Path:
+    """Write the text as UTF-8; the file appears whole or not at all. Raises FileUnwritable."""
     return write_bytes(path, text.encode())
 
 
 def make_folder(folder: Path) -> None:
-    """Raises FileUnwritable when `folder` cannot be written to."""
+    """Create `folder` and its parents. Raises FileUnwritable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         why = "" if os.access(folder, os.W_OK | os.X_OK) else "you may not write to it"
@@ -193,11 +193,13 @@ def make_folder(folder: Path) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
+    """Write the bytes; the file appears whole or not at all. Raises FileUnwritable."""
     return write_pieces(path, (data,))
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> Path:
-    """Atomically: a temporary file in the same folder, then a rename."""
+    """Write the pieces one after another to a temporary file in the same folder, which is then renamed. Raises
+    FileUnwritable."""
     return apart(lambda _: _write_pieces(path, pieces))
 
 

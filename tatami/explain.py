@@ -1,4 +1,4 @@
-"""What the compiler decided and why: fusion, plans, copies, host steps. Text from the stages, nothing recomputed."""
+"""The report of a compilation: fusion, plans, copies, host steps. Text from the stages, nothing recomputed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tatami.region.ir import Region, Step
 from tatami.tiny.ir import MOVEMENT
 
 PRODUCTS = ("matmul", "linear", "gemm", "conv")
-"""Nodes that sum integers or keep 8 bits because their operands are dequantised (frontend/dequantised.py)."""
+"""Operations that may sum integers or keep 8 bits because their operands are dequantised (frontend/dequantised.py)."""
 LOWERED_FROM = ("frontend", "tiny@imported", "tiny")
 """Stages above the partition; a program given at a later one has its Regions already."""
 
 
 @dataclass(frozen=True)
 class KernelOrigin:
-    """One Region with the importer's names of everything fused into it."""
+    """One Region with the importer's names of all nodes fused into it."""
 
     program: str
     name: str
@@ -35,7 +35,7 @@ class KernelOrigin:
 
 
 def kernel_origins(compilation: Compilation) -> list[KernelOrigin]:
-    """The kernels of a compilation, in order, with the nodes of the model each computes."""
+    """The kernels of a compilation, in order, with the nodes of the model that each computes."""
     regions: Module[Any] = compilation.stages["region"]
     kinds = {(p, f.region): f.kind for p, facts in compilation.stages["poly_core"].programs.items() for f in facts.regions}
     out = []
@@ -47,7 +47,8 @@ def kernel_origins(compilation: Compilation) -> list[KernelOrigin]:
 
 
 def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[str, ...]:
-    """Follow origins from a Region to the importer's own names, or to the first stage that is there."""
+    """The importer's own names of everything that a Region computes; ids of the first stage that was made if that is a later
+    one."""
     ids: Iterable[str] = node_names(compilation, program, item)
     made = compilation.stages.get_made
     value = next((v for name in ("filters", "linked") if (v := made(name)) is not None), made("frontend"))
@@ -58,7 +59,7 @@ def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[
 
 
 def node_names(compilation: Compilation, program: str, item: Region | Step) -> set[str]:
-    """The frontend nodes that a Region computes; ids of the first stage that is there, where that is a later one."""
+    """The frontend nodes that a Region computes; ids of the first stage that was made if that is a later one."""
     ids: set[str] = {item.name}
     if isinstance(item, Region):
         ids |= {let.name for let in item.lets} | {f"{item.name}.{let.name}" for let in item.lets}
@@ -91,12 +92,12 @@ def _natural(text: str) -> tuple[object, ...]:
 
 
 def explain(compilation: Compilation) -> str:
-    """The whole report."""
+    """The whole report as text, ending in a line break."""
     return "\n".join(_report(compilation)) + "\n"
 
 
 def _sizes(compilation: Compilation) -> Iterator[str]:
-    """Equations and conditions on sizes that each call checks. All others were proved when the model was read."""
+    """Equations and conditions on sizes that each call checks; all others were proved when the model was read."""
     made = compilation.stages.get_made
     given = made("frontend") or made("tiny")
     equations = given.main.signature.assumptions if given is not None and "main" in given.programs else ()
@@ -158,7 +159,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
 
 
 def _reductions(compilation: Compilation) -> Iterator[str]:
-    """Of what products compute for a GPU: begun in an epilogue, or why not."""
+    """Reductions of the results of products on a GPU: begun in an epilogue, or the reason why not."""
     if compilation.target.kind != "cuda" or "region" not in compilation.stages:
         return
     for name, program in compilation.stages["region"].programs.items():
@@ -167,7 +168,7 @@ def _reductions(compilation: Compilation) -> Iterator[str]:
 
 
 def _course(compilation: Compilation) -> Iterator[str]:
-    """How each graph of operations became kernels: the four steps of spec 1 "Fusion", in the order they are taken (G-29)."""
+    """How each graph of operations became kernels: the four steps of spec 1 "Fusion", in their order (G-29)."""
     made = compilation.stages
     if compilation.first not in LOWERED_FROM or any(n not in made for n in ("tiny", "partition", "region", "execution")):
         return
@@ -197,7 +198,7 @@ def _calls(compilation: Compilation) -> Iterator[str]:
 
 
 def _integers(compilation: Compilation) -> Iterator[str]:
-    """Products of dequantised operands that sum integers, and quantisations that give back the codes."""
+    """Products of dequantised operands that sum integers, and quantisations that reproduce the codes."""
     before, after = (compilation.stages.get_made(name) for name in ("linked", "integers"))
     if before is None or after is None:
         return
@@ -267,7 +268,7 @@ def _steps(compilation: Compilation) -> Iterator[str]:
 
 
 def _joined(compilation: Compilation) -> Iterator[str]:
-    """Concatenations that need no kernel: their operands are made where they are wanted."""
+    """Concatenations without a kernel: their operands are written to their place in the result."""
     for program, plan in compilation.stages["execution"].programs.items() if "execution" in compilation.stages else ():
         slices: dict[str, list[str]] = {}
         for b in plan.buffers:
@@ -281,7 +282,7 @@ def _joined(compilation: Compilation) -> Iterator[str]:
 
 
 def _copies(compilation: Compilation) -> Iterator[str]:
-    """Every instruction that only moves elements: bytes read and written, an estimate of their time, and what they are for."""
+    """Every instruction that only moves elements: bytes read and written, an estimate of the time, and the reason."""
     if "execution" not in compilation.stages or "realised" not in compilation.stages:
         return
     if compilation.stages.get_made("realised") is None and compilation.first not in _ABOVE_PLANS:
@@ -302,7 +303,7 @@ _ABOVE_PLANS = ("frontend", "tiny@imported", "tiny", "region@explicit", "region"
 
 
 def _deferred(compilation: Compilation) -> Iterator[str]:
-    """Outputs that a document asks to hand on without memory, and why they have a buffer all the same (D2.9)."""
+    """Outputs that a document requests to hand on without memory, and the reason why they have a buffer nevertheless (D2.9)."""
     for program, body in compilation.stages["region"].programs.items():
         asked = [(r, t.name) for r in body.body if isinstance(r, Region) for t in r.outputs if t.materialize == "deferred"]
         if not asked:

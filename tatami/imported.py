@@ -1,9 +1,9 @@
-"""Model files that were imported before: the frontend module found again by the bytes it was made of.
+"""A cache of imports: the frontend module of a model file, found by the file's bytes.
 
 An importer needs its file format's packages and looks at every node; a second process needs neither. The entry's key is
-the content of the model's file with the stamp of Tatami's own files; the entry lists what else was read, with hashes, and
-holds the graph. Constants are not kept a second time: the entry says where in those files their bytes lie, and holds
-only those that lie nowhere. Whatever is missing or differs is a miss, and the importer runs as if there were no cache.
+the content of the model's file with the stamp of Tatami's own files; the entry lists all other bytes that were read, with
+hashes, and holds the graph. Constants are not kept a second time: the entry says where in those files their bytes lie, and
+holds only the others. Anything missing or different is a miss, and the importer runs as if there were no cache.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ Importer = Callable[..., Module[Graph]]
 """importer(file) or importer(file, example_inputs)."""
 
 _SMALL = 256
-"""Bytes that an entry rather holds itself than looks for."""
+"""Maximum bytes of a constant that an entry holds itself, without a search in the files."""
 _LARGE = 64 << 10
-"""Bytes of a constant from which on it is read again rather than kept, once it is imported."""
+"""Minimum bytes of a constant whose memory is freed after the import, to be read again at first use."""
 _FRUITLESS = 16
-"""How many constants may be found nowhere before the rest is held without a look; a look reads the whole file."""
+"""Number of constants that may be found nowhere before the rest is held without a search, which reads the whole file."""
 _PROBE = 64
+"""Bytes of a constant's beginning that are searched for, and how often they may turn out to be other data."""
 _PROBES = 8
 """Bytes of a constant's beginning that are looked for, and how often they may be those of something else."""
 _HELD = 16 << 20
-"""Bytes of constants above which a module is not kept."""
+"""Maximum bytes of constants in an entry; a module with more is not kept."""
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Bytes of another file that the import read."""
+    """Bytes of another file that the import read: place and hash."""
 
     location: str
     first: int
@@ -52,7 +53,7 @@ class Read(msgspec.Struct, frozen=True):
 
 
 class Constant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Its bytes stand in `ref`, or begin at `first` of a file: the model's own where `location` is empty."""
+    """A constant of an entry: its bytes are in `ref`, or begin at `first` of the file `location` (empty: the model's own)."""
 
     ref: ConstantRef
     first: int = -1
@@ -60,6 +61,8 @@ class Constant(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True):
+    """The entry of one module in the cache."""
+
     programs: dict[str, Graph]
     origins: dict[str, dict[str, tuple[str, ...]]]
     constants: dict[str, Constant]
@@ -69,7 +72,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Importer], example_inputs: Any) -> Module[Graph]:
-    """As an earlier import left it, else imported now, by the importer of that name, and kept."""
+    """The module of a file, from the cache, else imported by the importer of that name and added to the cache."""
     if example_inputs is not None:
         return find_importer(name)(file, example_inputs)
     if not is_on():
@@ -89,12 +92,12 @@ def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Impor
                 tensor = module.constants[constant]
                 tensor.read_again_by(_reader(constant, place, file.beside.folder, file.name))
                 if tensor.nbytes >= _LARGE:
-                    tensor.release()  # until it is used
+                    tensor.release()  # read again at first use
     return module
 
 
 def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
-    """None where the entry is of another form, or where a file has changed."""
+    """The module of an entry; None if the entry has another form, or if a file has changed."""
     try:
         record = decode_record(text, Record)
         for r in record.reads:
@@ -103,7 +106,7 @@ def _read(text: bytes, file: ModelFile) -> Module[Graph] | None:
             file.beside.read("", r.location, r.first, r.size)
             if file.beside.reads[r.location, r.first, r.size] != r.sha256:
                 return None
-    except (ValueError, TatamiError, OSError):  # the importer says what is wrong with a file
+    except (ValueError, TatamiError, OSError):  # the importer reports the fault of a file
         return None
     constants = {n: _tensor(n, c, file) for n, c in record.constants.items()}
     return Module(record.programs, constants, record.origins, record.warnings, record.overridable)
@@ -122,7 +125,7 @@ def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
 
 
 def _reader(name: str, constant: Constant, folder: Path, file: str) -> Callable[[], bytes]:
-    """Reads the bytes of a constant of a model's file, or of one beside it."""
+    """A function that reads the bytes of a constant from a model's file, or from another one in its folder."""
     first, size = constant.first, constant.ref.dtype.itemsize * prod(constant.ref.shape)
 
     def reload() -> bytes:
@@ -134,7 +137,7 @@ def _reader(name: str, constant: Constant, folder: Path, file: str) -> Callable[
 
 
 def _found(module: Module[Graph], file: ModelFile) -> dict[str, Constant]:
-    """The constants whose bytes stand in a file."""
+    """The constants whose bytes are in a file, with their places."""
     reads = {} if file.beside is None else {hashed: place for place, hashed in file.beside.reads.items()}
     out: dict[str, Constant] = {}
     fruitless = end = 0
@@ -155,7 +158,8 @@ def _found(module: Module[Graph], file: ModelFile) -> dict[str, Constant]:
 
 
 def _find(inside: bytes, data: bytes | memoryview, start: int) -> int:
-    """Where the bytes first stand, -1 for nowhere. Looked for by their beginning, which is quicker than the whole."""
+    """Position of the first occurrence of the bytes, -1 if there is none. Searched by their beginning, which is faster than by
+    all."""
     probe, view = bytes(data[:_PROBE]), memoryview(inside)
     first = start - 1
     for _ in range(_PROBES):
@@ -166,7 +170,7 @@ def _find(inside: bytes, data: bytes | memoryview, start: int) -> int:
 
 
 def _record(module: Module[Graph], file: ModelFile, found: Mapping[str, Constant]) -> bytes | None:
-    """The entry; None for a module that its text would not give back, or that has too much of its own."""
+    """The entry as text; None for a module that would not be read back equal, or that has too many bytes of its own."""
     held = {n: t for n, t in module.constants.items() if n not in found}
     if sum(len(t.data) for t in held.values()) > _HELD:
         return None

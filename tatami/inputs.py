@@ -1,4 +1,4 @@
-"""Inputs for a run: read from files, or generated; and the sizes they decide."""
+"""Inputs for a run, read from files or generated; and the sizes that they decide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tatami.core.tensor import numpy_dtype
 from tatami.runtime.arrays import check_memory
 
 UNBOUND_SIZE = 4
-"""The size a free symbol gets when inputs are generated and nothing decides it."""
+"""Value of a free size symbol that nothing decides when inputs are generated."""
 
 
 def gather_inputs(
@@ -28,8 +28,10 @@ def gather_inputs(
     seed: int = 0,
     otherwise: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """Arrays of `arguments` by name and the value of every symbol. `given` holds ``name=file.npy`` or ``name=shape:2x3``.
-    Sizes are those of the given inputs and `sizes`, then the signature's defaults, then those in `otherwise`."""
+    """(input -> array, symbol -> value) for `arguments`. `given` holds ``name=file.npy`` or ``name=shape:2x3``.
+
+    Sizes are those of the given inputs and `sizes`, then the signature's defaults, then those in `otherwise`. Raises
+    TatamiError."""
     wanted = {i.tensor: i for i in arguments}
     arrays: dict[str, np.ndarray] = {}
     shapes: dict[str, tuple[int, ...]] = {}

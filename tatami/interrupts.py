@@ -1,8 +1,8 @@
 """Ctrl-C and SIGTERM while a command is deep in native code, a kernel for instance, where Python runs no signal handler.
 
 Python notes a signal at once but acts on it between two of its own instructions; a kernel may work for minutes before the
-next. So a thread waits beside the command for signals. One that the main thread does not take within `GRACE` seconds ends
-the process from there. Kernels stay free of checks, and what is written appears whole or not at all (`dump.write_pieces`).
+next. So a second thread waits for signals. One that the main thread does not take within `GRACE` seconds ends the process
+from there. Kernels stay free of checks, and files appear whole or not at all (`dump.write_pieces`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import Any
 from tatami.runtime.leftovers import end_now
 
 GRACE = 1.5
-"""Seconds for the main thread to take a signal and end in good order: more than numpy or the planner stay away from Python."""
+"""Seconds for the main thread to take a signal and end in good order: more than numpy or the planner spend outside Python."""
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-"""Exit codes by signal: 128 and its number, as a shell gives."""
+"""Signal -> exit code: 128 and its number, as in a shell."""
 
 
 @contextmanager
 def ended_by_signals(say_interrupted: Callable[[], None]) -> Iterator[None]:
-    """While the block runs, signals with a Python handler end the process soon. `say_interrupted` tells the user. Only the
-    main thread gets signals: in others the block just runs."""
+    """A context in which signals with a Python handler end the process soon. `say_interrupted` tells the user. Only the main
+    thread gets signals: in other threads the block just runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -54,7 +54,7 @@ class _Watch:
         self._thread.start()
 
     def _take(self, number: int, frame: FrameType | None) -> Any:
-        """The main thread is in Python: it goes on as it would without us."""
+        """The handler in the main thread, which is in Python: it calls the earlier handler."""
         self._taken.set()
         before = self._before[signal.Signals(number)]
         assert callable(before)
@@ -74,7 +74,7 @@ class _Watch:
                 self._end(signal.Signals(number))
 
     def _drain(self) -> None:
-        """Signals that came together are taken together."""
+        """Take signals that came together at once."""
         while select.select([self._read], [], [], 0)[0]:
             if os.read(self._read, 1) == b"\0":
                 os.write(self._write, b"\0")

@@ -1,6 +1,6 @@
-"""Open any model: a file, a document, a graph, a model object. Importers are found by suffix or type, never imported here.
+"""Opening of any model: a file, a document, a graph, a model object. Importers are found by suffix or type, never imported here.
 
-The result is the stages the model gives: ``{"frontend": Module}`` for a model, the document's own stage (and those it
+The result is the stages that the model has: ``{"frontend": Module}`` for a model, the document's own stage (and those it
 embeds) for a document.
 """
 
@@ -29,34 +29,36 @@ Given = dict[str, Module[Any]]
 BY_SUFFIX: dict[str, str] = {
     ".harp": "tatami.harp.load:load_file",
 }
-"""Importers of a path."""
+"""Suffix of a file -> importer of its path."""
 OF_ONNX = "tatami.onnx.load:load_file"
-"""The importer of the bytes of an .onnx file, whose modules are found again by their content (`imported`)."""
+"""The importer of the bytes of an .onnx file, whose modules are cached by content (`imported`)."""
 OF_PROTO = "tatami.onnx.load:load_model"
+"""The importer of an onnx.ModelProto."""
 CHECKERS: dict[str, str] = {".onnx": "tatami.onnx.check:check_file"}
-"""Further checks of `tatami check`, by suffix: (file, path) -> faults, repairs that an import makes."""
+"""Suffix -> further checks of `tatami check`: (file, path) -> (faults, repairs that an import makes)."""
 BY_TYPE: dict[str, str] = {
     "onnx.onnx_ml_pb2.ModelProto": OF_PROTO,
     "onnx.onnx_pb2.ModelProto": OF_PROTO,
     "torch.nn.modules.module.Module": "tatami.torch.load:load_module",
     "torch.export.exported_program.ExportedProgram": "tatami.torch.load:load_exported",
 }
+"""Type of a model object -> its importer."""
 SOURCE = "tatami.onnx.source:OnnxSource"
-"""A model that is imported again for the sizes of a call."""
+"""The class of a model that can be imported again for the sizes of a call."""
 BY_KEY: dict[str, tuple[str, str]] = {
     "uops": ("tiny@imported", "tatami.tiny.load:load"),
     "region": ("region@explicit", "tatami.region.load:load"),
     "regions": ("region@explicit", "tatami.region.load:load"),
     "graph": ("frontend", "tatami.frontend.load:load"),
 }
-"""The spec's own documents have no envelope; their top-level key tells the stage."""
+"""Top-level key of a document without an envelope (the spec's own) -> (stage, loader)."""
 _ONLY_DUMPS = ("index_book", "poly_view", "analysis", "gpu_ir", "diagnostics")
 
 
 def open_model(
     model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = None, trust: bool = False, compare: bool = False
 ) -> Given:
-    """The stages that `model` gives; `compare`: see open_folder. Raises TatamiError for everything that cannot be opened."""
+    """Stage -> module, for the stages that `model` has; `compare`: see open_folder. Raises TatamiError."""
     bool_argument(trust, "trust")
     is_own = isinstance(model, Module | dict) or type(model).__module__.startswith("tatami.")
     suffix = Path(model).suffix.lower() if isinstance(model, str | Path) else ".onnx"
@@ -92,7 +94,7 @@ def open_model(
 
 
 def find_source(model: Any) -> Source | None:
-    """What imports the model again for the sizes of one call; None for what only one module can be made of."""
+    """The importer of the model for the sizes of one call; None if only one module can be made from it."""
     if isinstance(model, bytes | bytearray | memoryview):
         return _function(SOURCE)(ModelFile("bytes", bytes(model)))
     if isinstance(model, str | Path):
@@ -102,8 +104,8 @@ def find_source(model: Any) -> Source | None:
 
 
 def open_folder(folder: Path, *, trust: bool, compare: bool = False) -> Given:
-    """All stages of a dump, each as its file says. Code documents are left out unless trusted. `compare`: an edited document
-    is compared with those that were made of it before; else it is refused, for those below would run instead."""
+    """All stages of a dump, each from its file. Code documents are left out unless trusted. `compare`: an edited document is
+    compared with the documents that were made from it before the edit; else it is refused, since those would run instead."""
     given: Given = {}
     hashes: dict[str, tuple[str, str]] = {}
     for s in STAGES:
@@ -124,6 +126,7 @@ def open_folder(folder: Path, *, trust: bool, compare: bool = False) -> Given:
 
 
 def open_file(path: Path, example_inputs: Any = None, *, trust: bool, compare: bool = False) -> Given:
+    """The stages in a file, by its suffix. Raises TatamiError."""
     try:
         return _open_file(path, example_inputs, trust, compare)
     except (OSError, ValueError) as error:  # a name the system cannot take: too long, or with a null in it
@@ -159,7 +162,7 @@ def _open_file(path: Path, example_inputs: Any, trust: bool, compare: bool) -> G
 
 
 def check_format(path: Path) -> tuple[list[Diagnostic], tuple[Any, ...]]:
-    """Findings of the checker of the file's format, and the repairs of an import; none where there is no checker."""
+    """(findings of the checker of the file's format, repairs of an import); empty if there is no checker."""
     name = CHECKERS.get(path.suffix.lower())
     if name is None or not path.is_file():
         return [], ()
@@ -168,6 +171,7 @@ def check_format(path: Path) -> tuple[list[Diagnostic], tuple[Any, ...]]:
 
 
 def open_json(value: Any, folder: Path | None, *, trust: bool, at: str) -> Given:
+    """The stages in a document given as JSON values; `at` names it in diagnostics. Raises TatamiError."""
     if is_document(value):
         return from_document(parse_document(value, at), folder, trust=trust, at=at)
     if isinstance(value, dict):

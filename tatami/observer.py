@@ -1,4 +1,4 @@
-"""What looks at every stage as it is made: the verifier, the clock, the log."""
+"""The observer of stages as they are made: the verifier, the clock, the log."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tatami.stages import BY_NAME, verify
 
 log = logging.getLogger("tatami")
 Progress = Callable[[str, int, int], None]
-"""progress(what, done, total): the stage being made, or "kernels"; how many are done, of how many."""
+"""progress(what, done, total): the stage being made, or "kernels"; how many are done, and how many there are."""
 
 
 @contextmanager
 def explained(stage: str, from_document: bool) -> Iterator[None]:
-    """Faults that no check foresaw become one diagnostic: of the document where the model is one, else of Tatami."""
+    """A context in which unforeseen faults become one diagnostic: of the document if the model is one, else of Tatami."""
     try:
         yield
     except (TatamiError, MemoryError):
@@ -41,7 +41,8 @@ def explained(stage: str, from_document: bool) -> Iterator[None]:
 
 
 class Observer:
-    """Times each stage and checks it. `seconds` excludes the stages it needed; `warnings` gathers the W-diagnostics."""
+    """The clock and verifier of each stage. `seconds`: stage -> time without the stages that it needed; `warnings`: the
+    W-diagnostics."""
 
     def __init__(self, *, check: bool = True, from_document: bool = False) -> None:
         self.seconds: dict[str, float] = {}

@@ -15,7 +15,7 @@ from tatami.region.kinds import kind_of
 
 
 def compiled_picture(compilation: Compilation) -> Picture:
-    """Operations by kernel where the model is there, else the Regions of the document that was given."""
+    """The model's operations, clustered by kernel, if the model exists; else the Regions of the given document."""
     if "region" not in compilation.stages:  # the reference target: nothing is fused
         return frontend_picture(compilation.stages["frontend"])
     regions: Module[Any] = compilation.stages["region"]

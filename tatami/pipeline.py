@@ -18,7 +18,7 @@ Observer = Callable[[str, Callable[[], Any]], Any]
 
 
 class Stages:
-    """Named values, made on demand and kept. Iteration order is the order of the picture."""
+    """Named values, made on demand and kept. The order of iteration is the order of the picture."""
 
     def __init__(self, given: Mapping[str, Any], observe: Observer, define: Callable[[Stages], None]) -> None:
         self.given = dict(given)
@@ -26,9 +26,10 @@ class Stages:
         self._defined: dict[str, Callable[[], Any]] = {}
         self._observe = observe
         self._define = define
-        """Adds every stage: called when one that is not given is asked for, so that a stored program imports no layer."""
+        """Function that adds every stage, called for the first stage that is not given: a stored program imports no layer."""
 
     def add(self, name: str, make: Callable[[], Any]) -> None:
+        """Define how the stage `name` is made; a given stage stays as it is."""
         self._defined[name] = make
 
     @property
@@ -47,26 +48,29 @@ class Stages:
         return name in self._made or name in self._makers
 
     def get_made(self, name: str) -> Any:
-        """The value when it exists already, else None: for side tables that a restart may lack."""
+        """The value if it exists, else None: for side tables that a restart may lack."""
         return self._made.get(name)
 
     @property
     def names(self) -> tuple[str, ...]:
+        """All stages of the chain, in order."""
         return tuple(self._makers)
 
     @property
     def made(self) -> tuple[str, ...]:
+        """The stages that were given or made, in order."""
         return tuple(n for n in self._makers if n in self._made)
 
 
 def compile_stages(
     given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observer, hints: Mapping[str, int] | None = None
 ) -> Stages:
-    """The chain for `target`, from whatever stages are given."""
+    """The chain for `target`, from the stages that are given. `hints`: usual values of size symbols."""
     return Stages(given, observe, lambda s: add_stages(s, target, decisions, hints))
 
 
 def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[str, int] | None) -> None:
+    """Define the stages of the chain for `target`, from the frontend to the code."""
     from tatami.execution.lower import lower as lower_to_execution
     from tatami.frontend.dequantised import multiply_integers
     from tatami.frontend.folded_scales import fold_scales
@@ -118,6 +122,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
 
 
 def add_cpu(s: Stages, target: Target) -> None:
+    """Define the code stages of a CPU target: loops and C."""
     from tatami.c.print import print_c
     from tatami.loop.lower import lower as lower_to_loops
 
@@ -129,6 +134,7 @@ def add_cpu(s: Stages, target: Target) -> None:
 
 
 def add_cuda(s: Stages, target: Target) -> None:
+    """Define the code stages of a GPU target: GPU kernels and CUDA C++."""
     from tatami.cu.print import print_cu
     from tatami.gpu.lower import lower as lower_to_gpu
 
@@ -137,6 +143,7 @@ def add_cuda(s: Stages, target: Target) -> None:
 
 
 def missing(stage: str) -> Any:
+    """Raise UnknownName: the stage is needed and neither given nor derivable."""
     from tatami.core.diagnostic import fail
 
     raise fail(

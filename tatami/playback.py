@@ -1,4 +1,4 @@
-"""Run every stage that computes on the same inputs; name the first stage and element that differ (spec 3 §6.11, §13)."""
+"""Comparison of all stages that compute, on the same inputs: the first stage and element that differ (spec 3 §6.11, §13)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from tatami.tiny.ir import CallOp, InputOp, Program
 Arrays = Mapping[str, np.ndarray]
 
 EPSILON = {DType.fp16: 2.0**-10, DType.bf16: 2.0**-7, **{d: 2.0**-f.mantissa for d, f in FORMATS.items()}}
+"""Float type -> distance between 1 and the next number."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The worst element of one output beyond tolerance."""
+    """The worst element of one output beyond tolerance. `count`: number of elements beyond tolerance."""
 
     output: str
     index: tuple[int, ...]
@@ -36,7 +37,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """One output against its reference. `error` is the relative norm of the difference."""
+    """The comparison of one output with its reference. `error`: relative norm of the difference; `difference`: None within
+    tolerance."""
 
     output: str
     error: float
@@ -46,30 +48,36 @@ class Agreement:
 
 @dataclass(frozen=True)
 class StageResult:
+    """The outputs of one stage, compared. `skipped`: the reason why it was not run."""
+
     stage: str
     agreements: tuple[Agreement, ...]
     skipped: str = ""
 
     @property
     def ok(self) -> bool:
+        """True if the stage ran and every output agrees."""
         return not self.skipped and all(a.difference is None for a in self.agreements)
 
 
 @dataclass
 class Playback:
+    """The comparison of all stages, in order."""
+
     results: list[StageResult] = field(default_factory=list)
 
     @property
     def first_divergence(self) -> StageResult | None:
+        """The first stage that ran and differs; None if all agree."""
         return next((r for r in self.results if not r.ok and not r.skipped), None)
 
 
 def compare(
     name: str, got: np.ndarray, expected: np.ndarray, dtype: DType | None = None, through: DType | None = None
 ) -> Agreement:
-    """D2.15. Integers and bools exactly; floats: ``|d| <= rtol*|ref| + atol*rms(ref)`` and the relative
-    norm, with 1e-3, 1e-5 and 1e-5 for fp32; 4, 4 and 2 times the epsilon of a 16-bit output. `through`: the least precise
-    dtype that the output is computed through, where that is less than its own."""
+    """The comparison of `got` with `expected` (D2.15). Integers and bools exactly; floats: ``|d| <= rtol*|ref| +
+    atol*rms(ref)`` and the relative norm, with 1e-3, 1e-5 and 1e-5 for fp32; 4, 4 and 2 times the epsilon of a 16-bit output.
+    `through`: the least precise dtype that the output is computed through, if that is less precise than its own."""
     dtype = dtype or dtype_of(np.asarray(got)) or DType.fp32
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape:
@@ -116,7 +124,7 @@ def _agreement(name: str, got: np.ndarray, expected: np.ndarray, wrong: np.ndarr
 def compare_outputs(
     signature: Signature, got: Arrays, expected: Arrays, through: Mapping[str, DType] | None = None
 ) -> tuple[Agreement, ...]:
-    """`through`: what `least_precise` says of the module that was run."""
+    """The comparison of every output of the signature. `through`: the result of `least_precise` for the module that was run."""
     through = through or {}
     return tuple(
         compare(o.tensor, got[o.tensor], expected[o.tensor], o.dtype, through.get(o.tensor)) for o in signature.outputs
@@ -124,10 +132,9 @@ def compare_outputs(
 
 
 def least_precise(module: Module[Any]) -> dict[str, DType]:
-    """Per output of `main` the least precise float dtype that a value on its way has; inputs are exact in theirs.
+    """Output of `main` -> the least precise float dtype of a value that it depends on; inputs are exact in theirs.
 
-    Of graphs and tiny programs, whose nodes say it; a called graph counts whole.
-    """
+    For graphs and tiny programs, whose nodes have dtypes; a called graph counts as a whole."""
     inside = {name: max(map(_epsilon, _dtypes(program)), default=0.0) for name, program in module.programs.items()}
     worst: dict[str, float] = {}
     edges, results = _edges(module.main)
@@ -150,7 +157,7 @@ def _dtypes(program: object) -> list[DType]:
 def _edges(
     program: object,
 ) -> tuple[list[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[DType, ...]]], dict[str, str]]:
-    """(results, operands, called programs, dtypes of the results) of each node, and which value each output is."""
+    """((results, operands, called programs, dtypes of the results) of each node, output -> its value)."""
     match program:
         case Graph():
             return [
@@ -174,7 +181,8 @@ def play_back(
     sizes: Mapping[str, int],
     compiled: Arrays | None = None,
 ) -> Playback:
-    """`stages` are the values that exist, in order. The first that computes, in float64, is the reference."""
+    """The comparison of `stages`, the existing values in order. The first that computes, in float64, is the reference.
+    `compiled`: outputs of the compiled program."""
     from tatami.stages import runner
 
     out = Playback()

@@ -1,4 +1,4 @@
-"""A model set up for compilation: opened, specialised on the sizes that are given, verified. Nothing is lowered yet."""
+"""The setting up of a compilation: the model opened, specialised on given sizes, verified. Nothing is lowered yet."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TargetRequest = str | Path | Target | dict[str, Any] | None
 
 
 def resolve_target(target: str | Path | Target | dict[str, Any]) -> Target:
-    """The Target of a name, of a document or of a .json file that holds one."""
+    """The Target that a name, a document or a .json file stands for. Raises UnknownTarget."""
     if isinstance(target, str | Path) and Path(target).suffix.lower() == ".json":
         path = Path(target)
         return resolve_target(from_builtins(parse_text(read_bytes(path), path.name), Target, path.name))
@@ -64,8 +64,9 @@ def prepare(
     check: bool = True,
     progress: Progress | None = None,
 ) -> Compilation:
-    """Open a model and set up its chain of stages. Nothing is lowered yet. target: None for the one that documents were
-    made for, else this CPU. compare: stages of a dump's folder may have been edited apart from each other, to be compared."""
+    """Open a model and set up its chain of stages, without lowering anything. target: None for the machine that documents were
+    made for, else this CPU. compare: stages of a dump's folder may have been edited independently, and are to be compared.
+    Raises TatamiError."""
     if isinstance(model, str | Path) and Path(model).suffix.lower() == ".tatami":
         from tatami.saved import open_saved
 
@@ -85,8 +86,8 @@ def prepare(
 def imported_for(
     model: Any, sizes: Mapping[str, SizeRequest], error: TatamiError
 ) -> tuple[dict[str, Module[Any]], Mapping[str, SizeRequest]]:
-    """The module of a model that could not be imported for all sizes, for the sizes that are numbers; and the other sizes.
-    Raises `error` where that fails too."""
+    """(the module of a model that cannot be imported for all sizes, imported for the sizes that are numbers; the other sizes).
+    Raises `error` if that fails too."""
     fixed = {n: v for n, v in sizes.items() if isinstance(v, int)}
     source = find_source(model) if fixed else None
     if source is None:
@@ -108,8 +109,8 @@ def prepare_saved(
     check: bool = True,
     trust: bool = False,
 ) -> Compilation:
-    """The same for what `f.save` wrote: its decisions and usual sizes hold unless others are given; its machine code is
-    taken where nothing else is asked of it."""
+    """The compilation of a file that `f.save` wrote: its decisions and usual sizes hold unless others are given; its machine
+    code is used if nothing else is requested of it."""
     was = saved.manifest
     decided = was.decisions if decisions is None else load_decisions(decisions)
     asked: Mapping[str, SizeRequest] = sizes or {n: (0, usual, usual) for n, usual in was.hints.items()}
@@ -120,7 +121,7 @@ def prepare_saved(
 
 
 def _refuse_broken_sizes(given: Mapping[str, Module[Any]]) -> None:
-    """Raises E1304 for what the signature of `main` asks of sizes and these values do not keep."""
+    """Raise E1304 for conditions in the signature of `main` that these sizes do not meet."""
     for module in given.values():
         signature = getattr(module.programs.get("main"), "signature", None)
         if isinstance(signature, Signature) and (faults := check_numbers(signature)):
@@ -171,7 +172,7 @@ def _set_up(
 
 
 def _target_of(models: Mapping[str, Module[Any]]) -> str | Target:
-    """The machine that documents were made for, else this CPU. Raises UnknownTarget where they name several."""
+    """The machine that documents were made for, else this CPU. Raises UnknownTarget if they name several."""
     named: dict[str | Target, str] = {}
     for stage, module in models.items():
         if module.target:
@@ -183,15 +184,15 @@ def _target_of(models: Mapping[str, Module[Any]]) -> str | Target:
 
 
 def is_document(model: Any) -> bool:
-    """True if the model is a document, or a folder of them: somebody may have edited it."""
+    """True if the model is a document, or a folder of documents: somebody may have edited it."""
     if isinstance(model, dict):
         return True
     return isinstance(model, str | Path) and (Path(model).suffix.lower() == ".json" or Path(model).is_dir())
 
 
 def checked(models: Mapping[str, Module[Any]], target: Target | None, trust: bool) -> Mapping[str, Module[Any]]:
-    """Documents as they may be compiled on: each verified, and compared with what it was derived from. `target`: None for the
-    machine that they were made for."""
+    """Documents in the form in which they may be compiled: each verified, and compared with its derivation. `target`: None for
+    the machine that they were made for."""
     with explained("document", True):
         for name, module in models.items():
             raise_errors([with_origin(d, module) for d in verify(name, module, models.get)])
@@ -199,7 +200,7 @@ def checked(models: Mapping[str, Module[Any]], target: Target | None, trust: boo
 
 
 def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
-    """The diagnostic with what the user calls the node at fault, where the stage has ids of its own."""
+    """The diagnostic with the user's name of the node at fault, if the stage has ids of its own."""
     names = next((o[d.at] for o in module.origins.values() if d.at in o), ())
     if not names or names == (d.at,):
         return d
@@ -207,7 +208,7 @@ def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
 
 
 def check_sizes(sizes: Mapping[str, SizeRequest], given: Mapping[str, Module[Any]]) -> None:
-    """Raises InvalidSymbol for values no array can have, UnboundSymbol for a name the model does not have."""
+    """Raise InvalidSymbol for values that no array can have, UnboundSymbol for a name that the model does not have."""
     if not sizes:
         return
     for name, value in sizes.items():
@@ -225,17 +226,18 @@ def check_sizes(sizes: Mapping[str, SizeRequest], given: Mapping[str, Module[Any
 
 
 def signature_symbols(module: Module[Any]) -> tuple[str, ...]:
+    """The size symbols in the signature of `main`; empty for stages without one."""
     signature = getattr(module.programs.get("main"), "signature", None)
     return (*symbols(signature), *signature.must_bind, *signature.defaults) if signature is not None else ()
 
 
 def document_words(given: Mapping[str, Module[Any]]) -> list[str]:
-    """Everything the programs say, as text: sizes that no signature shows stand somewhere in it."""
+    """All texts in the programs: sizes that no signature shows occur in one of them."""
     return [str(to_builtins(p)) for m in given.values() for p in m.programs.values()]
 
 
 def size_hints(sizes: Mapping[str, SizeRequest]) -> dict[str, int]:
-    """The usual value of each symbol given as (least, usual, greatest): plans are chosen for it and hold for all."""
+    """Symbol -> usual value, for symbols given as (least, usual, greatest): plans are chosen for it and hold for all."""
     hints: dict[str, int] = {}
     for name, request in sizes.items():
         if isinstance(request, int):

@@ -1,8 +1,7 @@
-"""What `tatami compile` writes into a folder: the generated code, a main that checks it, the decisions.
+"""The files that `tatami compile` writes into a folder: the generated code, a main that checks it, the decisions.
 
-All of it follows from the model and the settings, so it is kept by their content, as compiled programs are
-(`program_cache`): a second command makes no stage. Constants of the model are named, not kept.
-"""
+They follow from the model and the settings, so they are cached by their content, like compiled programs (`program_cache`): a
+second command makes no stage. Constants of the model are named, not kept."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Printed:
-    """`texts`: by file. `constants`: what `constants.bin` holds, in order. `no_main`: why there is no main that checks."""
+    """The files of one compilation. `texts`: file -> text. `constants`: contents of `constants.bin`, in order. `no_main`: the
+    reason why there is no main that checks."""
 
     texts: Mapping[str, str]
     constants: Mapping[str, Tensor]
@@ -37,14 +37,14 @@ class Printed:
     no_main: str = ""
 
     def files(self) -> Iterator[tuple[str, Sequence[bytes | memoryview]]]:
-        """Each file's bytes, in pieces."""
+        """(file, its bytes in pieces) for each file."""
         yield from ((name, [text.encode()]) for name, text in self.texts.items())
         if self.constants:
             yield "constants.bin", [t.data for t in self.constants.values()]
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The text form in the cache."""
+    """The entry of one compilation in the cache."""
 
     texts: dict[str, str]
     constants: dict[str, ConstantRef]
@@ -53,7 +53,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def printed_program(compilation: Compilation, sizes: Mapping[str, int]) -> Printed:
-    """As an earlier command left it, else made now and kept. `sizes`: for the run that the main repeats."""
+    """The files of a compilation, from the cache, else printed and added to it. `sizes`: for the run that the main repeats."""
     if not is_on():
         return print_program(compilation, sizes)
     cache = default_cache()
@@ -68,7 +68,7 @@ def printed_program(compilation: Compilation, sizes: Mapping[str, int]) -> Print
 
 
 def _read(text: bytes | None, of_model: Mapping[str, Tensor]) -> Printed | None:
-    """None for a miss, which an entry of another form is too."""
+    """The files in an entry; None for a miss, or for an entry of another form."""
     if text is None:
         return None
     try:
@@ -80,7 +80,7 @@ def _read(text: bytes | None, of_model: Mapping[str, Tensor]) -> Printed | None:
 
 
 def print_program(compilation: Compilation, sizes: Mapping[str, int]) -> Printed:
-    """Through all stages."""
+    """The files of a compilation, made through all stages. `sizes`: for the run that the main repeats."""
     compilation.values()
     texts = code_texts(compilation)
     main, no_main = None, ""
@@ -100,7 +100,7 @@ def print_program(compilation: Compilation, sizes: Mapping[str, int]) -> Printed
 
 
 def code_texts(compilation: Compilation) -> dict[str, str]:
-    """The generated code as files, of whichever code stage there is."""
+    """File -> generated code, of the code stage that the target has."""
     if "c" in compilation.stages:
         from tatami.c.files import source_files
 
@@ -113,7 +113,7 @@ def code_texts(compilation: Compilation) -> dict[str, str]:
 
 
 def stand_alone(compilation: Compilation, sizes: Mapping[str, int]) -> StandAlone | None:
-    """A main for code that needs no Python between kernels."""
+    """A main for code that needs no Python between kernels; None if it does."""
     if "c" not in compilation.stages and "cu" not in compilation.stages:
         return None
     execution = compilation.stages["execution"]

@@ -1,9 +1,9 @@
-"""Compiled programs found again by what they were made of: a second `tt.compile` of a model goes straight to loading.
+"""The cache of compiled programs, by their inputs: a second `tt.compile` of a model goes straight to loading.
 
 The key is the content of the given stages with their constants, the target, the decisions, the usual sizes, the C
 compiler with its flags, and Tatami's own files. The entry is a record (`stored`) that names the shared object's entry.
-What is missing, damaged or does not fit is a miss: the chain runs as if there were no cache. The stages of a program
-that was found are made when they are asked for. TATAMI_PROGRAM_CACHE=0 turns it off.
+An entry that is missing, damaged or does not fit is a miss: the chain runs as if there were no cache. The stages of a
+program that was found are made when they are looked up. TATAMI_PROGRAM_CACHE=0 turns it off.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RESULTS_DEPEND_ON = ("islpy", "numpy", "onnx")
 
 
 def find(compilation: Compilation) -> StoredProgram | None:
-    """The program this compilation would give, made by an earlier one."""
+    """The program of an earlier compilation with the same inputs; None for a miss."""
     if not is_on():
         return None
     cache = default_cache()
@@ -39,7 +39,7 @@ def find(compilation: Compilation) -> StoredProgram | None:
         return None
     try:
         record = read_record(text)
-    except ValueError:  # of another form than this version writes
+    except ValueError:  # another form than this version writes
         return None
     execution = execution_of(record, constants_of(compilation))
     library = cache.get(record.library)
@@ -49,7 +49,7 @@ def find(compilation: Compilation) -> StoredProgram | None:
 
 
 def keep(compilation: Compilation, program: StoredProgram) -> None:
-    """Store what was made, for the next time."""
+    """Add the program to the cache."""
     if not is_on():
         return
     text = program_record(program, constants_of(compilation).values())
@@ -58,23 +58,24 @@ def keep(compilation: Compilation, program: StoredProgram) -> None:
 
 
 def is_on() -> bool:
+    """True if programs are cached: TATAMI_PROGRAM_CACHE is not 0."""
     return os.environ.get("TATAMI_PROGRAM_CACHE", "1") not in ("", "0")
 
 
 def constants_of(compilation: Compilation) -> dict[str, Tensor]:
-    """The constants of the given stages by their content."""
+    """sha256 -> constant, for the constants of the given stages."""
     return {t.sha256: t for module in compilation.stages.given.values() for t in module.constants.values()}
 
 
 def program_key(compilation: Compilation) -> str:
-    """The address of the program that this compilation gives."""
+    """The key of this compilation's program in the cache."""
     compiler = find_compiler()
     flags = (*compile_flags(compiler, compilation.target), *sanitizer_flags(compiler))
     return content_key(["program", compiler.fingerprint, *flags, *chain_parts(compilation)])
 
 
 def chain_parts(compilation: Compilation) -> Iterator[str | bytes]:
-    """All that the stages depend on."""
+    """Everything that the stages depend on, in pieces to be hashed."""
     yield from (own_files(), platform.machine(), "settings")
     yield from map(encode_record, (compilation.target, compilation.decisions, compilation.hints))
     yield "given"
@@ -92,6 +93,6 @@ def _content(name: str, module: Module[Any]) -> Iterator[str | bytes]:
 
 @lru_cache(maxsize=1)
 def own_files() -> str:
-    """Changes with every change of Tatami's files, by their content, and with the packages whose answers enter the code."""
+    """A stamp that changes with the content of Tatami's files, and with the packages whose results enter the code."""
     seed = [platform.python_version(), package_digest(), *map(package_version, _RESULTS_DEPEND_ON)]
     return hashlib.sha256(repr(seed).encode()).hexdigest()

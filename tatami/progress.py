@@ -1,11 +1,10 @@
-"""How far a compilation is: a bar on stderr where that is a terminal, or a function of the caller's.
+"""The progress of a compilation: a bar on stderr if that is a terminal, or a function of the caller's.
 
     tt.compile(model, progress=True)
     tt.compile(model, progress=lambda what, done, total: ...)      "region", 9, 17 … "kernels", 3, 20
 
-Stages first, as they are made, then the kernels as the C compiler finishes them. A program that is found in the cache
-reports nothing.
-"""
+Stages first, as they are made, then the kernels as the C compiler finishes them. A program that is found in the cache reports
+nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ ProgressRequest = bool | Progress | None
 
 @contextmanager
 def shown(progress: ProgressRequest) -> Iterator[Progress | None]:
-    """What to report to. True: a bar, which is gone at the end; nothing where stderr is no terminal."""
+    """A context with the function to report to. True: a bar, which is removed at the end; None if stderr is not a terminal."""
     if not callable(progress) and progress is not None:
         bool_argument(progress, "progress")
     if callable(progress):

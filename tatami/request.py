@@ -1,4 +1,4 @@
-"""What every command on a model is asked for, and the compilation that answers it."""
+"""The options of every command on a model, and the compilation that they describe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _with_sizes(error: TatamiError) -> TatamiError:
-    """The fault of a program for all sizes; where it is one of sizes, with what may be done beside mending the model."""
+    """The fault of a program for all sizes; for faults of sizes, with the suggestion to give sizes."""
     from tatami.specialisation import OF_SIZES
 
     how = "where the model's sizes are open, give them: -D NAME=…"
@@ -30,7 +30,7 @@ def _with_sizes(error: TatamiError) -> TatamiError:
 
 @dataclass(frozen=True)
 class Request:
-    """`sizes`: the values given with -D; the other fields are the arguments of `tt.compile`."""
+    """The options of a command. `sizes`: values given with -D; the other fields are arguments of `tt.compile`."""
 
     model: str
     target: str | None
@@ -41,7 +41,7 @@ class Request:
     compare: bool = False
 
     def prepare(self, sizes: Mapping[str, int], progress: Progress | None = None) -> Compilation:
-        """Specialised on `sizes`."""
+        """The compilation specialised on `sizes`. Raises TatamiError."""
         return prepare(
             self.model,
             target=self.target,
@@ -54,8 +54,8 @@ class Request:
         )
 
     def compilation(self, progress: Progress | None = None) -> Compilation:
-        """Specialised on those of the sizes that the code depends on (strides and the like); the others are arguments. Where
-        no program serves all sizes, specialised on all that are given."""
+        """The compilation specialised on those sizes that the code depends on (strides and the like); the others are
+        arguments. If no program serves all sizes, it is specialised on all that are given."""
         try:
             found = self.prepare({}, progress)
         except TatamiError as error:

@@ -1,11 +1,11 @@
-"""`.tatami`: a compiled program in one file, which loads without the model and, where it is trusted, without a C compiler.
+"""`.tatami`: a compiled program in one file, which loads without the model and, if it is trusted, without a C compiler.
 
-    manifest        version, target, decisions, sizes, and what the machine code is for
+    manifest        version, target, decisions, sizes, and the machine and version that the machine code is for
     <stage>.json    the documents the program was compiled from (the frontend's, normally), constants by name
     constants/…     their bytes, once each
     program.json    the record of the compiled program (`stored`)
     program.so      its machine code
-    runtime.so      what that borrows of its process: the thread pool, where none is there yet
+    runtime.so      the part of its process that it uses: the thread pool, if there is none yet
 
 Documents are data: they are checked like any other and compiled again, by way of the caches. Machine code runs only
 with `trust=True`, on a machine it was made for, by the version of Tatami that made it; else the documents are used.
@@ -41,10 +41,12 @@ from tatami.stages import BY_NAME, STAGES
 from tatami.stored import StoredProgram, execution_of, program_record, read_record
 
 SUFFIX = ".tatami"
+"""Suffix of files with a saved program."""
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`code`: the machine and the version of Tatami that `program.so` is for; empty where there is none."""
+    """The description of a file. `code`: the machine and the version of Tatami that `program.so` is for; empty if there is
+    none."""
 
     target: Target
     stages: tuple[str, ...]
@@ -56,7 +58,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Saved:
-    """A file that was read: the stages it gives, and its machine code where that may run here."""
+    """A file in memory: its stages, and its machine code if that may run here."""
 
     manifest: Manifest
     given: dict[str, Module[Any]]
@@ -64,7 +66,7 @@ class Saved:
 
 
 def save(path: Path, compilation: Compilation, sizes: Mapping[str, int]) -> Path:
-    """Write `path`, whole or not at all. Raises FileUnwritable."""
+    """Write `path`, whole or not at all, and return it. Raises FileUnwritable."""
     check_path(path)
     program = compilation.program
     blocks: dict[str, bytes | memoryview] = {}
@@ -85,7 +87,7 @@ def save(path: Path, compilation: Compilation, sizes: Mapping[str, int]) -> Path
 
 
 def check_path(path: Path) -> None:
-    """Raises FileUnwritable for a name that no program can be saved under."""
+    """Raise FileUnwritable for a name under which no program can be saved."""
     if path.suffix.lower() != SUFFIX:
         raise fail("FileUnwritable", str(path)[:200], "the suffix tells what the file is", f"name it {path.stem}{SUFFIX}")
     if path.is_dir():
@@ -93,7 +95,7 @@ def check_path(path: Path) -> None:
 
 
 def open_saved(path: Path, *, trust: bool = False) -> Saved:
-    """Read a file that `save` wrote, or anybody else. Raises TatamiError."""
+    """The content of a file, which `save` or anybody else wrote. Raises TatamiError."""
     container = Container(read_bytes(path, MAX_CONSTANT_BYTES), path.name)
     manifest = from_builtins(container.manifest, Manifest, path.name)
     check_target(manifest.target)
@@ -133,7 +135,7 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
 
 @lru_cache(maxsize=1)
 def code_stamp() -> str:
-    """What machine code has to agree with beside the instructions of its target: the system, and the files of Tatami
-    that call it and that it was written against."""
+    """The stamp that machine code has to agree with, in addition to the instructions of its target: the system, and the files
+    of Tatami that call it and that it was written against."""
     seed = (platform.machine(), sys.platform, platform.libc_ver()[0], package_digest(("core", "execution", "c", "runtime")))
     return hashlib.sha256(repr(seed).encode()).hexdigest()

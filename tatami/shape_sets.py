@@ -1,8 +1,8 @@
-"""The programs of a compilation: one for all sizes, one for each tuple of sizes that was asked for, and later those that
-calls need (C-86).
+"""The programs of a compilation: one for all sizes, one for each requested tuple of sizes, and further ones that calls need
+(C-86).
 
-    sizes={"B": [1, 8, (16, 512)], "T": 128}      B = 1; B = 8; B from 16 to 512, planned for 512; every other B; T = 128 in all
-"""
+    sizes={"B": [1, 8, (16, 512)], "T": 128}      B = 1; B = 8; B from 16 to 512, planned for 512; every other B; T = 128 in
+all"""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tatami.preparation import SizeRequest
 
 Compile: TypeAlias = "Callable[[Any, Mapping[str, SizeRequest]], CompiledFunction]"
-"""compile(model, sizes) gives one program."""
+"""compile(model, sizes) returns one program."""
 MAX_CLUSTERS = 256
-"""Programs that one call of compile makes ahead of time."""
+"""Maximum number of programs that one call of compile makes ahead of time."""
 
 
 def compile_shape_set(model: Any, sizes: Mapping[str, Any], compile: Compile, most: int | None) -> CompiledFunction:
@@ -58,7 +58,7 @@ def compile_shape_set(model: Any, sizes: Mapping[str, Any], compile: Compile, mo
 
 
 def _prepared(shape_set: ShapeSet) -> TatamiError | None:
-    """What keeps the shape set from having the program that looks at nothing of a call; None where it has it now."""
+    """The error that keeps the shape set from having a program independent of the call's sizes; None if it has one."""
     try:
         shape_set.prepare()
     except TatamiError as error:
@@ -67,7 +67,7 @@ def _prepared(shape_set: ShapeSet) -> TatamiError | None:
 
 
 def _has_open_sizes(function: CompiledFunction) -> bool:
-    """True if the model leaves a size of an input open, be it one that an equation decides."""
+    """True if the model leaves a size of an input open, even one that an equation decides."""
     model = function.compilation.stages.get_made("frontend")
     signature = function.signature if model is None else model.main.signature
     return any(size.as_int() is None for port in signature.inputs for size in port.shape)

@@ -1,9 +1,9 @@
-"""Programs of one model for the sizes, and where these follow from them the values, of each call: its shape set.
+"""The shape set of a model: its programs for the sizes of calls, and for their values if the structure depends on them.
 
-A model whose sizes stay open has one program that serves all of them, as far as the importer can say it: sizes that could
-be equal are assumed to be, and checked at the call. A call that breaks an assumption, and a model that no such program
-can be said of, get a program for exactly what the call brings: imported with numbers, compiled at the first such call,
-kept (the least recently used goes when there are too many), and found again in the cache by a later process.
+A model whose sizes stay open has one program that serves all of them, if the importer can express it: sizes that could
+be equal are assumed to be, and checked at the call. A call that breaks an assumption, and a model without such a program,
+get a program for exactly the sizes and values of the call: imported with numbers, compiled at the first such call,
+kept (the least recently used is dropped when there are too many), and found in the cache by a later process.
 """
 
 from __future__ import annotations
@@ -27,67 +27,86 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = tuple[object, ...]
 OF_SIZES = frozenset(["AxisAlignmentMismatch", "AxisSizeMismatch", "BroadcastMismatch", "InvalidSymbol"])
-"""Faults of a call that a program for its sizes may not have."""
+"""Kinds of faults of a call that a program for its own sizes may not have."""
 OF_ARRAYS = frozenset(["InputMismatch", "OutOfMemory"])
-"""Faults of a call that another program has too."""
+"""Kinds of faults of a call that every program has."""
 MAX_SPECIALISATIONS = 64
-"""Programs that one function keeps for sizes it was called with."""
+"""Default maximum number of programs that one function keeps for sizes of calls."""
 
 
 class ImportedModel(Protocol):
-    """A module, and how the values that go in and out lie in its flat signature."""
+    """A module, and the places of the model's inputs and outputs in its flat signature."""
 
     @property
-    def module(self) -> Module[Graph]: ...
+    def module(self) -> Module[Graph]:
+        """The module of the model, specialised for a call."""
+
     @property
-    def inputs(self) -> Mapping[str, Any]: ...
+    def inputs(self) -> Mapping[str, Any]:
+        """Input of the model -> how its value enters the program."""
+
     @property
-    def outputs(self) -> tuple[Any, ...]: ...
+    def outputs(self) -> tuple[Any, ...]:
+        """How the model's outputs are made from the program's results, in order."""
+
     @property
-    def fixed(self) -> Mapping[str, Any]: ...
+    def fixed(self) -> Mapping[str, Any]:
+        """Input of the model -> value that the module is specialised on."""
 
 
 class Source(Protocol):
-    """A model that can be imported for what one call brings (`tatami.onnx.source`)."""
+    """A model that can be imported for the sizes and values of one call (`tatami.onnx.source`)."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The inputs a caller passes."""
+        """The inputs that a caller passes."""
 
     @property
-    def outputs(self) -> tuple[str, ...]: ...
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the model's outputs, in order."""
+
     @property
-    def has_open_sizes(self) -> bool: ...
+    def has_open_sizes(self) -> bool:
+        """True if the model leaves a size of an input open."""
+
     @property
     def overridable(self) -> frozenset[str]:
-        """Constants of the model in whose place a caller may pass an array."""
+        """Constants of the model that a caller may replace by an array."""
 
-    def overriding(self, names: frozenset[str]) -> Source: ...
+    def overriding(self, names: frozenset[str]) -> Source:
+        """The source in which these constants are inputs."""
+
     def imported(
         self,
         fixed: Mapping[str, Any] | None = None,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
         sizes: Mapping[str, int] | None = None,
         reads_sizes: bool = True,
-    ) -> ImportedModel: ...
-    def decisive(self, error: TatamiError) -> set[str]: ...
-    def may_serve_some_size(self, error: TatamiError) -> bool: ...
+    ) -> ImportedModel:
+        """The module for values `fixed`, `shapes` of other inputs and values `sizes` of symbols. Raises TatamiError."""
+
+    def decisive(self, error: TatamiError) -> set[str]:
+        """Inputs whose values the import needs, according to its error."""
+
+    def may_serve_some_size(self, error: TatamiError) -> bool:
+        """True if a program for some sizes or values may exist although the import for all of them failed with this error."""
+
     def arguments_of(self, imported: Any, inputs: Mapping[str, Any], /) -> tuple[dict[str, Any], Any]:
-        """The arrays of the program by port, and what the results need of this call."""
+        """(port -> array of the program, everything that `results_of` needs to know of this call)."""
 
     def results_of(self, imported: Any, results: Mapping[str, Any], call: Any, /) -> tuple[Any, ...]:
-        """The outputs in the model's order."""
+        """The outputs of the model, in its order, from the program's results."""
 
 
 def without_frames(error: TatamiError) -> TatamiError:
-    """The error to be kept: its traceback would keep every frame it went through, the model's file among them."""
+    """The error without its traceback, which would keep every frame that it went through, and with them the model's file."""
     error.__traceback__ = error.__cause__ = error.__context__ = None
     return error
 
 
 @dataclass
 class Program:
-    """One compilation of a model, with what it was specialised on."""
+    """One compilation of a model, and what it was specialised on. `seconds`: time to compile; `calls`: number of runs."""
 
     imported: ImportedModel
     function: CompiledFunction
@@ -96,7 +115,7 @@ class Program:
 
     @property
     def host_steps(self) -> tuple[str, ...]:
-        """The routines that run in Python between kernels."""
+        """Names of the routines that run in Python between kernels."""
         from tatami.execution.ir import Host
 
         plans = self.function.execution.programs.values()
@@ -108,7 +127,7 @@ class Program:
         return "extent" in self.host_steps
 
     def run(self, source: Source, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The outputs by the model's names, in the model's order."""
+        """Output -> value, by the model's names and in its order. Raises TatamiError."""
         arrays, call = source.arguments_of(self.imported, inputs)
         results = self.function({a.tensor: arrays[a.tensor] for a in self.function.arguments}, out=out)
         self.calls += 1
@@ -117,8 +136,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Policy:
-    """What a program is specialised on: the values of these inputs; with `by_shape` the shapes of all others, too.
-    `reads_sizes`: sizes that data decide are read by Host steps; else their inputs are among the decisive."""
+    """The inputs on whose values a program is specialised; with `by_shape` also on the shapes of all others. `reads_sizes`:
+    sizes that depend on data are read by Host steps; else their inputs are among the decisive."""
 
     decisive: tuple[str, ...] = ()
     by_shape: bool = False
@@ -127,31 +146,31 @@ class Policy:
 
 @dataclass
 class ShapeSet:
-    """The programs of one model by what they were specialised on. Calls from several threads are served; a compilation
-    is done by one of them."""
+    """The programs of one model, by what they were specialised on. Calls may come from several threads; one of them compiles
+    at a time."""
 
     source: Source
     compile: Callable[[Module[Graph]], CompiledFunction]
     most: int = MAX_SPECIALISATIONS
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Size symbols that are numbers in every program."""
+    """Size symbol -> number, in every program."""
     programs: OrderedDict[Key, Program] = field(default_factory=OrderedDict)
     usual: Policy = field(default_factory=Policy)
-    """The policy that answered last for sizes that no program was refused for."""
+    """The policy of the last program that served sizes for which none was refused."""
     seconds: float = 0.0
-    """Time spent in compiling so far."""
+    """Time spent on compiling, in seconds."""
     made: int = 0
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _policies: dict[Key, Policy] = field(default_factory=dict)
-    """By the shapes of all inputs: the policy that answered where the usual one did not."""
+    """Shapes of all inputs -> the policy that served them if the usual one did not."""
     _overriding: dict[frozenset[str], ShapeSet] = field(default_factory=dict)
     _extended: dict[Policy, Policy] = field(default_factory=dict)
-    """Policies under which the import asked for the values of more inputs, with these among the decisive."""
+    """Policy -> the policy with more decisive inputs, whose values the import turned out to need."""
     _refused: dict[Policy, TatamiError] = field(default_factory=dict)
-    """Policies under which the model cannot be imported, whatever a call brings."""
+    """Policy -> the error of its import, which fails for every call."""
 
     def named(self, inputs: Any) -> dict[str, Any]:
-        """The inputs by name, from a mapping or a sequence. Raises InputMismatch."""
+        """Input -> value, from a mapping or a sequence. Raises InputMismatch."""
         names = self.source.names
         others = {n for n in inputs if n not in names} if isinstance(inputs, Mapping) else set()
         if not others <= self.source.overridable:
@@ -172,8 +191,8 @@ class ShapeSet:
     def run(
         self, given: Mapping[str, Any], out: Mapping[str, Any] | None = None, first: TatamiError | None = None
     ) -> dict[str, Any]:
-        """The outputs by the model's names, by a program that exists or is compiled now. `first`: what the program that
-        serves all sizes said of this call. Raises TatamiError: the first one, where no program answers."""
+        """Output -> value, by a program that exists or is compiled for this call. `first`: the error of the program that
+        serves all sizes. Raises TatamiError: `first`, if no program serves the call."""
         passed = frozenset(given) - frozenset(self.source.names)
         if passed:
             return self.overriding(passed).run(given, out, first)
@@ -191,7 +210,7 @@ class ShapeSet:
                 first = first or error
                 if not self._may_help(error, policy):
                     raise first from None
-                if policy == Policy(reads_sizes=policy.reads_sizes):  # nothing of this call was looked at
+                if policy == Policy(reads_sizes=policy.reads_sizes):  # the program is independent of this call
                     self._refused[policy] = without_frames(error)
                 continue
             try:
@@ -208,7 +227,7 @@ class ShapeSet:
         raise first
 
     def overriding(self, names: frozenset[str]) -> ShapeSet:
-        """The programs that take these constants of the model as inputs."""
+        """The shape set of programs that take these constants of the model as inputs."""
         with self._lock:
             if names not in self._overriding:
                 source = self.source.overriding(names)
@@ -216,24 +235,25 @@ class ShapeSet:
             return self._overriding[names]
 
     def prepare(self) -> None:
-        """Compile the program that looks at nothing of a call, before the first. Raises TatamiError where there is none."""
+        """Compile the program that is independent of calls, before the first one. Raises TatamiError if there is none."""
         self.program({}, self.usual)
 
     def shapes_of(self, given: Mapping[str, Any]) -> Key:
+        """The shapes of all inputs, in order, as a key."""
         return tuple(_shape(given[n]) for n in self.source.names)
 
     @property
     def is_specialised(self) -> bool:
-        """True if some call needed a program for its own sizes or values."""
+        """True if a call needed a program for its own sizes or values."""
         return bool(self.usual.decisive or self.usual.by_shape or self._policies)
 
     def knows(self, shapes: Key) -> bool:
-        """True if a call with these shapes was answered by a program of its own."""
+        """True if a call with these shapes was served by a program of its own."""
         return shapes in self._policies
 
     def program(self, given: Mapping[str, Any], policy: Policy) -> Program:
-        """The program of a policy for these inputs, compiled now if it does not exist; more inputs decide where the import
-        asks for their values."""
+        """The program of a policy for these inputs, compiled if it does not exist; inputs whose values the import needs are
+        added to the decisive ones."""
         with self._lock:
             while True:
                 policy = self._extended.get(policy, policy)
@@ -268,18 +288,18 @@ class ShapeSet:
         return Program(imported, function, seconds)
 
     def _attempts(self) -> tuple[Policy, ...]:
-        """What may answer a call, in this order."""
+        """Policies that may serve a call, in the order in which they are tried."""
         usual = self.usual
         by_shape = self.source.has_open_sizes
         tried = (usual, Policy(usual.decisive, by_shape, True), Policy(usual.decisive, by_shape, False))
         return tuple(dict.fromkeys(tried))
 
     def may_answer(self, error: TatamiError) -> bool:
-        """True if a program for the sizes of a call may answer where the program for all sizes gave the error."""
+        """True if a program for the sizes of a call may succeed where the program for all sizes failed with this error."""
         return self.most > 0 and all(d.kind in OF_SIZES for d in error.diagnostics)
 
     def _may_help(self, error: TatamiError, policy: Policy, program: Program | None = None) -> bool:
-        """True if a program that is more special may answer where this one, or its import, gave the error."""
+        """True if a more specialised program may succeed where this one, or its import, failed with this error."""
         if any(d.kind in OF_ARRAYS for d in error.diagnostics):
             return False
         if program is None:
@@ -287,7 +307,7 @@ class ShapeSet:
         return program.reads_sizes or (self.source.has_open_sizes and not policy.by_shape and self.may_answer(error))
 
     def explain(self) -> str:
-        """What was compiled for which inputs, with compile seconds and calls."""
+        """The report as text: programs with their inputs, seconds to compile, and calls."""
         lines = [f"programs: {len(self.programs)}, {self.made} compiled in {self.seconds:.1f} s, at most {self.most} kept"]
         for program in self.programs.values():
             signature = program.function.signature
@@ -300,12 +320,12 @@ class ShapeSet:
 
 
 def _shape(value: Any) -> object:
-    """The shape of an array; of a sequence the shapes of its elements."""
+    """The shape of an array, or the shapes of a sequence's elements."""
     return tuple(_shape(v) for v in value) if isinstance(value, list | tuple) else getattr(value, "shape", None)
 
 
 def _content(value: Any) -> Key:
-    """What a program specialised on the value depends on: an array's content, a sequence's length and shapes."""
+    """A key of what a program specialised on the value depends on: an array's content, a sequence's length and shapes."""
     if value is None:
         return ("absent",)
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The one table of stages: name, body, codec, checker, printer, meaning, and what a restart from it needs."""
+"""The table of stages: name, body, codec, checker, printer, meaning, and the stages that a restart from it needs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tatami.core.module import Module
 
 @dataclass(frozen=True)
 class Stage:
-    """`needs`: earlier stages without which the chain cannot go on from this one. `checks_with`: stages that the
-    verifier compares with, when they exist. `code`: holds C or CUDA text, which only trusted documents may. `facts`: its
-    verifier computes it again, which tells nothing of one that was just computed."""
+    """One stage. `needs`: earlier stages without which the chain cannot continue from this one. `checks_with`: stages that the
+    verifier compares with, if they exist. `code`: holds C or CUDA text, which only trusted documents may. `facts`: its
+    verifier computes it again, which shows nothing if it was just computed."""
 
     name: str
     body: str
@@ -29,10 +29,12 @@ class Stage:
 
     @property
     def layer(self) -> str:
+        """The folder of the package that has the stage's code."""
         return self.name.split("@")[0]
 
     @property
     def file_stem(self) -> str:
+        """The stage's name in file names of dumps."""
         return self.name.replace("@", "-")
 
 
@@ -52,10 +54,13 @@ STAGES: tuple[Stage, ...] = (
     Stage("c", "Source", needs=("execution",), code=True),
     Stage("cu", "Source", needs=("execution",), code=True),
 )
+"""All stages, in the order of the chain."""
 BY_NAME: Mapping[str, Stage] = {s.name: s for s in STAGES}
+"""Name -> stage of the table."""
 
 
 def stage(name: str) -> Stage:
+    """The stage of this name. Raises UnknownName."""
     try:
         return BY_NAME[name]
     except KeyError:
@@ -74,16 +79,18 @@ def _module(layer: str, file: str) -> Any | None:
 
 
 def body_type(s: Stage) -> Any:
+    """The class of the stage's programs."""
     return getattr(import_module(f"tatami.{s.layer}.ir"), s.body)
 
 
 def encode_body(s: Stage, body: Any) -> Any:
+    """A program of the stage as plain JSON values."""
     form = _module(s.layer, "json_form")
     return form.encode(body) if form is not None else to_builtins(body)
 
 
 def decode_body(s: Stage, value: Any, at: str, *, trust: bool) -> Any:
-    """Raises TatamiError; Untrusted where code stands and the document is not trusted."""
+    """The program in plain JSON values. Raises TatamiError; Untrusted if it holds code and the document is not trusted."""
     form = _module(s.layer, "json_form")
     if form is not None:
         return form.decode(value, at, trust=trust)
@@ -91,7 +98,7 @@ def decode_body(s: Stage, value: Any, at: str, *, trust: bool) -> Any:
 
 
 def verify(name: str, value: Any, others: Callable[[str], Any]) -> list[Diagnostic]:
-    """What the stage's verifier finds. `others(stage)` gives a stage that exists, or None."""
+    """The findings of the stage's verifier. `others(stage)`: a stage that exists, or None."""
     s = stage(name)
     checker = _module(s.layer, "verify")
     if checker is None:
@@ -105,6 +112,7 @@ def verify(name: str, value: Any, others: Callable[[str], Any]) -> list[Diagnost
 
 
 def show(name: str, value: Module[Any]) -> str:
+    """The text of a stage for people; empty if it has no printer."""
     printer = _module(stage(name).layer, "show")
     if printer is None:
         return ""
@@ -113,7 +121,7 @@ def show(name: str, value: Module[Any]) -> str:
 
 
 def runner(name: str) -> Callable[..., dict[str, Any]] | None:
-    """The numpy meaning of a stage that computes, else None."""
+    """The function with the numpy meaning of a stage that computes; None for other stages."""
     s = stage(name)
     if not s.runs:
         return None

@@ -1,8 +1,8 @@
-"""What loading needs of a compiled program: its instructions, the constants they read, the shared object.
+"""The parts of a compiled program that loading needs: its instructions, the constants they read, the shared object.
 
-`StoredProgram` is that; `program_record` and `read_record` are its text, in which a constant that the model has too is
-named by its content only. The program cache keeps such texts by the content of the model; a `.tatami` file holds one
-beside the model's documents. No text holds code: the shared object is found by its hash and checked where it is read.
+`StoredProgram` has them; `program_record` and `read_record` convert it to text, in which a constant that the model has too
+is named by its content only. The program cache keeps such texts by the content of the model; a `.tatami` file holds one
+next to the model's documents. No text holds code: the shared object is found by its hash and checked when it is read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tatami.execution.ir import ExecutionPlan
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """`warnings`: what the verifiers said when the program was made. `runtime`: the library that it borrows of, where it came
-    with one (`runtime/pool.py`)."""
+    """A compiled program. `warnings`: findings of the verifiers when it was made. `runtime`: the library that it uses, if it
+    came with one (`runtime/pool.py`)."""
 
     execution: Module[ExecutionPlan]
     library: bytes
@@ -33,7 +33,7 @@ class StoredProgram:
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The text form. `library`: where the shared object is. A constant without data is one of the model."""
+    """The text form of a program. `library`: key of the shared object. A constant without data is one of the model."""
 
     programs: dict[str, ExecutionPlan]
     constants: dict[str, ConstantRef]
@@ -42,7 +42,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def program_record(program: StoredProgram, of_model: Iterable[Tensor]) -> bytes | None:
-    """The text; None for a program that its text would not give back."""
+    """The program as text; None for a program that would not be read back equal."""
     constants = constant_refs(program.execution.constants, of_model)
     record = Record(dict(program.execution.programs), constants, program.library_key, program.warnings)
     text = encode_record(record)
@@ -53,18 +53,18 @@ def program_record(program: StoredProgram, of_model: Iterable[Tensor]) -> bytes 
 
 
 def read_record(text: bytes) -> Record:
-    """Raises ValueError for what is no record."""
+    """The record in a text. Raises ValueError for any other text."""
     return decode_record(text, Record)
 
 
 def execution_of(record: Record, of_model: Mapping[str, Tensor]) -> Module[ExecutionPlan] | None:
-    """The module with its constants; None where the model lacks one."""
+    """The module with its constants; None if the model lacks one."""
     constants = constants_of_refs(record.constants, of_model)
     return None if constants is None else Module(record.programs, constants)
 
 
 def constant_refs(constants: Mapping[str, Tensor], of_model: Iterable[Tensor]) -> dict[str, ConstantRef]:
-    """Constants for a text: those that the model has by their sha256, the others whole."""
+    """Name -> reference: constants that the model has by their sha256, the others with their data."""
     known = {t.sha256 for t in of_model}
     return {
         n: ConstantRef(t.dtype, t.shape, t.sha256) if t.sha256 in known else embed_constant(t) for n, t in constants.items()
@@ -72,7 +72,7 @@ def constant_refs(constants: Mapping[str, Tensor], of_model: Iterable[Tensor]) -
 
 
 def constants_of_refs(refs: Mapping[str, ConstantRef], of_model: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """The way back, with the model's constants by their sha256; None where it lacks one."""
+    """Name -> constant, those of the model found by their sha256; None if it lacks one."""
     constants: dict[str, Tensor] = {}
     for name, ref in refs.items():
         found = of_model.get(ref.sha256)

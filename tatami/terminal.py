@@ -1,4 +1,4 @@
-"""Text for a person at a terminal."""
+"""Text for people at a terminal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import click
 
 
 def show_diagnostics(diagnostics: Any) -> None:
+    """Print each diagnostic on stderr, with control characters made visible."""
     for d in diagnostics:
         click.echo(printable(str(d)), err=True)
 
 
 def printable(text: str) -> str:
-    """Control characters of hostile names shown, not sent to the terminal."""
+    """The text with control characters of hostile names replaced by visible ones."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

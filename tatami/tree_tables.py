@@ -1,7 +1,7 @@
-"""Tables of decision trees in documents: a walk follows what they say, so what they say is looked through first.
+"""Checks of the tables of decision trees in documents: a walk follows their entries, so the entries are checked first.
 
-Models that an importer made have tables of its own making. In a document they are constants, or computed from
-constants, that anybody may have written.
+Tables from an importer are right by construction. In a document they are constants, or computed from constants, that
+anybody may have written.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from tatami.core.tensor import Tensor
 from tatami.core.trees import tables_fault
 
 Array: TypeAlias = Any
-"""A numpy array."""
+"""A numpy array; not imported here, to start quickly."""
 ROUTINE = "tree_ensemble"
+"""Name of the native routine that walks through trees."""
 
 
 def check_tables(given: Mapping[str, Module[Any]]) -> list[Diagnostic]:
@@ -53,7 +54,7 @@ def _fault(tables: Sequence[Array | None], features: Expr, outputs: Expr) -> str
 
 
 Ensemble: TypeAlias = tuple[str, list[Array | None], Expr, Expr]
-"""Where it stands; nodes, roots, targets and values; features and outputs."""
+"""(its place; nodes, roots, targets and values; number of features; number of outputs)."""
 
 
 def _ensembles(layer: str, program: Any, constants: Mapping[str, Tensor]) -> Iterator[Ensemble]:
@@ -118,7 +119,7 @@ def _of_regions(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> A
 
 
 def _needed(reads: Mapping[str, Sequence[str]], wanted: str) -> set[str]:
-    """`wanted` and all that it is computed from."""
+    """`wanted` and everything that it is computed from."""
     found: set[str] = set()
     work = [wanted]
     while work:

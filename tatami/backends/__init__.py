@@ -2,7 +2,7 @@
 
     torch.compile(module, backend="tatami")                          found by its entry point
     torch.compile(module, backend="tatami", options={"fallback": False, "target": "cpu", "threads": 4})
-    tatami.backends.explain()                                        what every graph became, and what stayed in PyTorch
+    tatami.backends.explain()                                        the programs of every graph, and what stayed in PyTorch
 
     onnx_api          `onnx.backend.base.Backend`, offered as `tatami.onnx.backend`
     onnx_session      a session like ONNX Runtime's, offered as `tatami.onnx.InferenceSession`; with its options, values,
@@ -11,7 +11,7 @@
     torch_partition   operators that stay in PyTorch: the graph cut around them
     torch_parameters  parameters packed once, and again when they change
     torch_program     a compiled program called with tensors: sizes, memory, results as PyTorch promises them
-    torch_report      what was compiled, and what was not and why
+    torch_report      the report of what was compiled, what was not, and why
 
 The framework is imported when its backend is used, not before.
 """
@@ -25,26 +25,27 @@ if TYPE_CHECKING:
 
 
 def torch_backend(gm: Any, example_inputs: Any, *, options: Any = None, mode: Any = None) -> Any:
-    """The backend "tatami" of torch.compile."""
+    """The backend "tatami" of torch.compile: the compiled form of a graph of Dynamo."""
     from tatami.backends.torch_compile import compile_graph
 
     return compile_graph(gm, example_inputs, options, mode)
 
 
 def torch_reports() -> list[GraphReport]:
-    """What the backend of torch.compile made of each graph since the process began or `reset`, oldest first."""
+    """A report for each graph that the backend of torch.compile has compiled since the process began or `reset`, oldest
+    first."""
     from tatami.backends.torch_report import REPORTS
 
     return list(REPORTS)
 
 
 def explain() -> str:
-    """The same as text: programs, kernels, operators that stayed in PyTorch and why, copies."""
+    """The reports as text: programs, kernels, operators that stayed in PyTorch and why, copies."""
     return "\n\n".join(r.text() for r in torch_reports()) or "torch.compile has given no graph to tatami yet"
 
 
 def reset() -> None:
-    """Forget what `explain` lists."""
+    """Forget the reports that `explain` lists."""
     from tatami.backends.torch_report import REPORTS
 
     REPORTS.clear()

@@ -2,9 +2,9 @@
 
 `prepare` compiles without knowing any input's value; sizes that inputs hold are read by Host steps. Where the structure
 of a program follows from values (the axes of a reduction, the length of a sequence, whether an optional value is there),
-the compilation waits for the first run and is specialised on what those inputs hold; each such program is kept and
-`Prepared.explain` shows them. So it is where sizes that are read break what the program takes of them (two that it takes
-to be equal, where one is 1 and broadcasts).
+the compilation waits for the first run and is specialised on the values of those inputs; each such program is kept and
+`Prepared.explain` shows them. The same happens if sizes that are read break an assumption of the program (two sizes that
+it assumes to be equal, of which one is 1 and broadcasts).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tatami.specialisation import Key, Policy, Program, ShapeSet
 
 
 class Prepared(BackendRep):  # type: ignore[misc]
-    """A model that may be run again and again."""
+    """A model that can be run any number of times."""
 
     def __init__(
         self, model: onnx.ModelProto, target: Any = "cpu", threads: int | None = None, folder: Path | None = None
@@ -43,12 +43,12 @@ class Prepared(BackendRep):  # type: ignore[misc]
 
     @property
     def programs(self) -> Mapping[Key, Program]:
-        """The programs compiled so far, by what they were specialised on."""
+        """Key of the values that a program was specialised on -> program, for all compiled programs."""
         return self.shape_set.programs
 
     @property
     def path(self) -> str:
-        """How it runs: "kernels only", "with Host steps" or "specialised at run time"."""
+        """How the model runs: "kernels only", "with Host steps" or "specialised at run time"."""
         if self.shape_set.is_specialised:
             return "specialised at run time"
         return "with Host steps" if any(p.host_steps for p in self.programs.values()) else "kernels only"
@@ -59,7 +59,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
         return tuple(self.shape_set.run(self.shape_set.named(inputs)).values())
 
     def explain(self) -> str:
-        """What was compiled for which inputs, and what fused in each."""
+        """The report as text: the programs with their inputs, and the fusion in each."""
         parts = [f"path: {self.path}", self.shape_set.explain()]
         return "\n".join([*parts, *(p.function.explain() for p in self.programs.values())])
 
@@ -69,31 +69,33 @@ class OnnxBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Always: a model that cannot be run is refused by `prepare`, with the reason."""
+        """True if `prepare` should be tried, which is always: a model that cannot be run is refused there, with the reason."""
         return True
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
-        """Compile `model`. Raises TatamiError; what is unsupported is listed at once."""
+        """Compile `model`. Raises TatamiError, with everything that is unsupported."""
         if not cls.supports_device(device):
             raise fail("UnknownTarget", "device", f"the device {device!r}", "use CPU")
         return Prepared(model, threads=kwargs.get("threads"))
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs of one run of `model`. Raises TatamiError."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
     def run_node(
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """One node as a model of its own; `opset_version` chooses its operator set."""
+        """The outputs of one node, as a model of its own; `opset_version` chooses its operator set."""
         arrays = [np.asarray(x) for x in inputs]
         opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         return cls.run_model(_model_of(node, arrays, opset), arrays, device, **kwargs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
+        """True if `device` is the CPU."""
         return device.split(":")[0] == "CPU"
 
 

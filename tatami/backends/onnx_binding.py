@@ -1,4 +1,4 @@
-"""Inputs and outputs of a drop-in session that are named once and used again and again."""
+"""Inputs and outputs of a drop-in session that are named once and used for many runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tatami.backends.onnx_session_values import OrtValue
 
 
 class IOBinding:
-    """Names and values of one run; outputs without memory of their own get new arrays."""
+    """Names and values of one run; outputs without memory of their own get an array per run."""
 
     def __init__(self, session: Any) -> None:
         self._inputs = {i.name for i in session.get_inputs()} | {i.name for i in session.get_overridable_initializers()}
@@ -23,31 +23,33 @@ class IOBinding:
 
     @property
     def names(self) -> list[str]:
-        """The bound outputs, in order; none stands for all."""
+        """Names of the bound outputs, in order; an empty list stands for all."""
         return list(self._places)
 
     def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
+        """Bind the input `name` to an array. Raises InvalidArgument for an unknown name."""
         self._known(name, self._inputs)
         self.feed[name] = arr_on_cpu
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Bind the input `name` to an OrtValue. Raises InvalidArgument for an unknown name."""
         self._known(name, self._inputs)
         self.feed[name] = ortvalue
 
     def bind_output(self, name: str, device_type: str = "cpu", *args: Any, **kwargs: Any) -> None:
-        """An output in new memory."""
+        """Bind an output, whose memory is allocated by the run. Raises NotImplemented for memory at an address."""
         if device_type != "cpu" or args or kwargs:
             raise not_implemented("an output in memory at an address", name, "bind_ortvalue_output takes an array")
         self._known(name, self._outputs)
         self._places[name] = None
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """An output that is written into a value's memory."""
+        """Bind an output that is written into the memory of a value. Raises InvalidArgument."""
         self._known(name, self._outputs)
         self._places[name] = ortvalue
 
     def take(self, results: Sequence[Any]) -> None:
-        """Results of a run, in the order of `names`."""
+        """Store the results of a run, in the order of `names`."""
         self._results = []
         for result, place in zip(results, self._places.values() or [None] * len(results), strict=True):
             if place is None:
@@ -57,23 +59,27 @@ class IOBinding:
                 self._results.append(place)
 
     def get_outputs(self) -> list[OrtValue]:
+        """The results of the last run as OrtValues, in the order of `names`."""
         return list(self._results)
 
     def copy_outputs_to_cpu(self) -> list[Any]:
+        """The results of the last run as arrays, lists or maps, in the order of `names`."""
         return [v.to_python() for v in self._results]
 
     def clear_binding_inputs(self) -> None:
+        """Forget the bound inputs and their values."""
         self.feed.clear()
 
     def clear_binding_outputs(self) -> None:
+        """Forget the bound outputs and their results."""
         self._places.clear()
         self._results.clear()
 
     def synchronize_inputs(self) -> None:
-        """Nothing: arrays of the CPU are ready."""
+        """Do nothing: arrays of the CPU are ready."""
 
     def synchronize_outputs(self) -> None:
-        """Nothing: a run has ended when it returns."""
+        """Do nothing: a run has ended when it returns."""
 
     def _known(self, name: str, names: set[str]) -> None:
         if name not in names:

@@ -1,8 +1,8 @@
-"""What runs behind a drop-in session: the function that `tatami.compile` gives, called with the model's own values.
+"""The engine of a drop-in session: the function that `tatami.compile` returns, called with the model's own values.
 
-A program takes and gives tensors by name. Where the model's inputs or outputs are more than that (sequences, optional
-values), where an axis was given a number, or where the file has another suffix, `Prepared` brings values into the form
-of the program.
+A program takes and returns tensors by name. If the model's inputs or outputs are more than that (sequences, optional
+values), if an axis was given a number, or if the file has another suffix, `Prepared` converts values to the form of the
+program.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from tatami.backends.onnx_api import Prepared
 
 
 class Engine:
-    """A model that runs with values by name. file: the path or the bytes, None where `model` is no longer what they hold.
-
-    Raises TatamiError."""
+    """A model that runs with values by name. file: the path or the bytes; None if `model` differs from them. Raises
+    TatamiError."""
 
     def __init__(
         self, file: Path | bytes | None, model: onnx.ModelProto, folder: Path | None = None, threads: int | None = None
@@ -51,6 +50,7 @@ class Engine:
         return tuple(function.run(feed))
 
     def explain(self) -> str:
+        """The report of the compilation as text."""
         return str(self._function.explain())
 
     def _is_of_tensors(self, function: CompiledFunction) -> bool:

@@ -34,8 +34,9 @@ from tatami.core.plain_file import read_plain
 
 Signature: TypeAlias = tuple[tuple[str, np.dtype, tuple[int, ...]], ...]
 PROVIDERS = ("CPUExecutionProvider",)
+"""Execution providers by ONNX Runtime's names."""
 MAX_ACCEPTED = 256
-"""Feeds, by names, dtypes and shapes, that a session does not check again."""
+"""Number of feeds, by names, dtypes and shapes, that a session remembers as checked."""
 
 
 def get_available_providers() -> list[str]:
@@ -44,22 +45,26 @@ def get_available_providers() -> list[str]:
 
 
 def get_all_providers() -> list[str]:
+    """The execution providers of this package."""
     return list(PROVIDERS)
 
 
 def get_device() -> str:
+    """The kind of device on which sessions run: CPU."""
     return "CPU"
 
 
 def enable_telemetry_events() -> None:
+    """Note in the log that nothing is ever sent."""
     note("enable_telemetry_events", "nothing is ever sent")
 
 
 def disable_telemetry_events() -> None:
-    """Nothing: none are ever sent."""
+    """Do nothing: events are never sent."""
 
 
 def set_default_logger_severity(severity: int) -> None:
+    """Note in the log that Tatami's loggers decide what is logged."""
     note("set_default_logger_severity", "the loggers `tatami` and TATAMI_LOG decide what is said")
 
 
@@ -67,10 +72,11 @@ class InferenceSession:
     """A model, compiled and ready to run. path_or_bytes: an .onnx file, or its bytes.
 
     Raises NoSuchFile, InvalidProtobuf, InvalidGraph, NotImplemented or Fail, all of them TatamiErrors. A model whose program
-    depends on what a run gives it is compiled at its first run."""
+    depends on the values of a run is compiled at its first run."""
 
     engine: Any = Engine
-    """What is made of (file, model, folder, threads); `run(feed)` gives the outputs in order, `names` are its inputs."""
+    """Class of the engine, made from (file, model, folder, threads); its `run(feed)` returns the outputs in order, `names` are
+    its inputs."""
 
     def __init__(
         self,
@@ -95,10 +101,10 @@ class InferenceSession:
         self._overridable = [a for a in args if a.name in initialised] if model.ir_version >= 4 else []
         self._outputs = [NodeArg.of(o) for o in with_shapes(model)]
         self._accepted: dict[Signature, Any] = {}
-        """By the names, dtypes and shapes of a feed that needs nothing done to it: what runs it."""
+        """Names, dtypes and shapes of a feed that needs no conversion -> the engine that runs it."""
         self._source = path_or_bytes if self._overridable else None
         self._others: dict[frozenset[str], Any] = {}
-        """Programs that take other values of some initialisers, by these."""
+        """Names of initialisers -> the engine that takes them as inputs."""
         try:
             self._engine = self.engine(file, model, folder, self._options.intra_op_num_threads or None)
         except TatamiError as error:
@@ -136,21 +142,23 @@ class InferenceSession:
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """`run` with OrtValues for inputs and outputs."""
+        """The outputs of `run` as OrtValues, for inputs as OrtValues."""
         return [OrtValue(v) for v in self.run(output_names, input_dict_ort_values, run_options)]
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs that are named once and used by `run_with_iobinding`."""
+        """A binding of inputs and outputs, which are named once and used by `run_with_iobinding`."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Run with the bound inputs, and store the results in the binding."""
         iobinding.take(self.run(iobinding.names, iobinding.feed, run_options))
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs that a run has to be given, in the model's order."""
+        """The inputs that a run has to receive, in the model's order."""
         return list(self._inputs)
 
     def get_outputs(self) -> list[NodeArg]:
+        """The outputs, in the model's order."""
         return list(self._outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
@@ -158,15 +166,19 @@ class InferenceSession:
         return list(self._overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
+        """The metadata of the model's file."""
         return self._meta
 
     def get_session_options(self) -> SessionOptions:
+        """The options of this session."""
         return self._options
 
     def get_providers(self) -> list[str]:
+        """The execution providers of this session."""
         return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Execution provider -> its options, of which there are none."""
         return {name: {} for name in self._providers}
 
     def set_providers(
@@ -174,7 +186,7 @@ class InferenceSession:
         providers: Sequence[str | tuple[str, Mapping[str, Any]]],
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """The CPU stays the one provider; a warning names the others."""
+        """Keep the CPU as the provider; a warning names the others."""
         names = [p if isinstance(p, str) else p[0] for p in providers]
         options = [{} if isinstance(p, str) else p[1] for p in providers]
         if provider_options is not None and len(provider_options) != len(names):
@@ -191,17 +203,17 @@ class InferenceSession:
         self._providers = list(PROVIDERS)
 
     def enable_fallback(self) -> None:
-        """Nothing: the one provider has no other to fall back to."""
+        """Do nothing: the CPU has no other provider to fall back to."""
 
     def disable_fallback(self) -> None:
-        """Nothing: the one provider has no other to fall back to."""
+        """Do nothing: the CPU has no other provider to fall back to."""
 
     def explain(self) -> str:
-        """What was compiled for which inputs, and what fused in each."""
+        """The report as text: the programs with their inputs, and the fusion in each."""
         return str(self._engine.explain())
 
     def _engine_with(self, overridden: set[str]) -> Any:
-        """What runs the model with other values of some initialisers, which its program takes as inputs."""
+        """The engine for other values of these initialisers, which its program takes as inputs."""
         if not overridden:
             return self._engine
         key = frozenset(overridden)
@@ -251,7 +263,7 @@ def _signature(feed: Mapping[str, Any]) -> Signature | None:
 
 
 def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[Path | bytes | None, onnx.ModelProto, Path | None]:
-    """The file's path or bytes, the model in it, and the folder its external data lies in."""
+    """(the file's path or bytes, the model in it, the folder of its external data)."""
     model = onnx.ModelProto()
     file: Path | bytes | None
     if isinstance(path_or_bytes, bytes | bytearray | memoryview):
@@ -279,7 +291,7 @@ def _read(path_or_bytes: str | bytes | os.PathLike[str]) -> tuple[Path | bytes |
 
 
 def _set_sizes(graph: onnx.GraphProto, dimensions: Mapping[str, int]) -> bool:
-    """Numbers for axes of these names; True if there are such."""
+    """Replace axes of these names by numbers; True if there is such an axis."""
     found = [d for port in graph.input for d in port.type.tensor_type.shape.dim if d.dim_param in dimensions]
     for dim in found:
         dim.dim_value = dimensions[dim.dim_param]
@@ -287,11 +299,11 @@ def _set_sizes(graph: onnx.GraphProto, dimensions: Mapping[str, int]) -> bool:
 
 
 def with_shapes(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The outputs; where the model gives one no shape, with the shape that follows from its nodes."""
+    """The outputs; one without a shape in the model has the shape that follows from its nodes."""
     ports = list(model.graph.output)
     if all(p.type.WhichOneof("value") != "tensor_type" or p.type.tensor_type.HasField("shape") for p in ports):
         return ports
     try:
         return list(onnx.shape_inference.infer_shapes(model).graph.output)
-    except Exception:  # what is wrong with the model is the importer's to say
+    except Exception:  # the importer reports faults of the model
         return ports

@@ -1,8 +1,8 @@
-"""Options of a drop-in session: what has an effect here, and what is accepted with one note in the log.
+"""Options of a drop-in session: those with an effect, and those that are accepted with one note in the log.
 
-An option that only ONNX Runtime's own machinery has (its arena, its graph optimiser, its profiler) changes nothing here. It is
-taken, so that code which sets it runs; the first time that a session meets a value other than the usual one, the logger
-`tatami.onnx` says so, once for each option and process.
+An option of ONNX Runtime's own machinery (its arena, its graph optimiser, its profiler) changes nothing here. It is
+accepted, so that code which sets it runs; the first time that a session meets a value other than the usual one, the logger
+`tatami.onnx` reports it, once for each option and process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _said: set[str] = set()
 
 
 class GraphOptimizationLevel(enum.IntEnum):
-    """How much ONNX Runtime would rewrite a graph; Tatami always compiles the whole of it."""
+    """ONNX Runtime's levels of graph rewriting; Tatami always compiles the whole graph."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -29,11 +29,15 @@ class GraphOptimizationLevel(enum.IntEnum):
 
 
 class ExecutionMode(enum.IntEnum):
+    """ONNX Runtime's modes of running operators; Tatami runs kernels in order, each on all threads."""
+
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
 class ExecutionOrder(enum.IntEnum):
+    """ONNX Runtime's orders of operators; Tatami fixes the order of kernels when it compiles."""
+
     DEFAULT = 0
     PRIORITY_BASED = 1
     MEMORY_EFFICIENT = 2
@@ -56,18 +60,18 @@ _NO_EFFECT: dict[str, tuple[Any, str]] = {
     "use_deterministic_compute": (False, "the same inputs always give the same bits"),
     "use_per_session_threads": (True, "all programs of a process share one pool of threads"),
 }
-"""Options by name: the usual value, and why another one changes nothing."""
+"""Option -> (usual value, why another one changes nothing)."""
 
 
 def note(what: str, why: str) -> None:
-    """Say once in this process that something has no effect."""
+    """Log once in this process that something has no effect."""
     if what not in _said:
         _said.add(what)
         _log.warning("%s has no effect: %s", what, why)
 
 
 class SessionOptions:
-    """Options with the names and usual values of ONNX Runtime's. `intra_op_num_threads`: threads of a program; 0 stands for
+    """Options with the names and usual values of ONNX Runtime's. `intra_op_num_threads`: threads of a program; 0:
     TATAMI_NUM_THREADS, else all cores."""
 
     def __init__(self) -> None:
@@ -90,22 +94,24 @@ class SessionOptions:
         self._values[name] = value
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
-        """Compile for this size of a named axis."""
+        """Compile for this size of the axis `name`."""
         if not isinstance(value, int) or value < 0:
             raise invalid_argument(f"the size {value!r} of the axis {name}", name, "give a size, a whole number")
         self.dimensions[name] = value
 
     def add_session_config_entry(self, key: str, value: str) -> None:
+        """Keep an entry; no entry has an effect."""
         self._entries[str(key)] = str(value)
 
     def get_session_config_entry(self, key: str) -> str:
+        """The value of an entry that was added. Raises Fail for an unknown key."""
         if key not in self._entries:
             message = f"SessionOptions does not have configuration with key: {key}"
             raise Fail(message, diagnostic("UnknownName", str(key), "the options have no such entry", "add it before"))
         return str(self._entries[key])
 
     def say_what_has_no_effect(self) -> None:
-        """One note for each option of another value than the usual one."""
+        """Log a note for each option that differs from its usual value and has no effect."""
         for name, (usual, why) in _NO_EFFECT.items():
             if self._values[name] != usual:
                 note(f"SessionOptions.{name}", why)
@@ -114,7 +120,7 @@ class SessionOptions:
 
 
 class RunOptions:
-    """Options of one run; none has an effect here, which is said once."""
+    """Options of one run; none has an effect here, which is logged once."""
 
     def __init__(self) -> None:
         self.log_severity_level = -1
@@ -125,15 +131,18 @@ class RunOptions:
         self._entries: dict[str, str] = {}
 
     def add_run_config_entry(self, key: str, value: str) -> None:
+        """Keep an entry; no entry has an effect."""
         self._entries[str(key)] = str(value)
 
     def get_run_config_entry(self, key: str) -> str:
+        """The value of an entry that was added. Raises Fail for an unknown key."""
         if key not in self._entries:
             message = f"RunOptions does not have configuration with key: {key}"
             raise Fail(message, diagnostic("UnknownName", str(key), "the options have no such entry", "add it before"))
         return self._entries[key]
 
     def say_what_has_no_effect(self) -> None:
+        """Log a note for each option that differs from its usual value."""
         usual = RunOptions()
         for name, value in vars(self).items():
             if value != getattr(usual, name):

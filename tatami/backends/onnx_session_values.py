@@ -1,4 +1,4 @@
-"""Values of a drop-in session: what a model says of its inputs and outputs, and arrays as a run takes and gives them."""
+"""Values of a drop-in session: the model's descriptions of inputs and outputs, and conversion of arrays to and from a run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tatami.core.tensor import numpy_dtype
 from tatami.onnx.importer import FROM_ONNX
 
 _TYPE_NAMES = {"FLOAT": "float", "DOUBLE": "double", "STRING": "string", "BOOL": "bool"}
-"""Names of element types that differ from ONNX's in lower case."""
+"""ONNX's name of an element type -> ONNX Runtime's, where that is not the lower-case form."""
 
 
 def type_name(code: int) -> str:
-    """The element type as ONNX Runtime writes it: `float`, `int64`, `float16`."""
+    """ONNX Runtime's name of the element type: `float`, `int64`, `float16`."""
     name = onnx.TensorProto.DataType.Name(code)
     return _TYPE_NAMES.get(name, name.lower())
 
@@ -28,14 +28,14 @@ _BY_DTYPE = {numpy_dtype(d): code for code, d in FROM_ONNX.items()}
 
 
 def element_code(dtype: np.dtype) -> int:
-    """The ONNX element type of a numpy dtype; strings are arrays of objects or of numpy's own."""
+    """The ONNX element type of a numpy dtype; strings are arrays of objects or of numpy's own text types."""
     if dtype.kind in "OUST":
         return int(onnx.TensorProto.STRING)
     return int(_BY_DTYPE.get(dtype.newbyteorder("="), onnx.TensorProto.UNDEFINED))
 
 
 def described(proto: onnx.TypeProto) -> str:
-    """`tensor(float)`, `seq(map(int64,tensor(float)))`."""
+    """The type as ONNX Runtime prints it: `tensor(float)`, `seq(map(int64,tensor(float)))`."""
     match proto.WhichOneof("value"):
         case "tensor_type":
             return f"tensor({type_name(proto.tensor_type.elem_type)})"
@@ -52,7 +52,7 @@ def described(proto: onnx.TypeProto) -> str:
 
 @dataclass(frozen=True)
 class NodeArg:
-    """An input or output: `shape` has numbers, names of axes, and None for an axis without either."""
+    """An input or output. `shape`: numbers, names of axes, and None for an axis without either."""
 
     name: str
     type: str
@@ -61,16 +61,19 @@ class NodeArg:
 
     @classmethod
     def of(cls, port: onnx.ValueInfoProto) -> NodeArg:
+        """The description of an input or output of the model."""
         kind = onnx.TypeProto()
         kind.CopyFrom(port.type)  # a part of a message keeps the whole of it in memory, weights among it
         return cls(port.name, described(port.type), shape_of(port.type), kind)
 
     @property
     def is_optional(self) -> bool:
+        """True if the value may be absent."""
         return self.type.startswith("optional(")
 
 
 def shape_of(proto: onnx.TypeProto) -> list[int | str | None]:
+    """The axes of a tensor type as numbers, names and None; empty for other types."""
     if proto.WhichOneof("value") != "tensor_type":
         return []
     dims = proto.tensor_type.shape.dim
@@ -79,7 +82,7 @@ def shape_of(proto: onnx.TypeProto) -> list[int | str | None]:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model says of itself."""
+    """The metadata in a model's file."""
 
     producer_name: str
     graph_name: str
@@ -91,6 +94,7 @@ class ModelMetadata:
 
     @classmethod
     def of(cls, model: onnx.ModelProto) -> ModelMetadata:
+        """The metadata of a model, in ONNX Runtime's terms."""
         version = model.model_version if model.HasField("model_version") else 2**63 - 1
         words = model.producer_name, model.graph.name, model.domain, model.doc_string, model.graph.doc_string
         return cls(*words, version, {p.key: p.value for p in model.metadata_props})
@@ -104,12 +108,13 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_numpy(array: np.ndarray, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
+        """A value that shares the memory of the array. Raises NotImplemented for other devices than the CPU."""
         _on_cpu(device_type)
         return OrtValue(np.asarray(array))
 
     @staticmethod
     def ortvalue_from_numpy_with_onnx_type(array: np.ndarray, onnx_element_type: int) -> OrtValue:
-        """The bits of an array as another element type of the same width: bfloat16 from uint16."""
+        """The bits of an array as another element type of the same width, such as bfloat16 from uint16."""
         if onnx_element_type not in FROM_ONNX:
             raise not_implemented(f"the element type {onnx_element_type}", "OrtValue", "use a type of numbers")
         dtype = numpy_dtype(FROM_ONNX[onnx_element_type])
@@ -122,51 +127,63 @@ class OrtValue:
     def ortvalue_from_shape_and_type(
         shape: Sequence[int], element_type: Any = np.float32, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
-        """Memory for a tensor. element_type: a numpy dtype or ONNX's number."""
+        """A tensor in its own memory. element_type: a numpy dtype or ONNX's number."""
         _on_cpu(device_type)
         dtype = numpy_dtype(FROM_ONNX[element_type]) if element_type in FROM_ONNX else np.dtype(element_type)
         return OrtValue(np.zeros(tuple(shape), dtype))
 
     def numpy(self) -> np.ndarray:
+        """The tensor as an array that shares its memory. Raises InvalidArgument for other values."""
         if not self.is_tensor():
             raise invalid_argument("the value is not a tensor", "OrtValue", "only tensors are arrays")
         return np.asarray(self._value)
 
     def to_python(self) -> Any:
-        """The array, list or map."""
+        """The value itself: an array, a list or a map."""
         return self._value
 
     def is_tensor(self) -> bool:
+        """True if the value is a tensor."""
         return isinstance(self._value, np.ndarray)
 
     def is_tensor_sequence(self) -> bool:
+        """True if the value is a sequence."""
         return isinstance(self._value, list)
 
     def is_sparse_tensor(self) -> bool:
+        """True if the value is sparse, which values here never are."""
         return False
 
     def has_value(self) -> bool:
+        """True if the value is present."""
         return self._value is not None
 
     def shape(self) -> list[int]:
+        """The sizes of the tensor's axes."""
         return list(self.numpy().shape)
 
     def element_type(self) -> int:
+        """The ONNX element type of the tensor, as its number."""
         return element_code(self.numpy().dtype)
 
     def data_type(self) -> str:
+        """The type as text: `tensor(float)`, or `seq` for a sequence."""
         return f"tensor({type_name(self.element_type())})" if self.is_tensor() else "seq"
 
     def device_name(self) -> str:
+        """The name of the device that holds the value: cpu."""
         return "cpu"
 
     def data_ptr(self) -> int:
+        """The address of the tensor's first element."""
         return int(self.numpy().ctypes.data)
 
     def tensor_size_in_bytes(self) -> int:
+        """The bytes of all elements of the tensor."""
         return int(self.numpy().nbytes)
 
     def update_inplace(self, array: np.ndarray) -> None:
+        """Copy the array into the tensor's memory. Raises InvalidArgument unless dtype and shape agree."""
         own = self.numpy()
         if own.shape != np.shape(array) or own.dtype != np.asarray(array).dtype:
             message = f"the value is {own.dtype}{list(own.shape)}, the array {np.asarray(array).dtype}{list(np.shape(array))}"
@@ -180,7 +197,7 @@ def _on_cpu(device_type: str) -> None:
 
 
 def taken(value: Any, arg: NodeArg) -> Any:
-    """A value of a feed as a program takes it. Raises InvalidArgument, in the words of ONNX Runtime's users."""
+    """A value of a feed in the form that a program takes. Raises InvalidArgument, in the words of ONNX Runtime."""
     if isinstance(value, OrtValue):
         value = value.to_python()
     return _taken(value, arg.proto, arg.name)
@@ -221,7 +238,7 @@ def _tensor(value: Any, proto: onnx.TypeProto, name: str) -> np.ndarray:
 
 
 def _array(value: Any, code: int, name: str) -> np.ndarray:
-    """An array from lists and numbers, of the model's dtype."""
+    """An array of the model's dtype from lists and numbers."""
     try:
         found = np.asarray(value)
         if code == onnx.TensorProto.STRING or found.dtype.kind not in "biuf" or code not in FROM_ONNX:
@@ -248,5 +265,5 @@ def _shaped(array: np.ndarray, proto: onnx.TypeProto, name: str) -> np.ndarray:
 
 
 def given(value: Any) -> Any:
-    """A result in the kinds that ONNX Runtime gives: arrays, lists, dicts, None."""
+    """A result in the kinds that ONNX Runtime returns: arrays, lists, dicts, None."""
     return list(value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""Functions that PyTorch takes apart otherwise than eager computes them, replaced in the graph of Dynamo."""
+"""Functions that PyTorch decomposes into other results than eager has, replaced in the graph of Dynamo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from torch import fx
 
 
 def as_eager(gm: fx.GraphModule) -> None:
-    """Replace them in place: those that forget their errors, and those that are their own argument and become a copy."""
+    """Make the graph behave like eager, in place: functions whose decomposition loses their errors are replaced, and dropouts
+    outside training, which return their own argument, are removed."""
     for node in list(gm.graph.nodes):
         if node.op != "call_function":
             continue
@@ -22,8 +23,8 @@ def as_eager(gm: fx.GraphModule) -> None:
 
 
 def one_hot(classes: Any, num_classes: Any = -1) -> Any:
-    """torch.nn.functional.one_hot, which compares with all classes while PyTorch traces it, so that a class that is none of
-    them is no error; this one writes at its place."""
+    """torch.nn.functional.one_hot as a scatter. PyTorch's own compares with all classes when it is traced, so that a class out
+    of range is not an error; a scatter refuses it."""
     if isinstance(num_classes, int) and num_classes <= 0:
         return torch.nn.functional.one_hot(classes, num_classes)
     zeros = torch.zeros((*classes.shape, num_classes), dtype=torch.int64, device=classes.device)
@@ -31,6 +32,7 @@ def one_hot(classes: Any, num_classes: Any = -1) -> Any:
 
 
 KEPT = {torch._C._nn.one_hot: one_hot}
+"""Function -> its replacement, which keeps the errors of eager."""
 F = torch.nn.functional
 DROPOUTS = frozenset({F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout})
-"""In eager a module's own argument where it is not in training: what is written into one shows in the other."""
+"""Functions that return their own argument in eager outside training, so that a write to one shows in the other."""

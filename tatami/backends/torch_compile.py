@@ -1,7 +1,7 @@
 """The backend of torch.compile: Dynamo's graph through AOTAutograd, each resulting graph compiled.
 
-AOTAutograd functionalises, decomposes and, where gradients are asked for, splits into forward and backward; views and
-mutations at the boundary are its care, except updates of arguments, which the programs do in place.
+AOTAutograd functionalises, decomposes and, if gradients are requested, splits into forward and backward; it handles views and
+mutations at the boundary, except updates of arguments, which the programs do in place.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tatami.torch.import_graph import import_graph
 from tatami.torch.imported import Frame, Imported, Unsupported, View, described
 
 PARAMETER = "tatami_parameter"
-"""Key in the metadata of placeholders that are parameters: their names."""
+"""Key in the metadata of placeholders that are parameters; its value is the parameter's name."""
 log = logging.getLogger("tatami.torch")
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`options=` of torch.compile. fallback: operators that cannot be imported run in PyTorch, else they are an error.
-    pack: where no gradients are asked for, programs keep packed copies of parameters (those of matrix products only where
-    frozen), and look at each call whether these changed. freeze: a promise that parameters change only as PyTorch counts
-    it, so that no call has to look.
-    target: by default where the tensors are, "cpu" or that GPU."""
+    pack: without gradients, programs keep packed copies of parameters (of those of matrix products only if frozen), and each
+    call checks whether these changed. freeze: a promise that parameters change only by writes that PyTorch counts, so that
+    no call has to check.
+    target: by default the machine that holds the tensors, "cpu" or that GPU."""
 
     fallback: bool = True
     pack: bool = True
@@ -53,7 +53,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Any = None, mode: Any = None) -> Any:
-    """The compiled form of a graph of Dynamo."""
+    """The compiled form of a graph of Dynamo. Raises TatamiError."""
     chosen = read_options(options, mode)
     as_eager(gm)
     compiler = {kind: partial(_compile, kind=kind, options=chosen) for kind in ("forward", "backward")}
@@ -68,7 +68,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
     )
     try:
         return backend(gm, example_inputs)
-    except RuntimeError as error:  # of AOTAutograd, while it follows the derivatives
+    except RuntimeError as error:  # raised by AOTAutograd while it follows the derivatives
         if not chosen.fallback or not lacks_derivative(error):
             raise
         report = GraphReport("forward", sum(n.op != "placeholder" for n in gm.graph.nodes))
@@ -78,13 +78,13 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
 
 
 def lacks_derivative(error: Exception) -> bool:
-    """True if PyTorch has no derivative of an operator, and says so as soon as it is followed; in eager code that asks for none
-    never hears of it."""
+    """True if the error is that PyTorch has no derivative of an operator, which it reports as soon as it traces one, while
+    eager code without gradients never meets it."""
     return "derivative for" in str(error) and "not implemented" in str(error)
 
 
 def read_options(options: Any, mode: Any) -> Options:
-    """Raises InvalidAttribute for options and modes that do not exist."""
+    """`options=` as Options. Raises InvalidAttribute for options and modes that do not exist."""
     if mode not in (None, "default"):
         raise fail("InvalidAttribute", "torch.compile", f"mode {mode!r} is none of tatami's", "leave mode out")
     try:
@@ -95,7 +95,7 @@ def read_options(options: Any, mode: Any) -> Options:
 
 
 def _parameters(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> dict[int, str]:
-    """The parameters on the CPU among the arguments of a graph of Dynamo: position -> name."""
+    """Position -> name, for the parameters on the CPU among the arguments of a graph of Dynamo."""
     names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     given = enumerate(zip(names, example_inputs))
     return {k: n for k, (n, v) in given if isinstance(v, torch.nn.Parameter) and v.device.type == "cpu"}
@@ -136,8 +136,8 @@ _READS = frozenset(
 
 
 def is_factor(parameter: fx.Node) -> bool:
-    """True if matrix products read it as it is, and nothing else does but an embedding, which reads rows of it (tied weights):
-    such a weight costs less to read as it lies than to look at each call whether a packed copy is still right (measured in
+    """True if only matrix products read the parameter, unchanged, besides an embedding, which reads rows of it (tied weights):
+    reading such a weight in place costs less than checking at each call whether a packed copy is still right (measured in
     decision 0041)."""
     ahead = list(parameter.users)
     while ahead:
@@ -166,7 +166,7 @@ def _whole(gm: fx.GraphModule, report: GraphReport, options: Options) -> Callabl
 
 
 def _part(part: fx.GraphModule, report: GraphReport, options: Options) -> TorchProgram | None:
-    """A part of a graph that was cut. Cutting shows nothing new, so what is refused now is refused as a whole."""
+    """The program of a part of a cut graph. A fault here was not found before the cut, so the graph as a whole is refused."""
     imported, unsupported = _imported(part, options.fallback)
     if unsupported:
         report.refused.append(described(unsupported))
@@ -175,19 +175,20 @@ def _part(part: fx.GraphModule, report: GraphReport, options: Options) -> TorchP
 
 
 def _imported(gm: fx.GraphModule, fallback: bool) -> tuple[Imported, list[Unsupported]]:
-    """The graph as ours, and what of it cannot be, or need not be where PyTorch may run it."""
+    """(the graph as ours, operators that cannot be imported or that PyTorch may as well run)."""
     imported = import_graph(gm, Frame(held=_held(gm), leaves=fallback))
     return imported, [*imported.unsupported, *undecided_sizes(gm, imported)]
 
 
 def _held(gm: fx.GraphModule) -> dict[int, str]:
-    """The parameters among the placeholders: position -> name."""
+    """Position -> name, for the parameters among the placeholders."""
     placeholders = enumerate(n for n in gm.graph.nodes if n.op == "placeholder")
     return {k: n.meta[PARAMETER] for k, n in placeholders if PARAMETER in n.meta}
 
 
 def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, options: Options) -> TorchProgram | None:
-    """Compile and load; None where there is nothing to compute, or the compiler refuses the program and PyTorch may run it."""
+    """The compiled and loaded program; None if there is nothing to compute, or if the compiler refuses the program and PyTorch
+    may run it."""
     if not imported.graph._updates:
         return None
     try:
@@ -207,8 +208,8 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
 
 
 def target_of(gm: fx.GraphModule) -> str:
-    """The machine that a graph's tensors are on. Rank-0 arguments may stay on the host beside a GPU, as in PyTorch; other
-    mixtures raise UnsupportedModel."""
+    """The machine that holds a graph's tensors. Rank-0 arguments may stay on the host of a GPU, as in PyTorch; other mixtures
+    raise UnsupportedModel."""
     found: dict[torch.device, fx.Node] = {}
     for node in gm.graph.nodes:
         values = node.meta.get("val")
@@ -228,7 +229,7 @@ def target_of(gm: fx.GraphModule) -> str:
 
 
 def undecided_sizes(gm: fx.GraphModule, imported: Imported) -> list[Unsupported]:
-    """Sizes that no argument decides: the number is data, PyTorch knows it only when it runs."""
+    """Sizes that no argument decides: the number depends on data, and PyTorch knows it only at run time."""
     said = [*imported.sizes.values(), *(s for i in imported.graph._inputs if i.storage == "argument" for s in i.shape)]
     used = {n for t in imported.graph._tensors.values() for s in t.shape for n in free_vars(s)}
     used |= {n for o in imported.outputs if isinstance(o, Expr) for n in free_vars(o)}

@@ -1,11 +1,11 @@
-"""Parameters of a module as a compiled program reads them: shared, and packed once where a plan packs them.
+"""Parameters of a module in the form that a compiled program reads: shared, and packed once if a plan packs them.
 
-Of an inference graph the parameters are held inputs: what `setup` makes of them is kept per set of parameters (blocks of
-one class share a program) and goes when one of them goes. It is made again when a parameter lies elsewhere (`p.data = …`),
+The parameters of an inference graph are held inputs: results of `setup` are kept per set of parameters (blocks of one class
+share a program) and are freed when one of them is. They are computed again when a parameter lies elsewhere (`p.data = …`),
 when PyTorch counted a write (`optimizer.step`, `load_state_dict`), and when a write that PyTorch does not count
-(`p.data[3].zero_()`, through numpy or DLPack) changed a byte: each call asks whether a page of a packed parameter was
-written, or makes a digest of it (decision 0041). options={"freeze": True} promises that there are no such writes, and looks
-at none; options={"pack": False} packs nothing.
+(`p.data[3].zero_()`, through numpy or DLPack) changed a byte: each call checks whether a page of a packed parameter was
+written, or computes a digest of it (decision 0041). options={"freeze": True} promises that there are no such writes, so that
+nothing is checked; options={"pack": False} packs nothing.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ from tatami.torch.sizes import in_order
 
 @dataclass(frozen=True)
 class Prepared:
-    """A program over one set of parameters as they were found."""
+    """A program over one set of parameters in the state in which they were found. `places`: their addresses."""
 
     places: list[int]
     versions: list[int] | None
-    """PyTorch's counts of writes; None where it does not count (inference tensors)."""
+    """PyTorch's counts of writes; None if it does not count them (inference tensors)."""
     digest: Digest | None
-    """The digest of their content; None where nothing is packed, or the caller promises that all writes are counted."""
+    """The digest of their content; None if nothing is packed, or if the caller promises that all writes are counted."""
     program: CpuProgram
     copies: dict[int, torch.Tensor]
-    """Those that the program cannot read where they lie."""
+    """Position -> copy, for parameters that the program cannot read in place."""
     alive: tuple[weakref.ref[torch.Tensor], ...]
 
     def changed(self) -> bool:
+        """True if a byte of the packed parameters has changed without PyTorch's counting it."""
         return self.digest is not None and self.digest.changed()
 
 
 class Parameters:
-    """The held inputs of a program. `freeze`: no parameter changes without PyTorch's counting it. `taken`: the argument of the
-    fx graph for each input of the program; `names`: those of the module, by position."""
+    """The held inputs of a program. `freeze`: parameters change only by writes that PyTorch counts. `taken`: the argument of
+    the fx graph for each input of the program; `names`: position -> name of a parameter of the module."""
 
     def __init__(
         self,
@@ -67,8 +68,7 @@ class Parameters:
         report.packed += [names[a.position] for _, p, a in self._held if p.tensor in self._packed]
 
     def prepared(self, args: Sequence[torch.Tensor]) -> tuple[CpuProgram, dict[int, torch.Tensor]]:
-        """The program over what is packed of the parameters among `args`, and the tensor that it reads for each of its
-        held inputs."""
+        """(the program over the packed parameters among `args`, position -> the tensor that it reads for a held input)."""
         given = [args[a.position] for _, _, a in self._held]
         key = tuple(map(id, given))
         places = [p.data_ptr() for p in given]
@@ -108,7 +108,7 @@ class Parameters:
 
 
 def _forget(parameters: weakref.ref[Parameters], key: tuple[int, ...], gone: object) -> None:
-    """A parameter of the set is gone, so what was packed of the set goes too."""
+    """Free the packed copies of a set of parameters, one of which is gone."""
     of = parameters()
     if of is not None:
         of._sets.pop(key, None)
@@ -122,7 +122,7 @@ def _versions(parameters: Sequence[torch.Tensor]) -> list[int] | None:
 
 
 def spans(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
-    """The memory of each tensor, the gaps between its elements included: address, bytes."""
+    """(address, bytes) of each tensor's memory, the gaps between its elements included."""
     return [
         (t.data_ptr(), t.itemsize * (1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride()))))
         for t in tensors

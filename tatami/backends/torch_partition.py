@@ -15,12 +15,13 @@ from tatami.torch.import_graph import is_update
 from tatami.torch.imported import Unsupported
 
 COMPUTES_NOTHING = ("getitem", "aten.view.default", "aten.permute.default", "aten.expand.default", "aten.alias.default")
+"""Ends of the names of operators that only select or reshape: a part with nothing else is not worth a program."""
 Compile = Callable[[fx.GraphModule], Any]
 
 
 class Supported(OperatorSupportBase):  # type: ignore[misc]
-    """Nodes that a program of ours may hold: those that were imported. Arithmetic of sizes and updates of arguments
-    stay outside, PyTorch does them for nothing."""
+    """Nodes that a program of ours may hold: those that were imported. Arithmetic of sizes and updates of arguments stay
+    outside, since PyTorch does them at no cost."""
 
     def __init__(self, gm: fx.GraphModule, unsupported: Sequence[Unsupported]) -> None:
         left = {u.node for u in unsupported}
@@ -31,6 +32,7 @@ class Supported(OperatorSupportBase):  # type: ignore[misc]
         }
 
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
+        """True if the node may be in a program of ours."""
         return node in self.inside
 
 
@@ -41,7 +43,7 @@ def _has_tensors(node: fx.Node) -> bool:
 
 
 def _reads_tensors(node: fx.Node) -> bool:
-    """A part taken of a tuple belongs where the tuple is made."""
+    """True if the node reads tensors by itself: a selection from a tuple belongs to the node that makes the tuple."""
     if node.target is not operator.getitem:
         return True
     source = node.args[0]
@@ -49,8 +51,8 @@ def _reads_tensors(node: fx.Node) -> bool:
 
 
 def cut(gm: fx.GraphModule, unsupported: Sequence[Unsupported], compile_part: Compile) -> Callable[..., Any] | None:
-    """The graph with every part of ours replaced by what `compile_part` makes of it (None: it runs in PyTorch); None
-    when no part computes anything."""
+    """The graph with every part of ours replaced by the result of `compile_part` (None: it runs in PyTorch); None if no part
+    computes anything."""
     partitioner = CapabilityBasedPartitioner(gm, Supported(gm, unsupported), allows_single_node_partition=True)
     partitions = [p for p in partitioner.propose_partitions() if any(_computes(n) for n in p.nodes)]
     if not partitions:
@@ -75,8 +77,8 @@ def _is_size(node: fx.Node) -> bool:
 
 
 def _pass_symbols(node: fx.Node, part: fx.GraphModule, symbols: Mapping[str, fx.Node]) -> None:
-    """The sizes that the whole graph gets as arguments become arguments of the part, which may only see what follows
-    from them."""
+    """Make the sizes that the whole graph gets as arguments arguments of the part too, which may only use sizes derived from
+    them."""
     inside = [n for n in part.graph.nodes if n.op == "placeholder"]
     there = {str(n.meta["val"].node.expr) for n in inside if _is_size(n)}
     for name, source in symbols.items():

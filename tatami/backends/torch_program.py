@@ -1,7 +1,7 @@
 """A compiled program that is called with tensors.
 
-Arguments are read where they lie, results are allocated by PyTorch with the strides its metadata promises, and the
-entry gets bare addresses. Sizes come from SymInt arguments and shapes; what follows from one tuple of sizes is kept.
+Arguments are read in place, results are allocated by PyTorch with the strides its metadata promises, and the
+entry gets bare addresses. Sizes come from SymInt arguments and shapes; everything derived from one tuple of sizes is kept.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ from tatami.torch.imported import Argument, Given, Imported, Result, View
 from tatami.torch.sizes import in_order
 
 KEPT_SIZES = 1024
+"""Maximum number of tuples of sizes for which derived values are kept."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """How one result is made at concrete sizes. `plain`: row by row; `copied`: the program writes `lies` row by row,
-    PyTorch wants other strides."""
+    """How one result is made at concrete sizes. `plain`: row by row; `copied`: the program writes `lies` row by row, and
+    PyTorch requires other strides."""
 
     lies: tuple[int, ...]
     shape: tuple[int, ...]
@@ -48,18 +49,17 @@ class Allocation:
 
 @dataclass
 class Bound:
-    """Everything about a call that depends on sizes only."""
+    """Everything about a call that depends only on sizes."""
 
     sizes: dict[str, int]
     at: Sized | SizedOnDevice | None
     results: tuple[Allocation, ...]
     outputs: tuple[Any, ...]
-    """Sizes among the outputs, and shape, strides and offset of views of arguments, at their places."""
+    """Sizes among the outputs, and shape, strides and offset of views of arguments, at their positions."""
 
 
 class OutOfRange(TatamiError, IndexError, RuntimeError):
-    """An index outside its axis. Eager operators raise IndexError or RuntimeError, each its own; who handles either
-    handles this."""
+    """An index outside its axis. Eager operators raise either IndexError or RuntimeError; handlers of both catch this."""
 
 
 class DivisionByZero(TatamiError, ZeroDivisionError, RuntimeError):
@@ -67,12 +67,12 @@ class DivisionByZero(TatamiError, ZeroDivisionError, RuntimeError):
 
 
 RAISED = {"IndexOutOfRange": OutOfRange, "DivisionByZero": DivisionByZero}
-"""Kinds of diagnostics that eager raises as exceptions of its own."""
+"""Kind of diagnostic -> class of the exception that eager code expects."""
 
 
 class TorchProgram:
-    """Called with the arguments of the fx graph, in order; returns the values of its output. `names`: what parameters are
-    called, by position. `freeze`: they change only where PyTorch counts it."""
+    """A program called with the arguments of the fx graph, in order; it returns the values of the graph's output. `names`:
+    position -> name of a parameter. `freeze`: parameters change only by writes that PyTorch counts."""
 
     def __init__(
         self, imported: Imported, function: CompiledFunction, report: GraphReport, names: Mapping[int, str], freeze: bool
@@ -100,14 +100,14 @@ class TorchProgram:
         program = function.program
         self._fast = isinstance(program, CpuProgram | CudaProgram) and "main" not in program.layouts.hosted
         self._parameters = None
-        """Who answers for the held inputs."""
+        """The held inputs of a CPU program; None if there are none."""
         if isinstance(program, CpuProgram) and any(p.storage == "held" for p in function.arguments):
             self._parameters = Parameters(program, function.arguments, self._taken, names, report, freeze)
         self._device = device_of(program)
 
     # -- sizes -----------------------------------------------------------------------------------
     def _size_sources(self) -> tuple[tuple[Expr, int, int], ...]:
-        """(size, placeholder, axis or -1) of every place that says a size which is no number, once each."""
+        """(size, placeholder, axis or -1) for every place that decides a size which is not a number, each size once."""
         found: dict[Expr, tuple[Expr, int, int]] = {}
         for position, size in self.imported.sizes.items():
             found.setdefault(size, (size, position, -1))
@@ -140,7 +140,7 @@ class TorchProgram:
         return Bound(sizes, at, results, outputs)
 
     def _check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """What the shapes and the recorded assumptions say has to hold for these sizes."""
+        """Check the shapes and the recorded assumptions for these sizes. Raises TatamiError."""
         shapes = {
             port.tensor: tuple(int(evaluate(s, sizes)) for s in port.shape)
             for port in self.function.arguments
@@ -187,7 +187,7 @@ class TorchProgram:
         return values[0] if self.imported.single else values
 
     def _taken_from(self, args: Sequence[Any], made: Sequence[torch.Tensor], o: Given, found: Any) -> Any:
-        """An output that is no result of its own."""
+        """An output that is not a result of the program: an argument, a view, or a size."""
         if isinstance(o, int):
             return args[o]
         if isinstance(o, View):
@@ -197,7 +197,7 @@ class TorchProgram:
         return found
 
     def _allocate(self, r: Allocation, dtype: torch.dtype) -> torch.Tensor:
-        """Memory of a result, from PyTorch's own allocator."""
+        """Memory for a result, from PyTorch's own allocator."""
         if r.plain or r.copied:
             return torch.empty(r.lies, dtype=dtype, device=self._device)
         return torch.empty_strided(r.shape, r.strides, dtype=dtype, device=self._device)
@@ -211,11 +211,11 @@ class TorchProgram:
             self._run_slowly(program, bound, tensors, made)
 
     def _readable(self, args: Sequence[Any], a: Argument | None) -> torch.Tensor:
-        """The argument as the program reads it: itself where it lies as its metadata said, else a copy."""
+        """The argument in the form that the program reads: itself if it lies as its metadata promised, else a copy."""
         if a is None:
             return torch.randint(-(2**63), 2**63 - 1, (), device=self._device)
         tensor: torch.Tensor = args[a.position]
-        if tensor.device != self._device:  # a number that PyTorch keeps on the host beside tensors on a GPU
+        if tensor.device != self._device:  # a number that PyTorch keeps on the host while tensors are on a GPU
             tensor = tensor.to(self._device)
         lies = in_order(tensor, a.order)
         if self._device.type == "cuda" and tensor.data_ptr() % ALIGNMENT:
@@ -230,7 +230,7 @@ class TorchProgram:
         self.report.copies[name] = self.report.copies.get(name, 0) + 1
 
     def _run_slowly(self, program: Any, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
-        """Through arrays: programs with Python steps, and the reference."""
+        """Run through numpy arrays: programs with Python steps, and the reference."""
         if isinstance(program, CudaProgram):
             self._run_steps_on_device(program, bound, tensors, made)
             return
@@ -252,7 +252,7 @@ class TorchProgram:
     def _run_steps_on_device(
         self, program: CudaProgram, bound: Bound, tensors: Sequence[torch.Tensor], made: Sequence[torch.Tensor]
     ) -> None:
-        """A program on a GPU that has Python steps: the tensors' own memory as arrays of the device."""
+        """Run a GPU program that has Python steps, on the tensors' own memory as arrays of the device."""
         arrays = []
         for tensor, a, port in zip(tensors, self._taken, self.function.arguments):
             shape = tuple(tensor.shape if a is None else in_order(tensor, a.order).shape)
@@ -269,12 +269,12 @@ class TorchProgram:
 
 
 def device_of(program: object) -> torch.device:
-    """Where a program's arguments and results lie."""
+    """The device of a program's arguments and results."""
     return torch.device("cuda", program.device.ordinal) if isinstance(program, CudaProgram) else torch.device("cpu")
 
 
 def _spread(made: torch.Tensor, r: Allocation, dtype: torch.dtype) -> torch.Tensor:
-    """What the program wrote, copied to memory of the promised strides; an axis of stride 0 is one element there."""
+    """The program's result copied to memory with the promised strides; an axis of stride 0 is one element there."""
     out = torch.empty_strided(r.shape, r.strides, dtype=dtype, device=made.device)
     torch.as_strided(out, r.lies, r.strides).copy_(made)
     return out

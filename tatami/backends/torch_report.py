@@ -1,4 +1,4 @@
-"""What torch.compile gave us and what became of it."""
+"""Reports on the graphs that torch.compile hands to the backend."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from tatami.api import CompiledFunction
 from tatami.torch.imported import Unsupported, described
 
 KEPT = 256
-"""Graphs that `explain` remembers."""
+"""Maximum number of graphs that `explain` remembers."""
 
 
 @dataclass
 class GraphReport:
-    """One fx graph: forward, backward or inference."""
+    """The report on one fx graph. `kind`: forward, backward or inference; `seconds`: time to compile."""
 
     kind: str
     nodes: int
     programs: int = 0
-    """Compiled programs the graph was cut into; one where all of it is ours."""
+    """Number of compiled programs that the graph was cut into; 1 if all of it is ours."""
     alive: WeakSet[CompiledFunction] = field(default_factory=WeakSet)
-    """Those that PyTorch still keeps."""
+    """Programs that PyTorch keeps."""
     kernels: int = 0
     seconds: float = 0.0
     unsupported: list[Unsupported] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    """Programs that were imported and could not be compiled: they run in PyTorch."""
+    """Reasons why imported programs could not be compiled: they run in PyTorch."""
     checks: int = 0
-    """Looks at values that eager would refuse (divisors, indices, matrices), one per operator."""
+    """Number of operators whose values are checked because eager would refuse some (divisors, indices, matrices)."""
     copies: dict[str, int] = field(default_factory=dict)
-    """Argument or result -> how often it had to be copied so far."""
+    """Argument or result -> number of times it was copied."""
     packed: list[str] = field(default_factory=list)
-    """Parameters of which programs keep a packed copy, or values computed from them."""
+    """Names of parameters of which programs keep a packed copy, or values computed from them."""
     packings: int = 0
-    """How often: once for each module, and again when its parameters changed."""
+    """Number of times they were packed: once for each module, and again when its parameters changed."""
     packed_bytes: int = 0
-    """Memory of the copies of one module."""
+    """Bytes of the packed copies of one module."""
     watched_bytes: int = 0
-    """Bytes of parameters that each call looks at, since a write that PyTorch does not count makes copies stale."""
+    """Bytes of parameters that each call checks, since a write that PyTorch does not count makes copies stale."""
 
     def text(self) -> str:
-        """The report of `tatami.backends.explain`."""
+        """The text of the report in `tatami.backends.explain`."""
         lines = [
             f"{self.kind} graph of {self.nodes} operators: {self.programs} compiled programs, {self.kernels} kernels, "
             f"{self.seconds:.1f} s"
@@ -63,3 +63,4 @@ class GraphReport:
 
 
 REPORTS: deque[GraphReport] = deque(maxlen=KEPT)
+"""Reports of the last graphs, oldest first."""

@@ -20,7 +20,9 @@ def name_axes(
     anchors: Sequence[ContractionPattern],
     symbols: frozenset[str],
 ) -> dict[Slot, str]:
-    """A name for every axis class; outputs are named first."""
+    """A name for every axis class: roles of the contractions `anchors` first, then the axes of outputs, then the others.
+
+    No name is one of `symbols`; a name that is taken gets underscores."""
     names: dict[Slot, str] = {}
     used = set(symbols)
 

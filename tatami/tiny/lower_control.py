@@ -1,4 +1,4 @@
-"""Calls of other programs: CALL and RESULT. The callee keeps its own symbols; `sizes` gives them in the caller's."""
+"""Calls of other programs as CALL and RESULT. The callee keeps its own symbols; `sizes` gives them in the caller's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tatami.tiny.lower_rule import Rule, Use
 def _arguments(
     use: Use[Any], names: tuple[str, ...], values: list[Value], sizes: dict[str, Expr]
 ) -> tuple[list[Value], dict[str, Expr]]:
-    """Operands for every input of the callees, constants included, and their symbols in ours.
+    """(operands for every input of the callees, constants included; the callees' symbols in terms of the caller's).
 
     Callees of one call take the same arguments: first the operands, then the constants that any of them reads.
     """
@@ -37,6 +37,7 @@ def _results(use: Use[Any]) -> tuple[ResultType, ...]:
 
 
 def call(use: Use[Call]) -> tuple[Value, ...]:
+    """A call of one program with the node's operands."""
     names = (use.attrs.graph,)
     arguments, sizes = _arguments(use, names, use.present, use.attrs.sizes)
     return use.builder.call(CallOp("program", names, _results(use), sizes, use.attrs.new), arguments)
@@ -69,3 +70,4 @@ def loop(use: Use[Loop]) -> tuple[Value, ...]:
 
 
 CONTROL: dict[str, Rule] = {"call": call, "if": if_, "loop": loop}
+"""Rules of this family by operation."""

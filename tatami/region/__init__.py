@@ -23,4 +23,5 @@ A dump::
       in   n1 : fp32[K, N]
       n9[m, n] : fp32 = sum over k of n0[m, k] * n1[k, n]
       n10[m, n] : fp32 = relu(n9)
-      n10 : fp32[M, N] <- n10"""
+      n10 : fp32[M, N] <- n10
+"""

@@ -19,7 +19,8 @@ def more_across(
 
     `held`: values that the producer's kernel computes; `bytes_of(tensor, reader)`: bytes that `reader` reads of `tensor`. 0
     where the producer is a reduce or a scan, or the consumer is neither elementwise nor a copy: those walk their own axes in
-    any case."""
+    any case.
+    """
     p, c = statements[producer], statements[consumer]
     if p.kind in ("reduce", "scan") or c.kind not in ("elementwise", "copy"):
         return 0.0

@@ -1,7 +1,8 @@
 """Equality of axes: which axes of different values are one axis of a Region.
 
 Union-find over slots (value, axis). A read that maps an axis straight onto an axis of its producer joins the two, unless some
-value would then have one axis twice (``P + P transposed``): that read stays an explicit map."""
+value would then have one axis twice (``P + P transposed``): that read stays an explicit map.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Slot: TypeAlias = tuple[str, str]
 class AxisClasses:
     """Classes of slots (value, axis). Axes of size 1 have no slot: they are dropped from lets.
 
-    `scanned`: the axis that a value scans, by value; points along it depend on each other."""
+    `scanned`: the axis that a value scans, by value; points along it depend on each other.
+    """
 
     def __init__(self, statements: Mapping[str, Statement], scanned: Mapping[str, str] | None = None) -> None:
         self.statements = statements

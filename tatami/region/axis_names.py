@@ -22,7 +22,8 @@ def name_axes(
 ) -> dict[Slot, str]:
     """A name for every axis class: roles of the contractions `anchors` first, then the axes of outputs, then the others.
 
-    No name is one of `symbols`; a name that is taken gets underscores."""
+    No name is one of `symbols`; a name that is taken gets underscores.
+    """
     names: dict[Slot, str] = {}
     used = set(symbols)
 

@@ -7,7 +7,8 @@
 
 The first form is any sum, maximum or minimum of a function of each element alone, over rows or columns. The second form, over
 rows, is softmax's rule for joining blocks: a block whose maximum is infinite subtracts 0, as the row itself does (`Select
-isinf`), so that a block of nothing but minus infinity adds 0 if the row has a finite number."""
+isinf`), so that a block of nothing but minus infinity adds 0 if the row has a finite number.
+"""
 
 from __future__ import annotations
 
@@ -160,7 +161,8 @@ def _with_input(reader: Region, product: Region, part: str, place: Place) -> Reg
 def _over_blocks(let: Let, e: Reduce, product: Region, place: Place, top: str) -> Let:
     """The reader's reduction over all blocks.
 
-    `top`: for sums of exponentials, the product's block maxima, which are still subtracted from them; else ""."""
+    `top`: for sums of exponentials, the product's block maxima, which are still subtracted from them; else "".
+    """
     part, t = f"{let.name}_p", f"{let.name}_p_t"
     kept = next(x for x in product.lets if x.name == part).axes
     at = tuple(var(place.own.get(a, t)) for a in kept)

@@ -7,7 +7,8 @@
 r1 then reads 1/8 of y's fp16 bytes (1/32 along rows), and y is not stored if nothing else reads it. The width of a block does
 not depend on the plan, so that every plan adds in the same order. A reader qualifies if it only reduces y: a reader that also
 needs the elements (a norm, a softmax) reads y once in any case. A product begins the reductions of all its readers, over rows
-and columns, for which writing and reading the blocks moves fewer bytes than reading y."""
+and columns, for which writing and reading the blocks moves fewer bytes than reading y.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ of the whole tensor at positions that are the same for all elements of the block
 
 A box holds neighbouring channels of neighbouring columns at one position (i, j) of a filter. The gradient of an image reads
 the filter backwards, and one phase of a strided transposed convolution reads it with a step: neither is one matrix over (i, j,
-c)."""
+c).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A Region without its names: the key of shared kernels and of plan decisions (design §4).
 
-canonical(region) -> Region with tensors t0…, lets v0…, axes x0…, size symbols s0…, and how it was renamed"""
+canonical(region) -> Region with tensors t0…, lets v0…, axes x0…, size symbols s0…, and how it was renamed
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ R0-R4).
 
 acc [m, n] = sum over k of A[m, k] * B[k, n]
 c1  [m, n] = acc + bias[n]
-c2  [m, n] = relu(c1)                            C <- c2 as fp16"""
+c2  [m, n] = relu(c1)                            C <- c2 as fp16
+"""
 
 from __future__ import annotations
 

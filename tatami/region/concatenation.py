@@ -4,7 +4,8 @@
 
 Proved from addresses: over the box of positions where an input is read, an element's address in y is its address in the input
 plus a constant, and the box has as many positions as the input has elements. This holds in every layout, but not if an axis
-before the concatenated one has more than one position."""
+before the concatenated one has more than one position.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def _leaves(e: RegionExpr, box: Box) -> Iterator[tuple[Read, Box] | None]:
 
 
 def _cut(box: Box, at: Expr, end: Expr) -> tuple[Box, Box] | None:
-    """The two boxes into which ``at < end`` divides `box`: where it is true and where it is false. None unless `at` is an axis."""
+    """The two boxes into which ``at < end`` divides `box`: where it is true and where it is false. None unless `at` is an
+    axis."""
     axis = at.as_name()
     if axis is None or axis not in box or free_vars(end) & box.keys():
         return None

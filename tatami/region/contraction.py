@@ -27,7 +27,8 @@ class ContractionShape(msgspec.Struct, frozen=True):
 def find_contractions(region: Region) -> tuple[ContractionShape, ...]:
     """Every let that is a sum of products whose operands each lack an axis of the other, or a dot product.
 
-    A sum does not count as a contraction if some let axis is in neither operand, or some reduced axis in only one."""
+    A sum does not count as a contraction if some let axis is in neither operand, or some reduced axis in only one.
+    """
     lets = lets_by_name(region)
     axes = frozenset(all_axes(region))
     found = (_contraction(let, lets, axes) for let in region.lets)

@@ -69,7 +69,8 @@ def with_still_axis(region: Region, found: Convolution) -> Convolution:
 
     x[n, c, h + i, w]   slides h over i, w over one place      x[n, c, h, w + j]   h over one place, w over j
 
-    `found` itself if it slides along more dimensions, or no neighbouring dimension is a plain axis of the image."""
+    `found` itself if it slides along more dimensions, or no neighbouring dimension is a plain axis of the image.
+    """
     if len(found.slides) != 1:
         return found
     (slide,), read = found.slides, guarded_read(found.image)

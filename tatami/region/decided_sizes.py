@@ -2,7 +2,8 @@
 
     n13 = sum of n0;  S = host extent(n13);  n17[i < S] = …      n17 reads nothing of n13, and yet no kernel can hold both
 
-A value uses the symbols of its own extents and those in the indices, guards and extents of its reads."""
+A value uses the symbols of its own extents and those in the indices, guards and extents of its reads.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Axes come first: axes that reads map straight onto each other are one axis of the Region. A value that sees a shared result
 through a reshape (``[M, N]`` read as ``[B, S, N]``) takes over the result's axes; its own coordinates are then expressions of
-them. Axes of size 1 are dropped. Then one let per value, in order, and a yield per value used outside."""
+them. Axes of size 1 are dropped. Then one let per value, in order, and a yield per value used outside.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ The view follows from the Region alone. Batch axes stand in both operands (or in
 rhs only; the reduced axes are k. Each operand is the expression that the reduce multiplies; if it is a plain read, its element
 address is affine and `strides` are the coefficients (spec 3 §6.3.1, C-CON1).
 
-    acc = reduce(sum, [k], mul(A[m, k], B[k, n]))   ->   m=(m), n=(n), k=(k), A.strides={m: K, k: 1}"""
+    acc = reduce(sum, [k], mul(A[m, k], B[k, n]))   ->   m=(m), n=(n), k=(k), A.strides={m: K, k: 1}
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Groups of values under merging, always acyclic.
 
 Every group has a rank above those of the groups it reads; a merge that would close a cycle is refused. Raising ranks and
-searching for a second path both stay near the two groups, so that a long chain costs linear time."""
+searching for a second path both stay near the two groups, so that a long chain costs linear time.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class GroupGraph:
         return g
 
     def can_merge(self, producer: int, consumer: int) -> bool:
-        """True if no path leads from `producer` to `consumer` through a third group. False as well after `SEARCH_LIMIT` groups."""
+        """True if no path leads from `producer` to `consumer` through a third group. False as well after `SEARCH_LIMIT`
+        groups."""
         limit = self.rank[consumer]
         stack = [g for g in self.feeds[producer] if g != consumer]
         seen: set[int] = set()

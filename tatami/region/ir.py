@@ -242,7 +242,8 @@ class Opaque(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Region(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="region"):
-    """One kernel. `iters`: axes of lets and yields; `reduce_axes`: axes that only reduces run over. Lets are in order of use."""
+    """One kernel. `iters`: axes of lets and yields; `reduce_axes`: axes that only reduces run over. Lets are in order of
+    use."""
 
     name: str
     iters: tuple[Iter, ...]

@@ -3,7 +3,8 @@
     x[3*i0 - 2*((b + i0)//b)]    ->    select(within 0 <= 3*i0 - 2*((b + i0)//b) < N, x[..], 0)
 
 Views of a model read inside their tensors even if the prover cannot show it, so such a guard always holds; it costs a
-comparison, and the kernels need no proof. Without it a Region would be refused for a reason no user can mend."""
+comparison, and the kernels need no proof. Without it a Region would be refused for a reason no user can mend.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ streaming_pair  two contractions, the second over the first one's result (attent
 contraction     one contraction with prologue and epilogue
 stencil         windowed reduces of constant extent, or lets read at shifted positions
 rows            other reduces
-map             no reduce at all"""
+map             no reduce at all
+"""
 
 from __future__ import annotations
 

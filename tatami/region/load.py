@@ -2,7 +2,8 @@
 
 Inferred if a document leaves it out: sizes of iters from the output or the reads, reduce axes from the reduces, the axes of a
 let from the names it uses, dtypes of lets from their expressions. A MemRef without dtype has the dtype that the yields cast
-to, else fp32. Reduces inside other expressions get lets of their own, named ``<op>_<axis>``."""
+to, else fp32. Reduces inside other expressions get lets of their own, named ``<op>_<axis>``.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@
                                            n8   (m, n)     reduce sum over k of n7
 
 One let per base value under its tiny id, and one or more per movement between them, under the id of the movement. The rules of
-`canonicalise` then fold all movement into reads."""
+`canonicalise` then fold all movement into reads.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Operands and results of a contraction that are matrices in memory, so that a kernel can use them without a copy.
 
-x[b, m, k] of a contiguous tensor    rows m, columns k: at 0, pitch K        rows k, columns m: no matrix, columns lie apart"""
+x[b, m, k] of a contiguous tensor    rows m, columns k: at 0, pitch K        rows k, columns m: no matrix, columns lie apart
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def side_matrix(
     k and n.
 
     `swap` exchanges the operands. With `groups` (narrow integers; side "m" only, groups of neighbours in memory) an element is
-    one number of a group."""
+    one number of a group.
+    """
     is_lhs = (side == "m") != swap
     operand, own = (shape.lhs, shape.m) if is_lhs else (shape.rhs, shape.n)
     reduce = lets_by_name(region)[shape.acc].expr

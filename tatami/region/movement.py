@@ -2,7 +2,8 @@
 
 y[i0, i1] = x[i1, i0]                              moves
 y[i0] = i0 < 2 ? 0 : x[idx[i0 - 2] + 1]            moves: where it reads is computed, what it writes is not
-y[i0] = x[i0] + 0.0                                computes"""
+y[i0] = x[i0] + 0.0                                computes
+"""
 
 from __future__ import annotations
 

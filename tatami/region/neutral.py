@@ -27,7 +27,8 @@ def value_outside(e: Reduce) -> str | None:
 
 
 def _outside(e: RegionExpr, guard: Select) -> float | int | bool | None:
-    """The value of `e` where `guard` fails, or None if it depends on data. NaN for a multiple of data, which is never neutral."""
+    """The value of `e` where `guard` fails, or None if it depends on data. NaN for a multiple of data, which is never
+    neutral."""
     if e is guard:
         return _outside(guard.other, guard)
     match e:

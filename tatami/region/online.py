@@ -5,7 +5,8 @@
 A sum over n whose terms use M only in a factor exp(X - M) can be computed block by block: when the maximum grows from M to M',
 the sum of the earlier blocks is multiplied by exp(M - M'). Factors that are the same for a whole row (1 / Z) leave the second
 product. The rule is about sums, products and exp; it does not ask for softmax (design §3 region). Values made of M and Z alone
-can be written in addition to O, one per row: a gradient needs L = log(Z) + M to compute A again."""
+can be written in addition to O, one per row: a gradient needs L = log(Z) + M to compute A again.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Online(msgspec.Struct, frozen=True):
     weight where it holds) if the only weight is 0 elsewhere and no sum reads it.
 
     finite: sums that equal one of `sums`, except that they subtract 0 instead of an infinite maximum. `beside`: other lets
-    with one value per row, computed from its maximum and sums."""
+    with one value per row, computed from its maximum and sums.
+    """
 
     firsts: tuple[ContractionShape, ...]
     second: ContractionShape

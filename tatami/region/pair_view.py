@@ -6,7 +6,8 @@
 Direct weights may be made of several products of the same rows and keys, as in attention's gradient.
 
 `region/online.py` decides if the pair can be joined from blocks of keys; this file adds which of its values are kept in
-registers, and which keys a row can see at all."""
+registers, and which keys a row can see at all.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
     p[m, t] = sum over j < 64 of e[m, 64*t + j] if 64*t + j < N     ->   Partial(p, e, "sum", n, t)
     q[m, t] = sum over j < 64 of exp(e[m, 64*t + j] - finite(p[m, t]))   ->   the same with `top` p, a maximum
 
-One warp of the wgmma template holds a whole block: 64 columns of a row, or 16 rows of a column."""
+One warp of the wgmma template holds a whole block: 64 columns of a row, or 16 rows of a column.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Always true: a contraction is computed once, as the anchor of its own Region, with elementwise values after it; a reduce is
 shared, never recomputed; indexed data lies in memory; a scatter ends its Region; a call is alone. Within these rules an edge
-is fused if Δtime is negative, and every verdict keeps its terms."""
+is fused if Δtime is negative, and every verdict keeps its terms.
+"""
 
 from __future__ import annotations
 

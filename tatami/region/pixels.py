@@ -3,7 +3,8 @@
     x[n, s*h + d*i - 1, s*w + d*j - 1, c]   rows (n, h, w), sum over (i, j, c)
 
 From one row of the product to the next, w moves by its step inside its bounds, then h, then the image. A block of the sum
-reads neighbouring channels at one position (i, j) of the filter, which shifts all its pixels alike; outside the image is 0."""
+reads neighbouring channels at one position (i, j) of the filter, which shifts all its pixels alike; outside the image is 0.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """An image without its strides: planes in which the entries that results of a convolution read at one window position are
 neighbours.
 
-entry s*y + d*i     of plane (d*i) mod s, its entry y + (d*i) // s"""
+entry s*y + d*i     of plane (d*i) mod s, its entry y + (d*i) // s
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def planes_of(slide: Slide, window: int) -> tuple[Plane | None, ...]:
 
     >>> from tatami.core.expr import ZERO
     >>> planes_of(Slide("y", "i", 2, 2, 1, ZERO, None), 3)
-    (Plane(place=0, back=0, reach=1), Plane(place=1, back=0, reach=0))"""
+    (Plane(place=0, back=0, reach=1), Plane(place=1, back=0, reach=0))
+    """
     places: dict[int, list[int]] = {}
     for place in range(window):
         at = place * slide.dilation
@@ -49,7 +51,8 @@ def runs_of(planes: tuple[Plane | None, ...]) -> Iterator[tuple[int, int, Plane 
     """Runs of planes that differ only by their place, one after the other: (length, number of the first plane, first plane).
 
     >>> list(runs_of((Plane(0, 0, 1), Plane(1, 0, 1), Plane(2, 0, 0), None)))
-    [(2, 0, Plane(place=0, back=0, reach=1)), (1, 2, Plane(place=2, back=0, reach=0)), (1, 3, None)]"""
+    [(2, 0, Plane(place=0, back=0, reach=1)), (1, 2, Plane(place=2, back=0, reach=0)), (1, 3, None)]
+    """
     first = 0
     for n in range(1, len(planes) + 1):
         begun, next_ = planes[first], planes[n] if n < len(planes) else None
@@ -71,5 +74,6 @@ def plane_at(slide: Slide) -> tuple[Expr, Expr]:
 
 
 def panel_of(filters: int, most: int) -> int:
-    """Filters per panel, at most `most`, if all panels have the same number: 64 filters in panels of at most 12 are six of 11."""
+    """Filters per panel, at most `most`, if all panels have the same number: 64 filters in panels of at most 12 are six of
+    11."""
     return -(-filters // -(-filters // most))

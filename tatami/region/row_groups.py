@@ -6,7 +6,8 @@
 The group number never falls from row to row, so that a kernel can process the groups of a tile one after the other. Within one
 group its number is known, and the product is a plain one:
 
-    acc[i, n] = sum over k of x[i, k] * w[group', k, n]"""
+    acc[i, n] = sum over k of x[i, k] * w[group', k, n]
+"""
 
 from __future__ import annotations
 

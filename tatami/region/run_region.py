@@ -3,7 +3,8 @@
 Inside an expression each axis in scope is one array dimension; a value that does not depend on an axis has extent 1 there, so
 named-axis broadcasting is numpy's own. Reads under a guard clamp their index: their values outside are never used. A sum of a
 product of two operands that share only part of the scope is a matrix product; any other large expression is computed in
-slices. A large pointwise let with one use is not stored: its use computes it."""
+slices. A large pointwise let with one use is not stored: its use computes it.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
     n <= m and m - 8 <= n and given[n]   ->   low m - 8, high m, rest given[n]
 
-Both templates of a streaming pair skip blocks of keys outside these bounds without reading them."""
+Both templates of a streaming pair skip blocks of keys outside these bounds without reading them.
+"""
 
 from __future__ import annotations
 

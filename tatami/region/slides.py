@@ -1,6 +1,7 @@
 """Sliding reads: their position moves with an axis of the result and with an axis that is summed over (windows).
 
-x[c, s*h + d*i - 1, s*w + d*j - 1]     entry 1 slides with h over i, entry 2 with w over j"""
+x[c, s*h + d*i - 1, s*w + d*j - 1]     entry 1 slides with h over i, entry 2 with w over j
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def plain_read(e: RegionExpr) -> Read | None:
 
 
 def guarded_read(e: RegionExpr) -> tuple[tuple[Guard, ...], Read] | None:
-    """(guards, read) of a plain read, seen through casts, with a constant where a guard fails; None for any other expression."""
+    """(guards, read) of a plain read, seen through casts, with a constant where a guard fails; None for any other
+    expression."""
     match e:
         case Cast(x=x, bits=False):
             return guarded_read(x)

@@ -3,7 +3,8 @@
 If all readers see a value through the same transpose and reshape, it is stored the way they see it, provided that this turns
 divided indices into plain ones: heads are joined where attention writes, not where the projection reads.
 
-    O [b, h, m, d] read at [b, k//64, m, k - 64*(k//64)]   ->   stored as n40 [b, m, 64*h + d], read at [b, m, k]"""
+    O [b, h, m, d] read at [b, k//64, m, k - 64*(k//64)]   ->   stored as n40 [b, m, 64*h + d], read at [b, m, k]
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ in dS = P * (sum_d dO*V - D). Other values computed from the rows' reduces join 
 result, one per row: ``L = M + log Z``, which a gradient reads.
 
 Pairs with pointwise weights may share what these are made of (S and dO*V in the gradients of queries, keys and values): if
-every reader of a shared value is one of these pairs, each pair computes it again, and no array of rows x keys is in memory."""
+every reader of a shared value is one of these pairs, each pair computes it again, and no array of rows x keys is in memory.
+"""
 
 from __future__ import annotations
 

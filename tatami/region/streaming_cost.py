@@ -59,7 +59,8 @@ class StreamingCost:
         """The reason why pairs that share values (or one pair alone) are not worth a Region each, or "".
 
         Shared values are computed in each pair. On GPUs the results of all first products but one go through memory too; on
-        CPUs each first product's tile takes L1 space from the others: measurements show no difference."""
+        CPUs each first product's tile takes L1 space from the others: measurements show no difference.
+        """
         if why := next(filter(None, map(self.pair_refusal, pairs)), ""):
             return why
         weights = Counter(p.weights for p in pairs)

@@ -6,7 +6,8 @@
     stride 1    4 products instead of 6: F(2,3)
     stride 2    5 products instead of 6: even samples meet weights 0 and 2, F(2,2); odd ones meet weight 1 alone
 
-Sums are tuples of (index, factor). In two dimensions samples, products and matrices are pairs."""
+Sums are tuples of (index, factor). In two dimensions samples, products and matrices are pairs.
+"""
 
 from __future__ import annotations
 

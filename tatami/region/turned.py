@@ -1,6 +1,7 @@
 """Maps that transpose: their reads are contiguous along another axis than their writes.
 
-y[.., b] = f(x[.., a, ..], …)     x is contiguous along a, y along b"""
+y[.., b] = f(x[.., a, ..], …)     x is contiguous along a, y along b
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,8 @@ def virtual_values(
 
     On a GPU an operand of a contraction is not narrowed on the way: its loads are asynchronous copies, which convert nothing.
     It is rounded to tf32 in registers; on a CPU it is rounded when it is packed, which `setup` does once for weights. fp8
-    codes stay codes in the products `of_codes`; for others a GPU decodes them in a separate kernel."""
+    codes stay codes in the products `of_codes`; for others a GPU decodes them in a separate kernel.
+    """
     products = {p.product for p in view.patterns if p.pattern != "dot"}
     dots = {p.product for p in view.patterns if p.pattern == "dot"}
     readers: dict[str, set[str]] = {}

@@ -137,7 +137,8 @@ def index_expressions(e: RegionExpr) -> tuple[Expr, ...]:
 def free_axes(e: RegionExpr, lets: Mapping[str, Let], axes: frozenset[str]) -> frozenset[str]:
     """The axes (members of `axes`) on which the value of `e` depends, without those that its own reduces bind.
 
-    A reference counts for all axes of its let."""
+    A reference counts for all axes of its let.
+    """
     out: set[str] = set()
     for x in index_expressions(e):
         out |= free_vars(x) & axes
@@ -153,7 +154,8 @@ def free_axes(e: RegionExpr, lets: Mapping[str, Let], axes: frozenset[str]) -> f
 def substitute_axes(e: RegionExpr, values: Mapping[str, Expr], lets: Mapping[str, Let]) -> RegionExpr:
     """`e` at other coordinates. References become At where a coordinate of their let changes.
 
-    The caller first renames reduce axes that `values` mentions."""
+    The caller first renames reduce axes that `values` mentions.
+    """
 
     def change(n: RegionExpr) -> RegionExpr:
         match n:

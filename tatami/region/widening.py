@@ -3,7 +3,8 @@
     y = cast(acc, fp16); z = cast(y, fp32) | statistics of the rows of z   ->   y | z = cast(y, fp32); statistics of its rows
 
 A product's epilogue only computes elementwise values, and does not reduce its rows. Without this step the cast would be stored
-between the two Regions: twice the bytes, and in addition to y if y has other readers."""
+between the two Regions: twice the bytes, and in addition to y if y has other readers.
+"""
 
 from __future__ import annotations
 

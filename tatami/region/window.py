@@ -3,7 +3,8 @@
     y[c, h, w] = sum over i, j of (x[c, s*h + i - 1, s*w + j - 1] where inside else 0) * f[c, i, j]
 
 One reduce of constant extents reads one tensor at positions that move with the last one or two axes of the result and with the
-window; every other read is constant along them. The lets after it are pointwise."""
+window; every other read is constant along them. The lets after it are pointwise.
+"""
 
 from __future__ import annotations
 

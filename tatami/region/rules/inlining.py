@@ -1,7 +1,8 @@
 """Replacement of references to a let by its expression.
 
 Only expressions without reduces and scans are moved, so that no axis is bound twice. A product that was widened by its let
-(D2.21) stays exact: if the new place would not widen it the same way, its operands or its result get a cast."""
+(D2.21) stays exact: if the new place would not widen it the same way, its operands or its result get a cast.
+"""
 
 from __future__ import annotations
 

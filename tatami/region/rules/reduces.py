@@ -56,7 +56,8 @@ def hoist_invariant(region: Region) -> Region:
     y [m] = sum over k of c[m] * x[k]       ->   y_s [] = sum over k of x[k];      y [m] = y_s * c[m]
 
     Only for sums in integers or in at least 32-bit floats: a narrow sum could overflow where its scaled terms did not. Factors
-    stay under max and min, since their sign is not known, and in sums over an empty axis, since their reads may not exist."""
+    stay under max and min, since their sign is not known, and in sums over an empty axis, since their reads may not exist.
+    """
     lets = lets_by_name(region)
     extents = all_axes(region)
     axes = frozenset(extents)
@@ -115,7 +116,8 @@ def _as(e: RegionExpr, dtype: DType, types: Types) -> RegionExpr:
 def factor_common(region: Region) -> Region:
     """R2 where it is exact: in an integer sum, a common factor of two added products is taken out.
 
-    sum over k of a*x + a*y    ->   sum over k of a*(x + y)"""
+    sum over k of a*x + a*y    ->   sum over k of a*(x + y)
+    """
     types = Types(region)
 
     def change(e: RegionExpr) -> RegionExpr:

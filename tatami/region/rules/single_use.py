@@ -17,7 +17,8 @@ def inline_single_use(region: Region) -> Region:
 
     s = x - mx;  e = exp(s)                   ->   e = exp(x - mx)
     q [m, k] = Q[m, k] * 0.125;  sum over k of q * K[n, k]   ->   sum over k of (Q[m, k] * 0.125) * K[n, k]
-    c1 = acc + bias;  c2 = relu(c1)           stays"""
+    c1 = acc + bias;  c2 = relu(c1)           stays
+    """
     uses = uses_of_lets(region)
     lets = lets_by_name(region)
     keep = yielded_lets(region) | _epilogues(region)

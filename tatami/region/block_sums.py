@@ -29,8 +29,8 @@ from tatami.region.partials import BLOCK, without_partials
 from tatami.region.walk import reads
 
 TILE = 128 * 128
-"""Minimum results per SM of a product that fills the machine with whole tiles. Smaller products are cut along k or exchanged,
-which leaves no epilogue with whole blocks, and their results are in the cache anyway."""
+"""Results in one tile of a product. A product qualifies if it has at least one whole tile per SM: smaller products are cut
+along k or exchanged, which leaves no epilogue with whole blocks, and their results are in the cache anyway."""
 
 
 def reduce_in_blocks(module: Module[Program], target: Target) -> Module[Program]:

@@ -553,7 +553,8 @@ class _Former:
         return target if all(n.map == coordinates for n in inner if isinstance(n, Read) and n.tensor == target) else ""
 
     def update_target(self, v: str) -> str:
-        """The mutable input that `v` updates, if `v` is one output of the program and nothing else; else ""."""
+        """The mutable input that `v` updates, if `v` is exactly one output of the program and that output updates an input;
+        else ""."""
         program = self.facts.program
         ports = [p for p, value in zip(program.signature.outputs, program.outputs) if value == v]
         if len(ports) != 1 or ports[0].updates is None:

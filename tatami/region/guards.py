@@ -50,8 +50,9 @@ def _is_proved(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Seq
 
 
 def _is_sum_of_guards(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
-    """True if multiples of guarded expressions plus a bounded rest prove it: 0 <= i + j < H and 0 <= 2*k - 1 < W put W*(i + j)
-    + 2*k - 1 in 0..H*W - 1. A multiple is subtracted if fewer axes are left without it."""
+    """True if the index is proved inside as a sum of multiples of guarded expressions and a bounded rest: 0 <= i + j < H
+    and 0 <= 2*k - 1 < W put W*(i + j) + 2*k - 1 in 0..H*W - 1. A multiple is subtracted if fewer axes are left without
+    it."""
     known, left = dict(extents), index
     for number, g in enumerate(guards):
         known[f"g'{number}"] = g.size

@@ -221,7 +221,7 @@ def _layout(value: Any, at: str) -> Layout:
     if not isinstance(value, dict):
         raise fail("InvalidDocument", at, "a layout is an object", 'write {"kind": "row_major"}')
     fields = {k: v for k, v in value.items() if k != "params"} | dict(value.get("params", {}))
-    if "pattern" in fields:  # the specification's word
+    if "pattern" in fields:  # the specification's field
         fields["swizzle"] = fields.pop("pattern")
     return from_builtins(fields, Layout, at)
 

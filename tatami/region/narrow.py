@@ -69,8 +69,8 @@ def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
 
 
 def operand_dtypes(region: Region, shape: ContractionShape, count: int, any_signs: bool = False) -> tuple[DType, DType] | None:
-    """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two signed numbers
-    of 16 bits, or four of 8 bits, unsigned on one side; with `any_signs` of any signs."""
+    """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two signed
+    numbers of 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs)."""
     types, groups = Types(region), groups_of(region, shape, count)
     lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
     if count == 2:
@@ -123,8 +123,8 @@ def _of_group(read: Read, groups: Groups) -> Read:
 
 
 def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
-    """The inverse of `joined`: the operand as a member's own bits of the packed elements that `packed` reads. `packed` is read
-    at elements' positions; dtype `held` holds the values."""
+    """The inverse of `joined`: the operand at one position of k, as that member's bits of a packed element. `packed`: read
+    of packed elements, in which the axis counts groups; `held`: dtype of the operand's values."""
     group = floordiv(var(groups.axis), expr(groups.count))
     own = var(groups.axis) - group * groups.count
     read = Read(packed.tensor, tuple(substitute(x, {groups.axis: group}) for x in packed.map))

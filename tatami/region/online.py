@@ -25,17 +25,17 @@ from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_le
 
 class Online(msgspec.Struct, frozen=True):
     """A streaming pair in normal form. `firsts`: first products, oriented so that their m is `rows` and their n is `keys`;
-    `second`: oriented so that its lhs is the weights. With several first products, as in dS = P * (dO V^T - D), rows have
-    no maximum and no sum.
+    `second`: oriented so that its lhs is the weights. With several first products, as in dS = P * (dO V^T - D), rows
+    have no maximum and no sum.
 
-    scores: the let whose maximum is `top`, or the first product itself. sums: lets that are sums over the keys. weight: the
-    factors of a weight that differ along a row; `times` and `over` are the factors and divisors that do not. In rows where the
-    sum `nan_sum` is NaN every weight is `nan_weight` instead. excluded: (predicate, scores where it holds) if the scores are
-    minus infinity elsewhere and the predicate does not depend on the product. Without a maximum (`top` is ""): (predicate, the
-    weight where it holds) if the only weight is 0 elsewhere and no sum reads it.
+    `scores`: the let whose maximum is `top`, or the first product itself. `sums`: lets that are sums over the keys.
+    `weight`: the factors of a weight that differ along a row; `times` and `over`: the factors and divisors that do not. In
+    rows where the sum `nan_sum` is NaN every weight is `nan_weight` instead. `excluded`: (predicate, scores where it holds)
+    if the scores are minus infinity elsewhere and the predicate does not depend on the product. Without a maximum (`top` is
+    ""): (predicate, the weight where it holds) if the only weight is 0 elsewhere and no sum reads it.
 
-    finite: sums that equal one of `sums`, except that they subtract 0 instead of an infinite maximum. `beside`: other lets
-    with one value per row, computed from its maximum and sums.
+    `finite`: sums that equal one of `sums`, except that they subtract 0 instead of an infinite maximum. `beside`: other
+    lets with one value per row, computed from its maximum and sums.
     """
 
     firsts: tuple[ContractionShape, ...]
@@ -376,8 +376,9 @@ class _Finder:
         return _Product(p.tile, p.times, p.over, let_of(p.over[0], self.lets), value)
 
     def rounded(self, x: RegionExpr) -> _Product:
-        """The product of a weight from 0 to 1 that is rounded. The rounding may come before the row's factors or not at all:
-        exp(score - maximum) is at least exp(score - maximum) / sum, and loses no more."""
+        """Factors of a rounded weight from 0 to 1. A template that multiplies by the row's factors last may round the
+        weight before them, or not at all: exp(score - maximum) is at least exp(score - maximum) / sum, and loses no
+        more."""
         p = self.product_of(x)
         if p.times or len(p.tile) != 1 or not self.is_shifted(p.tile[0]) or any(not self.is_total(z, p) for z in p.over):
             raise _Refused("a weight that may be above 1 is rounded")

@@ -197,8 +197,8 @@ def _depending_on(firsts: list[str], values: list[str], statements: dict[str, St
 def _beside(
     firsts: list[str], inner: list[str], key: int, nodes: Mapping[str, Node], statements: dict[str, Statement]
 ) -> list[str]:
-    """Other values computed from these alone, in program order: pointwise ones, and sums of weights over axis number `key`.
-    Other reduces are left out, since no template would take the Region with them."""
+    """Other values computed from the pair's values alone, in program order: pointwise ones, and sums of weights over axis
+    number `key`. Other reduces are left out, since no template would take the Region with them."""
     made = {*firsts, *inner}
     out: list[str] = []
     for v, s in statements.items():

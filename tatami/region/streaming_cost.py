@@ -58,8 +58,9 @@ class StreamingCost:
     def refusal(self, pairs: Sequence[Pair]) -> str:
         """The reason why pairs that share values (or one pair alone) are not worth a Region each, or "".
 
-        Shared values are computed in each pair. On GPUs the results of all first products but one go through memory too; on
-        CPUs each first product's tile takes L1 space from the others: measurements show no difference.
+        Shared values are computed in each pair. Separate kernels also store the results of all first products but one,
+        which counts as saved traffic on GPUs; on CPUs it does not, since the pair's tiles share L1, which by measurement
+        costs as much.
         """
         if why := next(filter(None, map(self.pair_refusal, pairs)), ""):
             return why

@@ -84,8 +84,9 @@ def virtual_values(
 
 
 def multiplied_codes(patterns: Iterable[ContractionPattern], view: PolyView, nodes: Mapping[str, Node]) -> set[str]:
-    """Values between fp8 codes in memory and the products that wgmma computes from codes: both operands are decoded from one
-    dtype, memory rows run along k, and a row is a known multiple of 16 bytes. Only values that no other product reads."""
+    """Values between fp8 codes in memory and the products that wgmma computes from codes: both operands are decoded from
+    one dtype, memory rows run along k, and a row is a known multiple of 16 bytes. Only values whose readers all belong
+    to these products."""
     statements = {s.value: s for s in view.statements}
     chains: dict[str, set[str]] = {}
     for p in patterns:

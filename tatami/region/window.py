@@ -131,8 +131,8 @@ def columns_inside(window: Window, plane: Plane) -> int:
 
 
 def inner_vectors(region: Region, window: Window, plane: Plane, lanes: int) -> tuple[int, int]:
-    """(first, stop): the columns of results, in whole vectors from column 0 on, whose windows are inside all along the vector;
-    empty if stop is not greater. Stride and extents of the columns are known."""
+    """(first, stop): range of result columns, in whole vectors counted from column 0, whose windows are all inside; first
+    == stop if there is none. Stride and extents of the columns are known."""
     extents, c = all_axes(region), window.slides[-1]
     width, offset = extents[c.axis].as_int() or 0, c.offset.as_int() or 0
     reach = (lanes - 1) * c.stride + ((extents[c.window].as_int() or 1) - 1) * c.dilation + offset + c.stride

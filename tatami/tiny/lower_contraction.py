@@ -198,7 +198,7 @@ def attention(use: Use[Attention]) -> Value:
     s = _causal(s, a)
     e = (s - s.max((s.rank - 1,), keepdims=True)).fn("exp")
     p = e / e.sum((s.rank - 1,), keepdims=True)
-    weights = p.fn("tf32") if q.unrounded is not None else p.cast(q.dtype)  # rounded as the rows were
+    weights = p.fn("tf32") if q.unrounded is not None else p.cast(q.dtype)  # rounded like the queries
     return product_sum(weights, last_axes_swapped(v), a.acc_dtype).cast(use.dtype)
 
 

@@ -1,7 +1,7 @@
 """Domains and accesses of the SCoP part, contraction patterns, dependences, fusion edges (spec 3 §5, §7).
 
-No arithmetic and no isl object: pieces of AxisExpr only. `show` prints isl text; analyses build isl objects by the Aff
-API in a per-run cache.
+Only index expressions (`core.expr.Expr`), no arithmetic and no isl objects. `show` prints isl text; analyses build isl
+objects by the Aff API in a per-run cache.
 """
 
 from __future__ import annotations

@@ -271,8 +271,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag=
 class Program(msgspec.Struct, frozen=True):
     """Regions and steps in an order that respects data flow. Tensors are value ids of tiny.
 
-    `inputs[i]` is the id that holds signature.inputs[i], `outputs[i]` the one that holds signature.outputs[i]; an
-    output may be an input, or stand twice.
+    `inputs[i]` is the id that holds signature.inputs[i], `outputs[i]` the one that holds signature.outputs[i]; an output
+    may be an input, or occur twice.
     """
 
     signature: Signature

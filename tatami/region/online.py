@@ -215,8 +215,8 @@ class _Finder:
         return name
 
     def finite_sums(self) -> dict[str, str]:
-        """A sum of exp(score - (0 where isinf(top) else top)) -> the sum of exp(score - top), which is the same where the
-        maximum is finite."""
+        """Sum of exp(score - (0 where isinf(top) else top)) → the sum of exp(score - top), which is equal if the maximum is
+        finite."""
         found = [n for n, e in self.reduces.items() if self.is_shifted(e.body, finite=True)]
         plain = next((n for n, e in self.reduces.items() if self.is_shifted(e.body)), "")
         if found and not plain:
@@ -365,8 +365,8 @@ class _Finder:
         return False
 
     def without_nan(self, tested: RegionExpr, value: Scalar, other: RegionExpr) -> _Product:
-        """``c where isnan(A / Z) else A / Z`` with Z = sum of A: a row is NaN in all of its elements or in none, because
-        Z is at least 1 and at most the number of keys when the maximum is finite, and NaN when it is not."""
+        """The product ``c where isnan(A / Z) else A / Z`` with Z = sum of A: a row is NaN in all of its elements or in
+        none, because Z is at least 1 and at most the number of keys if the maximum is finite, and NaN if it is not."""
         p = self.product_of(other)
         same = let_of(tested, self.lets) and let_of(tested, self.lets) == let_of(other, self.lets)
         if not same or p.nan_sum or p.times or len(p.tile) != 1 or len(p.over) != 1 or not self.is_shifted(p.tile[0]):

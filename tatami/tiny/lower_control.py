@@ -44,14 +44,15 @@ def call(use: Use[Call]) -> tuple[Value, ...]:
 
 
 def if_(use: Use[If]) -> tuple[Value, ...]:
-    """src = condition, operands; targets = then, otherwise. Both branches bind their symbols from the operands."""
+    """CALL if. src = condition, operands; targets = then, otherwise. Both branches bind their symbols from the operands."""
     names = (use.attrs.then, use.attrs.otherwise)
     arguments, sizes = _arguments(use, names, use.present[1:], {})
     return use.builder.call(CallOp("if", names, _results(use), sizes, use.attrs.new), [use[0], *arguments])
 
 
 def loop(use: Use[Loop]) -> tuple[Value, ...]:
-    """src = trip count (i64), condition (bool), state.., invariants..; results = last state.., stacked scan outputs.."""
+    """CALL loop. src = trip count (i64), condition (bool), state.., invariants..; results = last state.., stacked scan
+    outputs.."""
     b = use.builder
     trip, condition, *rest = use.operands
     count = trip if trip is not None else b.const((1 << 63) - 1, DType.i64)

@@ -2,7 +2,7 @@
 
     n2 = ADD(x[N, C, H, W], b[W])   ->   n2 = EXPAND(b, [N, C, H, W], [3]); n3 = ADD(x, n2)
 
-One forward pass per program builds new nodes, with the rules of `simplify` tried on each; ids are counted anew. Only
+One forward pass per program builds new nodes, with the rules of `simplify` tried on each; ids are renumbered. Only
 exact rewrites (D2.16): no float is reassociated, 0*x stays.
 """
 

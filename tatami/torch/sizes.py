@@ -43,7 +43,8 @@ def shape_of(value: torch.Tensor) -> Shape:
 
 
 def from_sympy(e: sympy.Expr) -> Expr:
-    """Sums, products, powers, floor division, remainder, minimum and maximum of integer symbols."""
+    """A sympy expression of integer symbols as a size expression: sums, products, powers, floor division, remainder,
+    minimum and maximum. Raises Refusal for any other."""
     match e:
         case sympy.Integer():
             return expr(int(e))

@@ -1,4 +1,4 @@
-"""Movement into reads (C-CON1, spec 3 §6.3.1, §6.5)."""
+"""Rules that turn movement into index maps of reads (C-CON1, spec 3 §6.3.1, §6.5)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.ops import OPS
 from tatami.core.target import Target
 
 OVERLAP_TILE = 32
@@ -19,9 +20,8 @@ ACROSS = 0.25
 """What reading across the lines of memory adds to reading along them: a transpose reaches 0.8 of a copy's bandwidth."""
 DEFAULT_SIZE = 256
 """What an unbound size symbol counts as in an estimate."""
-
-FLOPS = {"exp": 10, "exp2": 8, "log": 12, "log2": 10, "sin": 12, "cos": 12, "tan": 16, "tanh": 14, "erf": 14, "sigmoid": 14}
-"""Estimated cost of scalar ops, in additions; others: 1, division and roots 4, other functions 16."""
+COSTLY = 10
+"""Operations of a loop that a costly one (`ScalarOp.is_costly`) counts as, where loops are compared."""
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -43,12 +43,9 @@ def rates(target: Target) -> Rates:
     return Rates(flops, bandwidth, target.launch_seconds or 3e-7, lanes, cache)
 
 
-def op_flops(fn: str) -> int:
-    if fn in FLOPS:
-        return FLOPS[fn]
-    if fn in ("div", "sqrt", "rsqrt", "recip", "idiv", "rem", "mod"):
-        return 4
-    return 16 if fn in ("pow", "atan2") or (fn.startswith(("a", "sin", "cos")) and fn not in ("add", "abs", "and")) else 1
+def op_cost(fn: str) -> int:
+    """Operations of a loop that the scalar op `fn` counts as."""
+    return COSTLY if OPS[fn].is_costly else 1
 
 
 def estimate(size: Expr, sizes: Mapping[str, int]) -> float:

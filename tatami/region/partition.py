@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tatami.core.codec import dump_text, from_builtins, to_builtins
-from tatami.core.cost import ACROSS, OVERLAP_TILE, estimate, fusion_delta, op_flops, rates
+from tatami.core.cost import ACROSS, OVERLAP_TILE, estimate, fusion_delta, rates
 from tatami.core.diagnostic import raise_errors
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, free_vars, maximum, product
 from tatami.core.module import Module
+from tatami.core.ops import OPS
 from tatami.core.target import Target
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import Edge, PolyView, Statement
@@ -383,7 +384,7 @@ class _Partitioner:
     def own_flops(self, v: str) -> float:
         """Floating-point operations per element of `v`."""
         op = self.nodes[v].op
-        return float(op_flops(op.fn)) if isinstance(op, Elementwise) else 1.0
+        return float(OPS[op.fn].flops) if isinstance(op, Elementwise) else 1.0
 
     def delta(self, edge: Edge, gp: int, gc: int) -> tuple[float, dict[str, float]]:
         """(Δtime in seconds, its terms) of fusing the groups of an edge."""

@@ -18,6 +18,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Shape
 from tatami.core.module import Module
+from tatami.core.ops import OPS, ScalarOp
 from tatami.core.signature import Input, Output, Signature, is_constant
 from tatami.core.tensor import Tensor
 from tatami.tiny.ir import (
@@ -38,9 +39,6 @@ from tatami.tiny.ir import (
 )
 from tatami.tiny.tidy import tidy
 
-_ARITHMETIC = "neg abs sign relu add sub mul max min where bitand bitor bitxor bitnot shl shr"
-_LOGIC = "eq ne lt le gt ge and or xor not"
-_CHEAP = frozenset(f"{_ARITHMETIC} {_LOGIC}".split())
 GROWTH = 4
 """Maximum ratio of a constant's elements to those of its sources; a larger constant stays in main."""
 
@@ -162,10 +160,15 @@ def _work(program: Program, constant: Mapping[str, bool]) -> dict[str, bool]:
             cheap = not (node.dtype.is_int and node.src[0] in floats)
         else:
             cheap = isinstance(node.op, (*MOVEMENT, InputOp, ConstOp, IotaOp, BitcastOp)) or (
-                isinstance(node.op, Elementwise) and node.op.fn in _CHEAP
+                isinstance(node.op, Elementwise) and _is_arithmetic(OPS[node.op.fn])
             )
         out[node.id] = not cheap or any(out[s] for s in node.src)
     return out
+
+
+def _is_arithmetic(op: ScalarOp) -> bool:
+    """True if the op is one instruction on numbers of every dtype; rounding and tests of floats are none."""
+    return not op.is_costly and op.rule not in ("float", "test")
 
 
 def _source_elements(node: Node, by_id: Mapping[str, Node]) -> int:

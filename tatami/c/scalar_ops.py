@@ -6,14 +6,10 @@ definition (`needs`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tatami.c.c_types import SHORT_C, short
+from tatami.c.needs import Needs
 from tatami.c.vector_width import COMPARE, compare_text
 from tatami.core.dtype import DType
-
-if TYPE_CHECKING:
-    from tatami.c.needs import Needs
 
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^"}

@@ -7,13 +7,9 @@ halves, both are a few instructions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tatami.c.c_types import SHORT_SIZE, short
+from tatami.c.needs import Needs
 from tatami.core.dtype import DType
-
-if TYPE_CHECKING:
-    from tatami.c.needs import Needs
 
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _COMPARE_NAME = {op: name for name, op in COMPARE.items()}

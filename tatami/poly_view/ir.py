@@ -1,6 +1,6 @@
 """Domains and accesses of the SCoP part, contraction patterns, dependences, fusion edges (spec 3 §5, §7).
 
-No arithmetic and no isl object: pieces of AxisExpr only. `show` prints isl text; analyses build isl objects by the Aff
+No arithmetic and no isl object: pieces of axis expressions only. `show` prints isl text; analyses build isl objects by the Aff
 API in a per-run cache.
 """
 

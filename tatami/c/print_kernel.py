@@ -14,6 +14,7 @@ from typing import ClassVar, assert_never
 
 from tatami.c.c_types import memory_short, memory_type, register_type, short
 from tatami.c.casts import bits_text, cast_text, narrow_text, widen_text
+from tatami.c.definitions import MAKERS
 from tatami.c.ir import Unit
 from tatami.c.literals import constant_text
 from tatami.c.needs import Needs
@@ -123,7 +124,7 @@ class KernelPrinter:
 
     def __init__(self, kernel: Kernel) -> None:
         self.k = kernel
-        self.needs = Needs()
+        self.needs = Needs(MAKERS)
         self.chunks: list[str] = []
         self.buffers: dict[str, DType] = {p.name: p.dtype for p in kernel.params}
         self.locals: list[str] = []

@@ -5,18 +5,13 @@ Meaning: `core/numerics.py`; integers wrap through unsigned arithmetic, nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from tatami.c.c_types import SHORT_C, SHORT_SIZE, short
 from tatami.c.literals import float_literal, int_literal
+from tatami.c.needs import Maker, Needs
 from tatami.c.scalar_ops import OF_NUMBERS, op_text, where_text
 from tatami.c.vector_width import compare_halves, compare_text, convert_text
 from tatami.core.dtype import DType
-from tatami.core.ops import highest, lowest
-
-if TYPE_CHECKING:
-    from tatami.c.needs import Needs
+from tatami.core.ops import DEFINED, OPS, CFunction, highest, lowest
 
 
 def _splat(key: str, base: str, lanes: int, needs: Needs) -> str:
@@ -417,10 +412,7 @@ def _of_numbers(key: str, base: str, lanes: int, needs: Needs) -> str:
     return f"static inline {v} t_{key}({v} a, {v} b) {{\n{body}\n}}"
 
 
-BY_FOURS = {
-    **dict.fromkeys(("pow", "atan2", "remainder", "modulus"), 2),
-    **dict.fromkeys(("tan", "atan", "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"), 1),
-}
+BY_FOURS = {op.c.vectors: op.arity for op in OPS.values() if isinstance(op.c, CFunction) and op.c.by_fours}
 """Functions of fp32 that go through double precision, and their operands: four at a time, as many doubles as a vector of AVX2
 has. Wider ones compilers take apart lane by lane."""
 
@@ -439,7 +431,7 @@ def _by_fours(key: str, base: str, lanes: int, needs: Needs) -> str:
     return f"{head}  union {{ {v} all; {four} four[{lanes // 4}]; }} {unions};\n{each}  return xs.all;\n}}"
 
 
-MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
+MAKERS: dict[str, Maker] = {
     "splat": _splat,
     "iota": _iota,
     "blend": _blend,
@@ -460,5 +452,5 @@ MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
     "compare": compare_halves,
     **dict.fromkeys(("larger", "smaller"), _of_numbers),
     **dict.fromkeys(BY_FOURS, _by_fours),
-    **dict.fromkeys(("abs", "sign", "relu", "tf32", "max", "min", "isinf"), _simple),
+    **dict.fromkeys((op.name for op in OPS.values() if op.c == DEFINED), _simple),
 }

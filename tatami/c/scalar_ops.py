@@ -6,52 +6,11 @@ definition (`needs`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tatami.c.c_types import SHORT_C, short
+from tatami.c.needs import Needs
 from tatami.c.vector_width import COMPARE, compare_text
 from tatami.core.dtype import DType
-
-if TYPE_CHECKING:
-    from tatami.c.needs import Needs
-
-_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^"}
-_OWN_F32 = {
-    "exp", "exp2", "log", "log2", "tanh", "erf", "sigmoid", "sin", "cos", "floor", "ceil", "round", "trunc", "pow", "atan2", "tan", "atan",
-    "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh",
-}  # fmt: skip
-_BY_FOURS = {"rem": "remainder", "mod": "modulus"}
-"""Of vectors only: single numbers have instructions of their own."""
-_LIBM = {
-    "tan": "tan",
-    "asin": "asin",
-    "acos": "acos",
-    "atan": "atan",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "asinh": "asinh",
-    "acosh": "acosh",
-    "atanh": "atanh",
-    "exp": "exp",
-    "exp2": "exp2",
-    "log": "log",
-    "log2": "log2",
-    "tanh": "tanh",
-    "erf": "erf",
-    "sin": "sin",
-    "cos": "cos",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "rint",
-    "trunc": "trunc",
-    "sqrt": "sqrt",
-    "rem": "fmod",
-    "pow": "pow",
-    "atan2": "atan2",
-}
-_DIRECT_F32 = {"sqrt": "__builtin_sqrtf", "rem": "fmodf"}
-
+from tatami.core.ops import DEFINED, EACH, LANE, OPS, CFunction
 
 OF_NUMBERS = {"max": "larger", "min": "smaller"}
 """The same of two of which none is NaN, as integers are."""
@@ -69,7 +28,7 @@ def op_text(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
         return _logic(fn, lanes, args)
     if dtype.is_float:
         text = _float_op(fn, short(dtype), lanes, args, needs)
-        if dtype.is_narrow_float and fn not in ("neg", "abs", "max", "min", "relu", "sign", "tf32", "isnan", "isinf"):
+        if dtype.is_narrow_float and (not OPS[fn].exact or isinstance(OPS[fn].c, CFunction)):
             return round_text(dtype, lanes, text, needs)
         return text
     return _int_op(fn, dtype, lanes, args, needs)
@@ -82,16 +41,10 @@ def where_text(dtype: DType, lanes: int, args: list[str], needs: Needs) -> str:
 
 
 def _logic(fn: str, lanes: int, args: list[str]) -> str:
-    match fn:
-        case "not" | "bitnot":
-            return f"(!{args[0]})" if lanes == 1 else f"(~{args[0]})"
-        case "and" | "bitand":
-            return f"({args[0]} & {args[1]})"
-        case "or" | "bitor":
-            return f"({args[0]} | {args[1]})"
-        case "xor" | "bitxor":
-            return f"({args[0]} ^ {args[1]})"
-    raise KeyError(fn)
+    """Bools are 0 and 1, and 0 and -1 as lanes."""
+    if fn in ("not", "bitnot"):
+        return f"(!{args[0]})" if lanes == 1 else f"(~{args[0]})"
+    return f"({args[0]} {OPS[fn].c} {args[1]})"
 
 
 def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) -> str:
@@ -99,8 +52,6 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
     dtype = DType.fp32 if element == "f32" else DType.fp64
     one = "1.0f" if element == "f32" else "1.0"
     a = args[0]
-    if fn in _ARITHMETIC:
-        return f"({a} {_ARITHMETIC[fn]} {args[1]})"
     v = "" if lanes == 1 else f"x{lanes}"
     match fn:
         case "neg":
@@ -117,22 +68,26 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
             return f"(__builtin_fabs{suffix}({a}) == __builtin_inf{suffix}())"
         case "tf32" if lanes == 1:
             return f"{needs.add(f'tf32_{element}x4')}({needs.add(f'splat_{element}x4')}({a}))[0]"
-        case "abs" | "sign" | "relu" | "tf32" | "max" | "min" | "larger" | "smaller" | "isinf":
+        case "larger" | "smaller":
             return f"{needs.add(f'{fn}_{element}{v}')}({', '.join(args)})"
-        case "rem" | "mod" if element == "f32" and lanes > 1:
-            return f"{needs.add(f'{_BY_FOURS[fn]}_f32x{lanes}')}({', '.join(args)})"
-        case "mod":
-            scalar = needs.add(f"mod_{element}")
-            return f"{scalar}({a}, {args[1]})" if lanes == 1 else _each(scalar, 2, element, lanes, args, needs)
-        case "sigmoid" if element == "f64":
-            scalar = needs.add("sigmoid_f64")
-            return f"{scalar}({a})" if lanes == 1 else _each(scalar, 1, element, lanes, args, needs)
-    if element == "f32" and fn in _OWN_F32:
+    c = OPS[fn].c
+    if isinstance(c, CFunction):
+        return _function(c, element, lanes, args, needs)
+    if c == DEFINED:
+        return f"{needs.add(f'{fn}_{element}{v}')}({', '.join(args)})"
+    return f"({a} {c} {args[1]})"
+
+
+def _function(c: CFunction, element: str, lanes: int, args: list[str], needs: Needs) -> str:
+    """A call of what C has for vectors, or a call for each lane."""
+    if element == "f32" and c.vectors != EACH and (lanes > 1 or c.fp32 == LANE):
         if lanes > 1:
-            return f"{needs.add(f'{fn}_f32x{lanes}')}({', '.join(args)})"
+            return f"{needs.add(f'{c.vectors}_f32x{lanes}')}({', '.join(args)})"
         single = ", ".join(f"{needs.add('splat_f32x4')}({x})" for x in args)
-        return f"{needs.add(f'{fn}_f32x4')}({single})[0]"
-    function = _DIRECT_F32[fn] if element == "f32" else _LIBM[fn]
+        return f"{needs.add(f'{c.vectors}_f32x4')}({single})[0]"
+    function = c.fp32 if element == "f32" else c.fp64
+    if function.endswith(f"_{element}"):
+        function = needs.add(function)
     if lanes == 1:
         return f"{function}({', '.join(args)})"
     return _each(function, len(args), element, lanes, args, needs)
@@ -155,11 +110,11 @@ def _int_op(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
     zero = "0" if lanes == 1 else f"({c}){{0}}"
     match fn:
         case "add" | "sub" | "mul":
-            return f"(({c})(({wide}){a} {_ARITHMETIC[fn]} ({wide}){args[1]}))"
+            return f"(({c})(({wide}){a} {OPS[fn].c} ({wide}){args[1]}))"
         case "neg":
             return f"(({c})(0 - ({wide}){a}))"
         case "bitand" | "bitor" | "bitxor":
-            return f"(({c})({a} {_BITWISE[fn]} {args[1]}))"
+            return f"(({c})({a} {OPS[fn].c} {args[1]}))"
         case "bitnot":
             return f"(({c})(~{a}))"
         case "abs":

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.ops import OPS
 from tatami.core.target import Target
 
 OVERLAP_TILE = 32
@@ -19,9 +20,8 @@ ACROSS = 0.25
 bandwidth."""
 DEFAULT_SIZE = 256
 """Value of an unbound size symbol in an estimate."""
-
-FLOPS = {"exp": 10, "exp2": 8, "log": 12, "log2": 10, "sin": 12, "cos": 12, "tan": 16, "tanh": 14, "erf": 14, "sigmoid": 14}
-"""Estimated cost of scalar functions, in additions; `op_flops` has the rest."""
+COSTLY = 10
+"""Operations of a loop that a costly one (`ScalarOp.is_costly`) counts as, where loops are compared."""
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -45,13 +45,9 @@ def rates(target: Target) -> Rates:
     return Rates(flops, bandwidth, target.launch_seconds or 3e-7, lanes, cache)
 
 
-def op_flops(fn: str) -> int:
-    """Cost of a scalar op in additions: `FLOPS`, else division and roots 4, other functions 16, everything else 1."""
-    if fn in FLOPS:
-        return FLOPS[fn]
-    if fn in ("div", "sqrt", "rsqrt", "recip", "idiv", "rem", "mod"):
-        return 4
-    return 16 if fn in ("pow", "atan2") or (fn.startswith(("a", "sin", "cos")) and fn not in ("add", "abs", "and")) else 1
+def op_cost(fn: str) -> int:
+    """Operations of a loop that the scalar op `fn` counts as."""
+    return COSTLY if OPS[fn].is_costly else 1
 
 
 def estimate(size: Expr, sizes: Mapping[str, int]) -> float:

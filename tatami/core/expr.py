@@ -2,7 +2,7 @@
 
 An `Expr` is a sum of products with integer coefficients over *atoms*: a variable, `floor(num / den)`,
 `min(...)`, `max(...)`. It is kept in one normal form, so structural equality is algebraic equality for
-polynomials: ``N*4 == 4*N``. A `Size` is an Expr over size symbols only; an axis expression (AxisExpr) also
+polynomials: ``N*4 == 4*N``. A `Size` is an Expr over size symbols only; an axis expression also
 names axes. Both are this one type: whether a name is an axis is known from its context (the axes of the
 value or let it stands in), never from its spelling.
 
@@ -12,11 +12,12 @@ value or let it stands in), never from its spelling.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from tatami.core.diagnostic import fail
+from tatami.core.expr_text import Operation, read
 
 
 class Var:
@@ -168,7 +169,6 @@ class Expr:
 
 IntoExpr: TypeAlias = "Expr | int | str"
 Size: TypeAlias = Expr
-AxisExpr: TypeAlias = Expr
 Shape: TypeAlias = tuple[Expr, ...]
 
 MAX_SIZE: Final = 2**63 - 1
@@ -199,13 +199,39 @@ def expr(value: IntoExpr) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, str):
-        from tatami.core.expr_text import parse_expr
-
         return parse_expr(value)
     number = int(value)
     if number != value:
         raise ValueError(f"{value!r} is no integer")
     return _constant(number)
+
+
+@lru_cache(maxsize=16384)
+def parse_expr(text: str) -> Expr:
+    """The expression that a text writes; ``parse_expr(str(e)) == e``. Raises ExprSyntaxError with the position of the fault."""
+    return read(text, lambda leaf: var(leaf) if isinstance(leaf, str) else _constant(leaf), _applied)
+
+
+def _applied(operation: Operation, args: Sequence[Expr]) -> Expr:
+    match operation:
+        case "+":
+            return args[0] + args[1]
+        case "-":
+            return args[0] - args[1]
+        case "*":
+            return args[0] * args[1]
+        case "//":
+            return floordiv(*args)
+        case "%":
+            return mod(*args)
+        case "negative":
+            return -args[0]
+        case "min":
+            return minimum(*args)
+        case "max":
+            return maximum(*args)
+        case _ as other:
+            assert_never(other)
 
 
 def shape(*sizes: IntoExpr) -> Shape:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.ops import highest, lowest, neutral
+from tatami.core.ops import OPS, highest, lowest, neutral
 from tatami.core.scalar import Scalar, number
 from tatami.core.tensor import numpy_dtype
 
@@ -87,26 +87,15 @@ def _round_to_odd_fp32(x: Array) -> Array:
     return odd.view(np.float32) if odd.shape else odd.reshape(1).view(np.float32).reshape(())
 
 
-_erf = np.frompyfunc(math.erf, 1, 1)
-
-
 def apply(fn: str, args: Sequence[Array], dtype: DType, mode: Mode = "declared") -> Array:
     """The scalar op `fn` elementwise; `dtype` is the declared dtype of the result."""
     a = [np.asarray(x) for x in args]
     with np.errstate(all="ignore"):
         if all(x.dtype.kind in "biu" for x in a) and fn != "where" and not dtype.is_float:
             return _integer(fn, a, dtype)
-        if fn == "where":
-            return np.where(a[0], a[1], a[2]).astype(storage_dtype(dtype, mode))
-        if fn in _COMPARE:
-            return np.asarray(_COMPARE[fn](a[0], a[1]))
-        if fn in ("max", "min", "neg", "abs", "relu"):  # exact: stay in the operand's type
-            return _EXACT[fn](*a).astype(storage_dtype(dtype, mode))
-        wide = [_widen(x, mode) for x in a]
-        out = np.asarray(_FLOAT[fn](*wide))
-        if out.dtype == np.bool_:
-            return out
-        return cast(out, dtype, mode)
+        if OPS[fn].exact:  # in the operands' type
+            return np.asarray(FUNCTIONS[fn](*a)).astype(storage_dtype(dtype, mode))
+        return cast(np.asarray(FUNCTIONS[fn](*(_widen(x, mode) for x in a))), dtype, mode)
 
 
 def _widen(x: Array, mode: Mode) -> Array:
@@ -116,127 +105,103 @@ def _widen(x: Array, mode: Mode) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
-_COMPARE: dict[str, Callable[..., Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-_EXACT: dict[str, Callable[..., Any]] = {
-    "max": np.maximum,
-    "min": np.minimum,
-    "neg": np.negative,
-    "abs": np.abs,
-    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
-}
-_FLOAT: dict[str, Callable[..., Any]] = {
-    "sign": np.sign,
-    "recip": lambda x: x.dtype.type(1) / x,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "log": np.log,
-    "log2": np.log2,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "tanh": np.tanh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "erf": lambda x: np.asarray(_erf(x.astype(np.float64)), np.float64),
-    "sigmoid": lambda x: _sigmoid(x),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
-    "trunc": np.trunc,
-    "tf32": lambda x: _tf32(x),
-    "isnan": np.isnan,
-    "isinf": np.isinf,
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "rem": np.fmod,
-    "mod": np.mod,
-    "pow": np.power,
-    "atan2": np.arctan2,
-}
+def reciprocal(x: Array) -> Array:
+    """1/x in the precision of x."""
+    return np.asarray(x.dtype.type(1) / x)
 
 
-def _sigmoid(x: Array) -> Array:
+def reciprocal_root(x: Array) -> Array:
+    """1/sqrt(x) in the precision of x, rounded twice."""
+    return np.asarray(x.dtype.type(1) / np.sqrt(x))
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def erf(x: Array) -> Array:
+    """The error function, in double precision."""
+    return np.asarray(_erf(x.astype(np.float64)), np.float64)
+
+
+def sigmoid(x: Array) -> Array:
+    """1/(1 + e^-x), without an exponential that overflows."""
     e = np.exp(-np.abs(x))
     one = x.dtype.type(1)
     return np.where(x >= 0, one / (one + e), e / (one + e))
 
 
-def _tf32(x: Array) -> Array:
-    """`x` rounded to 10 fraction bits, ties away from zero; a carry out of the fraction goes to the exponent."""
+def relu(x: Array) -> Array:
+    """max(x, 0); NaN stays NaN."""
+    return np.maximum(x, x.dtype.type(0))
+
+
+def tf32(x: Array) -> Array:
+    """`x` rounded to 10 fraction bits, ties away from zero; a carry out of the fraction goes to the exponent. Floats of 16 bits
+    have at most 10 and stay as they are."""
+    if x.dtype.itemsize == 2:
+        return x
     dropped = 13 if x.dtype == np.float32 else 42
     bits = np.ascontiguousarray(x).reshape(-1).view(np.dtype(f"u{x.dtype.itemsize}"))
     rounded = (bits + (1 << (dropped - 1))) >> dropped << dropped
     return np.where(np.isfinite(x), rounded.view(x.dtype).reshape(x.shape), x)
 
 
+def quotient(x: Array, y: Array) -> Array:
+    """Quotient of integers, truncated to zero; by zero 0, MIN/-1 = MIN."""
+    return _truncated(x, y)[0]
+
+
+def shift_left(x: Array, y: Array) -> Array:
+    """x << y; 0 for a count outside 0 .. bits-1."""
+    inside, count = _shift_count(x, y)
+    return np.where(inside, np.left_shift(x, count), 0)
+
+
+def shift_right(x: Array, y: Array) -> Array:
+    """x >> y, arithmetic for signed integers; 0 or -1 for a count outside 0 .. bits-1."""
+    inside, count = _shift_count(x, y)
+    return np.where(inside, np.right_shift(x, count), np.where(x < 0, -1, 0).astype(x.dtype))
+
+
+def _shift_count(x: Array, y: Array) -> tuple[Array, Array]:
+    """Where the count is one of 0 .. bits-1, and the count there, 0 elsewhere."""
+    inside = (y >= 0) & (y < x.dtype.itemsize * 8)
+    return inside, np.where(inside, y, 0).astype(x.dtype)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """The function that the column `numpy` of `core/ops.py` names: `np.exp`, `numerics.erf`."""
+    place, _, function = name.partition(".")
+    found: Callable[..., Any] = getattr(np, function) if place == "np" else globals()[function]
+    return found
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {op.name: _function(op.numpy) for op in OPS.values()}
+"""Meaning of every scalar op, of floats; of integers as well, but for those that `_integer` defines otherwise."""
+
+
 def _integer(fn: str, a: list[Array], dtype: DType) -> Array:
+    """An op of integers or bools. Division by zero and negative exponents are defined, which numpy leaves open."""
     t = numpy_dtype(dtype)
-    x = a[0]
-    y = a[-1]
     match fn:
-        case "eq" | "ne" | "lt" | "le" | "gt" | "ge":
-            return np.asarray(_COMPARE[fn](x, y))
-        case "not":
-            return np.logical_not(x)
-        case "and" | "bitand":
-            return np.bitwise_and(x, y)
-        case "or" | "bitor":
-            return np.bitwise_or(x, y)
-        case "xor" | "bitxor":
-            return np.bitwise_xor(x, y)
-        case "bitnot":
-            return np.invert(x)
-        case "max" | "min" | "abs" | "neg" | "relu":
-            return _EXACT[fn](*a).astype(t)
-        case "sign":
-            return np.sign(x)
-        case "add":
-            return np.add(x, y)
-        case "sub":
-            return np.subtract(x, y)
-        case "mul":
-            return np.multiply(x, y)
-        case "idiv":
-            return _truncated(x, y, t)[0]
         case "rem":
-            return _truncated(x, y, t)[1]
+            return _truncated(*a)[1]
         case "mod":
-            rem = _truncated(x, y, t)[1]
+            x, y = a
+            rem = _truncated(x, y)[1]
             wrong_sign = (rem != 0) & ((rem < 0) != (y < 0))
             return np.where(wrong_sign, rem + y, rem).astype(t)
         case "pow":
+            x, y = a
             return _integer_power(x, y, t)
-        case "shl" | "shr":
-            bits = x.dtype.itemsize * 8
-            inside = (y >= 0) & (y < bits)
-            count = np.where(inside, y, 0).astype(x.dtype)
-            if fn == "shl":
-                return np.where(inside, np.left_shift(x, count), 0).astype(t)
-            return np.where(inside, np.right_shift(x, count), np.where(x < 0, -1, 0).astype(t)).astype(t)
         case _:
-            raise KeyError(fn)
+            return np.asarray(FUNCTIONS[fn](*a)).astype(t)
 
 
-def _truncated(x: Array, y: Array, t: np.dtype) -> tuple[Array, Array]:
+def _truncated(x: Array, y: Array) -> tuple[Array, Array]:
     """Quotient and remainder of truncating division; by zero both are 0; MIN/-1 wraps to MIN."""
     x, y = np.broadcast_arrays(x, y)
+    t = x.dtype
     safe = np.where(y == 0, t.type(1), y)
     if t.kind == "u":
         quotient = x // safe

@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Extreme, Floor, Var
 from tatami.core.numerics import constant
+from tatami.core.ops import OPS
 from tatami.core.scalar import Scalar, number, scalar
 from tatami.core.size_fault import literal
 from tatami.indexbook.ir import Guard
@@ -94,51 +95,6 @@ def constant_text(value: Scalar, dtype: DType) -> str:
     if n in (-(1 << 31), -(1 << 63)) and dtype.itemsize * 8 == (-n).bit_length():
         return f"({n + 1}{suffix} - 1)"
     return f"({n}{suffix})" if n < 0 else f"{n}{suffix}"
-
-
-_UNARY = {
-    "not": "!{x}",
-    "isnan": "({x} != {x})",
-    "isinf": "(tt_abs({x}) == tt_bits_to_f32(0x7f800000u))",
-    "round": "tt_rint({x})",
-}
-_ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_LOGIC = {"and": "&&", "or": "||", "xor": "!=", "bitand": "&&", "bitor": "||", "bitxor": "!="}
-_BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
-_CALL = ("max", "min", "pow", "atan2")
-_FUNCTIONS = [
-    "abs",
-    "sign",
-    "recip",
-    "sqrt",
-    "rsqrt",
-    "exp",
-    "exp2",
-    "log",
-    "log2",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "sigmoid",
-    "relu",
-    "floor",
-    "ceil",
-    "trunc",
-    "tf32",
-]
-_EXACT = ("neg", "abs", "sign", "relu", "max", "min", "floor", "ceil", "trunc", "round", "tf32")
-"""What gives a number of the narrow grid from numbers of it."""
 
 
 class Scope:
@@ -228,40 +184,35 @@ def _round(text: str, dtype: DType) -> str:
 
 def unary_text(fn: str, x: Value) -> Value:
     text, d = x
-    if fn in ("isnan", "isinf"):
-        return _UNARY[fn].format(x=text), DType.bool
-    if d == DType.bool and fn in ("not", "bitnot"):
-        return f"(!{text})", d
-    if fn == "neg":
-        return (f"(-{text})" if d.is_float else f"tt_neg({text})"), d
-    if fn == "bitnot":
-        return f"(({VALUE_TYPE[d]})~{text})", d
-    if fn in _UNARY or fn in _FUNCTIONS:
-        out = _UNARY[fn].format(x=text) if fn in _UNARY else f"tt_{fn}({text})"
-        return (out if fn in _EXACT else _round(out, d)), d
-    raise _no_text(fn)
+    op = OPS[fn]
+    match fn:
+        case "isnan":
+            return f"({text} != {text})", DType.bool
+        case "isinf":
+            return f"(tt_abs({text}) == tt_bits_to_f32(0x7f800000u))", DType.bool
+        case "not" | "bitnot" if d == DType.bool:
+            return f"(!{text})", d
+        case "neg":
+            return (f"(-{text})" if d.is_float else f"tt_neg({text})"), d
+        case "bitnot":
+            return f"(({VALUE_TYPE[d]})~{text})", d
+    out = f"{op.cuda}({text})"
+    return (out if op.exact else _round(out, d)), d
 
 
 def binary_text(fn: str, x: Value, y: Value) -> Value:
     (a, d), (b, _) = x, y
-    if fn in _COMPARE:
-        return f"({a} {_COMPARE[fn]} {b})", DType.bool
-    if d == DType.bool and fn in _LOGIC:
-        return f"({a} {_LOGIC[fn]} {b})", d
-    if fn in _ARITHMETIC:
-        return (_round(f"({a} {_ARITHMETIC[fn]} {b})", d) if d.is_float else f"tt_{fn}({a}, {b})"), d
-    if fn in _BITS:
-        return f"(({VALUE_TYPE[d]})({a} {_BITS[fn]} {b}))", d
-    if fn in _CALL:
-        out = f"tt_{fn}({a}, {b})"
-        return (out if fn in _EXACT else _round(out, d)), d
-    if fn in ("idiv", "rem", "mod"):
-        name = fn if fn == "idiv" or not d.is_int else f"i{fn}"
-        return _round(f"tt_{name}({a}, {b})", d), d
-    if fn in ("shl", "shr"):
-        return f"tt_{fn}({a}, {b})", d
-    raise _no_text(fn)
-
-
-def _no_text(fn: str) -> TatamiError:
-    return fail("InvalidPlan", "cu", f"operation {fn} has no CUDA text", "compile for the CPU")
+    op = OPS[fn]
+    if op.rule == "compare":
+        return f"({a} {op.cuda} {b})", DType.bool
+    if d == DType.bool:  # and, or, xor: of bits the same
+        return f"({a} {OPS[fn.removeprefix('bit')].cuda} {b})", d
+    if op.rule == "bits":
+        return f"(({VALUE_TYPE[d]})({a} {op.cuda} {b}))", d
+    if not op.cuda.startswith("tt_"):
+        out = f"({a} {op.cuda} {b})" if d.is_float else f"tt_{fn}({a}, {b})"
+    elif fn in ("rem", "mod") and d.is_int:
+        out = f"tt_i{fn}({a}, {b})"
+    else:
+        out = f"{op.cuda}({a}, {b})"
+    return (out if op.exact else _round(out, d)), d

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.cost import op_cost
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, minimum, step_of, substitute, var
 from tatami.core.target import CACHE_LINE
 from tatami.loop.ir import Declare, For, IndexOf, Load, Op, Prefetch, Reg, Stmt, Store, type_of
-from tatami.loop.schedule import op_cost
 from tatami.loop.walk import nodes
 
 SHORTEST, LONGEST = 512, 1 << 16

@@ -27,6 +27,7 @@ from tatami.core.expr import (
     var,
 )
 from tatami.core.layout import packed_layout
+from tatami.core.ops import OPS
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.contraction import ELEMENT
@@ -39,9 +40,6 @@ from tatami.region.ir import Read, ReadAt, Reduce, Region, Unary
 from tatami.region.kinds import epilogue_of
 from tatami.region.planes import BAND_ROWS
 from tatami.region.walk import lets_by_name, nodes, reads
-
-CHEAP = ("relu", "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "not")
-"""Functions of one instruction or a few."""
 
 
 class ImageBlocks(Tiles):
@@ -123,7 +121,7 @@ class ImageBlocks(Tiles):
     def is_costly(self) -> bool:
         """True if the epilogue has functions that take a vector as long as a single element."""
         lets = (self.lets[n].expr for n in epilogue_of(self.region, self.acc))
-        return any(isinstance(n, Unary) and n.fn not in CHEAP for e in lets for n in nodes(e))
+        return any(isinstance(n, Unary) and OPS[n.fn].is_costly for e in lets for n in nodes(e))
 
     def is_masked(self, uses: Sequence[Expr], axes: tuple[str, ...], x: str, bound: dict[str, Expr]) -> bool:
         """True if a vector of results may be computed past the last one: nothing is read along them, and they are neighbours."""

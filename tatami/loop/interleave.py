@@ -27,14 +27,13 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, expr, floordiv, maximum, substitute, var
+from tatami.core.ops import OPS, CFunction
 from tatami.core.substitute import rewritten
 from tatami.loop.ir import Declare, For, Gather, If, Load, Op, Parallel, Prefetch, Reg, Stmt, Store, type_of
 from tatami.loop.walk import blocks, nodes
 
 CHAINS = 4
 """Side by side: more have no registers."""
-LONG = ("erf", "tanh")
-"""Functions of fp32 that are chains on every machine."""
 
 
 def interleaved(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -44,7 +43,7 @@ def interleaved(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 def chains(stmts: tuple[Stmt, ...]) -> int:
     """Long chains of vectors among the statements and those inside them."""
-    return sum(isinstance(n, Op) and n.fn in LONG and _is_vector(n) for n in nodes(stmts))
+    return sum(isinstance(n, Op) and _is_chain(n) for n in nodes(stmts))
 
 
 def has_chains_side_by_side(stmts: tuple[Stmt, ...]) -> bool:
@@ -52,9 +51,9 @@ def has_chains_side_by_side(stmts: tuple[Stmt, ...]) -> bool:
     return any(chains(tuple(s for s in block if isinstance(s, Declare))) > 1 for block in blocks(stmts))
 
 
-def _is_vector(op: Op) -> bool:
-    made = type_of(op)
-    return made.lanes > 1 and made.dtype == DType.fp32
+def _is_chain(op: Op) -> bool:
+    made, c = type_of(op), OPS[op.fn].c
+    return made.lanes > 1 and made.dtype == DType.fp32 and isinstance(c, CFunction) and c.is_chain
 
 
 class _Copies:

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tatami.core.cost import op_cost
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, substitute, var
 from tatami.core.layout import address
 from tatami.loop.flatten import FlatLet, used_axes
@@ -26,8 +27,6 @@ from tatami.region.walk import children
 Storage: TypeAlias = Literal["register", "local", "shared"]
 _DEEP = 40
 """Lets evaluated inside their user at most; a longer chain is stored."""
-_FUNCTIONS = "exp exp2 log log2 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid pow atan2"
-_COSTLY = frozenset(_FUNCTIONS.split()) | {"sqrt", "rsqrt", "div", "recip", "rem", "mod", "idiv"}
 
 
 class Item(msgspec.Struct):
@@ -450,10 +449,6 @@ def cost(e: RegionExpr) -> int:
         elif isinstance(x, Read):
             total += 1
     return total
-
-
-def op_cost(fn: str) -> int:
-    return 10 if fn in _COSTLY else 1
 
 
 def is_trivial(e: RegionExpr) -> bool:

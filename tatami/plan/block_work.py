@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.cost import op_flops
 from tatami.core.dtype import DType
+from tatami.core.ops import OPS
 from tatami.region.gemm_view import GemmView
 from tatami.region.ir import Binary, Cast, Let, Select, Unary
 from tatami.region.walk import nodes, used_lets
@@ -50,7 +50,7 @@ def _operations(sources: set[str], lets: tuple[Let, ...]) -> float:
             for n in nodes(let.expr):
                 match n:
                     case Unary(fn=fn) | Binary(fn=fn):
-                        found += op_flops(fn)
+                        found += OPS[fn].flops
                     case Cast(to=to) if to.is_narrow_float:
                         found += ROUNDING
                     case Select():

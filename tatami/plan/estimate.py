@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tatami.core.cost import op_cost
 from tatami.core.expr import Expr, evaluate, free_vars, product
 from tatami.core.target import Target, lanes_of
 from tatami.plan.accesses import AccessMove, accesses, stride_kind
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, CpuStreaming, CpuTurn, Dot, Pass, Scalar
-from tatami.plan.passes import HEAVY, Skeleton, nest_of, size_at
+from tatami.plan.passes import Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.convolution import find_convolution
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
@@ -79,7 +80,7 @@ def operations(region: Region, lets: tuple[str, ...]) -> int:
         total += 1
         for n in nodes(table[name].expr):
             if isinstance(n, Unary | Binary):
-                total += 10 if n.fn in HEAVY else 1
+                total += op_cost(n.fn)
             elif isinstance(n, Select):
                 total += 1
     return total

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.cost import FLOPS, op_flops
+from tatami.core.ops import OPS
 from tatami.core.target import Target
 from tatami.plan.instruction_figures import figures_of
 from tatami.plan.ir import Sm90Pair
@@ -65,8 +65,8 @@ def _weight_work(view: PairView) -> WeightWork:
     """A function is its ordinary operations around one exponential."""
     parts = [view.score, *(x.expr for x in view.lets), *([view.excluded] if view.excluded is not None else [])]
     found = [n for e in parts for n in nodes(e)]
-    named = [n.fn for n in found if isinstance(n, Unary | Binary)]
+    ops = [OPS[n.fn] for n in found if isinstance(n, Unary | Binary)]
     return WeightWork(
-        exponentials=sum(fn in FLOPS for fn in named),
-        ordinary=sum(map(op_flops, named)) + sum(isinstance(n, Select) for n in found),
+        exponentials=sum(op.is_function for op in ops),
+        ordinary=sum(op.flops for op in ops) + sum(isinstance(n, Select) for n in found),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.expr import free_vars
+from tatami.core.ops import OPS
 from tatami.core.target import Target
 from tatami.plan.gpu_limits import (
     BARRIER_BYTES,
@@ -21,7 +22,6 @@ from tatami.plan.gpu_limits import (
     with_spare,
 )
 from tatami.plan.ir import Sm80Pair, Sm90Pair
-from tatami.plan.passes import HEAVY
 from tatami.region.ir import Read, Unary
 from tatami.region.pair_view import PairView
 from tatami.region.walk import nodes
@@ -167,7 +167,7 @@ def registers_of_weights(view: PairView, plan: PairPlan) -> int:
         return 0
     alone, keys = plan.consumers == 1, plan.tile[2]
     out = keys // 4 + READ_REGISTERS if at_places and plan.overlap else 0
-    if any(isinstance(n, Unary) and n.fn in HEAVY for e in parts for n in nodes(e)):
+    if any(isinstance(n, Unary) and OPS[n.fn].is_costly for e in parts for n in nodes(e)):
         out += HEAVY_REGISTERS + (keys // 2 if alone else 0)
     if alone and plan.overlap and (plan.split > 1 or plan.section):
         out += MIXED_REGISTERS

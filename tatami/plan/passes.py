@@ -48,43 +48,13 @@ from math import prod
 
 import msgspec
 
+from tatami.core.cost import op_cost
 from tatami.core.expr import Expr, evaluate, free_vars, var
 from tatami.core.window import window_span
 from tatami.plan.ir import Pass, Storage
 from tatami.region.ir import At, Binary, Let, Random, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary
 from tatami.region.walk import all_axes, let_uses, lets_by_name, lines_of, nodes, used_lets
 
-HEAVY = frozenset(
-    [
-        "exp",
-        "exp2",
-        "log",
-        "log2",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "sigmoid",
-        "pow",
-        "atan2",
-        "div",
-        "recip",
-        "sqrt",
-        "rsqrt",
-        "rem",
-        "mod",
-        "idiv",
-    ]
-)
 CHEAP = 5
 """Operations that are worth repeating instead of storing a row."""
 
@@ -217,7 +187,7 @@ def cost_of(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> int:
     for n in nodes(e):
         match n:
             case Unary(fn=fn) | Binary(fn=fn):
-                total += 10 if fn in HEAVY else 1
+                total += op_cost(fn)
             case Read() | Select():
                 total += 1
             case ReadAt() | Random():

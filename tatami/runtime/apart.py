@@ -1,10 +1,9 @@
 """Work that starts compilers and makes temporary files, in a thread that no signal's handler interrupts.
 
-A handler of Python runs in the main thread, between any two instructions: between the start of a process and the line that
-notes it, say. So the main thread only waits here. Whatever ends its wait (Ctrl-C, a handler of the host program that
-raises, its `sys.exit`) tells the work to stop, waits until all is put away, and goes on its way afterwards. SIGTERM and
-SIGHUP, where nobody handles them, end the process as they would have, also after that.
-"""
+A handler of Python runs in the main thread, between any two instructions: for example between the start of a process and the
+line that records it. So the main thread only waits here. Whatever ends its wait (Ctrl-C, a handler of the host program that
+raises, its `sys.exit`) tells the work to stop, waits until everything is cleaned up, and then takes its course. SIGTERM and
+SIGHUP, if nobody handles them, end the process as usual, also after the clean-up."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ from tatami.runtime.leftovers import end_now
 T = TypeVar("T")
 Step = tuple[Callable[..., object], tuple[Any, ...]]
 _ENDING = (signal.SIGTERM, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
-"""Signals that end a process at once where it has no handler for them."""
+"""Signals that end a process at once if it has no handler for them."""
 
 _LOOK_SECONDS = 0.1
 
 
 class _Ended(BaseException):
-    """A signal that ends the process."""
+    """The exception for a signal that ends the process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -37,13 +36,15 @@ class _Ended(BaseException):
 
 
 class Apart:
-    """What the work sees: `stop` is set when it shall end soon; `tell` calls back in the thread that waits."""
+    """The interface of the work to the waiting thread: `stop` is set when the work shall end soon; `tell` calls back in the
+    thread that waits."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
         self._steps: queue.SimpleQueue[Step | None] = queue.SimpleQueue()
 
     def tell(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Have `call(*arguments)` called in the thread that waits."""
         self._steps.put((call, arguments))
 
 
@@ -51,8 +52,8 @@ _inside: contextvars.ContextVar[Apart | None] = contextvars.ContextVar("inside",
 
 
 def apart(work: Callable[[Apart], T]) -> T:
-    """The result of the work, or what it raises. In other threads than the main one it is just called; inside of other such
-    work it stops with that."""
+    """The result of the work, or its exception. In other threads than the main one the work is just called; inside other such
+    work it stops together with that."""
     if threading.current_thread() is not threading.main_thread():
         return work(_inside.get() or _Direct())
     return _Work(work).result()
@@ -103,13 +104,13 @@ class _Work:
         return self._value
 
     def _next(self) -> Step | None:
-        """What the work tells next; None at its end. A signal that comes just before a wait begins is seen after it."""
+        """The next callback of the work; None at its end. A signal that comes just before a wait begins is seen after it."""
         while True:
             with contextlib.suppress(queue.Empty):
                 return self._seen._steps.get(timeout=_LOOK_SECONDS)
 
     def _wait(self) -> None:
-        """Until the work has put everything away, however often somebody asks for less."""
+        """Wait until the work has cleaned up, however often somebody tries to end the wait."""
         while self._thread.ident is not None and not self._finished.is_set():
             with contextlib.suppress(BaseException):
                 self._finished.wait()
@@ -117,7 +118,7 @@ class _Work:
 
 @contextlib.contextmanager
 def _ending_signals() -> Iterator[None]:
-    """Signals that would end the process at once, as an exception for the time of the block."""
+    """A context in which signals that would end the process raise _Ended instead."""
 
     def raised(number: int, _: FrameType | None) -> None:
         raise _Ended(number)

@@ -1,7 +1,7 @@
-"""Arrays of the caller: numpy, torch, jax, anything with `__dlpack__`, in and out (design §4; design §3 runtime).
+"""Conversion of the caller's arrays: numpy, torch, jax, anything with `__dlpack__`, in and out (design §4; design §3 runtime).
 
-Inputs reach a program C-contiguous, in native byte order, aligned to their element. What is not so is copied once per
-call and counted. Outputs come in the caller's kind.
+Inputs reach a program C-contiguous, in native byte order, aligned to their element. Other arrays are copied once per
+call and counted. Outputs have the caller's kind.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ from tatami.runtime.layouts import lay_out, lies_in
 
 Array: TypeAlias = np.ndarray
 Kind: TypeAlias = Literal["numpy", "torch", "jax", "torch-host", "cupy", "device"]
-"""Whose arrays the caller uses. For a program on a GPU: "torch-host" are tensors on the CPU, "device" is anyone's memory."""
+"""The library of the caller's arrays. For a program on a GPU: "torch-host" are tensors on the CPU, "device" is memory of any
+library."""
 ALIGNMENT = 64
+"""Bytes to which buffers are aligned: a cache line."""
 PAGE = 4096
+"""Bytes of a page of memory."""
 LARGE_BYTES = 16 * PAGE
-"""From here on arrays of ours begin in the middle of a page (short_call.c too). Those of a caller begin at the first lines of
-one, and a processor takes a load for one of what was just stored where both lie the same number of bytes into a page: what reads
-and writes arrays as long then takes up to three times as long."""
+"""Minimum bytes of an array that begins in the middle of a page (short_call.c too). Large arrays of a caller begin near the
+start of one, and a processor mistakes a load for one of recently stored data if both have the same offset in a page: loops
+that read and write arrays of the same length then take up to three times as long."""
 SMALL_BYTES = 8192
-"""Below this an array of numpy's own alignment will do."""
+"""Bytes below which numpy's own alignment is enough."""
 
 
 @dataclass(slots=True)
 class Taken:
-    """An input as a program reads it. `array` is `original` itself unless it had to be copied. On a GPU both may be
+    """An input in the form that a program reads. `array` is `original` itself unless it had to be copied. On a GPU both may be
     device arrays."""
 
     array: Any
@@ -51,11 +54,12 @@ class Taken:
 
     @property
     def copied(self) -> bool:
+        """True if the caller's array could not be used in place."""
         return self.array is not self.original
 
 
 def take(value: Any, port: Input) -> Taken:
-    """Check dtype and rank, and make it readable by kernels. Raises InputMismatch."""
+    """The input checked for dtype and rank, and readable by kernels. Raises InputMismatch."""
     if type(value) is np.ndarray and value.dtype == numpy_dtype(port.dtype) and value.ndim == len(port.shape):
         original, kind = value, "numpy"  # the common case, quickly
     else:
@@ -74,7 +78,7 @@ def take(value: Any, port: Input) -> Taken:
 
 
 def to_numpy(value: Any, port: Input) -> tuple[Array, Kind]:
-    """A numpy view of the caller's array."""
+    """(a numpy view of the caller's array, its kind). Raises InputMismatch."""
     module = type(value).__module__.partition(".")[0]
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value), "numpy"
@@ -118,7 +122,7 @@ def _from_torch(value: Any, port: Input) -> Array:
 
 
 def _from_python(value: Any, port: Input) -> Array:
-    """Python numbers and lists take the input's dtype where nothing is lost."""
+    """An array from Python numbers and lists, in the input's dtype if that loses nothing."""
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -139,7 +143,7 @@ def _from_python(value: Any, port: Input) -> Array:
 
 
 def check(array: Array, port: Input | Output) -> None:
-    """Raises InputMismatch unless dtype and rank are the port's."""
+    """Raise InputMismatch unless dtype and rank are the port's."""
     found = dtype_of(array)
     if isinstance(port, Output) and found != port.dtype:  # a converted copy would not be the caller's array
         wanted = numpy_dtype(port.dtype).name
@@ -165,7 +169,7 @@ def check(array: Array, port: Input | Output) -> None:
 
 
 def arrange(ports: Sequence[Input | Output], given: Mapping[str, Any], what: str, *, all: bool = True) -> list[Any]:
-    """Values by name into the order of `ports`. Raises InputMismatch for unknown and missing names."""
+    """Values by name in the order of `ports`. Raises InputMismatch for unknown and missing names."""
     names = [p.tensor for p in ports]
     if all and len(given) == len(names):
         with contextlib.suppress(KeyError):
@@ -185,7 +189,7 @@ def arrange(ports: Sequence[Input | Output], given: Mapping[str, Any], what: str
 
 
 def empty(shape: Sequence[int], dtype: DType) -> Array:
-    """A new C-contiguous array, aligned to 64 bytes when it is large. Raises OutOfMemory."""
+    """An uninitialised C-contiguous array, aligned to 64 bytes if it is large. Raises OutOfMemory."""
     kind = numpy_dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size < SMALL_BYTES:
@@ -201,8 +205,8 @@ def empty_bytes(size: int) -> Array:
 
 
 def empty_pages(size: int) -> Array:
-    """The same in pages of its own where it is large: they are the system's again as soon as the array goes, however the
-    process's heap has grown. Raises OutOfMemory."""
+    """`size` uninitialised bytes, in pages of their own if there are many: the system gets these back as soon as the array is
+    freed, however the process's heap has grown. Raises OutOfMemory."""
     if size < LARGE_BYTES or not hasattr(mmap, "MAP_ANONYMOUS"):
         return empty_bytes(size)
     try:
@@ -215,12 +219,12 @@ def empty_pages(size: int) -> Array:
 
 
 def start_in(block: Array) -> int:
-    """The byte of an `empty_block` at which what it is for begins: aligned to 64; a large one in the middle of a page."""
+    """Offset in an `empty_block` at which its content begins: aligned to 64; for a large block in the middle of a page."""
     return (PAGE // 2 - address(block)) % PAGE if block.nbytes >= LARGE_BYTES + PAGE else -address(block) % ALIGNMENT
 
 
 def empty_block(size: int) -> Array:
-    """Uninitialised bytes that hold `size` aligned ones. Raises OutOfMemory."""
+    """Uninitialised bytes with room for `size` aligned ones. Raises OutOfMemory."""
     try:
         return np.empty(size + (PAGE if size >= LARGE_BYTES else ALIGNMENT), np.uint8)
     except (MemoryError, ValueError, OverflowError):
@@ -228,6 +232,7 @@ def empty_block(size: int) -> Array:
 
 
 def out_of_memory(size: int) -> Exception:
+    """The error for a request of `size` bytes, with the bytes available."""
     return fail(
         "OutOfMemory",
         "memory",
@@ -237,17 +242,17 @@ def out_of_memory(size: int) -> Exception:
 
 
 CHECK_FROM = 64 << 20
-"""Requests below this are not compared with the machine's free memory."""
+"""Bytes of a request below which it is not compared with the machine's free memory."""
 
 
 def check_memory(size: int) -> None:
-    """Raises OutOfMemory before anything is allocated when `size` more bytes cannot be had."""
+    """Raise OutOfMemory, before anything is allocated, if `size` more bytes are not available."""
     if size >= CHECK_FROM and size > available_bytes():
         raise out_of_memory(size)
 
 
 def available_bytes() -> int:
-    """Bytes this process may still allocate: what the system has free, and its own address-space limit."""
+    """Bytes that this process may allocate in addition: the system's free memory, and its own limit of address space."""
     free = 1 << 62
     try:
         with open("/proc/meminfo") as file:
@@ -271,14 +276,15 @@ def available_bytes() -> int:
 
 
 def aligned_copy(array: Array, dtype: DType) -> Array:
+    """A C-contiguous copy with the dtype `dtype`. Raises OutOfMemory."""
     out = empty(array.shape, dtype)
     np.copyto(out, array)
     return out
 
 
 def address(array: Array) -> int:
-    """Through the buffer protocol, which takes a fifth of the time of the other ways; it has no read-only or empty arrays
-    and not all dtypes."""
+    """The address of the array's first byte, through the buffer protocol, which takes a fifth of the time of other ways;
+    numpy's own for arrays that it does not support (read-only, empty, some dtypes)."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):
@@ -286,12 +292,12 @@ def address(array: Array) -> int:
 
 
 def overlaps(a: Array, b: Array) -> bool:
-    """Do the two arrays share bytes (by their ranges)?"""
+    """True if the ranges of the two arrays' bytes overlap."""
     return bool(np.may_share_memory(a, b))
 
 
 def give(array: Array, kind: Kind) -> Any:
-    """An output in the caller's kind, without a copy."""
+    """An output as an array of the caller's kind, without a copy."""
     if kind == "torch":
         torch = sys.modules["torch"]
         if array.dtype == ml_dtypes.bfloat16:
@@ -314,7 +320,7 @@ def take_output(value: Any, port: Output) -> Array:
 
 
 class HostArrays:
-    """The caller's arrays in this process's memory (see `runtime.function.Arrays`)."""
+    """Conversion of the caller's arrays in this process's memory (see `runtime.function.Arrays`)."""
 
     take = staticmethod(take)
     take_output = staticmethod(take_output)
@@ -325,8 +331,9 @@ class HostArrays:
     give = staticmethod(give)
 
     def writable_in_place(self, array: Array) -> bool:
+        """True if a program can write the array directly: contiguous, native byte order, aligned."""
         return array.flags.c_contiguous and array.dtype.isnative and array.flags.aligned
 
     def shares(self, kind: Kind) -> bool:
-        """Is what `give` gives the array's own memory, so that a bound call's outputs need no copy?"""
+        """True if `give` returns the array's own memory, so that outputs of a bound call need no copy: always here."""
         return True

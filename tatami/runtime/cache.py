@@ -1,8 +1,7 @@
-"""Compiled things on disk, addressed by content: what cannot be trusted is a miss, never a fault.
+"""Compiled things on disk, addressed by content: an entry that cannot be trusted is a miss, never a fault.
 
-An entry is one file: a line with the format, its key, the sha256 of its body, then the body. It is read whole and
-verified before anyone uses it, written beside and renamed in, and the folder is ours alone (owner, mode, no link).
-"""
+An entry is one file: a line with the format, its key, the sha256 of its body, then the body. It is read whole and verified
+before anyone uses it, written under a temporary name and renamed, and the folder is ours alone (owner, mode, no link)."""
 
 from __future__ import annotations
 
@@ -26,11 +25,12 @@ from tatami.runtime.leftovers import at_end
 _MAGIC = b"tatami cache 1\n"
 _HEAD = len(_MAGIC) + 64 + 1 + 64 + 1
 SIZE_LIMIT = 2 << 30
+"""Maximum bytes of all entries, beyond which the least recently used are removed."""
 _log = logging.getLogger("tatami.cache")
 
 
 def content_key(parts: Iterable[str | bytes]) -> str:
-    """sha256 over the parts, each with its length, so that no two lists run together."""
+    """The sha256 of the parts, each with its length, so that different lists have different keys."""
     h = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -40,7 +40,7 @@ def content_key(parts: Iterable[str | bytes]) -> str:
 
 
 class Cache:
-    """`root` None: memory only. `diagnostics` holds each kind of trouble once (W2701)."""
+    """Entries in the folder `root`; None: in memory only. `diagnostics` holds each kind of trouble once (W2701)."""
 
     def __init__(self, root: Path | None, size_limit: int = SIZE_LIMIT) -> None:
         self.root = root
@@ -49,7 +49,7 @@ class Cache:
         self._said: set[str] = set()
         self._memory: dict[str, bytes] = {}
         self._lock = threading.Lock()
-        self._written = size_limit  # the first write looks at the size
+        self._written = size_limit  # so that the first write measures the folder
 
     def get(self, key: str) -> bytes | None:
         """The body stored under `key`, or None. A damaged entry is removed and counts as a miss."""
@@ -80,7 +80,7 @@ class Cache:
         return body
 
     def put(self, key: str, body: bytes) -> None:
-        """Store; a folder that is full or read-only only costs the next compilation."""
+        """Store the body; a folder that is full or read-only costs only the next compilation."""
         if self.root is None:
             self._memory[key] = body
             return
@@ -107,7 +107,7 @@ class Cache:
         return self.root / key[:2] / key[2:]
 
     def _trim(self, added: int) -> None:
-        """Drop the least recently used entries when the limit is passed. Users hold copies, so none is in use."""
+        """Remove the least recently used entries beyond the limit. Users hold copies, so none is in use."""
         with self._lock:
             self._written += added
             if self._written < max(self.size_limit // 16, 1):
@@ -117,7 +117,7 @@ class Cache:
         entries: list[tuple[float, int, str]] = []
         for folder, _, names in os.walk(self.root):
             if Path(folder) == self.root:
-                continue  # entries lie in folders of their own; what else a user keeps here stays
+                continue  # entries lie in folders of their own; other files of the user stay
             for name in names:
                 path = os.path.join(folder, name)
                 with contextlib.suppress(OSError):
@@ -173,7 +173,7 @@ def _refuse_relative(root: Path) -> Path:
 
 
 def open_cache(root: Path) -> Cache:
-    """The cache in `root`, which is made 0700; a folder others could write to is refused for a private one."""
+    """The cache in `root`, which gets mode 0700; a folder that others could write to is replaced by a private one."""
     try:
         make_private(root)
         why = _untrusted(root)
@@ -185,8 +185,8 @@ def open_cache(root: Path) -> Cache:
 
 
 def make_private(folder: Path) -> None:
-    """The folder and those above it that are missing, each for its owner alone whatever the umask: `Path.mkdir` gives its mode
-    to the last one only. Raises OSError."""
+    """Create the folder and its missing parents, each with access for its owner alone whatever the umask: `Path.mkdir` gives
+    its mode only to the last. Raises OSError."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
@@ -204,7 +204,7 @@ def _untrusted(root: Path) -> str | None:
 
 
 def _foreign(info: os.stat_result) -> str | None:
-    """Why others may have written what `info` is about; None where it is ours alone."""
+    """The reason why others may have written the file or folder; None if it is ours alone."""
     if info.st_uid != os.geteuid():
         return f"it belongs to user {info.st_uid}"
     if info.st_mode & 0o022:

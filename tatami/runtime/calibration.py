@@ -1,9 +1,8 @@
-"""This machine as the Target that plans are made for: its description, with rates that were measured once and kept.
+"""This machine as the Target that plans are made for: its description, with rates that are measured once and kept.
 
-Clock, multiply-adds a cycle and bytes a second are taken from the best of many short loops (`runtime/peak.py`), in less than
-a second, and rounded: a multiply-add unit is there or not, and what a neighbour takes of the memory for a moment should not
-make another plan. What was found is an entry of the cache, so that later processes plan by the same numbers.
-"""
+Clock, multiply-adds per cycle and bytes per second are the best of many short loops (`runtime/peak.py`), measured in less than
+a second, and rounded: a multiply-add unit exists or not, and a neighbour's momentary use of the memory should not change a
+plan. The result is an entry of the cache, so that later processes plan with the same numbers."""
 
 from __future__ import annotations
 
@@ -21,20 +20,22 @@ from tatami.runtime.cache import Cache, content_key, default_cache
 from tatami.runtime.host import detect_host
 
 FORM = "rates 1"
-"""Of what is kept: another number where `measure_rates` measures otherwise."""
+"""Version of the entries in the cache, to be changed whenever `measure_rates` measures something else."""
 UNITS = (0.5, 1.0, 2.0, 4.0)
-"""Multiply-adds of a vector that a core may begin in a cycle."""
+"""Numbers of vector multiply-adds that a core may begin per cycle."""
 TRIES = 10
+"""Number of measurements of clock and multiply-adds, of which the best counts."""
 SWEEPS = 20
+"""Number of measurements of the bandwidth, of which the best counts."""
 FAR_BYTES = 64 << 20, 256 << 20
-"""Read to find the rate of memory: at least and at most; between them twice what L3 holds."""
+"""Minimum and maximum bytes that are read to measure the bandwidth of memory; between them twice the size of L3."""
 STEPS_PER_DECADE = 10
-"""Of rates of memory: a step is a quarter more."""
+"""Steps per factor of ten to which bandwidths are rounded: a step is a quarter more."""
 
 
 class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """clock: cycles per second of a core. units: vectors it multiplies and adds in a cycle. bandwidth: bytes per second from
-    memory, of all cores together."""
+    """Measured rates. clock: cycles per second of a core. units: vectors that it multiplies and adds per cycle. bandwidth:
+    bytes per second from memory, for all cores together."""
 
     clock: float
     units: float
@@ -42,8 +43,8 @@ class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def this_machine() -> Target:
-    """The Target that "cpu" stands for. With TATAMI_CALIBRATE=0, and without a compiler, which no program runs without either,
-    rates are the preset's."""
+    """The Target for "cpu". With TATAMI_CALIBRATE=0, and without a compiler (which every program needs), rates are the
+    preset's."""
     host = detect_host()
     if os.environ.get("TATAMI_CALIBRATE", "") == "0":
         return host
@@ -54,7 +55,7 @@ def this_machine() -> Target:
 
 
 def calibrate() -> Target:
-    """Measures anew and keeps the result. Raises CompilerMissing, CompilerFailed."""
+    """Measure the rates again, keep them, and return this machine with them. Raises CompilerMissing, CompilerFailed."""
     host = detect_host()
     rates = measure_rates(host)
     default_cache().put(_key(host), msgspec.json.encode(rates))
@@ -63,12 +64,13 @@ def calibrate() -> Target:
 
 
 def with_rates(target: Target, rates: Rates) -> Target:
+    """The target with these rates in place of its own."""
     flops = 2.0 * target.lanes * rates.units * rates.clock
     return msgspec.structs.replace(target, clock=rates.clock, flops_fp32=flops, bandwidth=rates.bandwidth)
 
 
 def measure_rates(target: Target) -> Rates:
-    """Of the machine that this is. Raises CompilerMissing, CompilerFailed."""
+    """The rates of this machine, measured now and rounded. Raises CompilerMissing, CompilerFailed."""
     import numpy as np
 
     from tatami.runtime.peak import Probe
@@ -83,7 +85,7 @@ def measure_rates(target: Target) -> Rates:
 
 
 def rounded(clock: float, vectors: float, bandwidth: float) -> Rates:
-    """clock: two digits. vectors: multiply-adds of one in a second."""
+    """The rates as plans use them; the clock has two digits. vectors: multiply-adds of a vector per second."""
     digit = 10.0 ** (math.floor(math.log10(clock)) - 1)
     step = round(math.log10(bandwidth) * STEPS_PER_DECADE)
     units = min(UNITS, key=lambda u: abs(math.log(vectors / clock / u)))
@@ -108,7 +110,7 @@ def _key(host: Target) -> str:
 
 
 def _model() -> str:
-    """What the processor calls itself."""
+    """The processor's own name and version, as the system reports them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -33,12 +33,14 @@ from tatami.runtime.apart import apart
 from tatami.runtime.leftovers import at_end
 
 TIMEOUT_SECONDS = 120.0
+"""Default seconds after which a run of the compiler is ended."""
 _KEPT_BYTES = 8192
 _NO_COMPILER = "install a C compiler (gcc or clang), or `pip install tatami[zig]`; CC names one outside PATH"
 
 
 class Compiler(msgspec.Struct, frozen=True):
-    """`argv` starts every command. `fingerprint` changes with the program file and with what `--version` says."""
+    """A compiler. `argv` starts every command. `fingerprint` changes with the program file and with the output of
+    `--version`."""
 
     argv: tuple[str, ...]
     kind: Literal["gcc", "clang", "zig"]
@@ -47,14 +49,14 @@ class Compiler(msgspec.Struct, frozen=True):
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """How a command ended. `returncode` is None when it was stopped for time; `tail` is the end of its output."""
+    """The end of a command. `returncode` is None if it was stopped; `tail` is the end of its output."""
 
     returncode: int | None
     tail: str
 
 
 def time_limit() -> float:
-    """Seconds a compiler may take: TATAMI_COMPILE_SECONDS, else two minutes."""
+    """Maximum seconds of a compiler's run: TATAMI_COMPILE_SECONDS, else two minutes."""
     try:
         given = float(os.environ.get("TATAMI_COMPILE_SECONDS", ""))
     except ValueError:
@@ -63,12 +65,13 @@ def time_limit() -> float:
 
 
 def find_compiler() -> Compiler:
-    """The C compiler of this environment. Raises CompilerMissing, or CompilerFailed when it does not answer."""
+    """The C compiler of this environment. Raises CompilerMissing, or CompilerFailed if it does not answer."""
     return _find(os.environ.get("CC", "").strip(), os.environ.get("PATH", ""), tuple(os.environ.get(n, "") for n in _SEARCH))
 
 
 def find_cxx_compiler() -> Compiler:
-    """The C++ compiler, which the emulated targets need: ``$CXX``, c++, g++, clang++, else `ziglang`."""
+    """The C++ compiler, which the emulated targets need: ``$CXX``, c++, g++, clang++, else `ziglang`. Raises
+    CompilerMissing."""
     search = tuple(os.environ.get(n, "") for n in _SEARCH)
     return _find(os.environ.get("CXX", "").strip(), os.environ.get("PATH", ""), search, "CXX")
 
@@ -97,7 +100,9 @@ def _find(given: str, path: str, _search: tuple[str, ...], variable: str = "CC")
         program = shutil.which(name, path=path)
         if program is not None:
             return _probe((program,))
-    if importlib.util.find_spec("ziglang") is not None and not getattr(sys, "frozen", False):  # no interpreter to run it by
+    if importlib.util.find_spec("ziglang") is not None and not getattr(
+        sys, "frozen", False
+    ):  # a frozen program has no interpreter to run it
         return _probe((sys.executable, "-m", "ziglang", "cc" if variable == "CC" else "c++"))
     said = f"no {', '.join(names[:-1])} or {names[-1]} in PATH, and ziglang is not installed"
     raise fail("CompilerMissing", "environment", said, _NO_COMPILER)
@@ -116,7 +121,7 @@ def _probe(argv: tuple[str, ...]) -> Compiler:
         kind = "clang"
     stat = os.stat(argv[0])
     search = {name: os.environ.get(name, "") for name in _SEARCH}
-    with open(argv[0], "rb") as program:  # its build id stands there; sizes and times may be those of another build
+    with open(argv[0], "rb") as program:  # it contains a build id; size and time may equal another build's
         head = hashlib.sha256(program.read(1 << 20)).hexdigest()
     place = (argv, os.path.realpath(argv[0]), stat.st_size, stat.st_mtime_ns, head)
     seed = repr((place, done.tail, platform.machine(), search))
@@ -124,21 +129,21 @@ def _probe(argv: tuple[str, ...]) -> Compiler:
 
 
 _SEARCH = ("CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "LD_PRELOAD")
-"""Variables by which a compiler finds other headers, libraries and programs than usual."""
+"""Environment variables that change where a compiler finds headers, libraries and programs."""
 
 
 _MARCH = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 
 
 def is_quick_build() -> bool:
-    """TATAMI_QUICK_BUILD=1: the C compiler takes a third to three quarters of its time, and programs take more of theirs."""
+    """True if TATAMI_QUICK_BUILD=1: the C compiler takes a third to three quarters of its time, and programs are slower."""
     return os.environ.get("TATAMI_QUICK_BUILD", "0") not in ("", "0")
 
 
 def compile_flags(compiler: Compiler, target: Target, *, contract: bool = False, light: bool = False) -> tuple[str, ...]:
-    """Flags for one unit. `contract`: a*b+c may become one fused operation (micro-kernels only, which no quick build
-    changes); elsewhere every operation rounds, so that results do not depend on the compiler (D2.16: no fast-math). `light`: the
-    time is spent in other units; what gcc makes of it at -O1 is as quick, in three quarters of the compiler's time."""
+    """Flags for one unit. `contract`: a*b+c may become one fused operation (micro-kernels only, which a quick build does not
+    change); elsewhere every operation rounds, so that results do not depend on the compiler (D2.16: no fast-math). `light`:
+    the unit takes little of the run time; gcc's code at -O1 is as fast there, in three quarters of the compile time."""
     level = "-Og" if is_quick_build() and not contract else "-O1" if light and compiler.kind == "gcc" else "-O2"
     flags = ["-std=gnu17", level, "-fno-math-errno", "-fno-trapping-math", f"-ffp-contract={'fast' if contract else 'off'}"]
     flags += ["-fPIC", "-fvisibility=hidden", "-w"]
@@ -161,10 +166,10 @@ def run_compiler(
     stop: threading.Event | None = None,
     explain: Callable[[str], Exception | None] | None = None,
 ) -> None:
-    """Run it to its end. Raises CompilerFailed with the command and the last lines of output, or what `explain` makes
-    of the output. `stop` ends it early."""
+    """Run the compiler to its end. Raises CompilerFailed with the command and the last lines of output, or the exception that
+    `explain` makes of the output. `stop` ends it early."""
     command = (*compiler.argv, *arguments)
-    environment = {"TMPDIR": str(cwd)}  # files of its own go with the folder, also where it is stopped or the disk is full
+    environment = {"TMPDIR": str(cwd)}  # its own files are removed with the folder, also if it is stopped or the disk is full
     if compiler.kind == "zig":
         environment["ZIG_LOCAL_CACHE_DIR"] = str(cwd / "zig")
         if "HOME" not in os.environ and "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
@@ -176,6 +181,7 @@ def run_compiler(
 
 
 def compiler_failed(command: Sequence[str], done: Finished, timeout: float) -> Exception:
+    """The error for a command that failed or was stopped, with its last lines of output."""
     if done.returncode is None:
         how = f"did not end within {timeout:g} s and was stopped"
     elif done.returncode < 0:
@@ -203,7 +209,7 @@ def run_command(
     environment: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
 ) -> Finished:
-    """Run a command in its own process group; whatever happens here, the group is gone afterwards."""
+    """Run a command in its own process group, which is gone when this returns or raises."""
     env = {**os.environ, "LC_ALL": "C", **(environment or {})}
     try:
         process = subprocess.Popen(
@@ -231,8 +237,8 @@ def run_command(
 
 
 def _drain(process: subprocess.Popen[bytes], deadline: float, stop: threading.Event | None) -> tuple[bytes, bool]:
-    """The last bytes of output, and whether the process ended before the deadline and before `stop`. A grandchild that
-    keeps the pipe open does not hold us up."""
+    """(the last bytes of output, True if the process ended before the deadline and before `stop`). A grandchild that keeps the
+    pipe open does not delay the return."""
     assert process.stdout is not None
     tail = b""
     with selectors.DefaultSelector() as selector:

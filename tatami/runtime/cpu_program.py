@@ -1,7 +1,7 @@
 """A compiled program for the CPU: its ConstPool, its memory per tuple of sizes, and calls of its entry.
 
 `setup` runs once at load, or once for the held inputs it reads (`prepared`); its results and the constants of the module
-lie packed in one aligned block. A call takes an arena for itself and gives it back, so calls may run at the same time.
+lie packed in one aligned block. A call takes an arena for itself and returns it, so calls may run at the same time.
 Programs with Python steps run segment by segment (`python_steps`).
 """
 
@@ -61,22 +61,24 @@ FAULTS = {
     ),
     5: ("HostFault", "a loop ran another number of times than its results have room for", "let the trip count be the size"),
 }
+"""Fault code of compiled code -> (kind, why, suggestion) of its diagnostic."""
 KEPT_ARENAS = 4
+"""Maximum number of arenas that are kept for the next calls."""
 KEPT_SIZES = 256
-"""Arenas that wait for the next call, and tuples of sizes whose memory plans are kept."""
+"""Maximum number of tuples of sizes for which memory plans are kept."""
 _NOTHING = np.empty(0, np.uint8)
-"""The arena of a program that needs none."""
+"""The arena of a program that does not need one."""
 
 
 @dataclass(frozen=True)
 class Face:
-    """What a program's boundary looks like: facts of the plan that every call needs."""
+    """The interface of a program: facts of its plan that every call needs."""
 
     symbols: tuple[str, ...]
     of_input: tuple[int, ...]
-    """Per output: the position of the input it updates, else -1."""
+    """For each output the position of the input that it updates, else -1."""
     written: tuple[int, ...]
-    """Positions of the outputs that are written (the others update an input)."""
+    """Positions of the outputs that are written; the others update an input."""
     dtypes: tuple[DType, ...]
 
 
@@ -93,8 +95,8 @@ class Sized:
 
 
 class CpuProgram(LoadedModule):
-    """The loaded form of an execution module. `library` has the entry that `c.print_entry` wrote, and is closed when nothing
-    that may still call it refers to this program any more."""
+    """The loaded form of an execution module. `library` has the entry that `c.print_entry` wrote; it is closed when no caller
+    of its code refers to this program."""
 
     def __init__(
         self, execution: Module[ExecutionPlan], library: Library, pool: int, threads: int, where: Where | None = None
@@ -116,25 +118,25 @@ class CpuProgram(LoadedModule):
         self.results = Results()
         self._numbers = {name: k for k, name in enumerate(execution.programs)}
         self.is_prepared = False
-        """Did `setup` run? Where it reads held inputs, each call runs it on those it gets, unless it is `prepared`."""
+        """True if `setup` has run. If it reads held inputs, each call runs it on its own, unless the program is `prepared`."""
         self.constants: dict[str, Array] = {}
         self.constant_bytes = 0
         if not self.layouts.held:
             self._set_up(())
-            self._arenas.clear()  # that of `setup` is mostly larger than what calls need
+            self._arenas.clear()  # the arena of `setup` is mostly larger than calls need
             self._reserve()
 
     # -- constants -------------------------------------------------------------------------------
 
     def prepared(self, held: Sequence[Array]) -> CpuProgram:
-        """The same program over what `setup` makes of `held`, the arrays that `layouts.held` names, as they are now."""
+        """The same program over the results of `setup` for `held`, the current arrays for the names in `layouts.held`."""
         made = copy.copy(self)
         made._recent = None
         made._set_up(held)
         return made
 
     def _set_up(self, held: Sequence[Array]) -> None:
-        """Pack what programs other than `setup` read of the module's constants; run `setup` into its place."""
+        """Pack the module's constants that programs other than `setup` read; run `setup` into its place."""
         setup = self.execution.programs.get("setup")
         given = self.execution.constants
         bound: dict[str, int] = {}
@@ -166,13 +168,14 @@ class CpuProgram(LoadedModule):
         self._take_constants(pooled)
         self.constant_shapes = shapes
         block.flags.writeable = False
-        if not self.layouts.held:  # else `setup` reads them again for other held inputs
+        if not self.layouts.held:  # with held inputs `setup` reads them again
             hold_once(setup, given, pooled, bound)
         for tensor in given.values():
             tensor.release()
 
     def _run_setup(self, held: Sequence[Array], bound: Mapping[str, int], pooled: dict[str, Array]) -> None:
-        """Part by part, so that the constants of one part are in memory beside what is made of them, not those of all."""
+        """Run `setup` part by part, so that only the constants of one part are in memory next to its results, not all
+        constants."""
         given = self.execution.constants
         places = [pooled.get(p.tensor) for p in self.execution.programs["setup"].signature.outputs]
         if "setup" in self.layouts.hosted:
@@ -201,9 +204,9 @@ class CpuProgram(LoadedModule):
         self.constant_addresses = [0 if a is None else address(a) for a in found]
 
     def _reserve(self) -> None:
-        """Memory for `main`, its pages included, where its sizes are known before a call: the first call finds it as the second
-        does, the arena and the threads' scratch. Each where it is no more than the constants take: a program that is never
-        called holds at most three times what it has to."""
+        """Allocate memory for `main`, its pages included, if its sizes are known before a call: the first call finds it like
+        the second, the arena and the threads' scratch. Only as much as the constants take of each: a program that is never
+        called holds at most three times the memory that it has to."""
         if self.face("main").symbols or "main" in self.layouts.hosted:
             return
         size = self.sized("main", {}).arena.bytes
@@ -220,6 +223,7 @@ class CpuProgram(LoadedModule):
     # -- sizes -----------------------------------------------------------------------------------
 
     def face(self, program: str) -> Face:
+        """The interface of a program, found once."""
         found = self._faces.get(program)
         if found is None:
             plan = self.execution.programs[program]
@@ -267,6 +271,7 @@ class CpuProgram(LoadedModule):
     # -- calls -----------------------------------------------------------------------------------
 
     def entry(self, symbol: str, arguments: int = 5) -> Entry:
+        """The function of the library with this symbol, which returns a fault code."""
         if symbol not in self._entries:
             function = getattr(self._library, symbol)
             function.restype = ctypes.c_int64
@@ -275,21 +280,25 @@ class CpuProgram(LoadedModule):
         return self._entries[symbol]
 
     def entry_address(self, symbol: str) -> int:
-        """For compiled code that calls it, as long as it holds the program."""
+        """The address of an entry, for compiled code that calls it while it holds the program."""
         return self._library.address(symbol)
 
     def symbol(self, program: str) -> str:
+        """The symbol of a program's entry."""
         return "tatami_entry" if program == "main" else f"tatami_program_{self._numbers[program]}"
 
     def segment(self, program: str, segment: int) -> Entry:
+        """The function of one segment of a program with Python steps."""
         return self.entry(f"tatami_segment_{self._numbers[program]}_{segment}")
 
     def digest(self, spans: Sequence[tuple[int, int]]) -> Digest:
-        """Ranges of memory (address, bytes) as they are now; to be asked, on this program's threads, whether they changed."""
+        """The digest of ranges of memory (address, bytes), which tells later, with this program's threads, whether they
+        changed."""
         return Digest(self._library, self._pool, spans)
 
     @property
     def pool(self) -> ctypes.c_void_p:
+        """The address of the thread pool that kernels use."""
         return self._pool
 
     def run(
@@ -300,10 +309,8 @@ class CpuProgram(LoadedModule):
         outputs: Sequence[Array | None] = (),
         depth: int = 0,
     ) -> list[Array]:
-        """Run a program on prepared arrays: `inputs` in the order of its boundary, `outputs` by signature (None: new).
-
-        An output that updates an input is that input's array.
-        """
+        """Run a program on prepared arrays: `inputs` in the order of its interface, `outputs` by signature (None: allocated).
+        An output that updates an input is that input's array. Raises TatamiError."""
         if program == "main" and not self.is_prepared:
             return self._prepared_for(inputs).run(program, inputs, sizes, outputs, depth)
         if program in self.layouts.hosted:
@@ -334,7 +341,7 @@ class CpuProgram(LoadedModule):
             self.give_arena(arena, start)
 
     def enter(self, symbol: str, at: Sized, addresses: Sequence[int], arena: int) -> None:
-        """Native code of that name, with its arena there. Raises what its result says."""
+        """Call native code of that name with its arena at an address. Raises the fault that it returns."""
         values = [*addresses, *self.constant_addresses]
         pointers = (ctypes.c_void_p * max(1, len(values)))(*values)
         code = self.entry(symbol)(pointers, at.size_vector, at.offsets, arena, self._pool)
@@ -345,7 +352,7 @@ class CpuProgram(LoadedModule):
         return self.prepared([inputs[k] for k in self.layouts.held_positions])
 
     def pointers(self, face: Face, inputs: Sequence[Array], results: Sequence[Array]) -> ctypes.Array[ctypes.c_void_p]:
-        """The entry's `buffers`: inputs, written outputs, constants."""
+        """The `buffers` of the entry: inputs, written outputs, constants."""
         values = [address(a) for a in inputs]
         values += [address(results[k]) for k in face.written]
         values += self.constant_addresses
@@ -354,8 +361,8 @@ class CpuProgram(LoadedModule):
     def quick(
         self, sizes: Mapping[str, int], inputs: Mapping[str, tuple[tuple[int, ...], np.dtype]], outputs: Sequence[str]
     ) -> QuickCall | None:
-        """`main` at these sizes without what was settled by a call before; None where each call has more to do. `inputs`: shape
-        and dtype by name. `outputs`: names."""
+        """`main` at these sizes, without the work that is the same for each call; None if calls need more. `inputs`: name ->
+        (shape, dtype). `outputs`: names."""
         if not self.is_prepared or "main" in self.layouts.hosted or max(self.face("main").of_input, default=-1) >= 0:
             return None
         return QuickCall(self, self.sized("main", sizes), inputs, outputs)
@@ -363,7 +370,7 @@ class CpuProgram(LoadedModule):
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
     ) -> Callable[[], None]:
-        """One call with everything boxed before: fixed arrays, held ones as they are now, an arena of its own. Not for two
+        """One call with everything prepared: fixed arrays, held ones in their current state, an arena of its own. Not for two
         threads at once."""
         if not self.is_prepared:
             return self._prepared_for(inputs).fast(program, inputs, sizes, results)
@@ -393,6 +400,7 @@ class CpuProgram(LoadedModule):
         return call
 
     def fault(self, code: int) -> Exception:
+        """The error for a fault code of compiled code, with the step at fault."""
         if code & 255 == FAULT_SIZES:
             return self.broken_sizes(*self.layouts.equations[code >> 8])
         kind, why, suggestion = FAULTS.get(code & 255, ("InvalidExecution", f"fault {code & 255}", "report the program"))
@@ -406,12 +414,12 @@ class CpuProgram(LoadedModule):
         return fail(kind, "program", why, suggestion)
 
     def broken_sizes(self, program: str, equation: Equation) -> Exception:
-        """A call inside compiled code broke an equation of the program it called."""
+        """The error for a call inside compiled code that broke an equation of the called program."""
         found = broken_equation(equation, *last_sides())
         return TatamiError(msgspec.structs.replace(found, at=f"{found.at} of {program}"))
 
     def times(self) -> dict[tuple[str, str], float]:
-        """Seconds spent per (program, Region or step) since the last call of this; for libraries with a timed entry."""
+        """(program, Region or step) -> seconds since the last call of this; for libraries with a timed entry."""
         count = sum(len(plan.instructions) for plan in self.execution.programs.values())
         clock = (ctypes.c_double * max(1, count)).in_dll(self._library, "tatami_times")
         names = [(name, i.debug_name) for name, plan in self.execution.programs.items() for i in plan.instructions]
@@ -424,18 +432,19 @@ class CpuProgram(LoadedModule):
     # -- memory ----------------------------------------------------------------------------------
 
     def take_arena(self, size: int) -> tuple[Array, int]:
-        """An arena of at least `size` bytes for one call, and its address."""
+        """(an arena of at least `size` bytes for one call, its address). Raises OutOfMemory."""
         if size == 0:
             return _NOTHING, 0
         with self._lock:
             for k, (arena, _) in enumerate(self._arenas):
                 if arena.nbytes >= size:
                     return self._arenas.pop(k)
-            self._arenas[:] = self._arenas[1:]  # none fits: the oldest goes
+            self._arenas[:] = self._arenas[1:]  # none fits: drop the oldest
         arena = empty_pages(size)
         return arena, address(arena)
 
     def give_arena(self, arena: Array, start: int) -> None:
+        """Return an arena, which is kept for later calls if there is room."""
         if arena is _NOTHING:
             return
         with self._lock:
@@ -443,7 +452,8 @@ class CpuProgram(LoadedModule):
                 self._arenas.append((arena, start))
 
     def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
-        """Bytes of constants and of the arena, with and without reuse; the arena's buffers with offset and first and last use."""
+        """Bytes of constants and of the arena, with and without reuse; the arena's buffers with offset and first and last
+        use."""
         if "main" in self.layouts.hosted:
             return {"constants": self.constant_bytes}
         at = self.sized("main", sizes)

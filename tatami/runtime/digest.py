@@ -1,4 +1,4 @@
-"""Whether ranges of memory are as they were (`c/runtime_text/digest.c`, `watch.c`)."""
+"""Digests of ranges of memory, which tell whether they have changed (`c/runtime_text/digest.c`, `watch.c`)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tatami.runtime import watch
 from tatami.runtime.library import Library
 
 BLOCK = 1 << 17
-"""Bytes per digest: work for a thread that is long against its start, and many blocks in one weight."""
+"""Bytes per digest: work for a thread that is long compared with its start, and many blocks per weight."""
 LOOKS = 4
-"""Looks that read the memory and find it unchanged before its pages are watched: protecting pages that each step of a training
-writes costs a fault per page."""
+"""Number of readings without a change after which pages are watched: protecting pages that each step of a training writes
+costs a fault per page."""
 
 
 class _Blocks:
-    """Digests of blocks of memory, one of 64 bits for each, made by the threads of `pool`."""
+    """Digests of blocks of memory, 64 bits each, made by the threads of `pool`."""
 
     def __init__(self, library: Library, pool: ctypes.c_void_p, spans: Sequence[tuple[int, int]], plain: bool) -> None:
         blocks = [(at + k, min(BLOCK, size - k)) for at, size in spans for k in range(0, size, BLOCK)]
@@ -35,8 +35,9 @@ class _Blocks:
 
 
 class Digest:
-    """The content of `spans` (address, bytes) as it is now. The memory has to be there while `changed` is asked. `library`: of a
-    loaded program; `pool`: the threads that share the work. `plain`: as on machines without vectors of AES rounds."""
+    """The digest of the content that `spans` (address, bytes) have when it is made. The memory has to exist while `changed` is
+    called. `library`: of a loaded program; `pool`: the threads that share the work. `plain`: as on machines without vectors of
+    AES rounds."""
 
     def __init__(
         self, library: Library, pool: ctypes.c_void_p, spans: Sequence[tuple[int, int]], *, plain: bool = False
@@ -47,12 +48,12 @@ class Digest:
         self._all = _Blocks(library, pool, spans, plain)
         self._looks = 0
         self._watched: tuple[watch.Watch, _Blocks] | None = None
-        """Pages that are watched, and what is read in each look beside them."""
+        """(the watched pages, the rest, which each look reads); None before pages are watched."""
         self.bytes = sum(size for _, size in spans)
 
     def changed(self) -> bool:
-        """True if a byte differs from what it was. Of what is read, one word of 32 bits that changed is always seen, several
-        together but for one case in 2^32; of what is watched, every write is."""
+        """True if a byte differs from its first value. In memory that is read, one changed word of 32 bits is always seen,
+        several with an exception in 2^32 cases; in memory that is watched, every write is."""
         watched = self._watched
         if watched is None:
             return self._read_or_begin()
@@ -68,7 +69,7 @@ class Digest:
         return differs
 
     def _read_or_begin(self) -> bool:
-        """Read all; where that found no change LOOKS times, the pages are watched from here on."""
+        """True if reading everything finds a change; after LOOKS readings without one the pages are watched."""
         self._looks += 1
         begun = watch.begin(self._spans) if self._looks == LOOKS else None
         if begun is None:

@@ -1,8 +1,7 @@
 """A shared object with the emulated GPU and some kernels: its memory as arrays, and launches.
 
-The machine knows each buffer's name and bounds, and which bytes have values. A launch runs to its end or to the first
-fault, which is a diagnostic. One launch at a time.
-"""
+The machine knows each buffer's name and bounds, and which bytes are initialised. A launch runs to its end or to the first
+fault, which is a diagnostic. One launch at a time."""
 
 from __future__ import annotations
 
@@ -40,12 +39,13 @@ from tatami.runtime.objects import Unit, build, load
 
 Array: TypeAlias = np.ndarray
 SLICE_SECONDS = 0.2
-"""How long the machine runs before Python looks whether the user interrupts."""
+"""Seconds that the machine runs before Python handles signals."""
 MAP_MAGIC = 0x7461746D61700001
-"""By which the machine tells a tensor map from other bytes; `TENSOR_MAP` of its header."""
+"""Value by which the machine recognises a tensor map; `TENSOR_MAP` of its header."""
 ELEMENT_TYPES = {DType.fp16: 1, DType.bf16: 2, DType.fp32: 3, DType.i32: 4, DType.u32: 5}
+"""Type -> the machine's number of it (`TensorMap::type`)."""
 TF32 = 6
-"""What a TMA reduction adds, and what a load rounds to: `TensorMap::type`."""
+"""The machine's number of tf32: of fp32 that a TMA load rounds (`TensorMap::type`)."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Im2col:
-    """Of a map [C, W, H, (D,) N]: the box that a filter's first tap moves in (corners counted from the image's first
-    and last pixel), its steps, and what one copy takes: channels of a pixel, pixels."""
+    """The window of a map [C, W, H, (D,) N]: the box that a filter's first tap moves in (corners counted from the image's
+    first and last pixel), its steps, and the size of one copy: channels of a pixel, pixels."""
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
@@ -70,13 +70,14 @@ class Im2col:
 
     @classmethod
     def of(cls, window: Window | None, box: tuple[int, ...]) -> Im2col | None:
+        """The window of an im2col map with this box; None for other maps."""
         return None if window is None else cls(window.lower, window.upper, window.steps, *box)
 
 
 @dataclass(frozen=True)
 class MapOver:
     """A parameter: a tensor map over an array. Dims innermost first, strides in bytes from dimension 1. `tf32`: fp32 is
-    rounded where it is loaded."""
+    rounded by loads."""
 
     array: Array
     whole: Array
@@ -95,9 +96,9 @@ Argument: TypeAlias = Pointer | MapOver | int
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """`schedule` 0: what is asynchronous lands as late as allowed; else the seed of a random schedule. `resident`:
-    blocks that the machine holds at the same time when some wait for others. `check_layout`: what tensor cores read
-    has to be an affine tile of one tensor. `count_banks`: of what `bank_turns` tells."""
+    """The shape and options of a launch. `schedule` 0: asynchronous operations complete as late as allowed; else the seed of a
+    random schedule. `resident`: blocks that the machine holds at the same time if some wait for others. `check_layout`:
+    operands of tensor cores have to be an affine tile of one tensor. `count_banks`: count for `bank_turns`."""
 
     grid: tuple[int, int, int]
     threads: int
@@ -113,8 +114,8 @@ class LaunchShape:
 def build_machine(
     units: Sequence[CudaUnit], headers: Mapping[str, str], target: Target, *, stays: bool = False
 ) -> EmulatedMachine:
-    """Compile kernel texts with the machine, and load them. `headers`: the CUDA headers that the texts share. `stays`: as of
-    `Unit`. Where this processor multiplies and adds in one instruction, `fmaf` is no call of the library."""
+    """Compile kernel texts with the machine, and load them. `headers`: the CUDA headers that the texts share. `stays`: as in
+    `Unit`. If this processor has a fused multiply-add, `fmaf` is inlined."""
     compiler = find_cxx_compiler()
     own, seen = machine_files(), kernel_headers(headers)
     closed = CLOSED_WHEN_DROPPED.get(compiler.kind, ())
@@ -127,7 +128,7 @@ def build_machine(
 
 
 class EmulatedMachine:
-    """`body` is the library's file, which has the line table for reports."""
+    """The loaded machine. `body` is the library's file, which has the line table for reports."""
 
     def __init__(self, library: Library, body: bytes) -> None:
         self._library = library
@@ -150,8 +151,8 @@ class EmulatedMachine:
     # -- memory ----------------------------------------------------------------------------------
 
     def make(self, name: str, count: int, dtype: DType) -> Array:
-        """`count` elements without values: whoever reads one before it is written is reported. Valid until dropped; what is not
-        dropped holds the library, which frees it when it is closed."""
+        """`count` uninitialised elements: a read before a write is reported. Valid until dropped; a buffer that is not dropped
+        holds the library, which frees it when it is closed."""
         size = count * dtype.itemsize
         id = self._library.emu_buffer_make(name.encode(), size)
         if id < 0:
@@ -170,11 +171,12 @@ class EmulatedMachine:
         return made.reshape(array.shape)
 
     def filled(self, whole: Array, part: Array | None = None) -> None:
-        """`part` of a buffer, or all of it, has values now."""
+        """Mark `part` of a buffer, or all of it, as initialised."""
         part = whole if part is None else part
         self._library.emu_buffer_filled(self._ids[address(whole)], address(part) - address(whole), part.nbytes)
 
     def drop(self, whole: Array) -> None:
+        """Free a buffer; later accesses to it are faults."""
         self._library.emu_buffer_drop(self._ids.pop(address(whole)))
 
     # -- launches --------------------------------------------------------------------------------
@@ -188,7 +190,7 @@ class EmulatedMachine:
             raise TatamiError(to_diagnostic(report, at or kernel, kernel, explain))
 
     def run(self, kernel: str, arguments: Sequence[Argument], shape: LaunchShape) -> Report | None:
-        """As `launch`, but the report is returned."""
+        """Run a kernel to its end; the report of its fault, or None."""
         if 0 in shape.grid:
             return None
         maps: list[int] = []
@@ -221,8 +223,8 @@ class EmulatedMachine:
                     self._library.emu_tensor_map_drop(made)
 
     def bank_turns(self) -> tuple[int, int]:
-        """Of the last launch that counted: turns that its reads of shared memory take at best, and those that conflicts
-        of banks add. Reads are ldmatrix and the header's loads of shared memory."""
+        """(turns that reads of shared memory take at best, turns that bank conflicts add) in the last launch that counted.
+        Reads are ldmatrix and the header's loads of shared memory."""
         return self._library.emu_count(2), self._library.emu_count(3)
 
     def _use(self, arguments: Sequence[Pointer | MapOver]) -> None:
@@ -255,7 +257,7 @@ class EmulatedMachine:
 
 
 def _aligned(data: bytes, alignment: int) -> ctypes.Array[Any]:
-    """The bytes at an address that is a multiple of `alignment`."""
+    """The bytes, copied to an address that is a multiple of `alignment`."""
     room = (ctypes.c_char * (len(data) + alignment))()
     made = (ctypes.c_char * len(data)).from_buffer(room, -ctypes.addressof(room) % alignment)
     made.raw = data

@@ -1,8 +1,7 @@
-"""A program on the emulated GPU: kernels are launched one after the other, everything between them is Python.
+"""A program on the emulated GPU: kernels are launched one after another, and everything between them is Python.
 
-Buffers lie in the machine's memory; what the caller gives is copied in and out. A fault is a diagnostic with the
-kernel's line, and ends the run.
-"""
+Buffers lie in the machine's memory; the caller's arrays are copied in and out. A fault is a diagnostic with the kernel's line,
+and ends the run."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def chosen_schedule() -> int:
 
 
 class _EveryCallInPython(Layouts):
-    """Calls and loops of every program are steps; what stands between them is launches and copies."""
+    """Layouts in which calls and loops of every program are steps, so that only launches and copies stand between."""
 
     @cached_property
     def hosted(self) -> frozenset[str]:
@@ -49,7 +48,7 @@ class _EveryCallInPython(Layouts):
 
 
 class EmulatedProgram(LoadedModule):
-    """The loaded form of an execution module. `faces`: of the kernels by symbol."""
+    """The loaded form of an execution module. `faces`: symbol -> face of the kernel."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class EmulatedProgram(LoadedModule):
             self._set_up(())
 
     def _set_up(self, held: Sequence[Array]) -> None:
-        """Run `setup`; where it reads held inputs, on those of each call."""
+        """Run `setup`; if it reads held inputs, on those of each call."""
         setup = self.execution.programs.get("setup")
         if setup is None:
             return
@@ -92,6 +91,8 @@ class EmulatedProgram(LoadedModule):
         outputs: Sequence[Array | None] = (),
         depth: int = 0,
     ) -> list[Array]:
+        """Run a program on arrays: `inputs` in the order of its interface, `outputs` by signature (None: allocated). Raises
+        TatamiError."""
         with self.machine.lock:
             if program == "main" and self.layouts.held:
                 self._set_up([inputs[k] for k in self.layouts.held_positions])
@@ -100,6 +101,8 @@ class EmulatedProgram(LoadedModule):
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
     ) -> Callable[[], None]:
+        """A call with fixed arrays, which runs and copies the results."""
+
         def call() -> None:
             for to, made in zip(results, self.run(program, inputs, sizes)):
                 if to is not made:
@@ -108,6 +111,7 @@ class EmulatedProgram(LoadedModule):
         return call
 
     def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Bytes of constants and of the arena without reuse."""
         known = [
             b for b in self.layouts.own("main") if not any(operation_symbols(i.op) for i in self.execution.main.instructions)
         ]
@@ -116,7 +120,7 @@ class EmulatedProgram(LoadedModule):
 
 
 class EmulatedRun(NumpyRun):
-    """One run of one program."""
+    """One run of one program on the machine."""
 
     def __init__(
         self,
@@ -143,7 +147,7 @@ class EmulatedRun(NumpyRun):
             self.values[id] = self.own[id]
 
     def results(self) -> list[Array]:
-        """The outputs as arrays of the caller's."""
+        """The outputs as arrays outside the machine's memory."""
         try:
             made = self.run()
             written = {b.parent for b in self.plan.buffers if b.parent and b.kind == "input"} | set(self.plan.output_buffers)
@@ -157,27 +161,32 @@ class EmulatedRun(NumpyRun):
     # -- buffers ---------------------------------------------------------------------------------
 
     def allocate(self, id: str, count: int) -> Array:
+        """Uninitialised memory of the machine for a buffer. Raises OutOfMemory."""
         check_memory(count * self.info[id].dtype.itemsize)
         self.own[id] = self.machine.make(self.program.step_name(self.name, id), count, self.info[id].dtype)
         return self.own[id]
 
     def keep(self, id: str, value: Array) -> Array:
+        """A copy of the value in the machine's memory."""
         self.own[id] = self.machine.copied(id, value, self.info[id].dtype)
         return self.own[id]
 
     def store(self, id: str, value: Array) -> None:
+        """Take a value as a buffer, and mark it as initialised."""
         super().store(id, value)
         self.mark(id)
 
     def mark(self, id: str) -> None:
-        """The buffer has values that no kernel wrote."""
+        """Mark the buffer as initialised by something else than a kernel."""
         self.machine.filled(self.whole(id), self.buffer(id))
 
     def whole(self, id: str) -> Array:
+        """The machine's buffer that a buffer is a part of."""
         self.buffer(id)
         return self.values[self.root(id).id]
 
     def release(self, end: int) -> None:
+        """Free buffers whose last use is before instruction `end`."""
         before = set(self.values)
         super().release(end)
         for id in before - self.values.keys():
@@ -186,6 +195,7 @@ class EmulatedRun(NumpyRun):
     # -- instructions ----------------------------------------------------------------------------
 
     def segment(self, number: int, begin: int, end: int) -> None:
+        """Run the instructions [begin, end): launches and copies."""
         for position in range(begin, end):
             ins = self.plan.instructions[position]
             match ins.op:
@@ -205,18 +215,21 @@ class EmulatedRun(NumpyRun):
             self.release(position + 1)
 
     def size(self, e: Expr) -> int:
+        """The value of a size expression."""
         return int(evaluate(e, self.env()))
 
     def holds(self, c: Condition) -> bool:
+        """True if the condition holds at these sizes."""
         return is_met(c, self.env())
 
     def launch(self, ins: Instruction, op: Launch) -> None:
+        """Launch a kernel with its arguments. Raises the kernel's fault."""
         params = self.emulated.faces[op.kernel].params
         arguments: list[Argument] = []
         for k, a in enumerate(op.args):
             match a:
                 case Ptr(buffer=id):
-                    written = params[k].written if k < len(params) else True  # behind the parameters stands a workspace
+                    written = params[k].written if k < len(params) else True  # a workspace follows the parameters
                     arguments.append(Pointer(self.buffer(id), self.whole(id), written))
                 case SizeArg(value=value):
                     arguments.append(self.size(value))

@@ -1,9 +1,9 @@
-"""A compiled model as a Python callable (design §4): names, checks, copies, sizes, outputs in the caller's kind.
+"""A compiled model as a Python callable (design §4): names, checks, copies, sizes, outputs of the caller's kind.
 
     f(array), f(x=array) or f({"x": array}, out={"y": buffer}) -> {"y": array}
-    call = f.bind(x=array); call()          the same arrays again and again, nothing checked any more
+    call = f.bind(x=array); call()          the same arrays for every call, checked once
 
-What runs is behind `LoadedProgram`: a compiled CPU or GPU program, or the reference. A Function may be called from
+The program is a `LoadedProgram`: a compiled CPU or GPU program, or the reference. A Function may be called from
 several threads at once; each call has its own memory.
 """
 
@@ -27,64 +27,66 @@ from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
 from tatami.runtime.quick_call import QuickCall, Shapes
 
 KEPT_SHAPES = 256
+"""Maximum number of tuples of shapes for which quick calls are kept."""
 Array: TypeAlias = Any
 """A numpy array, or a device array for a program on a GPU."""
 
 
 class Arrays(Protocol):
-    """How a program takes and gives the caller's arrays: `HostArrays`, or `CudaArrays` for a GPU."""
+    """Conversion of the caller's arrays for a program: `HostArrays`, or `CudaArrays` for a GPU."""
 
     def take(self, value: Any, port: Input) -> Taken:
-        """An input as kernels read it: checked, in place or copied."""
+        """An input in the form that kernels read: checked, in place or copied. Raises InputMismatch."""
 
     def take_output(self, value: Any, port: Output) -> Array:
-        """A caller's `out=` array."""
+        """A caller's `out=` array, to be written. Raises InputMismatch."""
 
     def empty(self, shape: Sequence[int], dtype: DType) -> Array:
-        """New memory where the program runs."""
+        """An uninitialised array in the program's memory. Raises OutOfMemory."""
 
-    def aligned_copy(self, array: Array, dtype: DType) -> Array: ...
+    def aligned_copy(self, array: Array, dtype: DType) -> Array:
+        """A copy in the program's memory, aligned and row by row."""
 
     def overlaps(self, a: Array, b: Array) -> bool:
-        """Do they share bytes?"""
+        """True if the two arrays share bytes."""
 
     def copy(self, to: Array, source: Array, /) -> None:
-        """The values of `source` into `to`, wherever each lies."""
+        """Copy the values of `source` to `to`, wherever each lies."""
 
     def writable_in_place(self, array: Array) -> bool:
-        """Can the program write a caller's array where it lies?"""
+        """True if the program can write a caller's array directly."""
 
     def shares(self, kind: Kind) -> bool:
-        """Is what `give` gives the array's own memory?"""
+        """True if `give` returns the array's own memory."""
 
     def give(self, array: Array, kind: Kind) -> Any:
-        """An output in the caller's kind."""
+        """An output as an array of the caller's kind."""
 
 
 class LoadedProgram(Protocol):
-    """What a Function needs of the thing that runs."""
+    """The interface of a program that a Function runs."""
 
     def bind(
         self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
     ) -> dict[str, int]:
-        """Size symbols of a program from shapes of its inputs."""
+        """Size symbol of a program -> value, from shapes of its inputs. Raises TatamiError."""
 
     def run(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], outputs: Sequence[Array | None] = ()
     ) -> list[Array]:
-        """Results by signature; an output that updates an input is that input's array."""
+        """Results by signature; an output that updates an input is that input's array. Raises TatamiError."""
 
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
     ) -> Callable[[], None]:
-        """A call with fixed arrays."""
+        """A call with these arrays fixed."""
 
     def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
-        """Bytes by purpose."""
+        """Bytes by purpose, at these sizes."""
 
 
 class BoundCall:
-    """A call with its arrays fixed. `outputs` are overwritten by each call. One thread at a time uses it."""
+    """A call with its arrays fixed. `outputs` are overwritten by each call. For one thread at a time."""
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class BoundCall:
 
 
 class Function:
-    """A program that is loaded and may be called."""
+    """A loaded program that can be called."""
 
     def __init__(
         self,
@@ -139,9 +141,9 @@ class Function:
         self._kinds = tuple(numpy_dtype(p.dtype) for p in self.arguments)
         self._quick: dict[Shapes, QuickCall] = {}
         self._recent: QuickCall | None = None
-        """Of `_quick` the one that ran last: tried first."""
+        """The quick call that ran last, which is tried first."""
         self.copies: dict[str, int] = {}
-        """Input or output name -> how often it had to be copied so far."""
+        """Input or output -> number of times it was copied."""
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -159,7 +161,7 @@ class Function:
         return self._call(given, out)
 
     def _call(self, given: Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
-        """A call for which there is no quick one: at these shapes the first, or with arrays that have to be copied."""
+        """A call without a quick one: the first at these shapes, or with arrays that have to be copied."""
         taken, sizes = self._take(given)
         arrays = self._separate([t.array for t in taken])
         outputs, finish = ((), None) if out is None else self._given_outputs(out, arrays, sizes)
@@ -172,7 +174,7 @@ class Function:
         return self._give(taken, arrays, results, out)
 
     def _at_other_shapes(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The outputs, by a quick call for the shapes of these arrays; None where there is none yet."""
+        """The outputs of a quick call for the shapes of these arrays; None if there is none yet."""
         values: list[Any] = [given.get(n) for n in self._names]
         if any(type(v) is not np.ndarray for v in values):
             return None
@@ -183,7 +185,7 @@ class Function:
         return made
 
     def _learn(self, taken: Sequence[Taken], sizes: dict[str, int]) -> None:
-        """After a call whose arrays were all taken as they are: the next one at these shapes is quick."""
+        """Prepare a quick call for these shapes, after a call whose arrays were all used in place."""
         make = getattr(self.program, "quick", None)
         plain = all(t.kind == "numpy" and not t.copied for t in taken) and all(p.layout is None for p in self.arguments)
         if make is None or not plain or self._mutable:
@@ -197,7 +199,7 @@ class Function:
             self._quick[shapes] = self._recent = call
 
     def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
-        """Fix all arrays; the result is called without arguments and overwrites the same outputs."""
+        """Fix all arrays; the result is called without arguments and overwrites the same outputs. Raises TatamiError."""
         taken, sizes = self._take(self._by_name(inputs, named))
         arrays = self._separate([t.array for t in taken])
         ports = self.signature.outputs
@@ -272,7 +274,8 @@ class Function:
         return sizes
 
     def _separate(self, arrays: list[Array]) -> list[Array]:
-        """No other input shares memory with one that is updated in place. Raises InputMismatch for two such."""
+        """The arrays, copied where an input shares memory with one that is updated in place. Raises InputMismatch for two
+        updated ones."""
         for k in self._mutable:
             for j, other in enumerate(arrays):
                 if j == k or not self.arrays.overlaps(arrays[k], other):
@@ -289,7 +292,7 @@ class Function:
         return arrays
 
     def _write_back(self, taken: list[Taken], arrays: list[Array]) -> None:
-        """Updated inputs that were copied on the way in go back to the caller's arrays."""
+        """Copy updated inputs that were copied on the way in back to the caller's arrays."""
         for k in self._mutable:
             if arrays[k] is not taken[k].original:
                 self.arrays.copy(taken[k].original, arrays[k])
@@ -299,7 +302,7 @@ class Function:
     def _given_outputs(
         self, out: Mapping[str, Any], arrays: list[Array], sizes: Mapping[str, int]
     ) -> tuple[tuple[Array | None, ...], list[tuple[Array, Array]]]:
-        """Arrays for the program to write, and (caller's array, ours) where the caller's cannot be written directly."""
+        """(arrays for the program to write, (caller's array, ours) for arrays that cannot be written directly)."""
         ports: tuple[Output, ...] = self.signature.outputs
         values = arrange(ports, mapping_argument(out, "out"), "output", all=False)
         outputs: list[Array | None] = []
@@ -355,7 +358,7 @@ class Function:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """Bytes of constants and arena (with and without reuse) at the sizes of the last call, and copies so far."""
+        """Bytes of constants and arena (with and without reuse) at the sizes of the last call, and the number of copies."""
         sizes = self._last_sizes
         if sizes is None:
             decided = {**self.signature.defaults, **self.sizes}
@@ -366,5 +369,5 @@ class Function:
 
 
 def _kind(taken: Sequence[Taken]) -> Kind:
-    """Whose arrays the caller gets: numpy's, unless some input was another library's."""
+    """The kind of the outputs: numpy's, unless an input is another library's."""
     return next((t.kind for t in taken if t.kind != "numpy"), "numpy")

@@ -1,4 +1,4 @@
-"""This machine as a Target, and target names as Targets. What this machine cannot run is refused by name."""
+"""This machine as a Target, and target names as Targets. A target that this machine cannot run is refused by name."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _NEEDS = {
 }
 
 _FEATURES = {("avx2", "vnni"): "avx_vnni", ("avx512", "vnni"): "avx512_vnni", ("avx512", "amx_int8"): "amx_int8"}
-"""How Linux calls what a Target lists as a feature."""
+"""(instruction set, feature of a Target) -> Linux's flag for it."""
 _TILES = frozenset({"amx_tile", "amx_int8"})
 
 GPU_NUMBERS = (
     "arch", "sms", "clock", "l2_bytes", "l2_bytes_per_clock", "smem_per_sm", "smem_per_block", "registers_per_sm",
     "max_threads_per_sm", "max_blocks_per_sm", "flops_fp32", "flops_fp16", "bandwidth",
 )  # fmt: skip
-"""Of a GPU's description: what the planner divides by."""
+"""Fields of a GPU's description that the planner divides by."""
 
 
 @lru_cache(maxsize=1)
 def detect_host() -> Target:
-    """The Target of this CPU: instruction set, cores this process may use, cache sizes."""
+    """The Target of this CPU: instruction set, cores that this process may use, cache sizes."""
     isa = next((i for i in ("avx512", "avx2", "neon") if _has(i)), "generic")
     base = PRESETS[f"cpu:{isa}"]
     caches = _cache_sizes()
@@ -46,8 +46,8 @@ def detect_host() -> Target:
 
 
 def resolve_target(target: str | Target) -> Target:
-    """The Target of a name: "cpu" is this machine, the rest are presets. Raises UnknownTarget, also for a Target of a GPU
-    that lacks a number which plans are made by."""
+    """The Target of a name: "cpu" is this machine, the rest are presets. Raises UnknownTarget, also for a GPU's Target without
+    a number that plans need."""
     if isinstance(target, Target):
         missing = [f for f in GPU_NUMBERS if not getattr(target, f)] if target.kind == "cuda" else []
         if missing:
@@ -78,12 +78,12 @@ def resolve_target(target: str | Target) -> Target:
 
 
 def runs_here(target: Target) -> bool:
-    """Has this machine what the code for `target` needs?"""
+    """True if this machine has everything that code for `target` needs."""
     return target.kind == "reference" or target.emulated or (target.kind == "cpu" and not _missing(target))
 
 
 def check_runs_here(target: Target) -> None:
-    """Raises UnknownTarget when this CPU lacks the instructions of `target`."""
+    """Raise UnknownTarget if this CPU lacks instructions of `target`."""
     missing = _missing(target) if target.kind == "cpu" else []
     if missing:
         raise fail(
@@ -95,7 +95,7 @@ def check_runs_here(target: Target) -> None:
 
 
 def thread_count(threads: int | None = None) -> int:
-    """The argument, else TATAMI_NUM_THREADS, else the cores this process may use."""
+    """`threads`, else TATAMI_NUM_THREADS, else the cores that this process may use."""
     if threads is None:
         text = os.environ.get("TATAMI_NUM_THREADS", "").strip()
         if not text:
@@ -114,14 +114,15 @@ def thread_count(threads: int | None = None) -> int:
 
 
 def usable_cores() -> int:
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
 
 
 def trim_heap() -> None:
-    """What the process's heap has free goes back to the system, where the C library can do so (glibc). It keeps up to 64 MB
-    of freed blocks else, for no reason that a process has which loaded a model and now runs it."""
+    """Return free memory of the process's heap to the system, if the C library can do so (glibc). Otherwise it keeps up to 64
+    MB of freed blocks, which a process that has loaded its model does not need."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim.argtypes = [ctypes.c_size_t]
@@ -129,7 +130,7 @@ def trim_heap() -> None:
 
 
 def _missing(target: Target) -> list[str]:
-    """What the code for a CPU needs and this one lacks."""
+    """Flags that the code for a CPU needs and this one lacks."""
     if not _has(target.isa):
         return sorted(_NEEDS.get(target.isa, frozenset({target.isa})) - _cpu_flags())
     flags = (_FEATURES.get((target.isa, feature), feature) for feature in target.features)
@@ -160,8 +161,8 @@ def _cpu_flags() -> frozenset[str]:
 
 
 def _has_tiles(flags: frozenset[str]) -> bool:
-    """Does Linux let this process have the state of tiles? It does from 5.16 on, where every thread's signal stack is large
-    enough; asked once, for all threads."""
+    """True if Linux grants this process tile registers, for all of its threads. It does from 5.16 on, if every thread's signal
+    stack is large enough."""
     if not flags >= _TILES or platform.machine().lower() != "x86_64":
         return False
     system_call, arch_prctl, ask_for, tile_data = ctypes.CDLL(None).syscall, 158, 0x1023, 18

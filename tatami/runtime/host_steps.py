@@ -1,8 +1,7 @@
-"""Steps that run in Python between segments: sizes that depend on data, and what no kernel does (design §3 execution).
+"""Steps that run in Python between segments: sizes that depend on data, and work that no kernel does (design §3 execution).
 
-A routine takes arrays and attributes and gives arrays. Those of `tiny.routines` are the meaning that every stage
-shares; more may be registered by name.
-"""
+A routine takes arrays and attributes and returns arrays. The routines of `tiny.routines` are the meaning that every stage
+shares; more may be registered by name."""
 
 from __future__ import annotations
 
@@ -18,12 +17,13 @@ from tatami.tiny.routines import ROUTINES
 
 Routine: TypeAlias = Callable[[Sequence[np.ndarray], Mapping[str, Any]], Sequence[np.ndarray]]
 Place: TypeAlias = Callable[[], str]
-"""Says where a fault is; only asked for then, since the answer may take the stages."""
+"""A function that returns the place of a fault, called only if there is one, since it may need the stages."""
 HOST_ROUTINES: dict[str, Routine] = {}
+"""Name -> routine that only the runtime knows."""
 
 
 def host_routine(name: str) -> Callable[[Routine], Routine]:
-    """Register a routine that only the runtime knows."""
+    """A decorator that registers a routine under `name`."""
 
     def register(function: Routine) -> Routine:
         HOST_ROUTINES[name] = function

@@ -6,7 +6,7 @@
     #undef chunk0
 
 A compiler reads its own tables, the headers and the first vector types in 20 ms, a third of a small kernel's time. A unit's
-functions come out as they do alone: what is its own stays its own, and no function of another unit is called by one.
+functions are compiled as they would be alone: its own names stay its own, and it calls no function of another unit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import re
 from collections.abc import Hashable, Sequence
 
 SMALL = 24_000
-"""Bytes of the longest unit that is compiled with others: where a unit takes long anyway, cores rather share the work."""
+"""Maximum bytes of a unit that is compiled with others: longer ones take long anyway, and cores rather share the work."""
 TOGETHER = 60_000
-"""Bytes of units that are compiled together at most: about as much work as the longest units are alone."""
+"""Maximum bytes of units that are compiled together: about as much work as the longest units are alone."""
 LEAST_RUNS = 8
-"""Runs that the units which may be joined are divided into at least, so that every core has some."""
+"""Minimum number of runs that joinable units are divided into, so that every core has some."""
 
 _DEFINED = re.compile(
     r"""^(?:static\ (?:inline\ )?(?:__attribute__\(\(\w+\)\)\ )?(?:const\ )?(?:struct\ )?\w+\ ?\*?\ ?(\w+)\(
@@ -32,13 +32,13 @@ _INCLUDED = re.compile(r"^#include .*$", re.MULTILINE)
 
 
 def may_join(text: str) -> bool:
-    """True if a unit is small and has no pragma, which would hold for the units after it, too."""
+    """True if a unit is small and has no pragma, which would apply to the units after it too."""
     return len(text) <= SMALL and "#pragma" not in text
 
 
 def runs(texts: Sequence[str], kinds: Sequence[Hashable | None]) -> list[tuple[int, ...]]:
-    """The units that each run of the compiler takes, by number: those of one kind that follow each other, up to `TOGETHER`; a
-    unit of kind None alone."""
+    """Numbers of the units in each run of the compiler: adjacent ones of one kind, up to `TOGETHER`; a unit of kind None
+    alone."""
     joined = sum(len(t) for t, kind in zip(texts, kinds, strict=True) if kind is not None)
     most = min(TOGETHER, joined // LEAST_RUNS)
     found: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Arrays in the layout a kernel asks for (spec 3 §6.2). What already lies so is used as it is."""
+"""Arrays in the layout that a kernel requires (spec 3 §6.2). An array that has it already is used unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tatami.core.layout import Layout
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Elements from one index of an axis to the next, where an array lies row by row."""
+    """Distance in elements between neighbours along each axis of an array that lies row by row."""
     out: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -21,7 +21,7 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def lies_in(array: np.ndarray, layout: Layout | None) -> bool:
-    """May a kernel read the array's memory as `layout`?"""
+    """True if a kernel can read the array's memory as `layout`."""
     if layout is None or layout.kind in ("row_major", "swizzled"):
         return bool(array.flags.c_contiguous)
     return layout.kind == "col_major" and bool(array.flags.f_contiguous)
@@ -39,7 +39,7 @@ def lay_out(array: np.ndarray, layout: Layout | None) -> np.ndarray:
 
 
 def read_back(memory: np.ndarray, shape: tuple[int, ...], layout: Layout | None) -> np.ndarray:
-    """The array of that shape which lies in `memory` in `layout`: what `lay_out` was given. A view where that can be."""
+    """The array of that shape which lies in `memory` in `layout`: the inverse of `lay_out`. A view if possible."""
     if layout is None or layout.kind in ("row_major", "swizzled"):
         return memory.reshape(shape)
     if layout.kind == "col_major":
@@ -52,15 +52,15 @@ def read_back(memory: np.ndarray, shape: tuple[int, ...], layout: Layout | None)
 
 
 def packed_size(shape: tuple[int, ...], layout: Layout | None) -> int:
-    """Elements of memory that an array of that shape takes in `layout`."""
+    """Number of elements of memory that an array of that shape takes in `layout`."""
     if layout is None or layout.kind != "blocked":
         return math.prod(shape)
     return math.prod(math.prod(axis) for axis in _blocks(shape, layout)[1])
 
 
 def _blocks(shape: Sequence[int], layout: Layout) -> tuple[list[list[int]], list[list[int]], list[int]]:
-    """A blocked layout of an array of that shape: elements before and after each axis, the sizes that each axis is split into,
-    from the outer to the inner, and the order of all these in memory."""
+    """A blocked layout of an array of that shape: (elements before and after each axis, the sizes that each axis is split into
+    from outer to inner, the order of all these in memory)."""
     rank = len(shape)
     border = [list(layout.padding[a]) if layout.padding else [0, 0] for a in range(rank)]
     block = [1] * rank

@@ -1,4 +1,4 @@
-"""Processes and paths that end with this process, also where it ends without running Python to its end (`interrupts`)."""
+"""Processes and paths that end with this process, even if it ends without running Python to its end (`interrupts`)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ _endings: dict[int, Callable[[], object]] = {}
 
 
 def at_end(ending: Callable[[], object]) -> Callable[[], None]:
-    """`ending` is called once, when the process ends. Returns what takes it back."""
+    """Have `ending` called once, when the process ends; the function that cancels this."""
     key = id(ending)
-    _endings[key] = ending  # held, so that no other has its id
+    _endings[key] = ending  # held, so that its id stays unique
     return lambda: _endings.pop(key, None) and None
 
 
 @atexit.register
 def end_now() -> None:
-    """Call all that wait. One that fails does not stop the others."""
+    """Call all registered endings; one that fails does not stop the others."""
     while _endings:
         _, ending = _endings.popitem()
         try:

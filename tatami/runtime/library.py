@@ -1,9 +1,8 @@
-"""A shared object in this process: closed when neither it nor one of its functions is referred to any more (decision 0053).
+"""A shared object in this process: closed when nothing refers to it or to one of its functions (decision 0053).
 
 A handler of Python may interrupt a finalizer that is Python, and the collector of cycles calls a finalizer before others of
-the same cycle, which may still call what it closes. So nothing here runs in Python: the last reference that goes frees an
-array, and freeing it calls `dlclose`.
-"""
+the same cycle, which may still call into the library. So nothing here runs in Python: the last reference frees an array, and
+freeing it calls `dlclose`."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import weakref
 from typing import Any
 
 _close: Any = ctypes.CDLL(None).dlclose if sys.platform == "linux" else None
-"""Elsewhere what was loaded stays."""
+"""The C function that closes a library; None on systems other than Linux, where loaded libraries stay."""
 if _close is not None:
     _close.argtypes = (ctypes.c_void_p,)
 
@@ -28,16 +27,16 @@ class _Ending(weakref.ref):  # type: ignore[type-arg]
 
 _endings: dict[int, _Ending] = {}
 """The weak references of open libraries, by `id`; the next library removes those that have called."""
-atexit.register(_endings.clear)  # what is open at the end of the interpreter is the system's to close
+atexit.register(_endings.clear)  # libraries open at the end of the interpreter are closed by the system
 
 
 class _Opened:
-    """The handle of an open library: the library and its functions refer to it, and it is closed with the last of them."""
+    """The handle of an open library: the library and its functions refer to it, and it is closed with the last reference."""
 
     __slots__ = ("_handle", "_held")
 
     def __init__(self, handle: int, stays: bool) -> None:
-        import numpy as np  # a command that finds its program in the cache loads no library and does without
+        import numpy as np  # not needed by a command that finds its program in the cache and loads no library
 
         self._handle = handle
         self._held = np.empty(0, np.uint8)
@@ -52,22 +51,22 @@ class _Opened:
 
 
 class Library(ctypes.CDLL):
-    """A shared object that was mapped. stays: it is not closed before the process ends."""
+    """A shared object that is mapped. stays: it is not closed before the process ends."""
 
     def __init__(self, path: str, *, stays: bool = False) -> None:
         super().__init__(path)
         self.opened = _Opened(self._handle, stays)
 
     def __getitem__(self, name: Any) -> Any:
-        """A function, which holds the library open; `library.name` is always the same one. Not to be given to `ctypes.cast`,
+        """A function, which keeps the library open; `library.name` is always the same one. Not to be passed to `ctypes.cast`,
         which makes it refer to itself. Raises AttributeError."""
-        function: Any = self._FuncPtr(self.address(name))  # one that is asked of ctypes by name refers to itself, too
+        function: Any = self._FuncPtr(self.address(name))  # ctypes makes a function by name refer to itself, too
         function.__name__ = name
         function.opened = self.opened
         return function
 
     def address(self, name: str) -> int:
-        """Where a symbol is, while something else holds the library open. Raises AttributeError."""
+        """The address of a symbol, valid while something else keeps the library open. Raises AttributeError."""
         try:
             return ctypes.addressof(ctypes.c_char.in_dll(self, name))
         except ValueError as error:

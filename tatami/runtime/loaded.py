@@ -1,5 +1,5 @@
-"""What a loaded program answers alike on every machine: its sizes from the shapes it is called with, and names of its
-steps for a reader."""
+"""The part that loaded programs share on every machine: their sizes from the shapes of a call, and names of their steps for a
+reader."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from tatami.execution.ir import ExecutionPlan
 from tatami.execution.waves import operation_symbols
 
 Where: TypeAlias = Callable[[str, str], str]
-"""(program, debug name) -> the words that tell a reader which part of the model that was."""
+"""(program, debug name) -> the part of the model that it computes, in words for a reader."""
 
 
 class LoadedModule:
-    """`constant_shapes`: of the module's constants, to which a program adds what its `setup` makes."""
+    """An execution module that is loaded. `constant_shapes`: shapes of the module's constants, to which a program adds results
+    of its `setup`."""
 
     def __init__(self, execution: Module[ExecutionPlan], where: Where | None = None) -> None:
         self.execution = execution
@@ -28,7 +29,7 @@ class LoadedModule:
     def bind(
         self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
     ) -> dict[str, int]:
-        """The program's size symbols from the shapes of its inputs. Raises E1304, UnboundSymbol, InputMismatch."""
+        """Size symbol of the program -> value, from the shapes of its inputs. Raises E1304, UnboundSymbol, InputMismatch."""
         quick = self._quick.get(program)
         if quick is None:
             plan = self.execution.programs[program]
@@ -42,4 +43,5 @@ class LoadedModule:
         return bind_sizes(plan.signature, {**self.constant_shapes, **shapes}, sizes, later)
 
     def step_name(self, program: str, debug_name: str) -> str:
+        """The name of a step in words for a reader."""
         return self.where(program, debug_name)

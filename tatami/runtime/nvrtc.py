@@ -1,6 +1,6 @@
 """NVRTC through ctypes: CUDA text -> cubin, with no driver, GPU or toolkit (notes: libraries §2).
 
-The log of ptxas tells registers and spills; a C75xx warning means that it gave up something a template relies on
+The log of ptxas has registers and spills; a C75xx warning means that ptxas dropped something that a template relies on
 (setmaxnreg ignored, wgmma serialised), so it is a failure here.
 """
 
@@ -21,7 +21,7 @@ from tatami.core.diagnostic import fail
 
 
 class Cubin(msgspec.Struct, frozen=True):
-    """`warnings` are the lines of ptxas that name a code C75xx."""
+    """Machine code of one unit. `warnings` are the lines of ptxas that name a code C75xx."""
 
     data: bytes
     log: str
@@ -29,12 +29,12 @@ class Cubin(msgspec.Struct, frozen=True):
     spill_bytes: int
     warnings: tuple[str, ...]
     can_fault: bool = False
-    """Does the kernel look for faults of its data (`tt_fault`)?"""
+    """True if the kernel reports faults of its data (`tt_fault`)."""
 
 
 def compile_cubin(text: str, arch: str, headers: Mapping[str, str], name: str = "kernel.cu") -> Cubin:
-    """Compile one unit. `arch` is sm_80, sm_90a, …; `headers` are the files it may include. Raises CompilerFailed with
-    the first lines of the log, MissingPackage without NVRTC."""
+    """The machine code of one unit. `arch` is sm_80, sm_90a, …; `headers` are the files that it may include. Raises
+    CompilerFailed with the first lines of the log, MissingPackage without NVRTC."""
     lib = _library()
     program = ctypes.c_void_p()
     names = [n.encode() for n in headers]
@@ -87,7 +87,7 @@ def _library() -> ctypes.CDLL:
     system = ctypes.util.find_library("nvrtc")
     for path in [*found, *([Path(system)] if system else [])]:
         try:
-            if path in found:  # NVRTC asks for its builtins by their name alone, which the system finds beside its own
+            if path in found:  # NVRTC loads its builtins by their name alone, which the system finds next to its own
                 for builtins in path.parent.glob("libnvrtc-builtins.so.*"):
                     ctypes.CDLL(str(builtins))
             return ctypes.CDLL(str(path))
@@ -97,7 +97,7 @@ def _library() -> ctypes.CDLL:
 
 
 def nvrtc_version() -> str:
-    """As the library says it, for example 13.0. Raises MissingPackage."""
+    """The version that the library reports, for example 13.0. Raises MissingPackage."""
     lib = _library()
     major, minor = ctypes.c_int(), ctypes.c_int()
     _check(lib, lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)), "NVRTC")
@@ -105,6 +105,7 @@ def nvrtc_version() -> str:
 
 
 def has_nvrtc() -> bool:
+    """True if the library can be loaded."""
     from tatami.core.diagnostic import TatamiError
 
     try:

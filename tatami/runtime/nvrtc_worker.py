@@ -1,7 +1,6 @@
 """One process that compiles CUDA units: a request per line on stdin, an answer per line on stdout, both JSON.
 
-A crash or a hang of the compiler ends this process and not the user's; several of them run at the same time.
-"""
+A crash or a hang of the compiler ends this process and not the user's; several of them run at the same time."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from tatami.runtime.nvrtc import compile_cubin
 
 
 def main() -> None:
+    """Answer requests until stdin ends."""
     for line in sys.stdin:
         asked = json.loads(line)
         try:

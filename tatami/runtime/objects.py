@@ -1,10 +1,9 @@
 """C text to a loaded shared object: units compiled in parallel, small kernels several at a time, each object cached by
 content, then linked once.
 
-A unit's key is its text, the headers, the flags and the compiler's fingerprint; that of units compiled together their keys;
-a link's key is its units' keys.
-What is loaded is a private copy whose checksum was verified (no file that another process may truncate is mapped).
-"""
+A unit's key is its text, the headers, the flags and the compiler's fingerprint; the key of units compiled together is made
+from theirs; a link's key is its units' keys. The loaded file is a private copy whose checksum was verified (a file that
+another process may truncate is never mapped)."""
 
 from __future__ import annotations
 
@@ -41,15 +40,16 @@ class Unit(msgspec.Struct, frozen=True):
     contract: bool = False
     light: bool = False
     user: UserText | None = None
-    """Whose text it holds, where a user wrote part of it."""
+    """The text that a user wrote, if the unit contains some."""
     flags: tuple[str, ...] = ()
-    """Of a C++ unit: all its flags. A C unit has the target's."""
+    """All flags of a C++ unit. A C unit has the target's."""
     headers: tuple[str, ...] | None = None
-    """The headers that it includes, if not all: it is compiled again when one of them changes."""
+    """The headers that it includes, None for all: it is compiled again when one of them changes."""
     kernel: bool = False
-    """A printed kernel, which may be compiled together with others (runtime/joined_units.py)."""
+    """True for a printed kernel, which may be compiled together with others (runtime/joined_units.py)."""
     stays: bool = False
-    """True if text that is not ours is in its library, which is never closed then: it may leave a thread or a handler behind."""
+    """True if the library contains text that is not ours; then it is never closed, since it may have started a thread or set a
+    handler."""
 
 
 def build(
@@ -64,8 +64,8 @@ def build(
     extra_flags: tuple[str, ...] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> bytes:
-    """The shared object made of `units`. Equal units are compiled once. progress: told how many units are compiled, of
-    how many. Raises CompilerMissing, CompilerFailed."""
+    """The shared object of `units`. Equal units are compiled once. progress: called with the number of compiled units and of
+    all. Raises CompilerMissing, CompilerFailed."""
     compiler = compiler or find_compiler()
     cache = cache or default_cache()
     timeout = timeout or time_limit()
@@ -97,7 +97,7 @@ def build(
 
 
 def object_key(units: Sequence[Unit], target: Target, extra_flags: tuple[str, ...] = ()) -> str:
-    """Where the cache keeps what `build` makes of these."""
+    """The key of the result of `build` in the cache."""
     compiler, headers = find_compiler(), runtime_headers()
     unique = list(dict.fromkeys(units))
     keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in unique]
@@ -118,7 +118,7 @@ def _unit_flags(unit: Unit, target: Target, compiler: Compiler, extra: tuple[str
 
 
 Link: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
-"""Flags before and after the objects."""
+"""(flags before the objects, flags after them)."""
 
 
 def _link_flags(units: Sequence[Unit], extra: tuple[str, ...]) -> Link:
@@ -132,7 +132,8 @@ def _link_key(keys: Sequence[str], compiler: Compiler, link: Link) -> str:
 
 
 def _made(path: Path, compiler: Compiler) -> bytes:
-    """What the compiler wrote; some report success without writing."""
+    """The file that the compiler wrote. Raises CompilerFailed if there is none: some compilers report success without
+    writing."""
     body = path.read_bytes() if path.exists() else b""
     if len(body) < 64:
         raise fail(
@@ -157,7 +158,7 @@ def _compile_all(
     progress: Callable[[int, int], None] | None,
     stop: threading.Event,
 ) -> list[str]:
-    """The objects, by their names in the folder."""
+    """Names of the objects in the folder, in the order of the units."""
     flags = [_unit_flags(u, target, compiler, extra) for u in units]
     together = runs([u.text for u in units], [f if u.kernel and may_join(u.text) else None for u, f in zip(units, flags)])
     names = [f"u{i}.cpp" if u.flags else f"u{i}.c" for i, u in enumerate(units)]
@@ -201,7 +202,7 @@ def _compile_all(
 
 @lru_cache(maxsize=1)
 def runtime_headers() -> Mapping[str, str]:
-    """The headers that generated units include."""
+    """Name -> text, for the headers that generated units include."""
     folder = files("tatami.c") / "runtime_text"
     return {f.name: f.read_text() for f in folder.iterdir() if f.name.endswith(".h")}
 
@@ -213,22 +214,21 @@ def runtime_text(name: str) -> str:
 
 
 def runtime_units() -> tuple[Unit, ...]:
-    """The library that stays in a process: the thread pool, scratch of threads, pages that are watched."""
+    """Units of the library that stays in a process: the thread pool, scratch of threads, watched pages."""
     return (Unit(runtime_text("pool.c")), Unit(runtime_text("watch.c")))
 
 
 def program_units() -> tuple[Unit, ...]:
-    """Units of every program's library beside its kernels and their routines: the functions that it borrows of the library that
-    stays, digests of memory."""
+    """Units of every program's library in addition to its kernels and their routines: functions that forward to the library
+    that stays, and digests of memory."""
     return (Unit((files("tatami.runtime") / "borrowed.c").read_text()), Unit(runtime_text("digest.c")))
 
 
 def load(body: bytes, *, stays: bool = False, keep: bool = False) -> Library:
-    """Map a shared object from a private copy that no other user can change and that is gone from the folder at once.
+    """Map a shared object from a private copy that no other user can change and that is removed from the folder at once.
 
-    stays: it is never closed. keep: nor is its file removed before the process ends, for reports that read its lines.
-    The name is fresh each time: the loader takes an equal path for the library it already has.
-    """
+    stays: it is never closed. keep: its file is not removed before the process ends, for reports that read its lines. The name
+    differs each time: for an equal path the loader would return the library that it has."""
     return apart(lambda _: _load(body, stays or keep, keep))
 
 

@@ -1,8 +1,7 @@
-"""What this machine can do at its best: multiply-adds in registers, cycles, reads from memory and from cache.
+"""The peak rates of this machine: multiply-adds in registers, cycles, reads from memory and from cache.
 
-Each figure is a loop in C that does nothing else. A machine whose cores are shared changes from second to second, so the
-loops are called as often as one likes and the best is the peak.
-"""
+Each figure is a loop in C that does nothing else. A machine whose cores are shared changes from second to second, so the loops
+are called any number of times and the best is the peak."""
 
 from __future__ import annotations
 
@@ -25,21 +24,22 @@ from tatami.runtime.host import detect_host
 from tatami.runtime.objects import Unit, build, load
 
 CHAINS = 24
-"""Independent sums at most: enough to hide the latency of two multiply-add units."""
+"""Maximum number of independent sums: enough to hide the latency of two multiply-add units."""
 OTHERS = 4
-"""Registers that the sums leave free: the factor, the term, and two for the compiler. A sum in memory would be no peak."""
+"""Number of registers that the sums leave free: the factor, the term, and two for the compiler. With a sum in memory the loop
+would not reach the peak."""
 COUNT = 20000
-"""Rounds of one loop: some 0.2 ms."""
+"""Rounds per loop, which take some 0.2 ms."""
 LOOPS = 10
-"""A probe is the best of so many: a core that wakes reaches its clock within a millisecond."""
+"""Loops per probe, of which the best counts: a core that wakes reaches its clock within a millisecond."""
 READS = 8
-"""Vectors that the reading loop has under way."""
+"""Number of vectors that the reading loop has in flight."""
 TICKS = 16
-"""Additions of integers in one round of the loop that counts cycles: each needs the one before it and takes one."""
+"""Integer additions per round of the loop that counts cycles: each waits for the one before and takes one cycle."""
 
 
 class Peaks(msgspec.Struct, frozen=True):
-    """Of all threads together. flops: fp32 operations per second; memory, cache: bytes per second."""
+    """Peak rates of all threads together. flops: fp32 operations per second; memory, cache: bytes per second."""
 
     flops: float
     memory: float
@@ -47,8 +47,8 @@ class Peaks(msgspec.Struct, frozen=True):
 
 
 def peak_text(lanes: int, chains: int) -> str:
-    """Three loops: `peak` multiplies and adds to `chains` sums, `sweep` reads `n` times READS vectors, `ticks` adds integers in
-    one chain."""
+    """The C text of three loops: `peak` multiplies and adds to `chains` sums, `sweep` reads `n` times READS vectors, `ticks`
+    adds integers in one chain."""
     names = [f"c{i}" for i in range(chains)]
     held = ", ".join(f'"+x"(c{i * (chains - 1) // 3})' for i in range(4))
     body = "\n".join(f"    {n} = {n} * x + y;" for n in names)
@@ -94,7 +94,7 @@ __attribute__((visibility("default"))) long ticks(long n, long y) {{
 
 @dataclass
 class Probe:
-    """Calling it gives GFLOP/s of `threads` threads together, now."""
+    """A measurement of `threads` threads together; a call returns their current GFLOP/s."""
 
     threads: int
     _library: Any = field(init=False, repr=False)
@@ -115,14 +115,15 @@ class Probe:
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of one thread's loop."""
+        """Number of floating-point operations of one thread's loop."""
         return 2.0 * self._chains * self._lanes * COUNT
 
     def loop(self, times: int = 1) -> None:
+        """Run the multiply-add loop `times` times in this thread."""
         self._library.peak(ctypes.c_long(COUNT * times), ctypes.c_float(0.999))
 
     def cycles_per_second(self) -> float:
-        """Of one core, now."""
+        """The current clock of one core, in Hz."""
 
         def count() -> None:
             self._library.ticks(ctypes.c_long(COUNT), ctypes.c_long(1))
@@ -130,12 +131,12 @@ class Probe:
         return TICKS * COUNT / min(_seconds_of(count) for _ in range(LOOPS))
 
     def __call__(self) -> float:
-        times = 1 if self._pool is None else 10  # long beside the start of a Python thread's task
+        times = 1 if self._pool is None else 10  # long compared with the start of a Python thread's task
         best = min(self._seconds(lambda _: self.loop(times)) for _ in range(LOOPS))
         return self.flops * times * self.threads / best / 1e9
 
     def bytes_per_second(self, arrays: list[np.ndarray], times: int) -> float:
-        """Each thread reads an array of its own, `times` times."""
+        """The rate at which each thread reads its own array, `times` times, summed over the threads."""
         rounds = arrays[0].nbytes // (4 * READS * self._lanes)
 
         def sweep(i: int) -> None:
@@ -157,7 +158,7 @@ def _seconds_of(work: Callable[[], object]) -> float:
 
 
 def _processors(threads: int) -> SimpleQueue[int]:
-    """One for each of these threads, where there are as many: a scheduler may leave two threads that often wait on one."""
+    """A processor for each of these threads, if there are enough: a scheduler may leave two threads that often wait on one."""
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     queue: SimpleQueue[int] = SimpleQueue()
     for processor in usable[:threads] if threads <= len(usable) else []:
@@ -166,19 +167,20 @@ def _processors(threads: int) -> SimpleQueue[int]:
 
 
 def _stay(processors: SimpleQueue[int]) -> None:
-    """The running thread goes to one of them and stays there."""
+    """Bind the running thread to one of the processors."""
     with contextlib.suppress(Empty, OSError):
         processor = processors.get_nowait()
         os.sched_setaffinity(0, {processor})
 
 
 def check_measurable(target: Target) -> None:
+    """Raise UnknownTarget unless the target is a CPU."""
     if target.kind != "cpu":
         raise fail("UnknownTarget", target.name, "only programs for the CPU are measured", "use target cpu")
 
 
 def measured_peaks(target: Target, threads: int, tries: int = 20) -> Peaks:
-    """The best of some tries, in less than half a second. Raises UnknownTarget unless it is a CPU's."""
+    """The best rates of some tries, in less than half a second. Raises UnknownTarget unless the target is a CPU."""
     check_measurable(target)
     probe = Probe(threads)
     near = [np.ones(max(target.l2_bytes // 2, 1 << 16) // 4, np.float32) for _ in range(threads)]

@@ -1,5 +1,5 @@
-"""One library stays in a process while programs come and go (decision 0053). It has the thread pools, one per number of threads,
-made on first use, and the scratch of every thread that ran a kernel."""
+"""The library that stays in a process while programs are loaded and closed (decision 0053): the thread pools, one per number
+of threads, made on first use, and the scratch of every thread that ran a kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tatami.runtime.objects import build, load, runtime_units
 from tatami.runtime.sanitizer import sanitizer_flags
 
 SPIN_PAUSES = 2000
-"""Pauses a worker spins before it sleeps: some 100 µs."""
+"""Number of pauses that a worker spins before it sleeps: some 100 µs."""
 _lock = threading.RLock()
 _libraries: list[Library] = []
 _pools: dict[tuple[int, bool], int] = {}
@@ -24,12 +24,12 @@ _pools: dict[tuple[int, bool], int] = {}
 
 @lru_cache(maxsize=1)
 def runtime_body() -> bytes:
-    """The library that stays, for any CPU of this architecture."""
+    """The file of the library that stays, for any CPU of this architecture."""
     return build(runtime_units(), PRESETS["cpu:generic"], extra_flags=sanitizer_flags(find_compiler()))
 
 
 def runtime_library(body: bytes | None = None) -> Library:
-    """The one of this process. `body`: where there is none yet, in place of one that the C compiler makes."""
+    """The library that stays in this process. `body`: its file if it is not loaded yet, in place of a compiled one."""
     with _lock:
         if not _libraries:
             library = load(body or runtime_body(), stays=True)
@@ -47,8 +47,8 @@ def runtime_library(body: bytes | None = None) -> Library:
 
 
 def load_program(body: bytes, runtime: bytes | None = None, *, keep: bool = False) -> Library:
-    """A program's library (`program_units` is in it), with what it borrows of the one that stays. `runtime`, `keep`: as of
-    `runtime_library` and `load`."""
+    """A program's library (`program_units` is in it), connected to the library that stays. `runtime`: the `body` of
+    `runtime_library`; `keep`: as in `load`."""
     lender = runtime_library(runtime)
     library = load(body, keep=keep)
     library.tatami_borrow(ctypes.c_void_p(lender.address("tatami_functions")))
@@ -69,7 +69,7 @@ def get_pool(threads: int | None = None, *, flush_denormals: bool = False) -> in
 
 
 def reserve(pool: ctypes.c_void_p, caller: int, helper: int) -> None:
-    """Make so many bytes of scratch present, for this thread and for each of the pool's others."""
+    """Allocate this many bytes of scratch, for this thread and for each other one of the pool, so that their pages exist."""
     runtime_library().tatami_reserve(pool, caller, helper)
 
 

@@ -1,8 +1,8 @@
 """A run of a program that has Python steps: kernels, and between them host steps, calls, conditions and loops.
 
-Each arena buffer is an array of its own, made when its size is known and dropped after its last use. `SteppedRun` is
-the run over any kind of array; `NumpyRun` has them in this process's memory, `PythonRun` lets compiled segments work on
-them. Buffers that live in one such segment alone share an arena, as they do in a program without Python steps.
+Each arena buffer is an array of its own, allocated when its size is known and freed after its last use. `SteppedRun` is
+the run over any kind of array; `NumpyRun` has them in this process's memory, `PythonRun` runs compiled segments on them.
+Buffers that live in a single segment share an arena, as in a program without Python steps.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray
 KEPT_PLACEMENTS = 64
-"""Segments and sizes whose arenas a program remembers."""
+"""Maximum number of (segment, sizes) for which a program keeps the arena's placement."""
 
 
 class Placement(NamedTuple):
-    """Memory of a segment at some sizes: offsets of the buffers that live in it alone, the bytes of their arena, and the
-    ids of all buffers that it uses, slices left out."""
+    """Memory of a segment at some sizes: `within`, offsets of the buffers that live only in it; `bytes` of their arena;
+    `used`, ids of all buffers that it uses, except slices."""
 
     within: dict[str, int]
     bytes: int
@@ -47,31 +47,35 @@ class Placement(NamedTuple):
 
 
 class AnyArray(Protocol):
-    """What a run asks of an array itself."""
+    """The interface of an array that a run uses itself."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the array's axes."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The number of elements of the array."""
 
 
 A = TypeVar("A", bound=AnyArray)
 
 
 class SteppedProgram(Protocol[A]):
-    """What a run needs of the program it belongs to."""
+    """The interface of a program that a run uses."""
 
     execution: Module[ExecutionPlan]
     constants: dict[str, A]
     threads: int
 
     @property
-    def layouts(self) -> Layouts: ...
+    def layouts(self) -> Layouts:
+        """The layouts of the module's programs."""
 
     def bind(
         self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
-    ) -> dict[str, int]: ...
+    ) -> dict[str, int]:
+        """Size symbol of a program -> value, from shapes of its inputs. Raises TatamiError."""
 
     def run(
         self,
@@ -80,14 +84,16 @@ class SteppedProgram(Protocol[A]):
         sizes: Mapping[str, int],
         outputs: Sequence[A | None] = (),
         depth: int = 0,
-    ) -> list[A]: ...
+    ) -> list[A]:
+        """The outputs of a program by signature. Raises TatamiError."""
 
-    def step_name(self, program: str, debug_name: str) -> str: ...
+    def step_name(self, program: str, debug_name: str) -> str:
+        """The name of a step in words for a reader."""
 
 
 class SteppedRun(Generic[A]):
-    """One run of a program whose calls, loops and host steps are made from Python. A subclass knows its arrays and runs
-    the kernels between."""
+    """One run of a program whose calls, loops and host steps are made from Python. A subclass knows its arrays and runs the
+    kernels between."""
 
     def __init__(
         self,
@@ -117,14 +123,14 @@ class SteppedRun(Generic[A]):
                 self.values[id] = given
         self.last = self.layouts.last_uses[name]
 
-    # -- what a subclass knows -------------------------------------------------------------------
+    # -- defined by a subclass -------------------------------------------------------------------
 
     def segment(self, number: int, begin: int, end: int) -> None:
         """Run the instructions [begin, end), which need no Python between them."""
         raise NotImplementedError
 
     def read(self, array: A) -> Array:
-        """The values, on the host."""
+        """The values of an array, on the host."""
         raise NotImplementedError
 
     def make(self, values: Array, dtype: DType) -> A:
@@ -132,7 +138,7 @@ class SteppedRun(Generic[A]):
         raise NotImplementedError
 
     def memory(self, shape: tuple[int, ...], dtype: DType, at: Place) -> A:
-        """A new array without values, row by row. Raises OutOfMemory."""
+        """An uninitialised array, row by row. Raises OutOfMemory at `at`."""
         raise NotImplementedError
 
     def part(self, whole: A, start: int, shape: tuple[int, ...]) -> A:
@@ -140,14 +146,15 @@ class SteppedRun(Generic[A]):
         raise NotImplementedError
 
     def copy(self, to: A, source: A) -> None:
+        """Copy the values of `source` to `to`."""
         raise NotImplementedError
 
     def allocate(self, id: str, count: int) -> A:
-        """Memory for `count` elements of a buffer."""
+        """Memory for `count` elements of a buffer. Raises OutOfMemory."""
         return self.memory((count,), self.info[id].dtype, partial(self.program.step_name, self.name, id))
 
     def keep(self, id: str, value: A) -> A:
-        """The result of a step as memory of a buffer."""
+        """The result of a step, as memory of a buffer."""
         return value
 
     # -- the run ---------------------------------------------------------------------------------
@@ -171,12 +178,14 @@ class SteppedRun(Generic[A]):
     # -- buffers ---------------------------------------------------------------------------------
 
     def root(self, id: str) -> BufferInfo:
+        """The buffer that a buffer is a part of, directly or not."""
         b = self.info[id]
         while b.parent:
             b = self.info[b.parent]
         return b
 
     def shape(self, b: BufferInfo) -> tuple[int, ...]:
+        """The shape of a buffer. Raises UnboundSymbol for a size without a value."""
         missing = [str(s) for s in b.shape if not free_vars(s) <= self.sizes.keys()]
         if missing:
             raise fail(
@@ -188,7 +197,7 @@ class SteppedRun(Generic[A]):
         return tuple(max(0, evaluate(s, self.sizes)) for s in b.shape)
 
     def buffer(self, id: str) -> A:
-        """The array of a buffer, made now when it does not exist."""
+        """The array of a buffer, allocated if it does not exist."""
         b = self.info[id]
         if b.parent:
             start = evaluate(b.offset, self.sizes) if b.offset is not None else 0
@@ -201,10 +210,11 @@ class SteppedRun(Generic[A]):
         return self.values[id]
 
     def env(self) -> dict[str, int]:
+        """Symbol -> value, with the number of threads."""
         return {**self.sizes, THREADS: self.program.threads}
 
     def store(self, id: str, value: A) -> None:
-        """Take a value that a step made as a buffer."""
+        """Take a step's result as a buffer."""
         b = self.info[id]
         if b.parent or id in self.values:
             self.copy(self.buffer(id), value)
@@ -220,12 +230,14 @@ class SteppedRun(Generic[A]):
         self.values[id] = self.keep(id, value)
 
     def release(self, end: int) -> None:
+        """Drop arena buffers whose last use is before instruction `end`."""
         for id in [i for i in self.values if self.info[i].kind == "arena" and self.last.get(i, -1) < end]:
             del self.values[id]
 
     # -- steps -----------------------------------------------------------------------------------
 
     def step(self, position: int, ins: Instruction) -> None:
+        """Run one instruction in Python: a host step, call, condition or loop. Raises TatamiError."""
         at = partial(self.program.step_name, self.name, ins.debug_name or f"instruction {position}")
         shapes = [self.info[id].shape for id in ins.outputs]
         inputs = [self.buffer(id) if id else None for id in ins.inputs]
@@ -252,6 +264,7 @@ class SteppedRun(Generic[A]):
         self.release(position + 1)
 
     def call(self, at: Place, ins: Instruction, program: str, arguments: Sequence[A | None]) -> list[A]:
+        """The outputs of a called program. Raises RecursionDepth for a chain that is too deep."""
         if self.depth >= MAX_DEPTH:
             raise fail(
                 "RecursionDepth", at(), f"programs call each other more than {MAX_DEPTH} deep", "make the recursion end earlier"
@@ -265,7 +278,7 @@ class SteppedRun(Generic[A]):
         return self.program.run(program, present, sizes, (), self.depth + 1)
 
     def loop(self, at: Place, ins: Instruction, op: Loop, inputs: Sequence[A | None]) -> list[A]:
-        """Iterate in Python; scanned rows are stacked at the end, when their number is known."""
+        """The results of a loop, iterated in Python; scanned rows are stacked at the end, when their number is known."""
         trip = None if inputs[0] is None else int(self.read(inputs[0]))
         keep = True if inputs[1] is None else bool(self.read(inputs[1]))
         state = [x for x in inputs[2 : 2 + op.carried] if x is not None]
@@ -291,7 +304,7 @@ class SteppedRun(Generic[A]):
         return [*(self._own(at, self.info[id], s, inputs) for id, s in zip(ins.outputs, state)), *stacked]
 
     def _stacked(self, at: Place, b: BufferInfo, column: Sequence[A]) -> A:
-        """The rows one after the other."""
+        """The rows one after another, as one array."""
         shape = column[0].shape if column else self.shape(b)[1:]
         made = self.memory((len(column), *shape), b.dtype, at)
         for k, row in enumerate(column):
@@ -302,7 +315,7 @@ class SteppedRun(Generic[A]):
         return made
 
     def _own(self, at: Place, b: BufferInfo, value: A, given: Sequence[A | None]) -> A:
-        """The value in memory that no argument of the loop has (a loop of no iterations gives its arguments)."""
+        """The value in memory of its own, not an argument's (a loop without iterations returns its arguments)."""
         if all(value is not g for g in given):
             return value
         made = self.memory(value.shape, b.dtype, at)
@@ -314,28 +327,34 @@ class NumpyRun(SteppedRun[Array]):
     """A run whose arrays lie in this process's memory."""
 
     def read(self, array: Array) -> Array:
+        """The array itself, which is on the host."""
         return array
 
     def make(self, values: Array, dtype: DType) -> Array:
+        """The values themselves, which are on the host."""
         return values
 
     def memory(self, shape: tuple[int, ...], dtype: DType, at: Place) -> Array:
+        """An uninitialised array, row by row. Raises OutOfMemory."""
         check_memory(math.prod(shape) * dtype.itemsize)
         return empty(shape, dtype)
 
     def part(self, whole: Array, start: int, shape: tuple[int, ...]) -> Array:
+        """The elements of `whole` from number `start` on, in the same memory."""
         return whole.reshape(-1)[start : start + math.prod(shape)].reshape(shape)
 
     def copy(self, to: Array, source: Array) -> None:
+        """Copy the values of `source` to `to`."""
         np.copyto(to, source)
 
     def keep(self, id: str, value: Array) -> Array:
+        """The value, copied unless it is contiguous and owns its memory."""
         return value if value.flags.c_contiguous and value.flags.owndata else np.array(value, order="C")
 
 
 class PythonRun(NumpyRun):
-    """A run whose segments are compiled code of a CpuProgram. They find a buffer by the distance of its address from a
-    base, which is what an offset is."""
+    """A run whose segments are compiled code of a CpuProgram. They find a buffer by an offset, the distance of its address
+    from a base."""
 
     def __init__(
         self,
@@ -351,7 +370,7 @@ class PythonRun(NumpyRun):
         self.base = empty_bytes(64)
 
     def placed(self, number: int, begin: int, end: int) -> Placement:
-        """The segment's memory, found once for the same sizes."""
+        """The placement of the segment's memory, found once for the same sizes."""
         key = (self.name, number, *self.sizes.items())
         found = self.compiled.placements.get(key)
         if found is None:
@@ -368,7 +387,7 @@ class PythonRun(NumpyRun):
         return found
 
     def loop(self, at: Place, ins: Instruction, op: Loop, inputs: Sequence[Array | None]) -> list[Array]:
-        """By compiled code, where all turns are alike to it."""
+        """The results of a loop, by compiled code if all turns have the same shapes, else in Python."""
         if self.depth >= MAX_DEPTH or not has_native_turns(self.compiled, op):
             return super().loop(at, ins, op, inputs)
         trip = None if inputs[0] is None else int(inputs[0])
@@ -394,7 +413,7 @@ class PythonRun(NumpyRun):
         return [*(self._own(at, b, s, inputs) for b, s in zip(outputs, made.state)), *stacked]
 
     def _joined(self, at: Place, b: BufferInfo, blocks: Sequence[Array]) -> Array:
-        """Blocks of rows as one."""
+        """Blocks of rows as one array."""
         if len(blocks) == 1 and blocks[0].flags.owndata:
             return blocks[0]
         made = self.memory((sum(map(len, blocks)), *(blocks[0].shape[1:] if blocks else self.shape(b)[1:])), b.dtype, at)
@@ -405,6 +424,7 @@ class PythonRun(NumpyRun):
         return made
 
     def segment(self, number: int, begin: int, end: int) -> None:
+        """Run the instructions [begin, end) by compiled code, with an arena."""
         placed = self.placed(number, begin, end)
         check_memory(placed.bytes)
         arena, start = self.compiled.take_arena(placed.bytes)
@@ -415,7 +435,7 @@ class PythonRun(NumpyRun):
         self.release(end)
 
     def compute(self, number: int, begin: int, end: int, placed: Placement, start: int) -> None:
-        """The segment's instructions, with its arena at `start`."""
+        """Run the segment's instructions with its arena at `start`."""
         within, used = placed.within, placed.used
         base = address(self.base)
         boundary = self.layouts.boundary(self.name)
@@ -430,7 +450,7 @@ class PythonRun(NumpyRun):
             ins = self.plan.instructions[i]
             if begin <= i < end:
                 frame = self.compiled.planner.frame(self.plan, ins, self.env(), self.depth)
-            else:  # belongs to another segment: no memory now
+            else:  # belongs to another segment: no memory here
                 carried = 1 + ins.op.carried if isinstance(ins.op, Loop) else 0
                 frame = Frame((0,) * carried, 0, (None,) * len(callees(ins)), 0, 0)
             block = empty_bytes(frame.bytes)

@@ -1,9 +1,8 @@
-"""A call at shapes the program was called with before: only what differs from call to call is done again.
+"""A call at shapes of an earlier call: only the work that differs from call to call is repeated.
 
-It takes numpy arrays that kernels read where they lie: of the input's dtype, contiguous, aligned, and where it is done in
-Python writable (so that the buffer protocol gives their address at once). Others go the long way, which checks, copies and
-explains. What is done here is done in C where `short_call.py` has it.
-"""
+It takes numpy arrays that kernels can read in place: of the input's dtype, contiguous, aligned, and, if the call is made by
+Python, writable (so that the buffer protocol gives their address at once). Other calls take the long way, which checks, copies
+and explains. `short_call.py` does the same in C, if it can be compiled."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
     from tatami.runtime.cpu_program import CpuProgram, Sized
 
 Block: TypeAlias = tuple[memoryview, ctypes.c_void_p]
-"""The words of the block that the entry takes (kept by the view), and a pointer to it."""
+"""(the words of the block that the entry takes, which keep it alive; a pointer to it)."""
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 _ndarray = np.ndarray
 _char_of = ctypes.c_char.from_buffer
 _address_of = ctypes.addressof
 _ARENA, _BUFFERS = 2, 4
-"""Where the block of `tatami_call` (c.print_entry) has the arena, and the first of the buffers."""
+"""Positions of the arena and of the first buffer in the block of `tatami_call` (c.print_entry)."""
 
 
 class QuickCall:
@@ -58,7 +57,7 @@ class QuickCall:
             self.run = self._in_c(in_c)  # type: ignore[method-assign]
 
     def _in_c(self, in_c: Any) -> Any:
-        """`run` as `short_call.c` does it."""
+        """The equivalent of `run` in `short_call.c`."""
         arrays = [port[:3] + port[4:] for port in self._inputs] + [port[1:] for port in self._outputs]
         ports = tuple((n, kind, shape, k, math.prod(shape) * kind.itemsize) for n, shape, kind, k in arrays)
         program, arena = self._program, self._arena or None
@@ -69,7 +68,7 @@ class QuickCall:
         return in_c(ports, self._count, entry, words, arena, self._at, *ways)
 
     def run(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The outputs by name; None when an array is missing, too many, of another shape, or has to go the long way."""
+        """Output -> array; None if an array is missing, superfluous, of another shape, or needs the long way."""
         if len(given) != self._count:
             return None
         try:

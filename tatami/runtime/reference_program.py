@@ -18,7 +18,7 @@ Array: TypeAlias = np.ndarray
 
 
 class ReferenceProgram(LoadedModule):
-    """`regions` is the region module of a lowered plan; a plan of `from_graph` needs none."""
+    """A plan run by numpy. `regions`: the region module of a lowered plan; a plan of `from_graph` needs none."""
 
     def __init__(self, execution: Module[ExecutionPlan], regions: Module[Any] | None = None) -> None:
         super().__init__(execution)
@@ -27,6 +27,8 @@ class ReferenceProgram(LoadedModule):
     def run(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], outputs: Sequence[Array | None] = ()
     ) -> list[Array]:
+        """Run a program on arrays: `inputs` in the order of its interface, `outputs` by signature (None: allocated). Raises
+        TatamiError."""
         plan = self.execution.programs[program]
         kinds = {b.id: b.kind for b in plan.buffers}
         ids = [i for i in plan.input_buffers if kinds[i] == "input"]
@@ -49,12 +51,15 @@ class ReferenceProgram(LoadedModule):
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
     ) -> Callable[[], None]:
+        """A call with fixed arrays, which runs and copies the results."""
+
         def call() -> None:
             self.run(program, inputs, sizes, results)
 
         return call
 
     def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Bytes of constants and of the arena without reuse."""
         plan = self.execution.main
         arena = sum(evaluate(b.elements, sizes) * b.dtype.itemsize for b in plan.buffers if b.kind == "arena" and not b.parent)
         constants = sum(t.array.nbytes for t in self.execution.constants.values())

@@ -1,9 +1,8 @@
-"""Weights that lie in memory once: what a program packed of a constant stands for the constant, too.
+"""Weights held in memory once: the packed form of a constant also stands for the constant.
 
-A constant that was given in memory is needed beside its packed form only by who asks for the model again: `f.save`,
-`f.stages`, `f.fetch`, another compilation. Where the packed form has every bit of it, which is looked at, it is made of that
-again when it is asked for. Constants of a file are read from it again.
-"""
+A constant that was given in memory is needed in addition to its packed form only for the model itself: `f.save`, `f.stages`,
+`f.fetch`, another compilation. If the packed form has every bit of it, which is verified, it is restored from that at such a
+use. Constants of a file are read from it again."""
 
 from __future__ import annotations
 
@@ -21,17 +20,17 @@ from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.layouts import packed_size, read_back
 
 SMALLEST = 1 << 20
-"""Bytes of a constant from which on it is worth a look."""
+"""Minimum bytes of a constant for which the comparison pays."""
 PIECE = 1 << 18
-"""Bytes that are looked at together: they stay in cache."""
+"""Bytes that are compared at a time, so that they stay in cache."""
 MOST_AXES = 4
-"""Axes of an operand whose packed form may have them in another order."""
+"""Maximum number of axes of an operand whose packed form may have them in another order."""
 
 
 def hold_once(
     setup: ExecutionPlan | None, given: Mapping[str, Tensor], pooled: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> None:
-    """Make `release` of constants possible that `pooled` holds, as they are or as `setup` packed them. `sizes`: of `setup`."""
+    """Enable `release` for constants that `pooled` holds, unchanged or packed by `setup`. `sizes`: of `setup`."""
     packed = {} if setup is None else dict(_packed(setup, sizes))
     for name, tensor in given.items():
         if tensor.nbytes < SMALLEST or tensor.can_be_read_again:
@@ -53,13 +52,13 @@ def hold_once(
 
 
 def _forms(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Shapes that a kernel may take the same bytes for: without axes of one element, a filter as the row of a matrix."""
+    """Shapes in which a kernel may read the same bytes: without axes of one element, a filter as the row of a matrix."""
     longer = tuple(s for s in shape if s != 1)
     return tuple(dict.fromkeys((shape, longer, (shape[0], math.prod(shape[1:])))))
 
 
 def _packed(setup: ExecutionPlan, sizes: Mapping[str, int]) -> Iterator[tuple[str, tuple[str, tuple[int, ...], Layout | None]]]:
-    """Constant, and the result that one step makes of it alone: its name, shape and layout."""
+    """(constant, (name, shape, layout) of a step's result that is made from it alone)."""
     read = dict(zip(setup.input_buffers, (p.tensor for p in setup.signature.inputs)))
     made = dict(zip(setup.output_buffers, setup.signature.outputs))
     for ins in setup.instructions:
@@ -69,7 +68,8 @@ def _packed(setup: ExecutionPlan, sizes: Mapping[str, int]) -> Iterator[tuple[st
 
 
 def _is_packed(whole: np.ndarray, memory: np.ndarray, layout: Layout | None) -> bool:
-    """True if `memory` has every bit of `whole` in `layout`. Looked at in pieces along the outermost axis, which lie together."""
+    """True if `memory` has every bit of `whole` in `layout`, compared in pieces along the outermost axis, which are
+    contiguous."""
     layout = layout or ROW_MAJOR
     if layout.kind not in ("row_major", "blocked") or layout.padding or memory.size != packed_size(whole.shape, layout):
         return False
@@ -91,6 +91,6 @@ def _is_packed(whole: np.ndarray, memory: np.ndarray, layout: Layout | None) -> 
 
 
 def _restored(memory: np.ndarray, shape: tuple[int, ...], layout: Layout | None, order: tuple[int, ...]) -> memoryview:
-    """The bytes of a constant; a view of `memory` where it lies there as it is."""
+    """The bytes of a constant; a view of `memory` if it lies there unchanged."""
     whole = np.ascontiguousarray(read_back(memory, shape, layout).transpose(order))
     return whole.reshape(-1).view("u1").data.toreadonly()

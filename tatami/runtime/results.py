@@ -1,9 +1,8 @@
-"""Memory of results that nobody holds any more, taken again for the next ones.
+"""Memory of results that nobody refers to, reused for the next ones.
 
-A result is an array over a block of bytes, and every view that a caller makes of it refers to the block too: so a block
-whose count of references is what it was when no array lay on it is free. Large results then cost no pages that the system
-has to clear, and lie in cache; small ones take a third of the time of a new array whose address has to be asked for.
-"""
+A result is an array over a block of bytes, and every view that a caller makes of it refers to the block too: so a block is
+free if its count of references is the count without a result. Large results then cost no pages that the system has to clear,
+and lie in cache; small ones take a third of the time of an allocated array whose address has to be found."""
 
 from __future__ import annotations
 
@@ -16,17 +15,18 @@ import numpy as np
 from tatami.runtime.arrays import Array, address, empty_block, start_in
 
 KEPT = 2
-"""Blocks of one output: ``y = f(x)`` in a loop still holds the last result while the next one is made."""
+"""Number of blocks per output: ``y = f(x)`` in a loop holds the last result while the next one is made."""
 COUNTS_ARE_EXACT = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+"""True if the interpreter's counts of references are exact."""
 
 
 _Block: TypeAlias = tuple[Array, Array, int, tuple[int, ...], np.dtype]
-"""Bytes; the aligned array over them that results are views of; its address, shape and dtype."""
+"""(bytes, the aligned array over them that results are views of, its address, shape, dtype)."""
 
 
 class Results:
-    """The blocks of one program's outputs, by position. Safe for several threads: a block is taken out while it is looked
-    at, and taking out and putting back are single steps of the interpreter."""
+    """The blocks of one program's outputs, by position. Safe for several threads: a block is removed from the list while it is
+    examined, and removing and adding are single steps of the interpreter."""
 
     def __init__(self) -> None:
         self._kept: dict[int, list[_Block]] = {}
@@ -47,7 +47,7 @@ class Results:
         return result, found[2]
 
     def _other(self, kept: list[_Block], passed: _Block, shape: tuple[int, ...], kind: np.dtype) -> _Block:
-        """A block that is free, where the one that waited longest is not: of those kept, or a new one."""
+        """A free block if the oldest one is in use: one of the others, or an allocated one."""
         waiting = [passed]
         while True:
             try:
@@ -69,7 +69,7 @@ def _aligned(shape: tuple[int, ...], kind: np.dtype) -> _Block:
 
 
 def _unused() -> int:
-    """References to a block that no result lies on, as `Results.new` counts them."""
+    """Number of references to a block without a result, as `Results.new` counts them."""
     entry = _aligned((1,), np.dtype(np.uint8))
     return sys.getrefcount(entry[0])
 

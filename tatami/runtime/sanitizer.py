@@ -15,15 +15,18 @@ from tatami.runtime.apart import apart
 from tatami.runtime.compiler import Compiler, run_command
 
 FLAGS = ("-Og", "-fsanitize=address,undefined", "-fsanitize-recover=address", "-g", "-DTATAMI_SANITIZE")
+"""Flags of every unit and of the link."""
 _LIBRARIES = {"gcc": "libasan.so", "clang": "libclang_rt.asan-x86_64.so"}
 
 
 def is_asked_for() -> bool:
+    """True if TATAMI_SANITIZE is set to something else than 0."""
     return os.environ.get("TATAMI_SANITIZE", "0") not in ("", "0")
 
 
 def sanitizer_flags(compiler: Compiler) -> tuple[str, ...]:
-    """More flags for every unit and the link. Raises SanitizerMissing when the runtime is not in this process."""
+    """Further flags for every unit and the link; none without the sanitizer. Raises SanitizerMissing if the runtime is not in
+    this process."""
     if not is_asked_for():
         return ()
     if not hasattr(ctypes.CDLL(None), "__asan_init"):
@@ -39,7 +42,7 @@ def sanitizer_flags(compiler: Compiler) -> tuple[str, ...]:
 
 
 def sanitizer_library(compiler: Compiler) -> str:
-    """The file of the compiler's AddressSanitizer runtime. Raises SanitizerMissing when it has none."""
+    """The file of the compiler's AddressSanitizer runtime. Raises SanitizerMissing if it does not have one."""
     name = _LIBRARIES.get(compiler.kind, "")
     found = _said(compiler, f"-print-file-name={name}") if name else ""
     if not Path(found).is_absolute() or not Path(found).exists():

@@ -1,8 +1,7 @@
-"""`short_call.c` as a type of this interpreter: made by the C compiler beside the first program, kept in the cache.
+"""`short_call.c` as a type of this interpreter: compiled in parallel with the first program, kept in the cache.
 
-It needs the headers of Python and of numpy, and an interpreter that counts references exactly. Without them calls go by
-`quick_call.py` alone, which does the same in four times as many microseconds.
-"""
+It needs the headers of Python and of numpy, and an interpreter that counts references exactly. Without them calls go through
+`quick_call.py`, which takes four times as many microseconds."""
 
 from __future__ import annotations
 
@@ -32,17 +31,19 @@ from tatami.runtime.results import COUNTS_ARE_EXACT
 from tatami.runtime.temporary import build_folder, loaded_prefix
 
 NAME = "tatami_short_call"
+"""Name of the extension module."""
 FLAGS = ("-std=gnu17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
+"""Flags of the C compiler for it."""
 _log = logging.getLogger("tatami.runtime")
 _loaded: list[Any] = []
-"""What `short_call` gives, once it is known."""
+"""The result of `short_call`, once it is known."""
 
 
 @contextmanager
 def made_beside(stop: threading.Event, other: Callable[[], object]) -> Iterator[None]:
-    """Compile it, if that can be done and has not been, while programs are compiled in the block, so that no call waits for
-    it. `stop` ends its compiler, which a block that fails sets. `other`: something else that is made beside; its faults are
-    those of whoever needs it."""
+    """A context in which it is compiled, unless it exists or cannot be, in parallel with the programs compiled in the block,
+    so that no call waits for it. `stop` ends its compiler, also if the block fails. `other`: further work in parallel; its
+    faults are raised where its result is needed."""
     with ThreadPoolExecutor(2) as beside:
         try:
             beside.submit(_make, stop)
@@ -68,14 +69,14 @@ def _make(stop: threading.Event) -> None:
 
 
 def short_call() -> Any:
-    """The type `Call`; None where it could not be made, or has not been yet."""
+    """The type `Call`; None if it cannot be compiled, or is not compiled yet."""
     if not _loaded and _headers() is not None and (body := default_cache().get(_key())) is not None:
         _loaded.append(apart(lambda _: _load(body)))
     return _loaded[0] if _loaded else None
 
 
 def _load(body: bytes) -> Any:
-    """The type in a shared object; None where the interpreter does not take it."""
+    """The type in a shared object; None if the interpreter does not accept it."""
     try:
         with tempfile.NamedTemporaryFile(prefix=loaded_prefix(), suffix=".so") as file:
             file.write(body)
@@ -93,7 +94,7 @@ def _load(body: bytes) -> Any:
 
 @lru_cache(maxsize=1)
 def _headers() -> tuple[str, str] | None:
-    """The folders of Python's and numpy's headers, where both are and references are counted exactly."""
+    """The folders of Python's and numpy's headers; None if one is missing or references are not counted exactly."""
     folders = (sysconfig.get_paths()["include"], np.get_include())
     wanted = (Path(folders[0]) / "Python.h", Path(folders[1]) / "numpy" / "arrayobject.h")
     return folders if COUNTS_ARE_EXACT and all(p.exists() for p in wanted) else None
@@ -106,6 +107,6 @@ def _text() -> str:
 
 @lru_cache(maxsize=1)
 def _key() -> str:
-    """By what its machine code depends on; any compiler's will do."""
+    """The key of the machine code in the cache: everything that it depends on, except the compiler."""
     interpreter = (sys.version, sysconfig.get_platform(), str(sysconfig.get_config_var("EXT_SUFFIX")), np.__version__)
     return content_key(("short call", _text(), *FLAGS, *interpreter))

@@ -1,4 +1,4 @@
-"""`main.c` and its data: Philox inputs, what the reference says about them, the constants as one file (spec 5 §7)."""
+"""`main.c` and its data: Philox inputs, the reference's outputs for them, the constants as one file (spec 5 §7)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from tatami.execution.ir import ExecutionPlan
 
 Array: TypeAlias = np.ndarray
 SAMPLES = 64
+"""Number of elements of each output that the main compares."""
 RELATIVE = {DType.fp16: 2e-2, DType.bf16: 1e-1, DType.fp32: 1e-3, DType.fp64: 1e-6}
+"""Type of an output -> relative tolerance of the main."""
 
 
 def philox_fill(dtype: DType, shape: tuple[int, ...], key: int) -> Array:
-    """Input number `key` as `main.c` fills it: multiples of 1/64 in [-1, 1), integers 0 or 1."""
+    """Input number `key` with the values that `main.c` fills it with: multiples of 1/64 in [-1, 1), integers 0 or 1."""
     count = int(np.prod(shape, dtype=np.int64))
     words = philox(key, np.arange((count + 3) // 4)).reshape(-1)[:count]
     if dtype.is_float:
@@ -41,7 +43,7 @@ def philox_fill(dtype: DType, shape: tuple[int, ...], key: int) -> Array:
 
 
 def default_sizes(signature: Signature, sizes: Mapping[str, int]) -> dict[str, int]:
-    """A value for every symbol: as given, else its default, else a small number that differs from axis to axis."""
+    """Symbol -> value: as given, else its default, else a small number that differs from axis to axis."""
     out = {**signature.defaults, **sizes}
     for k, name in enumerate(symbols(signature)):
         out.setdefault(name, 3 + 2 * k)
@@ -50,7 +52,7 @@ def default_sizes(signature: Signature, sizes: Mapping[str, int]) -> dict[str, i
 
 @dataclass(frozen=True)
 class StandAlone:
-    """`file`: its name. `constants`: those that `constants.bin` holds, in order."""
+    """A generated main. `file`: its name. `constants`: names of the constants in `constants.bin`, in order."""
 
     file: str
     text: str
@@ -63,7 +65,7 @@ def stand_alone_main(
     sizes: Mapping[str, int],
     threads: int = 1,
 ) -> StandAlone:
-    """`main.c` of a program for the CPU. `reference(inputs, sizes)` gives the outputs."""
+    """`main.c` of a program for the CPU. `reference(inputs, sizes)` returns the outputs."""
     layouts = Layouts(execution)
     bound, expected = _case(execution, layouts, reference, sizes)
     planner = Planner(layouts, threads)
@@ -81,7 +83,7 @@ def stand_alone_cuda_main(
     reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
     sizes: Mapping[str, int],
 ) -> StandAlone:
-    """`main.cu`, as `stand_alone_main`."""
+    """`main.cu` of a program for a GPU. `reference(inputs, sizes)` returns the outputs."""
     layouts = Layouts(execution)
     bound, expected = _case(execution, layouts, reference, sizes)
     text = print_cuda_main(source, layouts.module, bound["main"], expected, bound.get("setup"))
@@ -94,7 +96,7 @@ def _case(
     reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
     sizes: Mapping[str, int],
 ) -> tuple[dict[str, dict[str, int]], tuple[Expected, ...]]:
-    """Sizes by program, and what the reference says about the outputs for Philox inputs."""
+    """(program -> sizes, the reference's outputs for Philox inputs)."""
     plan = layouts.module.main
     signature = plan.signature
     chosen = default_sizes(signature, sizes)

@@ -1,7 +1,6 @@
-"""Temporary folders and files of compilations, which are gone afterwards however a compilation ends.
+"""Temporary folders and files of compilations, which are removed however a compilation ends.
 
-Each is named after its process, so that what a process left that was killed is found by the next, an hour later.
-"""
+Each is named after its process, so that files of a killed process are found by a later one, an hour later."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ from tatami.runtime.leftovers import at_end
 
 _NAME = re.compile(r"tatami-(?:build|load)-(\d+)-")
 STALE_SECONDS = 3600.0
-"""The age at which what a dead process left is removed: in another namespace of processes it may still be alive."""
+"""Age in seconds at which files of a dead process are removed: in another namespace of processes it may still be alive."""
 _swept = threading.Event()
 
 
 @contextmanager
 def build_folder() -> Iterator[Path]:
-    """A folder for one compilation. Somebody else may remove it: the compilation fails, and nothing more."""
+    """A folder for one compilation. If somebody else removes it, only the compilation fails."""
     _sweep()
     folder = tempfile.mkdtemp(prefix=f"tatami-build-{os.getpid()}-")
     remove = partial(shutil.rmtree, folder, ignore_errors=True)
@@ -50,7 +49,7 @@ def loaded_file() -> tuple[int, str]:
 
 
 def _sweep() -> None:
-    """Once in a process: what processes of ours left that are gone."""
+    """Remove, once per process, files of our processes that have ended."""
     if _swept.is_set():
         return
     _swept.set()

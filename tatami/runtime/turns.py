@@ -1,11 +1,10 @@
-"""Turns of a loop whose number only the loop tells, made by compiled code: Python comes in where their results need more room.
+"""Turns of a loop whose number only a run decides, made by compiled code: Python allocates room for more results.
 
     before   iteration, condition, state, captured     for each turn: the body's program by its entry from Python
     after    the same                                  `tatami_turns` calls it until the condition fails or rows are full
 
-State goes to and fro between two sets of buffers, what is scanned to the next row of a block. Such a loop keeps its shapes
-and its body needs no Python; any other is made turn by turn (runtime/python_steps.py).
-"""
+State alternates between two sets of buffers, scanned results go to the next row of a block. Such a loop keeps its shapes and
+its body needs no Python; any other is made turn by turn (runtime/python_steps.py)."""
 
 from __future__ import annotations
 
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray
 MOST_TURNS = 1 << 12
-"""Turns that compiled code makes before Python looks again."""
+"""Maximum number of turns that compiled code makes before it returns to Python."""
 ROOM = 16 << 20
-"""Bytes of a block of scanned rows at most, where one row does not need more."""
+"""Maximum bytes of a block of scanned rows, unless one row needs more."""
 
 
 @dataclass(frozen=True)
 class Turned:
-    """The results of a loop: how often it turned, the last state, and each scanned result as blocks of rows."""
+    """The results of a loop: number of turns, the last state, and each scanned result as blocks of rows."""
 
     turns: int
     state: list[Array]
@@ -40,8 +39,8 @@ class Turned:
 
 
 def has_native_turns(program: CpuProgram, op: Loop) -> bool:
-    """True if compiled code may make the turns: no size changes from turn to turn, the body needs no Python, and its results
-    are no arguments of it."""
+    """True if compiled code can make the turns: no size changes from turn to turn, the body needs no Python, and none of its
+    results is one of its arguments."""
     return not op.varying and op.body not in program.layouts.hosted and max(program.face(op.body).of_input, default=-1) < 0
 
 

@@ -1,4 +1,4 @@
-"""Where text that a user wrote stands in a unit, so that a compiler's words about it name their node and their lines."""
+"""Text of a user inside a unit, so that a compiler's messages about it name the user's node and lines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tatami.core.kernel_body import user_text
 
 _ERROR = re.compile(r"(body|preamble)(?::|\()(\d+)(?:[:,]\d+)?\)?:\s*(?:fatal )?error:\s*(.*)")
 STRICT = ("-Werror=implicit-function-declaration", "-Werror=implicit-int", "-Werror=int-conversion")
-"""Slips that C lets pass and a program stumbles over later."""
+"""Flags that turn mistakes which C allows, and at which a program fails later, into errors."""
 
 
 class UserText(msgspec.Struct, frozen=True):
-    """The node a unit's text belongs to, and the text as it was written."""
+    """The node that a unit's text belongs to, and the text that the user wrote."""
 
     at: str
     body: str = ""
@@ -23,7 +23,7 @@ class UserText(msgspec.Struct, frozen=True):
 
 
 def body_refused(user: UserText, said: str) -> TatamiError | None:
-    """The diagnostic of a body that does not compile, or None when the compiler speaks of something else."""
+    """The diagnostic of a body that does not compile; None if the compiler's message is about something else."""
     errors = list(dict.fromkeys(m.groups() for line in said.splitlines() if (m := _ERROR.match(line)) is not None))
     if not errors:
         return None

@@ -1,10 +1,9 @@
-"""Pages of memory that the kernel tells whether they were written, so that nobody has to read them (`watch.c`, decision 0041).
+"""Pages of memory for which the kernel records writes, so that nobody has to read them (`watch.c`, decision 0041).
 
-A page has one mark for all who watch it. Whoever sees a write protects the pages anew, which clears the mark, so it puts
-every other watch in doubt first; where a watch is in doubt the memory is read. Only private memory that lies in no file is
-watched: other processes change shared pages, and whoever writes a file changes its pages, without a fault in this process.
-What a device writes into pages that it held before they were protected shows neither. TATAMI_WATCH=0 watches nothing.
-"""
+A page has one mark for all watches. Whoever sees a write protects the pages again, which clears the mark, so every other watch
+is put in doubt first; in doubt the memory is read. Only private memory that is not part of a file is watched: other processes
+change shared pages, and whoever writes a file changes its pages, without a fault in this process. A device's writes to pages
+that it held before they were protected are not seen. TATAMI_WATCH=0 watches nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from tatami.runtime.library import Library
 from tatami.runtime.pool import runtime_library
 
 LEAST_PAGES = 16
-"""Pages of the shortest range that is watched: 64 KiB are read in the time of a scan or two."""
+"""Minimum number of pages of a range that is watched: 64 KiB are read in the time of a scan or two."""
 _lock = threading.Lock()
 _watches: dict[int, tuple[weakref.ref[Watch], ctypes.Array[ctypes.c_uint64]]] = {}
 
@@ -39,18 +38,18 @@ class Watch:
     def in_doubt(self) -> bool:
         """True if a page was written since it was protected, or if only reading the memory can tell."""
         written = self._written(self._count, self._ranges)
-        return bool(written) or self._settled != self._doubts  # in this order: whoever clears a mark counts a doubt before
+        return bool(written) or self._settled != self._doubts  # in this order: a doubt is counted before a mark is cleared
 
     def doubts(self) -> int | None:
-        """The doubts that reading the memory after this call settles; writes from here on are marked. None where these pages
-        can be watched no longer."""
+        """The number of doubts that reading the memory after this call settles; later writes are marked. None if these pages
+        cannot be watched."""
         with _lock:
             if self._written(self._count, self._ranges) and not self._protect():
                 return None
             return self._doubts
 
     def settle(self, doubts: int) -> None:
-        """The memory was read after `doubts` gave this number, and is as it was."""
+        """Record that the memory was read after `doubts` returned this number, and is unchanged."""
         self._settled = max(self._settled, doubts)
 
     def _protect(self) -> bool:
@@ -62,8 +61,8 @@ class Watch:
 
 
 def begin(spans: Sequence[tuple[int, int]]) -> tuple[Watch, list[tuple[int, int]]] | None:
-    """A watch of the whole pages of `spans` (address, bytes), and what has to be read beside it: short spans, and the ends of
-    others. None if no page can be watched."""
+    """(a watch of the whole pages of `spans` (address, bytes), the rest that has to be read: short spans, and the ends of
+    others). None if no page can be watched."""
     ranges, rest = whole_pages(spans)
     if not ranges or os.environ.get("TATAMI_WATCH") == "0":
         return None
@@ -83,7 +82,7 @@ def begin(spans: Sequence[tuple[int, int]]) -> tuple[Watch, list[tuple[int, int]
 
 
 def _forked() -> None:
-    """A child watches nothing of its parent's, and another thread of the parent may have held the lock."""
+    """Forget the parent's watches in a child, and its lock, which another thread of the parent may have held."""
     global _lock
     _lock = threading.Lock()
     _watches.clear()
@@ -93,7 +92,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def whole_pages(spans: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The pages (address, bytes) that lie inside spans of at least LEAST_PAGES, and what is left of all spans."""
+    """(the pages (address, bytes) inside spans of at least LEAST_PAGES, the rest of all spans)."""
     page = mmap.PAGESIZE
     ranges, rest = [], []
     for at, size in spans:
@@ -107,7 +106,7 @@ def whole_pages(spans: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]]
 
 
 def all_private(ranges: Sequence[tuple[int, int]]) -> bool:
-    """True if every page of `ranges` is mapped for this process alone and is of no file."""
+    """True if every page of `ranges` is mapped for this process alone and is not part of a file."""
     private: list[tuple[int, int]] = []
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()

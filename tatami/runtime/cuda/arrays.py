@@ -1,8 +1,7 @@
-"""Arrays of the caller for programs on a GPU: what lies there is used in place, what lies on the host is copied over.
+"""Conversion of the caller's arrays for programs on a GPU: arrays there are used in place, arrays on the host are copied over.
 
-Inputs reach a program row by row and aligned to 16 bytes, which its loads rely on. Outputs come in the caller's kind:
-PyTorch's and CuPy's arrays in the same memory, numpy arrays for numpy arrays.
-"""
+Inputs reach a program row by row and aligned to 16 bytes, which its loads rely on. Outputs have the caller's kind: PyTorch's
+and CuPy's arrays in the same memory, numpy arrays for numpy arrays."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ from tatami.runtime.cuda.exchange import Found, find, to_torch
 
 Array: TypeAlias = Any
 ALIGNMENT = 16
-"""Bytes: the widest access of a kernel, and what a tensor map asks of an address."""
+"""Bytes to which addresses are aligned: the widest access of a kernel, and the requirement of a tensor map."""
 
 
 class CudaArrays:
-    """The caller's arrays on one device (see `runtime.function.Arrays`)."""
+    """Conversion of the caller's arrays for one device (see `runtime.function.Arrays`)."""
 
     def __init__(self, device: Device, check: Callable[[], None] = lambda: None) -> None:
         self.device = device
@@ -37,7 +36,7 @@ class CudaArrays:
         """Called when the stream has been waited for: raises what kernels found wrong with their data."""
 
     def take(self, value: Any, port: Input) -> Taken:
-        """Check dtype and rank, and make it readable by kernels. Raises InputMismatch."""
+        """The input checked for dtype and rank, and readable by kernels. Raises InputMismatch."""
         found = find(value, self.device, port.tensor)
         if found is None:
             taken = host.take(value, port)
@@ -71,7 +70,7 @@ class CudaArrays:
         host.check(stand_in, port)
 
     def _rearranged(self, found: Found, value: Any, port: Input) -> DeviceArray:
-        """A copy row by row, or as the port's layout says. PyTorch makes a plain one on the device; else through the host."""
+        """A copy row by row, or in the port's layout. PyTorch makes a plain one on the device; others go through the host."""
         if port.layout is None and type(value).__module__.partition(".")[0] == "torch":
             tensor = value.detach().contiguous()
             return DeviceArray(self.device, tensor.data_ptr(), found.shape, found.dtype, tensor)
@@ -99,23 +98,27 @@ class CudaArrays:
         return DeviceArray(self.device, found.address, found.shape, found.dtype, found.owner)
 
     def writable_in_place(self, array: Array) -> bool:
+        """True if the array is on the device."""
         return isinstance(array, DeviceArray)
 
     def empty(self, shape: Sequence[int], dtype: DType) -> DeviceArray:
+        """An uninitialised array on the device. Raises OutOfMemory."""
         return empty(self.device, shape, dtype)
 
     def aligned_copy(self, array: DeviceArray, dtype: DType) -> DeviceArray:
+        """A copy on the device, row by row. Raises OutOfMemory."""
         made = empty(self.device, array.shape, dtype)
         made.copy_from(array)
         return made
 
     def overlaps(self, a: Array, b: Array) -> bool:
+        """True if both arrays are on the same side and the ranges of their bytes overlap."""
         if not (isinstance(a, DeviceArray) and isinstance(b, DeviceArray)):
             return not (isinstance(a, DeviceArray) or isinstance(b, DeviceArray)) and host.overlaps(a, b)
         return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
 
     def copy(self, to: Array, source: Array, /) -> None:
-        """The values of one array to another, wherever each lies."""
+        """Copy the values of `source` to `to`, wherever each lies."""
         if type(to).__module__.partition(".")[0] == "torch":  # a tensor on the host
             to = host.to_numpy(to, Input("output", source.element, ()))[0]
         match to, source:
@@ -133,11 +136,11 @@ class CudaArrays:
                 np.copyto(to, source)
 
     def shares(self, kind: Kind) -> bool:
-        """Is what `give` gives the array's own memory?"""
+        """True if `give` returns the array's own memory."""
         return kind not in ("numpy", "torch-host")
 
     def give(self, array: DeviceArray, kind: Kind) -> Any:
-        """An output in the caller's kind; without a copy where that lies on the device."""
+        """An output as an array of the caller's kind; without a copy if that is on the device."""
         match kind:
             case "numpy" | "torch-host":
                 values = array.numpy()

@@ -24,6 +24,7 @@ from tatami.runtime.leftovers import at_end
 from tatami.runtime.nvrtc import Cubin, compile_cubin, nvrtc_version
 
 FORMAT = "cubin 1"
+"""Version of the entries in the cache."""
 
 
 def compile_units(
@@ -49,6 +50,7 @@ def compile_units(
 
 
 def unit_key(unit: Unit, headers: Mapping[str, str], arch: str) -> str:
+    """The key of a unit's machine code in the cache: NVRTC's version, architecture, text and headers."""
     named = [part for item in sorted(headers.items()) for part in item]
     return content_key((FORMAT, nvrtc_version(), arch, unit.symbol, unit.text, "headers", *named))
 
@@ -56,7 +58,7 @@ def unit_key(unit: Unit, headers: Mapping[str, str], arch: str) -> str:
 def _compile_all(
     units: Sequence[Unit], headers: Mapping[str, str], arch: str, jobs: int, stop: threading.Event
 ) -> dict[str, Cubin]:
-    """The longest texts first, dealt to as many processes as there is work for."""
+    """Symbol -> machine code, compiled by several processes; the longest texts first."""
     ordered = sorted(units, key=lambda u: (-len(u.text), u.symbol))
     hands = [ordered[k::jobs] for k in range(min(jobs, len(ordered)))]
     out: dict[str, Cubin] = {}
@@ -67,7 +69,7 @@ def _compile_all(
 
 
 def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str, stop: threading.Event) -> dict[str, Cubin]:
-    if getattr(sys, "frozen", False):  # no interpreter to start
+    if getattr(sys, "frozen", False):  # a frozen program has no interpreter to start
         return {u.symbol: compile_cubin(u.text, arch, headers, f"{u.symbol}.cu") for u in units}
     limit = time_limit() + 2.0 * len(units)
     asked = [json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu"}) for u in units]
@@ -89,7 +91,7 @@ def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str, 
 
 
 def _ended(command: list[str], text: str, limit: float, stop: threading.Event) -> subprocess.CompletedProcess[str] | None:
-    """The command with `text` on stdin, at its end; None where it was stopped. It does not outlive this process."""
+    """The finished command, which got `text` on stdin; None if it was stopped. It does not outlive this process."""
     deadline = time.monotonic() + limit
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
@@ -101,7 +103,7 @@ def _ended(command: list[str], text: str, limit: float, stop: threading.Event) -
                     out, said = process.communicate(given, timeout=max(0.0, min(0.2, deadline - time.monotonic())))
                     return subprocess.CompletedProcess(command, process.returncode, out, said)
                 except subprocess.TimeoutExpired:
-                    given = None  # the rest of it goes on its way
+                    given = None  # the text is sent once
                     if stop.is_set() or time.monotonic() > deadline:
                         return None
         finally:

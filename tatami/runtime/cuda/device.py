@@ -14,11 +14,11 @@ from tatami.core.target import PRESETS, Target, chip_named
 from tatami.runtime.cuda.driver import EMULATED, At, Driver, device_count, get_driver
 
 DLPACK_CUDA = 2
-"""kDLCUDA."""
+"""DLPack's type of a CUDA device (kDLCUDA)."""
 
 
 class Device:
-    """A GPU by its ordinal. ``with device:`` makes its context current in this thread."""
+    """A GPU, by its ordinal. ``with device:`` makes its context current in this thread."""
 
     dlpack_type = DLPACK_CUDA
 
@@ -37,12 +37,13 @@ class Device:
         self.driver_version = int(driver.call("cuDriverGetVersion"))
 
     def attribute(self, name: str) -> int:
+        """The value of a device attribute, by the end of its name in the driver API."""
         which = getattr(self.driver.api.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(self.driver.call("cuDeviceGetAttribute", which, self.handle))
 
     @property
     def arch(self) -> str:
-        """What NVRTC compiles for: machine code for this chip, Hopper's own instructions included."""
+        """The architecture for NVRTC: machine code for this chip, Hopper's own instructions included."""
         return f"sm_{self.major}{self.minor}{'a' if (self.major, self.minor) == (9, 0) else ''}"
 
     def __enter__(self) -> Device:
@@ -55,8 +56,8 @@ class Device:
     # -- streams ---------------------------------------------------------------------------------
 
     def current_stream(self) -> int:
-        """Where the caller's library works on this device now: PyTorch's current stream, else CuPy's, else the default
-        stream (0), which waits for all others that block."""
+        """The stream on which the caller's library works: PyTorch's current one, else CuPy's, else the default stream (0),
+        which waits for all others that block."""
         torch: Any = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():
             return int(torch.cuda.current_stream(self.ordinal).cuda_stream)
@@ -66,15 +67,17 @@ class Device:
         return 0
 
     def stream(self, handle: int) -> Any:
+        """The driver's object for a stream's handle."""
         return self.driver.api.CUstream(handle)
 
     def synchronize(self, stream: int, at: At = "the device") -> None:
+        """Wait until everything in the stream is done. Raises DeviceFault at `at`."""
         self.driver.call("cuStreamSynchronize", self.stream(stream), at=at)
 
     # -- numbers ---------------------------------------------------------------------------------
 
     def target(self, isa: str = "") -> Target:
-        """This GPU as the compiler reads it. `isa` "sm80": its kernels are made by the SM80 templates."""
+        """This GPU as a Target. `isa` "sm80": for kernels of the SM80 templates."""
         own = "sm90" if self.major == 9 else "sm80"
         if isa == "sm90" and own != "sm90":
             why = f"{self.name} (compute capability {self.major}.{self.minor}) lacks the instructions of sm90"
@@ -109,7 +112,7 @@ class Device:
 
 @lru_cache(maxsize=64)
 def get_device(ordinal: int) -> Device:
-    """The GPU of that number. Raises UnknownTarget for one that is not there."""
+    """The GPU of that number. Raises UnknownTarget if it does not exist."""
     count = device_count()
     if ordinal >= count:
         have = f"this machine has {count} GPU{'s' if count != 1 else ''}" if count else "the driver finds no GPU"
@@ -131,11 +134,12 @@ def split_name(name: str) -> tuple[int, str] | None:
 
 
 def cuda_target(ordinal: int, isa: str = "") -> Target:
+    """The Target of the GPU of that number. Raises UnknownTarget."""
     return get_device(ordinal).target(isa)
 
 
 def device_of(target: Target) -> Device:
-    """The GPU that a program for `target` runs on. Raises UnknownTarget for a target that is no device."""
+    """The GPU that a program for `target` runs on. Raises UnknownTarget unless the target names a device."""
     found = split_name(target.name)
     if found is None:
         why = f"{target.name} is a kind of GPU, for which code is written; it is not a device"

@@ -1,4 +1,4 @@
-"""Memory on a GPU as an array: row by row, with the protocols by which other libraries share it without a copy."""
+"""Memory on a GPU as an array: row by row, with the protocols through which other libraries share it without a copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tatami.runtime.cuda.device import Device
 
 
 class Block:
-    """Memory taken from the device's pool in the order of a stream, given back in its order when nobody has it."""
+    """Memory from the device's pool, allocated in the order of a stream and freed in its order when nothing refers to it."""
 
     def __init__(self, device: Device, size: int, stream: int, at: str = "memory") -> None:
         self.size = size
@@ -25,23 +25,23 @@ class Block:
             handle = device.driver.call("cuMemAllocAsync", max(size, 1), device.stream(stream), at=at)
         self.address = int(handle)
         self.release = weakref.finalize(self, _free, device, handle, stream)
-        self.release.atexit = False  # the process takes its memory with it
+        self.release.atexit = False  # the system frees the process's memory
 
 
 def _free(device: Device, handle: Any, stream: int) -> None:
-    """In the order of its stream; where its owner has destroyed that one, when everything on the device is done."""
+    """Free memory in the order of its stream; if its owner has destroyed the stream, when everything on the device is done."""
     with device:
         try:
             device.driver.call("cuMemFreeAsync", handle, device.stream(stream))
         except TatamiError:
             device.driver.call("cuCtxSynchronize")
-            device.driver.call("cuMemFree", handle)  # waits for nothing where the memory is of a pool
+            device.driver.call("cuMemFree", handle)  # does not wait if the memory is of a pool
 
 
 class DeviceArray:
     """`address` of elements that lie row by row on `device`. `owner` keeps the memory: a Block, or another library's array.
 
-    ``numpy()`` copies to the host. Passed to PyTorch, CuPy, JAX or Numba it is read where it lies
+    ``numpy()`` copies to the host. PyTorch, CuPy, JAX and Numba read it in place
     (``torch.from_dlpack(a)``, ``cupy.asarray(a)``).
     """
 
@@ -54,31 +54,35 @@ class DeviceArray:
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The numpy dtype of the elements."""
         return np.dtype(numpy_dtype(self.element))
 
     @property
     def ndim(self) -> int:
+        """The number of axes of the array."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """The number of elements of the array."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
+        """The bytes of all elements of the array."""
         return self.size * self.element.itemsize
 
     def __repr__(self) -> str:
         return f"DeviceArray({list(self.shape)}, {self.element}, cuda:{self.device.ordinal})"
 
     def part(self, start: int, shape: Sequence[int]) -> DeviceArray:
-        """The elements from number `start` on, as an array of `shape`."""
+        """The elements from number `start` on, as an array of `shape` in the same memory."""
         return DeviceArray(self.device, self.address + start * self.element.itemsize, shape, self.element, self.owner)
 
     # -- to and from the host --------------------------------------------------------------------
 
     def numpy(self) -> np.ndarray:
-        """The values, once everything that the current stream was given is done."""
+        """The values on the host, once everything in the current stream is done."""
         out = np.empty(self.shape, self.dtype)
         self.read_into(out)
         return out
@@ -89,6 +93,7 @@ class DeviceArray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def read_into(self, out: np.ndarray) -> None:
+        """Copy the values to a C-contiguous host array, and wait for it."""
         assert out.flags.c_contiguous and out.nbytes == self.nbytes
         stream = self.device.current_stream()
         with self.device:
@@ -98,7 +103,7 @@ class DeviceArray:
             self.device.synchronize(stream)
 
     def write_from(self, source: np.ndarray) -> None:
-        """The values of a C-contiguous host array, which may be changed as soon as this returns."""
+        """Copy the values of a C-contiguous host array, which may be changed as soon as this returns."""
         assert source.flags.c_contiguous and source.nbytes == self.nbytes
         stream = self.device.current_stream()
         with self.device:
@@ -108,6 +113,7 @@ class DeviceArray:
             self.device.synchronize(stream)
 
     def copy_from(self, source: DeviceArray) -> None:
+        """Copy the values of another array of the device, in the current stream."""
         assert source.nbytes == self.nbytes
         if self.nbytes:
             with self.device:
@@ -119,6 +125,7 @@ class DeviceArray:
 
     @property
     def pointer(self) -> Any:
+        """The address as the driver's object."""
         return self.device.driver.api.CUdeviceptr(self.address)
 
     # -- protocols -------------------------------------------------------------------------------
@@ -154,22 +161,23 @@ class DeviceArray:
 
 
 def order_streams(device: Device, before: int, after: int) -> None:
-    """What `after` does from now on waits for what `before` was given so far."""
+    """Make later work in `after` wait for the work that `before` has until here."""
     driver = device.driver
     with device:
         event = driver.call("cuEventCreate", 2)  # CU_EVENT_DISABLE_TIMING
         driver.call("cuEventRecord", event, device.stream(before))
         driver.call("cuStreamWaitEvent", device.stream(after), event, 0)
-        driver.call("cuEventDestroy", event)  # freed once it has happened
+        driver.call("cuEventDestroy", event)  # the driver frees it after the event
 
 
 def empty(device: Device, shape: Sequence[int], dtype: DType, at: str = "memory") -> DeviceArray:
-    """New memory on the current stream, without values. Raises OutOfMemory."""
+    """An uninitialised array, allocated in the current stream. Raises OutOfMemory."""
     block = Block(device, math.prod(shape) * dtype.itemsize, device.current_stream(), at)
     return DeviceArray(device, block.address, shape, dtype, block)
 
 
 def upload(device: Device, array: np.ndarray, dtype: DType) -> DeviceArray:
+    """An array on the device with the values of a host array. Raises OutOfMemory."""
     made = empty(device, array.shape, dtype)
     made.write_from(np.ascontiguousarray(array).reshape(array.shape))
     return made

@@ -1,7 +1,6 @@
-"""The driver API through its Python bindings. Every call is checked; what it refuses is a Diagnostic that says who asked.
+"""The driver API through its Python bindings. Every call is checked; a refusal is a Diagnostic that names the caller.
 
-Nothing of the bindings is imported before a GPU is asked for, so that everything else works without them.
-"""
+Nothing of the bindings is imported before a GPU is used, so that everything else works without them."""
 
 from __future__ import annotations
 
@@ -13,14 +12,15 @@ from typing import Any, TypeAlias
 from tatami.core.diagnostic import TatamiError, fail
 
 EMULATED = "use target emulated-sm80 or emulated-sm90, which run the same kernels on this CPU"
+"""The suggestion for machines without a GPU."""
 
 
 At: TypeAlias = str | Callable[[], str]
-"""What a fault names; words that take work to find are found when there is one."""
+"""The place that a fault names; a function is only called if there is a fault."""
 
 
 class Driver:
-    """`api` is the module `cuda.bindings.driver`, or something with its functions."""
+    """The API. `api`: the module `cuda.bindings.driver`, or an object with its functions."""
 
     def __init__(self, api: Any) -> None:
         self.api = api
@@ -33,6 +33,7 @@ class Driver:
         return results[0] if len(results) == 1 else tuple(results)
 
     def fault(self, name: str, status: Any, at: str) -> TatamiError:
+        """The error for a status of the function `name`: OutOfMemory or DeviceFault."""
         code = getattr(status, "name", str(status))
         if code == "CUDA_ERROR_OUT_OF_MEMORY":
             return fail(
@@ -58,13 +59,13 @@ _ADVICE = {
 
 
 def bindings() -> Any:
-    """The module of the bindings. Raises ImportError without the package."""
+    """The module of the bindings. Raises ImportError if the package is missing."""
     return importlib.import_module("cuda.bindings.driver")
 
 
 @lru_cache(maxsize=1)
 def get_driver() -> Driver:
-    """The driver, initialised. Raises UnknownTarget where there is none, MissingPackage without its bindings."""
+    """The driver, initialised. Raises UnknownTarget if there is none, MissingPackage without its bindings."""
     try:
         api = bindings()
     except ImportError:
@@ -85,4 +86,5 @@ def get_driver() -> Driver:
 
 
 def device_count() -> int:
+    """The number of GPUs of this machine. Raises UnknownTarget without a driver."""
     return int(get_driver().call("cuDeviceGetCount"))

@@ -1,7 +1,7 @@
 """Arrays of other libraries on a GPU, in place: DLPack and the CUDA array interface, in and out.
 
 A DLPack capsule holds a DLManagedTensor: {data, device, ndim, dtype, shape, strides, byte offset, context, deleter}.
-Whoever takes the tensor renames the capsule and calls the deleter once; a capsule nobody took is freed with its
+The consumer of the tensor renames the capsule and calls the deleter once; an unused capsule is freed by its
 destructor.
 """
 
@@ -25,7 +25,7 @@ from tatami.runtime.layouts import row_major_strides
 
 @dataclass(frozen=True)
 class Found:
-    """Somebody's memory on a GPU. `strides` in elements; `owner` keeps it alive."""
+    """Memory on a GPU that another library owns. `strides` in elements; `owner` keeps it alive."""
 
     device: int
     address: int
@@ -37,6 +37,7 @@ class Found:
 
     @property
     def is_row_major(self) -> bool:
+        """True if the elements are contiguous in row-major order."""
         step = 1
         for size, stride in zip(reversed(self.shape), reversed(self.strides)):
             if size == 0:
@@ -51,7 +52,7 @@ class Found:
 
 
 def find(value: Any, device: Device, at: str) -> Found | None:
-    """The memory of an array on a GPU, ready for the current stream; None for what lies on the host. Raises InputMismatch."""
+    """The memory of an array on a GPU, ready for the current stream; None for an array on the host. Raises InputMismatch."""
     if isinstance(value, DeviceArray):
         return Found(value.device.ordinal, value.address, value.shape, row_major_strides(value.shape), value.element, value)
     if type(value).__module__.partition(".")[0] == "torch" and getattr(value, "is_cuda", False):
@@ -110,7 +111,7 @@ def _from_interface(value: Any, interface: dict[str, Any], device: Device, at: s
 
 
 def _device_of(device: Device, address: int) -> int:
-    """The GPU that an address belongs to; the interface does not say."""
+    """The GPU that an address belongs to, which the interface does not state."""
     if not address:
         return device.ordinal
     driver = device.driver
@@ -171,7 +172,7 @@ def _from_capsule(capsule: Any, ordinal: int, at: str) -> Found:
     managed = _Managed.from_address(pointer)
     t = managed.tensor
     dtype = _DTYPES.get((t.dtype.code, t.dtype.bits)) if t.dtype.lanes == 1 else None
-    if dtype is None:  # the capsule's destructor frees it
+    if dtype is None:  # it stays the capsule's, whose destructor frees it
         why = f"DLPack type code {t.dtype.code}, {t.dtype.bits} bits, {t.dtype.lanes} lanes"
         raise fail("InputMismatch", at, why, "convert it to a dtype that Tatami has")
     shape = tuple(t.shape[i] for i in range(t.ndim))
@@ -184,7 +185,7 @@ def _from_capsule(capsule: Any, ordinal: int, at: str) -> Found:
 
 
 class _Holder:
-    """Keeps a tensor that a capsule brought; when nobody has it any more its deleter is called."""
+    """The owner of a tensor from a capsule; the tensor's deleter is called when the last reference to this is gone."""
 
 
 def _delete(pointer: int) -> None:
@@ -194,7 +195,7 @@ def _delete(pointer: int) -> None:
 
 
 _given: dict[int, tuple[Any, ...]] = {}
-"""By number: what a tensor that was given away needs, until its taker deletes it."""
+"""Number -> objects that a tensor needs which another library uses, until it calls the deleter."""
 _numbers = itertools.count(1)
 
 
@@ -219,7 +220,7 @@ _drop_destructor = _Destructor(_drop)
 
 
 def to_capsule(array: DeviceArray) -> Any:
-    """A DLPack capsule of an array, which keeps its memory until the taker deletes it."""
+    """A DLPack capsule of an array, which keeps its memory until the consumer deletes it."""
     word = _WORDS.get(array.element)
     if word is None:
         raise BufferError(f"DLPack has no word for {array.element}")
@@ -248,6 +249,7 @@ def to_capsule(array: DeviceArray) -> Any:
 
 
 def to_torch(array: DeviceArray) -> Any:
+    """A PyTorch tensor in the same memory."""
     import torch
 
     return torch.from_dlpack(array)

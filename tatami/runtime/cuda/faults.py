@@ -1,8 +1,7 @@
-"""Faults that data cause inside kernels (an index outside its tensor): read without waiting, told at the next chance.
+"""Faults that data cause inside kernels (an index outside its tensor): read without waiting, reported at the next chance.
 
-A kernel's module has the variable `tt_fault_code`. After a call it is copied, in the stream's order, to memory of the
-host that the GPU can write; whoever waits for the stream anyway looks there, and so does the next call.
-"""
+A kernel's module has the variable `tt_fault_code`. After a call it is copied, in the stream's order, to host memory that the
+GPU can write; it is looked at by everything that waits for the stream anyway, and by the next call."""
 
 from __future__ import annotations
 
@@ -16,11 +15,13 @@ from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.steps import KernelStep, Steps
 
 VARIABLE = b"tt_fault_code"
+"""Name of the variable in a kernel's module that holds the code of its fault."""
 CODES = {1: ("IndexOutOfRange", "an index points outside its data", "check the values of the index tensor")}
+"""Code -> (kind, why, suggestion) of the diagnostic."""
 
 
 class Faults:
-    """Of one program: `modules` are those whose kernels can fail so, by symbol."""
+    """The faults of one program. `modules`: symbol -> module, for kernels that can fail this way."""
 
     def __init__(self, device: Device, modules: Mapping[str, Any]) -> None:
         self.device = device
@@ -40,7 +41,7 @@ class Faults:
                 self._places[symbol] = memory + 4 * k
 
     def follow(self, steps: Steps, stream: int) -> None:
-        """Ask for the codes of the kernels among `steps`, which the stream has been given. The context is current."""
+        """Request the codes of the kernels among `steps`, which are in the stream. The context is current."""
         for step in steps.steps:
             if isinstance(step, KernelStep) and step.symbol in self._variables:
                 self._named[step.symbol] = step.named
@@ -48,7 +49,7 @@ class Faults:
                 self.device.driver.call("cuMemcpyDtoHAsync", place, variable, 4, self.device.stream(stream), at=step.named)
 
     def check(self) -> None:
-        """Raises IndexOutOfRange for what the GPU has said so far; the program can be called again."""
+        """Raise IndexOutOfRange for a fault that the GPU has reported; the program can be called again."""
         for symbol, place in self._places.items():
             code = ctypes.c_int32.from_address(place).value
             if code:

@@ -1,9 +1,8 @@
-"""Steps as one CUDA graph: built once per topology, then launched again and again with parameters changed.
+"""Steps as one CUDA graph: built once per topology, then launched any number of times with changed parameters.
 
-Independent steps of a wave are branches. A call with other pointers or other sizes changes the nodes that differ; the
-caller's arrays are read and written where they lie. Launches of one graph happen one after the other, and a change
-concerns only launches after it, so calls on several streams may share it.
-"""
+Independent steps of a wave are branches. A call with other pointers or other sizes changes the nodes that differ; the caller's
+arrays are read and written in place. Launches of one graph run one after another, and a change concerns only later launches,
+so calls on several streams may share it."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from tatami.runtime.cuda.steps import CopyStep, JoinStep, KernelStep, Step, Step
 
 
 class Replay:
-    """A graph for the steps of one topology. `updates` counts node changes, for those who measure."""
+    """A graph for the steps of one topology. `updates`: number of node changes, for measurements."""
 
     def __init__(self, device: Device, kernels: Kernels, steps: Steps, bases: Sequence[int]) -> None:
         self.device = device
@@ -36,7 +35,7 @@ class Replay:
         weakref.finalize(self, _destroy, device, self._exec, self._graph).atexit = False
 
     def launch(self, steps: Steps, bases: tuple[int, ...], stream: int) -> None:
-        """Run on a stream. The device's context is current; one thread at a time."""
+        """Launch the graph in a stream. The device's context is current; one thread at a time."""
         if self._now[0] is not steps or self._now[1] != bases:
             for k, step in enumerate(steps.steps):
                 self._change(k, step, bases)
@@ -96,7 +95,7 @@ class Replay:
         self.updates += 1
 
     def _kernel(self, step: KernelStep, bases: Sequence[int]) -> tuple[Any, tuple[object, ...], Packed]:
-        """The node's parameters, what they are compared by, and the memory that they point to until they are read."""
+        """(the node's parameters, the values they are compared by, the memory that they point to until they are read)."""
         params = self.device.driver.api.CUDA_KERNEL_NODE_PARAMS()
         packed = self.kernels.pack(step, bases)
         params.func = self.kernels.function(step)
@@ -115,7 +114,7 @@ class Replay:
         self.device.driver.call("cuGraphKernelNodeSetAttribute", node, which, value, at=step.named)
 
     def _let_overlap(self, after: list[Any], node: Any, step: KernelStep) -> None:
-        """Edges from kernels to one that waits for them itself: it is launched once each of their blocks lets it."""
+        """Add edges from kernels to one that waits for them itself: it is launched once each of their blocks allows it."""
         api = self.device.driver.api
         edge = api.CUgraphEdgeData()
         edge.type = api.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.value
@@ -135,7 +134,7 @@ class Replay:
 
 
 def _destroy(device: Device, executable: Any, graph: Any) -> None:
-    """Launches under way end before the driver lets go of what they use."""
+    """Free the graph; the driver lets launches under way end first."""
     with device:
         device.driver.call("cuGraphExecDestroy", executable)
         device.driver.call("cuGraphDestroy", graph)

@@ -1,8 +1,7 @@
-"""A run of a program with Python steps on a GPU: kernels on the stream, and between them calls, loops, conditions and
-host steps, which read on the host what they need and wait for it.
+"""A run of a program with Python steps on a GPU: kernels in the stream, and between them calls, loops, conditions and host
+steps, which copy their operands to the host and wait for them.
 
-Buffers are taken from the device's pool when their size is known and given back after their last use.
-"""
+Buffers are allocated from the device's pool when their size is known and freed after their last use."""
 
 from __future__ import annotations
 
@@ -41,23 +40,29 @@ class HostedRun(SteppedRun[DeviceArray]):
     # -- arrays ----------------------------------------------------------------------------------
 
     def read(self, array: DeviceArray) -> np.ndarray:
+        """The values of the array, on the host."""
         return array.numpy()
 
     def make(self, values: np.ndarray, dtype: DType) -> DeviceArray:
+        """An array on the device with these values."""
         return upload(self.device, values, dtype)
 
     def memory(self, shape: tuple[int, ...], dtype: DType, at: Named) -> DeviceArray:
+        """An uninitialised array on the device. Raises OutOfMemory at `at`."""
         return self.compiled.allocate(shape, dtype, at())
 
     def part(self, whole: DeviceArray, start: int, shape: tuple[int, ...]) -> DeviceArray:
+        """The elements of `whole` from number `start` on, in the same memory."""
         return whole.part(start, shape)
 
     def copy(self, to: DeviceArray, source: DeviceArray) -> None:
+        """Copy the values of `source` to `to`."""
         to.copy_from(source)
 
     # -- kernels ---------------------------------------------------------------------------------
 
     def segment(self, number: int, begin: int, end: int) -> None:
+        """Run the instructions [begin, end): calls by Python, others as kernels."""
         for position in range(begin, end):
             ins = self.plan.instructions[position]
             if isinstance(ins.op, Call):
@@ -67,7 +72,7 @@ class HostedRun(SteppedRun[DeviceArray]):
             self.release(position + 1)
 
     def kernels(self, ins: Instruction) -> None:
-        """A launch, choice or copy, at once: each buffer is a base of its own."""
+        """Run a launch, choice or copy at once: each buffer is a base of its own."""
         names = list(dict.fromkeys(self.root(id).id for id in (*ins.inputs, *ins.outputs) if id))
         arrays = [self.buffer(id) for id in names]
         places = {id: Place(k, 0) for k, id in enumerate(names)}

@@ -18,8 +18,9 @@ from tatami.runtime.cuda.tensor_map import MAP_BYTES, Map, encode
 from tatami.runtime.nvrtc import Cubin
 
 FREE_SHARED_BYTES = 48 << 10
-"""More dynamic shared memory than this has to be asked for, kernel by kernel."""
+"""Bytes of dynamic shared memory that a kernel may have without a request to the driver."""
 KEPT_MAPS = 4096
+"""Maximum number of encoded tensor maps that are kept."""
 
 
 class Kernels:
@@ -43,7 +44,7 @@ class Kernels:
         weakref.finalize(self, _unload, device, self._modules).atexit = False
 
     def function(self, step: KernelStep) -> Any:
-        """The function of a step, allowed the shared memory that the step asks for."""
+        """The function of a step, allowed the shared memory that the step needs."""
         found = self._functions.get(step.symbol)
         if found is None:
             raise fail(
@@ -91,7 +92,7 @@ class Kernels:
     # -- launches --------------------------------------------------------------------------------
 
     def launch(self, step: KernelStep, bases: Sequence[int], stream: int) -> None:
-        """One kernel on a stream; the device's context is current."""
+        """Launch one kernel in a stream; the device's context is current. Raises DeviceFault."""
         api = self.device.driver.api
         config = api.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = step.grid
@@ -130,8 +131,10 @@ class Packed:
 
     @property
     def address(self) -> int:
+        """The address of the array of pointers, as the driver takes it."""
         return ctypes.addressof(self.pointers)
 
     @property
     def data(self) -> bytes:
+        """The bytes of all parameters, to compare with those of an earlier launch."""
         return bytes(self.memory)

@@ -1,8 +1,8 @@
 """A compiled program on a GPU: its constants there, one graph per topology of steps, memory per stream.
 
-Calls return when the work is in the current stream's queue (PyTorch's, where PyTorch is in use). A program with Python
-steps runs piece by piece (`hosted`). With TATAMI_CUDA_SYNC=1 kernels run one by one, each waited for, so that a fault
-names its kernel.
+Calls return when the work is in the current stream's queue (PyTorch's, if PyTorch is in use). A program with Python
+steps runs piece by piece (`hosted`). With TATAMI_CUDA_SYNC=1 kernels run one by one, and each is waited for, so that a
+fault names its kernel.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.nvrtc import Cubin
 
 KEPT_SIZES = 256
+"""Maximum number of tuples of sizes for which steps are kept."""
 KEPT_GRAPHS = 16
+"""Maximum number of CUDA graphs that are kept."""
 
 
 @dataclass(frozen=True)
 class Sized:
-    """A program at concrete sizes."""
+    """A program at concrete sizes: its steps, and the shapes of its outputs."""
 
     sizes: Mapping[str, int]
     steps: Steps
@@ -66,7 +68,7 @@ class CudaProgram(LoadedModule):
         self.constants: dict[str, DeviceArray] = {}
         self.constant_bytes = 0
         self.is_prepared = False
-        """Did `setup` run? Where it reads held inputs, each call runs it on those it gets."""
+        """True if `setup` has run. If it reads held inputs, each call runs it on its own."""
         self._upload_constants()
         if not self.layouts.held:
             self._set_up(())
@@ -74,20 +76,20 @@ class CudaProgram(LoadedModule):
     # -- constants -------------------------------------------------------------------------------
 
     def _upload_constants(self) -> None:
-        """Constants go to the device once."""
+        """Copy the constants to the device, once."""
         for name, tensor in self.execution.constants.items():
             if name in self.layouts.constants:
                 self.constants[name] = upload(self.device, tensor.array, tensor.dtype)
 
     def _prepared_for(self, inputs: Sequence[DeviceArray]) -> CudaProgram:
-        """The same program over what `setup` makes of the held ones among the inputs of `main`."""
+        """The same program over the results of `setup` for the held ones among the inputs of `main`."""
         made = copy.copy(self)
         made.constants, made.constant_shapes = dict(self.constants), dict(self.constant_shapes)
         made._set_up([inputs[k] for k in self.layouts.held_positions])
         return made
 
     def _set_up(self, held: Sequence[DeviceArray]) -> None:
-        """`setup` runs on the device, and what only it needed is let go."""
+        """Run `setup` on the device, then free constants that only it reads."""
         self.is_prepared = True
         setup = self.execution.programs.get("setup")
         if setup is not None:
@@ -101,7 +103,7 @@ class CudaProgram(LoadedModule):
         self.constant_bytes = sum(aligned(a.nbytes) for a in self.constants.values())
 
     def constant_addresses(self) -> tuple[int, ...]:
-        """In the order of the bases; 0 for what nobody reads any more or has made yet."""
+        """Addresses of the constants in the order of the bases; 0 for a constant that is unused or not computed yet."""
         found = [self.constants.get(n) for n in self.layouts.constants]
         return tuple(0 if a is None else a.address for a in found)
 
@@ -122,6 +124,7 @@ class CudaProgram(LoadedModule):
         return found
 
     def resolver(self) -> Resolver:
+        """A resolver for this program's layouts and memory plans."""
         return Resolver(self.layouts, self.planner, self.where)
 
     # -- calls -----------------------------------------------------------------------------------
@@ -134,7 +137,8 @@ class CudaProgram(LoadedModule):
         outputs: Sequence[DeviceArray | None] = (),
         depth: int = 0,
     ) -> list[DeviceArray]:
-        """Run on arrays of this device: `inputs` in the order of the boundary, `outputs` by signature (None: new)."""
+        """Run on arrays of this device: `inputs` in the order of the interface, `outputs` by signature (None: allocated).
+        Raises TatamiError."""
         if program == "main" and not self.is_prepared:
             return self._prepared_for(inputs).run(program, inputs, sizes, outputs, depth)
         if program in self.layouts.hosted:
@@ -147,7 +151,7 @@ class CudaProgram(LoadedModule):
     def _results(
         self, program: str, at: Sized, inputs: Sequence[DeviceArray], outputs: Sequence[DeviceArray | None]
     ) -> tuple[list[DeviceArray], list[DeviceArray]]:
-        """The outputs by signature, and those among them that are written (the others update an input)."""
+        """(the outputs by signature, those among them that are written; the others update an input)."""
         plan = self.execution.programs[program]
         kinds = {b.id: b.kind for b in plan.buffers}
         of_input = dict(zip((i for i in plan.input_buffers if kinds[i] == "input"), inputs))
@@ -164,8 +168,8 @@ class CudaProgram(LoadedModule):
         return results, written
 
     def call(self, program: str, at: Sized, addresses: Sequence[int], stream: int | None = None) -> None:
-        """One call on bare memory: the addresses of the inputs, then of the written outputs. Nothing is checked, and
-        the stream's work is not waited for."""
+        """One call on bare memory: the addresses of the inputs, then of the written outputs. Nothing is checked, and the call
+        does not wait for the stream's work."""
         where = self.device.current_stream() if stream is None else stream
         with self._lock, self.device:
             self.kernels.faults.check()
@@ -190,7 +194,7 @@ class CudaProgram(LoadedModule):
         return found
 
     def enqueue(self, steps: Steps, bases: Sequence[int], stream: int) -> None:
-        """The steps one after the other on a stream, without a graph. The device's context is current."""
+        """Launch the steps one after another in a stream, without a graph. The device's context is current."""
         driver = self.device.driver
         for step in steps.steps:
             match step:
@@ -214,7 +218,7 @@ class CudaProgram(LoadedModule):
     def fast(
         self, program: str, inputs: Sequence[DeviceArray], sizes: Mapping[str, int], results: Sequence[DeviceArray]
     ) -> Callable[[], None]:
-        """One call with its arrays fixed, held ones as they are now."""
+        """One call with its arrays fixed, held ones in their current state."""
         if not self.is_prepared:
             return self._prepared_for(inputs).fast(program, inputs, sizes, results)
         if program in self.layouts.hosted:
@@ -238,7 +242,7 @@ class CudaProgram(LoadedModule):
     # -- memory ----------------------------------------------------------------------------------
 
     def _arena(self, size: int, stream: int) -> int:
-        """Temporary memory for one call; calls on one stream share it, as they run one after the other."""
+        """The address of temporary memory for one call; calls in one stream share it, since they run one after another."""
         if size == 0:
             return 0
         found = self._arenas.get(stream)
@@ -247,6 +251,7 @@ class CudaProgram(LoadedModule):
         return found.address
 
     def allocate(self, shape: Sequence[int], dtype: DType, at: str = "memory") -> DeviceArray:
+        """An uninitialised array on the device. Raises OutOfMemory at `at`."""
         return empty(self.device, shape, dtype, at)
 
     def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""An execution plan at concrete sizes: kernels, copies and joins over base addresses, with what each has to wait for.
+"""An execution plan at concrete sizes: kernels, copies and joins over base addresses, with the steps that each waits for.
 
     bases: arena | inputs | written outputs | constants       (as the entry of a CPU program takes them)
 
-Calls of other programs are put in their place, their memory where the arena's plan has it. What depends on data (If,
-Loop, Host steps) is not here: `hosted` runs it between such lists.
-"""
+Calls of other programs are replaced by their steps, whose memory is where the arena's plan has it. Instructions that depend on
+data (If, Loop, Host steps) are not here: `hosted` runs them between such lists."""
 
 from __future__ import annotations
 
@@ -36,15 +35,16 @@ from tatami.execution.ir import (
 from tatami.runtime.cuda.tensor_map import Map
 
 ARENA = 0
-"""The base that temporary buffers lie in."""
+"""Number of the base for temporary buffers."""
 
 
 class DeviceLayouts(Layouts):
-    """On a GPU a condition or a trip count lies where only a copy to the host can read it: programs with If or Loop
-    run from Python, as those with Host steps do."""
+    """Layouts for a GPU: conditions and trip counts are in memory that only a copy to the host can read, so programs with If
+    or Loop run from Python, like those with Host steps."""
 
     @cached_property
     def hosted(self) -> frozenset[str]:
+        """Names of the programs that need Python between kernels."""
         out = set(super().hosted)
         while True:
             more = {
@@ -57,6 +57,7 @@ class DeviceLayouts(Layouts):
             out |= more
 
     def is_python_step(self, instruction: Instruction) -> bool:
+        """True if the instruction is run by Python."""
         return isinstance(instruction.op, If | Loop) or super().is_python_step(instruction)
 
     def _needs_python(self, instruction: Instruction, hosted: set[str]) -> bool:
@@ -66,7 +67,7 @@ class DeviceLayouts(Layouts):
 
 @dataclass(frozen=True)
 class Place:
-    """`offset` bytes from base number `base`."""
+    """An address: `offset` bytes from base number `base`."""
 
     base: int
     offset: int
@@ -74,7 +75,7 @@ class Place:
 
 @dataclass(frozen=True)
 class MapAt:
-    """A tensor map over what lies at a place."""
+    """A tensor map over the memory at a place."""
 
     place: Place
     map: Map
@@ -85,7 +86,7 @@ Argument: TypeAlias = Place | int | MapAt
 
 @dataclass(frozen=True)
 class KernelStep:
-    """One launch. `at` tells in the reader's words what it computes."""
+    """One launch. `at`: what it computes, in the reader's words; `after`: numbers of the steps that it waits for."""
 
     symbol: str
     at: Callable[[], str]
@@ -96,15 +97,17 @@ class KernelStep:
     args: tuple[Argument, ...]
     after: tuple[int, ...]
     dependent: bool = False
-    """It may begin while the launch before it ends."""
+    """True if it may begin while the launch before it ends."""
 
     def named(self) -> str:
-        """What a fault names: the kernel and what it computes."""
+        """The place that a fault names: the kernel and what it computes."""
         return f"{self.symbol}: {self.at()}"
 
 
 @dataclass(frozen=True)
 class CopyStep:
+    """One copy of `bytes` from a place to another, after the steps with these numbers."""
+
     at: Callable[[], str]
     source: Place
     target: Place
@@ -114,7 +117,7 @@ class CopyStep:
 
 @dataclass(frozen=True)
 class JoinStep:
-    """Nothing; what comes after it waits for all it waits for."""
+    """A step without work; steps after it wait for all that it waits for."""
 
     after: tuple[int, ...]
 
@@ -123,7 +126,7 @@ Step: TypeAlias = KernelStep | CopyStep | JoinStep
 
 
 class Steps:
-    """The steps of a program at its sizes. Equal `topology`: one graph serves both, its nodes' parameters changed."""
+    """The steps of a program at its sizes. Steps with equal `topology` share a graph, whose nodes' parameters are changed."""
 
     def __init__(self, steps: Sequence[Step], arena_bytes: int) -> None:
         self.steps = tuple(steps)
@@ -142,7 +145,7 @@ def _shape_of(step: Step) -> tuple[object, ...]:
 
 
 class Resolver:
-    """Writes the steps of one call of a program that needs no Python."""
+    """A writer of the steps of one call of a program that needs no Python."""
 
     def __init__(self, layouts: Layouts, planner: Planner, where: Callable[[str, str], str] | None = None) -> None:
         self.layouts = layouts
@@ -150,6 +153,7 @@ class Resolver:
         self.where = where or (lambda program, name: name)
 
     def resolve(self, program: str, sizes: Mapping[str, int]) -> Steps:
+        """The steps of a program at these sizes."""
         arena = self.planner.plan(program, sizes)
         boundary = self.layouts.boundary(program)
         places = {b.id: Place(1 + k, 0) for k, b in enumerate(boundary)}
@@ -169,7 +173,7 @@ class Resolver:
         after: tuple[int, ...],
         depth: int,
     ) -> tuple[int, ...]:
-        """Append the steps of a program whose arena starts at `arena`; the steps that have to end before what follows."""
+        """Append the steps of a program whose arena starts at `arena`; the steps that have to end before any later one."""
         plan = self.layouts.module.programs[name]
         env = {**sizes, THREADS: self.planner.threads}
         for k, b in enumerate(self.layouts.own(name)):
@@ -228,7 +232,7 @@ class Resolver:
         ends = self._program(
             op.program, callee_sizes(ins, scope.env), places, link, arena + self.slots[header], after, depth + 1
         )
-        # A result that is an updated input lies in the caller's argument, and the caller's own buffer wants it too.
+        # A result that is an updated input lies in the caller's argument, and is copied to the caller's own buffer.
         for id, given in zip(callee.output_buffers, ins.outputs):
             if kinds[id] != "output" and scope.place(given) != places[id]:
                 ends = self._copy(
@@ -239,7 +243,7 @@ class Resolver:
     # -- one instruction -------------------------------------------------------------------------
 
     def instruction(self, program: str, ins: Instruction, scope: Scope, after: tuple[int, ...]) -> tuple[int, ...]:
-        """Append a launch, a choice or a copy; what follows it waits for the steps returned (`after` where nothing runs)."""
+        """Append a launch, a choice or a copy; the steps that later ones wait for (`after` if nothing runs)."""
         at = partial(self.where, program, ins.debug_name)
         match ins.op:
             case Launch():
@@ -291,7 +295,7 @@ def _three(values: Sequence[int]) -> tuple[int, int, int]:
 
 
 class Scope:
-    """One program's buffers and sizes."""
+    """The buffers and sizes of one program."""
 
     def __init__(self, plan: ExecutionPlan, env: Mapping[str, int], places: dict[str, Place]) -> None:
         self.env = env
@@ -299,19 +303,24 @@ class Scope:
         self.places = places
 
     def size(self, e: Expr) -> int:
+        """The value of a size expression."""
         return int(evaluate(e, self.env))
 
     def holds(self, c: Condition) -> bool:
+        """True if the condition holds at these sizes."""
         return is_met(c, self.env)
 
     def bytes(self, id: str) -> int:
+        """The bytes of a buffer's elements."""
         b = self.info[id]
         return max(0, self.size(b.elements)) * b.dtype.itemsize
 
     def dtype(self, id: str) -> DType:
+        """The dtype of a buffer's elements."""
         return self.info[id].dtype
 
     def place(self, id: str) -> Place:
+        """The place of a buffer; a part lies inside its parent."""
         b = self.info[id]
         if not b.parent:
             return self.places[id]
@@ -320,6 +329,7 @@ class Scope:
         return Place(whole.base, whole.offset + offset)
 
     def map(self, m: TensorMap) -> Map:
+        """The tensor map at these sizes."""
         return Map(
             self.dtype(m.buffer),
             tuple(self.size(d) for d in m.dims),

@@ -15,10 +15,13 @@ from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.driver import At
 
 MAP_BYTES = 128
+"""Bytes of a tensor map, which a kernel takes by value."""
 SMALL_SPAN = 128 << 10
+"""Bytes of a tensor below which faulty drivers set the bit wrongly."""
 FAULTY_DRIVER = 13010
+"""Last version of the driver that sets the bit wrongly."""
 SMALL_BIT = 21
-"""Of the 64-bit word 1 of a map: for a small tensor it makes reads past its end wrong with drivers up to 13.1."""
+"""Bit of the 64-bit word 1 of a map which, set for a small tensor, makes reads past its end wrong with drivers up to 13.1."""
 
 _TYPES = {
     DType.u8: "UINT8", DType.i8: "UINT8", DType.bool: "UINT8", DType.u16: "UINT16", DType.i16: "UINT16", DType.u32: "UINT32",
@@ -30,8 +33,8 @@ _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 @dataclass(frozen=True)
 class Map:
-    """Sizes innermost first; `strides` in bytes, from dimension 1 on; `box` in elements. With `corners` (lower, upper)
-    an im2col map, whose box is (channels per pixel, pixels per column)."""
+    """A tensor map in numbers. Sizes innermost first; `strides` in bytes, from dimension 1 on; `box` in elements. With
+    `corners` (lower, upper) an im2col map, whose box is (channels per pixel, pixels per column)."""
 
     dtype: DType
     dims: tuple[int, ...]
@@ -39,10 +42,10 @@ class Map:
     box: tuple[int, ...]
     swizzle: int
     steps: tuple[int, ...] = ()
-    """Elements from one to the next that is read, per dimension; none: 1."""
+    """Distance in elements between elements that are read, per dimension; empty: 1."""
     corners: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     tf32: bool = False
-    """fp32 arrives rounded to tf32."""
+    """True if fp32 is rounded to tf32 by the load."""
 
     @property
     def span(self) -> int:
@@ -52,7 +55,8 @@ class Map:
 
 
 def encode(device: Device, map: Map, address: int, at: At) -> bytes:
-    """The 128 bytes. Raises InvalidExecution for what the hardware does not allow, DeviceFault for what the driver refuses."""
+    """The 128 bytes of a map. Raises InvalidExecution for numbers that the hardware does not allow, DeviceFault if the driver
+    refuses it."""
     check(map, address, at)
     api = device.driver.api
     u64, u32 = api.cuuint64_t, api.cuuint32_t
@@ -83,7 +87,7 @@ def encode(device: Device, map: Map, address: int, at: At) -> bytes:
 
 
 def check(map: Map, address: int, at: At) -> None:
-    """Raises InvalidExecution with the rule and both numbers."""
+    """Raise InvalidExecution with the broken rule and both numbers."""
     size = map.dtype.itemsize
     rank = len(map.dims)
     rules: list[tuple[bool, str]] = [

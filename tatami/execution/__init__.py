@@ -1,4 +1,4 @@
-"""execution: what runs, in which order, over which buffers (spec 4, spec 1 "Program", spec 3 §12).
+"""execution: the instructions of a program, their order and their buffers (spec 4, spec 1 "Program", spec 3 §12).
 
 Made from the realised Regions and the kernels of a code layer (`lower`), or straight from a frontend graph, one
 reference operation per node (`from_graph`, spec 4 §3).

@@ -1,7 +1,7 @@
 """Offsets in the arena for concrete sizes: best fit over live intervals (spec 3 §12).
 
 A buffer lives from the wave of its first use through the wave of its last. Two buffers that live in one wave never
-overlap, but one that takes the other's place. Every offset and size is a multiple of 64 bytes.
+overlap, unless one takes the other's place. Every offset and size is a multiple of 64 bytes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_DEPTH, MAX_SLOTS, Layou
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, If, Instruction, Loop
 
 ALIGNMENT = 64
+"""Bytes to which offsets and sizes are rounded: a cache line."""
 SMALL = 256
-"""Up to so many buffers the quadratic placement by size is tried too."""
+"""Maximum number of buffers for which the placement by size, which is quadratic, is tried too."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,12 @@ class ArenaPlan:
 
 
 def aligned(size: int) -> int:
+    """`size` rounded up to a multiple of ALIGNMENT."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def place(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """Offsets such that intervals that meet do not overlap, and the bytes needed."""
+    """(offsets such that intervals with a common wave do not overlap, bytes needed)."""
     best = _by_time(intervals)
     if len(intervals) <= SMALL:
         other = _by_size(intervals)
@@ -56,7 +58,7 @@ def place(intervals: Sequence[Interval]) -> tuple[list[int], int]:
 
 
 def _by_size(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """Largest first, each at the smallest gap between those it meets."""
+    """A placement, largest first, each in the smallest gap between the intervals that it meets."""
     offsets = [0] * len(intervals)
     placed: list[int] = []
     peak = 0
@@ -82,7 +84,8 @@ def _by_size(intervals: Sequence[Interval]) -> tuple[list[int], int]:
 
 
 def _by_time(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """In order of first use, each in the smallest hole that holds it; holes join when buffers die."""
+    """A placement in the order of first use, each in the smallest hole that is large enough; holes are joined when buffers
+    die."""
     offsets = [0] * len(intervals)
     starts = sorted((it.first, -it.size, i) for i, it in enumerate(intervals) if it.size)
     ends = sorted((it.last, i) for i, it in enumerate(intervals) if it.size)
@@ -148,7 +151,7 @@ class _Holes:
 
 
 def pool_offsets(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Byte offsets of constants in the ConstPool, one after the other, aligned; and the bytes of the whole."""
+    """(constant -> byte offset in the ConstPool, one after another, aligned; bytes of the whole)."""
     offsets: dict[str, int] = {}
     end = 0
     for name, size in sizes.items():
@@ -160,8 +163,8 @@ def pool_offsets(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
 def place_buffers(
     plan: ExecutionPlan, own: Sequence[BufferInfo], sizes: Sequence[int], others: Sequence[Interval] = ()
 ) -> tuple[list[int], int]:
-    """Offsets of the plan's `own` buffers of `sizes` bytes, then of `others`, and the bytes needed. Buffers that take each
-    other's place are placed as one that lives through all of them."""
+    """(offsets of the plan's `own` buffers of `sizes` bytes, then of `others`; bytes needed). Buffers that take each other's
+    place are placed as one that lives through all of them."""
     waves = [ins.wave for ins in plan.instructions]
     intervals = [
         Interval(size, waves[b.first_use], waves[b.last_use]) if b.first_use >= 0 else Interval(0, 0, 0)
@@ -180,7 +183,7 @@ def place_buffers(
 
 
 def with_offsets(plan: ExecutionPlan) -> ExecutionPlan:
-    """The plan with offsets, where every size is a number and no program is called; else unchanged."""
+    """The plan with offsets, if every size is a number and no program is called; else unchanged."""
     own = [b for b in plan.buffers if b.kind == "arena" and not b.parent]
     counts = [b.elements.as_int() for b in own]
     if not own or any(c is None or b.first_use < 0 for c, b in zip(counts, own)) or any(callees(i) for i in plan.instructions):
@@ -192,13 +195,14 @@ def with_offsets(plan: ExecutionPlan) -> ExecutionPlan:
 
 
 class Planner:
-    """Plans the arena of a program for given sizes, frames of its calls included."""
+    """The planner of a module's arenas for given sizes, frames of calls included."""
 
     def __init__(self, layouts: Layouts, threads: int) -> None:
         self.layouts = layouts
         self.threads = threads
 
     def plan(self, program: str, sizes: Mapping[str, int], depth: int = 0) -> ArenaPlan:
+        """The arena of a program at these sizes."""
         plan = self.layouts.module.programs[program]
         env = {**sizes, THREADS: self.threads}
         own = self.layouts.own(program)
@@ -218,7 +222,7 @@ class Planner:
         return ArenaPlan(tuple(slots(offsets, len(own), frames, program)), peak, without)
 
     def frame(self, plan: ExecutionPlan, ins: Instruction, env: Mapping[str, int], depth: int) -> Frame:
-        """Memory of one call. The branches of an If share it."""
+        """The memory of one call; the branches of an If share it."""
         info = {b.id: b for b in plan.buffers}
         scratch: list[int] = []
         end = 0
@@ -239,8 +243,8 @@ class Planner:
 
 @dataclass(frozen=True)
 class Frame:
-    """A call's memory relative to its start: a loop's scratch, the callees' arena at `arena`, and their plans (None
-    where the call would be too deep)."""
+    """A call's memory relative to its start: a loop's scratch, the callees' arena at `arena`, and their plans (None if the
+    call would be too deep)."""
 
     scratch: tuple[int, ...]
     arena: int
@@ -250,7 +254,7 @@ class Frame:
 
 
 def slots(offsets: Sequence[int], own: int, frames: Sequence[Frame], program: str) -> list[int]:
-    """The flat list of `frames`: own offsets, headers, then the callees' slots."""
+    """The flat list of `frames`: the program's own offsets, headers, then the callees' slots."""
     out = list(offsets[:own])
     links: list[tuple[int, ArenaPlan]] = []
     for base, frame in zip(offsets[own:], frames):
@@ -274,7 +278,7 @@ def slots(offsets: Sequence[int], own: int, frames: Sequence[Frame], program: st
 
 
 def callee_sizes(ins: Instruction, env: Mapping[str, int]) -> dict[str, int]:
-    """The callee's size symbols for the caller's sizes."""
+    """The callee's size symbol -> value, for the caller's sizes."""
     match ins.op:
         case Call(sizes=sizes) | If(sizes=sizes) | Loop(sizes=sizes):
             return {name: evaluate(value, env) for name, value in sizes.items()}

@@ -1,15 +1,15 @@
-"""Kernels and loops of a wave that run side by side, one thread each (spec 1 "Program", D2.14).
+"""Kernels and loops of a wave that run in parallel, one thread each (spec 1 "Program", D2.14).
 
-    wave 1: r3 9 µs, r4 8 µs, r5 9 µs, all serial     26 µs one after the other, 13 µs + 5 µs on two threads: beside
-    wave 1: r3 90 µs on all threads, r4 2 µs serial   one after the other: r3 uses the threads already
-    wave 2: r5 loop forth, r6 loop back               alike: beside, where the threads have as many each
+    wave 1: r3 9 µs, r4 8 µs, r5 9 µs, all serial     26 µs in sequence, 13 µs + 5 µs on two threads: in parallel
+    wave 1: r3 90 µs on all threads, r4 2 µs serial   in sequence: r3 uses all threads
+    wave 2: r5 loop forth, r6 loop back               alike: in parallel, if each thread gets the same number
 
 A kernel whose plan divides it over threads is left alone: it fills the machine by itself. Instructions of one wave are
 independent and their buffers and frames share no bytes (arena offsets are planned by wave), so nothing else has to hold.
 
 The halves of a bidirectional layer are loops that turn as often over values of the same shapes. Threads that divide a turn
 wait for each other several times in it; a thread that has a half to itself waits at the end. So all loops of a wave that are
-alike run side by side, if threads divide their number and there are enough turns: the entry looks at both (c/print_entry.py).
+alike run in parallel, if threads divide their number and there are enough turns: the entry tests both (c/print_entry.py).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch
 from tatami.plan.ir import CpuRows, ProgramPlan, RegionPlan, Scalar
 
 WAKE_SECONDS = 5e-6
-"""Seconds to hand work to sleeping threads and to get it back (notes: cpu §6)."""
+"""Seconds to hand work to sleeping threads and to wait for it (notes: cpu §6)."""
 
 
 def run_beside(plan: ExecutionPlan, schedule: ProgramPlan) -> ExecutionPlan:
-    """The plan with `beside` set where side by side saves more than it costs."""
+    """The plan with `beside` set for kernels whose parallel run saves more than it costs."""
     seconds = {r.region: s for r in schedule.regions if (s := _serial_seconds(r)) is not None}
     waves: dict[int, list[int]] = {}
     for i, ins in enumerate(plan.instructions):
@@ -44,8 +44,8 @@ def run_loops_beside(programs: Mapping[str, ExecutionPlan]) -> dict[str, Executi
 
 
 def may_run_beside(ins: Instruction, programs: Mapping[str, ExecutionPlan]) -> bool:
-    """True if a thread can run the instruction by itself: a kernel, or a loop of a known number of turns whose body is
-    kernels and checks no sizes (a thread keeps what it checked to itself)."""
+    """True if a thread can run the instruction by itself: a kernel, or a loop of a known number of turns whose body is kernels
+    and checks no sizes (the record of a check is per thread)."""
     match ins.op:
         case Launch():
             return True
@@ -82,14 +82,14 @@ def _marked(plan: ExecutionPlan, chosen: set[int]) -> ExecutionPlan:
 
 
 def _pays(seconds: list[float]) -> bool:
-    """On two threads already: more only save more."""
+    """True if two threads save more than waking them costs; more threads save more."""
     if len(seconds) < 2:
         return False
     return sum(seconds) > max(max(seconds), sum(seconds) / 2) + WAKE_SECONDS
 
 
 def _serial_seconds(region: RegionPlan) -> float | None:
-    """The estimated time of a kernel that one thread runs; None where threads divide it or nothing is known."""
+    """The estimated time of a kernel that one thread runs; None if threads divide it or if there is no estimate."""
     if len(region.choices) != 1 or "total" not in region.choices[0].estimate:
         return None
     match region.choices[0].plan:

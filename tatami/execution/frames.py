@@ -1,10 +1,10 @@
-"""What a run of a program keeps in its arena, as a flat list of slots: own buffers, a header per call, the callees.
+"""The layout of a program's arena as a flat list of slots: own buffers, a header per call, the callees.
 
     main: n3 | n7 | call 4: arena, link | loop 6: arena, scratch, carried 0, link | relu: n2 | n5 | body: n1
 
 Slots hold byte offsets from the program's own arena; a link is the distance from the program's first slot to the
-callee's, 0 where the call would be more than 10 deep (spec 1 "Entry point"), which is a fault when it happens. The C entry and the
-arena planner read this one description.
+callee's, 0 if the call would be more than 10 deep (spec 1 "Entry point"), which is a fault when it happens. The C entry and
+the arena planner both read this description.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from tatami.execution.waves import operation_symbols, order, roots
 
 T = TypeVar("T")
 MAX_DEPTH = 10
+"""Maximum depth of calls at run time."""
 PART_BYTES = 64 << 20
-"""Constants that a part of `setup` reads before the next begins."""
+"""Bytes of constants that a part of `setup` reads before the next begins."""
 MAX_SLOTS = 1 << 20
+"""Maximum number of slots of a program, with its callees."""
 LOOP_FLAG_BYTES = 64
-"""Scratch of a loop: iteration number (i64) at 0, condition in at 8, condition out at 9."""
+"""Bytes of a loop's scratch for its flags: iteration number (i64) at 0, condition in at 8, condition out at 9."""
 
 
 def callees(instruction: Instruction) -> tuple[str, ...]:
+    """Names of the programs that an instruction may call."""
     match instruction.op:
         case Call(program=program):
             return (program,)
@@ -41,7 +44,7 @@ def callees(instruction: Instruction) -> tuple[str, ...]:
 
 
 def once(find: Callable[[Layouts, str], T]) -> Callable[[Layouts, str], T]:
-    """A method of Layouts whose answer for a program is computed once: calls with Python steps ask each time."""
+    """A method of Layouts whose result for a program is computed once: calls with Python steps use it each time."""
 
     @wraps(find)
     def kept(layouts: Layouts, program: str) -> T:
@@ -63,13 +66,13 @@ class SetupPart(NamedTuple):
 
 
 class Layouts:
-    """Slots, symbols and positions of every program of a module, worked out once."""
+    """Slots, symbols and positions of every program of a module, computed once."""
 
     def __init__(self, module: Module[ExecutionPlan]) -> None:
         self.module = Module({name: order(plan) for name, plan in module.programs.items()}, module.constants, module.origins)
         """The module with an order, as a document may come without one."""
         self.found: dict[tuple[str, str], Any] = {}
-        """By method and program (`once`)."""
+        """(method, program) -> its result (`once`)."""
 
     @once
     def own(self, program: str) -> tuple[BufferInfo, ...]:
@@ -78,8 +81,8 @@ class Layouts:
 
     @once
     def boundary(self, program: str) -> tuple[BufferInfo, ...]:
-        """Buffers that the caller gives: inputs by signature, constants left out, then the outputs that are written
-        (an output that updates an input is that input)."""
+        """Buffers that the caller passes: inputs by signature without constants, then the outputs that are written (an output
+        that updates an input is that input)."""
         plan = self.module.programs[program]
         info = {b.id: b for b in plan.buffers}
         inputs = [info[i] for i in plan.input_buffers if info[i].kind == "input"]
@@ -87,7 +90,7 @@ class Layouts:
 
     @once
     def symbols(self, program: str) -> tuple[str, ...]:
-        """Size symbols in the order of the entry's `sizes`; the number of threads is one more at the end."""
+        """Size symbols in the order of the entry's `sizes`; the number of threads follows them."""
         plan = self.module.programs[program]
         out = dict.fromkeys(symbols(plan.signature))
         out.update(dict.fromkeys(plan.signature.defaults))
@@ -108,7 +111,7 @@ class Layouts:
 
     @cached_property
     def pooled(self) -> tuple[str, ...]:
-        """Those that lie packed in the ConstPool: what programs other than `setup` read."""
+        """Constants that lie packed in the ConstPool: those that programs other than `setup` read."""
         out: dict[str, None] = {}
         for name, plan in self.module.programs.items():
             kinds = {b.id: b.kind for b in plan.buffers}
@@ -120,8 +123,8 @@ class Layouts:
 
     @cached_property
     def setup_parts(self) -> tuple[SetupPart, ...]:
-        """`setup` without Python steps, cut where the constants that it has read come to PART_BYTES: who runs one part after
-        the other needs those of one part in memory, not all."""
+        """`setup` without Python steps, cut where the constants that it has read reach PART_BYTES: a run part by part needs
+        the constants of one part in memory, not all."""
         plan = self.module.programs["setup"]
         info, root = {b.id: b for b in plan.buffers}, roots(plan)
         tensors = {id: p.tensor for id, p in zip(plan.input_buffers, plan.signature.inputs) if info[id].kind == "constant"}
@@ -141,7 +144,7 @@ class Layouts:
 
     @cached_property
     def held(self) -> tuple[str, ...]:
-        """Inputs of `setup` that the module has no constant for, in the order of its boundary: who calls `main` holds
+        """Inputs of `setup` for which the module has no constant, in the order of its interface: the caller of `main` holds
         them (storage "held"), and `setup` runs on them first."""
         plan = self.module.programs.get("setup")
         if plan is None:
@@ -151,7 +154,7 @@ class Layouts:
 
     @cached_property
     def held_positions(self) -> tuple[int, ...]:
-        """Where the held inputs stand in the boundary of `main`."""
+        """Positions of the held inputs in the interface of `main`."""
         plan = self.module.programs["main"]
         tensors = {id: p.tensor for id, p in zip(plan.input_buffers, plan.signature.inputs)}
         names = [tensors.get(b.id) for b in self.boundary("main")]
@@ -159,8 +162,8 @@ class Layouts:
 
     @cached_property
     def equations(self) -> tuple[tuple[str, Equation], ...]:
-        """(program, what its sizes have to satisfy) where compiled code makes the calls; faults number them so. For any
-        other program Python binds the sizes, and checks."""
+        """(program, equation between its sizes) for calls that compiled code makes; the number in this list is the fault's.
+        For other calls Python binds the sizes, and checks."""
         called = {c for plan in self.module.programs.values() for ins in plan.instructions for c in callees(ins)}
         out: list[tuple[str, Equation]] = []
         for name, plan in self.module.programs.items():
@@ -171,8 +174,8 @@ class Layouts:
 
     @cached_property
     def hosted(self) -> frozenset[str]:
-        """Programs that need Python between kernels: a Host or reference step in them or in what they call, or a
-        call that finds new sizes."""
+        """Names of programs that need Python between kernels: a Host or reference step in them or in a callee, or a call that
+        finds sizes."""
         out: set[str] = set()
         callers: dict[str, set[str]] = {}
         for name, plan in self.module.programs.items():
@@ -191,7 +194,7 @@ class Layouts:
 
     @cached_property
     def last_uses(self) -> dict[str, dict[str, int]]:
-        """By program: the last instruction that uses each buffer or a slice of it."""
+        """Program -> buffer -> the last instruction that uses it or a slice of it."""
         out: dict[str, dict[str, int]] = {}
         for name, plan in self.module.programs.items():
             root = roots(plan)
@@ -199,7 +202,7 @@ class Layouts:
         return out
 
     def is_python_step(self, instruction: Instruction) -> bool:
-        """Does the instruction run from Python, between segments?"""
+        """True if the instruction is run by Python, between segments."""
         return (
             isinstance(instruction.op, Host | Op)
             or bool(operation_symbols(instruction.op))
@@ -208,7 +211,7 @@ class Layouts:
 
     @once
     def segments(self, program: str) -> tuple[tuple[int, int], ...]:
-        """Runs of instructions [begin, end) between Python steps; the whole program when it has none."""
+        """Ranges of instructions [begin, end) between Python steps; the whole program if it has none."""
         out: list[tuple[int, int]] = []
         begin = 0
         plan = self.module.programs[program]
@@ -223,7 +226,7 @@ class Layouts:
 
     @once
     def headers(self, program: str) -> dict[int, int]:
-        """Instruction position of each call made in compiled code -> slot where its frame's header starts."""
+        """Position of each call that compiled code makes -> slot at which its frame's header starts."""
         out: dict[int, int] = {}
         slot = len(self.own(program))
         for i, ins in enumerate(self.module.programs[program].instructions):
@@ -234,7 +237,7 @@ class Layouts:
 
     @once
     def first_instruction(self, program: str) -> int:
-        """Number of the program's first instruction, counted over the module; faults name instructions so."""
+        """Number of the program's first instruction, counted over the module, as faults number instructions."""
         count = 0
         for name, plan in self.module.programs.items():
             if name == program:
@@ -244,7 +247,7 @@ class Layouts:
 
 
 def header_slots(instruction: Instruction) -> int:
-    """Slots of a call's header: the callee's arena; a loop's scratch and second carried buffers; links to the slots
+    """Number of slots in a call's header: the callee's arena; a loop's scratch and second carried buffers; links to the slots
     of the callees."""
     loop = 1 + instruction.op.carried if isinstance(instruction.op, Loop) else 0
     return 1 + loop + len(callees(instruction))

@@ -25,7 +25,7 @@ from tatami.frontend.ops_control import bound_sizes, call_inputs
 
 
 def from_graph(frontend: Module[Graph]) -> Module[ExecutionPlan]:
-    """Every graph's plan. Raises UnknownValue and CyclicGraph for a graph that is none."""
+    """The plan of every graph. Raises UnknownValue and CyclicGraph for nodes that do not form a graph."""
     programs: dict[str, ExecutionPlan] = {}
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, graph in frontend.programs.items():
@@ -35,7 +35,7 @@ def from_graph(frontend: Module[Graph]) -> Module[ExecutionPlan]:
 
 
 def _meaning_alone(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes without the code of a custom kernel: the reference runs its numpy meaning."""
+    """The attributes without the code of a custom kernel: the reference runs its numpy meaning."""
     return copy.deepcopy({k: v for k, v in attrs.items() if not isinstance(v, VerbatimCode)})
 
 
@@ -130,7 +130,7 @@ class _Planner:
                 return Op(node.op, _meaning_alone(node.attrs), new)
 
     def _new_symbols(self, node: Node) -> tuple[str, ...]:
-        """Sizes that the node's results decide."""
+        """Size symbols that the node's results decide."""
         out: dict[str, None] = {}
         for t in node.outputs:
             for size in self._type(node, t).shape:
@@ -148,7 +148,7 @@ class _Planner:
         return sizes
 
     def _varying(self, node: Node, body: str) -> tuple[str, ...]:
-        """The body's symbols that the shapes of its operands decide, but in every turn anew."""
+        """The body's symbols that the shapes of its operands decide again in every turn."""
         ports = call_inputs(self.module.programs[body], self.module.constants)
         decided = {n for p in ports for s in p.shape for n in free_vars(s)}
         return tuple(sorted(decided - self._sizes(node, (body,)).keys()))

@@ -4,8 +4,8 @@
     n42  use 2..3                   ->       n42  use 2..3  in place of n19
     n42 = k(n30, n5, n19, n42)               k reads n19 only where it writes n42 (KernelFace.in_place)
 
-The kernel says which of its parameters may share memory; here is asked whether the operand's value is needed by nobody
-else then. Lines that were just read are written, so no others have to come from memory.
+The kernel states which of its parameters may share memory; here it is tested whether the operand's value is unused
+afterwards. Lines that were just read are written, so no others have to be loaded from memory.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def take_places(plan: ExecutionPlan, faces: Mapping[str, KernelFace]) -> Executi
 
 
 def fits(old: BufferInfo, new: BufferInfo) -> bool:
-    """Are both whole buffers of the arena, of equally many bytes?"""
+    """True if both are whole buffers of the arena, with the same number of bytes."""
     whole = all(b.kind == "arena" and not b.parent for b in (old, new))
     return whole and old.elements == new.elements and old.dtype.itemsize == new.dtype.itemsize
 
 
 def is_last_reader(plan: ExecutionPlan, i: int, name: str) -> bool:
-    """Does instruction `i` read buffer `name`, and every other one that uses it stand in an earlier wave?"""
+    """True if instruction `i` reads buffer `name`, and all others that use it are in earlier waves."""
     wave = plan.instructions[i].wave
     others = (x for k, x in enumerate(plan.instructions) if k != i and name in (*x.inputs, *x.outputs))
     return name in plan.instructions[i].inputs and all(x.wave < wave for x in others)
@@ -59,7 +59,7 @@ def _allowed(ins: Instruction, faces: Mapping[str, KernelFace]) -> list[tuple[st
 
 
 def _of_kernels(launches: Sequence[Launch], faces: Mapping[str, KernelFace]) -> list[tuple[str, str]]:
-    """Those of the one kernel that touches the written buffer, if no later kernel touches the read one."""
+    """Pairs (read, written) of the only kernel that touches the written buffer, if no later kernel touches the read one."""
     pointers = [[a.buffer for a in k.args if isinstance(a, Ptr)] for k in launches]
     out: list[tuple[str, str]] = []
     for k, launch in enumerate(launches):

@@ -48,10 +48,14 @@ class BufferInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ptr(msgspec.Struct, frozen=True, tag_field="arg", tag="ptr"):
+    """An argument: the address of a buffer."""
+
     buffer: str
 
 
 class SizeArg(msgspec.Struct, frozen=True, tag_field="arg", tag="size"):
+    """An argument: the value of a size expression, an i64."""
+
     value: Expr
 
 
@@ -80,13 +84,13 @@ class Launch(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", ta
     cluster: tuple[int, ...] = ()
     shared_bytes: int = 0
     dependent: bool = False
-    """On a GPU it may begin while the launch before it ends: the kernel itself waits before it touches memory."""
+    """True if on a GPU it may begin while the launch before it ends: the kernel waits itself before it touches memory."""
     local_bytes: LocalBytes = LocalBytes()
-    """What a program that is loaded makes ready for its threads."""
+    """Bytes of local buffers that a loaded program allocates for its threads."""
 
 
 class Case(msgspec.Struct, frozen=True):
-    """Kernels that run one after the other when all conditions hold."""
+    """Kernels that run one after another if all conditions hold."""
 
     conditions: tuple[Condition, ...]
     launches: tuple[Launch, ...]
@@ -99,12 +103,12 @@ class Choose(msgspec.Struct, frozen=True, tag_field="op", tag="choose"):
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="call"):
-    """Another program; `sizes` gives its symbols in ours."""
+    """A call of another program; `sizes`: its symbols as expressions of ours."""
 
     program: str
     sizes: dict[str, Expr] = {}
     new_symbols: tuple[str, ...] = ()
-    """Sizes that only a run of the program tells (it has Host steps); found from the shapes of its results."""
+    """Sizes that only a run of the program decides (it has Host steps); found from the shapes of its results."""
 
 
 class If(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="if"):
@@ -118,7 +122,7 @@ class If(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="i
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="loop"):
     """inputs = trip count (i64, may be absent: ""), start condition (bool or ""), carried values, then captured
-    values. The body takes (iteration, condition, carried…, captured…) and gives (condition, carried…, scanned…);
+    values. The body takes (iteration, condition, carried…, captured…) and returns (condition, carried…, scanned…);
     outputs are the last carried values, then the scanned ones stacked along a new first axis."""
 
     body: str
@@ -127,11 +131,11 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag=
     sizes: dict[str, Expr] = {}
     new_symbols: tuple[str, ...] = ()
     varying: tuple[str, ...] = ()
-    """The body's symbols that have another value each turn: found from the shapes of its arguments."""
+    """The body's symbols whose value may differ in each turn: found from the shapes of its arguments."""
 
 
 class Host(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="host"):
-    """A Python step between segments (`runtime/host_steps.py`). It binds `new_symbols` before what follows."""
+    """A Python step between segments (`runtime/host_steps.py`). It binds `new_symbols` before the next instruction."""
 
     routine: str
     new_symbols: tuple[str, ...] = ()
@@ -139,7 +143,7 @@ class Host(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag=
 
 
 class Copy(msgspec.Struct, frozen=True, tag_field="op", tag="copy"):
-    """outputs[0] = inputs[0]."""
+    """The copy outputs[0] = inputs[0]."""
 
 
 class Op(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="op"):
@@ -166,25 +170,30 @@ def launches(op: Operation) -> tuple[Launch, ...]:
 
 
 def pointers(op: Operation) -> tuple[str, ...]:
-    """The buffers that the kernels of an operation are given."""
+    """The buffers that are arguments of an operation's kernels."""
     return tuple(a.buffer for launch in launches(op) for a in launch.args if isinstance(a, Ptr | TensorMap))
 
 
 UNORDERED = -1
-"""The wave of an instruction of a document that gives no order: `waves.order` infers one."""
+"""The wave of an instruction in a document without an order: `waves.order` infers one."""
 
 
 class Instruction(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One operation on buffers. An empty input is an absent one; `debug_name`: the Region or step that it was made from."""
+
     op: Operation
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     debug_name: str = ""
     wave: int = UNORDERED
     beside: bool = False
-    """A launch, or a loop, that runs at the same time as the others of its wave and kind that say so, each on one thread."""
+    """True for a launch, or a loop, that runs in parallel with others of its wave and kind that are marked so, each on one
+    thread."""
 
 
 class ExecutionPlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A program as instructions in order; `input_buffers`, `output_buffers`: ids in the order of the signature."""
+
     signature: Signature
     instructions: tuple[Instruction, ...]
     buffers: tuple[BufferInfo, ...]
@@ -193,5 +202,5 @@ class ExecutionPlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def launched_kernels(execution: Module[ExecutionPlan]) -> set[str]:
-    """The symbols of all kernels that some instruction may run."""
+    """The symbols of all kernels that an instruction may run."""
     return {launch.kernel for plan in execution.programs.values() for ins in plan.instructions for launch in launches(ins.op)}

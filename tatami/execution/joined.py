@@ -1,13 +1,13 @@
-"""Arrays that are joined one after the other are made where they are wanted (spec 3 §12).
+"""Operands of concatenations written to their place in the result (spec 3 §12).
 
     a = k0(x)                                 a = k0(x)            a: slice of y at element 0
     b = k1(x)                                 b = k1(x)            b: slice of y at element 131072
     y = r2(a, b)      concatenation   ->      (nothing)
     z = k3(y)                                 z = k3(y)
 
-A buffer may be a slice once. What two concatenations share stays as they agree on it: of ``y = a|b`` and ``z = a|b|c``, y
-itself becomes a slice of z. What cannot be a slice (an input, a constant, a result of the program, the place of something
-else) is copied there, where it is the lesser part; else the Region stays a kernel.
+A buffer may be a slice once. Two concatenations that share operands have to agree on them: for ``y = a|b`` and ``z = a|b|c``,
+y itself becomes a slice of z. Operands that cannot be slices (an input, a constant, a result of the program, a buffer in
+another's place) are copied there, if they are the smaller part; else the Region stays a kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tatami.region.ir import Program, Region
 
 
 def join(plan: ExecutionPlan, program: Program) -> ExecutionPlan:
-    """The plan without the kernels that its slices make needless."""
+    """The plan without the kernels that its slices make unnecessary."""
     parts = {r.name: p for r in program.body if isinstance(r, Region) and (p := concatenated(r)) is not None}
     if not parts:
         return plan
@@ -42,7 +42,7 @@ class _Joining:
         self.made = {name for ins in kernels for name in ins.outputs}
 
     def copies(self, ins: Instruction, parts: tuple[Part, ...]) -> list[Instruction] | None:
-        """What is left of a concatenation when its operands are slices of its result; None where it stays as it is."""
+        """The copies that replace a concatenation whose other operands are slices of its result; None if it stays as it is."""
         (name,) = ins.outputs
         whole = self.buffers[name]
         if whole.kind != "arena" or whole.layout is not None:
@@ -62,7 +62,8 @@ class _Joining:
         return [self._copy(p, whole, k) for k, p in enumerate(copied)]
 
     def _groups(self, parts: tuple[Part, ...]) -> list[tuple[str, Expr | None, tuple[Part, ...]]]:
-        """The parts by the whole buffer each lies in; and where that would begin, if they agree."""
+        """(whole buffer, its start in the result or None if the parts disagree, its parts) for each buffer that parts lie
+        in."""
         found: dict[str, list[tuple[Part, Expr]]] = {}
         for part in parts:
             root, within = placed(self.buffers, part.name)
@@ -74,7 +75,7 @@ class _Joining:
         return out
 
     def _may_lie(self, root: str, at: Expr, own: tuple[Part, ...], whole: BufferInfo) -> bool:
-        """May buffer `root` be the slice of `whole` that its parts, all of them, are to make up?"""
+        """True if buffer `root` can be the slice of `whole` that all of its parts make up."""
         b = self.buffers[root]
         held = sum((self.buffers[p.name].elements for p in own), ZERO)
         is_aligned = exact_div(at * b.dtype.itemsize, expr(b.alignment)) is not None

@@ -4,7 +4,7 @@
     output n1 that is an input               copy n1 -> out0
     n9 updates the mutable input x           copy n9 -> x, after every read of x
 
-Inputs have buffers and no instruction. Kernels come as `Binding`s of a code layer; without one, a Region is a Launch
+Inputs have buffers and no instruction. A code layer passes kernels as `Binding`s; without one, a Region is a Launch
 of its own name, which the reference runs.
 """
 
@@ -51,7 +51,7 @@ from tatami.region.ir import Program, Region, Step
 
 
 class _Launch(Protocol):
-    """One kernel for one Region (what the CPU layer gives)."""
+    """One kernel for one Region, as the CPU layer describes it."""
 
     @property
     def kernel(self) -> str: ...
@@ -62,7 +62,7 @@ class _Launch(Protocol):
 
 
 def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any] | None) -> Module[ExecutionPlan]:
-    """Every program's plan. The schedules of `plan` say which kernels run side by side."""
+    """The plan of every program. The schedules of `plan` decide which kernels run in parallel."""
     setup = region.programs.get("setup")
     pool = {*region.constants, *(o.tensor for o in (setup.signature.outputs if setup is not None else ()))}
     loops = kernels if kernels is not None and isinstance(kernels.main, LoopProgram) else None
@@ -81,7 +81,7 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
 
 
 def with_pool_offsets(module: Module[ExecutionPlan]) -> Module[ExecutionPlan]:
-    """The plans with the offsets of their constants in the ConstPool, where all sizes are numbers (spec 3 §12)."""
+    """The plans with the offsets of their constants in the ConstPool, if all sizes are numbers (spec 3 §12)."""
     found: dict[str, int] = {}
     pooled = Layouts(module).pooled
     for plan in module.programs.values():
@@ -105,7 +105,7 @@ def with_pool_offsets(module: Module[ExecutionPlan]) -> Module[ExecutionPlan]:
 
 
 def _bindings(kernels: Any) -> dict[str, list[Binding]]:
-    """By Region: `bindings` of a code layer that has several kernels per Region, else its `launches`."""
+    """Region -> `bindings` of a code layer with several kernels per Region, else its `launches`."""
     out: dict[str, list[Binding]] = {}
     if hasattr(kernels, "bindings"):
         for b in kernels.bindings:
@@ -187,7 +187,7 @@ class _Lowering:
         return out
 
     def _output_kinds(self, updated: dict[int, str]) -> dict[str, int]:
-        """Values that a kernel writes straight into an output buffer -> output position."""
+        """Value that a kernel writes directly into an output buffer -> output position."""
         out: dict[str, int] = {}
         for i, (id, port) in enumerate(zip(self.program.outputs, self.program.signature.outputs, strict=True)):
             if i not in updated and id in self.produced and id not in out:
@@ -211,7 +211,7 @@ class _Lowering:
         self._buffer(id, memref.dtype, memref.shape, "output" if id in kinds else "arena", memref.layout)
 
     def _outputs(self, kinds: dict[str, int], updated: dict[int, str]) -> tuple[str, ...]:
-        """Add the copies that outputs need; the ids of the output buffers in the order of the signature."""
+        """Ids of the output buffers in the order of the signature; the copies that outputs need are added."""
         out: list[str] = []
         for i, (id, port) in enumerate(zip(self.program.outputs, self.program.signature.outputs, strict=True)):
             if id not in self.buffers:
@@ -228,7 +228,7 @@ class _Lowering:
         return tuple(out)
 
     def _update(self, id: str, target: str, mutable: set[str]) -> None:
-        if id in mutable:  # two states that swap: keep the old value aside
+        if id in mutable:  # two states that swap: copy the earlier value first
             b = self.buffers[id]
             aside = f"{id}.old"
             if aside not in self.buffers:
@@ -301,7 +301,7 @@ class _Lowering:
         if b.workspace.terms:
             args.append(Ptr(workspace))
         args.extend(SizeArg(e) for e in b.sizes)
-        # A map beside its pointer stands behind the sizes, one in its place was put above.
+        # A map in addition to its pointer follows the sizes; one in place of its pointer is set above.
         later = sorted(((p, m) for p, m in maps.items() if p >= len(b.buffers)), key=lambda x: x[0])
         args.extend(self._map(b, m) for _, m in later)
         return Launch(b.kernel, tuple(args), b.grid, b.block, b.cluster, b.shared_bytes, b.dependent, b.local_bytes)
@@ -338,7 +338,7 @@ class _Lowering:
         return self.module.programs[target]
 
     def _arguments(self, step: Step, callee: Program, lead: int) -> tuple[str, ...]:
-        """The step's inputs without those the callee takes from the ConstPool."""
+        """The step's inputs without those that the callee takes from the ConstPool."""
         ports = callee.signature.inputs
         passed = len(step.inputs) - lead
         if passed == sum(not self._is_pooled(p) for p in ports) or passed != len(ports):
@@ -350,7 +350,7 @@ class _Lowering:
         return port.storage == "const_pool" and port.tensor in self.pool
 
     def _complete(self, step: Step, sizes: dict[str, Expr], callee: Program, arguments: tuple[str, ...]) -> None:
-        """Decide the callee's size symbols from the shapes of its arguments where the step does not."""
+        """Decide the callee's size symbols from the shapes of its arguments, unless the step does."""
         given = {*step.sizes, *_varying(step)}
         ports = [p for p in callee.signature.inputs if not self._is_pooled(p)]
         for port, name in zip(ports, arguments):
@@ -377,7 +377,7 @@ class _Lowering:
                 sizes[symbol] = expr(callee.signature.defaults[symbol])
 
     def _same_callee_symbol(self, callee: Program, symbol: str, sizes: dict[str, Expr]) -> bool:
-        """Sizes that cannot be proved equal are assumed so when symbols are involved; they are checked at run time."""
+        """True if two values of the symbol may be equal: with symbols they are assumed so, and checked at run time."""
         return bool(free_vars(sizes[symbol]))
 
 
@@ -396,5 +396,5 @@ def _varying(step: Step) -> tuple[str, ...]:
 
 
 def size_of(buffer: BufferInfo) -> Expr:
-    """Bytes of a buffer."""
+    """The bytes of a buffer's elements."""
     return buffer.elements * buffer.dtype.itemsize

@@ -1,7 +1,7 @@
-"""What a plan means, in numpy: instructions one after the other (target `reference`).
+"""The meaning of a plan, in numpy: its instructions one after another (target `reference`).
 
 An Op is a frontend operation, run by `frontend.run`; a Launch is the Region of its instruction's name, run by
-`region.run`. Buffers hold logical arrays; layouts do not show.
+`region.run`. Buffers hold logical arrays; layouts have no effect.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def run(
     observe: Observe | None = None,
     regions: Module[Program] | None = None,
 ) -> dict[str, Array]:
-    """The outputs of `main` by tensor name; the arrays in `inputs` stay as they are."""
+    """The outputs of `main` by tensor name; the arrays in `inputs` are not changed. `regions`: the Regions of launches. Raises
+    TatamiError."""
     machine = Machine(module, regions, mode, observe)
     plan = module.main
     kinds = {b.id: b.kind for b in plan.buffers}
@@ -66,7 +67,7 @@ def run(
 
 
 class Machine:
-    """Runs the programs of one module."""
+    """An interpreter of the programs of one module."""
 
     def __init__(
         self,
@@ -90,7 +91,8 @@ class Machine:
             self.constants |= {p.tensor: r for p, r in zip(setup.signature.outputs, results)}
 
     def program(self, name: str, arguments: Sequence[Array], sizes: Mapping[str, int], depth: int = 0) -> list[Array]:
-        """Outputs by signature. `arguments` are the inputs that are no constants; updated ones are written."""
+        """Outputs by signature. `arguments`: the inputs that are not constants; updated ones are written. Raises
+        TatamiError."""
         if depth > MAX_DEPTH:
             raise fail(
                 "RecursionDepth", name, f"programs call each other more than {MAX_DEPTH} deep", "end the recursion earlier"

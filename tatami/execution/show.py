@@ -35,6 +35,7 @@ from tatami.execution.waves import operation_name
 
 
 def show(module: Module[ExecutionPlan]) -> str:
+    """The text of every program: signature, buffers, instructions by wave."""
     return "\n".join(_program(name, plan) for name, plan in module.programs.items())
 
 

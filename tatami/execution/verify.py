@@ -1,8 +1,8 @@
-"""The rules of an execution plan (spec 4, D2.14, E-09). Returns what is wrong; never raises.
+"""The rules of an execution plan (spec 4, D2.14, E-09). Returns faults; never raises.
 
 Every buffer is known and has one writer per disjoint slice; nothing is read before it is written; inputs are written
 only where the signature updates them, after their last read; waves rise along the order and across each dependence;
-live ranges in the arena do not overlap, but where a buffer takes the place of one that dies; sizes name known symbols;
+live ranges in the arena do not overlap, unless a buffer takes the place of one that dies; sizes name known symbols;
 calls fit their programs.
 """
 
@@ -29,7 +29,7 @@ from tatami.execution.waves import dependences, operation_sizes, operation_symbo
 
 
 def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """All faults of all programs; empty when the module may run."""
+    """All faults of all programs; empty if the module may run."""
     out: list[Diagnostic] = []
     for name, plan in module.programs.items():
         found = _unknown(name, plan) or _parents(name, plan)
@@ -90,7 +90,7 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-"""Kernel names reach generated code."""
+"""A name of a kernel that may stand in generated code."""
 
 
 def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
@@ -136,7 +136,7 @@ def _boundary(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 
 
 def _constants(module: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """Every constant that a program reads is one of the module, or made by `setup`."""
+    """Faults of constants that a program reads and that neither the module has nor `setup` makes."""
     setup = module.programs.get("setup")
     known = {*module.constants, *(p.tensor for p in (setup.signature.outputs if setup is not None else ()))}
     out: list[Diagnostic] = []
@@ -150,7 +150,7 @@ def _constants(module: Module[ExecutionPlan]) -> list[Diagnostic]:
 
 
 def _held(module: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """What `setup` reads is a constant, or the held input of `main` of that name."""
+    """Faults of inputs of `setup` that are neither constants nor held inputs of `main` with the same name."""
     setup = module.programs.get("setup")
     if setup is None:
         return []
@@ -201,7 +201,7 @@ def _parents(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 
 
 def _writers(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
-    """One writer per buffer; slices written by different instructions are provably disjoint."""
+    """Faults of buffers with several writers; slices written by different instructions have to be provably disjoint."""
     out: list[Diagnostic] = []
     info = {b.id: b for b in plan.buffers}
     root = roots(plan)
@@ -291,8 +291,8 @@ def _definitions(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 
 
 def _unwritten(info: dict[str, BufferInfo], name: str, held: dict[str, Expr]) -> str:
-    """What of a buffer nobody writes, or "". `held`: elements that instructions write of each, through its slices too, which
-    are apart."""
+    """The part of a buffer that nothing writes, in words, or "". `held`: number of elements of each buffer that instructions
+    write, also through slices, which are disjoint."""
     missing = info[name].elements - held.get(name, ZERO)
     while name and held.get(name, ZERO) != info[name].elements:
         name = info[name].parent
@@ -326,7 +326,7 @@ def _order(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> 
 
 
 def _places(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
-    """A buffer takes the place of one of equal size that its writer is the last to read."""
+    """Faults of buffers that take another's place: it has to be of equal size, and read last by their writer."""
     info = {b.id: b for b in plan.buffers}
     sliced = {b.parent for b in plan.buffers if b.parent}
     taken = [b.in_place_of for b in plan.buffers if b.in_place_of]
@@ -353,9 +353,9 @@ def _places(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 
 
 def _uses(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
-    """First and last uses in a plan are the real ones: memory is given to others before and after."""
+    """Faults of first and last uses, which have to be the real ones: memory is used by others before and after."""
     if any(ins.wave == UNORDERED for ins in plan.instructions):
-        return []  # positions are those of the order that is inferred
+        return []  # positions are those of the inferred order
     return [
         fault(
             f"{program}: {b.id}",
@@ -368,7 +368,7 @@ def _uses(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
 
 
 def _overlap(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
-    """Given arena offsets: two buffers that live in one wave do not share bytes, unless one takes the other's place."""
+    """Faults of arena offsets: two buffers that live in one wave must not share bytes, unless one takes the other's place."""
     heirs = {(b.in_place_of, b.id) for b in plan.buffers if b.in_place_of}
     out: list[Diagnostic] = []
     live: list[tuple[int, int, int, int, str]] = []

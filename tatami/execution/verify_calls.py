@@ -1,5 +1,5 @@
 """Rules of an execution plan about its calls: of other programs, with the sizes that these need, and of the reference's
-operations. Returns what is wrong; never raises."""
+operations. Returns faults; never raises."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from tatami.execution.waves import operation_symbols
 
 
 def fault(where: str, why: str, suggestion: str) -> Diagnostic:
+    """An InvalidExecution diagnostic at `where`."""
     return diagnostic("InvalidExecution", where, why, suggestion)
 
 
 def place_of(program: str, ins: Instruction, i: int) -> str:
+    """The place of an instruction, as diagnostics name it."""
     return f"{program}: {ins.debug_name or f'instruction {i}'}"
 
 
 def shape_text(shape: Shape) -> str:
+    """The sizes as text: ``[B, 2*N]``."""
     return f"[{', '.join(map(str, shape))}]"
 
 
 def check_calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
+    """Faults of copies and calls: callees that do not exist, arguments and shapes that do not fit."""
     out: list[Diagnostic] = []
     info = {b.id: b for b in plan.buffers}
     in_python = any(isinstance(ins.op, Op) for p in module.programs.values() for ins in p.instructions)
@@ -62,8 +66,8 @@ def check_calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]
 def _shapes(
     where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, BufferInfo], equations: Sequence[Equation]
 ) -> list[Diagnostic]:
-    """Shapes that a callee reads and writes are those that its caller has, under the sizes of the call. Sizes that a run finds are checked
-    then."""
+    """Faults of shapes that a callee reads and writes and that are not its caller's, under the sizes of the call. Sizes that a
+    run finds are checked then."""
     given: Mapping[str, Expr] = getattr(ins.op, "sizes", {})
     unknown = [s for s in given if s not in {*symbols(callee.signature), *callee.signature.defaults}]
     if unknown:
@@ -89,8 +93,8 @@ def _shapes(
 
 
 def _arguments(ins: Instruction, callee: ExecutionPlan) -> tuple[tuple[str, ...], list[Input]]:
-    """Buffers of the caller, and the inputs of the callee that they are for; the condition of a loop is left out where its
-    body does not take it."""
+    """(buffers of the caller, the callee's inputs that they are for); without the condition of a loop whose body does not take
+    it."""
     kinds = {b.id: b.kind for b in callee.buffers}
     ports = [p for id, p in zip(callee.input_buffers, callee.signature.inputs) if kinds.get(id) != "constant"]
     names = ins.inputs[1:] if isinstance(ins.op, If) else ins.inputs
@@ -100,14 +104,14 @@ def _arguments(ins: Instruction, callee: ExecutionPlan) -> tuple[tuple[str, ...]
 
 
 def _passed(ins: Instruction, callee: ExecutionPlan) -> list[tuple[str, Shape]]:
-    """Buffers of the caller with the shapes that the callee gives them. Scanned results are of one turn."""
+    """(buffer of the caller, its shape in the callee); scanned results have the shape of one turn."""
     names, ports = _arguments(ins, callee)
     results = callee.signature.outputs[1 if isinstance(ins.op, Loop) else 0 :]
     return [*zip(names, (p.shape for p in ports)), *zip(ins.outputs, (p.shape for p in results))]
 
 
 def check_operations(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """Operations of an unfused plan are of the table, and give what their results are declared as."""
+    """Faults of operations of an unfused plan that are not in the table, or whose results are declared otherwise."""
     if not any(isinstance(ins.op, Op) for ins in plan.instructions):
         return []
     from tatami.frontend.ir import Node, TensorType
@@ -117,7 +121,7 @@ def check_operations(program: str, plan: ExecutionPlan, module: Module[Execution
     out: list[Diagnostic] = []
     types = {b.id: TensorType(b.dtype, b.shape) for b in plan.buffers}
     for i, ins in enumerate(plan.instructions):
-        if not isinstance(ins.op, Op) or ins.op.name == "kernel_body":  # its body is code, which is asked for trust
+        if not isinstance(ins.op, Op) or ins.op.name == "kernel_body":  # its body is code, which needs trust
             continue
         where = place_of(program, ins, i)
         node = Node(ins.op.name, where, ins.inputs, ins.outputs, ins.op.attrs)
@@ -181,7 +185,7 @@ def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, B
 
 
 def check_depth(module: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """Programs that call each other more than MAX_DEPTH deep without a circle (circles are cut at run time)."""
+    """Faults of programs that call each other more than MAX_DEPTH deep without a circle (circles are cut at run time)."""
     calls = {
         name: sorted({c for ins in plan.instructions for c in callees(ins) if c in module.programs})
         for name, plan in module.programs.items()

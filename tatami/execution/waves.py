@@ -1,4 +1,4 @@
-"""Order: what each instruction has to follow, its wave, and the linear order (spec 1 "Program", D2.14).
+"""Order: the dependences of each instruction, its wave, and the linear order (spec 1 "Program", D2.14).
 
 Wave = the longest chain of dependences before an instruction. The linear order is by wave, then by position, so it
 is total and deterministic. True dependences go by buffer name, slices included; writes to an input (updates), and to a
@@ -51,7 +51,7 @@ def roots(plan: ExecutionPlan) -> dict[str, str]:
 
 
 def placed(info: Mapping[str, BufferInfo], name: str) -> tuple[str, Expr]:
-    """The whole buffer that `name` lies in at the end, and how many elements in it begins."""
+    """(the whole buffer that `name` lies in, its first element there)."""
     start = ZERO
     while info[name].parent:
         start, name = start + (info[name].offset or ZERO), info[name].parent
@@ -59,7 +59,7 @@ def placed(info: Mapping[str, BufferInfo], name: str) -> tuple[str, Expr]:
 
 
 def operation_sizes(op: Operation) -> tuple[Expr, ...]:
-    """Size expressions an operation evaluates, buffer extents aside."""
+    """Size expressions that an operation evaluates, except extents of buffers."""
     match op:
         case Launch(args=args, grid=grid):
             sizes = [a.value for a in args if isinstance(a, SizeArg)]
@@ -127,7 +127,7 @@ def dependences(plan: ExecutionPlan) -> list[list[int]]:
 
 
 def _updated(info: dict[str, BufferInfo], writers: dict[str, list[int]], name: str) -> tuple[str, ...]:
-    """`name` when it stands for the new value of an input: a slice that somebody writes."""
+    """(`name`,) if it is the updated value of an input, a slice that an instruction writes; else ()."""
     return (name,) if info[name].parent and name in writers else ()
 
 
@@ -187,7 +187,7 @@ def _named_in_attributes(op: Operation) -> set[str]:
 
 
 def waves(plan: ExecutionPlan) -> list[int]:
-    """The wave of each instruction. Raises CyclicGraph when the dependences have a circle."""
+    """The wave of each instruction. Raises CyclicGraph if the dependences form a circle."""
     before = dependences(plan)
     after: list[list[int]] = [[] for _ in before]
     missing = [len(b) for b in before]
@@ -219,7 +219,7 @@ def waves(plan: ExecutionPlan) -> list[int]:
 
 
 def order(plan: ExecutionPlan) -> ExecutionPlan:
-    """The plan with waves, its linear order, and first and last uses. Waves of a document are kept when all are given."""
+    """The plan with waves, its linear order, and first and last uses. Waves of a document are kept if all are given."""
     given = [i.wave for i in plan.instructions]
     wave = given if all(w != UNORDERED for w in given) else waves(plan)
     positions = sorted(range(len(wave)), key=lambda i: wave[i])
@@ -255,6 +255,7 @@ def execution_order(plan: ExecutionPlan) -> tuple[tuple[str, tuple[str, ...], tu
 
 
 def operation_name(op: Operation) -> str:
+    """The name of an operation in dumps: its kernels, or its kind and program."""
     match op:
         case Launch(kernel=kernel):
             return kernel

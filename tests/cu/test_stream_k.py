@@ -24,7 +24,7 @@ from tatami.gpu.problem import problem
 from tatami.gpu.stream_k import cut_problem, stream_region
 from tatami.gpu.verify import verify_kernel
 from tatami.gpu.verify_stream_k import check_rows
-from tatami.plan.ir import Guarded, Sm90Mma, StreamK
+from tatami.plan.ir import GpuStream, Guarded, Sm90Mma, StreamK
 from tatami.plan.key import plan_key
 from tatami.plan.stream_k_cut import Cut, cut_of
 from tatami.region.ir import Binary, Read, Region, RegionExpr, Select, Within
@@ -262,7 +262,10 @@ def test_products_of_nothing_have_no_tail(sizes: tuple[int, int, int]) -> None:
     g = tt.Graph("nothing")
     a, b = g.input("a", (m, k), tt.fp16), g.input("b", (k, n), tt.fp16)
     g.output("y", a @ b)
-    assert prepare(g, target="sm90").stages["plan"] is not None
+    (region,) = prepare(g, target="sm90").stages["plan"].main.regions
+    assert [type(choice.plan) for choice in region.choices] == [GpuStream]
+    y = tt.compile(g, target="emulated-sm90")(a=np.ones((m, k), np.float16), b=np.ones((k, n), np.float16))["y"]
+    assert y.shape == (m, n) and not y.any()
 
 
 def test_a_cut_of_nothing_is_refused() -> None:

@@ -67,7 +67,3 @@ def test_the_python_of_an_operation_makes_it(op: str) -> None:
         names |= {letter: g.input(letter, ("N", "N"), dtype) for letter in letters}
     eval(SPELLINGS[op], {"__builtins__": {}}, names)
     assert op in {node.op for node in g.nodes}
-
-
-def test_the_readme_counts_the_operations() -> None:
-    assert f"has {len(OPS)} operations;" in (ROOT / "README.md").read_text()

@@ -206,11 +206,12 @@ def test_chains_of_more_than_ten_graphs_are_refused_at_the_call() -> None:
 
 
 def test_a_variable_with_the_name_of_a_graph_calls_nothing() -> None:
-    tt.parse(
+    module = tt.parse(
         "graph a(x: f32[]) -> f32[] { b = x * 2.0 return b }"
         "graph b(x: f32[]) -> f32[] { return a(x) }"
         "graph main(x: f32[], a: f32[]) -> f32[] { b = b(x) return b + a }"
     )
+    assert tt.compile(module, target="reference")(x=np.float32(3), a=np.float32(5))["output"] == 11
 
 
 def test_circles_show_the_chain_of_calls() -> None:

@@ -27,9 +27,13 @@ test: $(VENV)/.tested-extras
 
 check: $(VENV)/.tested-extras lint types test
 
+# Parts of the package whose docstrings and comments the rules of docs/contributing.md hold for.
+SAID_WELL := $(addprefix tatami/,core emulated frontend harp search)
+
 lint: $(VENV)/.check-extras
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m tests.docs.language $(SAID_WELL)
 
 types: $(VENV)/.check-extras
 	$(PY) -m mypy

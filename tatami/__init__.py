@@ -23,9 +23,15 @@ def _check_whole() -> None:
     """Raises ImportError in a zip or an executable that was packed without the texts that programs are made of."""
     from importlib.resources import files
 
-    texts = {"tatami.c": "runtime_text/tatami.h", "tatami.cu": "header/tatami_ptx.cuh", "tatami.harp": "grammar.lark"}
+    texts = (
+        "c/runtime_text/tatami.h",
+        "c/pages/chunk.c",
+        "cu/header/tatami_ptx.cuh",
+        "cu/pages/kernel.cu",
+        "harp/grammar.lark",
+    )
     try:
-        missing = [name for package, name in texts.items() if not files(package).joinpath(*name.split("/")).is_file()]
+        missing = [name for name in texts if not files("tatami").joinpath(*name.split("/")).is_file()]
     except (ImportError, OSError) as error:
         missing = [str(error)]
     if missing:

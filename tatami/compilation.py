@@ -11,8 +11,7 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.observer import Observer
-from tatami.pipeline import Stages
-from tatami.stages import STAGES, runner
+from tatami.stages import STAGES, Stages, runner
 
 if TYPE_CHECKING:
     from tatami.stored import StoredProgram

@@ -148,7 +148,7 @@ def _short(value: Any) -> str:
 
 def _keys(plan: Module[ProgramPlan], region: Module[RegionProgram], target: Target) -> list[Diagnostic]:
     """The key of a plan is its Region's, for a machine that the plan can be checked against."""
-    from tatami.plan.choose import plan_key, target_class
+    from tatami.plan.key import plan_key, target_class
     from tatami.plan.verify import target_of
     from tatami.plan.verify_plan import verify_plan
     from tatami.region.ir import Region

@@ -1,4 +1,31 @@
-"""The compiler: one line per box of the picture in `docs/architecture.md`.
+"""The compiler, a line per stage. Boxes of the picture in `docs/architecture.md` stand at the margin, what lies between
+two boxes is indented.
+
+    stage              made from                              made by                     what it is
+    frontend           (given)                                an importer, the Graph API  what the model means
+      instances        frontend                               frontend/instantiate.py     one graph per shape and dtype of its calls
+      calls            instances                              frontend/inline.py          which calls are inlined
+      linked           instances, calls                       frontend/inline.py          the graphs after inlining
+      integers         linked                                 frontend/dequantised.py     dequantised products as integer sums
+      filters          integers                               frontend/folded_scales.py   channel scales inside constant filters
+      tiny@imported    filters                                tiny/lower.py               movement, elementwise, reduce
+    tiny               tiny@imported                          tiny/normalize.py           the same in normal form
+    indexbook          tiny                                   indexbook/analyse.py        axes, domains, access maps per value
+    poly_view          tiny, indexbook                        poly_view/extract.py        contractions, dependences, fusion edges
+      partition        tiny, indexbook, poly_view             region/partition.py         which nodes share a kernel
+      region@explicit  tiny, indexbook, poly_view, partition  region/lower.py             a Region per kernel, as value SSA
+    region             region@explicit                        region/canonicalise.py      the same in normal form
+    poly_core          region, poly_view                      poly_core/analyse.py        facts about each Region
+    plan               region, poly_core                      plan/choose.py              a schedule per Region, layouts of values
+      realisation      region, plan                           plan/realise.py             Regions in the plan's layouts, variants
+      realised         realisation                            plan/realise.py             its Regions
+      added            realised, plan                         poly_core/analyse.py        facts about Regions that are new in it
+      realised_plan    realisation, plan, added               plan/plan_realised.py       the plan, with schedules for `added`
+    loop               realised, realised_plan, realisation   loop/lower.py               CPU: loop nests
+    gpu                realised, realised_plan                gpu/lower.py                GPU: tokens, an MMA template
+    execution          realised, realised_plan, loop or gpu   execution/lower.py          instructions, buffers, an arena
+    c                  loop, execution                        c/print.py                  CPU: C text
+    cu                 gpu, execution                         cu/print.py                 GPU: CUDA C++ text
 
 `compile_stages` is a pure function of (given stages, target, decisions). A stage is computed when something needs it;
 a stage that is given (a document the user edited) cuts the graph there, which is how every stage can be restarted
@@ -7,60 +34,16 @@ from. Each computed value passes through `observe`, which verifies, times and du
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tatami.core.target import Target
 from tatami.decisions import Decisions
-
-Observer = Callable[[str, Callable[[], Any]], Any]
-"""observe(stage, make) runs `make`, looks at the value and returns it."""
-
-
-class Stages:
-    """Named values, made on demand and kept. Iteration order is the order of the picture."""
-
-    def __init__(self, given: Mapping[str, Any], observe: Observer, define: Callable[[Stages], None]) -> None:
-        self.given = dict(given)
-        self._made: dict[str, Any] = dict(given)
-        self._defined: dict[str, Callable[[], Any]] = {}
-        self._observe = observe
-        self._define = define
-        """Adds every stage: called when one that is not given is asked for, so that a stored program imports no layer."""
-
-    def add(self, name: str, make: Callable[[], Any]) -> None:
-        self._defined[name] = make
-
-    @property
-    def _makers(self) -> dict[str, Callable[[], Any]]:
-        if not self._defined:
-            self._define(self)
-        return self._defined
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._made:
-            make = self._makers[name]
-            self._made[name] = self._observe(name, make)
-        return self._made[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._made or name in self._makers
-
-    def get_made(self, name: str) -> Any:
-        """The value when it exists already, else None: for side tables that a restart may lack."""
-        return self._made.get(name)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._makers)
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        return tuple(n for n in self._makers if n in self._made)
+from tatami.stages import Observe, Stages
 
 
 def compile_stages(
-    given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observer, hints: Mapping[str, int] | None = None
+    given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observe, hints: Mapping[str, int] | None = None
 ) -> Stages:
     """The chain for `target`, from whatever stages are given."""
     return Stages(given, observe, lambda s: add_stages(s, target, decisions, hints))
@@ -121,10 +104,7 @@ def add_cpu(s: Stages, target: Target) -> None:
     from tatami.c.print import print_c
     from tatami.loop.lower import lower as lower_to_loops
 
-    def make_loops() -> Any:
-        return lower_to_loops(s["realised"], s["realised_plan"], target, s["realisation"].variants)
-
-    s.add("loop", make_loops)
+    s.add("loop", lambda: lower_to_loops(s["realised"], s["realised_plan"], target, s["realisation"].variants))
     s.add("c", lambda: print_c(s["loop"], s["execution"], target))
 
 

@@ -1,4 +1,5 @@
-"""The one table of stages: name, body, codec, checker, printer, meaning, and what a restart from it needs."""
+"""The one table of stages: name, body, codec, checker, printer, meaning, and what a restart from it needs. `Stages` holds their
+values for one program."""
 
 from __future__ import annotations
 
@@ -119,3 +120,49 @@ def runner(name: str) -> Callable[..., dict[str, Any]] | None:
         return None
     module = _module(s.layer, "run")
     return None if module is None else module.run
+
+
+Observe = Callable[[str, Callable[[], Any]], Any]
+"""observe(stage, make) runs `make`, looks at the value and returns it."""
+
+
+class Stages:
+    """Named values, made on demand and kept. Iteration order is the order of the picture."""
+
+    def __init__(self, given: Mapping[str, Any], observe: Observe, define: Callable[[Stages], None]) -> None:
+        self.given = dict(given)
+        self._made: dict[str, Any] = dict(given)
+        self._defined: dict[str, Callable[[], Any]] = {}
+        self._observe = observe
+        self._define = define
+        """Adds every stage: called when one that is not given is asked for, so that a stored program imports no layer."""
+
+    def add(self, name: str, make: Callable[[], Any]) -> None:
+        self._defined[name] = make
+
+    @property
+    def _makers(self) -> dict[str, Callable[[], Any]]:
+        if not self._defined:
+            self._define(self)
+        return self._defined
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            make = self._makers[name]
+            self._made[name] = self._observe(name, make)
+        return self._made[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._made or name in self._makers
+
+    def get_made(self, name: str) -> Any:
+        """The value when it exists already, else None: for side tables that a restart may lack."""
+        return self._made.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._makers)
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        return tuple(n for n in self._makers if n in self._made)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.c.definitions import MAKERS
 from tatami.c.needs import Needs
 from tatami.c.print_index import index_text
 from tatami.core.diagnostic import TatamiError
@@ -59,8 +60,8 @@ def test_far_numbers_that_no_array_has_are_refused(name: str, target: str) -> No
 
 def test_printers_refuse_numbers_that_64_bits_do_not_hold() -> None:
     fits, beyond = expr("i") * (2**63 - 1), expr("i") * 2**63
-    assert str(2**63 - 1) in index_text(fits, Needs()) and str(2**63 - 1) in cuda_text(fits)
-    for text in (lambda: index_text(beyond, Needs()), lambda: cuda_text(beyond), lambda: cuda_text(expr("i") // (2**64))):
+    assert str(2**63 - 1) in index_text(fits, Needs(MAKERS)) and str(2**63 - 1) in cuda_text(fits)
+    for text in (lambda: index_text(beyond, Needs(MAKERS)), lambda: cuda_text(beyond), lambda: cuda_text(expr("i") // (2**64))):
         with pytest.raises(TatamiError) as caught:
             text()
         assert caught.value.diagnostics[0].code == "E1305"

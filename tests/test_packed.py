@@ -20,7 +20,7 @@ import numpy as np
 import tatami as tt
 g = tt.Graph("g")
 x = g.input("x", ("N", 8), tt.fp32)
-g.output("y", x.softmax(1)), g.output("v", x.topk(3, axis=1)[0])
+g.output("y", x.softmax(1)), g.output("v", x.topk(3, axis=1)[0]), g.output("p", x @ x.transpose(0, 1))
 a = np.arange(16, dtype=np.float32).reshape(2, 8)
 f = tt.compile(g)
 assert f(x=a)["v"].tolist() == [[7, 6, 5], [15, 14, 13]]
@@ -59,7 +59,10 @@ def test_a_zip_without_the_texts_says_so_at_import(tmp_path: Path) -> None:
     done = python("import tatami", packed(tmp_path / "tatami.zip", ".py"), tmp_path)
     assert done.returncode == 1
     said = done.stderr.strip().splitlines()[-1]
-    assert said.startswith("ImportError: tatami is packed without runtime_text/tatami.h") and "--collect-all tatami" in said
+    assert (
+        said.startswith("ImportError: tatami is packed without c/runtime_text/tatami.h, c/pages/chunk.c")
+        and "--collect-all tatami" in said
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +80,15 @@ print(own_files(), code_stamp())
 
 
 @pytest.mark.parametrize(
-    "name", ["tiny/lower_view.py", "c/runtime_text/pool.c", "cu/header/tatami_ptx.cuh", "harp/grammar.lark"]
+    "name",
+    [
+        "tiny/lower_view.py",
+        "c/runtime_text/pool.c",
+        "c/pages/panel.c",
+        "cu/header/tatami_ptx.cuh",
+        "cu/pages/kernel.cu",
+        "harp/grammar.lark",
+    ],
 )
 def test_keys_see_sources_by_content(copy_of_package: Path, tmp_path: Path, name: str) -> None:
     """One byte for another, with the size and the time as they were, as builds with fixed times make them."""

@@ -143,9 +143,9 @@ def tuned(case: Case) -> Case:
 
 def plans(run: Run) -> Iterator[Row]:
     """The best plans of the cost model for each product, run: a table of decisions."""
-    from tatami.plan.choose import plan_key
     from tatami.plan.choose_gpu import measurable
     from tatami.plan.ir import Guarded
+    from tatami.plan.key import plan_key
     from tatami.plan.rename import kept_choices
 
     for case in tiny("gemm") if run.dry else timed("gemm"):

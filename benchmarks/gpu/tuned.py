@@ -24,9 +24,9 @@ from tatami.api import prepare
 from tatami.core.codec import to_builtins
 from tatami.cu.ir import Source
 from tatami.decisions import Decisions
-from tatami.plan.choose import plan_key
 from tatami.plan.choose_gpu import measurable, tunable
 from tatami.plan.ir import Candidate, Guarded
+from tatami.plan.key import plan_key
 from tatami.plan.rename import kept_choices
 from tatami.plan.tuned import Entry
 from tatami.region.ir import Region

@@ -5,6 +5,7 @@
     math_text      functions in vector form (exp, log, tanh, erf, …; 16-bit conversions; Philox); `@W` is the lanes
     print_entry    the entry file: kernels wave by wave on an arena and a pool
     microkernel, routines, runtime_text      what kernels call: packs, micro-kernels, sort, the thread pool
+    pages          the text itself, with named holes: a micro-kernel, a chunk of a kernel, the entry, main.c (core/page.py)
 
 Units are compiled without contraction (-ffp-contract=off) but for micro-kernels, so a result depends on the target's
 lanes alone. No user-supplied name occurs in any text. Equal kernels have equal names and equal text.

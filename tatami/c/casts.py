@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tatami.c.c_types import SHORT_C, memory_short, short
+from tatami.c.needs import Needs
 from tatami.c.scalar_ops import round_text
 from tatami.c.vector_width import compare_text, convert_text
 from tatami.core.dtype import DType
-
-if TYPE_CHECKING:
-    from tatami.c.needs import Needs
 
 
 def cast_text(source: DType, to: DType, lanes: int, x: str, needs: Needs) -> str:

@@ -5,18 +5,13 @@ Meaning: `core/numerics.py`; integers wrap through unsigned arithmetic, nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from tatami.c.c_types import SHORT_C, SHORT_SIZE, short
 from tatami.c.literals import float_literal, int_literal
+from tatami.c.needs import Maker, Needs
 from tatami.c.scalar_ops import OF_NUMBERS, op_text, where_text
 from tatami.c.vector_width import compare_halves, compare_text, convert_text
 from tatami.core.dtype import DType
 from tatami.core.ops import DEFINED, OPS, CFunction, highest, lowest
-
-if TYPE_CHECKING:
-    from tatami.c.needs import Needs
 
 
 def _splat(key: str, base: str, lanes: int, needs: Needs) -> str:
@@ -436,7 +431,7 @@ def _by_fours(key: str, base: str, lanes: int, needs: Needs) -> str:
     return f"{head}  union {{ {v} all; {four} four[{lanes // 4}]; }} {unions};\n{each}  return xs.all;\n}}"
 
 
-MAKERS: dict[str, Callable[[str, str, int, Needs], str]] = {
+MAKERS: dict[str, Maker] = {
     "splat": _splat,
     "iota": _iota,
     "blend": _blend,

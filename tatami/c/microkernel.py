@@ -38,6 +38,7 @@ from functools import lru_cache
 
 from tatami.c.dots import DOTS, dot_text
 from tatami.c.ir import Unit
+from tatami.core.page import Page, page
 from tatami.core.verbatim import VerbatimCode
 
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
@@ -96,7 +97,8 @@ def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
         return {}
     if t.kind == "wide":
         return {f"{name}.c": Unit(VerbatimCode(_wide_text(name, element, t, heights)), contract=True)}
-    tiles = {f"{name}_{h}": f"{_head(element, t.lanes)}\n{_tile_text(f'{name}_{h}', h, t)}\n" for h in heights}
+    head = _element_text(element, t.lanes)
+    tiles = {f"{name}_{h}": f"{head}\n{_tile_text(f'{name}_{h}', h, t)}" for h in heights}
     texts = {name: _gemm_text(name, element, t, heights, apart=True), **tiles}
     return {f"{file}.c": Unit(VerbatimCode(text), contract=True) for file, text in texts.items()}
 
@@ -115,31 +117,25 @@ def _tile_of(found: re.Match[str]) -> _Tile:
     )
 
 
-def _head(element: str, lanes: int) -> str:
+def _element_text(element: str, lanes: int) -> str:
     c, size = _C_TYPES[element]
-    return (
-        f"#include <stdint.h>\ntypedef {c} T;\n"
-        f"typedef T V __attribute__((vector_size({size * lanes}), may_alias));\n"
-        f"typedef T U __attribute__((vector_size({size * lanes}), aligned({size}), may_alias));\n"
-        f"{_narrow_text(element, lanes) if element in _NARROW else ''}"
-        f"{dot_text(element, lanes) if element in DOTS else ''}"
+    more = _bytes_text(element, lanes) if element in _NARROW else dot_text(element, lanes) if element in DOTS else ""
+    return _page("element").fill(TYPE=c, VECTOR=size * lanes, BYTES=size, MORE=more)
+
+
+def _bytes_text(element: str, lanes: int) -> str:
+    return _page("bytes").fill(
+        TYPE=_NARROW[element],
+        LANES=lanes,
+        WIDE=4 * lanes,
+        HAS={16: "__AVX512F__", 8: "__AVX2__"}.get(lanes, ""),
+        WIDEN="vpmovsxbd" if _NARROW[element] == "int8_t" else "vpmovzxbd",
+        REGISTER="v" if lanes == 16 else "x",
     )
 
 
-def _narrow_text(element: str, lanes: int) -> str:
-    """``wide(p)``: so many narrow elements from p on, as floats. By way of 32 bits: written as the instruction that does so while
-    it loads, since gcc takes the vector apart."""
-    known = {16: "__AVX512F__", 8: "__AVX2__"}.get(lanes, "")
-    widen = "vpmovsxbd" if _NARROW[element] == "int8_t" else "vpmovzxbd"
-    plain = "  I x = __builtin_convertvector(*(const N *)p, I);\n"
-    fast = f'  I x;\n  __asm__("{widen} %1, %0" : "={"v" if lanes == 16 else "x"}"(x) : "m"(*(const N *)p));\n'
-    body = f"#if defined({known})\n{fast}#else\n{plain}#endif\n" if known else plain
-    return (
-        f"typedef {_NARROW[element]} B;\ntypedef B N __attribute__((vector_size({lanes}), aligned(1), may_alias));\n"
-        f"typedef int32_t I __attribute__((vector_size({4 * lanes})));\n"
-        "static inline __attribute__((always_inline)) V wide(const B *p) {\n"
-        f"{body}  return __builtin_convertvector(x, V);\n}}\n"
-    )
+def _page(name: str) -> Page:
+    return page("tatami.c", f"{name}.c")
 
 
 @dataclass(frozen=True)
@@ -204,9 +200,9 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
         raise ValueError(f"{name}: {t.nr} columns are not whole vectors of {t.lanes}")
     tile = name if apart else "tile"
     if apart:
-        tiles = "\n".join(f"void {tile}_{rows}({t.parameters});" for rows in heights)
+        tiles = [f"void {tile}_{rows}({t.parameters});" for rows in heights]
     else:
-        tiles = "\n".join(f"static __attribute__((noinline)) {_tile_text(f'{tile}_{rows}', rows, t)}" for rows in heights)
+        tiles = [f"static __attribute__((noinline)) {_tile_text(f'{tile}_{rows}', rows, t)}" for rows in heights]
     start, step, more = {
         "gemm": ("k0 * r", "r * depth", ", next, some"),
         "table": ("k0 * r", "r * depth", ", (const int64_t *)buffers[3] + k0"),
@@ -214,41 +210,26 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
         "rows": ("k0 * depth", "r", ", next, some, depth"),
         "lies": ("k0", "r * depth", ", next, some, depth, sizes[4], sizes[5]"),
     }[t.kind]
-    cases = "\n".join(f"    case {rows}: {tile}_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in heights)
-    follows = f"""
-    /* what follows b, a part of it under each panel: the next block of k, or the next sliver */
-    const {t.b_type} *next = b + (k1 - k0 + p % parts * (k1 - k0) / parts) * {"sizes[4]" if t.is_pitched else t.nr};"""
-    fetching = f"""
-  const int64_t parts = 0 < panels && panels < {PARTS} ? panels : {PARTS}, some = ({PARTS} + parts - 1) / parts;"""
-    return f"""{_head(element, t.lanes)}
-{tiles}
-int {name}(void *const *buffers, const int64_t *sizes) {{
-  const T *a = buffers[0];
-  const {t.b_type} *b = buffers[1];
-  T *c = buffers[2];
-  const int64_t rows = sizes[0], depth = sizes[1], k0 = sizes[2], k1 = sizes[3];
-  int64_t panels = (rows + {t.mr - 1}) / {t.mr};
-  int64_t least = panels > 1 ? rows / panels : rows, rest = rows - least * panels, over = 0;{fetching if t.fetches else ""}
-  for (int64_t p = 0; p < panels; ++p) {{
-    int64_t r = least;
-    over += rest;
-    if (over >= panels) over -= panels, ++r;{follows if t.fetches else ""}
-    switch (r) {{
-{cases}
-    default: return {_REFUSED};
-    }}
-    a += {step};
-    c += r * {"sizes[5]" if t.is_pitched else t.nr};
-  }}
-  return 0;
-}}
-"""
+    return _page("micro_kernel").fill(
+        ELEMENT=_element_text(element, t.lanes),
+        TILES=tiles,
+        NAME=name,
+        B=t.b_type,
+        MR=t.mr,
+        LESS=t.mr - 1,
+        FETCHES=t.fetches,
+        PARTS=PARTS,
+        NEXT="sizes[4]" if t.is_pitched else t.nr,
+        CASES=[f"case {rows}: {tile}_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in heights],
+        REFUSED=_REFUSED,
+        STEP=step,
+        C_PITCH="sizes[5]" if t.is_pitched else t.nr,
+    )
 
 
 def _tile_text(function: str, rows: int, t: _Tile) -> str:
-    """One panel of `rows`: accumulators c<row>_<vector>, in `sets` partial sums when there are few of them. Two prefetchers:
-    `ahead` of the rows of b in use, into L1; and where rows are more than a few `next`, `some` rows every few steps, of those
-    that the next call uses, into L2."""
+    """One panel of `rows`. Two prefetchers: `ahead` of the rows of b in use, into L1; and where rows are more than a few `next`,
+    `some` rows every few steps, of those that the next call uses, into L2."""
     nr, lanes, vectors = t.nr, t.lanes, t.vectors
     b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
 
@@ -271,219 +252,141 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
     steps = next(s for s in (1, 2, K_UNROLL) if s * rows * vectors >= full or s == K_UNROLL)
     names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
     flat = [n for row in names for vector in row for n in vector]
-    out = [
-        f"void {function}({t.parameters}) {{",
-        "  V " + ", ".join(f"{n} = {{0}}" for n in flat) + ";",
-    ]
-    if t.fetches:
-        out.append(f"  const {t.b_type} *ahead = b + {t.ahead} * {b_pitch};")
+    pointers: list[str] = []
     for n in names_a:
-        out.append(f"  const T *{n} = a{f' + {n[1:]} * pitch' if n[0] == 'r' else ''};")
+        pointers.append(f"const T *{n} = a{f' + {n[1:]} * pitch' if n[0] == 'r' else ''};")
         if n[0] == "a" and n != "a0":
-            out.append(f'  __asm__("" : "+r"({n}));  /* the compiler is not to know that it is a0: one broadcast a use */')
+            pointers.append(f'__asm__("" : "+r"({n}));  /* the compiler is not to know that it is a0: one broadcast a use */')
 
     def step(u: int) -> list[str]:
-        lines = ["    {"]
         begin = f"at[{u}]" if t.kind == "table" else f"{u} * {b_pitch}"
         read = "wide({})" if t.narrow else "*(const U *)({})"
-        lines += [f"      V b{v} = {read.format(f'b + {begin} + {v * lanes}')};" for v in range(vectors)]
+        lines = [f"  V b{v} = {read.format(f'b + {begin} + {v * lanes}')};" for v in range(vectors)]
         for i in range(rows):
             sums = [names[i][v][u % sets] for v in range(vectors)]
             if t.folds(i):
-                lines.append("      " + " ".join(f"{n} += {element(u, i, v)} * b{v};" for v, n in enumerate(sums)))
+                lines.append("  " + " ".join(f"{n} += {element(u, i, v)} * b{v};" for v, n in enumerate(sums)))
                 continue
             kind, one = ("V", "(V){0} + ") if t.dots else ("T", "")
             adds = " ".join(f"{n} = dot({n}, s, b{v});" if t.dots else f"{n} += s * b{v};" for v, n in enumerate(sums))
-            lines.append(f"      {{ {kind} s = {one}{element(u, i, 0)}; {adds} }}")
-        return [*lines, "    }"]
+            lines.append(f"  {{ {kind} s = {one}{element(u, i, 0)}; {adds} }}")
+        return ["{", *lines, "}"]
+
+    def fetched(u: int) -> list[str]:
+        """What step u fetches: its row of b `ahead`, and step 0 its rows of `next`."""
+        if not t.fetches:
+            return []
+        out = [" ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines)]
+        if u == 0 and rows * FEW > t.mr:
+            fetch = " ".join(f"__builtin_prefetch(next + {x}, 0, 2);" for x in t.lines) + f" next += {b_pitch};"
+            fetch = f"int64_t x = some; do {{ {fetch} }} while (--x);"
+            out.append(f"{{ {fetch} }}" if steps == PARTS else f"if (k % {PARTS} == 0) {{ {fetch} }}")
+        return out
 
     def onward(steps: int) -> str:
         b = f"at += {steps}" if t.kind == "table" else f"b += {steps} * {b_pitch}"
-        return "    " + " ".join(f"{n} += {walks.format(steps)};" for n in names_a) + f" {b};\n  }}"
+        return " ".join(f"{n} += {walks.format(steps)};" for n in names_a) + f" {b};"
 
-    out.append("  int64_t k = 0;")
-    out.append(f"  for (; k + {steps} <= kc; k += {steps}) {{")
-    for u in range(steps):
-        if t.fetches:
-            out.append("    " + " ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines))
-            if u == 0 and rows * FEW > t.mr:
-                fetch = " ".join(f"__builtin_prefetch(next + {x}, 0, 2);" for x in t.lines) + f" next += {b_pitch};"
-                fetch = f"int64_t x = some; do {{ {fetch} }} while (--x);"
-                out.append(f"    {{ {fetch} }}" if steps == PARTS else f"    if (k % {PARTS} == 0) {{ {fetch} }}")
-        out += step(u)
-    if t.fetches:
-        out.append(f"    ahead += {steps} * {b_pitch};")
-    out.append(onward(steps))
-    if steps > 1:
-        out.append("  for (; k < kc; ++k) {")
-        out += step(0)
-        out.append(onward(1))
-    for i in range(rows):
-        for v in range(vectors):
-            for s in range(1, sets):
-                out.append(f"  {names[i][v][0]} += {names[i][v][s]};")
     places = [(names[i][v][0], f"{i} * {c_pitch} + {v * lanes}") for i in range(rows) for v in range(vectors)]
-    out.append("  if (first) {")
-    out += [f"    *(U *)(c + {at}) = {n};" for n, at in places]
-    out.append("  } else {")
-    out += [f"    *(U *)(c + {at}) += {n};" for n, at in places]
-    out.append("  }\n}")
-    return "\n".join(out)
+    return _page("panel").fill(
+        FUNCTION=function,
+        PARAMETERS=t.parameters,
+        SUMS=", ".join(f"{n} = {{0}}" for n in flat),
+        FETCHES=t.fetches,
+        B=t.b_type,
+        AHEAD=t.ahead,
+        B_PITCH=b_pitch,
+        POINTERS=pointers,
+        STEPS=steps,
+        BODY=[line for u in range(steps) for line in (*fetched(u), *step(u))],
+        ON=onward(steps),
+        REST=steps > 1,
+        ONE=step(0),
+        ON_ONE=onward(1),
+        JOINS=[f"{n[0]} += {other};" for row in names for n in row for other in n[1:]],
+        WRITES=[f"*(U *)(c + {at}) = {n};" for n, at in places],
+        ADDS=[f"*(U *)(c + {at}) += {n};" for n, at in places],
+    )
 
 
 def _wide_text(name: str, element: str, t: _Tile, heights: Sequence[int]) -> str:
-    """Groups of rows of b, each along all columns: in vectors as many as a tile has, then one by one."""
-    bands = "\n".join(_band_text(rows, t) for rows in heights)
-    cases = "\n".join(
-        f"    case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;" for rows in heights
+    cases = [f"case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;" for rows in heights]
+    return _page("wide").fill(
+        ELEMENT=_element_text(element, t.lanes),
+        BANDS=[_band_text(rows, t) for rows in heights],
+        NAME=name,
+        GROUP=GROUP,
+        CASES=cases,
+        REFUSED=_REFUSED,
     )
-    return f"""{_head(element, t.lanes)}
-{bands}
-int {name}(void *const *buffers, const int64_t *sizes) {{
-  const T *a = buffers[0], *b = buffers[1];
-  T *c = buffers[2];
-  const int64_t k0 = sizes[2], k1 = sizes[3], bp = sizes[4], cp = sizes[5], columns = sizes[6];
-  int64_t k = k0;
-  do {{
-    const int64_t steps = k1 - k < {GROUP} ? k1 - k : {GROUP};
-    switch (sizes[0]) {{
-    case 0: break;
-{cases}
-    default: return {_REFUSED};
-    }}
-    k += {GROUP};
-    b += {GROUP} * bp;
-  }} while (k < k1);
-  return 0;
-}}
-"""
 
 
 def _band_text(rows: int, t: _Tile) -> str:
-    """`steps` rows of b into `rows` rows of c. Of few rows registers hold the sums of twice the vectors: memory is read at a
-    higher rate where more lines of a row are taken together."""
+    """Where rows are few, registers hold the sums of twice the vectors of a tile: memory is read at a higher rate where more
+    lines of a row are taken together."""
     vectors = t.vectors * 2 if 2 * rows < t.mr else t.vectors
-    one = [0]
     some, more = ([v * t.lanes for v in range(n)] for n in (t.vectors, vectors))
 
     def columns(at: list[int], width: int, steps: str) -> str:
         kind, of = ("T", "T") if width == 1 else ("V", "U")
-        sums = ", ".join(f"c{i}_{x} = {{0}}" for i in range(rows) for x in at)
-        loads = "\n".join(f"      {kind} b{x} = *(const {of} *)(b + k * bp + j + {x});" for x in at)
-        adds = "\n".join(
-            f"      {{ T s = a[k * {rows} + {i}]; {' '.join(f'c{i}_{x} += s * b{x};' for x in at)} }}" for i in range(rows)
-        )
 
         def stores(how: str) -> str:
             return " ".join(f"*({of} *)(c + {i} * cp + j + {x}) {how} c{i}_{x};" for i in range(rows) for x in at)
 
-        return f"""  for (; j + {width} <= columns; j += {width}) {{
-    {kind} {sums};
-#pragma GCC unroll {GROUP}
-    for (int64_t k = 0; k < {steps}; ++k) {{
-{loads}
-{adds}
-    }}
-    if (first) {{ {stores("=")} }} else {{ {stores("+=")} }}
-  }}"""
+        adds = (f"T s = a[k * {rows} + {i}]; {' '.join(f'c{i}_{x} += s * b{x};' for x in at)}" for i in range(rows))
+        return _page("band_columns").fill(
+            WIDTH=width,
+            TYPE=kind,
+            SUMS=", ".join(f"c{i}_{x} = {{0}}" for i in range(rows) for x in at),
+            GROUP=GROUP,
+            STEPS=steps,
+            LOADS=[f"{kind} b{x} = *(const {of} *)(b + k * bp + j + {x});" for x in at],
+            ADDS=[f"{{ {add} }}" for add in adds],
+            WRITES=stores("="),
+            INTO=stores("+="),
+        )
 
-    return f"""static __attribute__((noinline)) void band_{rows}(
-    int64_t steps, int64_t columns, const T *a, const T *b, T *c, int64_t first, int64_t bp, int64_t cp) {{
-  int64_t j = 0;
-  if (steps == {GROUP})
-{columns(more, t.lanes * vectors, str(GROUP))}
-{columns(some, t.nr, "steps")}
-{columns(one, 1, "steps")}
-}}"""
+    return _page("band").fill(
+        ROWS=rows,
+        GROUP=GROUP,
+        GROUPS=columns(more, t.lanes * vectors, str(GROUP)),
+        TILES=columns(some, t.nr, "steps"),
+        SINGLES=columns([0], 1, "steps"),
+    )
 
 
 def _slivers_text(name: str, element: str, t: _Tile) -> str:
-    """Rows of the matrix are read as they lie; a few at a time, so that a sliver gets whole lines of several rows at once."""
     vectors = [(q, v * t.lanes) for q in range(t.mr) for v in range(t.nr // t.lanes)]
-    whole = "\n".join(f"        *(U *)(a + {q * t.nr + v}) = *(const U *)(b + {q} * pitch + {v});" for q, v in vectors)
-    one = "\n".join(f"          *(U *)(a + q * {t.nr} + {v}) = *(const U *)(b + q * pitch + {v});" for q, v in vectors if not q)
-    return f"""{_head(element, t.lanes)}
-int {name}(void *const *buffers, const int64_t *sizes) {{
-  T *to = buffers[0];
-  const T *from = buffers[1];
-  const int64_t rows = sizes[0], columns = sizes[1], pitch = sizes[2], each = sizes[3];
-  const int64_t full = columns / {t.nr}, rest = columns % {t.nr};
-  for (int64_t k = 0; k < rows; k += {t.mr}) {{
-    const int64_t some = rows - k < {t.mr} ? rows - k : {t.mr};
-    const T *b = from + k * pitch;
-    T *a = to + k * {t.nr};
-    for (int64_t s = 0; s < full; ++s, a += each, b += {t.nr}) {{
-      if (some == {t.mr}) {{
-{whole}
-      }} else {{
-        for (int64_t q = 0; q < some; ++q) {{
-{one}
-        }}
-      }}
-    }}
-    if (rest)
-      for (int64_t q = 0; q < some; ++q)
-        for (int64_t j = 0; j < {t.nr}; ++j) a[q * {t.nr} + j] = j < rest ? b[q * pitch + j] : 0;
-  }}
-  return 0;
-}}
-"""
+    return _page("slivers").fill(
+        ELEMENT=_element_text(element, t.lanes),
+        NAME=name,
+        NR=t.nr,
+        MR=t.mr,
+        WHOLE=[f"*(U *)(a + {q * t.nr + v}) = *(const U *)(b + {q} * pitch + {v});" for q, v in vectors],
+        ONE=[f"*(U *)(a + q * {t.nr} + {v}) = *(const U *)(b + q * pitch + {v});" for q, v in vectors if not q],
+    )
 
 
 def _pack_text(name: str, element: str, lanes: int) -> str:
-    """Blocks of lanes x lanes: loads along k, transposed in registers by halving exchanges, stored along the columns.
-
-    A store may run over the end of its row into the next one, which is written later; the last rows are stored
-    exactly.
-    """
-    loads = "\n".join(
-        f"        V r{i} = *(const U *)(from + (j + {i} < columns ? j + {i} : columns - 1) * stride + k);" for i in range(lanes)
+    shuffles, final = _transpose_text(lanes)
+    rows = [(i, f"(k + {i}) * pitch + j") for i in range(lanes)]
+    masked = [f"__builtin_ia32_storeups512_mask(to + {at}, {final[i]}, live);" for i, at in rows]
+    column = [f"(j + {i} < columns ? j + {i} : columns - 1)" for i in range(lanes)]
+    return _page("pack").fill(
+        ELEMENT=_element_text(element, lanes),
+        NAME=name,
+        LANES=lanes,
+        TWICE=2 * lanes,
+        LOADS=[f"V r{i} = *(const U *)(from + {column[i]} * stride + k);" for i in range(lanes)],
+        SHUFFLES=shuffles,
+        STORES=[f"*(U *)(to + {at}) = {final[i]};" for i, at in rows],
+        MASKED=masked if (element, lanes) == ("f32", 16) else [],
+        PARTS=[f"part[{i}] = {final[i]};" for i in range(lanes)],
     )
-    body, final = _transpose_text(lanes)
-    whole = "\n".join(f"          *(U *)(to + (k + {i}) * pitch + j) = {final[i]};" for i in range(lanes))
-    store_one = "\n".join(f"          part[{i}] = {final[i]};" for i in range(lanes))
-    edge = f"""          V part[{lanes}];
-{store_one}
-          for (int i = 0; i < {lanes}; ++i)
-            for (int64_t q = j; q < columns; ++q) to[(k + i) * pitch + q] = part[i][q - j];"""
-    if element == "f32" and lanes == 16:
-        masked = "\n".join(
-            f"          __builtin_ia32_storeups512_mask(to + (k + {i}) * pitch + j, {final[i]}, live);" for i in range(lanes)
-        )
-        live = "          uint16_t live = (uint16_t)((1u << (columns - j)) - 1);"
-        edge = f"#if defined(__AVX512F__) && !defined(__clang__)\n{live}\n{masked}\n#else\n{edge}\n#endif"
-    return f"""{_head(element, lanes)}
-int {name}(void *const *buffers, const int64_t *sizes) {{
-  T *to = buffers[0];
-  const T *from = buffers[1];
-  const int64_t columns = sizes[0], pitch = sizes[1], stride = sizes[2], kc = sizes[3];
-  int64_t k = 0;
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-  for (; k + {lanes} <= kc; k += {lanes})
-    for (int64_t j = 0; j < columns; j += {lanes}) {{
-      int over = columns - j < {lanes};
-      {{
-{loads}
-{body}
-        if (!over || (columns == pitch && columns < {lanes} && k + {2 * lanes} <= kc)) {{
-{whole}
-        }} else {{
-{edge}
-        }}
-      }}
-    }}
-#endif
-#endif
-  for (; k < kc; ++k)
-    for (int64_t j = 0; j < columns; ++j) to[k * pitch + j] = from[j * stride + k];
-  return 0;
-}}
-"""
 
 
-def _transpose_text(lanes: int) -> tuple[str, list[str]]:
-    """Shuffles that turn rows r0… into columns; returns the text and the names of the results in order."""
+def _transpose_text(lanes: int) -> tuple[list[str], list[str]]:
+    """Shuffles that turn rows r0… into columns; returns the lines and the names of the results in order."""
     lines: list[str] = []
     rows = [f"r{i}" for i in range(lanes)]
     width = lanes // 2
@@ -496,10 +399,10 @@ def _transpose_text(lanes: int) -> tuple[str, list[str]]:
             if i % (2 * width) < width:
                 a, b = rows[i], rows[i + width]
                 na, nb = f"t{level}_{i}", f"t{level}_{i + width}"
-                lines.append(f"        V {na} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, low))});")
-                lines.append(f"        V {nb} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, high))});")
+                lines.append(f"V {na} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, low))});")
+                lines.append(f"V {nb} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, high))});")
                 new[i], new[i + width] = na, nb
         rows = new
         width //= 2
         level += 1
-    return "\n".join(lines), rows
+    return lines, rows

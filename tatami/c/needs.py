@@ -1,26 +1,28 @@
 """The definitions that a unit's text needs.
 
-A *definition* is a piece of C named by a key such as ``f32x16`` (a vector type) or ``exp_f32x16`` (a function): made by a
-function of `definitions`, or a file of `math_text`. `Needs` collects the keys a unit uses and prints each once, after what
-it needs itself.
+A *definition* is a piece of C named by a key such as ``f32x16`` (a vector type) or ``exp_f32x16`` (a function): made by one
+of the makers (`definitions.MAKERS`), or a file of `math_text`. `Needs` collects the keys a unit uses and prints each once,
+after what it needs itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
+from typing import TypeAlias
 
 from tatami.c.c_types import SHORT_C, SHORT_SIZE, short
-from tatami.c.definitions import MAKERS
 from tatami.core.dtype import DType
 
 _MATH = files("tatami.c") / "math_text"
 
 
 class Needs:
-    """Definitions in the order in which they have to stand."""
+    """Definitions in the order in which they have to stand; `makers` by the first word of a key, all others are files."""
 
-    def __init__(self) -> None:
+    def __init__(self, makers: Mapping[str, Maker]) -> None:
+        self.makers = makers
         self.texts: dict[str, str] = {}
 
     def add(self, key: str) -> str:
@@ -41,6 +43,10 @@ class Needs:
         return "\n".join(t for t in self.texts.values() if t)
 
 
+Maker: TypeAlias = Callable[[str, str, int, Needs], str]
+"""The text of a definition from its key, the key without lanes, the number of lanes, and the definitions it may require."""
+
+
 def _name(key: str) -> str:
     return key if "_" not in key else f"t_{key}"
 
@@ -56,7 +62,7 @@ def _define(key: str, needs: Needs) -> str:
             f"typedef {c} {key} __attribute__((vector_size({size})));\n"
             f"typedef {c} {key}_u __attribute__((vector_size({size}), aligned({SHORT_SIZE[base]}), may_alias));"
         )
-    for prefix, make in MAKERS.items():
+    for prefix, make in needs.makers.items():
         if key.startswith(prefix + "_"):
             return make(key, base, max(lanes, 1), needs)
     return _from_file(key, base, lanes, needs)

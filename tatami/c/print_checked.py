@@ -51,6 +51,10 @@ def print_checked(kernel: Kernel) -> Unit:
 
 
 class _Checked(KernelPrinter):
+    KERNEL = "kernel_checked.c"
+    CHUNK = "chunk_checked.c"
+    LIMITS = {"MOST": MOST_STEPS, "LEAVE": _LEAVE}
+
     # -- indices ---------------------------------------------------------------------------------
     def ix(self, e: Expr) -> str:
         return f"((int64_t)({self.wrapping(e)}))"
@@ -85,14 +89,6 @@ class _Checked(KernelPrinter):
         )
 
     # -- functions -------------------------------------------------------------------------------
-    def kernel(self) -> str:
-        body = self.block(self.k.body, "  ")
-        return (
-            f"int {self.k.face.symbol}(void* const* buffers, const int64_t* sizes, tatami_pool* pool) {{\n"
-            f"  const size_t mark = tatami_mark();\n{self.prologue('buffers', 'sizes')}  int fault = 0;\n  (void)pool;\n"
-            f"{body}  tatami_release(mark);\n  return fault;\n}}\n"
-        )
-
     def prologue(self, buffers: str, sizes: str) -> str:
         lines = ["  int64_t work$ = 0; (void)work$;\n"]
         for i in range(self.k.face.sizes):
@@ -175,14 +171,6 @@ class _Checked(KernelPrinter):
         return (
             f"  {memory_type(dtype)}* const {buffer}$$ = f->local[{number}]; const int64_t extent${buffer} = f->extent[{number}];\n"
             f"  (void){buffer}$$; (void)extent${buffer};\n"
-        )
-
-    def chunk_body(self, var: str, given: str, prologue: str, body: str) -> str:
-        return (
-            f"  const size_t mark = tatami_mark();\n{self.prologue('f->buffers', 'f->sizes')}{given}"
-            f"  const int64_t begin$ = begin; (void)begin$;\n  int fault = 0;\n{prologue}"
-            f"  for (int64_t {var}$ = begin; {var}$ < end; ++{var}$) {{\n"
-            f"    if (++work$ > INT64_C({MOST_STEPS})) {_LEAVE}\n{body}  }}\n"
         )
 
     # -- values ----------------------------------------------------------------------------------

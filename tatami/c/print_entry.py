@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tatami.c.entry_text import BESIDE, CALL, CLOCK, HEAD, SIDES, TURNS
 from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
 from tatami.core.kernel import THREADS, Condition
 from tatami.core.module import Module
+from tatami.core.page import Page, page
 from tatami.core.size_fault import literal
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import (
@@ -48,6 +48,9 @@ TURNS_BESIDE = 8
 PART = 64
 """Instructions per C function: compilers take more than linear time over one long function."""
 
+_CALL = "EXPORT int64_t tatami_call(void* const* a) { return tatami_entry(a + 4, a[0], a[1], a[2], a[3]); }"
+"""The entry with one pointer instead of five: a caller through ctypes is in after half the time."""
+
 PROGRAM_ARGUMENTS = "void* const* b, void* const* c, const int64_t* s, const int64_t* o, char* arena, tatami_pool* pool"
 ENTRY_ARGUMENTS = "void* const* buffers, const int64_t* sizes, const int64_t* offsets, void* arena, tatami_pool* pool"
 
@@ -64,27 +67,23 @@ def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
     for plan in execution.programs.values():
         for ins in plan.instructions:
             kernels.update(dict.fromkeys(launch.kernel for launch in launches(ins.op)))
-    lines = [HEAD]
-    if timed:
-        count = sum(len(plan.instructions) for plan in execution.programs.values())
-        lines.append(CLOCK.replace("COUNT", str(max(1, count))))
-    lines += [f"int {k}(void* const* buffers, const int64_t* sizes, tatami_pool* pool);" for k in kernels]
     printers = [_Program(execution, layouts, numbers, name, timed) for name in execution.programs]
-    if any(p.groups(begin, end) for p in printers for begin, end in p.parts()):
-        lines.append(BESIDE)
-    if layouts.equations:
-        lines.append(SIDES)
-    for p in printers:
-        lines += [f"static int64_t {f}({PROGRAM_ARGUMENTS});" for f in p.functions]
-    for p in printers:
-        lines += ["", *p.text()]
-    lines += [""]
-    for p in printers:
-        lines += _exports(layouts, p)
     loops = [ins.op for name in layouts.hosted for ins in execution.programs[name].instructions if isinstance(ins.op, Loop)]
-    if any(op.body not in layouts.hosted for op in loops):
-        lines.append(TURNS)
-    return "\n".join(lines) + "\n"
+    return _page("entry").fill(
+        TIMED=timed,
+        COUNT=max(1, sum(len(plan.instructions) for plan in execution.programs.values())),
+        KERNELS=[f"int {k}(void* const* buffers, const int64_t* sizes, tatami_pool* pool);" for k in kernels],
+        BESIDE=any(p.groups(begin, end) for p in printers for begin, end in p.parts()),
+        EQUATIONS=bool(layouts.equations),
+        PROTOTYPES=[f"static int64_t {f}({PROGRAM_ARGUMENTS});" for p in printers for f in p.functions],
+        PROGRAMS=[line for p in printers for line in ("", *p.text())],
+        EXPORTS=[line for p in printers for line in _exports(layouts, p)],
+        TURNS=any(op.body not in layouts.hosted for op in loops),
+    )
+
+
+def _page(name: str) -> Page:
+    return page("tatami.c", f"{name}.c")
 
 
 def _exports(layouts: Layouts, p: _Program) -> list[str]:
@@ -107,7 +106,7 @@ def _exports(layouts: Layouts, p: _Program) -> list[str]:
     if p.name == "setup" and p.name not in layouts.hosted:
         calls = "".join(f"    if ((f = {symbol}(buffers, sizes, offsets, arena, pool))) return f;\n" for symbol in public)
         out.append(f"EXPORT int64_t tatami_setup({ENTRY_ARGUMENTS}) {{\n    int64_t f;\n{calls}    return 0;\n}}")
-    return [*out, CALL] if "tatami_entry" in public else out
+    return [*out, _CALL] if "tatami_entry" in public else out
 
 
 class _Program:
@@ -148,11 +147,9 @@ class _Program:
             parts = [(f"{function}_part_{i}", i, min(i + PART, end)) for i in range(begin, end, PART)]
             for name, first, last in parts:
                 out += self.function(f"static __attribute__((noinline)) int64_t {name}", first, last)
-            out.append(f"static int64_t {function}({PROGRAM_ARGUMENTS}) {{")
-            out += self.equations()
-            out.append("    int64_t f;")
-            out += [f"    if ((f = {name}(b, c, s, o, arena, pool))) return f;" for name, _, _ in parts]
-            out += ["    return 0;", "}"]
+            calls = [f"if ((f = {name}(b, c, s, o, arena, pool))) return f;" for name, _, _ in parts]
+            values = {"NAME": function, "ARGUMENTS": PROGRAM_ARGUMENTS, "EQUATIONS": self.equations(), "CALLS": calls}
+            out.append(_page("entry_parts").fill(**values))
         return out
 
     def parts(self) -> list[tuple[int, int]]:
@@ -173,22 +170,15 @@ class _Program:
         A loop is a function of its own before it."""
         loops = [i for i in group if isinstance(self.plan.instructions[i].op, Loop)]
         out = [line for i in loops for line in self.function(f"static int64_t loop_{self.base + i}", i, i + 1)]
-        out += [
-            f"static int beside_{self.base + group[0]}(void* context, int64_t begin, int64_t end) {{",
-            "    const beside_t* x = context;",
-            "    void* const* b = x->b; void* const* c = x->c; const int64_t* s = x->s; const int64_t* o = x->o;",
-            "    char* arena = x->arena; tatami_pool* pool = x->pool;",
-            "    (void)b, (void)c, (void)s, (void)o, (void)arena;",
-            "    for (int64_t k = begin; k < end; ++k) switch (k) {",
-        ]
+        cases: list[str] = []
         for k, i in enumerate(group):
             op = self.plan.instructions[i].op
             if isinstance(op, Launch):
                 lines = self.clocked(i, [self.launch(op, f"x->faults[{k}] = f | (INT64_C({self.base + i}) << 8)")])
             else:
                 lines = [f"x->faults[{k}] = loop_{self.base + i}(b, c, s, o, arena, pool);"]
-            out += [f"    case {k}: {{", *("        " + line for line in lines), "    } break;"]
-        return [*out, "    }", "    return 0;", "}"]
+            cases += [f"case {k}: {{", *("    " + line for line in lines), "} break;"]
+        return [*out, _page("entry_beside").fill(NUMBER=self.base + group[0], CASES=cases)]
 
     def run_beside(self, group: list[int]) -> list[str]:
         """Loops only where every thread has as many of them, and where turns take longer than threads to wake."""
@@ -220,14 +210,14 @@ class _Program:
     def equations(self) -> list[str]:
         """What a called program needs of its sizes, first of all: kernels read outside their operands where it fails."""
         return [
-            f"    if (differ({self.size(e.lhs)}, {self.size(e.rhs)})) return {FAULT_SIZES} | (INT64_C({k}) << 8);"
+            f"if (differ({self.size(e.lhs)}, {self.size(e.rhs)})) return {FAULT_SIZES} | (INT64_C({k}) << 8);"
             for k, (program, e) in enumerate(self.layouts.equations)
             if program == self.name
         ]
 
     def function(self, head: str, begin: int, end: int, first: Sequence[str] = ()) -> list[str]:
         """One C function that runs the instructions [begin, end)."""
-        out = [f"{head}({PROGRAM_ARGUMENTS}) {{", "    (void)b, (void)c, (void)s, (void)o, (void)arena, (void)pool;", *first]
+        out: list[str] = []
         wave = -1
         groups = {group[0]: group for group in self.groups(begin, end)}
         elsewhere = {i for group in groups.values() for i in group[1:]}
@@ -237,10 +227,10 @@ class _Program:
             ins = self.plan.instructions[i]
             if ins.wave != wave:
                 wave = ins.wave
-                out.append(f"    /* wave {wave} */")
-            lines = self.run_beside(groups[i]) if i in groups else self.clocked(i, self.instruction(i, ins))
-            out += ["    " + line for line in lines]
-        return [*out, "    return 0;", "}"]
+                out.append(f"/* wave {wave} */")
+            out += self.run_beside(groups[i]) if i in groups else self.clocked(i, self.instruction(i, ins))
+        values = {"HEAD": head, "ARGUMENTS": PROGRAM_ARGUMENTS, "EQUATIONS": first, "INSTRUCTIONS": out}
+        return [_page("entry_function").fill(**values)]
 
     # -- pieces ----------------------------------------------------------------------------------
 
@@ -364,33 +354,24 @@ class _Program:
         for name, b in zip(scanned, rows):
             row = self.size(product(b.shape[1:]) * b.dtype.itemsize) if b.shape else self.size(ONE)
             arguments.append(f"((char*){self.address(name)} + *it * {row})")
-        size = max(n, 1)
-        limit = f"*(const int64_t*){self.address(trip)}" if trip else "INT64_MAX"
-        start = f"*(const unsigned char*){self.address(condition)}" if condition else "1"
-        out = [
-            "{",
-            f"    int64_t* it = (int64_t*)(arena + o[{header + 1}]);",
-            "    unsigned char* keep = (unsigned char*)(it + 1);",
-            f"    int64_t trip = {limit};",
-            f"    void* now[{size}] = {{{', '.join(self.address(x) for x in first) or '0'}}};",
-            f"    void* results[{size}] = {{{', '.join(self.address(x) for x in carried) or '0'}}};",
-            f"    void* second[{size}] = {{{', '.join(f'arena + o[{header + 2 + j}]' for j in range(n)) or '0'}}};",
-            f"    keep[0] = {start};",
-        ]
-        if rows:
-            out.append(f"    if (trip > {self.size(rows[0].shape[0])}) {self.fault(i, str(FAULT_TRIP))};")
-        out += [
-            "    for (*it = 0; *it < trip && keep[0]; ++*it) {",
-            "        void** then = *it & 1 ? second : results;",
-            *("        " + line for line in self.call(i, ins, op.body, 0, arguments)),
-            "        keep[0] = keep[1];",
-            *(f"        now[{j}] = then[{j}];" for j in range(n)),
-            "    }",
-            *(f"    copy(results[{j}], now[{j}], {self.bytes(self.info[x])});" for j, x in enumerate(carried)),
-        ]
-        if rows:
-            out.append(f"    if (*it != {self.size(rows[0].shape[0])}) {self.fault(i, str(FAULT_TRIP))};")
-        return [*out, "}"]
+        return (
+            _page("entry_loop")
+            .fill(
+                TURN=header + 1,
+                LIMIT=f"*(const int64_t*){self.address(trip)}" if trip else "INT64_MAX",
+                SIZE=max(n, 1),
+                FIRST=", ".join(self.address(x) for x in first) or "0",
+                RESULTS=", ".join(self.address(x) for x in carried) or "0",
+                SECOND=", ".join(f"arena + o[{header + 2 + j}]" for j in range(n)) or "0",
+                START=f"*(const unsigned char*){self.address(condition)}" if condition else "1",
+                ROWS=self.size(rows[0].shape[0]) if rows else "",
+                FAULT=self.fault(i, str(FAULT_TRIP)),
+                CALL=self.call(i, ins, op.body, 0, arguments),
+                CARRY=[f"now[{j}] = then[{j}];" for j in range(n)],
+                COPIES=[f"copy(results[{j}], now[{j}], {self.bytes(self.info[x])});" for j, x in enumerate(carried)],
+            )
+            .splitlines()
+        )
 
     def takes_condition(self, op: Loop, ins: Instruction) -> bool:
         """Has the body an input for the condition?"""

@@ -9,10 +9,12 @@ int <symbol>(void* const* buffers, const int64_t* sizes, tatami_pool* pool)
 from __future__ import annotations
 
 import re
-from typing import assert_never
+from collections.abc import Mapping
+from typing import ClassVar, assert_never
 
 from tatami.c.c_types import memory_short, memory_type, register_type, short
 from tatami.c.casts import bits_text, cast_text, narrow_text, widen_text
+from tatami.c.definitions import MAKERS
 from tatami.c.ir import Unit
 from tatami.c.literals import constant_text
 from tatami.c.needs import Needs
@@ -22,6 +24,7 @@ from tatami.core.bounds import is_never_negative
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.numerics import constant
+from tatami.core.page import page
 from tatami.core.scalar import Scalar, scalar
 from tatami.core.verbatim import VerbatimCode
 from tatami.loop.ir import (
@@ -113,9 +116,15 @@ def _rounded(value: Scalar, dtype: DType) -> Scalar:
 
 
 class KernelPrinter:
+    KERNEL: ClassVar[str] = "kernel.c"
+    CHUNK: ClassVar[str] = "chunk.c"
+    """The pages of a kernel and of a chunk."""
+    LIMITS: ClassVar[Mapping[str, str | int]] = {}
+    """What the page of a chunk takes in addition."""
+
     def __init__(self, kernel: Kernel) -> None:
         self.k = kernel
-        self.needs = Needs()
+        self.needs = Needs(MAKERS)
         self.chunks: list[str] = []
         self.buffers: dict[str, DType] = {p.name: p.dtype for p in kernel.params}
         self.locals: list[str] = []
@@ -148,11 +157,8 @@ class KernelPrinter:
     def kernel(self) -> str:
         self.bound = self.size_bound()
         body = self.block(self.k.body, "  ")
-        return (
-            f"int {self.k.face.symbol}(void* const* buffers, const int64_t* sizes, tatami_pool* pool) {{\n"
-            f"{self.prologue('buffers', 'sizes')}{''.join(self.bound.lines)}  int fault = 0;\n  const size_t mark = tatami_mark();\n  (void)pool;\n"
-            f"{body}  tatami_release(mark);\n  return fault;\n}}\n"
-        )
+        given = self.prologue("buffers", "sizes") + "".join(self.bound.lines)
+        return page("tatami.c", self.KERNEL).fill(SYMBOL=self.k.face.symbol, GIVEN=given, BODY=body)
 
     def size_bound(self) -> Bound:
         return Bound(frozenset(f"s{i}" for i in range(self.k.face.sizes)))
@@ -268,13 +274,19 @@ class KernelPrinter:
         outer, self.bound = self.bound, self.size_bound()
         prologue = self.block(s.prologue, "  ")
         body = self.block(s.body, "    ")
-        fence = f"  {self.needs.add('past_fence')}();\n" if self.past_caches else ""
+        fence = self.needs.add("past_fence") if self.past_caches else ""
         del self.locals[len(shared) :]
         given = "".join((*(self.given(b, saved[b], i) for i, b in enumerate(shared)), *self.bound.lines))
-        inside = self.chunk_body(s.var, given, prologue, body)
-        self.chunks[place] = (
-            f"{head}static int {name}(void* context, int64_t begin, int64_t end) {{\n  const {frame}* f = context;\n"
-            f"{inside}{fence}  tatami_release(mark);\n  return fault;\n}}\n"
+        self.chunks[place] = page("tatami.c", self.CHUNK).fill(
+            DECLARED=head,
+            NAME=name,
+            FRAME=frame,
+            GIVEN=self.prologue("f->buffers", "f->sizes") + given,
+            PROLOGUE=prologue,
+            ROW=s.var,
+            BODY=body,
+            FENCE=fence,
+            **self.LIMITS,
         )
         self.buffers, self.bound = saved, outer
         return name
@@ -282,14 +294,6 @@ class KernelPrinter:
     def given(self, buffer: str, dtype: DType, number: int) -> str:
         """A local buffer of the kernel as its chunks find it."""
         return f"  {memory_type(dtype)}* const {buffer} = f->local[{number}]; (void){buffer};\n"
-
-    def chunk_body(self, var: str, given: str, prologue: str, body: str) -> str:
-        """What a chunk declares, from `given` on, and its loop over the rows."""
-        return (
-            f"{self.prologue('f->buffers', 'f->sizes')}{given}"
-            f"  int fault = 0;\n  const size_t mark = tatami_mark();\n{prologue}"
-            f"  for (int64_t {var} = begin; {var} < end; ++{var}) {{\n{body}  }}\n"
-        )
 
     def call(self, s: Call, pad: str) -> str:
         given = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]

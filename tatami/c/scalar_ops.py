@@ -6,15 +6,11 @@ definition (`needs`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tatami.c.c_types import SHORT_C, short
+from tatami.c.needs import Needs
 from tatami.c.vector_width import COMPARE, compare_text
 from tatami.core.dtype import DType
 from tatami.core.ops import DEFINED, EACH, LANE, OPS, CFunction
-
-if TYPE_CHECKING:
-    from tatami.c.needs import Needs
 
 OF_NUMBERS = {"max": "larger", "min": "smaller"}
 """The same of two of which none is NaN, as integers are."""

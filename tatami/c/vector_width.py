@@ -7,14 +7,10 @@ halves, both are a few instructions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tatami.c.c_types import SHORT_SIZE, short
+from tatami.c.needs import Needs
 from tatami.core.dtype import DType
 from tatami.core.ops import OPS
-
-if TYPE_CHECKING:
-    from tatami.c.needs import Needs
 
 COMPARE = {op.name: op.c for op in OPS.values() if op.rule == "compare" and isinstance(op.c, str)}
 """Operator of each comparison."""

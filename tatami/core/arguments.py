@@ -1,4 +1,4 @@
-"""Arguments of the public functions: what is of another type is one diagnostic, where it is given (reliability.md)."""
+"""Checks of arguments of public functions: a value of another type is one diagnostic, at the argument (reliability.md)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ _SIZES = 'write for example sizes={"B": 32}, {"B": (1, 32, 512)} or {"B": [1, 8,
 
 
 def path_argument(value: Any, what: str) -> Path:
-    """A path. Raises InvalidAttribute for what is none."""
+    """`value` as a path. Raises TatamiError InvalidAttribute unless it is a str or a path of str."""
     if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
         raise _refused(what, value, "a path", "give a str or a pathlib.Path")
     return Path(value)
 
 
 def bool_argument(value: Any, what: str) -> bool:
-    """True or False: the word "no" is true to Python."""
+    """True if `value` is True, False if it is False. Raises InvalidAttribute for anything else: the word "no" is true to
+    Python."""
     if not isinstance(value, bool):
         raise _refused(what, value, "True or False", f"write {what}=True or {what}=False")
     return value
 
 
 def mapping_argument(value: Any, what: str) -> Mapping[str, Any]:
-    """A mapping by names."""
+    """`value`, a mapping whose keys are names. Raises InvalidAttribute for anything else."""
     if not isinstance(value, Mapping):
         raise _refused(what, value, "a mapping", "give a dict by names")
     for name in value:
@@ -38,13 +39,14 @@ def mapping_argument(value: Any, what: str) -> Mapping[str, Any]:
 
 
 def text_argument(value: Any, what: str) -> str:
+    """`value`, a str. Raises InvalidAttribute for anything else."""
     if not isinstance(value, str):
         raise _refused(what, value, "a text", "give a str")
     return value
 
 
 def count_argument(value: Any, what: str) -> int | None:
-    """A number of things, or None."""
+    """`value` as a number from 0 on, or None for the default. Raises InvalidAttribute for anything else."""
     number = None if value is None else _integer(value)
     if value is not None and (number is None or number < 0):
         raise _refused(what, value, "a number from 0 on", "give an int, or None for the default")
@@ -52,12 +54,12 @@ def count_argument(value: Any, what: str) -> int | None:
 
 
 def sizes_argument(value: Any) -> dict[str, Any]:
-    """Sizes by symbol, numpy's integers as Python's; None is none. Raises InvalidSymbol, at the symbol."""
+    """Symbol -> size as Python's integers; `None` is an empty mapping. Raises InvalidSymbol, at the symbol."""
     return {n: _size(v, f"sizes[{n!r:.80}]") for n, v in mapping_argument({} if value is None else value, "sizes").items()}
 
 
 def _size(value: Any, at: str) -> Any:
-    """A number; (least, usual, greatest); a list of numbers and ranges."""
+    """One entry of `sizes`: a number; a range (least, usual, greatest); a list of numbers and ranges."""
     if isinstance(value, list):
         if not value:
             raise fail("InvalidSymbol", at, "the list asks for no program", _SIZES)

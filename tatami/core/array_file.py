@@ -1,7 +1,6 @@
-"""Arrays in .npy files and .npz archives. A header is read, and can be refused, before any of the data it speaks of.
+"""Arrays in .npy files and .npz archives. A header is read, and can be refused, before any data that it announces.
 
-The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-"""
+The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html"""
 
 from __future__ import annotations
 
@@ -30,15 +29,15 @@ UNREADABLE = (
     zlib.error,
     lzma.LZMAError,
 )
-"""Errors that a damaged or foreign file can give."""
+"""Errors that reading a damaged or foreign file raises."""
 MAX_HEADER = 10_000
-"""Bytes of the text with dtype and shape; numpy's own limit, which it looks at after reading them all."""
+"""Maximum bytes of the text with dtype and shape. It is numpy's own limit, which numpy tests after reading them all."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Ways in which numpy writes the entries of an archive."""
 
 
 class Header(NamedTuple):
-    """An array as its file announces it. `start`: the first byte of its data."""
+    """An array as its file announces it. `start`: offset of its data in bytes."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -46,11 +45,12 @@ class Header(NamedTuple):
 
     @property
     def data_bytes(self) -> int:
+        """Bytes of the array's elements."""
         return prod(self.shape) * self.dtype.itemsize
 
     @property
     def end(self) -> int:
-        """Bytes of the file with header and data."""
+        """Bytes of the file up to the end of the data."""
         return self.start + self.data_bytes
 
 
@@ -68,7 +68,7 @@ def read_header(file: IO[bytes]) -> Header:
     read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
     try:
         shape, _, dtype = read(text, max_header_size=MAX_HEADER)
-    except Exception as error:  # of many kinds: the text goes through Python's parser
+    except Exception as error:  # any kind: the text goes through Python's parser
         raise ValueError(f"its header cannot be read: {reason(error)}") from None
     if dtype.hasobject:
         raise ValueError("it holds objects, which would be code")
@@ -94,13 +94,13 @@ def header_of(path: Path) -> Header:
 
 
 def reason(error: Exception) -> str:
-    """What one of UNREADABLE says, in a line."""
+    """The message of one of UNREADABLE, its first line."""
     text = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return text.splitlines()[0] if text else type(error).__name__
 
 
 class ArrayArchive:
-    """An .npz: `names` of its arrays, read one by one. Use as a context. Raises one of UNREADABLE."""
+    """An .npz archive, to be used as a context: `names` of its arrays, each read on demand. Raises one of UNREADABLE."""
 
     def __init__(self, path: Path) -> None:
         self._file = open_plain(path)
@@ -114,6 +114,7 @@ class ArrayArchive:
         self.names = tuple(self._entries)
 
     def header(self, name: str) -> Header:
+        """The header of the array `name`. Raises one of UNREADABLE, also if its data end too early."""
         entry = self._entries[name]
         if entry.compress_type not in _METHODS:
             raise ValueError(f"{entry.filename} is packed in a way that numpy does not use")
@@ -123,7 +124,7 @@ class ArrayArchive:
         return header
 
     def read(self, name: str) -> np.ndarray:
-        """The array, unpacked: ask for its `header` first."""
+        """The array `name`, unpacked into memory of the size that its `header` announces. Raises one of UNREADABLE."""
         header, entry = self.header(name), self._entries[name]
         with self._zip.open(entry) as file:
             return _read(file, header, entry.file_size)

@@ -1,4 +1,4 @@
-"""Equations between sizes as rewrites: of two sizes that are assumed to be equal one is written as the other.
+"""Equations between sizes as rewrites: one of two sizes that are assumed to be equal is written as the other.
 
     8*((H + 31)//32) == 4*((H + 15)//16)      every (H + 15)//16 is 2*((H + 31)//32)
 
@@ -17,15 +17,15 @@ from tatami.core.signature import Equation
 
 
 class Assumed:
-    """The rewrites that the equations of a signature give. Equal sizes may still be written in two ways: an equation of
-    which no term is one atom is left out."""
+    """Rewrites from the equations of a signature. An equation without a term that is one atom is left out, so that equal sizes
+    may keep two forms."""
 
     def __init__(self, equations: Iterable[Equation] = ()) -> None:
         self.values: dict[Atom, Expr] = {}
         self.least: dict[Expr, Expr] = {}
-        """b -> min(a, b), where the equation min(a, b) == b says that b is at most a."""
+        """b -> min(a, b), for an equation min(a, b) == b: b is at most a."""
         self.greatest: dict[Expr, Expr] = {}
-        """a -> max(a, b), where the equation max(a, b) == a says so."""
+        """a -> max(a, b), for an equation max(a, b) == a: b is at most a."""
         self._known: dict[Expr, Expr] = {}
         for equation in equations:
             for side, other in ((equation.lhs, equation.rhs), (equation.rhs, equation.lhs)):
@@ -42,7 +42,7 @@ class Assumed:
         return bool(self.values)
 
     def rewrite(self, e: Expr) -> Expr:
-        """An expression that is equal where all equations hold."""
+        """An expression that equals `e` wherever all equations hold."""
         if not self.values:
             return e
         if e not in self._known:
@@ -61,10 +61,11 @@ class Assumed:
         return self.rewrite(a) == self.rewrite(b) or is_at_most(box["a"], below)
 
     def ordered(self, size: Expr, extents: Mapping[str, Expr]) -> tuple[Expr, dict[str, Expr]]:
-        """A size to stay below and the sizes of axes, each written as the extreme that it equals."""
+        """`size` as an upper bound and the `extents` of axes, each written as the extreme that it equals."""
         return self.greatest.get(size, size), {axis: self.least.get(s, s) for axis, s in extents.items()}
 
     def extents(self, sizes: Mapping[str, Expr]) -> dict[str, Expr]:
+        """Axis -> its size, rewritten."""
         return {axis: self.rewrite(size) for axis, size in sizes.items()}
 
     def _once(self, e: Expr) -> Expr:
@@ -90,7 +91,8 @@ class Assumed:
 
 
 def _solved(difference: Expr) -> tuple[Atom, Expr] | None:
-    """An atom and what it equals where the difference is 0: the longest that no other term of it holds."""
+    """The atom to rewrite and its value if `difference` is 0: the longest atom that no other term holds. None if there is
+    none."""
     common = 0
     for _, coef in difference.terms:
         common = gcd(common, coef)
@@ -112,4 +114,4 @@ def _holds(e: Expr, atom: Atom) -> bool:
 
 
 NOTHING = Assumed()
-"""No equations."""
+"""No equations: every rewrite is the identity."""

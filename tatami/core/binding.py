@@ -1,7 +1,7 @@
 """Values of size symbols from the shapes a caller passes (spec 1 "Shape", D2.6).
 
-Symbols are solved from input sizes, then from the caller's own `sizes`, then from the signature's defaults. What the
-shapes and the recorded assumptions then disagree on is E1304, with both sides and both values.
+Symbols are solved from input sizes, then from the caller's own `sizes`, then from the signature's defaults. A
+size or recorded assumption that the result contradicts is E1304, with both sides and both values.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ def bind_sizes(
     sizes: Mapping[str, int] | None = None,
     later: Collection[str] = (),
 ) -> dict[str, int]:
-    """The value of every symbol of `signature`. Inputs without a shape in `shapes` decide nothing; symbols in `later`
-    get their values while the program runs (a host step owns them)."""
+    """The value of every symbol of `signature`. Inputs without a shape in `shapes` decide nothing; symbols in `later` get
+    their values while the program runs (a host step owns them). Raises TatamiError: rank (InputMismatch), contradiction
+    (E1304), symbol without a value (E1301)."""
     known: dict[str, int] = dict(sizes or {})
     equations: list[tuple[Expr, int, str]] = []
     for port in signature.inputs:
@@ -65,7 +66,7 @@ def bind_sizes(
 def solve_sizes(
     signature: Signature, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """What `shapes` and `sizes` decide, then defaults; nothing is checked and symbols may stay open."""
+    """Values that `shapes` and `sizes` decide, then defaults. Nothing is checked, and symbols may stay without a value."""
     known = dict(sizes or {})
     equations = [
         (size, value, port.tensor)
@@ -81,7 +82,7 @@ def solve_sizes(
 
 
 def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Diagnostic]:
-    """E1304 for every recorded equation that `sizes` break. What hangs on a size that is not known yet passes."""
+    """E1304 for every recorded equation that `sizes` break; equations with a symbol that has no value yet pass."""
     out: list[Diagnostic] = []
     for equation in signature.assumptions:
         if not equation_symbols(equation) <= sizes.keys():
@@ -93,8 +94,8 @@ def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Di
 
 
 def check_empty_argument(at: str, shape: tuple[int, ...]) -> None:
-    """Raises E1304 for an array without elements whose other axes are longer than any array in memory: a value that does not
-    have the axis of size 0 would be."""
+    """Raises E1304 for an array without elements whose other axes are longer than any array in memory: a value without its
+    axis of size 0 would be as long."""
     if 0 in shape and math.prod(size for size in shape if size) > MOST_OF_ARGUMENT:
         raise fail(
             "AxisAlignmentMismatch",
@@ -105,7 +106,7 @@ def check_empty_argument(at: str, shape: tuple[int, ...]) -> None:
 
 
 def check_numbers(signature: Signature) -> list[Diagnostic]:
-    """E1304 for the recorded equations without a symbol, as values of symbols leave them, that do not hold."""
+    """E1304 for recorded equations between two numbers, which values of symbols have left, that do not hold."""
     return check_assumptions(signature, {})
 
 
@@ -122,7 +123,7 @@ def check_new_sizes(signature: Signature, new: Collection[str], sizes: Mapping[s
 def bind_results(
     shapes: Sequence[Shape], results: Sequence[tuple[int, ...]], new: Collection[str], sizes: dict[str, int]
 ) -> None:
-    """Read the values of `new` off the shapes of results; a symbol of several axes has the value of the first."""
+    """Add to `sizes` the values of the symbols `new`, read off the shapes of `results`; the first axis of a symbol decides."""
     found: set[str] = set()
     for shape, result in zip(shapes, results):
         for size, actual in zip(shape, result):
@@ -140,8 +141,8 @@ def bind_loop_results(
     new: Collection[str],
     sizes: dict[str, int],
 ) -> None:
-    """As `bind_results` for a loop: its last `states`, then `rows` stacked (None: it never turned). What only a turn would
-    have told is 0 then."""
+    """`bind_results` for a loop: its last `states`, then `rows` stacked `turns` times (None: the loop had no turn). Symbols
+    that only a turn would decide are 0 then."""
     actual = [*states, *((turns, *row) if row is not None else (turns,) for row in rows)]
     bind_results(shapes, actual, new, sizes)
     for name in new:
@@ -149,11 +150,12 @@ def bind_loop_results(
 
 
 def equation_symbols(equation: Equation) -> frozenset[str]:
+    """Names of the size symbols on both sides of an equation."""
     return frozenset(free_vars(equation.lhs) | free_vars(equation.rhs))
 
 
 def broken_equation(equation: Equation, lhs: int, rhs: int, sizes: Mapping[str, int] | None = None) -> Diagnostic:
-    """E1304, or E1804 of a read, naming both sides, their values, and the place that needs them to be equal."""
+    """E1304, or E1804 for a read, with both sides, their values, and the place that needs them to be equal."""
     if equation.is_read:
         return diagnostic(
             "IndexOutOfRange",

@@ -40,25 +40,29 @@ Extents = Mapping[str, Expr]
 
 
 def is_nonneg(size: Expr) -> bool:
-    """Is the size expression proved ``>= 0`` when every symbol is at least 1?"""
+    """True if ``size >= 0`` is proved for all symbols that are at least 1."""
     return _nonneg(size, 4)
 
 
 def is_positive(size: Expr) -> bool:
+    """True if ``size >= 1`` is proved for all symbols that are at least 1."""
     return is_nonneg(size - 1)
 
 
 def is_at_most(a: Expr, b: Expr) -> bool:
+    """True if ``a <= b`` is proved for all symbols that are at least 1."""
     return is_nonneg(b - a)
 
 
 def least(*sizes: IntoExpr) -> Expr:
-    """The minimum of sizes, without those that another one never exceeds, empty axes included: ``least(N, N + M) == N``."""
+    """The minimum of `sizes`, without sizes that always exceed another one or equal it, empty axes included: ``least(N, N + M)
+    == N``."""
     return minimum(*_undominated([expr(s) for s in sizes], is_always_at_most))
 
 
 def greatest(*sizes: IntoExpr) -> Expr:
-    """The maximum of sizes, without those that never exceed another one: ``greatest(0, N) == N``, and ``greatest(1, N)`` stays."""
+    """The maximum of `sizes`, without sizes that never exceed another one: ``greatest(0, N) == N``, and ``greatest(1, N)``
+    stays."""
     return maximum(*_undominated([expr(s) for s in sizes], lambda a, b: is_always_at_most(b, a)))
 
 
@@ -106,7 +110,7 @@ def _sole_extreme(size: Expr) -> tuple[Callable[..., Expr], tuple[Expr, ...]] | 
 
 
 def settled_size(size: Expr) -> Expr:
-    """What a size is from some value of its symbols on: ``max(0, N - 2) + 2*min(1, N)`` is N."""
+    """The form of a size for large values of its symbols: ``max(0, N - 2) + 2*min(1, N)`` is N."""
     if not _has_extreme(size):
         return size
     far = {name: var(name) + _FAR for name in free_vars(size)}
@@ -114,6 +118,7 @@ def settled_size(size: Expr) -> Expr:
 
 
 _FAR: Final = 2**30
+"""Offset of each symbol under which a comparison counts as decided for large values."""
 
 
 def _always_extreme(kind: Literal["min", "max"], args: tuple[Expr, ...]) -> Expr:
@@ -125,7 +130,7 @@ def _has_extreme(e: Expr) -> bool:
 
 
 def is_outside(lo: Expr, hi: Expr, size: Expr) -> bool:
-    """Does ``lo:hi`` of an axis of `size` surely read what is not there, or have less than no elements?"""
+    """True if ``lo:hi`` of an axis of `size` is proved to read outside it, or to have fewer than 0 elements."""
     return is_positive(-lo) or is_positive(lo - hi) or (is_positive(hi - size) and is_positive(hi - lo))
 
 
@@ -138,12 +143,13 @@ def _undominated(sizes: list[Expr], wins: Callable[[Expr, Expr], bool]) -> list[
 
 
 def is_always_less(a: Expr, b: Expr) -> bool:
-    """Is ``a < b`` proved for every value of the symbols, 0 included?"""
+    """True if ``a < b`` is proved for all values of the symbols, 0 included."""
     return is_always_at_most(a + 1, b)
 
 
 def is_always_at_most(a: Expr, b: Expr) -> bool:
-    """Is ``a <= b`` proved for every value of the symbols, 0 included? ``is_at_most`` counts them from 1: here each is one less."""
+    """True if ``a <= b`` is proved for all values of the symbols, 0 included: `is_at_most` counts them from 1, so each is
+    replaced by one less."""
     difference = b - a
     return is_nonneg(substitute(difference, {name: var(name) - 1 for name in free_vars(difference)}))
 
@@ -170,7 +176,7 @@ def _nonneg(e: Expr, depth: int) -> bool:
     if depth == 0:
         return False
     # min(a, b) with a positive coefficient, or max with a negative one: every argument has to hold; for the
-    # other sign one argument is enough, unless a factor beside it may be negative.
+    # other sign one argument is enough, unless another factor of the term may be negative.
     for mono, coef in e.terms:
         for atom in mono:
             if isinstance(atom, Extreme):
@@ -200,10 +206,8 @@ def _floor_case(e: Expr, mono: Monomial, coef: int, atom: Floor, depth: int) -> 
 
 @lru_cache(maxsize=65536)
 def _shifted_is_nonneg(e: Expr) -> bool:
-    """Substitute ``s = s' + 1`` for each symbol: nonnegative coefficients then suffice.
-
-    A floor of something nonnegative counts as one more nonnegative quantity.
-    """
+    """True if ``s = s' + 1`` for each symbol leaves nonnegative coefficients only. A floor of something nonnegative counts as
+    one more nonnegative quantity."""
     plain = ZERO
     for mono, coef in e.terms:
         if all(isinstance(a, Var) for a in mono):
@@ -225,7 +229,7 @@ def _is_nonneg_atom(atom: Atom) -> bool:
 
 
 def bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
-    """Inclusive (low, high) of `e` over the box of `extents`, as size expressions; None when unknown."""
+    """Inclusive (low, high) of `e` over the box of `extents`, as size expressions; None if unknown."""
     remainder = _remainder_bounds(e, extents)
     if remainder is not None:
         return remainder
@@ -307,7 +311,8 @@ def where_not_empty(size: Expr) -> Expr:
 
 
 def affine_ends(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
-    """The least and the greatest value of `e` over the box, where each is reached: sums of axes times sizes. Else None."""
+    """The least and the greatest value of `e` over the box, both reached, for sums of axes times sizes. None for other
+    forms."""
     low = high = ZERO
     for mono, coef in e.terms:
         term = Expr(((mono, coef),))
@@ -325,7 +330,7 @@ def affine_ends(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
 
 
 def is_within(e: Expr, size: Expr, extents: Extents) -> bool:
-    """Is ``0 <= e < size`` proved over the box?"""
+    """True if ``0 <= e < size`` is proved over the box of `extents`."""
     if _is_inside(e, size, extents):
         return True
     split = split_digits(e, extents)
@@ -401,6 +406,7 @@ def _divisor_chain(dens: list[Expr]) -> list[Expr] | None:
 
 
 def is_never_negative(e: Expr, extents: Extents) -> bool:
+    """True if ``e >= 0`` is proved over the box of `extents`."""
     r = bounds(e, extents)
     return r is not None and is_nonneg(r[0])
 
@@ -438,12 +444,12 @@ def _simplified(e: Expr, axes: tuple[tuple[str, Expr], ...]) -> Expr:
 
 @lru_cache(maxsize=1024)
 def _simple_floors(axes: tuple[tuple[str, Expr], ...]) -> dict[tuple[Expr, Expr], Expr]:
-    """Simplified floors over a box, by (num, den), as far as they were asked for: addresses that differ by a constant share them."""
+    """A cache for one box: (num, den) -> simplified floor. Addresses that differ by a constant share its entries."""
     return {}
 
 
 def decided(e: Expr, extents: Extents) -> Expr:
-    """`simplify`, and extremes without the arguments that never are the extreme. Equal to `e` at every point of the box."""
+    """`simplify`, and extremes without arguments that are never the extreme. Equal to `e` at every point of the box."""
     return _decided(e, tuple(extents.items()))
 
 

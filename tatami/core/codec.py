@@ -1,8 +1,7 @@
-"""Nodes to JSON and back, for every stage: the one serialiser.
+"""Nodes to JSON and back: the serialiser of every stage.
 
-Structs become objects, expressions become integers or their text, dtypes their names. `from_json` is strict: unknown
-fields, wrong types and bad expressions are one E1605 diagnostic with the path of the fault.
-"""
+Structs become objects, expressions become integers or their text, dtypes their names. `from_builtins` is strict: an unknown
+field, a wrong type and a bad expression are one E1605 diagnostic with the path of the fault."""
 
 from __future__ import annotations
 
@@ -18,10 +17,13 @@ from tatami.core.verbatim import VerbatimCode
 
 T = TypeVar("T")
 MAX_BYTES = 256 << 20
+"""Maximum bytes of a JSON text that is read."""
 MAX_DEPTH = 200
+"""Maximum nesting of objects and lists in a JSON text that is read."""
 
 
 def to_builtins(value: Any) -> Any:
+    """A node as plain JSON values: dicts with str keys, lists, numbers, text."""
     return msgspec.to_builtins(value, enc_hook=_encode, str_keys=True)
 
 
@@ -30,8 +32,8 @@ class _Refused(ValueError):
 
 
 def from_builtins(value: Any, kind: type[T], at: str = "document", *, trust: bool = False, whole: bool = True) -> T:
-    """Convert plain JSON values to a node type. Raises TatamiError E1605, for fields that the type has not too where it is the
-    `whole` value that is read; E1610, with the field, for code without `trust`."""
+    """Plain JSON values as a node of type `kind`. Raises TatamiError E1605, for unknown fields too if `value` is a `whole`
+    document, and E1610, with the field, for code without `trust`."""
     try:
         made = msgspec.convert(value, kind, dec_hook=_decode_trusted if trust else _decode, strict=True)
     except (msgspec.ValidationError, ValueError) as error:
@@ -49,7 +51,7 @@ _COMPARE = "compare the field with the schema of its stage (`tatami schema STAGE
 
 
 def unknown_field(value: Any, made: Any) -> str:
-    """The path of a field of `value` that the nodes made of it have not; empty where there is none."""
+    """The path of a field of `value` that none of the nodes `made` of it has; empty if there is none."""
     stack: list[tuple[str, Any, Any]] = [("$", value, made)]
     while stack:
         place, plain, node = stack.pop()
@@ -70,12 +72,12 @@ def unknown_field(value: Any, made: Any) -> str:
 
 
 def encode_record(value: Any) -> bytes:
-    """Compact JSON of nodes that Tatami reads back itself (`decode_record`): what a cache keeps, not for people."""
+    """Compact JSON of nodes that only Tatami reads back (`decode_record`), such as entries of a cache."""
     return msgspec.json.encode(value, enc_hook=_encode)
 
 
 def decode_record(data: bytes, kind: type[T]) -> T:
-    """Raises ValueError for anything but what `encode_record` makes of that kind."""
+    """The node of type `kind` in a record. Raises ValueError for anything but the output of `encode_record` for that type."""
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=_decode)
     except (msgspec.MsgspecError, TatamiError, RecursionError) as error:

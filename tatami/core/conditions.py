@@ -36,7 +36,7 @@ MOST_ELEMENTS: Final = 2**59
 MOST_OF_ARGUMENT: Final = 2**47
 """Maximum number of elements of an argument, axes of size 0 left out: what an address space holds."""
 _GROWTH: Final = MOST_ELEMENTS // MOST_OF_ARGUMENT
-"""How many times the elements of an argument a value may have unchecked."""
+"""Factor by which a value may have more elements than an argument without a condition."""
 
 
 class Claim(NamedTuple):
@@ -48,7 +48,8 @@ class Claim(NamedTuple):
 
 
 def shape_claims(shape: Shape, at: str, operands: Iterable[Shape] = ()) -> list[Claim]:
-    """No size is negative. What an operand has, or a run of its axes together, was claimed where it was made."""
+    """Claims that the sizes of `shape` are not negative. Sizes of operands, and products of adjacent ones, are claimed where
+    the operand is made and left out here."""
     new = [size for size in shape if not _is_plainly_nonneg(size)]
     if new:
         had = {product(s[a:b]) for s in operands for a in range(len(s)) for b in range(a + 1, len(s) + 1)}
@@ -57,12 +58,12 @@ def shape_claims(shape: Shape, at: str, operands: Iterable[Shape] = ()) -> list[
 
 
 def cropped(before: Expr, after: Expr) -> Expr:
-    """How many elements of an axis two widths take away: those of the negative ones."""
+    """Number of elements that two pad widths remove from an axis: the sum of the negative ones, negated."""
     return sum((ZERO if is_always_at_most(ZERO, w) else maximum(-w, ZERO) for w in (before, after)), ZERO)
 
 
 def broken_numbers(claims: Iterable[Claim]) -> list[Diagnostic]:
-    """E1304 for the claims that no binding of the symbols keeps."""
+    """E1304 for each claim that no value of the symbols meets."""
     out: list[Diagnostic] = []
     for small, large, at in claims:
         if not is_always_less(large, small):
@@ -73,7 +74,8 @@ def broken_numbers(claims: Iterable[Claim]) -> list[Diagnostic]:
 
 
 def conditions(claims: Iterable[Claim], known: Iterable[Equation] = ()) -> tuple[Equation, ...]:
-    """The claims to be checked when sizes are bound: not proved, not implied by another one, not `known` already."""
+    """The claims as equations to check when sizes are bound, without claims that are proved, implied by another one or
+    `known`."""
     kept: list[Claim] = []
     recorded = [claim for e in known if (claim := _claim_of(e)) is not None]
     seen = {(e.lhs, e.rhs) for e in known}
@@ -92,7 +94,7 @@ def conditions(claims: Iterable[Claim], known: Iterable[Equation] = ()) -> tuple
 
 
 def _without_floor(claim: Claim) -> Claim:
-    """``2 <= floor(e/3) + 1`` as ``0 <= e - 3``, which is the same."""
+    """``2 <= floor(e/3) + 1`` as the equal ``0 <= e - 3``; other claims unchanged."""
     if claim.small.as_int() is None:
         return claim
     floors = [(mono, coef) for mono, coef in claim.large.terms if mono]
@@ -111,7 +113,7 @@ def is_condition(equation: Equation) -> bool:
 
 
 def equation_text(equation: Equation) -> str:
-    """For a reader: ``3 <= H + 2`` for ``max(3, H + 2) == H + 2``, other equations as they are."""
+    """The equation as text for people: ``3 <= H + 2`` for ``max(3, H + 2) == H + 2``, other equations unchanged."""
     claim = _claim_of(equation)
     if claim is None:
         return f"{equation.lhs} == {equation.rhs}"
@@ -130,19 +132,19 @@ def _claim_of(equation: Equation) -> Claim | None:
 
 
 def _implies(strong: Claim, weak: Claim) -> bool:
-    """True if the second has at least the room that the first one has."""
+    """True if `weak` has at least as much room between its sides as `strong`."""
     room, other = strong.large - strong.small, weak.large - weak.small
     return room == other or is_always_at_most(room, other)
 
 
 def _decides(strong: Claim, weak: Claim) -> bool:
-    """True if the first says so at the same moment: it waits for no symbol that the second has not."""
+    """True if `strong` implies `weak` and is checked no later: each of its symbols is one of `weak`."""
     return free_vars(strong.large - strong.small) <= free_vars(weak.large - weak.small) and _implies(strong, weak)
 
 
 def count_claims(shapes: Iterable[tuple[Shape, str]], arguments: Iterable[Shape]) -> list[Claim]:
-    """No value has more than `MOST_ELEMENTS` elements: one claim for all, a sum of products which none of them exceeds. It
-    leaves out the products that an argument bounds (`bind_sizes` refuses arguments of more than `MOST_OF_ARGUMENT`)."""
+    """Claims that no value has more than `MOST_ELEMENTS` elements: one for all, a sum of products that bounds each count.
+    Products that an argument bounds are left out (`bind_sizes` refuses arguments of more than `MOST_OF_ARGUMENT`)."""
     given = [t for shape in arguments if all(map(_is_sum_of_products, shape)) for t in product(shape).terms]
     envelope: dict[Monomial, int] = {}
     largest, at_largest = (0, 0), ""
@@ -173,7 +175,7 @@ def _divides(part: Monomial, whole: Monomial) -> bool:
 
 
 def _upper(e: Expr) -> Expr:
-    """A sum of products of symbols that is never less than a size: ``64*((H + 1)//2)`` is at most ``64*H + 64``."""
+    """A sum of products of symbols that is at least `e` for all sizes: ``64*((H + 1)//2)`` is at most ``64*H + 64``."""
     out = ZERO
     for mono, coef in e.terms:
         if coef > 0:
@@ -205,7 +207,7 @@ def _is_sum_of_products(size: Expr) -> bool:
 
 
 def _is_plainly_nonneg(size: Expr) -> bool:
-    """True if no term is negative and no atom can be."""
+    """True if neither a coefficient nor an atom can be negative."""
     return all(coef >= 0 and all(map(_is_nonneg_atom, mono)) for mono, coef in size.terms)
 
 

@@ -16,12 +16,13 @@ from tatami.core.codec import encode_record, parse_text
 from tatami.core.diagnostic import TatamiError, fail
 
 MAGIC = b"tatami file 1\n"
+"""First bytes of a file, with the version of its form."""
 _HEAD = len(MAGIC) + 64 + 8
 _ALIGNMENT = 64
 
 
 def contained(manifest: Mapping[str, Any], blocks: Mapping[str, bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """The bytes of the file, in pieces."""
+    """The bytes of the file, in pieces: head, table, then each block after its padding."""
     places: dict[str, tuple[int, int, str]] = {}
     end = 0
     for name, block in blocks.items():
@@ -40,7 +41,7 @@ def contained(manifest: Mapping[str, Any], blocks: Mapping[str, bytes | memoryvi
 
 
 class Container:
-    """A file that was read. Raises TatamiError for what is no such file."""
+    """A file in memory, its table checked. Raises TatamiError ParseError for other data, InvalidDocument for a damaged file."""
 
     def __init__(self, data: bytes, at: str) -> None:
         self._at = at
@@ -62,7 +63,7 @@ class Container:
         return name in self._places
 
     def __getitem__(self, name: str) -> memoryview:
-        """The block of that name, checked."""
+        """The block `name`, its checksum verified. Raises TatamiError InvalidDocument if it is missing or damaged."""
         if name not in self._places:
             raise fail("InvalidDocument", self._at, f"there is no block {name[:80]}", "save the program again")
         first, size, sha256 = self._places[name]

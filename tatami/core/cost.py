@@ -1,8 +1,7 @@
-"""Seconds from flops and bytes (spec 3 §11): the one estimate that `partition` and `plan` share.
+"""Seconds from flops and bytes (spec 3 §11): the estimate that `partition` and `plan` share.
 
 time  = max(FLOPs / (peak * occupancy * efficiency), Bytes / (bandwidth * occupancy))
-Δtime = max(ΔFLOPs / …, ΔBytes / …) + penalties - saved_bytes / bandwidth - launches saved
-"""
+Δtime = max(ΔFLOPs / …, ΔBytes / …) + penalties - saved_bytes / bandwidth - launches saved"""
 
 from __future__ import annotations
 
@@ -15,27 +14,30 @@ from tatami.core.ops import OPS
 from tatami.core.target import Target
 
 OVERLAP_TILE = 32
-"""Rows of a tile whose neighbours compute its halo again."""
+"""Rows per tile that an estimate assumes if neighbouring tiles compute their halo twice."""
 ACROSS = 0.25
-"""What reading across the lines of memory adds to reading along them: a transpose reaches 0.8 of a copy's bandwidth."""
+"""Overhead of reading across the lines of memory instead of along them, as a fraction: a transpose reaches 0.8 of a copy's
+bandwidth."""
 DEFAULT_SIZE = 256
-"""What an unbound size symbol counts as in an estimate."""
+"""Value of an unbound size symbol in an estimate."""
 COSTLY = 10
 """Operations of a loop that a costly one (`ScalarOp.is_costly`) counts as, where loops are compared."""
 
 
 class Rates(msgspec.Struct, frozen=True):
+    """A target's rates in units per second. `flops`: fp32. `bandwidth`: bytes. `launch`: seconds per launch."""
+
     flops: float
     bandwidth: float
     launch: float
     lanes: float
-    """Outer iterations that keep the machine busy."""
+    """Number of outer iterations that occupy the whole machine."""
     cache: float
-    """Bytes under which a round trip through memory is a round trip through cache."""
+    """Bytes below which a round trip through memory stays in the last cache."""
 
 
 def rates(target: Target) -> Rates:
-    """The target's numbers; the reference counts as a plain CPU."""
+    """The rates of `target`; the reference counts as a plain CPU."""
     flops = target.flops_fp32 or 1.6e10
     bandwidth = target.bandwidth or 1.2e10
     lanes = float(target.sms or target.cores or 1)
@@ -49,7 +51,7 @@ def op_cost(fn: str) -> int:
 
 
 def estimate(size: Expr, sizes: Mapping[str, int]) -> float:
-    """A size expression as a number; symbols without a value count DEFAULT_SIZE."""
+    """A size expression as a number; symbols without a value count as DEFAULT_SIZE."""
     constant = size.as_int()
     if constant is not None:
         return float(constant)
@@ -57,7 +59,7 @@ def estimate(size: Expr, sizes: Mapping[str, int]) -> float:
 
 
 def time_estimate(target: Target, flops: float, bytes_: float, occupancy: float = 1.0, efficiency: float = 1.0) -> float:
-    """Seconds of one kernel, its launch included."""
+    """Seconds of one kernel with its launch. `occupancy`: fraction of the machine; `efficiency`: fraction of its peak."""
     r = rates(target)
     busy = max(occupancy, 1e-6)
     return max(flops / (r.flops * busy * efficiency), bytes_ / (r.bandwidth * busy)) + r.launch
@@ -75,7 +77,7 @@ def fusion_delta(
     piecewise: float = 0.0,
     occupancy: float = 0.0,
 ) -> tuple[float, dict[str, float]]:
-    """Δtime of fusing an edge and its terms in seconds; negative saves time."""
+    """(Δtime of fusing an edge, its terms by name), in seconds; a negative Δtime is time saved."""
     r = rates(target)
     terms = {
         "dflops": dflops / r.flops,

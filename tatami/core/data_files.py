@@ -12,10 +12,11 @@ from tatami.core.diagnostic import fail
 from tatami.core.plain_file import open_plain, read_plain
 
 MAX_FILE_BYTES = 2 << 30
+"""Maximum bytes of a file that a model may be or name."""
 
 
 class DataFiles:
-    """Files in the folder of a model. `reads`: by (location, first byte, bytes), the sha256 of what was read."""
+    """Files in the folder of a model. `reads`: (location, first byte, number of bytes) -> sha256 of the bytes read there."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,7 +44,7 @@ class DataFiles:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The bytes of a model's file; `beside` is None for bytes that are in no folder."""
+    """The bytes of a model's file. `beside`: files in its folder; None for bytes that come from no folder."""
 
     name: str
     data: bytes
@@ -51,7 +52,7 @@ class ModelFile:
 
 
 def read_model(path: Path) -> ModelFile:
-    """Raises FileUnreadable, InputTooLarge."""
+    """The model's file and access to its folder. Raises FileUnreadable, InputTooLarge."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise fail("InputTooLarge", path.name, "a model's file holds at most 2 GiB", "keep large tensors beside it")
@@ -62,7 +63,7 @@ def read_model(path: Path) -> ModelFile:
 
 
 def read_part(path: Path, first: int, size: int) -> bytes:
-    """`size` bytes of a model's own file. Raises FileUnreadable."""
+    """The bytes [first, first + size) of a model's own file. Raises FileUnreadable."""
     try:
         with open_plain(path) as file:
             file.seek(first)

@@ -1,8 +1,7 @@
-"""One diagnostic: what is wrong, where, why, and what to do about it (spec 3 §14).
+"""One diagnostic: the fault, its place, the reason, and the suggestion (spec 3 §14).
 
-Verifiers return lists of these and never raise. `TatamiError` carries a list to the caller; the command line prints
-them and exits 1. Every code stands in `tatami.core.diagnostics_table.TABLE` and in `docs/diagnostics.md`.
-"""
+Verifiers return lists of these and never raise. `TatamiError` carries a list to the caller; the command line prints them and
+exits 1. Every code stands in `tatami.core.diagnostics_table.TABLE` and in `docs/diagnostics.md`."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ class Patch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """code and kind from the table; `at` the node, value or file position; `details` shapes, limits, sizes; `excerpt` the
-    line of a source text with a caret below the place."""
+    """`code` and `kind` of the table; `at`: node, value or file position; `details`: shapes, limits, sizes by name; `excerpt`:
+    the line of a source text with a caret below the place, or empty."""
 
     code: str
     kind: str
@@ -34,6 +33,7 @@ class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_warning(self) -> bool:
+        """True if the code is a warning's (W…), which stops nothing."""
         return self.code.startswith("W")
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ def diagnostic(kind: str, at: str, why: str, suggestion: str, *, patch: Patch | 
 
 
 class TatamiError(Exception):
-    """What every refused input raises. `diagnostics` holds at least one error."""
+    """The error that every refused input raises. `diagnostics` holds at least one error."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         self.diagnostics = diagnostics
@@ -68,6 +68,6 @@ def fail(kind: str, at: str, why: str, suggestion: str, *, patch: Patch | None =
 
 
 def raise_errors(diagnostics: list[Diagnostic]) -> None:
-    """Raise when the list holds an error; warnings pass."""
+    """Raise TatamiError with all of `diagnostics` if one is an error; warnings alone pass."""
     if any(not d.is_warning for d in diagnostics):
         raise TatamiError(*diagnostics)

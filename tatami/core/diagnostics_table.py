@@ -8,6 +8,8 @@ import msgspec
 
 
 class Kind(msgspec.Struct, frozen=True):
+    """An entry of the table: a code, and the title that docs/diagnostics.md prints."""
+
     code: str
     title: str
 
@@ -94,3 +96,4 @@ TABLE: dict[str, Kind] = {
     "CacheUnusable": Kind("W2701", "the cache folder cannot be used"),
     "UnknownDecision": Kind("W2501", "a decision has a key that nothing matches"),
 }
+"""Kind of a diagnostic -> its code and title."""

@@ -3,10 +3,10 @@
     {"tatami": 1, "stage": "region", "target": …, "programs": {"main": …, "setup": …}, "inputs": {…},
      "constants": {…}, "origins": {…}, "decisions": {…}}
 
-`inputs` names the earlier documents that this stage needs beside itself (a side table needs its graph): a relative
-path with its sha256, or the document embedded. `constants` are raw little-endian files beside the document, or
+`inputs` names the earlier documents that this stage needs as well (a side table needs its graph): a relative
+path with its sha256, or the document embedded. `constants` are raw little-endian files next to the document, or
 base64 text when embedded. `target` is the machine that the stage was made for, with all its numbers, or the name of one: a
-restart goes on for it. What a body looks like is the stage's business: the table of stages knows its codec.
+restart goes on for it. The form of a program is its stage's: the table of stages knows its codec.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 
 SCHEMA_VERSION = 1
+"""Value of "tatami" in documents that this version writes and reads."""
 MAX_CONSTANT_BYTES = 1 << 40
+"""Maximum bytes of one constant of a document."""
 
 
 class ConstantRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A constant of a document: `file`, a path next to it, or `data`, its bytes in base64; the other one is empty."""
+
     dtype: DType
     shape: tuple[int, ...]
     sha256: str
@@ -40,12 +44,17 @@ class ConstantRef(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InputRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An earlier document that a stage needs: `path`, relative to this one, or the `document` embedded."""
+
     sha256: str
     path: str = ""
     document: dict[str, Any] | None = None
 
 
 class Document(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The envelope of one stage. `programs`: name -> body in the stage's own form; `origins`: program -> id -> ids one layer
+    up."""
+
     tatami: int
     stage: str
     programs: dict[str, Any]
@@ -57,11 +66,12 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def is_document(value: Any) -> bool:
+    """True if `value` is an object with the field of an envelope."""
     return isinstance(value, dict) and "tatami" in value
 
 
 def parse_document(value: Any, at: str = "document") -> Document:
-    """Plain JSON values to an envelope. Raises TatamiError."""
+    """The envelope in plain JSON values. Raises TatamiError InvalidDocument."""
     document = from_builtins(value, Document, at)
     if document.tatami != SCHEMA_VERSION:
         raise fail(
@@ -90,6 +100,7 @@ def check_file(path: Path) -> None:
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """The bytes of a regular file of at most `limit` bytes. Raises FileUnreadable, InputTooLarge."""
     try:
         check_file(path)
         size = path.stat().st_size
@@ -105,7 +116,7 @@ def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
 
 
 def changed_input(at: str, file: str, sha256: str) -> TatamiError:
-    """The fault of a document made from another file than the one that lies there."""
+    """The fault of a document whose input `file` has another hash than the one recorded."""
     return fail(
         "InvalidDocument", at, f"{file} is not the file that this document was made from",
         f"restart from {file} itself; if the two still fit, write sha256 {sha256} here",
@@ -113,15 +124,17 @@ def changed_input(at: str, file: str, sha256: str) -> TatamiError:
 
 
 def document_text(document: Document) -> str:
+    """The document as JSON text, the same for equal documents."""
     return dump_text(to_builtins(document))
 
 
 def content_sha256(document: Document) -> str:
-    """The hash of a document that is embedded in another: of what it says, however it is laid out."""
+    """The hash by which one document refers to another: of its content, whatever the layout of its text."""
     return sha256_of(json.dumps(to_builtins(document), separators=(",", ":")))
 
 
 def sha256_of(text: str | bytes) -> str:
+    """The SHA-256 of a text (as UTF-8) or of bytes, in hexadecimal."""
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
 
 
@@ -129,17 +142,18 @@ def sha256_of(text: str | bytes) -> str:
 
 
 def embed_constant(tensor: Tensor) -> ConstantRef:
+    """A reference that holds the tensor's bytes as base64 text."""
     data = base64.b64encode(tensor.data).decode()
     return ConstantRef(tensor.dtype, tensor.shape, tensor.sha256, data=data)
 
 
 def file_constant(tensor: Tensor) -> ConstantRef:
-    """A reference to ``constants/<sha256>.bin`` beside the document."""
+    """A reference to ``constants/<sha256>.bin`` next to the document."""
     return ConstantRef(tensor.dtype, tensor.shape, tensor.sha256, file=f"constants/{tensor.sha256}.bin")
 
 
 def load_constant(name: str, ref: ConstantRef, folder: Path | None) -> Tensor:
-    """The tensor of a reference; its hash is checked. Files lie inside the document's folder only."""
+    """The tensor of a reference, its hash checked. Files lie inside the document's `folder` only. Raises TatamiError."""
     if ref.file:
         if folder is None:
             raise fail(
@@ -164,7 +178,7 @@ def load_constant(name: str, ref: ConstantRef, folder: Path | None) -> Tensor:
 
 
 def constant_of(name: str, ref: ConstantRef, data: bytes | memoryview) -> Tensor:
-    """The tensor of a reference from its bytes. Raises InvalidDocument unless they fit, the hash too."""
+    """The tensor of a reference from its bytes. Raises InvalidDocument unless size and hash agree."""
     need = prod(ref.shape) * ref.dtype.itemsize
     if any(s < 0 for s in ref.shape) or need != len(data):
         raise fail(

@@ -49,42 +49,46 @@ class DType(enum.Enum):
 
     @property
     def bits(self) -> int:
-        """Bits that count."""
+        """Bits of an element that carry its value."""
         return _SMALL.get(self, 8 * _ITEMSIZE[self])
 
     @property
     def is_small(self) -> Truth:
-        """A type that is stored and moved, each element in a byte of its own, and cast before it is computed with."""
+        """True if elements are stored and moved only, each in its own byte, and cast before computing."""
         return self in _SMALL
 
     @property
     def is_small_int(self) -> Truth:
+        """True if elements are integers of 4 or 2 bits."""
         return self in (DType.i4, DType.u4, DType.i2, DType.u2)
 
     @property
     def is_float(self) -> Truth:
+        """True if elements are fp16, bf16, fp32 or fp64."""
         return self in _FLOATS
 
     @property
     def is_int(self) -> Truth:
+        """True if elements are integers of 8 to 64 bits."""
         return self in _SIGNED or self in _UNSIGNED
 
     def widens(self, source: DType) -> Truth:
-        """Are both integers, this one of more bits?"""
+        """True if both are integers and this one has more bits than `source`."""
         return self.is_int and source.is_int and self.itemsize > source.itemsize
 
     @property
     def is_signed(self) -> Truth:
+        """True if elements can be negative."""
         return self in _SIGNED or self in _FLOATS or self in (DType.i4, DType.i2)
 
     @property
     def is_fp8(self) -> Truth:
-        """One of the two small floats that tensor cores multiply."""
+        """True if it is one of the two small floats that tensor cores multiply."""
         return self in (DType.f8e4m3fn, DType.f8e5m2)
 
     @property
     def is_narrow_float(self) -> Truth:
-        """A float type that contractions accumulate in fp32."""
+        """True if contractions of elements accumulate in fp32."""
         return self in (DType.fp16, DType.bf16)
 
 

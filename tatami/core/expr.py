@@ -2,7 +2,7 @@
 
 An `Expr` is a sum of products with integer coefficients over *atoms*: a variable, `floor(num / den)`,
 `min(...)`, `max(...)`. It is kept in one normal form, so structural equality is algebraic equality for
-polynomials: ``N*4 == 4*N``. A `Size` is an Expr over size symbols only; an axis expression (AxisExpr) also
+polynomials: ``N*4 == 4*N``. A `Size` is an Expr over size symbols only; an axis expression also
 names axes. Both are this one type: whether a name is an axis is known from its context (the axes of the
 value or let it stands in), never from its spelling.
 
@@ -12,11 +12,12 @@ value or let it stands in), never from its spelling.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, assert_never
 
 from tatami.core.diagnostic import fail
+from tatami.core.expr_text import Operation, read
 
 
 class Var:
@@ -150,7 +151,7 @@ class Expr:
 
     # -- queries -------------------------------------------------------------------------------
     def as_int(self) -> int | None:
-        """The value when the expression is a constant, else None."""
+        """The value of a constant expression, else None."""
         if not self.terms:
             return 0
         if len(self.terms) == 1 and not self.terms[0][0]:
@@ -158,7 +159,7 @@ class Expr:
         return None
 
     def as_name(self) -> str | None:
-        """The name when the expression is one bare variable, else None."""
+        """The name of an expression that is one bare variable, else None."""
         if len(self.terms) == 1:
             mono, coef = self.terms[0]
             if coef == 1 and len(mono) == 1 and isinstance(mono[0], Var):
@@ -168,14 +169,15 @@ class Expr:
 
 IntoExpr: TypeAlias = "Expr | int | str"
 Size: TypeAlias = Expr
-AxisExpr: TypeAlias = Expr
 Shape: TypeAlias = tuple[Expr, ...]
 
 MAX_SIZE: Final = 2**63 - 1
-"""Sizes and offsets are 64-bit integers wherever they are computed."""
+"""Maximum of sizes and offsets: they are 64-bit integers wherever they are computed."""
 
 ZERO: Final = Expr(())
+"""The expression 0, which has no terms."""
 ONE: Final = Expr((((), 1),))
+"""The expression 1, one term without atoms."""
 
 
 # -- construction --------------------------------------------------------------------------------
@@ -197,8 +199,6 @@ def expr(value: IntoExpr) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, str):
-        from tatami.core.expr_text import parse_expr
-
         return parse_expr(value)
     number = int(value)
     if number != value:
@@ -206,7 +206,36 @@ def expr(value: IntoExpr) -> Expr:
     return _constant(number)
 
 
+@lru_cache(maxsize=16384)
+def parse_expr(text: str) -> Expr:
+    """The expression that a text writes; ``parse_expr(str(e)) == e``. Raises ExprSyntaxError with the position of the fault."""
+    return read(text, lambda leaf: var(leaf) if isinstance(leaf, str) else _constant(leaf), _applied)
+
+
+def _applied(operation: Operation, args: Sequence[Expr]) -> Expr:
+    match operation:
+        case "+":
+            return args[0] + args[1]
+        case "-":
+            return args[0] - args[1]
+        case "*":
+            return args[0] * args[1]
+        case "//":
+            return floordiv(*args)
+        case "%":
+            return mod(*args)
+        case "negative":
+            return -args[0]
+        case "min":
+            return minimum(*args)
+        case "max":
+            return maximum(*args)
+        case _ as other:
+            assert_never(other)
+
+
 def shape(*sizes: IntoExpr) -> Shape:
+    """The sizes as expressions: integers, names or texts such as ``"N + 1"``."""
     return tuple(expr(s) for s in sizes)
 
 
@@ -259,6 +288,7 @@ def mod(a: IntoExpr, b: IntoExpr) -> Expr:
 
 
 def product(sizes: Iterable[IntoExpr]) -> Expr:
+    """The product of the sizes; 1 if there are none."""
     out = ONE
     for s in sizes:
         out = out * s
@@ -266,14 +296,17 @@ def product(sizes: Iterable[IntoExpr]) -> Expr:
 
 
 def minimum(*args: IntoExpr) -> Expr:
+    """``min(args)`` in normal form; arguments that differ by a constant are compared at once."""
     return _extreme("min", tuple(expr(a) for a in args))
 
 
 def maximum(*args: IntoExpr) -> Expr:
+    """``max(args)`` in normal form; arguments that differ by a constant are compared at once."""
     return _extreme("max", tuple(expr(a) for a in args))
 
 
 def ceildiv(a: IntoExpr, b: IntoExpr) -> Expr:
+    """``floor((a + b - 1) / b)``, which is a / b rounded up for a positive `b`."""
     return floordiv(expr(a) + b - 1, expr(b))
 
 
@@ -429,7 +462,7 @@ def _drop_atom(e: Expr, atom: Atom) -> Expr:
 
 
 def sole_extreme(e: Expr) -> Extreme | None:
-    """The expression, where it is one min(...) or max(...)."""
+    """The min(...) or max(...) that is the whole expression; None for other forms."""
     if len(e.terms) == 1 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
         atom = e.terms[0][0][0]
         return atom if isinstance(atom, Extreme) else None
@@ -437,7 +470,7 @@ def sole_extreme(e: Expr) -> Extreme | None:
 
 
 def has_64_bits(e: Expr) -> bool:
-    """Is every number of the expression one of 64 bits?"""
+    """True if every number of the expression fits 64 bits."""
     return all(
         abs(coef) <= MAX_SIZE and all(has_64_bits(part) for atom in mono for part in parts_of(atom)) for mono, coef in e.terms
     )
@@ -475,8 +508,8 @@ def rebuild(
     floor: Callable[[Expr, Expr], Expr] = floordiv,
     extreme: Callable[[Literal["min", "max"], tuple[Expr, ...]], Expr] = _extreme,
 ) -> Expr:
-    """Rebuild bottom-up, replacing each variable by `leaf` (None: by itself), each floor by `floor` and each extreme by
-    `extreme`."""
+    """The expression rebuilt bottom-up, with each variable replaced by `leaf` (None: unchanged), each floor by `floor` and
+    each extreme by `extreme`."""
 
     def replaced(atom: Atom) -> Expr | None:
         match atom:
@@ -491,7 +524,7 @@ def rebuild(
 
 
 def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
-    """Replace variables by expressions, all at once."""
+    """The expression with variables replaced by expressions, all at once."""
     if not values or free_vars(e).isdisjoint(values):
         return e
 
@@ -532,13 +565,13 @@ def _with_atoms(e: Expr, replaced: Callable[[Atom], Expr | None]) -> Expr:
 
 
 def step_of(e: Expr, name: str) -> Expr | None:
-    """The constant change of `e` per step of the variable, or None when it is not affine in it."""
+    """The constant change of `e` per step of the variable; None if `e` is not affine in it."""
     change = substitute(e, {name: var(name) + 1}) - e
     return None if name in free_vars(change) else change
 
 
 def evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
-    """The value under `env`. Works for ints and for numpy integer arrays (then elementwise)."""
+    """The value of `e` for variables `env`: integers, or numpy integer arrays (then elementwise)."""
     total: Any = 0
     for mono, coef in e.terms:
         term: Any = coef

@@ -1,14 +1,16 @@
-"""Text to `Expr`: ``2*ho + kh - 1``, ``(i0 + 3)//4``, ``floor(i0/4)``, ``min(M, 8)``, ``i % 4``.
+"""The grammar of index expressions: ``2*ho + kh - 1``, ``(i0 + 3)//4``, ``floor(i0/4)``, ``min(M, 8)``, ``i % 4``.
 
-`parse_expr(str(e)) == e`. Only this small grammar is read, by precedence climbing; nothing is evaluated.
+Only this small grammar is read, by precedence climbing. The values are the caller's: `expr.parse_expr` makes `Expr`.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from typing import Generic, Literal, TypeAlias, TypeVar
 
-from tatami.core.expr import Expr, expr, floordiv, maximum, minimum, mod, var
+Operation: TypeAlias = Literal["+", "-", "*", "//", "%", "negative", "min", "max"]
+E = TypeVar("E")
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z0-9_']*)|(//|[-+*/%(),]))")
 _MAX_LENGTH = 4096
@@ -18,12 +20,14 @@ class ExprSyntaxError(ValueError):
     """The text is not an index expression; the message says where."""
 
 
-@lru_cache(maxsize=16384)
-def parse_expr(text: str) -> Expr:
-    """Read one expression. Raises ExprSyntaxError with the position of the fault."""
+def read(text: str, leaf: Callable[[int | str], E], apply: Callable[[Operation, Sequence[E]], E]) -> E:
+    """The value of one expression: `leaf` gives that of a number or name, `apply` that of an operation.
+
+    Raises ExprSyntaxError with the position of the fault.
+    """
     if len(text) > _MAX_LENGTH:
         raise ExprSyntaxError(f"index expression of {len(text)} characters; the limit is {_MAX_LENGTH}")
-    parser = _Parser(text)
+    parser = _Parser(text, leaf, apply)
     try:
         result = parser.sum()
     except RecursionError:
@@ -39,9 +43,11 @@ def parse_expr(text: str) -> Expr:
     return result
 
 
-class _Parser:
-    def __init__(self, text: str) -> None:
+class _Parser(Generic[E]):
+    def __init__(self, text: str, leaf: Callable[[int | str], E], apply: Callable[[Operation, Sequence[E]], E]) -> None:
         self.text = text
+        self.leaf = leaf
+        self.apply = apply
         self.pos = 0
         self.token: str | None = None
         self.advance()
@@ -66,37 +72,35 @@ class _Parser:
             raise self.fault(repr(symbol))
         self.advance()
 
-    def sum(self) -> Expr:
+    def sum(self) -> E:
         left = self.term()
         while self.token in ("+", "-"):
-            op = self.token
+            op: Operation = "+" if self.token == "+" else "-"
             self.advance()
-            right = self.term()
-            left = left + right if op == "+" else left - right
+            left = self.apply(op, (left, self.term()))
         return left
 
-    def term(self) -> Expr:
+    def term(self) -> E:
         left = self.unary()
         while self.token in ("*", "/", "//", "%"):
-            op = self.token
+            op: Operation = "*" if self.token == "*" else "%" if self.token == "%" else "//"
             self.advance()
-            right = self.unary()
-            left = left * right if op == "*" else mod(left, right) if op == "%" else floordiv(left, right)
+            left = self.apply(op, (left, self.unary()))
         return left
 
-    def unary(self) -> Expr:
+    def unary(self) -> E:
         if self.token == "-":
             self.advance()
-            return -self.unary()
+            return self.apply("negative", (self.unary(),))
         return self.primary()
 
-    def primary(self) -> Expr:
+    def primary(self) -> E:
         token = self.token
         if token is None:
             raise self.fault("a number, a name or '('")
         if token.isdigit():
             self.advance()
-            return expr(int(token))
+            return self.leaf(int(token))
         if token == "(":
             self.advance()
             inner = self.sum()
@@ -116,5 +120,5 @@ class _Parser:
                 if len(args) != 1:
                     raise ExprSyntaxError(f"floor takes one argument, got {len(args)} in {self.text!r}")
                 return args[0]
-            return minimum(*args) if token == "min" else maximum(*args)
-        return var(token)
+            return self.apply("min" if token == "min" else "max", args)
+        return self.leaf(token)

@@ -24,10 +24,14 @@ from tatami.core.scalar import Scalar, number, scalar
 
 
 class Number(msgspec.Struct, frozen=True, tag_field="t", tag="number"):
+    """A constant: a number, or True or False."""
+
     value: Scalar
 
 
 class Placeholder(msgspec.Struct, frozen=True, tag_field="t", tag="placeholder"):
+    """The element of an operand, the index along an axis, or the size of an axis, number `index` of each."""
+
     kind: Literal["input", "ridx", "shape"]
     index: int
 
@@ -40,6 +44,8 @@ class Apply(msgspec.Struct, frozen=True, tag_field="t", tag="apply"):
 
 
 class Convert(msgspec.Struct, frozen=True, tag_field="t", tag="convert"):
+    """The term `arg` cast to the dtype `to`."""
+
     to: DType
     arg: int
 
@@ -67,14 +73,15 @@ class TypedTerm(msgspec.Struct, frozen=True):
 
 
 class _Value(msgspec.Struct, frozen=True):
-    """Where a term's value is, and whether it is loose."""
+    """The place of a term's value in the table, and True if its dtype is still loose."""
 
     at: int
     loose: bool
 
 
 def typed(formula: Formula, inputs: tuple[DType, ...], rank: int, at: str) -> tuple[TypedTerm, ...]:
-    """The formula over elements of these dtypes and an index space of `rank`. Raises with the place in the text."""
+    """The table of typed terms for operands of dtypes `inputs` and an index space of `rank` axes. Raises TatamiError with the
+    place in the text."""
     return _Typing(formula, inputs, rank, at).table()
 
 
@@ -96,7 +103,7 @@ def fault(kind: str, at: str, text: str, place: int, why: str, suggestion: str) 
 
 
 def absent_placeholder(word: str, stem: str, count: int, what: str) -> tuple[str, str]:
-    """Why a placeholder is not there, and which ones are. `what`: operand, result or axis, of which there are `count`."""
+    """(why a placeholder does not exist, which ones do). `what`: operand, result or axis; `count`: how many there are."""
     things = {"operand": "operands", "axis": "axes", "result": "results"}[what]
     names = ", ".join(f"{stem}{k}" for k in range(min(count, 4))) + (", …" if count > 4 else "")
     hint = f"use {names}" if count else f"there is no {stem} placeholder here"
@@ -190,7 +197,7 @@ class _Typing:
         return any(self.made[a.at].dtype.is_float for a in args)
 
     def meet(self, i: int, fn: str, args: list[_Value]) -> tuple[DType, bool]:
-        """The dtype the operands of an op have together, and whether it is still loose."""
+        """The common dtype of the operands of an op, and True if it is still loose."""
         firm = list(dict.fromkeys(self.made[a.at].dtype for a in args if not a.loose))
         loose = [self.made[a.at].dtype for a in args if a.loose]
         if len(firm) > 1:
@@ -212,7 +219,8 @@ class _Typing:
         return firm[0], False
 
     def fold(self, i: int, fn: str, values: list[Scalar], dtypes: tuple[DType, ...], result: DType, loose: bool) -> _Value:
-        """An op over constants alone. A quotient of whole numbers that is none is more likely a slip than meant."""
+        """The value of an op over constants. Raises TatamiError for a quotient of whole numbers that is not whole: it is more
+        likely a slip than meant."""
         a, b = number(values[0]), number(values[-1])
         if self.formula.terms[i] == Apply("div", getattr(self.formula.terms[i], "args", ())) and fn == "idiv" and b and a % b:
             hint = f"write {a}.0/{b} for the fraction, idiv({a}, {b}) for the whole number"

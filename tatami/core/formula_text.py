@@ -24,7 +24,9 @@ from tatami.core.ops import OPS
 from tatami.core.scalar import scalar
 
 MAX_LENGTH = 16384
+"""Maximum characters of a formula."""
 MAX_DEPTH = 60
+"""Maximum nesting of a formula, so that reading it never reaches Python's limit of recursion."""
 _TOKEN = re.compile(
     r"(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<mark>\|\||&&|==|!=|<=|>=|<<|>>|\*\*|[-+*/%<>=!~|^&(),;])",
@@ -123,7 +125,7 @@ class _Parser:
         return Formula(self.text, tuple(self.terms), tuple(self.places))
 
     def statement(self) -> int | None:
-        """Define a name and give None, or give the value of the formula."""
+        """Define a name and return None, or return the value of the formula."""
         if self.kind == "name":
             ahead = _TOKEN.match(self.text, self.after_space(self.position))
             if ahead is not None and ahead["mark"] == "=":

@@ -1,7 +1,6 @@
-"""A kernel's face, and how a Region uses kernels: what the code layers promise and execution calls.
+"""The interface of a kernel, and how a Region uses kernels: promised by the code layers, called by execution.
 
-Names of kernels are counters, never a user's word.
-"""
+Names of kernels are counters, never a user's word."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class KernelFace(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str
     """Content hash of the kernel's meaning: equal keys share text and object."""
     in_place: tuple[tuple[int, int], ...] = ()
-    """Positions of an input and an output that may be one memory, if the input is not needed afterwards."""
+    """(position of an input, position of an output) that may share memory if the input is not used afterwards."""
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -44,12 +43,13 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def is_met(c: Condition, sizes: Mapping[str, int]) -> bool:
+    """True if the condition holds for these `sizes`, which have a value for each of its symbols."""
     value = evaluate(c.size, sizes)
     return value % c.divisor == 0 and value >= c.low and (not c.high or value <= c.high)
 
 
 def condition_text(c: Condition) -> str:
-    """As the dumps of every layer say it: ``K % 8 == 0 and 1 <= K``."""
+    """The text of a condition in the dumps of every layer: ``K % 8 == 0 and 1 <= K``."""
     parts = []
     if c.divisor != 1:
         parts.append(f"{c.size} % {c.divisor} == 0")
@@ -61,7 +61,7 @@ def condition_text(c: Condition) -> str:
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The walk of an im2col map over w and h: from `lower` on, in `steps`, below the tensor's size + `upper`."""
+    """The range of an im2col map over w and h: from `lower` on, in `steps`, below the tensor's size + `upper`."""
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
@@ -84,8 +84,8 @@ class TensorMapSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LocalBytes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of the local buffers of a CPU kernel that have a known size: those of the thread that calls it, and those of each thread
-    that shares its work."""
+    """Bytes of local buffers of known size in a CPU kernel: `caller`, in the calling thread; `helper`, in each thread that
+    shares its work."""
 
     caller: int = 0
     helper: int = 0
@@ -110,13 +110,13 @@ class Binding(msgspec.Struct, frozen=True, omit_defaults=True):
     workspace: Expr = msgspec.field(default_factory=lambda: ZERO)
     """Bytes of memory, private to this call, passed as the last buffer; the symbol THREADS is the pool's size."""
     scratch: tuple[tuple[str, Expr], ...] = ()
-    """Buffers (name, bytes) between the kernels of one choice, declared by the first that uses them."""
+    """Buffers (name, bytes) between the kernels of one choice, declared by the first kernel that uses them."""
     grid: tuple[Expr, ...] = ()
     block: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
     shared_bytes: int = 0
     dependent: bool = False
-    """Launched while the kernel before it ends: it waits itself."""
+    """True if the kernel is launched while the kernel before it ends, and waits itself."""
     tensor_maps: tuple[TensorMapSpec, ...] = ()
     local_bytes: LocalBytes = LocalBytes()
 
@@ -126,7 +126,7 @@ THREADS = "threads'"
 
 
 def is_divisible(e: Expr, by: int, conditions: tuple[Condition, ...] = ()) -> bool:
-    """Is `e` a multiple of `by` at every index, given the promises of `conditions`?"""
+    """True if `e` is a multiple of `by` at every index, given the `conditions`."""
     if by == 1:
         return True
     promised = {c.size.as_name(): c.divisor for c in conditions if c.size.as_name() is not None}

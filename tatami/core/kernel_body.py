@@ -19,6 +19,7 @@ from tatami.core.formula import absent_placeholder, fault
 from tatami.core.verbatim import VerbatimCode, rewritten
 
 MAX_LENGTH = 1 << 20
+"""Maximum characters of a body."""
 _TOKEN = re.compile(
     r"(?P<comment>//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z))"
     r'|(?P<raw>\b(?:u8|[uUL])?R"(?P<fence>[^\s()\\]{0,16})\(.*?\)(?P=fence)")'
@@ -34,13 +35,14 @@ _OURS = re.compile(r"\btatami_(in|out|i)(\d+)(?:_n(\d+))?\b")
 
 
 class Ranks(msgspec.Struct, frozen=True):
-    """How many axes each operand and each result has."""
+    """Number of axes of each operand and each result."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
     @property
     def counters(self) -> int:
+        """Number of counters (ridx) that a body may use."""
         return max((*self.inputs, *self.outputs), default=0)
 
 
@@ -59,7 +61,7 @@ def bound_text(text: VerbatimCode, ranks: Ranks, at: str) -> VerbatimCode:
 
 
 def user_text(text: str) -> str:
-    """A compiler's words about a body, with the placeholders that the user wrote."""
+    """A compiler's message about a body, with the placeholders that the user wrote."""
 
     def back(m: re.Match[str]) -> str:
         kind, index, axis = m[1], m[2], m[3]
@@ -78,7 +80,7 @@ def counters_in(bound: str, ranks: Ranks) -> list[int]:
 
 
 def _tokens(text: str) -> Iterator[tuple[int, str, bool]]:
-    """(position, text, whether it is a name of its own) of every token; together they are the whole text."""
+    """(position, text, True if it is a name of its own) of every token; together they are the whole text."""
     previous = ""
     for found in _TOKEN.finditer(text):
         word = found[0]

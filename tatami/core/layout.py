@@ -35,6 +35,8 @@ LayoutKind: TypeAlias = Literal["row_major", "col_major", "blocked", "swizzled"]
 
 
 class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How axes lie in memory. `swizzle`: name of the swizzle of a `swizzled` layout; `vec_bytes`: bytes of its vectors."""
+
     kind: LayoutKind = "row_major"
     order: tuple[int, ...] = ()
     """blocked: the logical axes from outermost to innermost; empty means 0, 1, 2, …"""
@@ -47,16 +49,17 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 ROW_MAJOR = Layout()
+"""Axes in their order, the last one contiguous."""
 
 
 def layout_text(layout: Layout) -> str:
-    """Its kind, the order of the axes in memory, and blocks."""
+    """Kind, order of the axes in memory, and blocks, as dumps print them."""
     return " ".join(str(part) for part in (layout.kind, layout.order, layout.blocks) if part)
 
 
 def packed_layout(rank: int, block: int) -> Layout:
-    """``[batch…][N / block][K][block]`` of a logical ``[batch…, K, N]``: what a micro-kernel reads, any part of k of a sliver
-    in one piece."""
+    """``[batch…][N / block][K][block]`` of a logical ``[batch…, K, N]``, which a micro-kernel reads: any part of k of a sliver
+    is contiguous."""
     return Layout("blocked", order=(*range(rank - 2), rank - 1, rank - 2), blocks=((rank - 1, block),))
 
 
@@ -107,8 +110,8 @@ def address(layout: Layout, shape: Shape, index: tuple[Expr, ...]) -> Expr:
 
 
 def slices(start: Expr, extents: Mapping[str, Expr]) -> tuple[tuple[Expr, Expr, Expr], ...] | None:
-    """``start`` as a sum of index * step, as (index, number of values, step): an index is an axis of `extents` or the
-    floor of one, as the heads are that groups share. None where it is no such sum, or a step goes backwards.
+    """The terms of ``start``, a sum of index * step, as (index, number of values, step). An index is an axis of `extents` or
+    the floor of one (heads that a group shares). None for any other form, or if a step is negative.
 
         b0*S*D*2 + b1//4*S*D   ->   (b0, |b0|, S*D*2), (b1//4, (|b1| - 1)//4 + 1, S*D)
     """

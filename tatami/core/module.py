@@ -1,9 +1,8 @@
-"""What every stage holds: named programs, the constants they use, and where each thing came from.
+"""The form that every stage shares: named programs, their constants, and the origin of each thing.
 
-`main` is the entry; `setup` (when there is one) runs once at load, its outputs are the rest of the ConstPool; other
-names are call targets. `origins[program][id]` are ids one layer up; in the first layer they are the importer's own
-(an ONNX node, a line of `.harp`, a Python line).
-"""
+`main` is the entry; `setup` (if there is one) runs once at load, its outputs are the rest of the ConstPool; other names are
+call targets. `origins[program][id]` are ids one layer up; in the first layer they are the importer's own (an ONNX node, a line
+of `.harp`, a Python line)."""
 
 from __future__ import annotations
 
@@ -21,16 +20,19 @@ Origins = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Module(Generic[P]):
+    """The programs of one stage by name; `constants` by name; `origins`: program -> id -> ids one layer up."""
+
     programs: Mapping[str, P]
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     origins: Mapping[str, Origins] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
-    """Warnings of the importer about the model it was made of."""
+    """Warnings of the importer about the model."""
     overridable: tuple[str, ...] = ()
-    """Constants of the model in whose place a caller may pass an array."""
+    """Constants that a caller may replace by an array."""
     target: str | Target = ""
-    """The machine that a document was made for; empty for what does not depend on one."""
+    """The machine of a document that was made for one; empty if the stage does not depend on a machine."""
 
     @property
     def main(self) -> P:
+        """The program that a caller of the model runs."""
         return self.programs["main"]

@@ -1,8 +1,7 @@
-"""The numpy meaning of scalar ops, casts, reduces and scans: the one place where numbers are defined (D2.15, D2.16).
+"""The numpy meaning of scalar ops, casts, reduces and scans: the definition of every result (D2.15, D2.16).
 
-Two modes. `declared` rounds every result to its declared dtype; `float64` keeps floats in double precision and
-bounds the error of everything else. Integers wrap, division and shifts are total, NaN propagates through max and min.
-"""
+Two modes. `declared` rounds every result to its declared dtype; `float64` keeps floats in double precision and bounds the
+error of everything else. Integers wrap, division and shifts are total, NaN propagates through max and min."""
 
 from __future__ import annotations
 
@@ -30,13 +29,14 @@ def storage_dtype(dtype: DType, mode: Mode) -> np.dtype:
 
 
 def constant(value: Scalar, dtype: DType, mode: Mode = "declared") -> Array:
+    """The scalar as an array of rank 0 in the numpy dtype of `dtype`."""
     return cast(np.asarray(number(value)), dtype, mode)
 
 
 def cast(x: Array, to: DType, mode: Mode = "declared") -> Array:
-    """Convert. Float to int truncates, saturates at the type's range, and takes NaN to 0; int to int wraps; to bool
-    is ``x != 0``; to float rounds to nearest even. The small types go through fp32, small integers through i32, of
-    which they keep the lowest bits."""
+    """`x` as `to`. Float to int truncates, saturates at the type's range, and takes NaN to 0; int to int wraps; to bool is ``x
+    != 0``; to float rounds to nearest even. The small types go through fp32, small integers through i32, and keep their lowest
+    bits."""
     with np.errstate(all="ignore"):
         if to.is_small:
             return _small(np.asarray(x), to)
@@ -72,7 +72,7 @@ def _small(x: Array, to: DType) -> Array:
     wide = np.where(np.isnan(wide), np.float32(np.nan), wide)  # NaN has one code
     if to != DType.f8e8m0:
         return wide.astype(kind)
-    # powers of two: a half rounds up, what is not positive is NaN
+    # powers of two: a half rounds up, zero and negative numbers become NaN
     code = (wide.reshape(-1).view(np.int32) + (1 << 22)) >> 23
     return np.where(wide.reshape(-1) > 0, code, 255).astype(np.uint8).view(kind).reshape(wide.shape)
 
@@ -136,8 +136,8 @@ def relu(x: Array) -> Array:
 
 
 def tf32(x: Array) -> Array:
-    """x rounded to 10 fraction bits, ties away from zero; floats of 16 bits have no more. A carry out of the fraction goes to the
-    exponent, as it should."""
+    """`x` rounded to 10 fraction bits, ties away from zero; a carry out of the fraction goes to the exponent. Floats of 16 bits
+    have at most 10 and stay as they are."""
     if x.dtype.itemsize == 2:
         return x
     dropped = 13 if x.dtype == np.float32 else 42

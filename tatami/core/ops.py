@@ -46,6 +46,8 @@ class CFunction(msgspec.Struct, frozen=True):
 
 
 class ScalarOp(msgspec.Struct, frozen=True):
+    """A scalar operation. `arity`: number of operands; `rule`: which dtypes it takes; `uop`: its name in Tiny."""
+
     name: str
     arity: int
     rule: DTypeRule
@@ -163,14 +165,18 @@ _TABLE = (
 )  # fmt: skip
 
 OPS: dict[str, ScalarOp] = {op.name: op for op in _TABLE}
+"""Name -> operation, in the order of the table."""
 BY_UOP: dict[str, ScalarOp] = {op.uop: op for op in _TABLE}
+"""Name in Tiny -> operation."""
 
 REDUCE_OPS: tuple[str, ...] = ("sum", "prod", "max", "min", "and", "or", "argmax", "argmin")
+"""Names of combinations that a reduce may have."""
 SCAN_OPS: tuple[str, ...] = ("sum", "prod", "max", "min")
+"""Names of combinations that a scan may have."""
 
 
 def result_dtype(op: ScalarOp, operands: tuple[DType, ...]) -> DType | None:
-    """The dtype of the result, or None when the operands break the op's rule."""
+    """The dtype of the result; None if the operands break the rule of the op."""
     last = operands[-1]
     if last.is_small and op.rule != "select":
         return None
@@ -216,12 +222,14 @@ def neutral(op: str, dtype: DType) -> float | int | bool:
 
 
 def lowest(dtype: DType) -> int:
+    """The lowest value of an integer type or bool."""
     if dtype == DType.bool or dtype.value.startswith("u"):
         return 0
     return -(1 << (dtype.itemsize * 8 - 1))
 
 
 def highest(dtype: DType) -> int:
+    """The highest value of an integer type or bool."""
     if dtype == DType.bool:
         return 1
     bits = dtype.itemsize * 8

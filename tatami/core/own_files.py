@@ -1,8 +1,7 @@
-"""The content of Tatami's own files: what keys of caches and saved programs depend on, wherever the package lies.
+"""The content of Tatami's own files, which keys of caches and saved programs depend on, wherever the package lies.
 
-Size and time of a file say nothing where builds set them (Nix and Bazel: time 1, layers of images, `SOURCE_DATE_EPOCH`), so
-every byte is read, once in a process, when a cache is first asked: 680 files of 5 MB take some 20 ms.
-"""
+Size and time of a file say nothing if builds set them (Nix and Bazel: time 1, layers of images, `SOURCE_DATE_EPOCH`), so every
+byte is read, once per process, when a cache is first used: 680 files of 5 MB take some 20 ms."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ _LEFT_OUT = ("__pycache__",)
 
 @lru_cache(maxsize=8)
 def package_digest(layers: tuple[str, ...] = ()) -> str:
-    """sha256 of the names and contents of the package's files, or of those of some of its folders. Of a package in a zip or in
-    an executable, which are one file, it is that of the file whatever `layers` says."""
+    """sha256 of the names and contents of the package's files, or of the files in the folders `layers`. A package in one file
+    (a zip, an executable) has the digest of that file, whatever `layers` says."""
     found = hashlib.sha256()
     archive = archive_of_package()
     if archive is not None:
@@ -38,7 +37,7 @@ def package_digest(layers: tuple[str, ...] = ()) -> str:
 
 
 def _files(root: str) -> Iterator[tuple[str, str]]:
-    """(name in the package, path) of each file that is not made of another."""
+    """(name in the package, path) of each file that is not derived from another."""
     for folder, folders, names in os.walk(root, followlinks=True):
         folders[:] = [f for f in folders if f not in _LEFT_OUT and not f.startswith(".")]
         for name in names:
@@ -48,7 +47,7 @@ def _files(root: str) -> Iterator[tuple[str, str]]:
 
 
 def archive_of_package() -> str | None:
-    """The one file that the package lies in: a zip, or the executable of a frozen program. None for a folder."""
+    """The file that holds the whole package: a zip, or the executable of a frozen program. None if the package is a folder."""
     if getattr(sys, "frozen", False):
         return sys.executable
     spec = find_spec("tatami")
@@ -58,8 +57,8 @@ def archive_of_package() -> str | None:
 
 @lru_cache(maxsize=16)
 def package_version(package: str) -> str:
-    """The identity of another package: its version, and the content of its first file, which a build from a checkout
-    changes. Empty for one that is not installed."""
+    """The identity of another package: its version, and the content of its first file, which a build from a checkout changes.
+    Empty if it is not installed."""
     try:
         said = version(package)
     except PackageNotFoundError:

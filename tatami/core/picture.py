@@ -1,7 +1,6 @@
-"""A graph to look at: labelled boxes, arrows, and clusters inside clusters. What `to_dot` and `to_svg` print.
+"""A graph to look at: labelled boxes, arrows, and clusters inside clusters, which `to_dot` and `to_svg` print.
 
-Labels are whatever the user called things; `picture_dot` and `picture_svg` escape them.
-"""
+Labels are the user's own names; `picture_dot` and `picture_svg` escape them."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ BoxKind = Literal["input", "constant", "operation", "contraction", "call", "outp
 
 
 class Box(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`lines`: the name, then dtypes and shapes. `note`: what a pointer resting on it shows."""
+    """A box. `lines`: the name, then dtypes and shapes. `note`: text shown while a pointer rests on it."""
 
     id: str
     lines: tuple[str, ...]
@@ -23,6 +22,8 @@ class Box(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Arrow(msgspec.Struct, frozen=True):
+    """An arrow between two boxes, given by their ids."""
+
     source: str
     to: str
 
@@ -36,13 +37,16 @@ class Cluster(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
+    """The boxes, arrows and clusters of one drawing."""
+
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
     clusters: tuple[Cluster, ...] = ()
 
 
 def printable(text: str, limit: int = 0) -> str:
-    """The text without what no document can hold (control characters, lone surrogates); cut to `limit` characters."""
+    """The text without characters that no document can hold (control characters, lone surrogates), cut to `limit` (0: not
+    cut)."""
     kept = "".join(c if c >= " " and not 0x7F <= ord(c) < 0xA0 and not 0xD800 <= ord(c) < 0xE000 and ord(c) & 0xFFFE != 0xFFFE
                    else "\N{REPLACEMENT CHARACTER}" for c in text)  # fmt: skip
     return kept if not limit or len(kept) <= limit else kept[: limit - 1] + "…"

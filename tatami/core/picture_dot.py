@@ -1,4 +1,4 @@
-"""A picture as DOT text, for graphviz and what reads its language."""
+"""A picture as DOT text, the language of graphviz."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _STYLE = {
 
 
 def dot(picture: Picture) -> str:
+    """The picture as DOT text, the same for equal pictures."""
     lines = ["digraph tatami {", '  node [fontname="monospace", fontsize=11, style=filled];', '  edge [color="#64748b"];']
     lines += _inside("", picture, "  ")
     lines += [f"  {a.source} -> {a.to};" for a in picture.arrows]
@@ -36,6 +37,6 @@ def _box(box: Box) -> str:
 
 
 def _quoted(label: str) -> str:
-    """A DOT string: nothing in it is an escape sequence of graphviz's but the line breaks."""
+    """A DOT string, in which only line breaks are escape sequences of graphviz."""
     text = "\n".join(map(printable, label.split("\n")))
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,15 +1,15 @@
-"""The layer of every item of a drawing: which way each arrow points, and how deep its end stands."""
+"""The layer of every item of a drawing, counted from the top, and the direction of each arrow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 PORT = (" entered", " leaves")
-"""Ends of the names of ports: where arrows pass the upper and the lower side of a cluster."""
+"""Ends of the names of ports: the points at which arrows pass the upper and the lower side of a cluster."""
 
 
 def from_the_top(layer: Mapping[str, int], below: Mapping[str, Sequence[str]]) -> list[str]:
-    """Everything in order of a walk down the arrows: what belongs together starts side by side."""
+    """The items in the order of a depth-first walk down the arrows, so that connected items start next to each other."""
     out: dict[str, None] = {}
     for start in sorted(layer, key=lambda i: layer[i]):
         work = [start]
@@ -22,7 +22,7 @@ def from_the_top(layer: Mapping[str, int], below: Mapping[str, Sequence[str]]) -
 
 
 def without_circles(items: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The same arrows, those turned round that would close a circle (two clusters may feed each other)."""
+    """The same arrows, reversed where they would close a circle (two clusters may feed each other)."""
     after: dict[str, list[str]] = {}
     for a, b in pairs:
         after.setdefault(a, []).append(b)
@@ -38,7 +38,7 @@ def without_circles(items: Sequence[str], pairs: Sequence[tuple[str, str]]) -> l
 
 
 def layers(items: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """The longest chain of arrows above each item; what nothing precedes stands just above the first that reads it.
+    """Item -> layer: the longest chain of arrows above it; an item without predecessors stands just above its first reader.
     Ports have the first and the last layer to themselves."""
     after: dict[str, list[str]] = {i: [] for i in items}
     waiting = dict.fromkeys(items, 0)

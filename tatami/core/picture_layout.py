@@ -22,25 +22,29 @@ from tatami.core.picture_layers import PORT, from_the_top, layers, without_circl
 
 GAP, LAYER_GAP, PORT_GAP, MARGIN, TITLE = 20.0, 36.0, 10.0, 10.0, 18.0
 SWEEPS = 12
+"""Passes over the layers, down and up in turn, in which order and places improve."""
 MOST_COUNTED = 4000
-"""Arrow pieces beyond which crossings are no longer counted: the last order is taken."""
+"""Number of arrow pieces beyond which crossings are not counted, so that a large picture is drawn in time: the last order is
+taken."""
 Point = tuple[float, float]
 Rectangle = tuple[float, float, float, float]
-"""x and y of the upper left corner, width, height."""
+"""(x, y) of the upper left corner, width, height."""
 
 
 @dataclass
 class Layout:
+    """Places of everything in a picture, in pixels from its upper left corner; `boxes` and `clusters` by id."""
+
     width: float = 0.0
     height: float = 0.0
     boxes: dict[str, Rectangle] = field(default_factory=dict)
     clusters: dict[str, Rectangle] = field(default_factory=dict)
     arrows: list[list[Point]] = field(default_factory=list)
-    """Per arrow of the picture, the points it passes from its source on."""
+    """For each arrow of the picture, the points from its source to its end."""
 
 
 def lay_out(picture: Picture, sizes: Mapping[str, Point], titles: Mapping[str, float]) -> Layout:
-    """`sizes`: width and height of every box; `titles`: width of every cluster's label."""
+    """The layout of a picture. `sizes`: width and height of every box; `titles`: width of every cluster's label."""
     parent = {c.id: c.parent for c in picture.clusters} | {b.id: b.cluster for b in picture.boxes}
     holds: dict[str, list[str]] = {"": [], **{c.id: [] for c in picture.clusters}}
     for id, cluster in parent.items():
@@ -104,7 +108,7 @@ def lay_out(picture: Picture, sizes: Mapping[str, Point], titles: Mapping[str, f
 
 
 class _Level:
-    """One level: the items of a cluster in layers. `at` are their centres."""
+    """One level: the items of a cluster in layers. `at`: the centres of the items."""
 
     def __init__(self, extents: Mapping[str, Point], edges: Sequence[tuple[str, str]]) -> None:
         self.extents = dict(extents)
@@ -158,7 +162,7 @@ class _Level:
         return out
 
     def order(self) -> None:
-        """Rearrange the layers to few crossings."""
+        """Reorder each layer so that few arrows cross."""
         pieces = sum(map(len, self.below.values()))
         best, least = [list(row) for row in self.layers], self.crossings() if pieces <= MOST_COUNTED else 0
         for sweep in range(SWEEPS if pieces <= MOST_COUNTED else 2):
@@ -176,6 +180,7 @@ class _Level:
         self.layers = best
 
     def crossings(self) -> int:
+        """Number of pairs of arrows that cross."""
         total = 0
         for upper, lower in zip(self.layers, self.layers[1:]):
             place = {id: k for k, id in enumerate(lower)}
@@ -188,7 +193,7 @@ class _Level:
         return total
 
     def spread(self) -> None:
-        """x of every centre: near the neighbours' mean, in order, never closer than GAP."""
+        """Set x of every centre: near the neighbours' mean, in order, at least GAP apart."""
         for row in self.layers:
             x = 0.0
             for id in row:
@@ -204,7 +209,7 @@ class _Level:
         self.width = max((self.x[i] + self.extents[i][0] / 2 for i in self.x), default=0.0)
 
     def close_up(self) -> None:
-        """Parts that no arrow joins move left as far as the parts before them allow."""
+        """Move parts that no arrow joins to the left, as far as the parts before them allow."""
         part: dict[str, int] = {}
         for start in self.x:
             work = [start] if start not in part else []
@@ -226,16 +231,17 @@ class _Level:
                 free[row_of[i]] = max(free[row_of[i]], self.x[i] + self.extents[i][0] / 2 + GAP)
 
     def weight(self, id: str) -> float:
-        """What only feeds one other item (a constant) hardly counts: the main line stays straight."""
+        """Weight of an item in the mean of its neighbours; near 0 for an item that only feeds one other (a constant), so that
+        the main line stays straight."""
         return 1.0 if id in self.above or len(self.below.get(id, ())) > 1 else 0.001
 
     def mean(self, neighbours: Sequence[str]) -> float:
-        """Where neighbours would have an item."""
+        """The weighted mean of the neighbours' x, at which an item would have the straightest arrows."""
         return sum(self.x[n] * self.weight(n) for n in neighbours) / sum(map(self.weight, neighbours))
 
 
 def _apart(wanted: Sequence[float], weights: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """The places nearest to `wanted` (weighted squares) at which neighbours keep their order and GAP between them."""
+    """The places nearest to `wanted` (weighted squares) at which neighbours keep their order and a distance of GAP."""
     shifts = [0.0]
     for one, two in itertools.pairwise(widths):
         shifts.append(shifts[-1] + (one + two) / 2 + GAP)

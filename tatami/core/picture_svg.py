@@ -10,8 +10,9 @@ from tatami.core.picture import Box, Picture, printable
 from tatami.core.picture_layout import TITLE, Point, Rectangle, lay_out
 
 LETTER, LINE = 7.0, 15.0
-"""Width and height of a character of the monospaced font."""
+"""Width and height in pixels of a character of the monospaced font."""
 LONGEST = 44
+"""Maximum characters of a line of a box; longer ones are cut."""
 _FILL = {
     "input": ("#dbeafe", "#3b82f6"),
     "constant": ("#eceef1", "#9ca3af"),

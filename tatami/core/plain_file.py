@@ -1,4 +1,5 @@
-"""Files that are read without a person naming each: only plain ones, so that no FIFO or device makes a reader wait or fill memory."""
+"""Files that are read without a person naming each: only regular ones, so that no FIFO or device makes a reader wait or fill
+memory."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ class NotPlain(OSError):
 
 
 def open_plain(path: Path, *, follow: bool = True) -> BinaryIO:
-    """The file, open for reading. What is no plain file is refused after it is open, so that nobody can change it in between;
-    opening itself waits for no writer. `follow`: through a symbolic link as well. Raises OSError."""
+    """The file, open for reading. Its kind is tested after it is open, so that nobody can exchange it in between; opening
+    never waits for a writer. `follow`: symbolic links too. Raises OSError, NotPlain for a file that is not regular."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
     try:
         mode = os.fstat(handle).st_mode
@@ -30,8 +31,8 @@ def open_plain(path: Path, *, follow: bool = True) -> BinaryIO:
 
 
 def open_to_append(path: Path) -> int:
-    """A handle of a plain file that is written to at its end, made if it is missing. A symbolic link is followed to a file of
-    this user only: whoever made it cannot have us write to the files of others. Raises OSError."""
+    """A handle for writing at the end of a regular file, which is created if it is missing. A symbolic link is followed only
+    to a file of this user, so that its maker cannot have us write to the files of others. Raises OSError."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK  # waits for no reader of a FIFO
     try:
         handle, is_link = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600), False
@@ -52,11 +53,11 @@ def open_to_append(path: Path) -> int:
 
 
 def leads_elsewhere(folder: Path) -> bool:
-    """Is the path a symbolic link to something of another user?"""
+    """True if the path is a symbolic link to something that another user owns."""
     return os.path.islink(folder) and os.stat(folder).st_uid != os.geteuid()
 
 
 def read_plain(path: Path, *, follow: bool = True) -> bytes:
-    """All bytes of a plain file. Raises OSError."""
+    """All bytes of a regular file. Raises OSError."""
     with open_plain(path, follow=follow) as file:
         return file.read()

@@ -17,13 +17,16 @@ from tatami.core.bounds import bounds, is_nonneg, simplify
 from tatami.core.expr import Expr, Extreme, Floor, Var, floordiv, free_vars, rebuild, var
 
 Fact = tuple[Expr, Expr]
-"""``0 <= index < size``."""
+"""(index, size): ``0 <= index < size`` is known."""
 MAX_DEPTH = 4
+"""Maximum number of pivots that are applied one after another."""
 MAX_TRIES = 120
+"""Maximum number of pivots that one proof tries."""
 
 
 def is_inside(index: Expr, size: Expr, extents: dict[str, Expr], facts: Sequence[Fact] = ()) -> bool:
-    """Does ``0 <= index < size`` hold for every point of the box at which all `facts` hold? An empty box has no point."""
+    """True if ``0 <= index < size`` is proved for every point of the box at which all `facts` hold. An empty box has no
+    point."""
     if any(not s.terms for s in extents.values()):
         return True
     budget = [MAX_TRIES]
@@ -32,7 +35,7 @@ def is_inside(index: Expr, size: Expr, extents: dict[str, Expr], facts: Sequence
 
 
 def _connected(index: Expr, facts: Sequence[Fact], axes: frozenset[str]) -> tuple[Fact, ...]:
-    """The facts that share an axis with `index`, or with such a fact: the others cannot help."""
+    """The facts that share an axis with `index`, or with a fact that does; others cannot help."""
     reached = free_vars(index) & axes
     kept: set[int] = set()
     while more := {k for k, (f, _) in enumerate(facts) if k not in kept and reached & free_vars(f)}:

@@ -1,6 +1,5 @@
-"""Sizes of a program that is called again and again, as the body of a loop: `binding.bind_sizes` for signatures whose sizes
-are numbers and symbols, without what is the same at each call.
-"""
+"""Sizes of a program that is called again and again, such as the body of a loop: `binding.bind_sizes` for signatures of
+numbers and symbols only, with the work that is the same for each call done once."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from tatami.core.signature import Signature, symbols
 
 
 class QuickBinding:
-    """`later`: symbols that get their values while the program runs."""
+    """The binding of one signature. `later`: symbols that get their values while the program runs."""
 
     def __init__(self, signature: Signature, later: Collection[str]) -> None:
         self.signature = signature
@@ -25,7 +24,7 @@ class QuickBinding:
         constants: Mapping[str, tuple[int, ...]],
         sizes: Mapping[str, int] | None,
     ) -> dict[str, int] | None:
-        """What `bind_sizes` gives; None where it has more to do, or something to refuse."""
+        """The result of `bind_sizes`; None if only `bind_sizes` can decide, or has something to refuse."""
         if not self.is_simple:
             return None
         known = dict(sizes or {})

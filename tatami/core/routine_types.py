@@ -1,9 +1,8 @@
-"""Operands and results of the native routines: they read and write memory by the shapes that they are told.
+"""Operands and results of the native routines, which read and write memory by the shapes that they are given.
 
 sort           x -> values of x's type, i64 positions of its shape
 topk           x -> values, i64 positions: x's shape but along the axis
-tree_ensemble  x[rows, features], nodes, roots, targets, values (core/trees.py) -> [rows, outputs]
-"""
+tree_ensemble  x[rows, features], nodes, roots, targets, values (core/trees.py) -> [rows, outputs]"""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from tatami.core.trees import COLUMNS
 
 Typed: TypeAlias = tuple[DType, Shape]
 COUNTS = {"sort": (1, 2), "topk": (1, 2), "tree_ensemble": (5, 1)}
-"""Operands and results of each."""
+"""Routine -> (number of operands, number of results)."""
 
 
 ATTRIBUTES = {
@@ -24,10 +23,11 @@ ATTRIBUTES = {
     "topk": frozenset({"axis", "largest", "k"}),
     "tree_ensemble": frozenset({"outputs", "how"}),
 }
+"""Routine -> names of its attributes, all required."""
 
 
 def routine_fault(routine: str, operands: Sequence[Typed], results: Sequence[Typed], attrs: Mapping[str, Any]) -> str:
-    """Why a routine may not be called so; empty where it may, or has a body of its own."""
+    """Why the routine cannot be called with these types; empty if it can, or if it is not a native routine."""
     if routine not in COUNTS:
         return ""
     unknown = sorted(attrs.keys() - ATTRIBUTES[routine])

@@ -12,7 +12,7 @@ _WORDS = {"INF": math.inf, "-INF": -math.inf, "NAN": math.nan}
 
 
 def scalar(value: bool | int | float | str) -> Scalar:
-    """The form a node holds: a finite number or one of the three words."""
+    """`value` as nodes hold it: a finite number or one of the three words. Raises ValueError for other text."""
     if isinstance(value, str):
         if value not in _WORDS:
             raise ValueError(f"{value!r} is not a number; the words are {', '.join(_WORDS)}")
@@ -28,5 +28,5 @@ def number(value: Scalar) -> bool | int | float:
 
 
 def one_line(value: object) -> str:
-    """An attribute as dumps show it: text that is not one plain line in JSON's quotes."""
+    """An attribute as dumps print it: text in JSON's quotes unless it is one plain line."""
     return json.dumps(value) if isinstance(value, str) and not value.isprintable() else str(value)

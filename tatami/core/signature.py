@@ -43,7 +43,7 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
 class Equation(msgspec.Struct, frozen=True, omit_defaults=True):
     """Two sizes that have to be equal; checked when sizes are bound (E1304 names both).
 
-    `is_read`: where they differ, a view reads outside its tensor (E1804).
+    `is_read`: True if a view reads outside its tensor where they differ (E1804 then).
     """
 
     lhs: Expr
@@ -53,15 +53,18 @@ class Equation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Inputs and outputs of a program in call order, and `assumptions` that are checked when sizes are bound."""
+
     inputs: tuple[Input, ...] = ()
     outputs: tuple[Output, ...] = ()
     assumptions: tuple[Equation, ...] = ()
     defaults: dict[str, int] = {}
-    """Values of size symbols that no input decides."""
+    """Size symbol that no input decides -> its value."""
     must_bind: tuple[str, ...] = ()
     """Symbols on whose value the program specialises (non-affine index arithmetic)."""
 
     def input(self, tensor: str) -> Input | None:
+        """The input of that name; None if there is none."""
         return next((i for i in self.inputs if i.tensor == tensor), None)
 
 
@@ -77,16 +80,16 @@ def symbols(signature: Signature) -> tuple[str, ...]:
 
 
 def bound_values(signature: Signature) -> dict[str, Expr]:
-    """The values that symbols to be bound have already: their defaults."""
+    """Symbol that has to be bound -> its default, where it has one."""
     return {s: expr(signature.defaults[s]) for s in signature.must_bind if s in signature.defaults}
 
 
 def is_constant(port: Input, pool: Container[str]) -> bool:
-    """True if an input is the same at every call: held, or one of the constants in `pool`, by their names."""
+    """True if an input is the same in every call: held, or one of the constants named in `pool`."""
     return port.storage == "held" or (port.storage == "const_pool" and port.tensor in pool)
 
 
 def repeated_input(signature: Signature) -> str:
-    """A name that two inputs have; empty where all differ."""
+    """A name that two inputs share; empty if all differ."""
     names = [p.tensor for p in signature.inputs]
     return next((n for k, n in enumerate(names) if n in names[:k]), "")

@@ -1,4 +1,4 @@
-"""What can be no size, whatever its symbols turn out to be."""
+"""Faults of sizes that no value of their symbols can mend."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from tatami.core.expr import MAX_SIZE, Expr, has_64_bits
 
 
 class SizeFault(NamedTuple):
+    """The fault of a size, and the suggestion of its diagnostic."""
+
     why: str
     suggestion: str
 
 
 def size_fault(size: Expr) -> SizeFault | None:
-    """Of a negative number, and of what is beyond 64 bits."""
+    """The fault of a size that is negative or beyond 64 bits; None for a possible size."""
     number = size.as_int()
     if number is not None and number < 0:
         return SizeFault(f"a size is {str(size)[:80]}", "sizes are 0 or more")
@@ -22,14 +24,14 @@ def size_fault(size: Expr) -> SizeFault | None:
 
 
 def beyond_64_bits(size: Expr) -> SizeFault | None:
-    """Of what may count from the end, and so may be negative."""
+    """The fault of a size with a number beyond 64 bits, for sizes that may count from the end and be negative; else None."""
     if has_64_bits(size):
         return None
     return SizeFault(f"a size is {str(size)[:80]}", "sizes have 64 bits: use smaller ones")
 
 
 def literal(number: int) -> int:
-    """A number of generated index arithmetic. Raises E1305 for one that 64 bits do not hold: its text would be another
+    """`number`, as generated index arithmetic prints it. Raises E1305 for one beyond 64 bits: its text would be another
     number's."""
     if abs(number) > MAX_SIZE:
         why = f"index arithmetic of generated code needs the number {str(number)[:40]}, which 64 bits do not hold"

@@ -1,4 +1,4 @@
-"""The small float formats: how many exponent and mantissa bits, which codes are special, what overflow becomes."""
+"""The small float formats: exponent and mantissa bits, special codes, and the result of overflow."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ class SmallFloat(msgspec.Struct, frozen=True):
     largest: int
     """The code of the largest number."""
     overflow: int
-    """The code of what is larger, infinity included."""
+    """The code for numbers beyond the largest, infinity included."""
     nan: int
-    """The code that NaN becomes."""
+    """The code that NaN is converted to."""
     specials: tuple[tuple[int, float], ...] = ()
-    """Codes that are not what their bits say."""
+    """Codes and their values, where bits would say something else."""
     is_signed: bool = True
     has_zero: bool = True
     is_unsigned_zero: bool = False
-    """There is no negative zero: its code is NaN."""
+    """True if there is only one zero: the code of negative zero is NaN."""
 
     @property
     def sign_bit(self) -> int:
+        """The code's bit above exponent and mantissa, set for negative numbers."""
         return 1 << (self.exponent + self.mantissa)
 
     @property
     def magnitude_mask(self) -> int:
+        """The bits of exponent and mantissa."""
         return self.sign_bit - 1
 
     @property
@@ -42,11 +44,12 @@ class SmallFloat(msgspec.Struct, frozen=True):
 
     @property
     def smallest_normal(self) -> float:
+        """The smallest positive number with a full mantissa."""
         return 2.0 ** (1 - self.bias)
 
     @property
     def maximum(self) -> float:
-        """The largest number."""
+        """The largest finite number of the format."""
         top, rest = self.largest >> self.mantissa, self.largest & ((1 << self.mantissa) - 1)
         return 2.0 ** (top - self.bias) * (1 + rest / (1 << self.mantissa))
 
@@ -62,4 +65,4 @@ FORMATS: dict[DType, SmallFloat] = {
     DType.f8e8m0: SmallFloat(8, 0, 127, 0xFE, 0xFF, 0xFF, ((0xFF, _NAN),), is_signed=False, has_zero=False),
     DType.f4e2m1: SmallFloat(2, 1, 1, 0x7, 0x7, 0x8),
 }
-"""f4e2m1 has neither NaN nor infinity: what is too large becomes the largest, NaN becomes negative zero."""
+"""Type -> format. f4e2m1 has neither NaN nor infinity: numbers too large become the largest, NaN becomes negative zero."""

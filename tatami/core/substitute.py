@@ -1,4 +1,4 @@
-"""Replace size symbols, or other nodes, in any value, program or module, whatever its type."""
+"""Replacing size symbols, or other nodes, in a value, program or module of any type."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def substitute_sizes(value: T, sizes: Mapping[str, Expr]) -> T:
 
 
 def rewritten(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same tree of structs, tuples, lists and dicts with other nodes: what `change` says of one, which is then left as it
-    is, None to go on inside it. What does not change is shared."""
+    """The tree of structs, tuples, lists and dicts with nodes replaced: `change(node)` is the new node, kept as it is, or None
+    to go on inside `node`. Unchanged parts are shared."""
     made = change(value)
     if made is not None:
         return made

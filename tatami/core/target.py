@@ -18,8 +18,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     kind: Literal["cpu", "cuda", "reference"]
     isa: Literal["", "generic", "avx2", "avx512", "neon", "sm80", "sm90"] = ""
     features: tuple[str, ...] = ()
-    """Instructions that not every CPU of the set has, of those that plans ask for: vnni, sums of products of narrow integers
-    (AVX512-VNNI; of avx2: AVX-VNNI); amx_int8, the same by tiles, where Linux lets the process have them."""
+    """Instructions that not every CPU of the instruction set has and that plans use: vnni, sums of products of narrow integers
+    (AVX512-VNNI; for avx2: AVX-VNNI); amx_int8, the same by tile registers, where Linux grants them to the process."""
     emulated: bool = False
     # CPU
     vector_bytes: int = 0
@@ -28,20 +28,20 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     l1_bytes: int = 0
     l2_bytes: int = 0
     l3_bytes: int = 0
-    # GPU; of sm90 the templates use clusters, TMA and wgmma
+    # GPU; templates for sm90 use clusters, TMA and wgmma
     arch: str = ""
-    """What its kernels are compiled for: sm_80, sm_86, sm_90a."""
+    """Architecture that kernels are compiled for: sm_80, sm_86, sm_90a."""
     sms: int = 0
     clock: float = 0.0
-    """Of the SMs, at which the peaks are stated; of a CPU that was measured, of a core."""
+    """Clock in Hz at which the peaks are stated: of the SMs, or of a core of a CPU that was measured."""
     l2_bytes_per_clock: float = 0.0
-    """From L2 to all SMs together."""
+    """Bandwidth from L2 to all SMs together, in bytes per clock."""
     smem_per_sm: int = 0
     smem_per_block: int = 0
     registers_per_sm: int = 0
     max_threads_per_sm: int = 0
     max_blocks_per_sm: int = 32
-    # rates; of the tensor cores without sparsity, with fp32 accumulators
+    # rates; flops of the tensor cores are without sparsity, with fp32 accumulators
     flops_fp32: float = 0.0
     flops_fp16: float = 0.0
     flops_tf32: float = 0.0
@@ -51,26 +51,28 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     @property
     def lanes(self) -> int:
-        """Elements of fp32 that a vector holds: 1 where there are no vectors. The width of CPU plans is counted in them."""
+        """Elements of fp32 per vector, the unit of widths in CPU plans; 1 if the target does not have vectors."""
         return max(1, self.vector_bytes // 4)
 
 
 CACHE_LINE = 64
-"""Bytes, on every CPU there is a preset for."""
+"""Bytes of a cache line on every CPU that has a preset."""
 
 
 def lanes_of(width: int, itemsize: int) -> int:
-    """Elements of `itemsize` bytes in a vector as wide as `width` elements of fp32 (`Target.lanes`)."""
+    """Elements of `itemsize` bytes in a vector that is as wide as `width` elements of fp32 (`Target.lanes`)."""
     return max(1, width * 4 // itemsize)
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The public source of some numbers of a chip, by names of their fields."""
+
     fields: tuple[str, ...]
     source: str
 
 
 class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The description of a GPU; `devices` are its names as the driver says them."""
+    """The description of a GPU. `devices`: its names as the driver reports them."""
 
     devices: tuple[str, ...]
     target: Target
@@ -78,6 +80,7 @@ class Chip(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_chips() -> tuple[Chip, ...]:
+    """The chips that are described in `core/chips`, in the order of their file names."""
     found = [f for f in (files("tatami.core") / "chips").iterdir() if f.name.endswith(".json")]
     return tuple(msgspec.json.decode(f.read_bytes(), type=Chip) for f in sorted(found, key=lambda f: f.name))
 
@@ -102,6 +105,7 @@ def _cpu(
 
 
 CHIPS: dict[str, Chip] = {chip.target.name: chip for chip in read_chips()}
+"""Name of a chip -> its description."""
 CPUS = (
     Target(name="reference", kind="reference"),
     _cpu("cpu:generic", "generic", 16, 16, 256 << 10, 1.6e10),
@@ -109,15 +113,17 @@ CPUS = (
     _cpu("cpu:avx512", "avx512", 64, 32, 1 << 20, 1.5e11),
     _cpu("cpu:neon", "neon", 16, 32, 512 << 10, 5e10),
 )
+"""The reference, and one description for each instruction set of CPUs."""
 GPUS = (
     msgspec.structs.replace(CHIPS["a100"].target, name="sm80"),
     msgspec.structs.replace(CHIPS["h200"].target, name="sm90"),
     *(chip.target for chip in CHIPS.values()),
 )
+"""The two architectures by their tuned chips, then each chip."""
 PRESETS: dict[str, Target] = {t.name: t for t in (*CPUS, *GPUS)}
-"""By name. `sm80` and `sm90` are the chips that their templates are tuned for."""
+"""Name -> target. `sm80` and `sm90` are the chips that their templates are tuned for."""
 
 
 def chip_named(device: str) -> Target | None:
-    """The description of a device by its name as the driver says it."""
+    """The description of a device by its name as the driver reports it; None if it is not described."""
     return next((c.target for c in CHIPS.values() if device in c.devices), None)

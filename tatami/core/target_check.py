@@ -1,4 +1,4 @@
-"""Is a Target that came from outside a machine that there may be? Plans divide by its numbers, and its words are printed."""
+"""Checks of a Target that comes from outside: plans divide by its numbers, and its words are printed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,79}")
 _ARCH = re.compile(r"(sm_[0-9]{2,3}[a-z]?)?")
 _FEATURE = re.compile(r"[a-z0-9_]{1,40}")
 MAX_FEATURES = 64
+"""Maximum number of features of a target."""
 GREATEST: dict[str, float] = {
     "vector_bytes": 256,
     "vector_registers": 256,
@@ -35,13 +36,13 @@ GREATEST: dict[str, float] = {
     "bandwidth": 1e16,
     "launch_seconds": 10.0,
 }
-"""The most of each number, in its own unit: some hundred times the largest machine's. The least is 0."""
+"""Field -> the greatest number that is accepted, in its own unit: some hundred times the largest machine's. The least is 0."""
 CPU_NUMBERS = ("vector_bytes", "vector_registers", "cores", "l1_bytes", "l2_bytes", "l3_bytes", "flops_fp32", "bandwidth")
 """Fields that CPU plans divide by."""
 
 
 def check_target(target: Target) -> Target:
-    """The target. Raises UnknownTarget that names each field which no machine has."""
+    """`target`, unchanged. Raises UnknownTarget with each field that no machine can have."""
     raise_errors(list(_faults(target)))
     return target
 

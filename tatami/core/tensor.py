@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=1)
 def _numpy() -> dict[DType, np.dtype]:
-    """Made when it is asked for: a program from the cache is written without numpy."""
+    """Type -> numpy dtype, made at first use: a program from the cache is written without numpy."""
     import ml_dtypes
     import numpy as np
 
@@ -55,16 +55,17 @@ def _from_numpy() -> dict[np.dtype, DType]:
 
 
 def numpy_dtype(dtype: DType) -> np.dtype:
+    """The numpy dtype that holds elements of `dtype`; bf16 and the small types come from ml_dtypes."""
     return _numpy()[dtype]
 
 
 def dtype_of(array: np.ndarray) -> DType | None:
-    """Our dtype of a numpy array, or None when there is none."""
+    """Our dtype of a numpy array; None if there is none."""
     return _from_numpy().get(array.dtype.newbyteorder("="))
 
 
 class Tensor:
-    """A constant. Equality and hash go by content."""
+    """A constant, read-only. Equality and hash go by content."""
 
     def __init__(self, array: np.ndarray) -> None:
         import numpy as np
@@ -80,10 +81,10 @@ class Tensor:
         self.shape: tuple[int, ...] = data.shape
 
     _reload: Callable[[], bytes | memoryview] | None = None
-    """Reads the bytes again after `release`."""
+    """Function that reads the bytes again after `release`; None if they stay in memory."""
 
     _is_sure = False
-    """True if what `_reload` reads needs no look at its hash."""
+    """True if bytes from `_reload` need no check of their hash."""
 
     @classmethod
     def of_bytes(
@@ -93,8 +94,8 @@ class Tensor:
         shape: tuple[int, ...],
         sha256: str = "",
     ) -> Tensor:
-        """The tensor whose little-endian bytes are `data`, without a copy: nobody can write to them. `sha256`: its own,
-        where it is known that these are its bytes."""
+        """The tensor with the little-endian bytes `data`, which is shared and has to be immutable. `sha256`: the tensor's
+        hash, if the caller knows it."""
         tensor = cls.__new__(cls)
         tensor.dtype = dtype
         tensor.shape = shape
@@ -107,8 +108,8 @@ class Tensor:
     def in_a_file(
         cls, dtype: DType, shape: tuple[int, ...], sha256: str, reload: Callable[[], bytes], data: bytes | None = None
     ) -> Tensor:
-        """The tensor of that hash whose bytes `reload` reads when they are asked for, unless they are given, and again after
-        `release`; it raises where they are no longer there."""
+        """The tensor with the hash `sha256`. `reload` reads its bytes at first use unless `data` has them, and again after
+        `release`; it raises if the file has lost them."""
         tensor = cls.of_bytes(data or b"", dtype, shape, sha256)
         tensor._reload = reload
         if data is None:
@@ -117,28 +118,31 @@ class Tensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its content."""
+        """Size of the content in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def can_be_read_again(self) -> bool:
-        """True if `release` gives memory back."""
+        """True if `release` frees memory, since the bytes can be read again."""
         return self._reload is not None
 
     def read_again_by(self, reload: Callable[[], bytes | memoryview], *, sure: bool = False) -> None:
-        """Its bytes lie in another place too, where `reload` finds them. sure: nobody can have changed them there."""
+        """Let `reload` read the bytes after `release`. `sure`: nobody can have changed them there, so the hash is not
+        checked."""
         self._reload = reload
         self._is_sure = sure
         self.__dict__.setdefault("sha256", self.sha256)
 
     def release(self) -> None:
-        """Give the memory of its bytes back, where they can be read again: a program holds its constants as kernels read them."""
+        """Free the memory of the bytes if they can be read again: a program holds its constants in the form that kernels
+        read."""
         if self._reload is not None:
             self.__dict__.pop("array", None)
             self.__dict__.pop("data", None)
 
     def progression(self) -> tuple[int, int, int] | None:
-        """(axis, start, step) of 32 or 64-bit integers that are start + index * step along their one axis; None of others."""
+        """(axis, start, step) of 32 or 64-bit integers that are start + index * step along their one axis; None for other
+        tensors."""
         axes = [axis for axis, size in enumerate(self.shape) if size > 1]
         if self.dtype not in (DType.i32, DType.i64) or len(axes) != 1 or 0 in self.shape:
             return None
@@ -153,13 +157,15 @@ class Tensor:
 
     @cached_property
     def array(self) -> np.ndarray:
+        """The content as a read-only numpy array of `shape`."""
         import numpy as np
 
         return np.frombuffer(self.data, numpy_dtype(self.dtype)).reshape(self.shape)
 
     @cached_property
     def data(self) -> bytes | memoryview:
-        """Its bytes. Raises what reading them again raises, and InvalidDocument where they have changed."""
+        """The content as little-endian bytes. Raises what reading them again raises, and InvalidDocument if they have
+        changed."""
         if self._reload is not None:
             data = self._reload()
             if self._is_sure:
@@ -174,6 +180,7 @@ class Tensor:
 
     @cached_property
     def sha256(self) -> str:
+        """The hash of dtype, shape and content, in hexadecimal."""
         found = hashlib.sha256(f"{self.dtype}{self.shape}".encode())
         found.update(self.data)
         return found.hexdigest()
@@ -189,7 +196,7 @@ class Tensor:
 
 
 def _is_frozen(array: np.ndarray) -> bool:
-    """Whether nobody can write to its elements: they lie in a `bytes`."""
+    """True if the elements cannot be written to: they lie in a `bytes`."""
     import numpy as np
 
     base: object = array
@@ -199,7 +206,7 @@ def _is_frozen(array: np.ndarray) -> bool:
 
 
 def as_array(value: object) -> np.ndarray:
-    """A numpy array of numbers: Python floats become fp32, Python integers i64."""
+    """`value` as a numpy array of numbers: Python floats become fp32, Python integers i64."""
     import numpy as np
 
     array = np.asarray(value)
@@ -207,7 +214,7 @@ def as_array(value: object) -> np.ndarray:
 
 
 def as_dtype(value: object) -> DType | None:
-    """The DType that a DType, its name, or a numpy dtype or scalar type stands for; None when there is none."""
+    """The DType that a DType, its name, or a numpy dtype or scalar type stands for; None if there is none."""
     if isinstance(value, DType):
         return value
     if isinstance(value, str) and value in DType.__members__:
@@ -223,20 +230,20 @@ def as_dtype(value: object) -> DType | None:
 
 
 LEAST_NORMAL: Mapping[DType, float] = {DType.fp32: 2.0**-126, DType.fp64: 2.0**-1022}
-"""By the floats that CPUs compute in: narrower ones are widened to fp32, where all of their numbers are normal."""
+"""Type -> its least normal number, for the floats that CPUs compute in. Narrower floats are widened to fp32, where all of
+their numbers are normal."""
 
 
 BLOCK = 1 << 16
-"""Elements that are compared at a time, so that what comparisons make stays in the second cache."""
+"""Number of elements that are compared at a time, so that the results of comparisons stay in the second cache."""
 
 
 def without_subnormals(tensor: Tensor) -> Tensor:
-    """The constant with 0 for subnormal numbers of fp32 and fp64; itself where it has none.
+    """The constant with 0 for subnormal numbers of fp32 and fp64; itself if there are none.
 
     >>> import numpy as np
     >>> without_subnormals(Tensor(np.array([0, 1e-45, -1e-39, 0.5], np.float32))).array.tolist()
-    [0.0, 0.0, 0.0, 0.5]
-    """
+    [0.0, 0.0, 0.0, 0.5]"""
     least = LEAST_NORMAL.get(tensor.dtype)
     if least is None:
         return tensor

@@ -1,7 +1,7 @@
 """Ensembles of decision trees as tables, and their meaning in numpy.
 
-Every node asks one thing: is the feature, or its negative, at most the split? NaN is not. (`onnx/ml/forest.py` brings the other
-comparisons to this one.) A row of `nodes` is
+Every node tests whether the feature, or its negative, is at most the split; NaN never is. (`onnx/ml/forest.py` expresses the
+other comparisons by this one.) A row of `nodes` is
 
     fp32:  the split's bits | 2 * feature, and 1 more for its negative | next of "no" | next of "yes"
     fp64:  the split's bits (two columns) | the same three | unused
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     import numpy as np
 
 ROWS = 256
-"""Rows of x that one call of the kernel takes (c/runtime_text/trees.c): enough to use a block of trees again and again."""
+"""Rows of x per call of the kernel (c/runtime_text/trees.c): enough to use a block of trees again and again."""
 COLUMNS = {DType.fp32: 4, DType.fp64: 6}
-"""Of `nodes`, by the dtype of x."""
+"""Type of x -> number of columns of `nodes`."""
 HOW = ("sum", "min", "max")
-"""How the leaves of a row become one result; the code of each is its place."""
+"""Ways in which the leaves of a row are combined; the code of each is its index."""
 
 
 def node_table(
     splits: np.ndarray, features: np.ndarray, is_nan_yes: np.ndarray, no: np.ndarray, yes: np.ndarray, leaf_row: np.ndarray
 ) -> np.ndarray:
-    """The table of nodes that ask `feature <= split`. `splits` has the dtype of x; `leaf_row` is -1 for inner nodes.
+    """The table of nodes that test `feature <= split`. `splits` has the dtype of x; `leaf_row` is -1 for inner nodes.
 
-    Where NaN has to go the way of "yes", the node asks whether the negative is at most that of the number after the split
-    (`x > split`), with its branches exchanged.
+    A node that sends NaN the way of "yes" tests `x > split`, as the negative against the negated next number after the
+    split, with its branches exchanged.
     """
     import numpy as np  # the table of operations, which names this file, is read without it
 
@@ -52,13 +52,13 @@ def node_table(
 
 
 MOST_LEVELS = 1 << 12
-"""Levels of a tree that are followed."""
+"""Maximum number of levels of a tree; a deeper one is taken for a circle."""
 
 
 def tables_fault(
     nodes: np.ndarray, roots: np.ndarray, targets: np.ndarray, values: np.ndarray, features: int, outputs: int
 ) -> str:
-    """Why a walk through the tables may leave them, or never end; empty where it may not."""
+    """Why a walk through the tables could leave them or never end; empty if it cannot."""
     import numpy as np
 
     words = 1 if nodes.shape[1] == 4 else 2
@@ -90,8 +90,8 @@ def tables_fault(
 def walk_trees(
     x: np.ndarray, nodes: np.ndarray, roots: np.ndarray, targets: np.ndarray, values: np.ndarray, outputs: int, how: str
 ) -> np.ndarray:
-    """[rows, outputs]: sum, least or largest of what the leaves of each row give. An output that no leaf gives anything is
-    0, inf or -inf. The nodes' columns say how wide the splits are, whatever the dtype of x here."""
+    """[rows, outputs]: sum, minimum or maximum of the values of each row's leaves. An output that no leaf adds to is 0, inf or
+    -inf. The number of columns of `nodes` says how wide the splits are, whatever the dtype of x."""
     import numpy as np
 
     words = 1 if nodes.shape[1] == 4 else 2

@@ -50,7 +50,7 @@ class LoadIndex(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`index` over i0, i1, … and l0, l1, …; an offset of a load may name earlier loads."""
+    """`index` over i0, i1, … and l0, l1, …; the offset of a load may use earlier loads."""
 
     shape: Shape
     index: Expr
@@ -62,19 +62,19 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def contiguous(shape: Sequence[IntoExpr]) -> View:
-    """All elements in row-major order."""
+    """The view of all elements of `shape` in row-major order."""
     sizes = tuple(map(expr, shape))
     return View(sizes, simplify(linearize(_axes(len(sizes)), sizes), _extents(sizes)))
 
 
 def view_expr(shape: Sequence[IntoExpr], index: IntoExpr, loads: tuple[LoadIndex, ...] = ()) -> View:
-    """Any index expression."""
+    """The view of `shape` with any index expression over i0, i1, … and l0, l1, …, simplified."""
     sizes = tuple(map(expr, shape))
     return View(sizes, simplify(expr(index), _extents(sizes, loads)), loads)
 
 
 def linear_form(view: View) -> tuple[tuple[Expr, ...], Expr] | None:
-    """(strides, offset) of a Linear view, else None. The stride of an axis of size 1 is 0."""
+    """(strides, offset) of a Linear view; None for other views. The stride of an axis of size 1 is 0."""
     strides = [ZERO] * len(view.shape)
     offset = ZERO
     names = {f"i{k}": k for k in range(len(view.shape))}
@@ -94,10 +94,12 @@ def linear_form(view: View) -> tuple[tuple[Expr, ...], Expr] | None:
 
 
 def is_linear(view: View) -> bool:
+    """True if the index is a sum of axes times strides and an offset."""
     return linear_form(view) is not None
 
 
 def is_contiguous(view: View) -> bool:
+    """True if the view is all elements of its shape in row-major order."""
     return not view.loads and view.index == contiguous(view.shape).index
 
 
@@ -105,7 +107,7 @@ def is_contiguous(view: View) -> bool:
 
 
 def permute(view: View, perm: Sequence[int]) -> View:
-    """Axis j of the result is axis perm[j]."""
+    """The view with axes reordered: axis j of the result is axis perm[j]."""
     rank = len(view.shape)
     if sorted(perm) != list(range(rank)):
         raise fail(
@@ -118,38 +120,40 @@ def permute(view: View, perm: Sequence[int]) -> View:
 
 
 def unsqueeze(view: View, axis: int) -> View:
-    """A new axis of size 1 at position `axis` of the result."""
+    """The view with a new axis of size 1 at position `axis` of the result."""
     at = _axis(axis, len(view.shape) + 1)
     axes = _axes(len(view.shape) + 1)
     return _through(view, (*view.shape[:at], ONE, *view.shape[at:]), (*axes[:at], *axes[at + 1 :]))
 
 
 def squeeze(view: View, axis: int) -> View:
+    """The view without an axis of size 1. Raises InvalidAttribute if its size differs."""
     at = _one(view, axis, "squeeze")
     axes = _axes(len(view.shape) - 1)
     return _through(view, (*view.shape[:at], *view.shape[at + 1 :]), (*axes[:at], ZERO, *axes[at:]))
 
 
 def repeat(view: View, axis: int, times: IntoExpr) -> View:
-    """An axis of size 1, `times` times."""
+    """The view with an axis of size 1 repeated `times` times. Raises InvalidAttribute if its size differs."""
     return _along(view, _one(view, axis, "repeat"), expr(times), lambda _: ZERO)
 
 
 def flip(view: View, axis: int) -> View:
+    """The view with the elements along `axis` in reverse order."""
     at = _axis(axis, len(view.shape))
     return _along(view, at, view.shape[at], lambda i: view.shape[at] - 1 - i)
 
 
 def tile(view: View, axis: int, times: IntoExpr) -> View:
-    """Whole copies along an axis: its coordinate modulo its size."""
+    """The view with whole copies along an axis: its coordinate modulo its size."""
     at = _axis(axis, len(view.shape))
     size = view.shape[at]
     return _along(view, at, size * expr(times), lambda i: mod(i, size) if size != ZERO else ZERO)
 
 
 def slice(view: View, axis: int, start: IntoExpr, stop: IntoExpr, step: int = 1) -> View:
-    """Elements start, start+step, … before stop; a negative step walks down, past 0 to a stop of -1. Sizes that are
-    numbers are checked, others are the caller's word."""
+    """Elements start, start+step, … before stop; a negative step walks down, past 0 to a stop of -1. Sizes that are numbers
+    are checked, others are assumed. Raises InvalidAttribute."""
     at = _axis(axis, len(view.shape))
     first, last, size = expr(start), expr(stop), view.shape[at]
     if step == 0:
@@ -167,7 +171,7 @@ def slice(view: View, axis: int, start: IntoExpr, stop: IntoExpr, step: int = 1)
 
 
 def roll(view: View, axis: int, shift: IntoExpr) -> View:
-    """Element i is element i - shift, modulo the size."""
+    """The view rotated along an axis: element i is element i - shift, modulo the size."""
     at = _axis(axis, len(view.shape))
     size = view.shape[at]
     return view if size == ZERO else _along(view, at, size, lambda i: mod(i - expr(shift), size))
@@ -180,8 +184,8 @@ def pad(
     after: IntoExpr,
     mode: Literal["constant", "edge", "reflect", "wrap"] = "constant",
 ) -> View:
-    """An axis wider by elements of its own (numpy's modes); negative widths crop, in every mode and first. A border
-    of a constant is no view: it brings a number of its own."""
+    """The view with an axis extended by repeated elements (numpy's modes); negative widths crop, in every mode and first.
+    Raises InvalidAttribute for a border of a constant, which is not an element of the source."""
     at = _axis(axis, len(view.shape))
     lo, hi = expr(before), expr(after)
     cut = tuple(maximum(-w, 0) for w in (lo, hi))
@@ -202,8 +206,8 @@ def pad(
 
 
 def border(at: Expr, size: Expr, mode: Literal["edge", "reflect", "wrap"]) -> Expr:
-    """The element of an axis of `size` ≥ 1 that stands at `at`, which may lie outside it on either side, at any
-    distance (numpy.pad): edge 00[012]22, reflect 21[012]10, wrap 12[012]01."""
+    """Coordinate that a border repeats for the position `at` of an axis of `size` ≥ 1, at any distance on either side
+    (numpy.pad): edge 00[012]22, reflect 21[012]10, wrap 12[012]01."""
     if mode == "edge":
         return minimum(maximum(at, 0), size - 1)
     if mode == "wrap":
@@ -213,7 +217,7 @@ def border(at: Expr, size: Expr, mode: Literal["edge", "reflect", "wrap"]) -> Ex
 
 
 def diagonal(view: View) -> View:
-    """The diagonal of the last two axes, which have one size."""
+    """The view of the diagonal of the last two axes, which have the same size."""
     rank = len(view.shape)
     if rank < 2 or view.shape[-1] != view.shape[-2]:
         raise fail("AxisSizeMismatch", "view", f"diagonal of {_text(view.shape)}", "give two last axes of one size")
@@ -222,7 +226,7 @@ def diagonal(view: View) -> View:
 
 
 def reshape(view: View, shape: Sequence[IntoExpr]) -> View:
-    """The same elements in another shape. Raises InvalidAttribute unless `view` is contiguous up to its offset."""
+    """The view of the same elements in another shape. Raises InvalidAttribute unless `view` is contiguous up to its offset."""
     sizes = tuple(map(expr, shape))
     if (product(sizes) - product(view.shape)).as_int() not in (None, 0):
         raise fail(
@@ -304,7 +308,8 @@ def _along(view: View, at: int, size: Expr, coordinate: Callable[[Expr], Expr]) 
 def element(
     view: View, coordinates: Sequence[int], sources: Sequence[Sequence[int]] = (), sizes: Mapping[str, int] | None = None
 ) -> int:
-    """The element that `view` reads at `coordinates`. sources[k]: the numbers of source k in row-major order."""
+    """Linear index of the element that `view` reads at `coordinates`. sources[k]: numbers of source k in row-major order;
+    `sizes`: values of symbols."""
     env: dict[str, Any] = {**(sizes or {}), **{f"i{k}": c for k, c in enumerate(coordinates)}}
     for k, load in enumerate(view.loads):
         value = int(sources[load.src_index][evaluate(load.offset, env)])

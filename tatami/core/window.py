@@ -1,4 +1,4 @@
-"""How far one read slides over what it reads: the axis it follows and the span of the window around it (spec 3 §4.6)."""
+"""How far a read slides over its operand: the axis it follows and the span of the window around it (spec 3 §4.6)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tatami.core.expr import Expr, free_vars, var
 
 
 def window_span(entry: Expr, kept: Set[str], extents: Mapping[str, Expr]) -> tuple[str, int, int] | None:
-    """``x + r - 1`` with r < 3 gives ("x", -1, 1): the kept axis, the least and the greatest offset. None when the entry
-    follows no single axis with step 1, or when the span is not constant."""
+    """(kept axis, least offset, greatest offset): ``x + r - 1`` with r < 3 is ("x", -1, 1). None if the entry does not follow
+    a single axis with step 1, or if the span is not constant."""
     followed = free_vars(entry) & kept
     if len(followed) != 1:
         return None

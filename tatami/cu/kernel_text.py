@@ -11,7 +11,7 @@ from tatami.cu.blocks_text import blocks_text
 from tatami.cu.copy_text import Side, copy_text
 from tatami.cu.epilogue_text import exchanged_epilogue, fragment_epilogue, quad_epilogue
 from tatami.cu.expr_text import index_text
-from tatami.cu.frame_text import prologue_lines, signature_lines
+from tatami.cu.frame_text import frame_text
 from tatami.cu.lines import Lines
 from tatami.cu.mma_text import mma_text, ring_fma_text
 from tatami.cu.pair_product_text import result_text, scores_text
@@ -120,9 +120,8 @@ class _Printer:
         )
 
     def text(self) -> str:
-        signature_lines(self.k, self.l)
+        self.l.add(*frame_text(self.k, self.persistent).splitlines())
         self.l.depth += 1
-        prologue_lines(self.k, self.persistent, self.l)
         self.statements(self.k.body)
         self.l.depth -= 1
         self.l.add("}")

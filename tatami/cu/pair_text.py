@@ -93,9 +93,9 @@ def key_lines(k: Kernel, w: Weights, l: Lines) -> None:
     if not w.low and not w.high:
         l.add(f"const tt_i64 {names[0]} = 0, {names[1]} = keys, whole_first = 0, {names[2]} = keys;")
     else:
-        assert w.odd_at is not None
+        assert w.nonfinite_at is not None
         l.add("const tt_i64 m_last = tt_min_size(m0 + BM, M) - 1;")
-        l.add(f"const bool all = !({w.odd}[{index_text(w.odd_at)}] == 0.0f);  // some value is not finite")
+        l.add(f"const bool all = !({w.nonfinite}[{index_text(w.nonfinite_at)}] == 0.0f);  // some value is not finite")
         first, end, whole_first, whole_end = "(tt_i64)0", "keys", "(tt_i64)0", "keys"
         for e in w.low:
             first = f"tt_max_size({first}, {_at_end(e, largest=False)})"

@@ -14,6 +14,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate
 from tatami.core.kernel import Condition
 from tatami.core.module import Module
+from tatami.core.page import Page, page
 from tatami.cu.expr_text import STORED_TYPE
 from tatami.cu.ir import Source
 from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
@@ -88,57 +89,32 @@ class _Main:
         return self.size(b.elements)
 
     def text(self, setup: _Main | None) -> str:
-        lines = [_HEAD]
-        lines += [f'#include "{u.symbol}.cu"' for u in self.source.units]
-        lines += [_SUPPORT]
+        expected: list[str] = []
         for k, e in enumerate(self.expected):
-            lines.append(f"static const long long at_{k}[] = {{{', '.join(map(str, e.positions)) or '0'}}};")
-            lines.append(f"static const double want_{k}[] = {{{', '.join(map(_double, e.values)) or '0'}}};")
-        for program in (setup, self):
-            if program is not None:
-                lines += ["", f"static void {program.name}(void** b) {{", *program.launches(), "}"]
-        lines += ["", *self.main(setup)]
-        return "\n".join(lines)
-
-    def main(self, setup: _Main | None) -> list[str]:
-        out = ["int main(int argc, char** argv) {", '  const char* folder = argc > 1 ? argv[1] : ".";']
-        out += ["  (void)folder;", "  int bad = 0;"]
-        made: dict[str, str] = {}
+            expected.append(f"static const long long at_{k}[] = {{{', '.join(map(str, e.positions)) or '0'}}};")
+            expected.append(f"static const double want_{k}[] = {{{', '.join(map(_double, e.values)) or '0'}}};")
+        programs = [program for program in (setup, self) if program is not None]
         numbers = self.fill_numbers()
+        made: dict[str, str] = {}
         if setup is not None:
-            out += [*setup.memory("s", {}, numbers), "  setup(s);", '  must(cudaDeviceSynchronize(), "setup");']
             ports = zip(setup.plan.output_buffers, setup.plan.signature.outputs)
             made = {port.tensor: f"s[{setup.pointer[id][1:]}]" for id, port in ports}
-        out += self.memory("b", made, numbers)
-        out += ["  run(b);", '  must(cudaDeviceSynchronize(), "run");']
-        for k, id in enumerate(self.plan.output_buffers):
-            b = self.info[id]
-            place = self.pointer[id][1:]
-            if k < len(self.expected):
-                e = self.expected[k]
-                out.append(
-                    f"  bad += check({k}, b[{place}], {CODES[b.dtype]}, {self.count(b)}, at_{k}, want_{k}, {len(e.positions)}, "
-                    f"{_double(e.relative)}, {_double(e.absolute)});"
-                )
-            else:
-                out.append(f"  check({k}, b[{place}], {CODES[b.dtype]}, {self.count(b)}, nullptr, nullptr, 0, 0, 0);")
-        out += [
-            "  cudaEvent_t begin, end;",
-            "  cudaEventCreate(&begin), cudaEventCreate(&end);",
-            "  float best = 1e30f;",
-            "  for (int i = 0; i < 10; ++i) {",
-            "    float ms = 0;",
-            "    cudaEventRecord(begin), run(b), cudaEventRecord(end), cudaEventSynchronize(end);",
-            "    cudaEventElapsedTime(&ms, begin, end);",
-            "    if (ms < best) best = ms;",
-            "  }",
-            '  printf("best of 10 runs: %.3f ms\\n", best);',
-            '  printf(bad ? "FAILED\\n" : "ok\\n");',
-            "  return bad ? 1 : 0;",
-            "}",
-            "",
-        ]
-        return out
+        return _page("main").fill(
+            KERNELS=[f'#include "{u.symbol}.cu"' for u in self.source.units],
+            EXPECTED=expected,
+            PROGRAMS=[text for p in programs for text in ("", _page("main_program").fill(NAME=p.name, LAUNCHES=p.launches()))],
+            SETUP=setup.memory("s", {}, numbers) if setup is not None else [],
+            MEMORY=self.memory("b", made, numbers),
+            CHECKS=[self.check(k, self.info[id]) for k, id in enumerate(self.plan.output_buffers)],
+        )
+
+    def check(self, k: int, b: BufferInfo) -> str:
+        """The comparison of output number k, or its numbers."""
+        given = f"{k}, b[{self.pointer[b.id][1:]}], {CODES[b.dtype]}, {self.count(b)}"
+        if k >= len(self.expected):
+            return f"check({given}, nullptr, nullptr, 0, 0, 0);"
+        e = self.expected[k]
+        return f"bad += check({given}, at_{k}, want_{k}, {len(e.positions)}, {_double(e.relative)}, {_double(e.absolute)});"
 
     def fill_numbers(self) -> dict[str, int]:
         """Input of the caller -> its number, which decides what it is filled with; `setup` sees the same in held ones."""
@@ -149,26 +125,26 @@ class _Main:
     def memory(self, array: str, made: Mapping[str, str], numbers: Mapping[str, int]) -> list[str]:
         """Memory of every buffer, filled or read; constants in `made` are what setup has computed. `numbers`: of the
         inputs."""
-        out = [f"  void* {array}[{max(1, len(self.plan.buffers))}];"]
+        out = [f"void* {array}[{max(1, len(self.plan.buffers))}];"]
         port_of = {id: port.tensor for id, port in zip(self.plan.input_buffers, self.plan.signature.inputs)}
         for i, b in enumerate(self.plan.buffers):
             if b.parent:
                 continue
             name = port_of.get(b.id, "")
             if b.kind == "constant" and name in made:
-                out.append(f"  {array}[{i}] = {made[name]};")
+                out.append(f"{array}[{i}] = {made[name]};")
                 continue
-            out.append(f"  {array}[{i}] = device_memory({max(1, self.count(b)) * b.dtype.itemsize});")
+            out.append(f"{array}[{i}] = device_memory({max(1, self.count(b)) * b.dtype.itemsize});")
             if b.kind == "constant" or (b.kind == "input" and name in self.module.constants):
                 offset, length = constant_places(self.module)[name]
-                out.append(f"  read_constant({array}[{i}], folder, {offset}, {length});")
+                out.append(f"read_constant({array}[{i}], folder, {offset}, {length});")
             elif b.kind == "input":
-                out.append(f"  fill({array}[{i}], {CODES[b.dtype]}, {self.count(b)}, {numbers[name]});")
+                out.append(f"fill({array}[{i}], {CODES[b.dtype]}, {self.count(b)}, {numbers[name]});")
         for i, b in enumerate(self.plan.buffers):
             if b.parent:
                 base = self.pointer[b.parent][1:]
                 offset = 0 if b.offset is None else self.size(b.offset) * b.dtype.itemsize
-                out.append(f"  {array}[{i}] = (char*){array}[{base}] + {offset};")
+                out.append(f"{array}[{i}] = (char*){array}[{base}] + {offset};")
         return out
 
     # -- launches --------------------------------------------------------------------------------
@@ -201,7 +177,7 @@ class _Main:
         source, target = instruction.inputs[0], instruction.outputs[0]
         length = self.count(self.info[target]) * self.info[target].dtype.itemsize
         i, j = self.pointer[target][1:], self.pointer[source][1:]
-        return [f'  must(cudaMemcpyAsync(b[{i}], b[{j}], {length}, cudaMemcpyDeviceToDevice), "copy");']
+        return [f'must(cudaMemcpyAsync(b[{i}], b[{j}], {length}, cudaMemcpyDeviceToDevice), "copy");']
 
     def launch(self, op: Launch) -> list[str]:
         if op.kernel not in {u.symbol for u in self.source.units}:
@@ -209,9 +185,8 @@ class _Main:
         grid = [max(1, self.size(g)) for g in op.grid] or [1]
         if any(self.size(g) == 0 for g in op.grid):
             return []
-        out = ["  {"]
         args: list[str] = []
-        maps = 0
+        maps: list[str] = []
         for a in op.args:
             match a:
                 case Ptr(buffer=buffer):
@@ -219,20 +194,18 @@ class _Main:
                 case SizeArg(value=value):
                     args.append(f"{self.size(value)}LL")
                 case TensorMap():
-                    out.append(self.tensor_map(a, f"map{maps}"))
-                    args.append(f"map{maps}")
-                    maps += 1
-        if op.shared_bytes > 48 * 1024:
-            out.append(
-                f"    must(cudaFuncSetAttribute({op.kernel}, cudaFuncAttributeMaxDynamicSharedMemorySize, {op.shared_bytes}), "
-                f'"{op.kernel}");'
-            )
-        dims = ", ".join(map(str, grid))
-        block = ", ".join(map(str, op.block or (1,)))
-        out.append(f"    {op.kernel}<<<dim3({dims}), dim3({block}), {op.shared_bytes}>>>({', '.join(args)});")
-        out.append(f'    must(cudaGetLastError(), "{op.kernel}");')
-        out.append("  }")
-        return out
+                    args.append(f"map{len(maps)}")
+                    maps.append(self.tensor_map(a, args[-1]))
+        text = _page("main_launch").fill(
+            MAPS=maps,
+            SHARED=op.shared_bytes if op.shared_bytes > 48 * 1024 else 0,
+            KERNEL=op.kernel,
+            GRID=", ".join(map(str, grid)),
+            BLOCK=", ".join(map(str, op.block or (1,))),
+            BYTES=op.shared_bytes,
+            ARGUMENTS=", ".join(args),
+        )
+        return [text]
 
     def tensor_map(self, m: TensorMap, name: str) -> str:
         dtype = self.info[m.buffer].dtype
@@ -244,9 +217,13 @@ class _Main:
             sides = ((*m.window.lower, *m.window.upper), m.window.steps)
             walk = ", Walk{" + ", ".join(f"{{{', '.join(map(str, x))}}}" for x in sides) + "}"
         return (
-            f"    const tt_tensor_map {name} = tensor_map(b[{self.pointer[m.buffer][1:]}], {'TT_TF32' if m.tf32 else CODES[dtype]}, {len(m.dims)}, "
+            f"const tt_tensor_map {name} = tensor_map(b[{self.pointer[m.buffer][1:]}], {'TT_TF32' if m.tf32 else CODES[dtype]}, {len(m.dims)}, "
             f"{{{dims}}}, {{{strides}}}, {{{box}}}, {m.swizzle}{walk});"
         )
+
+
+def _page(name: str) -> Page:
+    return page("tatami.cu", f"{name}.cu")
 
 
 def _double(value: Any) -> str:
@@ -255,186 +232,3 @@ def _double(value: Any) -> str:
     if value in (float("inf"), float("-inf")):
         return "INFINITY" if value > 0 else "-INFINITY"
     return repr(float(value))
-
-
-_HEAD = """\
-// Runs the program of the other files on Philox inputs and compares with the reference.
-// Build: nvcc -std=c++17 -gencode arch=compute_80,code=sm_80 main.cu -o main (for SM90: 90a in both places)
-#include <cuda.h>
-#include <cuda_runtime.h>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
-"""
-
-_SUPPORT = """
-enum { TT_BOOL, TT_I8, TT_U8, TT_I16, TT_U16, TT_I32, TT_U32, TT_I64, TT_U64, TT_FP16, TT_BF16, TT_FP32, TT_FP64, TT_TF32 };
-static const int item_bytes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
-
-static void must(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  fprintf(stderr, "%s: %s\\n", what, cudaGetErrorString(status));
-  exit(2);
-}
-
-// A buffer as whatever pointer the kernel takes.
-struct Pointer {
-  void* p;
-  template <class T> operator T*() const { return (T*)p; }
-};
-
-static void* device_memory(long long bytes) {
-  void* p = nullptr;
-  must(cudaMalloc(&p, (size_t)bytes), "memory");
-  must(cudaMemset(p, 0xff, (size_t)bytes), "memory");
-  return p;
-}
-
-// Philox4x32-10: the four words of block `n` under `key`.
-static void philox(uint64_t n, uint64_t key, uint32_t c[4]) {
-  uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-  c[0] = (uint32_t)n, c[1] = (uint32_t)(n >> 32), c[2] = 0, c[3] = 0;
-  for (int i = 0; i < 10; ++i) {
-    const uint64_t p = (uint64_t)0xD2511F53u * c[0], q = (uint64_t)0xCD9E8D57u * c[2];
-    const uint32_t a = (uint32_t)(q >> 32) ^ c[1] ^ k0, b = (uint32_t)(p >> 32) ^ c[3] ^ k1;
-    c[0] = a, c[1] = (uint32_t)q, c[2] = b, c[3] = (uint32_t)p;
-    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
-  }
-}
-
-static uint16_t narrow(float x, int mantissa, int bias) {
-  uint32_t u;
-  memcpy(&u, &x, 4);
-  const uint32_t sign = u >> 31 << 15, e = u >> 23 & 255, m = u & 0x7fffff;
-  return (uint16_t)(e == 0 ? sign : sign | (e - 127 + (uint32_t)bias) << mantissa | m >> (23 - mantissa));
-}
-
-static double widen(uint16_t h, int mantissa, int bias) {
-  const int sign = h >> 15, top = (1 << (15 - mantissa)) - 1, e = h >> mantissa & top, m = h & ((1 << mantissa) - 1);
-  const double x = e == top ? (m ? NAN : INFINITY) : ldexp(e ? m + (1 << mantissa) : m, (e ? e : 1) - bias - mantissa);
-  return sign ? -x : x;
-}
-
-// Floats are multiples of 1/64 in [-1, 1), integers and bools 0 or 1: exact in every dtype.
-static void fill(void* device, int dtype, long long count, uint64_t key) {
-  std::vector<unsigned char> host((size_t)count * item_bytes[dtype] + 8);
-  void* p = host.data();
-  for (long long i = 0; i < count; ++i) {
-    uint32_t c[4];
-    philox((uint64_t)i / 4, key, c);
-    const uint32_t w = c[i % 4], bit = w & 1;
-    const float x = (float)((int)(w >> 25) - 64) / 64;
-    switch (dtype) {
-      case TT_BOOL: case TT_I8: case TT_U8: ((uint8_t*)p)[i] = (uint8_t)bit; break;
-      case TT_I16: case TT_U16: ((uint16_t*)p)[i] = (uint16_t)bit; break;
-      case TT_I32: case TT_U32: ((uint32_t*)p)[i] = bit; break;
-      case TT_I64: case TT_U64: ((uint64_t*)p)[i] = bit; break;
-      case TT_FP16: ((uint16_t*)p)[i] = narrow(x, 10, 15); break;
-      case TT_BF16: ((uint16_t*)p)[i] = narrow(x, 7, 127); break;
-      case TT_FP32: ((float*)p)[i] = x; break;
-      case TT_FP64: ((double*)p)[i] = x; break;
-    }
-  }
-  must(cudaMemcpy(device, p, (size_t)count * item_bytes[dtype], cudaMemcpyHostToDevice), "input");
-}
-
-[[maybe_unused]] static void read_constant(void* device, const char* folder, long long offset, long long bytes) {
-  char path[4096];
-  snprintf(path, sizeof path, "%s/constants.bin", folder);
-  FILE* file = fopen(path, "rb");
-  std::vector<unsigned char> host((size_t)bytes + 1);
-  if (!file || fseek(file, (long)offset, SEEK_SET) || fread(host.data(), 1, (size_t)bytes, file) != (size_t)bytes) {
-    fprintf(stderr, "cannot read %s; give its folder as the argument\\n", path);
-    exit(2);
-  }
-  fclose(file);
-  must(cudaMemcpy(device, host.data(), (size_t)bytes, cudaMemcpyHostToDevice), "constant");
-}
-
-static double element(const void* p, int dtype, long long i) {
-  switch (dtype) {
-    case TT_BOOL: case TT_U8: return ((const uint8_t*)p)[i];
-    case TT_I8: return ((const int8_t*)p)[i];
-    case TT_I16: return ((const int16_t*)p)[i];
-    case TT_U16: return ((const uint16_t*)p)[i];
-    case TT_I32: return ((const int32_t*)p)[i];
-    case TT_U32: return ((const uint32_t*)p)[i];
-    case TT_I64: return (double)((const int64_t*)p)[i];
-    case TT_U64: return (double)((const uint64_t*)p)[i];
-    case TT_FP16: return widen(((const uint16_t*)p)[i], 10, 15);
-    case TT_BF16: return widen(((const uint16_t*)p)[i], 7, 127);
-    case TT_FP32: return ((const float*)p)[i];
-    default: return ((const double*)p)[i];
-  }
-}
-
-static int check(int k, const void* device, int dtype, long long count, const long long* at, const double* want, int samples,
-                 double relative, double absolute) {
-  std::vector<unsigned char> host((size_t)count * item_bytes[dtype] + 8);
-  must(cudaMemcpy(host.data(), device, (size_t)count * item_bytes[dtype], cudaMemcpyDeviceToHost), "output");
-  double sum = 0, worst = 0;
-  int bad = 0;
-  for (long long i = 0; i < count; ++i) sum += element(host.data(), dtype, i);
-  for (int i = 0; i < samples; ++i) {
-    const double got = element(host.data(), dtype, at[i]), error = fabs(got - want[i]);
-    if (error > worst) worst = error;
-    const bool wrong = std::isnan(got) || std::isnan(want[i]) ? std::isnan(got) != std::isnan(want[i])
-                                                              : got != want[i] && !(error <= relative * fabs(want[i]) + absolute);
-    if (wrong && !bad++) printf("output %d element %lld: %.9g, expected %.9g\\n", k, at[i], got, want[i]);
-  }
-  printf("output %d: largest error %.3g in %d of %lld elements, sum %.9g: %s\\n", k, worst, samples, count, sum,
-         bad ? "WRONG" : samples ? "ok" : "not compared");
-  return bad;
-}
-
-struct Five { unsigned long long v[5]; };
-struct Box { unsigned v[5]; };
-// Of an im2col map over w and h, whose box is channels and pixels: lower and upper corner; no steps: a tiled map.
-struct Walk { int corners[4], steps[2]; };
-
-// One of the driver's own encoders, found at run time, so that nothing links libcuda.
-template <class Encode> static Encode encoder(const char* name) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult how;
-  must(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &how), "tensor map");
-  return (Encode)found;
-}
-
-// The TMA descriptor of a tensor.
-[[maybe_unused]] static tt_tensor_map tensor_map(void* base, int dtype, int rank, Five dims, Five strides, Box box, int swizzle,
-                                                 Walk walk = {}) {
-  CUtensorMap map;
-  cuuint64_t d[5], s[5];
-  cuuint32_t x[5], one[5] = {1, 1, 1, 1, 1};
-  for (int i = 0; i < 5; ++i) d[i] = dims.v[i], s[i] = strides.v[i], x[i] = box.v[i];
-  const CUtensorMapDataType type = dtype == TT_BF16   ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                   : dtype == TT_TF32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
-                                                      : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  const CUtensorMapSwizzle mode = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                                  : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                  : CU_TENSOR_MAP_SWIZZLE_32B;
-  const auto promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
-  const auto fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
-  const auto plain = CU_TENSOR_MAP_INTERLEAVE_NONE;
-  CUresult result;
-  if (walk.steps[0]) {
-    const int *lower = walk.corners, *upper = walk.corners + 2;
-    for (int i = 0; i < 2; ++i) one[1 + i] = (cuuint32_t)walk.steps[i];
-    static const auto encode = encoder<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
-    result = encode(&map, type, (cuuint32_t)rank, base, d, s, lower, upper, x[0], x[1], one, plain, mode, promotion, fill);
-  } else {
-    static const auto encode = encoder<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
-    result = encode(&map, type, (cuuint32_t)rank, base, d, s, x, one, plain, mode, promotion, fill);
-  }
-  if (result != CUDA_SUCCESS) {
-    fprintf(stderr, "a tensor map was refused\\n");
-    exit(2);
-  }
-  tt_tensor_map out;
-  memcpy(&out, &map, sizeof out);
-  return out;
-}
-"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tatami.core.dtype import DType
+from tatami.core.page import page
 
 Form = Literal["shared", "registers", "narrow"]
 """Both operands from shared memory; A from registers; types other than 16 bits, whose operands have no transposed form."""
@@ -28,8 +29,6 @@ def wgmma_function(dtype: str, n: int, form: Form = "shared") -> str:
     regs = [f"%{i}" for i in range(count)]
     lines = [", ".join(regs[i : i + 16]) for i in range(0, count, 16)]
     operands = [", ".join(f'"+f"(d[{i}])' for i in range(j, min(j + 8, count))) for j in range(0, count, 8)]
-    body = ',\\n\\t"\n        "'.join(lines)
-    outputs = ",\n          ".join(operands)
     place = iter(range(count, count + 16))
     a = "{" + ", ".join(f"%{next(place)}" for _ in range(4)) + "}" if form == "registers" else f"%{next(place)}"
     b, scale = f"%{next(place)}", f"%{next(place)}"
@@ -53,18 +52,22 @@ def wgmma_function(dtype: str, n: int, form: Form = "shared") -> str:
         "narrow": ("", f"m64<{OPERAND[dtype]}, {n}>", "tt_u64 a", '"l"(a)', 0, ""),
     }[form]
     trans = "".join(f", %{next(place)}" for _ in range(last))
-    return f"""\
-template <{template}> struct tt_wgmma_{name} {{
-  static TT_DEV void run(float (&d)[{count}], {argument}, tt_u64 b, int scale_d) {{
-    asm volatile(
-        "{{\\n\\t.reg .pred p;\\n\\tsetp.ne.b32 p, {scale}, 0;\\n\\t"
-        "wgmma.mma_async.sync.aligned.m64n{n}k{DEPTH[dtype]}.f32.{dtype}.{dtype} {{"
-        "{body}}},\\n\\t{a}, {b}, p, 1, 1{trans};\\n\\t}}"
-        : {outputs}
-        : {given}, "l"(b), "r"(scale_d){immediates});
-  }}
-}};
-"""
+    return page("tatami.cu", "wgmma.cuh").fill(
+        TEMPLATE=template,
+        NAME=name,
+        COUNT=count,
+        A=argument,
+        SCALE=scale,
+        N=n,
+        DEPTH=DEPTH[dtype],
+        TYPE=dtype,
+        SUMS=',\\n\\t"\n        "'.join(lines),
+        OPERANDS=f"{a}, {b}",
+        TRANSPOSED=trans,
+        OUTPUTS=",\n          ".join(operands),
+        INPUT=given,
+        IMMEDIATES=immediates,
+    )
 
 
 _A_REGISTERS = '"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])'

@@ -14,6 +14,8 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Row:
+    """One row of the line table: from `address` on, instructions belong to `line` of `file`. `end`: from there on, to none."""
+
     address: int
     file: str
     line: int
@@ -28,6 +30,7 @@ class _Bytes:
         self.at = at
 
     def number(self, size: int) -> int:
+        """The next `size` bytes as an unsigned little-endian number."""
         self.at += size
         return int.from_bytes(self.data[self.at - size : self.at], "little")
 
@@ -46,6 +49,7 @@ class _Bytes:
                 return value - (1 << shift) if signed and byte & 64 else value
 
     def text(self) -> str:
+        """The next bytes as text, up to a zero byte."""
         end = self.data.index(b"\0", self.at)
         value = self.data[self.at : end]
         self.at = end + 1
@@ -53,14 +57,14 @@ class _Bytes:
 
 
 class LineTable:
-    """The table of one shared object, read when the first address is asked for."""
+    """The line table of one shared object, decoded when `find` is first called."""
 
     def __init__(self, shared_object: bytes) -> None:
         self._object = shared_object
 
     @cached_property
     def _rows(self) -> list[Row]:
-        """Where each run of instructions of one line begins, by address; `end` where nothing is known further on."""
+        """Rows in the order of their addresses; at equal addresses a row that ends a sequence comes first."""
         table = section(self._object, ".debug_line")
         reader = _Bytes(table)
         rows: list[Row] = []
@@ -69,7 +73,7 @@ class LineTable:
         return sorted(rows, key=lambda r: (r.address, not r.end))
 
     def find(self, address: int) -> tuple[str, int] | None:
-        """(file, line) of the instruction at an address, counted from where the object is loaded."""
+        """(file, line) of the instruction at an address, counted from where the object is loaded. None if no row covers it."""
         after = bisect_right(self._rows, address, key=lambda r: r.address)
         if after == 0 or self._rows[after - 1].end:
             return None
@@ -93,7 +97,7 @@ def section(elf: bytes, name: str) -> bytes:
 
 
 def _unit(r: _Bytes) -> list[Row]:
-    """The rows of one line-number program; `r` stands behind it afterwards."""
+    """The rows of one line-number program; none for other versions than DWARF 2 to 4. `r` then stands behind the program."""
     length = r.number(4)
     end = r.at + length
     version = r.number(2)

@@ -1,4 +1,4 @@
-"""What the machine says of a fault, for a reader: places in kernel text instead of addresses."""
+"""The machine's report of a fault, with places in kernel text instead of addresses, and the diagnostic made of it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ KINDS = {
     "layout": "KernelMisuse",
     "index": "IndexOutOfRange",
 }
+"""Check of the emulated machine -> kind of the diagnostic."""
 ADVICE = {
     "race": "order the two accesses: a barrier between them, or a wait on the one that makes the other known",
     "in flight": "wait for the copy or the group before what it writes is touched",
@@ -33,11 +34,13 @@ ADVICE = {
     "layout": "make the address formula agree with the one by which the tile was written",
     "index": "check the values of the index tensor",
 }
+"""Check of the emulated machine -> suggestion of the diagnostic."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """`check`: a key of KINDS. `file`, `line`: of the kernel text; `thread`: who was running."""
+    """A fault that the machine has found. `check`: a key of KINDS. `file`, `line`: place in kernel text, "" and 0 if unknown.
+    `thread`: the thread that ran, "" if none did."""
 
     check: str
     file: str
@@ -47,7 +50,8 @@ class Report:
 
 
 def read_report(raw: str, lines: LineTable) -> Report:
-    """The machine's words, its `{{file:line}}` and `{{@address}}` marks read."""
+    """The report in the machine's words, with `{{file:line}}` and `{{@address}}` marks replaced by places. Fields of `raw` are
+    separated by 0x1f."""
 
     def place(mark: str) -> tuple[str, int]:
         if not mark.startswith("@"):
@@ -65,10 +69,12 @@ def read_report(raw: str, lines: LineTable) -> Report:
 
 
 Explain = Callable[[str, int], dict[str, str]]
-"""(kernel, line of its text) -> what stands behind the line: GPU IR statement, plan field."""
+"""(kernel, line of its text) -> origin of the line: "statement" of GPU IR, field of the "plan". Empty if unknown."""
 
 
 def to_diagnostic(report: Report, at: str, kernel: str, explain: Explain | None = None) -> Diagnostic:
+    """The report as a diagnostic at `at`. `kernel`: name of the running kernel; `explain` is asked only for lines of its own
+    text."""
     behind = explain(kernel, report.line) if explain is not None and report.file == f"{kernel}.cu" else {}
     why = report.text
     if "statement" in behind:

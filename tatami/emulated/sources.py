@@ -1,4 +1,4 @@
-"""What is compiled for a program: the machine's own files, and each kernel with the entry by which a launch calls it."""
+"""Texts that are compiled for a program: the machine's own files, and each kernel with the entry that a launch calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib.resources import files
 from tatami.cu.ir import Unit
 
 MACHINE_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-w")
+"""Compiler flags for the machine, which is not watched and therefore optimised."""
 KERNEL_FLAGS = (
     "-std=c++17",
     "-O1",
@@ -20,21 +21,22 @@ KERNEL_FLAGS = (
     "-w",
     "-fsanitize=thread",
 )
-"""-fsanitize=thread makes the compiler call a hook before every access; the machine defines the hooks, and nothing is
-linked with the sanitizer. Function entries need none."""
+"""Compiler flags for kernel text. -fsanitize=thread makes the compiler call a hook before every access; the machine defines
+the hooks, and nothing is linked with the sanitizer. Function entries need none."""
 CLOSED_WHEN_DROPPED = {"gcc": ("-fno-gnu-unique",)}
-"""By compiler. A symbol that is one for the whole process, which gcc makes of tables in the standard library's headers, would
-keep its library mapped."""
+"""Compiler -> further flags of both, so that a library can be closed: gcc makes tables in the standard library's headers
+symbols of the whole process, which would keep the library mapped."""
 NO_ENTRY_HOOKS = {
     "gcc": ("--param", "tsan-instrument-func-entry-exit=0"),
     "clang": ("-mllvm", "-tsan-instrument-func-entry-exit=0"),
     "zig": ("-mllvm", "-tsan-instrument-func-entry-exit=0", "-fno-sanitize=undefined"),
 }
+"""Compiler -> flags that leave out the sanitizer's hooks at function entry and exit."""
 
 
 @lru_cache(maxsize=1)
 def machine_files() -> Mapping[str, str]:
-    """The machine's files by name."""
+    """The machine's files, name -> text."""
     folder = files("tatami.emulated") / "machine"
     return {f.name: f.read_text() for f in sorted(folder.iterdir(), key=lambda f: f.name)}
 
@@ -45,10 +47,11 @@ def machine_text() -> str:
 
 
 def kernel_headers(shared: Mapping[str, str]) -> Mapping[str, str]:
-    """What kernel text includes: the emulated PTX header, and the arithmetic it shares with the GPU."""
+    """Headers that kernel text includes, name -> text: the emulated PTX header, and the arithmetic `shared` with the GPU."""
     own = (files("tatami.emulated") / "header" / "tatami_ptx.cuh").read_text()
     return {**shared, "tatami_ptx.cuh": own, "emu.h": machine_files()["emu.h"]}
 
 
 def kernel_text(unit: Unit) -> str:
+    """The text of one kernel as C++: its own, unchanged, and the entry that a launch calls."""
     return f'#line 1 "{unit.symbol}.cu"\n{unit.text}\nTT_ENTRY({unit.symbol})\n'

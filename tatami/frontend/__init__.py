@@ -1,9 +1,9 @@
-"""What the model means: a module of graphs of typed operations (spec 1, spec 3 §2).
+"""frontend: the meaning of a model, a module of graphs of typed operations (spec 1, spec 3 §2).
 
 Made by the importers (`onnx`, `torch`, `harp`), by documents (`load.py`) and by the Graph API (`graph.py`).
 
     ir.py          Graph, Node, TensorType
-    ops.py         the one table of operations; a family per file: attributes, operands, type rule
+    ops.py         the table of operations; a family per file: attributes, operands, type rule
     graph.py       the Graph API; graph_tensor.py its tensors
     verify.py      names, order, types, calls      show.py  text and DOT      run.py  the meaning in numpy
     precision.py   the `precision=` option

@@ -4,9 +4,9 @@
     ->   s = matmul(a, b) acc_dtype=i32, less what the zero points add;   y = cast(s, fp32) * (sa * sb)
     y = matmul(x, dequantize(w, s))   ->   y = matmul(x, cast(w, fp32)) * s     w a constant: it stays 8 bits wide in memory
 
-What the scales multiply in every term leaves the sum, so that the meaning is the same and the sum has no rounding. Scales are of
-the whole tensor, or one for each row of the left operand or column of the right one. Movement between a dequantisation and its
-product moves the integers instead. Bias, activation and quantisation that follow are the product's epilogue, as ever.
+Scales are a common factor of all terms and leave the sum, so that the meaning is the same and the sum is exact. A scale belongs to
+the whole tensor, or there is one per row of the left operand or per column of the right one. Movement between a dequantisation
+and its product moves the integers instead. Bias, activation and quantisation that follow are the product's epilogue as for floats.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from tatami.frontend.ops_contraction import Conv, Gemm
 from tatami.frontend.rewriting import Rewriting
 
 LONGEST_SUM = (2**31 - 1) // 255**2
-"""Products of two differences of 8 bits that a sum of 32 bits holds for certain."""
+"""Maximum number of terms, each a product of two differences of 8 bits, for which a sum of 32 bits cannot overflow."""
 FILTERS_OF_WINDOWS = 128
-"""Filters from which a convolution of windows gains by tiles of integers: the places of its windows are packed byte by byte, which
-takes the time of so many filters' products. Without tiles fp32 is quicker by its transformation of 3x3 windows, measured 2 times."""
+"""Minimum number of filters for which a convolution with windows gains from tile registers: packing its windows byte by byte
+takes the time of this many filters' products. Without tile registers fp32 is faster, by its transformation of 3x3 windows
+(measured 2 times)."""
 _EIGHT_BITS = (DType.i8, DType.u8)
 _PLAIN_MOVEMENT = ("reshape", "permute", "expand", "slice", "squeeze", "unsqueeze", "contiguous", "identity", "flip")
-"""Movement of one operand, whose values stay what they are."""
+"""Movement of one operand that keeps all values."""
 _PRODUCTS = ("matmul", "linear", "gemm", "conv")
 
 
 class Codes(msgspec.Struct, frozen=True):
-    """(tensor - zero) * scale. `zero` may be absent; `axis` is where a scale or zero point of rank 1 lies."""
+    """A dequantised tensor, (tensor - zero) * scale, by names. `zero`: "" if it is 0; `axis`: the axis of a scale or zero
+    point of rank 1."""
 
     tensor: str
     scale: str
@@ -51,7 +53,8 @@ class Codes(msgspec.Struct, frozen=True):
 
 
 def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
-    """The module with integer sums for products of dequantised operands, where `target` gains by them. Only CPUs have them."""
+    """The module with integer sums for products of dequantised operands where `target`, a CPU, gains from them; unchanged for
+    GPUs."""
     if target.kind != "cpu":
         return module
     programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
@@ -63,7 +66,7 @@ def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
 
 
 class _Rewriting(Rewriting):
-    """Products of one graph on their way to sums of integers."""
+    """The rewriting of one graph's products to sums of integers."""
 
     def __init__(
         self,
@@ -88,8 +91,8 @@ class _Rewriting(Rewriting):
         return self.rewritten()
 
     def same_codes(self, node: Node) -> str | None:
-        """The codes that a quantisation gives back, where it quantises what was dequantised with the same scale and zero point:
-        the quotient is within a rounding of the integer."""
+        """The codes that a quantisation reproduces: it quantises what was dequantised with the same scale and zero point, and
+        the quotient is within a rounding of the integer. None for other quantisations."""
         codes, own = self.codes_of(node.inputs[0]), self.scaling(node)
         if codes is None or self.dtype(codes.tensor) != self.dtype(node.outputs[0]) or not self.per(codes, own.axis):
             return None
@@ -97,7 +100,7 @@ class _Rewriting(Rewriting):
 
     # -- what is multiplied ---------------------------------------------------------------------
     def product(self, node: Node) -> str | None:
-        """The node's result from integer sums, or None where its operands are no codes, or a sum could be too long."""
+        """The node's result from integer sums; None if an operand is not dequantised, or if the sum could overflow."""
         a, b = node.inputs[:2]
         if self.dtype(a) != DType.fp32 or self.dtype(node.outputs[0]) != DType.fp32:
             return None
@@ -119,7 +122,7 @@ class _Rewriting(Rewriting):
         return self.matrices(left, right, bias, attrs if node.op == "gemm" else Gemm())
 
     def widened(self, node: Node, b: Codes, bias: str, attrs: Any) -> str | None:
-        """The product of floats and integers in a wider type, whose scale follows the sum: weights stay narrow in memory."""
+        """The product of floats and integers cast to float, with the scale after the sum: weights stay narrow in memory."""
         turned = node.op == "linear" or (node.op == "gemm" and attrs.trans_b)
         if not b.is_constant or node.op == "conv" or len(self.shape(b.tensor)) != 2 or not self.per(b, 0 if turned else 1):
             return None
@@ -163,7 +166,8 @@ class _Rewriting(Rewriting):
         return out
 
     def gains(self, filters: Shape, attrs: Conv) -> bool:
-        """Are integers quicker than fp32? Of single places and of groups they are, of windows where tiles multiply many filters."""
+        """True if integers are faster than fp32: for windows of one element, for groups, and for windows if tile registers
+        multiply many filters."""
         count = filters[0].as_int()
         is_window = product(filters[2:]).as_int() != 1
         by_tiles = "amx_int8" in self.target.features and count is not None and count >= FILTERS_OF_WINDOWS
@@ -176,17 +180,17 @@ class _Rewriting(Rewriting):
         return self.joined("mul", self.cast(sums, DType.fp32), factor)
 
     def per(self, codes: Codes, axis: int | None) -> bool:
-        """Do scale and zero point belong to the whole tensor, or to the elements of this axis?"""
+        """True if scale and zero point belong to the whole tensor, or have an element for each position of this axis."""
         ranks = {len(self.shape(t)) for t in (codes.scale, codes.zero) if t}
         return ranks == {0} or (max(ranks) == 1 and codes.axis == axis)
 
     def along(self, t: str, after: int) -> str:
-        """A tensor of rank 1 with `after` axes of size 1 behind it."""
+        """A tensor of rank 1 followed by `after` axes of size 1."""
         return self.one("unsqueeze", [t], {"axes": tuple(range(1, 1 + after))}) if after and self.shape(t) else t
 
     # -- where codes come from ------------------------------------------------------------------
     def codes_of(self, tensor: str) -> Codes | None:
-        """The integers that `tensor` is the dequantisation of, movement looked through."""
+        """The integers whose dequantisation, perhaps moved, is `tensor`; None if it is not dequantised."""
         if tensor not in self.codes:
             chain: list[Node] = []
             node = self.producers.get(tensor)
@@ -205,8 +209,8 @@ class _Rewriting(Rewriting):
         return codes if plain and self.dtype(codes.tensor) in _EIGHT_BITS else None
 
     def scaling(self, node: Node) -> Codes:
-        """Operands of a quantisation or dequantisation. One number in an array is a constant of rank 0, by its value, and a
-        zero point of 0 is none."""
+        """Operands of a quantisation or dequantisation. A constant array of one element is replaced by a constant of rank 0,
+        and a zero point of 0 left out."""
         x, scale, zero = (*node.inputs, "")[:3]
         scale, zero = (self.plain_number(t) if t else "" for t in (scale, zero))
         known = self.constants.get(zero)
@@ -224,7 +228,7 @@ class _Rewriting(Rewriting):
         return self.number(self.constants[source].array.item(), self.dtype(t))
 
     def moved(self, codes: Codes, step: Node) -> Codes | None:
-        """The codes behind a movement: with a scale for each element of an axis, only where that axis stays whole."""
+        """The codes after a movement; None if a scale per element of an axis does not keep that axis whole."""
         axis = codes.axis
         if not self.per(codes, None):
             if step.op == "permute":

@@ -1,7 +1,7 @@
 """Sizes that a graph divides by are not 0: equations that the signature records, checked when sizes are bound.
 
-A symbol may be 0. Where `12 // N` is the size of a tensor or an attribute, N has to be more, and the machine that divides
-does not say so kindly.
+A symbol may be 0. If `12 // N` is the size of a tensor or an attribute, N has to be more: a processor that divides by 0 only
+stops the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tatami.frontend.ops import OPS
 
 
 def nonzero_divisors(nodes: tuple[Node, ...], tensors: Mapping[str, TensorType]) -> tuple[Equation, ...]:
-    """``min(1, d) == 1`` for every divisor d of the nodes that is not proved to be 1 or more, at the node that brought it."""
+    """``min(1, d) == 1`` for every divisor d of the nodes that is not proved to be at least 1, at the node that has it."""
     found: dict[Expr, str] = {}
     for node in nodes:
         for e in _sizes_of(node, tensors):

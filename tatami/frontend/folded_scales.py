@@ -1,14 +1,15 @@
-"""Scales of channels as a part of the filters that make them (decision 0050).
+"""Scales of channels as a part of the filters before them (decision 0050).
 
     y = batch_norm(conv(x, w), scale, bias, mean, variance)   ->   y = conv(x, w * a, bias - mean * a)     a = scale / sqrt(variance + eps)
     y = (conv(x, w, b) + c) * d                               ->   y = conv(x, w * d, (b + c) * d)
 
-All but x are constants with a number for each filter, so that `setup` makes the new filters once. A convolution that something
-else reads too stays, and so do filters that another node reads, which would be kept twice.
+All but x are constants with a number for each filter, so that `setup` makes the folded filters once. A convolution with
+another
+reader stays, and so do filters that another node reads, since both copies would be kept.
 
-Filters that multiply subnormal numbers keep a CPU waiting, 150 cycles a product. Folded filters below the least normal number
-become 0 in `setup`; of other constant operands of products the payload is replaced.
-"""
+Filters that multiply subnormal numbers keep a CPU waiting, 150 cycles per product. Folded filters below the least normal
+number
+become 0 in `setup`; in the payloads of other constant operands of products, subnormal numbers are replaced by 0."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ _MULTIPLIED = frozenset(op.name for op in CONTRACTION)
 
 
 def fold_scales(module: Module[Graph], target: Target) -> Module[Graph]:
-    """The module with the scales of its constant filters folded, and without subnormal filters. GPUs multiply subnormal numbers
-    as fast as others, and their results are scaled in registers: there the model stays."""
+    """The module with the scales of its constant filters folded, and without subnormal filters. Unchanged for GPUs, which
+    multiply subnormal numbers as fast as others and scale results in registers."""
     if target.kind != "cpu":
         return module
     programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
@@ -46,16 +47,16 @@ def fold_scales(module: Module[Graph], target: Target) -> Module[Graph]:
 
 
 class _Chain(msgspec.Struct, frozen=True):
-    """A convolution and the scales and shifts of its channels that follow it, each the only reader of the one before."""
+    """A convolution and the scales and shifts of its channels that follow it, each the only reader of the previous one."""
 
     conv: Node
     steps: tuple[Node, ...]
     axis: int
-    """The channels' axis in the result."""
+    """Axis of the channels in the result."""
 
 
 class _Folding(Rewriting):
-    """Chains of one graph; each becomes one convolution at the place of its last step."""
+    """The folding of one graph's chains; each becomes one convolution at the place of its last step."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class _Folding(Rewriting):
         self.constant_values = self.constant_tensors()
 
     def constant_tensors(self) -> set[str]:
-        """Names of values that `setup` can make: of payloads, held inputs, and what is computed from these alone."""
+        """Names of values that `setup` can make: payloads, held inputs, and results of these alone."""
         ports = self.graph.signature.inputs
         found = {p.tensor for p in ports if p.mutability == "immutable" and is_constant(p, self.module.constants)}
         for node in self.graph.graph:
@@ -93,7 +94,7 @@ class _Folding(Rewriting):
 
     # -- what can be folded ----------------------------------------------------------------------
     def chain(self, conv: Node) -> _Chain | None:
-        """A convolution of constant filters with its scales and shifts, or None where no scale follows."""
+        """A convolution with constant filters, its scales and its shifts; None if no scale follows."""
         w, kind = conv.inputs[1], self.tensors[conv.outputs[0]]
         attrs: Conv | ConvTranspose = attributes(OPS[conv.op], conv)
         is_plain = all(d in (None, kind.dtype) for d in (attrs.acc_dtype, attrs.out_dtype))
@@ -131,7 +132,7 @@ class _Folding(Rewriting):
         return all(s.as_int() is not None and (s == ONE or d == axis) for s, d in sizes)
 
     def source(self, tensor: str, rank: int) -> tuple[str, tuple[int, ...]]:
-        """The tensor that a constant operand expands, else the operand, and the axes of the result that its axes become."""
+        """The tensor that a constant operand expands (else the operand), and for each of its axes the axis of the result."""
         made = self.producers.get(tensor)
         dims = tuple(range(rank - len(self.shape(tensor)), rank))
         if made is None or made.op != "expand":
@@ -178,7 +179,7 @@ class _Folding(Rewriting):
         return self.joined("mul", tensor, factor) if tensor else ""
 
     def vector(self, tensor: str, axis: int, rank: int) -> str:
-        """A constant operand of a step with one axis, the channels', or with none."""
+        """A constant operand of a step with one axis, the channels', or with rank 0."""
         source, dims = self.source(tensor, rank)
         shape = self.shape(source)
         count = product(shape)
@@ -186,19 +187,19 @@ class _Folding(Rewriting):
         return source if to == shape else self.one("reshape", [source], {"shape": to})
 
     def beside(self, scale: str, w: str, axis: int) -> str:
-        """A scale as it multiplies filters: behind the channels are as many axes of size 1 as filters have there."""
+        """A scale with as many axes of size 1 after the channels as filters have there, so that it multiplies filters."""
         after = len(self.shape(w)) - 1 - axis
         return self.one("unsqueeze", [scale], {"axes": tuple(range(1, 1 + after))}) if self.shape(scale) and after else scale
 
     def normal(self, tensor: str) -> str:
-        """The tensor with 0 for subnormal numbers."""
+        """The tensor with 0 for subnormal numbers, computed by nodes."""
         dtype = self.dtype(tensor)
         least = self.number(LEAST_NORMAL[dtype], dtype)
         is_small = self.one("lt", [self.one("abs", [tensor]), least])
         return self.one("where", [is_small, self.number(0.0, dtype), tensor])
 
     def without_subnormals(self, node: Node) -> Node:
-        """The node with payloads that have 0 for subnormal numbers, where there are any."""
+        """The node with payloads whose subnormal numbers are 0; the node itself if there are none."""
         inputs = tuple(self.normal_payload(i) for i in node.inputs)
         return node if inputs == node.inputs else msgspec.structs.replace(node, inputs=inputs)
 

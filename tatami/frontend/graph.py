@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Graph(Makers, Kernels):
-    """One graph under construction; subgraphs made by `subgraph` share its module."""
+    """A graph under construction; subgraphs made by `subgraph` share its module."""
 
     def __init__(self, name: str = "main", parent: Graph | None = None) -> None:
         self.name = text_argument(name, "name")
@@ -85,7 +85,7 @@ class Graph(Makers, Kernels):
         mutability: Mutability = "immutable",
         storage: Storage = "argument",
     ) -> Tensor:
-        """An input of the graph; sizes are numbers, symbols ("B") or expressions ("2*N + 1")."""
+        """Add an input; sizes are numbers, symbols ("B") or expressions ("2*N + 1"). Raises E1305, E1603 for a used name."""
         where = caller()
         dtype = dtype_named(dtype, where)
         self._claim(name, where)
@@ -94,7 +94,7 @@ class Graph(Makers, Kernels):
         return self._define(name, ir.TensorType(dtype, self._inputs[-1].shape))
 
     def constant(self, array: np.ndarray | float | Sequence[Any], name: str | None = None, *, role: Role = "const") -> Tensor:
-        """A constant tensor, kept in the module's constants and bound to a const_pool input."""
+        """Add a constant tensor, kept in the module's constants and bound to a const_pool input."""
         where = caller()
         try:
             payload = array if isinstance(array, Payload) else Payload(_as_array(array))
@@ -109,15 +109,15 @@ class Graph(Makers, Kernels):
         return self._define(name, ir.TensorType(payload.dtype, shape))
 
     def number(self, value: bool | int | float, dtype: DType = DType.unknown) -> Tensor:
-        """A rank-0 number; `unknown` adopts the dtype of what it meets."""
+        """A rank-0 constant; with dtype `unknown` it takes the dtype of the operand it meets."""
         return self.one("constant", value=constant(value, "number"), dtype=dtype)
 
     def output(self, name: str, tensor: Tensor) -> None:
-        """Name a result. One tensor may stand under several names."""
+        """Name a result. One tensor may have several names."""
         self._put_output(name, tensor, None)
 
     def update(self, target: Tensor, value: Tensor) -> None:
-        """The mutable input `target` takes `value` in place, after all its reads; once."""
+        """Let the mutable input `target` take `value` in place, after all its reads; at most once per input."""
         where = caller()
         port = next((i for i in self._inputs if i.tensor == self._own(target, where).name), None)
         if port is None or port.mutability != "mutable":
@@ -134,12 +134,12 @@ class Graph(Makers, Kernels):
         self._put_output(f"{target.name}.updated", value, target.name)
 
     def size(self, symbol: str, default: int) -> None:
-        """The value of a size symbol that no input decides."""
+        """Give a size symbol that no input decides its default value."""
         self._symbol(named(symbol, caller()), caller())
         self._defaults[symbol] = integer(default, f"size {symbol}")
 
     def assume(self, lhs: IntoExpr, rhs: IntoExpr) -> None:
-        """Two sizes are equal: checked when they are bound."""
+        """Record that two sizes are equal, to be checked when sizes are bound."""
         self._assumptions.append(Equation(size_expr(lhs, "assume"), size_expr(rhs, "assume"), caller()))
 
     # -- operations --------------------------------------------------------------------------------
@@ -151,7 +151,8 @@ class Graph(Makers, Kernels):
         at: str | None = None,
         **attrs: Any,
     ) -> Any:
-        """Any operation of the table: a Tensor, or a tuple of them. None is an absent operand."""
+        """Add any operation of the table: a Tensor, or a tuple of them. None is an absent operand. Raises TatamiError at the
+        Python line."""
         where = caller() if at is None else at
         if not isinstance(name, str) or name not in OPS:
             raise fail("UnknownOp", where, f"{str(name)[:80]!r} is not an operation", suggested_op(str(name)))
@@ -185,11 +186,12 @@ class Graph(Makers, Kernels):
 
     @property
     def nodes(self) -> Sequence[ir.Node]:
-        """The nodes so far, in order."""
+        """The nodes added until here, in order."""
         return self._nodes
 
     def rename(self, tensor: Tensor, name: str) -> None:
-        """Call what the last node gave `name` (`name_1`, … where that is taken), and the node too when it gave only this."""
+        """Call the result of the last node `name` (`name_1`, … if that is taken), and the node too if it has no other
+        result."""
         old, at = self._own(tensor, caller()).name, len(self._nodes) - 1
         if self._producer.get(old) != at:
             raise fail("InvalidAttribute", caller(), f"{old!r} is no result of the last node", "rename a result at once")
@@ -208,7 +210,7 @@ class Graph(Makers, Kernels):
 
     # -- other graphs ------------------------------------------------------------------------------
     def subgraph(self, name: str) -> Graph:
-        """A new graph of the same module, to be called by name."""
+        """A graph of the same module that can be called by name."""
         if named(name, caller()) == "main" or name in self.root._graphs:
             raise fail("DuplicateId", caller(), f"a graph {name!r} exists", "choose another name")
         self.root._graphs[name] = Graph(name, self)
@@ -224,7 +226,7 @@ class Graph(Makers, Kernels):
         return self.op("call", *operands, graph=_graph_name(graph), sizes=values, new=new)
 
     def _found_sizes(self, graph: str) -> tuple[str, ...]:
-        """A name for each size of a graph's results that its own nodes find."""
+        """A name for each size of a graph's results that nodes of that graph find."""
         if graph not in self.root._graphs:
             return ()
         callee = self.root._graphs[graph].graph()
@@ -235,7 +237,8 @@ class Graph(Makers, Kernels):
     def cond(
         self, condition: Tensor, then: Graph | str, otherwise: Graph | str, *operands: Tensor, new: Sequence[str] = ()
     ) -> Any:
-        """`then` or `otherwise` over the same operands. `new`: symbols for the sizes that the two give differently."""
+        """Results of `then` or `otherwise`, called with the same operands. `new`: symbols for result sizes that differ between
+        them."""
         names = _symbols(new, "cond")
         return self.op("if", condition, *operands, then=_graph_name(then), otherwise=_graph_name(otherwise), new=names)
 
@@ -249,8 +252,8 @@ class Graph(Makers, Kernels):
         condition: Tensor | None = None,
         new: Sequence[str] = (),
     ) -> Any:
-        """`body` again and again; see the `loop` operation. `trip`: a size, or a rank-0 i64 tensor. `new`: symbols for the
-        sizes of the last state that the body changes, and for those of scan outputs that it finds."""
+        """The results of `body`, called repeatedly; see the `loop` operation. `trip`: a size, or a rank-0 i64 tensor. `new`:
+        symbols for sizes of the last state that the body changes, and for sizes of scan outputs that it finds."""
         state, invariants = listed(state, "loop"), listed(invariants, "loop")
         size = None if trip is None or condition is not None or isinstance(trip, Tensor) else size_expr(trip, "loop")
         count = trip if isinstance(trip, Tensor) or trip is None else self.size_of(trip)
@@ -269,7 +272,7 @@ class Graph(Makers, Kernels):
         return tuple(map(var, names))
 
     def fresh_size(self, stem: str = "S") -> str:
-        """A size symbol that the module does not use yet."""
+        """A size symbol that is unused in the module."""
         used = self.root.__dict__.setdefault("_fresh_sizes", set())
         taken = used | {
             n
@@ -286,7 +289,7 @@ class Graph(Makers, Kernels):
 
     # -- result ------------------------------------------------------------------------------------
     def graph(self) -> ir.Graph:
-        """This graph as inert nodes. Raises E1010 while a dtype is unknown."""
+        """The graph as immutable nodes. Raises E1010 while a dtype is unknown."""
         for name, type in self._tensors.items():
             if type.dtype == DType.unknown:
                 where = self.origins.get(name, (name,))[0]
@@ -309,7 +312,7 @@ class Graph(Makers, Kernels):
         return with_conditions(ir.Graph(signature, tensors, nodes))
 
     def module(self) -> Module[ir.Graph]:
-        """The whole module: this graph as `main`, the subgraphs, the constants, the Python lines."""
+        """The whole module: this graph as `main`, the subgraphs, the constants, and the Python lines as origins."""
         root = self.root
         programs = {"main": root.graph(), **{name: g.graph() for name, g in root._graphs.items()}}
         origins = {"main": dict(root.origins), **{name: dict(g.origins) for name, g in root._graphs.items()}}
@@ -323,7 +326,7 @@ class Graph(Makers, Kernels):
         return dot(picture(self.module()))
 
     def to_svg(self) -> str:
-        """The module as an SVG document. A notebook shows it by itself."""
+        """The module as an SVG document, which notebooks show for the graph."""
         from tatami.core.picture_svg import svg
         from tatami.frontend.picture import picture
 
@@ -344,7 +347,7 @@ class Graph(Makers, Kernels):
         self._updates[name] = updates
 
     def _renames(self) -> dict[str, str]:
-        """Tensor name while building -> name in the finished graph: results have the names of their outputs."""
+        """Tensor name during construction -> name in the finished graph: results are named like their outputs."""
         out = dict(self._output_names)
         for name in self._output_names.values():
             if name in self._tensors and name not in self._output_names:
@@ -387,7 +390,7 @@ class Graph(Makers, Kernels):
         return tensor
 
     def lifted(self, operands: Sequence[Tensor | bool | int | float | None], op: str) -> list[Tensor | None]:
-        """Numbers as constants of the dtype of the tensors beside them; the condition of `where` decides nothing."""
+        """`operands` with numbers as constants of the other operands' dtype; the condition of `where` decides nothing."""
         if not isinstance(operands, list | tuple):
             why = f"the operands of {op} are a {type(operands).__name__}"
             raise fail("InvalidAttribute", caller(), why, "give a list of tensors and numbers")
@@ -417,8 +420,8 @@ class Graph(Makers, Kernels):
         return self.number(number, dtype)
 
     def _inferred(self, node: ir.Node, at: str, where: str) -> tuple[ir.Node, tuple[ir.TensorType, ...]]:
-        """The result types. Operands that do not fit are tried with the sizes they have from some value of their symbols
-        on, ``x[1:]`` with N - 1 elements; a reshape says so, and its equation is checked when sizes are bound."""
+        """(the node, its result types). If operands do not fit, the sizes that they have for large values of their symbols are
+        tried, N - 1 elements for ``x[1:]``; a reshape records that, and its equation is checked when sizes are bound."""
         try:
             return node, self._infer(node, at)
         except TatamiError as error:
@@ -444,7 +447,7 @@ class Graph(Makers, Kernels):
         return {n: self.root._graphs[n].graph() for n in names if n in self.root._graphs}
 
     def _settle(self, inputs: Iterable[str], node: int) -> None:
-        """Decide unknown dtypes that this node's other operands know, and what follows from them."""
+        """Decide unknown dtypes from the other operands of `node`, and everything that follows."""
         made = self._nodes[node]
         for name in inputs:
             if name and self._tensors[name].dtype == DType.unknown:
@@ -499,11 +502,11 @@ _OWN_DTYPES = frozenset(
         "kernel_body",
     }
 )
-"""Operations whose operands need not share a dtype: they decide nothing."""
+"""Operations whose operands may differ in dtype, so that one operand does not decide another's."""
 
 
 def _symbols(names: Sequence[str], where: str) -> tuple[str, ...]:
-    """Names of new sizes."""
+    """Names that are legal for size symbols, as a tuple. Raises TatamiError for anything else."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         raise fail("InvalidAttribute", where, f"new sizes are called {names!r}", 'give a list of names: ["S"]')
     return tuple(named(name, where) for name in names)
@@ -516,7 +519,7 @@ def _graph_name(graph: Graph | str) -> str:
 
 
 def _fitting(value: bool | int | float, dtype: DType) -> DType:
-    """The dtype of a number beside operands of `dtype`; a fraction beside integers stays unknown and will not fit."""
+    """The dtype of a number that meets operands of `dtype`. A fraction among integers is fp32, which will not fit."""
     if isinstance(value, bool):
         return DType.bool
     if isinstance(value, float) and (dtype.is_int or dtype == DType.bool):
@@ -525,7 +528,7 @@ def _fitting(value: bool | int | float, dtype: DType) -> DType:
 
 
 def _attribute(value: Any, kind: str, where: str) -> Any:
-    """A value as the table's attributes have it: tuples, Python's numbers, dtypes by name."""
+    """A value in the form of the table's attributes: tuples, Python's numbers, dtypes as DType."""
     if isinstance(value, list | tuple):
         return tuple(_attribute(v, "", where) for v in value)
     if kind.startswith("DType") and value is not None:

@@ -1,4 +1,5 @@
-"""Arguments of the Graph API's methods as the table's attributes have them. What does not fit is one diagnostic."""
+"""Arguments of the Graph API's methods, in the form of the table's attributes. An argument that does not fit is one
+diagnostic."""
 
 from __future__ import annotations
 
@@ -18,14 +19,14 @@ Pads: TypeAlias = "int | str | Expr | Sequence[Any]"
 
 
 def several(value: Any) -> tuple[Any, ...] | None:
-    """The items of a list, a tuple, a range or an array; None for anything else (a tensor of a graph is one thing)."""
+    """The items of a list, a tuple, a range or an array; None for anything else, such as a tensor of a graph."""
     if isinstance(value, list | tuple | range):
         return tuple(value)
     return tuple(value.tolist()) if hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1 else None
 
 
 def integer(value: Any, what: str) -> int:
-    """A number that counts or names an axis; numpy's integers too. Raises E1009."""
+    """A number that counts, or names an axis, as Python's integer. Raises E1009."""
     try:
         return operator.index(value)
     except TypeError:
@@ -33,23 +34,23 @@ def integer(value: Any, what: str) -> int:
 
 
 def integers(value: Any, what: str) -> tuple[int, ...]:
-    """One integer or several. Raises E1009."""
+    """One integer or several, as a tuple. Raises E1009."""
     listed = several(value)
     return (integer(value, what),) if listed is None else tuple(integer(v, what) for v in listed)
 
 
 def flat(values: Sequence[Any], what: str) -> tuple[int, ...]:
-    """The integers of ``f(0, 1)`` and of ``f((0, 1))``."""
+    """The integers of ``f(0, 1)`` or of ``f((0, 1))``. Raises E1009."""
     return integers(values[0] if len(values) == 1 else values, what)
 
 
 def each(value: Any, n: int, what: str) -> tuple[int, ...]:
-    """`n` integers; one number stands for all."""
+    """A tuple of `n` integers; one number stands for all. Raises E1009."""
     return (integer(value, what),) * n if several(value) is None else integers(value, what)
 
 
 def size(value: Any, what: str) -> Expr:
-    """A size: number, symbol or expression. Raises E1006."""
+    """The size that a number, symbol or expression stands for. Raises TatamiError."""
     try:
         made = expr(value)
     except (ExprSyntaxError, ValueError, TypeError, OverflowError) as error:
@@ -62,7 +63,7 @@ def size(value: Any, what: str) -> Expr:
 
 
 def shape(value: Any, what: str) -> Shape:
-    """The sizes of a list or tuple. Raises E1006."""
+    """The sizes of a list or tuple. Raises TatamiError."""
     listed = several(value)
     if listed is None:
         raise fail("InvalidSymbol", what, f"{value!r} is no shape", f"write a tuple: ({value!r},)")
@@ -70,7 +71,7 @@ def shape(value: Any, what: str) -> Shape:
 
 
 def sizes(values: Sequence[Any], what: str) -> Shape:
-    """The sizes of ``f(2, "N")`` and of ``f((2, "N"))``."""
+    """The sizes of ``f(2, "N")`` or of ``f((2, "N"))``. Raises TatamiError."""
     return shape(values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values, what)
 
 
@@ -88,14 +89,14 @@ def pads(value: Any, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
 
 
 def name(value: Any, what: str) -> str:
-    """Raises E1009 for what is no text."""
+    """`value`, a str that is a name. Raises E1009 for anything else."""
     if not isinstance(value, str):
         raise fail("InvalidAttribute", what, f"{value!r} is no name", "names are strings")
     return value
 
 
 def constant(value: Any, what: str) -> Scalar:
-    """A number as nodes hold it. Raises E1009."""
+    """A number in the form that nodes hold. Raises E1009."""
     try:
         return scalar(value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value)
     except (TypeError, ValueError) as error:
@@ -103,7 +104,7 @@ def constant(value: Any, what: str) -> Scalar:
 
 
 def dtype(value: object, what: str) -> DType:
-    """A DType, or what names one: "fp32", numpy.float32, a numpy dtype. Raises E1106."""
+    """The DType that a DType, "fp32", numpy.float32 or a numpy dtype stands for. Raises TatamiError."""
     from tatami.core.tensor import as_dtype
 
     found = as_dtype(value)
@@ -114,7 +115,7 @@ def dtype(value: object, what: str) -> DType:
 
 
 def tensors(values: Any, what: str) -> tuple[Any, ...]:
-    """The tensors of a list or tuple. Raises E1009."""
+    """The tensors of a list or tuple, as a tuple. Raises E1009."""
     listed = several(values)
     if listed is None:
         raise fail("InvalidAttribute", what, f"{values!r} is no list of tensors", "write [a, b]")

@@ -1,4 +1,4 @@
-"""What methods that build a graph ask of it: an operation of the table, and sizes that were checked."""
+"""The part of a graph that methods which build one need: any operation of the table, and checked sizes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tatami.frontend.operation import is_legal_symbol
 
 
 class Building:
-    """The part of a graph that `Makers` and `Kernels` need."""
+    """The methods of a graph that `Makers` and `Kernels` use."""
 
     def op(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Any operation of the table."""
+        """Add any operation of the table."""
         raise NotImplementedError
 
     def number(self, value: bool | int | float, dtype: DType = DType.unknown) -> Tensor:
-        """A rank-0 constant."""
+        """A constant of rank 0 in the graph."""
         raise NotImplementedError
 
     def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: Any) -> Tensor:
-        """An operation with one result."""
+        """The result of an operation that has one."""
         result = self.op(name, *operands, **attrs)
         if not isinstance(result, Tensor):
             raise fail("InvalidAttribute", caller(), f"{name} has {len(result)} results", "use op")

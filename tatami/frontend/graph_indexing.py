@@ -1,4 +1,4 @@
-"""Reads and writes at places that a tensor holds."""
+"""Reads and writes at positions that a tensor holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Indexing(Value):
-    """`bounds` of an index: "wrap" counts negative ones from the end and reports others outside, "clamp", "zero"."""
+    """Indexing methods of a tensor. `bounds` of an index: "wrap" counts negative ones from the end and reports others outside
+    (E1804), "clamp", "zero"."""
 
     __slots__ = ()
 
@@ -28,15 +29,15 @@ class Indexing(Value):
         return self.one("take", index, axis=axis, bounds=bounds)
 
     def gather_nd(self, index: Tensor, batch: int = 0, bounds: str = "wrap") -> Tensor:
-        """Slices by index tuples, the last axis of `index`."""
+        """Slices at index tuples, which lie along the last axis of `index`."""
         return self.one("gather_nd", index, batch=batch, bounds=bounds)
 
     def scatter(self, axis: int, index: Tensor, updates: Tensor, op: str = "set", bounds: str = "wrap") -> Tensor:
-        """A copy with `updates` at `index` along an axis; `op`: set (the last of equal places stays), add, mul, max, min."""
+        """A copy with `updates` at `index` along an axis; `op`: set (the last of equal positions stays), add, mul, max, min."""
         return self.one("scatter", index, updates, axis=axis, op=op, bounds=bounds)
 
     def scatter_nd(self, index: Tensor, updates: Tensor, op: str = "set", bounds: str = "wrap") -> Tensor:
-        """The same by index tuples."""
+        """`scatter` at index tuples, which lie along the last axis of `index`."""
         return self.one("scatter_nd", index, updates, op=op, bounds=bounds)
 
     def one_hot(self, depth: IntoExpr, axis: int = -1, dtype: DType | str = DType.fp32) -> Tensor:
@@ -45,7 +46,7 @@ class Indexing(Value):
         return self.one("one_hot", depth=size(depth, at), axis=axis, dtype=as_dtype(dtype, at))
 
     def nonzero(self, size_symbol: str | None = None) -> Tensor:
-        """Coordinates of the elements that are not 0: [rank, count]; the count is a new size."""
+        """Coordinates of the elements that are not 0: [rank, count], i64. The count is a new size, `size_symbol`."""
         return self.one("nonzero", size=self.graph.fresh_size("nonzero") if size_symbol is None else size_symbol)
 
     def as_size(self, size_symbol: str | None = None) -> Expr:
@@ -55,10 +56,11 @@ class Indexing(Value):
         return var(name)
 
     def compress(self, keep: Tensor, axis: int | None = None, size_symbol: str | None = None) -> Tensor:
-        """The slices along an axis where `keep` holds (numpy.compress); their number is a new size."""
+        """The slices along an axis for which `keep` is True (numpy.compress); their number is a new size, `size_symbol`."""
         return self.one("compress", keep, axis=axis, size=self.graph.fresh_size("kept") if size_symbol is None else size_symbol)
 
     def reverse_sequence(self, lengths: Tensor, time_axis: int = 0, batch_axis: int = 1) -> Tensor:
+        """The first lengths[b] steps along `time_axis` reversed for each position b of `batch_axis`; the others unchanged."""
         return self.one("reverse_sequence", lengths, time_axis=time_axis, batch_axis=batch_axis)
 
     def triu(self, k: int = 0) -> Tensor:

@@ -19,8 +19,10 @@ from tatami.frontend.ops_kernel_body import KernelBody, Meaning, remember_meanin
 
 
 class Kernels(Building):
+    """Methods of a graph that add a custom kernel."""
+
     def kernel(self, expression: str, *operands: Tensor | float, shape: Sequence[IntoExpr] | None = None) -> Tensor:
-        """A formula at every element: ``g.kernel("input0 * 2 + ridx1", x)`` (docs/custom_kernels.md)."""
+        """The values of a formula at every element: ``g.kernel("input0 * 2 + ridx1", x)`` (docs/custom_kernels.md)."""
         return self.one(
             "kernel", *operands, expression=expression, shape=None if shape is None else self._sizes(shape, "kernel")
         )
@@ -50,7 +52,7 @@ class Kernels(Building):
         reverse: bool = False,
         shape: Sequence[IntoExpr] | None = None,
     ) -> Tensor:
-        """A formula running along an axis: ``g.kernel_scan("exp(input0)", x, op="sum", axis=1)``."""
+        """A formula accumulated along an axis: ``g.kernel_scan("exp(input0)", x, op="sum", axis=1)``."""
         over = None if shape is None else self._sizes(shape, "kernel_scan")
         given = {"op": op, "axis": axis, "exclusive": exclusive, "reverse": reverse, "shape": over}
         return self.one("kernel_scan", *operands, expression=expression, **given)
@@ -68,7 +70,7 @@ class Kernels(Building):
         """A whole function body as one node: a Tensor, or a tuple of them (docs/custom_kernels.md).
 
         outputs: dtype and shape of each result. meaning: the same in numpy, arrays to array (several: a tuple), against
-        which every stage is checked; None says that there is none, and then nothing can check the node.
+        which every stage is checked; None declares that there is none, and then nothing can check the node.
         """
         where = caller()
         pairs: list[tuple[Any, ...]] = (

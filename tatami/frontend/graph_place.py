@@ -1,4 +1,4 @@
-"""Where in the user's text or program a part of a graph is built."""
+"""The place in the user's text or program at which a part of a graph is built."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PLACE: ContextVar[str | None] = ContextVar("place", default=None)
 
 @contextmanager
 def placed(at: str) -> Iterator[None]:
-    """What is built inside is traced to `at`, a place in a text, instead of to the Python line that builds it."""
+    """A context in which nodes are traced to `at`, a place in a text, instead of to the Python line that builds them."""
     token = _PLACE.set(at)
     try:
         yield
@@ -21,7 +21,7 @@ def placed(at: str) -> Iterator[None]:
 
 
 def caller() -> str:
-    """The Python line outside this package that called: ``model.py:12``; inside `placed`, its place."""
+    """The Python line outside this package that called: ``model.py:12``; within `placed`, its place."""
     place = _PLACE.get()
     if place is not None:
         return place

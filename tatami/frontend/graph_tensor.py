@@ -24,12 +24,12 @@ Index: TypeAlias = "int | str | Expr | slice | ellipsis | Tensor | list[int] | N
 
 
 class Tensor(Elementwise, Reductions, Layers, Indexing):
-    """A value of `graph` by name. Arithmetic adds nodes; operands need one shape, or rank 0 (D2.1)."""
+    """A value of `graph`, by name. Arithmetic adds nodes; operands have the same shape, or rank 0 (D2.1)."""
 
     __slots__ = ()
     __hash__ = object.__hash__
     __array_ufunc__ = None
-    """numpy leaves `number * tensor` to the tensor."""
+    """None, so that numpy leaves `number * tensor` to the tensor."""
 
     # -- operators ---------------------------------------------------------------------------------
     def __add__(self, other: Operand) -> Tensor:
@@ -148,7 +148,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         raise TypeError("a graph tensor has no value yet; use g.where or g.cond")
 
     def __iter__(self) -> Iterator[Tensor]:
-        """The slices along the first axis, when its size is a number."""
+        """The slices along the first axis; raises TatamiError if its size is not a number."""
         count = self.shape[0].as_int() if self.shape else None
         if count is None:
             raise TypeError("a tensor whose first size is no number cannot be taken apart; use g.loop")
@@ -173,7 +173,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         stops: list[Expr] = []
         steps: list[int] = []
         flipped: list[int] = []
-        shape: list[bool] = []  # per result axis: True new axis of size 1, False next kept axis
+        shape: list[bool] = []  # per result axis: True for an inserted axis of size 1, False for the next kept axis
         kept: list[bool] = []
         for k in keys:
             if k is None:
@@ -201,7 +201,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return out if wanted == out.shape else out.one("reshape", shape=wanted)
 
     def _taken(self, keys: list[Any], places: list[int]) -> Tensor:
-        """An index tensor takes slices along its axis; the other keys are slices and None."""
+        """The element or slices for one index tensor along its axis; the other keys are slices and None."""
         at = self._what("index")
         index = keys[places[0]]
         if isinstance(index, list):
@@ -224,7 +224,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
 
     # -- movement ----------------------------------------------------------------------------------
     def reshape(self, *shape: IntoExpr | Sequence[IntoExpr]) -> Tensor:
-        """One size may be -1: what the others leave."""
+        """The same row-major elements in another shape. One size may be -1: it follows from the others."""
         to = list(sizes(shape, self._what("reshape")))
         unknown = sum(s.as_int() == -1 for s in to)
         if unknown > 1:
@@ -237,8 +237,8 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return self._laid_out().one("reshape", shape=tuple(to))
 
     def _laid_out(self) -> Tensor:
-        """This tensor, through `contiguous` where it is read by index expressions (spec 1 "Auto-contiguous"). Only what
-        the graph says: no kernel copies for it."""
+        """This tensor, through `contiguous` if it is read by index expressions (spec 1 "Auto-contiguous"). Only the graph
+        records that: no kernel copies for it."""
         name = self.name
         while name in self.graph._producer:
             node = self.graph._nodes[self.graph._producer[name]]
@@ -254,12 +254,12 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return self.one("contiguous")
 
     def permute(self, *perm: int | Sequence[int]) -> Tensor:
-        """Axis j of the result is axis perm[j]; negative axes count from the end."""
+        """The axes reordered: axis j of the result is axis perm[j]; negative axes count from the end."""
         at = self._what("permute")
         return self.one("permute", perm=tuple(p + self.rank if -self.rank <= p < 0 else p for p in flat(perm, at)))
 
     def transpose(self, a: int = -2, b: int = -1) -> Tensor:
-        """Swap two axes."""
+        """Two axes exchanged, by default the last two."""
         perm = list(range(self.rank))
         a, b = (self._axis(axis, "transpose") for axis in (a, b))
         perm[a], perm[b] = perm[b], perm[a]
@@ -269,44 +269,45 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return axis_of(integer(axis, self._what(method)), self.rank, Site(self._what(method)))
 
     def expand(self, *shape: IntoExpr | Sequence[IntoExpr], dims: Sequence[int] | None = None) -> Tensor:
-        """Axes of size 1 repeat to `shape`; operand axis j stands at result axis dims[j], without `dims` right-aligned."""
+        """Axes of size 1 repeated to `shape`; operand axis j becomes result axis dims[j], right-aligned without `dims`."""
         at = self._what("expand")
         return self.one("expand", shape=sizes(shape, at), dims=None if dims is None else integers(dims, at))
 
     def unsqueeze(self, *axes: int | Sequence[int]) -> Tensor:
-        """New axes of size 1 at these positions of the result."""
+        """Axes of size 1 inserted at these positions of the result."""
         return self.one("unsqueeze", axes=flat(axes, self._what("unsqueeze")))
 
     def squeeze(self, *axes: int | Sequence[int]) -> Tensor:
-        """Without these axes of size 1; without arguments, all whose size is the number 1."""
+        """These axes of size 1 removed; without arguments, all axes whose size is the number 1."""
         ones = tuple(i for i, s in enumerate(self.shape) if s == ONE)
         return self.one("squeeze", axes=flat(axes, self._what("squeeze")) if axes else ones)
 
     def flatten(self, start: int = 0, end: int = -1) -> Tensor:
-        """Axes start..end (inclusive) become one."""
+        """Axes start..end (inclusive) joined to one."""
         return self.one("flatten", start=start, end=end)
 
     def flip(self, *axes: int | Sequence[int]) -> Tensor:
-        """Reversed along these axes; without arguments, along all."""
+        """The elements in reverse order along these axes; without arguments, along all."""
         return self.one("flip", axes=flat(axes, self._what("flip")) if axes else tuple(range(self.rank)))
 
     def repeat(self, axis: int, times: IntoExpr) -> Tensor:
-        """An axis of size 1, `times` times."""
+        """An axis of size 1 repeated `times` times."""
         return self.one("repeat", axis=axis, times=size(times, self._what("repeat")))
 
     def tile(self, *repeats: IntoExpr | Sequence[IntoExpr]) -> Tensor:
-        """Whole copies side by side, a count per axis."""
+        """Whole copies next to each other, a count per axis."""
         return self.one("tile", repeats=sizes(repeats, self._what("tile")))
 
     def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: bool | float = 0, mode: str = "constant") -> Tensor:
-        """(before, after) per axis, negative to crop; `mode`: constant, edge, reflect or wrap."""
+        """A border of (before, after) elements per axis, negative to crop; `mode`: constant (`value`), edge, reflect or
+        wrap."""
         at = self._what("pad")
         if not isinstance(pads, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pads):
             raise fail("InvalidAttribute", at, f"{pads!r} are no pairs", "give (before, after) for every axis")
         return self.one("pad", pads=pairs(pads, self.rank, at), value=constant(value, at), mode=mode)
 
     def roll(self, shift: int | Sequence[int], axis: int | Sequence[int]) -> Tensor:
-        """Cyclic shift along one axis or several."""
+        """The elements shifted cyclically along one axis or several."""
         at = self._what("roll")
         axes = integers(axis, at)
         return self.one("roll", shifts=each(shift, len(axes), at), axes=axes)
@@ -327,7 +328,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return {"kernel": extents, "stride": each(stride, n, at), "dilation": each(dilation, n, at)}
 
     def split(self, sizes: Sequence[IntoExpr] | int, axis: int = 0) -> tuple[Tensor, ...]:
-        """Parts of these sizes; a number stands for parts of that size, the last of what is left."""
+        """Parts of these sizes along an axis; a number stands for parts of that size, the last of which has the rest."""
         at = self._what("split")
         parts = self._equal_parts(sizes, axis) if isinstance(sizes, int) else tuple(size(s, at) for s in _listed(sizes, at))
         out = self.op("split", axis=axis, sizes=parts)
@@ -344,11 +345,11 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return (*(expr(each_size) for _ in range(whole)), *((expr(rest),) if rest or not whole else ()))
 
     def diagonal(self) -> Tensor:
-        """The diagonal of the last two axes."""
+        """The diagonal of the last two axes, which have the same size."""
         return self.one("diagonal")
 
     def view(self, shape: Sequence[IntoExpr], map: Sequence[IntoExpr] | None = None, linear: IntoExpr | None = None) -> Tensor:
-        """Read coordinates `map` (per operand axis) or row-major element `linear`, over i0, i1, …"""
+        """Elements read at coordinates `map` (one per operand axis) or at row-major element `linear`, over i0, i1, …"""
         at = self._what("view")
         return self.one(
             "view",
@@ -365,7 +366,7 @@ def _listed(values: Any, at: str) -> tuple[Any, ...]:
 
 
 def _place(k: Any, extent: Expr, at: str) -> Expr:
-    """The coordinate that an index names; negative numbers count from the end."""
+    """The coordinate of an index; negative numbers count from the end."""
     if isinstance(k, bool) or not (isinstance(k, str | Expr) or hasattr(k, "__index__")):
         raise fail("InvalidAttribute", at, f"{k!r} is no index", "use integers, sizes, slices, ... and None")
     number = None if isinstance(k, str | Expr) else integer(k, at)
@@ -398,6 +399,6 @@ def slice_bounds(k: slice, size: Expr, at: str = "slice") -> tuple[Expr, Expr, i
 
 
 def _from_start(at: Expr, size: Expr) -> Expr:
-    """A bound, counted from the start; numpy keeps one that is before the start right before it."""
+    """A bound counted from the start; as in numpy, one before the start is -1."""
     number = at.as_int()
     return greatest(-1, at + size) if number is not None and number < 0 else at

@@ -1,10 +1,9 @@
-"""Calls that cost less without being calls: decide (by the cost model or by decisions), then put the callee in place.
+"""Inlining of calls that cost more as calls: decide (by the cost model or by decisions), then replace the call by the callee.
 
     y = call(x) graph=f,  f(a) = b: exp(a), c: neg(b)     becomes     y.b = exp(x),  y = neg(y.b)
 
 A call writes its results to memory, reads them back, and starts kernels that could have been part of others. An inlined
-callee is compiled once more for every further call. Branches of an if and bodies of loops stay programs.
-"""
+callee is compiled once more for every further call. Branches of an if and bodies of loops stay programs."""
 
 from __future__ import annotations
 
@@ -27,15 +26,15 @@ from tatami.frontend.ops_control import CALLEES, bind_sizes, bound_sizes, call_i
 from tatami.frontend.specialise import with_sizes
 
 COMPILE_SECONDS = 0.02
-"""What one more operation costs to compile, lowering and C compiler together."""
+"""Seconds to compile one more operation, lowering and C compiler together."""
 RUNS = 1000
-"""Runs that a compilation is made for: what a run saves is worth this many times as much."""
+"""Number of runs that a compilation is assumed to serve: seconds saved per run count this many times."""
 
 Answer = Literal["inline", "call"]
 
 
 class CallVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was decided about the calls of one graph. Seconds: saved by all runs, spent on compiling."""
+    """The decision about the calls of one graph. `saved_seconds`: by all runs; `compile_seconds`: added to compiling."""
 
     key: str
     inlined: bool
@@ -46,14 +45,14 @@ class CallVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def graph_key(graph: Graph) -> str:
-    """Content hash of a graph: what a decision about its calls is keyed by."""
+    """Content hash of a graph, the key of a decision about its calls."""
     return hashlib.sha256(dump_text(to_builtins(graph)).encode()).hexdigest()
 
 
 def choose_calls(
     module: Module[Graph], target: Target, decisions: Mapping[str, Answer] | None = None
 ) -> dict[str, CallVerdict]:
-    """A verdict per called graph. `decisions`: "inline" or "call" by `graph_key`; the key "" is for all others."""
+    """Called graph -> verdict. `decisions`: `graph_key` -> "inline" or "call"; the key "" stands for all others."""
     given = decisions or {}
     kept = _called_otherwise(module)
     sites = _sites(module)
@@ -84,7 +83,7 @@ def choose_calls(
 
 
 def inline_calls(module: Module[Graph], verdicts: Mapping[str, CallVerdict]) -> Module[Graph]:
-    """The module with the calls replaced that `verdicts` say, and without graphs that nothing calls any more."""
+    """The module with the calls inlined for which `verdicts` say so, and without graphs that this leaves uncalled."""
     if not any(v.inlined for v in verdicts.values()):
         return module
     programs: dict[str, Graph] = {}
@@ -114,12 +113,12 @@ def _sites(module: Module[Graph]) -> dict[str, list[tuple[str, Node]]]:
 
 
 def _called_otherwise(module: Module[Graph]) -> set[str]:
-    """Branches and loop bodies."""
+    """Names of graphs that are branches or loop bodies."""
     return {c for g in module.programs.values() for n in g.graph if n.op != "call" for c in _named(n)}
 
 
 def _callees_first(module: Module[Graph]) -> list[str]:
-    """Every graph after those it calls (calls have no circle: `verify` saw to it)."""
+    """Every graph after the graphs it calls (calls form no circle: `verify` refuses one)."""
     out: list[str] = []
 
     def visit(name: str) -> None:
@@ -140,7 +139,8 @@ def _inlined_size(node: Node, verdicts: Mapping[str, CallVerdict], size: Mapping
 
 
 def _saved(caller: Graph, node: Node, target: Target) -> float:
-    """Seconds per run: a trip through memory for every value that crosses the call inside the caller, and a launch."""
+    """Seconds saved per run: a round trip through memory for every value that crosses the call inside the caller, and a
+    launch."""
     r = rates(target)
     ports = {p.tensor for p in caller.signature.inputs}
     outputs = {o.tensor for o in caller.signature.outputs}
@@ -154,7 +154,7 @@ def _saved(caller: Graph, node: Node, target: Target) -> float:
 
 
 def _obstacle(graph: Graph, module: Module[Graph], calls: list[tuple[str, Node]]) -> str:
-    """Why the calls have to stay calls, if they do."""
+    """Why the calls have to stay calls; empty if they need not."""
     if any(o.updates for o in graph.signature.outputs):
         return "it updates an input in place"
     inner = {s for t in graph.tensors.values() for d in t.shape for s in free_vars(d)}
@@ -176,7 +176,7 @@ def _pooled(graph: Graph, module: Module[Graph]) -> list[Input]:
 
 
 class _Inliner:
-    """One graph on its way to a graph with fewer calls."""
+    """The inlining of calls in one graph."""
 
     def __init__(self, module: Module[Graph], done: Module[Graph], name: str, verdicts: Mapping[str, CallVerdict]) -> None:
         self.module = module
@@ -204,7 +204,7 @@ class _Inliner:
         return Graph(signature, self.tensors, tuple(self.nodes)), self.origins
 
     def expand(self, call: Node) -> None:
-        """The callee's nodes with the names and sizes of this graph."""
+        """Append the callee's nodes with the names and sizes of this graph."""
         name = call.attrs["graph"]
         callee = self.done.programs[name]
         bound = bound_sizes(call, name, self.graph.tensors.__getitem__, self.module)
@@ -248,7 +248,7 @@ class _Inliner:
         self.assumptions += bind_sizes(callee, call_inputs(callee, self.module.constants), types, sizes, site)[1]
 
     def in_shape(self, call: Node, operand: str, declared: TensorType) -> str:
-        """The operand as the callee declares it: equal sizes that nobody can prove equal are written the callee's way."""
+        """The operand in the shape that the callee declares: a reshape if sizes are equal without a proof."""
         if self.tensors[operand].shape == declared.shape:
             return operand
         name = _fresh(f"{call.name}.{operand}", self.names)

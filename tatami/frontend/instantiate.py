@@ -20,11 +20,11 @@ from tatami.frontend.ops_control import CALLEES, bound_sizes
 from tatami.frontend.specialise import with_sizes
 
 Sizes = tuple[tuple[str, int], ...]
-"""The symbols that a call fixes, by name."""
+"""(symbol, value) of the symbols that a call fixes, ordered by name."""
 
 
 def instantiate_calls(module: Module[Graph]) -> Module[Graph]:
-    """The module with a graph per signature; itself when nothing is called. Graphs that nothing calls stay."""
+    """The module with one graph per signature; the same module if nothing is called. Uncalled graphs stay."""
     if len(module.programs) == 1:
         return module
     wanted = _Signatures(module).collect()
@@ -42,7 +42,7 @@ def instantiate_calls(module: Module[Graph]) -> Module[Graph]:
 
 
 class _Signatures:
-    """Every (graph, sizes) that `main` reaches, specialised, in order of first call."""
+    """The (graph, sizes) that `main` reaches, specialised, in order of first call."""
 
     def __init__(self, module: Module[Graph]) -> None:
         self.module = module
@@ -61,7 +61,7 @@ class _Signatures:
 
 
 def callees_of(node: Node, graph: Graph, module: Module[Graph]) -> list[tuple[str, str, Sizes]]:
-    """(attribute, callee, sizes it fixes) of a node that calls."""
+    """(attribute, callee, sizes it fixes) for each graph that a node calls; empty if it calls none."""
     out = []
     for attribute in CALLEES.get(node.op, ()):
         name = node.attrs[attribute]
@@ -108,7 +108,7 @@ def _names(wanted: Mapping[tuple[str, Sizes], Graph], taken: set[str]) -> dict[t
 
 
 def _with_callees(graph: Graph, module: Module[Graph], names: Mapping[tuple[str, Sizes], str]) -> Graph:
-    """The graph whose calls name the instances, and pass only the sizes that are left."""
+    """The graph whose calls name the instances, and pass only the sizes that stay symbols."""
     nodes = []
     for node in graph.graph:
         found = callees_of(node, graph, module)

@@ -1,10 +1,12 @@
-"""Products and convolutions of integers with zero points: sums of i32 of what is stored, as narrow as it is.
+"""Products and convolutions of integers with zero points: sums of i32 over the stored integers, as narrow as they are.
 
     sum (a - za) * (b - zb)   =   sum a * b - za * sum (b - zb) - zb * sum a
 
-A machine multiplies more numbers of 8 bits at once than of 16, so zero points leave the sum. A convolution's border is the zero
-point: where it is known, it is written around x; else, x - za is made first. All of it wraps in 32 bits, and is exact.
-"""
+A machine multiplies more numbers of 8 bits at once than of 16, so zero points leave the sum. The border of a convolution is
+its
+zero point: if that is a known number, it is written around x; otherwise x - za is computed first. Everything wraps in 32 bits,
+and
+is exact."""
 
 from __future__ import annotations
 
@@ -17,22 +19,29 @@ from tatami.core.tensor import Tensor
 
 
 class Maker(Protocol):
-    """What makes nodes of a graph: an importer, or a pass."""
+    """The interface for making nodes of a graph, which importers and passes implement."""
 
     @property
-    def constants(self) -> Mapping[str, Tensor]: ...
+    def constants(self) -> Mapping[str, Tensor]:
+        """Name -> tensor, for the constants of the module."""
 
-    def dtype(self, tensor: str) -> DType: ...
+    def dtype(self, tensor: str) -> DType:
+        """The dtype of the tensor of that name."""
 
-    def shape(self, tensor: str) -> Shape: ...
+    def shape(self, tensor: str) -> Shape:
+        """The shape of the tensor of that name."""
 
-    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str: ...
+    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
+        """Add an operation with one result; the result's name."""
 
-    def cast(self, tensor: str, to: DType) -> str: ...
+    def cast(self, tensor: str, to: DType) -> str:
+        """The tensor cast to `to`, by name; itself if it has that dtype."""
 
-    def number(self, value: bool | int | float, dtype: DType) -> str: ...
+    def number(self, value: bool | int | float, dtype: DType) -> str:
+        """The name of a rank-0 constant with this value."""
 
-    def joined(self, op: str, *tensors: str) -> str: ...
+    def joined(self, op: str, *tensors: str) -> str:
+        """Add an operation over operands that broadcast; the result's name."""
 
 
 _SUMS = {"acc_dtype": DType.i32, "out_dtype": DType.i32}
@@ -40,7 +49,7 @@ _SUMS = {"acc_dtype": DType.i32, "out_dtype": DType.i32}
 
 def integer_matmul(m: Maker, a: str, a_zero: str, b: str, b_zero: str, columns: str = "") -> str:
     """matmul of a - a_zero and b - b_zero as i32. Zero points of rank 1 belong to the rows of a, the columns of b. `columns`:
-    `column_sums` of b where they were made before; then a is u8 and b is i8."""
+    `column_sums` of b computed before; then a is u8 and b is i8."""
     if len(m.shape(a)) < 2 or len(m.shape(b)) < 2:
         return m.one("matmul", [centred(m, a, a_zero, axis=0), centred(m, b, b_zero, axis=-1)], _SUMS)
     a_zero, b_zero = _point(m, a_zero, 2, 0), _point(m, b_zero, 2, 1)
@@ -64,7 +73,7 @@ def column_sums(m: Maker, b: str, b_zero: str) -> str:
 
 
 def as_signed(m: Maker, b: str, b_zero: str) -> tuple[str, str]:
-    """Weights of u8 as i8, with their zero point."""
+    """(weights of u8 as i8, their zero point minus 128)."""
     return _shifted(m, b, _point(m, b_zero, 2, 1), DType.i8) if m.dtype(b) == DType.u8 else (b, b_zero)
 
 
@@ -78,7 +87,7 @@ def integer_conv(m: Maker, x: str, x_zero: str, w: str, w_zero: str, bias: str, 
 
 
 def _stored_conv(m: Maker, x: str, zero: int, w: str, bias: str, attrs: Mapping[str, Any]) -> str:
-    """conv of x as it is stored, its border the zero point, less what the zero point adds to each filter's sum."""
+    """conv of x as it is stored, with the zero point as border, minus the zero point's part in each filter's sum."""
     pads = attrs.get("padding") or ()
     if any(side != expr(0) for pair in pads for side in map(expr, pair)):
         x = m.one("pad", [x], {"pads": ((0, 0), (0, 0), *pads), "value": zero})
@@ -92,20 +101,20 @@ def _stored_conv(m: Maker, x: str, zero: int, w: str, bias: str, attrs: Mapping[
 
 
 def _known(m: Maker, zero: str) -> int | None:
-    """A zero point of the whole tensor that is a constant."""
+    """The value of a zero point of the whole tensor that is a constant; None for other zero points."""
     tensor = m.constants.get(zero)
     return int(tensor.array.reshape(-1)[0]) if tensor is not None and tensor.array.size == 1 else None
 
 
 def centred(m: Maker, x: str, zero_point: str, axis: int = 0) -> str:
-    """x - zero_point as i16. A zero point of rank 1 lies along `axis`."""
+    """x - zero_point as i16, without overflow. A zero point of rank 1 lies along `axis`."""
     zero = _point(m, zero_point, len(m.shape(x)), axis, DType.i16)
     x = m.cast(x, DType.i16)
     return m.joined("sub", x, zero) if zero else x
 
 
 def _point(m: Maker, zero: str, rank: int, axis: int, to: DType = DType.i32) -> str:
-    """A zero point as it broadcasts over a value of `rank` in which it lies along `axis`; "" where it is known to be 0."""
+    """A zero point that broadcasts over a value of `rank`, along `axis`; "" if it is known to be 0."""
     if not zero or (zero in m.constants and not m.constants[zero].array.any()):
         return ""
     zero = m.cast(zero, to)
@@ -118,7 +127,7 @@ def _point(m: Maker, zero: str, rank: int, axis: int, to: DType = DType.i32) -> 
 
 
 def _shifted(m: Maker, x: str, zero: str, to: DType) -> tuple[str, str]:
-    """i8 as u8 or the other way round: 128 more or less, of its zero point too."""
+    """(i8 as u8 or u8 as i8, its zero point): 128 is added to both, or subtracted."""
     by = 128 if to == DType.u8 else -128
     shifted = m.joined("add", m.cast(x, DType.i16), m.number(by, DType.i16))
     point = m.number(by, DType.i32)

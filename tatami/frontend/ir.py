@@ -1,9 +1,9 @@
-"""What the model means: a graph of typed operations with a signature (spec 3 §2, spec 1).
+"""The frontend graph: typed operations with a signature (spec 3 §2, spec 1), the meaning of a model.
 
     Graph = signature, tensors {name: dtype, shape}, nodes in topological order
     Node  = op, inputs, outputs, attrs
 
-Operations are pure. `attrs` has the fields of the operation's attribute struct in `frontend/ops.py`, the one table of
+Operations are pure. `attrs` has the fields of the operation's attribute struct in `frontend/ops.py`, the table of
 operations. Tensor names are the user's and stay in documents; from tiny on values have ids of our own.
 """
 
@@ -19,6 +19,8 @@ from tatami.core.signature import Signature
 
 
 class TensorType(msgspec.Struct, frozen=True):
+    """The type of a tensor: the dtype of its elements and the size of each axis."""
+
     dtype: DType
     shape: Shape
 

@@ -1,4 +1,5 @@
-"""The exchange form of a graph: plain, but that the attributes of a custom kernel are code (core/verbatim.py)."""
+"""The exchange form of a graph: plain JSON values, except that the attributes of a custom kernel are code
+(core/verbatim.py)."""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ from tatami.frontend.ops import OPS
 
 
 def encode(graph: Graph) -> Any:
+    """The graph as plain JSON values."""
     return to_builtins(graph)
 
 
 def decode(value: Any, at: str = "frontend", *, trust: bool = False) -> Graph:
-    """The graph. Raises TatamiError: InvalidDocument with the path, Untrusted for code without `trust`."""
+    """The graph in plain JSON values. Raises TatamiError: InvalidDocument with the path, Untrusted for code without `trust`."""
     graph = from_builtins(value, Graph, at)
     return msgspec.structs.replace(graph, graph=tuple(_decoded(n, at, trust) for n in graph.graph))
 

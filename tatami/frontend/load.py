@@ -64,7 +64,7 @@ class _Port(msgspec.Struct, frozen=True):
 
 
 def load(obj: Any, at: str = "document", *, trust: bool = False) -> Module[Graph]:
-    """A frontend document as a module. Raises TatamiError naming the field or node; Untrusted for code without `trust`."""
+    """A frontend document as a module. Raises TatamiError at the field or node; Untrusted for code without `trust`."""
     if not isinstance(obj, dict) or not isinstance(obj.get("graph"), list) or not isinstance(obj.get("signature"), dict):
         raise fail("InvalidDocument", at, "a frontend document has `signature`, `tensors` and `graph`", "see spec 3 §2.2")
     unknown = sorted(set(obj) - {"signature", "tensors", "graph"})
@@ -97,7 +97,7 @@ class _Loader:
         return tuple(ports)
 
     def typed(self, raw: Any, what: str) -> dict[str, Any]:
-        """A port with its dtype and shape, from `tensors` when it has none of its own."""
+        """A port with dtype and shape, taken from `tensors` if it does not state them."""
         name = from_builtins(raw, _Port, f"{self.at}.signature", whole=False).tensor if isinstance(raw, dict) else ""
         if "dtype" in raw and "shape" in raw:
             return dict(raw)
@@ -141,7 +141,7 @@ class _Loader:
         return list(value)
 
     def operation_name(self, word: str, attrs: dict[str, Any], at: str) -> str:
-        """The table's name for a spec word; `Elementwise` and `Reduce` name theirs in `fn`."""
+        """The table's name of a spec word; `Elementwise` and `Reduce` state theirs in `fn`."""
         snake = _snake(word)
         if word.isupper():
             snake = word.lower()
@@ -154,7 +154,7 @@ class _Loader:
         return _WORDS.get(snake, snake) if snake not in OPS else snake
 
     def joined(self, at: str, inputs: Sequence[str]) -> list[str]:
-        """Operands of one shape and, where a temporary is among them, one dtype."""
+        """Operands expanded to one shape and, if a temporary is among them, cast to one dtype."""
         types = [self.known[i] for i in inputs]
         shapes = [t.shape for t in types if t.shape]
         to = right_aligned(shapes)
@@ -189,7 +189,8 @@ class _Loader:
         return name
 
     def contraction_dtypes(self, node: Node, attrs: dict[str, Any]) -> dict[str, Any]:
-        """A temporary result keeps the accumulation dtype; a declared one says its own."""
+        """The node's attributes with its result dtype: a temporary keeps the accumulation dtype, a declared result has its
+        own."""
         (output,) = node.outputs
         declared = self.declared.get(output)
         wanted = declared.dtype.value if declared is not None else attrs.get("acc_dtype")
@@ -198,7 +199,7 @@ class _Loader:
         return {**attrs, "out_dtype": wanted}
 
     def emit(self, node: Node) -> None:
-        """Append the node; a declared result of another dtype gets a cast from a temporary."""
+        """Append the node; a declared result of another dtype becomes a cast from a temporary."""
         if node.name in self.names:
             raise fail("DuplicateId", node.name, "two nodes have this name", "rename one of them")
         self.names.add(node.name)
@@ -228,7 +229,7 @@ class _Loader:
 
 
 def _own_attributes(op: str, attrs: dict[str, Any], rank: int) -> dict[str, Any]:
-    """The field's spellings of window attributes as the table's."""
+    """Window attributes in the field's spellings, renamed to the table's."""
     out = dict(attrs)
     if op in OPS:
         own = {f.name for f in msgspec.structs.fields(OPS[op].attrs)}
@@ -249,7 +250,7 @@ def _own_attributes(op: str, attrs: dict[str, Any], rank: int) -> dict[str, Any]
 
 
 def _pairs(padding: list[Any], spatial: int) -> list[Any]:
-    """[p, q], [lo.., hi..] or [[lo, hi], …] as pairs."""
+    """(lo, hi) pairs from [p, q], [lo.., hi..] or [[lo, hi], …]."""
     if len(padding) == 2 * spatial and not any(isinstance(p, list) for p in padding):
         return [[padding[j], padding[spatial + j]] for j in range(spatial)]
     return [p if isinstance(p, list) else [p, p] for p in padding]

@@ -15,13 +15,13 @@ from tatami.core.view import View, contiguous
 from tatami.frontend.ir import Graph, Node, TensorType
 
 LINEAR = frozenset({"permute", "unsqueeze", "squeeze", "repeat", "flip", "reshape", "flatten", "expand", "slice", "unfold"})
-"""Movement whose view is Linear over its operand."""
+"""Movement operations whose view is Linear over their operand."""
 INDEXED = frozenset({"tile", "gather", "take", "gather_nd", "view", "roll"})
-"""Reads by index expressions."""
+"""Operations that read their operand by index expressions."""
 
 
 def node_view(node: Node, tensors: Mapping[str, TensorType]) -> View | None:
-    """The node's view of its first operand; None where it is not one of the plain steps of spec 1 "View operations"."""
+    """The node's view of its first operand; None for operations that are not plain steps of spec 1 "View operations"."""
     shape = tensors[node.inputs[0]].shape if node.inputs and node.inputs[0] else ()
     result = tensors[node.outputs[0]].shape
     base, a = contiguous(shape), node.attrs
@@ -76,11 +76,11 @@ def node_view(node: Node, tensors: Mapping[str, TensorType]) -> View | None:
 
 
 def loads_text(node: Node, graph: Graph) -> str:
-    """`` reads 6*i0 + l0, l0 = LoadIndex(1, …)`` for a gather, else nothing."""
+    """`` reads 6*i0 + l0, l0 = LoadIndex(1, …)`` for a gather, else ""."""
     if node.op != "gather" or any(i not in graph.tensors for i in (*node.inputs, *node.outputs)):
         return ""
     try:
         view = node_view(node, graph.tensors)
-    except TatamiError:  # the verifier says what is wrong with the node
+    except TatamiError:  # the verifier reports the fault of the node
         return ""
     return "" if view is None else f" reads {str(view).split(' at ', 1)[1]}"

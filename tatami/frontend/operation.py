@@ -1,4 +1,4 @@
-"""What an operation is: its name, attributes, operands and type rule; and the rules many operations share.
+"""A row of the table of operations: name, attributes, operands and type rule; and the rules many operations share.
 
 Shapes are strict (D2.1): operands of an elementwise operation have one shape, only rank 0 spreads. Dtypes are never
 cast (D2.17): two known, different dtypes are an error; `unknown` yields to the other operand.
@@ -26,7 +26,7 @@ Operands: TypeAlias = Sequence[TensorType | None]
 
 @dataclass(frozen=True)
 class Site:
-    """Where a type rule runs: the node's name and what a call may refer to."""
+    """The place where a type rule runs: the node's name, and the graphs and constants that a call may refer to."""
 
     at: str
     graphs: Mapping[str, Graph] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class NoAttrs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The operation has no attributes."""
+    """The attributes of an operation without attributes."""
 
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_']*\Z")
@@ -57,12 +57,13 @@ _TAKEN = re.compile(r"([ir]\d+|min|max|floor)\Z")
 
 
 def is_legal_symbol(name: str) -> bool:
-    """Size symbols: letters, digits, _ and '; not an axis name (i0, r1) or a function of index expressions."""
+    """True if `name` can be a size symbol: letters, digits, _ and ', and neither an axis (i0, r1) nor a function of index
+    expressions."""
     return bool(_SYMBOL.match(name)) and not _TAKEN.match(name)
 
 
 def attributes(operation: Operation, node: Node, at: str = "") -> Any:
-    """The node's attributes as the operation's struct. Raises E1009 at `at`, else at the node's name."""
+    """The node's attributes as the operation's struct. Raises E1009 at `at`, or at the node's name if that is empty."""
     try:
         return from_builtins(node.attrs, operation.attrs, node.name)
     except TatamiError as error:
@@ -75,41 +76,42 @@ def attributes(operation: Operation, node: Node, at: str = "") -> Any:
 
 
 def attribute_values(attrs: Any) -> dict[str, Any]:
-    """What a node holds for an operation's struct: JSON values without those that are absent, and code as what it is."""
+    """The attributes in the form of a node: JSON values, without absent ones; code stays VerbatimCode."""
     plain = {k: v for k, v in to_builtins(attrs).items() if v is not None}
     return plain | {k: code for k in plain if isinstance(code := getattr(attrs, k), VerbatimCode)}
 
 
 @lru_cache(maxsize=256)
 def code_fields(attrs: type) -> frozenset[str]:
-    """The attributes of an operation that are code."""
+    """Names of the attributes of an operation that are code."""
     return frozenset(k for k, kind in get_type_hints(attrs).items() if VerbatimCode in (kind, *get_args(kind)))
 
 
 def trusted_attributes(operation: Operation, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """A node's attributes as a loader that was given trust makes them: its texts of code are code."""
+    """A node's attributes for a loader that was given trust: texts in fields of code become code."""
     code = code_fields(operation.attrs)
     return {k: VerbatimCode(v) if k in code and isinstance(v, str) else v for k, v in attrs.items()}
 
 
 def need(operands: Operands) -> list[TensorType]:
-    """The operands that are present."""
+    """The operands that are present, in order."""
     return [t for t in operands if t is not None]
 
 
 def text(shape: Shape) -> str:
+    """The sizes as text: ``[B, 2*N]``."""
     return "[" + ", ".join(map(str, shape)) + "]"
 
 
 def axis_of(axis: int, rank: int, site: Site) -> int:
-    """A position from one that may count from the end. Raises E1008."""
+    """A position from 0 on for an axis that may count from the end. Raises E1008."""
     if not -rank <= axis < rank:
         raise fail("AxisOutOfRange", site.at, f"axis {axis} of a tensor of rank {rank}", f"give an axis in 0..{rank - 1}")
     return axis % rank
 
 
 def axes_of(axes: Sequence[int] | None, rank: int, site: Site) -> tuple[int, ...]:
-    """Sorted positions; None means every axis. Raises E1008."""
+    """Sorted positions from 0 on; None means every axis. Raises E1008."""
     if axes is None:
         return tuple(range(rank))
     out = sorted(axis_of(a, rank, site) for a in axes)
@@ -119,7 +121,7 @@ def axes_of(axes: Sequence[int] | None, rank: int, site: Site) -> tuple[int, ...
 
 
 def same_dtype(types: Sequence[TensorType], site: Site) -> DType:
-    """The one dtype of `types`; unknown yields. Raises E1006."""
+    """The common dtype of `types`; unknown yields to the others. Raises E1006."""
     known = list(dict.fromkeys(t.dtype for t in types if t.dtype != DType.unknown))
     if len(known) > 1:
         widest = max(known, key=lambda d: (d.is_float, d.itemsize))
@@ -134,8 +136,8 @@ def same_dtype(types: Sequence[TensorType], site: Site) -> DType:
 
 
 class UnequalSizes(TatamiError):
-    """The refusal of two sizes that have to be equal and are different expressions. `lhs` and `rhs` are the sizes: an
-    importer may assume that they are equal (D2.6)."""
+    """The refusal of two sizes, `lhs` and `rhs`, that have to be equal and are different expressions: an importer may assume
+    that they are equal (D2.6)."""
 
     def __init__(self, lhs: Expr, rhs: Expr, refusal: TatamiError) -> None:
         super().__init__(*refusal.diagnostics)
@@ -150,7 +152,7 @@ def same_size(a: Expr, b: Expr, what: str, site: Site) -> None:
 
 
 def want_shape(have: Shape, wanted: Shape, why: str, suggestion: str, site: Site, kind: str = "BroadcastMismatch") -> None:
-    """Raise `kind` unless the shapes are equal; as UnequalSizes of the first axis that differs where the ranks agree."""
+    """Raise `kind` unless the shapes are equal; if the ranks agree, as UnequalSizes of the first axis that differs."""
     if have == wanted:
         return
     refusal = fail(kind, site.at, why, suggestion)
@@ -168,7 +170,7 @@ def want_broadcast(have: Shape, wanted: Shape, why: str, suggestion: str, site: 
 
 
 def joined(types: Sequence[TensorType], site: Site) -> Shape:
-    """The one shape of elementwise operands; rank 0 spreads. Raises E1001 with the expand to write, or E1304."""
+    """The common shape of elementwise operands; rank 0 meets any. Raises E1001 with the expand to write, or E1304."""
     best: Shape = ()
     for t in types:
         if not t.shape or t.shape == best:
@@ -220,16 +222,15 @@ def _placement(narrow: Shape, wide: Shape) -> list[int] | None:
 
 
 def simplicity(size: Expr) -> tuple[bool, int, str]:
-    """A sort key that puts numbers first, then short expressions: of two equal sizes the first is kept."""
+    """A sort key that puts numbers first, then short expressions: the first of two equal sizes is kept."""
     return size.as_int() is None, len(str(size)), str(size)
 
 
 def right_aligned(shapes: Sequence[Shape], *, assume: bool = False) -> Shape | None:
     """The right-aligned broadcast of `shapes`, or None.
 
-    assume: sizes that could be equal are taken to be, ``[N] with [min(512, N)]`` gives ``[N]``; the caller reshapes what
-    differs, which records the equation for the time when sizes are known. None then where two numbers differ.
-    """
+    assume: sizes that could be equal are assumed to be, ``[N] with [min(512, N)]`` gives ``[N]``; the caller reshapes the
+    operands that differ, which records the equation to be checked when sizes are bound. None if two numbers differ."""
     rank = max(map(len, shapes), default=0)
     out = [ONE] * rank
     for s in shapes:
@@ -243,7 +244,7 @@ def right_aligned(shapes: Sequence[Shape], *, assume: bool = False) -> Shape | N
 
 
 def broadcast(shapes: Sequence[Shape], what: str, site: Site) -> Shape:
-    """The right-aligned broadcast, where an operation's own definition has one (batches of matmul, masks)."""
+    """The right-aligned broadcast, for operations whose definition has one (batches of matmul, masks). Raises E1001."""
     rank = max(map(len, shapes), default=0)
     out: list[Expr] = [ONE] * rank
     for shape in shapes:
@@ -264,6 +265,7 @@ def want(condition: bool, why: str, suggestion: str, site: Site, kind: str = "In
 
 
 def want_float(t: TensorType, op: str, site: Site) -> None:
+    """Raise E1007 unless `t` has a float dtype or an unknown one."""
     want(
         t.dtype.is_float or t.dtype == DType.unknown,
         f"{op} of {t.dtype}",
@@ -274,6 +276,7 @@ def want_float(t: TensorType, op: str, site: Site) -> None:
 
 
 def want_rank(t: TensorType, ranks: Collection[int], op: str, site: Site) -> None:
+    """Raise E1001 unless the rank of `t` is one of `ranks`."""
     want(
         len(t.shape) in ranks,
         f"{op} of an operand of shape {text(t.shape)}",

@@ -1,4 +1,4 @@
-"""The one table of operations: `OPS[name]`, and the types of a node's results.
+"""The table of operations, `OPS[name]`, and the types of a node's results.
 
 >>> len(OPS) > 100
 True
@@ -37,7 +37,7 @@ _MOVES = frozenset([
 
 
 def _without_small(op: Operation) -> Operation:
-    """The operation, refusing operands and results of small types. Raises E1007."""
+    """The operation, which refuses operands and results of small types. Raises E1007."""
 
     def infer(attrs: Any, operands: Operands, site: Site) -> tuple[TensorType, ...]:
         results = op.infer(attrs, operands, site)
@@ -59,23 +59,24 @@ OPS: dict[str, Operation] = {
     for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, TREES, KERNEL, KERNEL_BODY, CONTROL)
     for op in family
 }
+"""Name -> row of the table; the families in their order."""
 
 
 def operation(node: Node) -> Operation:
-    """The row of the table for a node. Raises E1601."""
+    """The row of the table for a node. Raises E1601 for an unknown name."""
     if node.op not in OPS:
         raise fail("UnknownOp", node.name, f"{node.op[:80]!r} is not an operation", suggested_op(node.op))
     return OPS[node.op]
 
 
 def suggested_op(name: str) -> str:
-    """What to write instead of an operation that does not exist."""
+    """The suggestion for an operation that does not exist: the nearest name, or the page that lists all."""
     near = difflib.get_close_matches(name[:80], OPS, 1)
     return f"did you mean {near[0]!r}?" if near else "docs/operations.md lists them all"
 
 
 def operands_of(node: Node, tensors: Mapping[str, TensorType]) -> list[TensorType | None]:
-    """The operand types in order; None for an absent optional one. Raises E1602, E1009."""
+    """The operand types in order; None for an absent optional operand. Raises E1602, E1009."""
     check_operand_count(node)
     for name in node.inputs:
         if name and name not in tensors:
@@ -84,7 +85,7 @@ def operands_of(node: Node, tensors: Mapping[str, TensorType]) -> list[TensorTyp
 
 
 def check_operand_count(node: Node) -> None:
-    """Raises E1009 for too few or too many operands."""
+    """Raise E1009 for too few or too many operands."""
     op = operation(node)
     count = len(node.inputs)
     given = count - sum(not name for name in node.inputs)
@@ -94,6 +95,6 @@ def check_operand_count(node: Node) -> None:
 
 
 def infer(node: Node, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    """The types of the node's results. Raises TatamiError naming the node."""
+    """The types of the node's results. Raises TatamiError at the node."""
     op = operation(node)
     return op.infer(attributes(op, node, site.at), operands, site)

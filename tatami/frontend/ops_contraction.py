@@ -1,6 +1,6 @@
 """Contractions: products summed over shared axes. Each lowers to one (attention: two) MUL -> REDUCE(SUM).
 
-`acc_dtype` is what the sum accumulates in (None: fp32 for 16-bit floats, else the operand's dtype); the result has
+`acc_dtype` is the dtype of the sum (None: fp32 for 16-bit floats, else the operand's dtype); the result has
 `out_dtype`, or the operands' dtype. `+ bias` happens in `acc_dtype`, before the one rounding.
 """
 
@@ -31,11 +31,15 @@ Pads = tuple[tuple[Expr, Expr], ...]
 
 
 class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `matmul`, `linear` and `grouped_matmul`: dtype of the sum, dtype of the result."""
+
     acc_dtype: DType | None = None
     out_dtype: DType | None = None
 
 
 class Gemm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `gemm`: alpha * A @ B + beta * C, A and B transposed if `trans_a`, `trans_b`."""
+
     trans_a: bool = False
     trans_b: bool = False
     alpha: float = 1.0
@@ -45,7 +49,7 @@ class Gemm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Conv(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Empty tuples mean 1 (stride, dilation) and no padding."""
+    """Attributes of `conv`. Empty tuples mean stride and dilation 1, and no padding."""
 
     stride: tuple[int, ...] = ()
     padding: Pads = ()
@@ -56,6 +60,9 @@ class Conv(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class ConvTranspose(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `conv_transpose`. Empty tuples mean stride and dilation 1, and no padding; `output_padding`: elements
+    added at the end of each spatial axis."""
+
     stride: tuple[int, ...] = ()
     padding: Pads = ()
     output_padding: tuple[int, ...] = ()
@@ -66,7 +73,7 @@ class ConvTranspose(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
 
 
 class Einsum(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Lower-case or upper-case letters, `...`, `->` optional."""
+    """Attributes of `einsum`. `equation`: lower-case or upper-case letters, `...`, `->` optional."""
 
     equation: str
     acc_dtype: DType | None = None
@@ -74,8 +81,8 @@ class Einsum(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Attention(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`scale` None is 1/sqrt(D). causal keeps key j <= query i + causal_offset; `window` also j > i + offset - window.
-    `softcap` c: c * tanh(s / c)."""
+    """Attributes of `attention`. `scale` None is 1/sqrt(D). causal keeps key j <= query i + causal_offset; `window` also j > i
+    + offset - window. `softcap` c: c * tanh(s / c)."""
 
     scale: float | None = None
     causal: bool = False
@@ -87,7 +94,7 @@ class Attention(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 def operand_dtype(types: list[TensorType], out: DType | None, site: Site) -> DType:
-    """The result dtype. The two factors have one dtype; the addend has it too, or already the result's."""
+    """The result dtype. The two factors have the same dtype; the addend has it too, or the result's. Raises E1006."""
     factors = same_dtype(types[:2], site)
     for t in types[2:]:
         if out is None or t.dtype != out:
@@ -146,6 +153,7 @@ def _grouped_matmul(attrs: Matmul, operands: Operands, site: Site) -> tuple[Tens
 
 
 def conv_padding(padding: Pads, rank: int) -> Pads:
+    """(before, after) per spatial axis; without `padding`, zeros for `rank` axes."""
     return padding or ((expr(0), expr(0)),) * rank
 
 
@@ -177,7 +185,7 @@ def _check_window(complete: bool, positive: tuple[int, ...], n: int, site: Site)
 
 
 def kernel_sizes(sizes: Shape, site: Site) -> tuple[int, ...]:
-    """Kernel extents are numbers: they decide which elements a window has."""
+    """Kernel extents as numbers, since they decide which elements a window has. Raises TatamiError for a symbol."""
     out = []
     for s in sizes:
         value = s.as_int()
@@ -219,7 +227,7 @@ def _conv_transpose(attrs: ConvTranspose, operands: Operands, site: Site) -> tup
 
 
 def einsum_terms(equation: str, ranks: list[int], site: Site) -> tuple[list[str], str]:
-    """Input terms and output term without `...`: its axes get capital Greek letters, right-aligned."""
+    """(input terms, output term) without `...`: its axes get capital Greek letters, right-aligned."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     want(len(terms) == len(ranks), f"{equation!r} has {len(terms)} terms for {len(ranks)} operands", "give one term each", site)
@@ -315,3 +323,4 @@ CONTRACTION: tuple[Operation, ...] = (
     Operation("einsum", Einsum, 1, -1, _einsum, "sum of products by letters", True),
     Operation("attention", Attention, 3, 4, _attention, "softmax(scale * Q K^T + mask) V over the last two axes", True),
 )
+"""Rows of the table: sums of products."""

@@ -29,30 +29,32 @@ from tatami.frontend.result_sizes import (
 )
 
 CALLEES = {"call": ("graph",), "if": ("then", "otherwise"), "loop": ("body",)}
-"""The attributes that name other graphs, by operation."""
+"""Operation -> its attributes that name other graphs."""
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `call`. `sizes`: values of the callee's symbols that no operand decides."""
+
     graph: str
     sizes: dict[str, Expr] = {}
     new: tuple[str, ...] = ()
-    """Names for the sizes of results that only a run tells (`result_sizes`)."""
+    """Names for the sizes of results that only a run decides (`result_sizes`)."""
 
 
 class If(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Operands: the condition (bool, rank 0), then what both branches take."""
+    """Attributes of `if`. Operands: the condition (bool, rank 0), then the operands of both branches."""
 
     then: str
     otherwise: str
     new: tuple[str, ...] = ()
-    """Names for the sizes of results that only a run tells: those that the branches give differently among them."""
+    """Names for the sizes of results that only a run decides, among them sizes that differ between the branches."""
 
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Operands: trip count (i64, rank 0; absent: no limit), condition (bool, rank 0; absent: true), `carried` state
     tensors, then invariants. It runs while the iteration is below the trip count and the condition holds.
 
-    The body takes (iteration i64, condition bool, state.., invariants..) and gives (condition bool, state.., scan..).
+    The body takes (iteration i64, condition bool, state.., invariants..) and returns (condition bool, state.., scan..).
     Results: the last state, then each scan output stacked on a new first axis, of size `trip` or the new symbol `size`.
     A state whose size the body declares as a symbol may have another size each turn; rows of a scan output may not.
     """
@@ -60,19 +62,20 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     body: str
     carried: int
     trip: Expr | None = None
-    """Number of iterations when it is a size and the condition never ends the loop."""
+    """Number of iterations, if it is a size and the condition never ends the loop."""
     size: str | None = None
-    """Otherwise: the symbol that will hold the number of iterations; needed for scan outputs."""
+    """Symbol that holds the number of iterations if `trip` is None; required for scan outputs."""
     new: tuple[str, ...] = ()
-    """Names for the other sizes of results that only a run tells."""
+    """Names for the other sizes of results that only a run decides."""
 
 
 def call_inputs(graph: Graph, constants: Collection[str]) -> list[Input]:
-    """The inputs of `graph` that a call passes."""
+    """The inputs of `graph` that a call passes, in order: all but those bound from `constants`."""
     return [i for i in graph.signature.inputs if i.storage == "argument" or i.tensor not in constants]
 
 
 def callee(name: str, site: Site) -> Graph:
+    """The graph of the module with this name. Raises E1602."""
     if name not in site.graphs:
         raise fail("UnknownValue", site.at, f"no graph of the module is called {name!r}", f"make it with g.subgraph({name!r})")
     return site.graphs[name]
@@ -81,7 +84,7 @@ def callee(name: str, site: Site) -> Graph:
 def bind_sizes(
     graph: Graph, inputs: list[Input], types: list[TensorType], sizes: dict[str, Expr], site: Site
 ) -> tuple[dict[str, Expr], list[Equation]]:
-    """Callee symbols in terms of the caller's, and equations that were not proved. Raises when the shapes conflict."""
+    """(callee symbols in terms of the caller's, equations that are not proved). Raises TatamiError if the shapes conflict."""
     want(
         len(inputs) == len(types),
         f"the graph takes {len(inputs)} operands ({', '.join(i.tensor for i in inputs)}), the call gives {len(types)}",
@@ -111,7 +114,7 @@ def bind_sizes(
         for k, (wanted, given) in enumerate(zip(i.shape, t.shape, strict=True))
     ]
     decided_by = dict.fromkeys(bound, "the call's sizes")
-    for bare in (True, False):  # N = given first, then what 2*N + 1 = given leaves
+    for bare in (True, False):  # N = given first, then 2*N + 1 = given for the symbols that are left
         for place, wanted, given in sides:
             solved = _solved(wanted, given, bound, bare)
             if solved is not None:
@@ -153,8 +156,8 @@ def bound_sizes(node: Node, name: str, type_of: Callable[[str], TensorType], mod
 
 
 def _solved(wanted: Expr, given: Expr, bound: dict[str, Expr], bare: bool) -> tuple[str, Expr] | None:
-    """The one open symbol of a callee's size and its value, where the size is the symbol itself (`bare`) or is linear
-    in it. What a division leaves over is a conflict that the check of all sizes finds."""
+    """(symbol, value) for a callee's size with one open symbol: the symbol itself (`bare`), or linear in it. None for other
+    sizes. A remainder of the division is a conflict that the check of all sizes finds."""
     name = wanted.as_name()
     if bare:
         return None if name is None else (name, given)
@@ -170,7 +173,7 @@ def _solved(wanted: Expr, given: Expr, bound: dict[str, Expr], bare: bool) -> tu
 
 
 def turning_sizes(body: Graph, carried: int, bound: dict[str, Expr], site: Site) -> frozenset[str]:
-    """The symbols of a loop body that have another value each turn."""
+    """The symbols of a loop body whose value may differ in each turn."""
     states, results = _states(body, carried, site)
     found = varying_symbols(states, results, Bound(bound, found_symbols(body)))
     if found is None:
@@ -186,12 +189,12 @@ def turning_sizes(body: Graph, carried: int, bound: dict[str, Expr], site: Site)
 
 
 def _states(body: Graph, carried: int, site: Site) -> tuple[list[Input], tuple[Output, ...]]:
-    """The body's state as it comes in and as it goes out."""
+    """(the body's state inputs, its state outputs)."""
     return call_inputs(body, site.constants)[2 : 2 + carried], body.signature.outputs[1 : 1 + carried]
 
 
 def count_new(op: str, attrs: Any, operands: Operands, site: Site) -> int:
-    """How many names `new` has to give."""
+    """The number of names that the attribute `new` has to have."""
     found = NewSizes((), site, unlimited=True)
     _INFER[op](attrs, operands, site, found)
     return len(found.given)
@@ -267,7 +270,7 @@ _INFER: dict[str, _Rule] = {"call": _call, "if": _if, "loop": _loop}
 
 
 def _with_names(rule: _Rule) -> Callable[[Any, Operands, Site], tuple[TensorType, ...]]:
-    """The type rule of an operation: new sizes have the names of its attribute `new`."""
+    """The type rule of an operation whose new sizes have the names of its attribute `new`."""
 
     def infer(attrs: Any, operands: Operands, site: Site) -> tuple[TensorType, ...]:
         new = NewSizes(attrs.new, site)
@@ -283,3 +286,4 @@ CONTROL: tuple[Operation, ...] = (
     Operation("if", If, 1, -1, _with_names(_if), "the results of one of two graphs"),
     Operation("loop", Loop, 2, -1, _with_names(_loop), "a graph again and again over carried state"),
 )
+"""Rows of the table: calls of other graphs."""

@@ -27,49 +27,66 @@ from tatami.frontend.operation import (
 
 
 class Alpha(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of activations whose alpha defaults to 1."""
+
     alpha: float = 1.0
 
 
 class LeakyAlpha(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `leaky_relu`: the slope below 0."""
+
     alpha: float = 0.01
 
 
 class Selu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `selu`: gamma * (x where x > 0, else alpha * (e^x - 1))."""
+
     alpha: float = 1.6732632423543772
     gamma: float = 1.0507009873554805
 
 
 class HardSigmoid(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `hard_sigmoid`: max(0, min(1, alpha * x + beta))."""
+
     alpha: float = 0.2
     beta: float = 0.5
 
 
 class Shrink(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `shrink`: values within -lambd..lambd become 0, others move towards 0 by `bias`."""
+
     lambd: float = 0.5
     bias: float = 0.0
 
 
 class Gelu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `gelu`: exact, or approximated by tanh."""
+
     approximate: Literal["none", "tanh"] = "none"
 
 
 class Clamp(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """min(max(x, lo), hi); None is no bound."""
+    """Attributes of `clamp`: min(max(x, lo), hi); None leaves a limit out."""
 
     lo: float | None = None
     hi: float | None = None
 
 
 class Powi(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `powi`: the exponent, which may be negative."""
+
     n: int
 
 
 class To(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of `cast` and `bitcast`: the dtype of the result."""
+
     to: DType
 
 
 class Quantize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`axis`: the axis that scale and zero point follow when they have rank 1."""
+    """Attributes of `quantize` and `dequantize`. `axis`: axis of the operand that scale and zero point follow if they have
+    rank 1."""
 
     to: DType
     axis: int = 1
@@ -236,3 +253,4 @@ ELEMENTWISE: tuple[Operation, ...] = (
     Operation("quantize", Quantize, 2, 3, _quantize, "saturate(round_half_even(x / scale) + zero_point) as `to`"),
     Operation("dequantize", Quantize, 2, 3, _dequantize, "(x - zero_point) * scale as `to`"),
 )
+"""Rows of the table: elementwise operations."""

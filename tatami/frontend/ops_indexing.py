@@ -1,4 +1,4 @@
-"""Creation, indexing by tensors, sorting, and operations whose result size is data."""
+"""Creation, indexing by tensors, sorting, and operations whose result size depends on data."""
 
 from __future__ import annotations
 
@@ -27,25 +27,29 @@ from tatami.frontend.operation import (
 
 
 class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rank-0 number. dtype `unknown` adopts the other operand's while the graph is built."""
+    """Attributes of `constant`, a rank-0 number. dtype `unknown` adopts the other operand's while the graph is built."""
 
     value: Scalar
     dtype: DType
 
 
 class SizeValue(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `size`: a size expression, and the dtype of its value."""
+
     value: Expr
     dtype: DType = DType.i64
 
 
 class Full(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of `full`: `value` at every element."""
+
     shape: Shape
     value: Scalar
     dtype: DType
 
 
 class Iota(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """start + step * (coordinate along `axis`)."""
+    """Attributes of `iota`: start + step * (coordinate along `axis`)."""
 
     shape: Shape
     axis: int = 0
@@ -55,7 +59,7 @@ class Iota(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Eye(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """1 where column = row + k. `columns` None: as many as rows."""
+    """Attributes of `eye`: 1 where column = row + k. `columns` None: as many as rows."""
 
     rows: Expr
     columns: Expr | None = None
@@ -64,13 +68,13 @@ class Eye(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 class Dropout(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`rate`: the probability that an element becomes 0; the others are divided by 1 - rate."""
+    """Attributes of `dropout`. `rate`: probability that an element becomes 0; the others are divided by 1 - rate."""
 
     rate: float = 0.5
 
 
 class Random(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """low..high for uniform, mean and deviation for normal."""
+    """Attributes of `uniform` (low..high) and of `normal` (`low`: mean, `high`: standard deviation)."""
 
     shape: Shape
     low: float = 0.0
@@ -79,6 +83,8 @@ class Random(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class OfShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of an operation that only has a result shape."""
+
     shape: Shape
 
 
@@ -86,13 +92,16 @@ Policy = Literal["error", "wrap", "clamp", "zero"]
 
 
 class Gather(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`bounds`: wrap counts negative indices from the end and reports others outside; clamp; zero reads 0."""
+    """Attributes of `gather` and `take`. `bounds`: wrap counts negative indices from the end and reports others outside;
+    clamp; zero reads 0."""
 
     axis: int = 0
     bounds: Policy = "wrap"
 
 
 class GatherND(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `gather_nd`. `batch`: number of leading axes that data and index share."""
+
     batch: int = 0
     bounds: Policy = "wrap"
 
@@ -101,18 +110,22 @@ Combine = Literal["set", "add", "mul", "max", "min"]
 
 
 class Scatter(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `scatter`. `op`: how an update joins the element it meets; the last of equal positions stays for set."""
+
     axis: int = 0
     op: Combine = "set"
     bounds: Policy = "wrap"
 
 
 class ScatterND(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `scatter_nd`. `op`: how an update joins the element it meets."""
+
     op: Combine = "set"
     bounds: Policy = "wrap"
 
 
 class OneHot(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Operands: indices, and optionally the two values [off, on] (else 0 and 1 of `dtype`)."""
+    """Attributes of `one_hot`. Operands: indices, and optionally the two values [off, on] (else 0 and 1 of `dtype`)."""
 
     depth: Expr
     axis: int = -1
@@ -120,36 +133,44 @@ class OneHot(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Sort(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `sort` and `argsort`, along one axis."""
+
     axis: int = -1
     descending: bool = False
 
 
 class TopK(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `topk`: the `k` largest, or smallest, along one axis."""
+
     k: Expr
     axis: int = -1
     largest: bool = True
 
 
 class NewSize(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`size`: the symbol that will hold the number of results; new in its graph."""
+    """Attributes of an operation that finds a size. `size`: the symbol that holds it, unused in its graph until then."""
 
     size: str
 
 
 class NewExtents(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`new`: a symbol per operand, each new in its graph."""
+    """Attributes of `extents`. `new`: a symbol per operand, each unused in its graph until then."""
 
     new: tuple[str, ...]
 
 
 class Unique(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `unique`. `size`: symbol for the number of values; `axis` None: of the flattened operand; `sorted`: else
+    in order of first occurrence."""
+
     size: str
     axis: int | None = None
     sorted: bool = True
 
 
 class Nms(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The limit and the two thresholds may be operands of rank 0 instead; an operand goes before its attribute."""
+    """Attributes of `non_max_suppression`. The limit and the two thresholds may be operands of rank 0 instead; an operand
+    precedes its attribute. `center`: boxes are (x, y, width, height) around their centre, else two corners."""
 
     size: str
     max_per_class: int = 0
@@ -159,35 +180,37 @@ class Nms(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 class Compress(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`axis` None: of the flattened operand."""
+    """Attributes of `compress`. `axis` None: slices of the flattened operand."""
 
     size: str
     axis: int | None = None
 
 
 class ReverseSequence(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `reverse_sequence`: the axis of steps, and the axis of sequences."""
+
     time_axis: int = 0
     batch_axis: int = 1
 
 
 class Rotary(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`interleaved`: pairs are neighbours (2j, 2j+1); else halves (j, j + D/2). `width` 0: the whole last axis turns,
-    otherwise its first `width` elements."""
+    """Attributes of `rotary_embedding`. `interleaved`: pairs are neighbours (2j, 2j+1); else halves (j, j + D/2). `width` 0:
+    the whole last axis is rotated, else its first `width` elements."""
 
     interleaved: bool = False
     width: int = 0
 
 
 class Resize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Interpolate the axes of `scales` (result size / operand size per axis) to `shape`; an axis of scale 1 that keeps its
-    size is left as it is.
+    """Attributes of `resize`: interpolate the axes of `scales` (result size / operand size per axis) to `shape`; an axis of
+    scale 1 that keeps its size is unchanged.
 
-    `coordinates` maps a result position to an operand position as in ONNX Resize. The size that align_corners and
-    half_pixel_symmetric speak of is scale * operand size where scales are given: not rounded to a whole number."""
+    `coordinates` maps a result position to an operand position as in ONNX Resize. The size in the formulas of align_corners
+    and half_pixel_symmetric is scale * operand size if scales are given, not rounded to a whole number."""
 
     shape: Shape
     scales: tuple[float, ...] = ()
-    """Empty: result size / operand size, which symbols decide when they are bound."""
+    """Scale per axis; empty: result size / operand size, which symbols decide when they are bound."""
     mode: Literal["nearest", "linear", "cubic"] = "nearest"
     coordinates: Literal[
         "half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn"
@@ -263,7 +286,7 @@ def _gather(attrs: Gather, operands: Operands, site: Site) -> tuple[TensorType, 
 
 
 def _within_other_axes(x: TensorType, index: TensorType, axis: int, site: Site) -> None:
-    """Raises E1001 where the index is longer than the data along an axis that it does not choose along, whatever the sizes."""
+    """Raise E1001 if the index is longer than the data along an axis other than `axis`, whatever the sizes."""
     for k, (count, size) in enumerate(zip(index.shape, x.shape, strict=True)):
         why = f"axis {k} of the index has {count} elements, the data's {size}"
         want(
@@ -283,7 +306,7 @@ def _take(attrs: Gather, operands: Operands, site: Site) -> tuple[TensorType, ..
 
 
 def nd_depth(index: TensorType, site: Site) -> int:
-    """How many leading axes the last axis of an index addresses."""
+    """Number of leading axes that the last axis of an index addresses. Raises TatamiError for a symbol."""
     depth = index.shape[-1].as_int() if index.shape else None
     want(depth is not None, "the last axis of the index has no constant size", "give index tuples of a known length", site)
     return depth or 0
@@ -421,7 +444,7 @@ def _reverse_sequence(attrs: ReverseSequence, operands: Operands, site: Site) ->
 
 
 def rotary_width(attrs: Rotary, x: TensorType, site: Site) -> Expr:
-    """Elements of the last axis that turn."""
+    """Number of elements of the last axis that are rotated."""
     width = expr(attrs.width) if attrs.width else x.shape[-1]
     half = floordiv(width, expr(2))
     want(half * 2 == width, f"rotary embedding of width {width}", "give an even width", site)
@@ -440,8 +463,8 @@ def _rotary(attrs: Rotary, operands: Operands, site: Site) -> tuple[TensorType, 
 
 
 def resize_scales(attrs: Resize, x: Shape, site: Site) -> tuple[float | None, ...]:
-    """Result size / operand size per axis; None where the sizes say it when they are bound. Raises E1009 for an axis of
-    size 0 that is to have elements."""
+    """Result size / operand size per axis; None where sizes decide it when they are bound. Raises E1009 for an axis of size 0
+    whose result has elements."""
     if attrs.scales:
         return attrs.scales
     out: list[float | None] = []
@@ -496,3 +519,4 @@ INDEXING: tuple[Operation, ...] = (
     Operation("rotary_embedding", Rotary, 3, 3, _rotary, "pairs (a, b) to (a cos - b sin, a sin + b cos); cos, sin [.., D/2]"),
     Operation("resize", Resize, 1, 1, _resize, "interpolation"),
 )
+"""Rows of the table: creation, indexing, sorting, and results whose size data decide."""

@@ -1,12 +1,11 @@
-"""Custom kernels: what a user writes at the level of one element, or of a whole function (spec 1 "Kernel").
+"""Custom kernels as formulas: what a user writes at the level of one element (spec 1 "Kernel").
 
     kernel          a formula at every element                        input0 * 2 + ridx1
     kernel_reduce   the same, then a reduction over axes              sum over axis 1 of input0 * input1
     kernel_scan     the same, then a running sum, product, max, min
 
-The formula's axes are those of the operands (one shape; rank 0 spreads), or of `shape`: `ridx0` runs along axis 0,
-`shape0` is its size, before any reduction. Formulas become elementwise UOps and fuse like any.
-"""
+The formula's axes are those of the operands (one shape; rank 0 meets any), or of `shape`: `ridx0` runs along axis 0,
+`shape0` is its size, before any reduction. Formulas become elementwise UOps and fuse like any."""
 
 from __future__ import annotations
 
@@ -27,14 +26,14 @@ _ROWS = {op.name: op for op in REDUCTION}
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`shape`: the axes, where no operand has them."""
+    """Attributes of `kernel`. `shape`: sizes of the axes if no operand has them."""
 
     expression: str
     shape: Shape | None = None
 
 
 class KernelReduce(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """None: all axes. keepdims leaves axes of size 1."""
+    """Attributes of `kernel_reduce`. `axes` None: all axes. keepdims leaves axes of size 1."""
 
     expression: str
     op: Reduction
@@ -45,10 +44,13 @@ class KernelReduce(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
 
     @property
     def reduction(self) -> Reduce:
+        """The attributes of the reduction after the formula."""
         return Reduce(self.axes, self.keepdims, self.acc_dtype)
 
 
 class KernelScan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `kernel_scan`. `exclusive`: without the element itself; `reverse`: from the end."""
+
     expression: str
     op: Literal["sum", "prod", "max", "min"]
     axis: int = 0
@@ -58,18 +60,19 @@ class KernelScan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @property
     def scan(self) -> Cumulative:
+        """The attributes of the scan after the formula."""
         return Cumulative(self.axis, self.exclusive, self.reverse)
 
 
 def formula_terms(
     attrs: Kernel | KernelReduce | KernelScan, dtypes: tuple[DType, ...], rank: int, at: str
 ) -> tuple[TypedTerm, ...]:
-    """The formula of a node with types. Raises with the place in the formula."""
+    """The typed terms of a node's formula. Raises TatamiError with the place in the formula."""
     return typed(parse_formula(attrs.expression, at), dtypes, rank, at)
 
 
 def formula_type(attrs: Kernel | KernelReduce | KernelScan, operands: Operands, site: Site) -> TensorType:
-    """The tensor of the formula's values."""
+    """The type of the formula's values, before any reduction."""
     types = need(operands)
     for k, t in enumerate(types):
         want(t.dtype != DType.unknown, f"operand {k} has no dtype yet", "give it one: g.number(v, dtype)", site, "UnknownDType")
@@ -110,3 +113,4 @@ KERNEL: tuple[Operation, ...] = (
     _row("kernel_reduce", KernelReduce, _kernel_reduce, "the same, reduced over axes"),
     _row("kernel_scan", KernelScan, _kernel_scan, "the same, running along an axis"),
 )
+"""Rows of the table: custom kernels as formulas."""

@@ -1,9 +1,8 @@
-"""Custom kernels that are a whole function body, and what they mean (spec 1 "Kernel"; decision 0006).
+"""Custom kernels that are a whole function body, and their meaning (spec 1 "Kernel"; decision 0006).
 
-A body is code: in a document it needs trust (D2.20). What it means is a Python function over numpy arrays, which no
-document can hold; the node keeps its key. Without it, or where the process does not know it, the kernel runs but
-nothing can check it, which is said and not passed over.
-"""
+A body is code: in a document it needs trust (D2.20). Its meaning is a Python function over numpy arrays, which no document can
+hold; the node keeps its key. Without it, or in a process that does not know it, the kernel runs but nothing can check it,
+which is reported."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _MEANINGS: dict[str, Meaning] = {}
 
 
 class KernelBody(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`c`, `cuda`: the function's body for each kind of target. The preambles are text before it
+    """Attributes of `kernel_body`. `c`, `cuda`: the function's body for each kind of target. The preambles are text before it
     (includes, functions)."""
 
     outputs: tuple[TensorType, ...]
@@ -39,7 +38,7 @@ class KernelBody(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
 
 def remember_meaning(attrs: KernelBody, function: Meaning) -> str:
-    """Keep the numpy meaning of a body in this process. The key says what the body is: equal bodies mean the same."""
+    """Keep the numpy meaning of a body in this process; its key, a hash of the body: equal bodies mean the same."""
     parts = [attrs.c, attrs.cuda, attrs.preamble, attrs.cuda_preamble, [str(o.dtype) for o in attrs.outputs]]
     key = hashlib.sha256(dump_text(parts).encode()).hexdigest()[:16]
     _MEANINGS[key] = function
@@ -47,7 +46,7 @@ def remember_meaning(attrs: KernelBody, function: Meaning) -> str:
 
 
 def apply_meaning(attrs: Mapping[str, Any], args: list[Any], count: int, at: str) -> list[Any]:
-    """The results of a body's numpy meaning. Raises MeaningMissing; HostFault when the function fails."""
+    """The results of a body's numpy meaning. Raises MeaningMissing; HostFault if the function fails."""
     key = str(attrs.get("meaning", ""))
     function = _MEANINGS.get(key)
     if function is None:
@@ -85,3 +84,4 @@ def _kernel_body(attrs: KernelBody, operands: Operands, site: Site) -> tuple[Ten
 KERNEL_BODY: tuple[Operation, ...] = (
     Operation("kernel_body", KernelBody, 0, -1, _kernel_body, "a whole C or CUDA function body; code, so documents need trust"),
 )
+"""Rows of the table: custom kernels as function bodies."""

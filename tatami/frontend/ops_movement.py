@@ -1,4 +1,4 @@
-"""Movement: where elements go. No operation here computes a new number (padding brings a constant)."""
+"""Movement of elements. No operation here computes a number (padding brings a constant)."""
 
 from __future__ import annotations
 
@@ -29,48 +29,59 @@ from tatami.frontend.operation import (
 
 
 class ToShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of `reshape`: the shape of the result."""
+
     shape: Shape
 
 
 class Permute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Axis j of the result is axis perm[j] of the operand."""
+    """Attributes of `permute`: axis j of the result is axis perm[j] of the operand."""
 
     perm: tuple[int, ...]
 
 
 class Expand(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Operand axis j becomes result axis dims[j]; without `dims`, right-aligned. Axes of size 1 repeat."""
+    """Attributes of `expand`: operand axis j becomes result axis dims[j]; without `dims`, right-aligned. Axes of size 1
+    repeat."""
 
     shape: Shape
     dims: tuple[int, ...] | None = None
 
 
 class Axes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of an operation on several axes: unsqueeze, squeeze, flip."""
+
     axes: tuple[int, ...]
 
 
 class OneAxis(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `concat` and `stack`: the axis along which operands are joined."""
+
     axis: int = 0
 
 
 class Flatten(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Axes start..end (inclusive) become one."""
+    """Attributes of `flatten`: axes start..end (inclusive) become one."""
 
     start: int = 0
     end: int = -1
 
 
 class Repeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of `repeat`: an axis of size 1 gets size `times`."""
+
     axis: int
     times: Expr
 
 
 class Tile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of `tile`: the number of copies along each axis."""
+
     repeats: Shape
 
 
 class Pad(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """(before, after) per axis; negative numbers crop."""
+    """Attributes of `pad`: (before, after) per axis; negative numbers crop. `value`: the border for mode constant."""
 
     pads: tuple[tuple[Expr, Expr], ...]
     mode: Literal["constant", "edge", "reflect", "wrap"] = "constant"
@@ -78,7 +89,8 @@ class Pad(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 class Slice(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Elements start, start+step, … < stop of every axis; 0 <= start <= stop <= size, step > 0 (flip for negative)."""
+    """Attributes of `slice`: elements start, start+step, … < stop of every axis; 0 <= start <= stop <= size, step > 0 (flip
+    for negative). Empty `steps`: all 1."""
 
     starts: Shape
     stops: Shape
@@ -86,12 +98,14 @@ class Slice(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class Roll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of `roll`: a cyclic shift for each of the axes."""
+
     shifts: tuple[int, ...]
     axes: tuple[int, ...]
 
 
 class Unfold(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Windows over the last len(kernel) axes. groups > 1 splits the axis before them."""
+    """Attributes of `unfold`: windows over the last len(kernel) axes. groups > 1 splits the axis before them."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...] = ()
@@ -100,7 +114,7 @@ class Unfold(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Fold(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`size` is the whole result shape, (C, L..) or (L..)."""
+    """Attributes of `fold`. `size`: the whole result shape, (C, L..) or (L..)."""
 
     size: Shape
     kernel: tuple[int, ...]
@@ -110,13 +124,15 @@ class Fold(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Attributes of `split`: the sizes of the parts along one axis."""
+
     axis: int
     sizes: Shape
 
 
 class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Result element (i0, i1, …) reads operand coordinates `map` (one per operand axis), or the operand's row-major
-    element `linear`."""
+    """Attributes of `view`: result element (i0, i1, …) reads operand coordinates `map` (one per operand axis), or the
+    operand's row-major element `linear`."""
 
     shape: Shape
     map: tuple[Expr, ...] | None = None
@@ -124,14 +140,14 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class BlockSize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`mode` DCR: depth, column, row; CRD: column, row, depth."""
+    """Attributes of `depth_to_space` and `space_to_depth`. `mode` DCR: depth, column, row; CRD: column, row, depth."""
 
     block: int
     mode: Literal["DCR", "CRD"] = "DCR"
 
 
 class Trilu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Keep j >= i + k (upper) or j <= i + k (lower) of the last two axes; 0 elsewhere."""
+    """Attributes of `trilu`: keep j >= i + k (upper) or j <= i + k (lower) of the last two axes; 0 elsewhere."""
 
     upper: bool = True
     k: int = 0
@@ -143,7 +159,7 @@ def windows(size: Expr, kernel: int, stride: int, dilation: int) -> Expr:
 
 
 def filled(values: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """One value per spatial axis; empty means all 1."""
+    """One value per spatial axis; an empty tuple means all 1."""
     return values or (1,) * rank
 
 
@@ -174,7 +190,7 @@ def _permute(attrs: Permute, operands: Operands, site: Site) -> tuple[TensorType
 
 
 def expand_dims(attrs: Expand, rank: int) -> tuple[int, ...]:
-    """Result axis of every operand axis."""
+    """The result axis of every operand axis."""
     return tuple(range(len(attrs.shape) - rank, len(attrs.shape))) if attrs.dims is None else attrs.dims
 
 
@@ -218,7 +234,7 @@ def _squeeze(attrs: Axes, operands: Operands, site: Site) -> tuple[TensorType, .
 
 
 def flatten_range(attrs: Flatten, rank: int, site: Site) -> tuple[int, int]:
-    """[first, last) of the axes that become one."""
+    """[first, last) of the axes that become one. Raises TatamiError."""
     if rank == 0:
         return 0, 0
     first, last = axis_of(attrs.start, rank, site), axis_of(attrs.end, rank, site) + 1
@@ -269,11 +285,12 @@ def _pad(attrs: Pad, operands: Operands, site: Site) -> tuple[TensorType, ...]:
 
 
 MAX_STEP = 2**40
-"""Greatest step that index arithmetic meets. A larger one takes the first element alone of any array that fits a memory,
-as this one does, and its products with strides need not fit 64 bits."""
+"""Maximum step in index arithmetic. A larger one takes only the first element of any array that fits a memory, as this one
+does, and its products with strides need not fit 64 bits."""
 
 
 def slice_steps(attrs: Slice) -> tuple[int, ...]:
+    """A step per axis, 1 where none is stated, and at most MAX_STEP."""
     return tuple(min(s, MAX_STEP) for s in attrs.steps) or (1,) * len(attrs.starts)
 
 
@@ -316,13 +333,14 @@ def _unfold(attrs: Unfold, operands: Operands, site: Site) -> tuple[TensorType, 
 
 
 def check_windows(kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], site: Site) -> None:
-    """Raises E1009 unless there is one positive number per axis each."""
+    """Raise E1009 unless kernel, stride and dilation have one positive number per axis each."""
     complete = len(kernel) == len(stride) == len(dilation)
     want(complete, "a window attribute has the wrong length", f"give {len(kernel)} values, one per axis", site)
     want(min((*kernel, *stride, *dilation), default=1) > 0, "a window attribute is not positive", "give numbers >= 1", site)
 
 
 def split_groups(channels: Expr, groups: int, site: Site) -> Expr:
+    """Number of channels per group. Raises E1009 unless `groups` divides `channels`."""
     want(groups > 0, f"{groups} groups", "give 1 or more", site)
     per = floordiv(channels, expr(groups))
     want(per * groups == channels, f"{channels} channels in {groups} groups", "use a number of groups that divides", site)
@@ -400,10 +418,9 @@ def _view(attrs: View, operands: Operands, site: Site) -> tuple[TensorType, ...]
 
 
 def _want_inside(e: Expr, size: Expr, coordinates: dict[str, Expr], site: Site) -> None:
-    """E1008 where the ends of the expression's range are numbers and an end that is reached is outside.
+    """Raise E1008 if the ends of the expression's range are numbers and an end that is reached is outside.
 
-    A range that cannot be computed (it depends on sizes) is left to the reads.
-    """
+    A range that cannot be computed (it depends on sizes) is left to the reads."""
     is_affine = all(len(mono) <= 1 and all(isinstance(a, Var) for a in mono) for mono, _ in e.terms)
     ends = bounds(e, coordinates) if is_affine else None
     extent = size.as_int()
@@ -472,3 +489,4 @@ MOVEMENT: tuple[Operation, ...] = (
     Operation("trilu", Trilu, 1, 1, _trilu, "upper or lower triangle of the last two axes"),
     Operation("diagonal", NoAttrs, 1, 1, _diagonal, "diagonal of the last two axes"),
 )
+"""Rows of the table: movement of elements."""

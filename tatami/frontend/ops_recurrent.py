@@ -2,8 +2,8 @@
 
 lstm: gates i, o, f, c; gru: z, r, h; rnn: one. Operands: X, W [D, G*H, I], R [D, G*H, H], and optionally bias
 [D, 2*G*H] (input half, recurrent half), lengths [B], initial h [D, B, H], and for lstm initial c [D, B, H] and
-peepholes [D, 3*H] (i, o, f). Results: Y [T, D, B, H], the last h [D, B, H], and for lstm the last c. Past a sequence's
-length Y is 0 and the state stands still; `reverse` reads each sequence from its own end.
+peepholes [D, 3*H] (i, o, f). Results: Y [T, D, B, H], the last h [D, B, H], and for lstm the last c. Beyond a sequence's
+length Y is 0 and the state is kept; `reverse` reads each sequence from its own end.
 """
 
 from __future__ import annotations
@@ -26,29 +26,31 @@ PARAMETERS: dict[str, tuple[float, ...]] = {
     "hard_sigmoid": (0.2, 0.5), "leaky_relu": (0.01,), "elu": (1.0,), "affine": (1.0, 0.0), "scaled_tanh": (1.0, 1.0),
     "thresholded_relu": (1.0,),
 }  # fmt: skip
-"""Default alpha, and beta, of the activations that have them: alpha * x + beta, alpha * tanh(beta * x), and as the
-operations of these names."""
+"""Activation -> default alpha, and beta, for those that have them: alpha * x + beta (affine), alpha * tanh(beta * x)
+(scaled_tanh), others as the operations of these names."""
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+"""Layer -> number of gates per hidden unit."""
 DEFAULTS: dict[str, tuple[Activation, ...]] = {
     "lstm": ("sigmoid", "tanh", "tanh"),
     "gru": ("sigmoid", "tanh"),
     "rnn": ("tanh",),
 }
+"""Layer -> its activations f, g, h if none are stated."""
 
 
 class Recurrent(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`activations`: f, g, h for each direction in turn; empty means sigmoid, tanh, tanh as far as there are."""
+    """Attributes of `lstm`, `gru` and `rnn`. `activations`: f, g, h for each direction in turn; empty: `DEFAULTS`."""
 
     direction: Literal["forward", "reverse", "bidirectional"] = "forward"
     activations: tuple[Activation, ...] = ()
     parameters: tuple[tuple[float, ...], ...] = ()
-    """Alpha, and beta, of each of `activations`, as many as it has; empty: the defaults of all."""
+    """Alpha, and beta, for each of `activations`, as many as it has; empty: the defaults of all."""
     clip: float | None = None
-    """Gate inputs are clamped to -clip..clip."""
+    """Limit of gate inputs, which are clamped to -clip..clip; None: no limit."""
     linear_before_reset: bool = False
-    """gru: apply the reset gate after the recurrent product."""
+    """True if gru applies the reset gate after the recurrent product."""
     input_forget: bool = False
-    """lstm: the forget gate is 1 - input gate."""
+    """True if the forget gate of lstm is 1 - input gate."""
 
 
 class Activated(NamedTuple):
@@ -137,3 +139,4 @@ RECURRENT: tuple[Operation, ...] = (
     Operation("gru", Recurrent, 3, 6, _gru, "gated recurrent unit over the first axis"),
     Operation("rnn", Recurrent, 3, 6, _rnn, "h = f(x W^T + h R^T + bias) over the first axis"),
 )
+"""Rows of the table: recurrent layers."""

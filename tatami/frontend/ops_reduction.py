@@ -27,7 +27,8 @@ from tatami.frontend.ops_movement import check_windows, filled, split_groups, wi
 
 
 class Reduce(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """None: all axes. keepdims leaves axes of size 1."""
+    """Attributes of reductions. `axes` None: all axes. keepdims leaves axes of size 1. `acc_dtype`: dtype of the
+    accumulator."""
 
     axes: tuple[int, ...] | None = None
     keepdims: bool = False
@@ -35,7 +36,7 @@ class Reduce(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Variance(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Sum of squared deviations over (count - correction)."""
+    """Attributes of `variance`: the sum of squared deviations over (count - correction)."""
 
     axes: tuple[int, ...] | None = None
     keepdims: bool = False
@@ -43,48 +44,60 @@ class Variance(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class ArgReduce(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `argmax` and `argmin`, along one axis."""
+
     axis: int = 0
     keepdims: bool = False
     last: bool = False
-    """The last position among equals instead of the first."""
+    """True for the last position among equals, False for the first."""
 
 
 class Cumulative(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of running reductions. `exclusive`: without the element itself; `reverse`: from the end."""
+
     axis: int = 0
     exclusive: bool = False
     reverse: bool = False
 
 
 class Softmax(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `softmax`, `log_softmax` and `hardmax`: the axis along which elements compete."""
+
     axis: int = -1
 
 
 class Norm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Over the axes from `axis` on."""
+    """Attributes of normalisations over the axes from `axis` on. `eps` is added to the variance."""
 
     axis: int = -1
     eps: float = 1e-5
 
 
 class BatchNorm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`axis`: the channel axis."""
+    """Attributes of `batch_norm`. `axis`: the channel axis."""
 
     eps: float = 1e-5
     axis: int = 1
 
 
 class GroupNorm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `group_norm`: the number of groups of channels."""
+
     groups: int
     eps: float = 1e-5
 
 
 class LpNorm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `lp_normalize`: x / max(p-norm along `axis`, eps)."""
+
     axis: int = -1
     p: int = 2
     eps: float = 0.0
 
 
 class Lrn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `lrn`: x / (bias + alpha/size * sum of squares over `size` channels)^beta."""
+
     size: int
     alpha: float = 1e-4
     beta: float = 0.75
@@ -92,7 +105,8 @@ class Lrn(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 class Pool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Windows over the last len(kernel) axes. ceil_mode also takes a window that begins inside and ends outside."""
+    """Attributes of pooling: windows over the last len(kernel) axes. ceil_mode also takes a window that begins inside and ends
+    outside."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...] = ()
@@ -100,18 +114,20 @@ class Pool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     dilation: tuple[int, ...] = ()
     ceil_mode: bool = False
     count_include_pad: bool = False
-    """avg_pool: divide by the window's size, padding included."""
+    """True if avg_pool divides by the window's size, padding included."""
     p: int = 2
-    """lp_pool: the exponent."""
+    """The exponent of the norm in lp_pool."""
 
 
 class Adaptive(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`size` windows over the last len(size) axes: window o reads floor(o*L/size) up to ceil((o+1)*L/size)."""
+    """Attributes of adaptive pooling: `size` windows over the last len(size) axes; window o reads floor(o*L/size) up to
+    ceil((o+1)*L/size)."""
 
     size: tuple[int, ...]
 
 
 def reduced(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
+    """The shape without `axes`, or with size 1 there if `keepdims`."""
     if keepdims:
         return tuple(ONE if i in axes else s for i, s in enumerate(shape))
     return tuple(s for i, s in enumerate(shape) if i not in axes)
@@ -306,3 +322,4 @@ REDUCTION: tuple[Operation, ...] = (
     Operation("global_max_pool", NoAttrs, 1, 1, _global_pool, "largest over the axes from 2 on, kept with size 1"),
     Operation("lp_pool", Pool, 1, 1, _pool, "p-norm of each window"),
 )
+"""Rows of the table: reductions, scans, normalisations, pooling."""

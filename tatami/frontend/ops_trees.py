@@ -1,4 +1,5 @@
-"""Ensembles of decision trees: one operation, since no gather of a whole level is as fast as a walk (core/trees.py)."""
+"""Ensembles of decision trees: one operation, since no gather of a whole level is as fast as a walk through one tree
+(core/trees.py)."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tatami.frontend.operation import Operands, Operation, Site, need, text, wan
 
 
 class TreeEnsemble(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`outputs`: results of a row; `features`: columns of x that the nodes may ask for; `how` the leaves become one."""
+    """Attributes of `tree_ensemble`. `outputs`: results per row; `features`: columns of x that the nodes may test; `how`: the
+    combination of a row's leaves."""
 
     outputs: int
     features: int
@@ -46,3 +48,4 @@ def _tree_ensemble(attrs: TreeEnsemble, operands: Operands, site: Site) -> tuple
 TREES: tuple[Operation, ...] = (
     Operation("tree_ensemble", TreeEnsemble, 5, 5, _tree_ensemble, "sum, least or largest of the leaves of decision trees"),
 )
+"""Rows of the table: ensembles of decision trees."""

@@ -12,11 +12,11 @@ from tatami.frontend.ops import OPS
 from tatami.frontend.ops_control import CALLEES
 
 Groups = Mapping[tuple[str, str], str]
-"""(program, node) → the label of the group it belongs to, such as a kernel. Equal labels are one group."""
+"""(program, node) -> label of the group it belongs to, such as a kernel. Equal labels are one group."""
 
 
 def picture(module: Module[Graph], groups: Groups | None = None) -> Picture:
-    """`groups` become clusters inside the cluster of their program."""
+    """The picture of a module; `groups` become clusters inside the cluster of their program."""
     boxes: list[Box] = []
     arrows: list[Arrow] = []
     clusters: dict[str, Cluster] = {}

@@ -18,6 +18,7 @@ from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.ops import OPS
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+"""Values of the option `precision=`; fp32 changes nothing."""
 
 
 def lower_precision(module: Module[Graph], precision: str) -> Module[Graph]:
@@ -52,7 +53,7 @@ def _lowered(graph: Graph, precision: str) -> Graph:
 
 
 def _narrow(tensor: str, precision: str, tensors: dict[str, TensorType], nodes: list[Node], names: set[str]) -> str:
-    """Append the node that rounds `tensor`; the name of the result."""
+    """Append the node that rounds `tensor`; the name of its result."""
     op, result = ("tf32", DType.fp32) if precision == "tf32" else ("cast", DType(precision))
     stem = f"{tensor}.{precision}"
     name, k = stem, 0

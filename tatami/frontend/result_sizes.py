@@ -1,10 +1,9 @@
-"""Sizes of the results of calls that only a run tells: what branches give differently, what grows in a loop, what a step
-inside the callee decides. The caller names them (`new`), in the order of the results and of their axes.
+"""Sizes of results of calls that only a run decides: sizes that differ between branches, grow in a loop, or are found by a
+step of the callee. The caller names them (`new`), in the order of the results and of their axes.
 
     if c: [2, 3] else [5, 3]                    ->   [S, 3]
     loop over a state [2], body: [L] -> [L+1]   ->   [S]; L has another value each turn
-    call of f: [N] -> [K], K found by f         ->   [S]
-"""
+    call of f: [N] -> [K], K found by f         ->   [S]"""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tatami.frontend.operation import Site, text, want
 
 
 class NewSizes:
-    """The caller's symbols, one for each size that is told apart. Raises `kind` where a name is missing."""
+    """The caller's symbols, one for each distinct size. Raises `kind` if a name is missing."""
 
     def __init__(self, names: Sequence[str], site: Site, *, unlimited: bool = False) -> None:
         self.names = names
@@ -27,7 +26,7 @@ class NewSizes:
         self.given: dict[Hashable, Expr] = {}
 
     def size(self, key: Hashable, why: str, kind: str = "BroadcastMismatch") -> Expr:
-        """The symbol of the size that `key` tells apart from others. `why`: what is wrong where there is no name for it."""
+        """The symbol of the size that `key` identifies. `why`: the fault if there is no name for it."""
         if key not in self.given:
             place = len(self.given)
             if self.unlimited:
@@ -39,14 +38,14 @@ class NewSizes:
         return self.given[key]
 
     def done(self) -> None:
-        """Raises InvalidAttribute for a name that stands for nothing."""
+        """Raise InvalidAttribute for a name that stands for no size."""
         if not self.unlimited and len(self.names) > len(self.given):
             why = f"`new` names {len(self.names)} sizes, {len(self.given)} are found by the run"
             want(False, why, "name each size that is found, and no other", self.site)
 
 
 def found_symbols(graph: Graph) -> frozenset[str]:
-    """The graph's own symbols that its nodes find when it runs."""
+    """The graph's own symbols whose values its nodes find when it runs."""
     out: set[str] = set()
     for node in graph.graph:
         size = node.attrs.get("size")
@@ -56,13 +55,13 @@ def found_symbols(graph: Graph) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Bound:
-    """A callee's symbols: `sizes` in terms of the caller's, and those without a value before it runs."""
+    """A callee's symbols: `sizes` in terms of the caller's, and `open` symbols without a value before it runs."""
 
     sizes: Mapping[str, Expr]
     open: frozenset[str]
 
     def knows(self, size: Expr) -> bool:
-        """True if the caller's sizes decide it before the call."""
+        """True if the caller's sizes decide `size` before the call."""
         return free_vars(size).isdisjoint(self.open)
 
     def __call__(self, size: Expr) -> Expr:
@@ -70,7 +69,8 @@ class Bound:
 
 
 def called_types(outputs: Sequence[Output], bound: Bound, new: NewSizes, why: str) -> tuple[TensorType, ...]:
-    """The results of a call, or of one turn: sizes that it finds have the caller's names. `why`, with {}: such a size."""
+    """The result types of a call, or of one turn: sizes that it finds have the caller's names. `why`: the fault of a size
+    without a name, with {} for that size."""
 
     def size(s: Expr) -> Expr:
         return bound(s) if bound.knows(s) else new.size(("found", s), why.format(s))
@@ -84,7 +84,8 @@ def joined_types(
     bound: tuple[Bound, Bound],
     new: NewSizes,
 ) -> tuple[TensorType, ...]:
-    """The results of an `if`: the size that both branches give, else a new one. Raises for other dtypes or ranks."""
+    """The result types of an `if`: the size that both branches have, else a named one. Raises TatamiError if dtypes or ranks
+    differ."""
     kinds = (_kinds(yes, bound[0]), _kinds(no, bound[1]))
     same = [(a.dtype, len(a.shape)) for a in yes] == [(b.dtype, len(b.shape)) for b in no]
     why = f"the branches give {kinds[0]} and {kinds[1]}"
@@ -102,8 +103,8 @@ def joined_types(
 
 
 def varying_symbols(states: Sequence[Input], results: Sequence[Output], bound: Bound) -> frozenset[str] | None:
-    """The body's symbols that have another value each turn: sizes of a state that the body gives back otherwise. None where
-    such a size is no symbol of its own, or where dtype or rank change."""
+    """The body's symbols whose value may differ in each turn: sizes of a state that the body returns with another size. None
+    if such a size is not a symbol by itself, or if dtype or rank change."""
     if [(s.dtype, len(s.shape)) for s in states] != [(r.dtype, len(r.shape)) for r in results]:
         return None
     pairs = [pair for s, r in zip(states, results, strict=True) for pair in zip(s.shape, r.shape, strict=True)]
@@ -122,7 +123,7 @@ def varying_symbols(states: Sequence[Input], results: Sequence[Output], bound: B
 
 
 def keeps(given: Expr, made: Expr, bound: Bound, varying: set[str] | frozenset[str]) -> bool:
-    """True if a size of the state is the same after every turn, and before the first."""
+    """True if a size of the state is the same after every turn as before the first."""
     if not (free_vars(given) | free_vars(made)).isdisjoint(varying):
         return False
     if given == made:
@@ -133,7 +134,7 @@ def keeps(given: Expr, made: Expr, bound: Bound, varying: set[str] | frozenset[s
 def last_states(
     states: Sequence[Input], results: Sequence[Output], bound: Bound, varying: frozenset[str], new: NewSizes
 ) -> tuple[TensorType, ...]:
-    """The types of the last states: two sizes are one where they begin, change and so end as one."""
+    """The types of the last states: two sizes are one if they begin, change and therefore end alike."""
 
     def size(given: Expr, made: Expr) -> Expr:
         if keeps(given, made, bound, varying):

@@ -1,4 +1,4 @@
-"""A frontend graph on its way to another one: nodes are made one after the other, typed as they are made."""
+"""The rewriting of a frontend graph: nodes are made one after another, and typed as they are made."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from tatami.frontend.ops import OPS
 
 
 class Rewriting:
-    """One graph of `module`: a `Maker` of nodes, each at the place and with the origins of the node `at` that it stands for.
-    constants: of the new module, which new payloads join. origins: of this graph's nodes, which new nodes join."""
+    """The rewriting of one graph of `module`: a `Maker` of nodes, each with the place and the origins of the node `at` that it
+    replaces.
+
+    `constants`: the rewritten module's, to which payloads are added. `origins`: this graph's, to which nodes are added."""
 
     def __init__(
         self,
@@ -38,21 +40,25 @@ class Rewriting:
         self.at = Node("identity", "", (), ())
 
     def rewritten(self) -> Graph:
-        """The graph of the nodes so far."""
+        """The graph of the nodes made until here."""
         signature = msgspec.structs.replace(self.graph.signature, inputs=tuple(self.inputs))
         return Graph(signature, self.tensors, tuple(self.nodes))
 
     def dtype(self, tensor: str) -> DType:
+        """The dtype of the tensor of that name."""
         return self.tensors[tensor].dtype
 
     def shape(self, tensor: str) -> Shape:
+        """The shape of the tensor of that name."""
         return self.tensors[tensor].shape
 
     def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
+        """Add an operation with one result, under an unused name; that name."""
         name = fresh_name(f"{self.at.outputs[0]}.{op}", self.tensors)
         return self.add(op, inputs, attrs or {}, (name,))
 
     def add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], outputs: tuple[str, ...]) -> str:
+        """Add an operation whose single result is `outputs[0]`; that name. Raises TatamiError if the operands do not fit."""
         label = fresh_name(f"{self.at.name}.{op}", self.labels)
         self.labels.add(label)
         node = Node(op, label, tuple(inputs), outputs, to_builtins(dict(attrs)))
@@ -64,12 +70,15 @@ class Rewriting:
         return outputs[0]
 
     def cast(self, tensor: str, to: DType) -> str:
+        """The tensor cast to `to`, by name; itself if it has that dtype."""
         return tensor if self.dtype(tensor) == to else self.one("cast", [tensor], {"to": to})
 
     def number(self, value: bool | int | float, dtype: DType) -> str:
+        """The name of a rank-0 constant with this value."""
         return self.constant(Tensor(as_array(value).astype(numpy_dtype(dtype))))
 
     def constant(self, tensor: Tensor) -> str:
+        """The name of the constant, added to the inputs if the graph does not have it."""
         name = f"const_{tensor.sha256[:16]}"
         while name in self.tensors and self.constants.get(name) != tensor:
             name += "_"
@@ -81,6 +90,7 @@ class Rewriting:
         return name
 
     def joined(self, op: str, *tensors: str) -> str:
+        """Add an operation over operands that broadcast, expanded to one shape; the result's name."""
         shapes = [s for t in tensors if (s := self.shape(t))]
         to = right_aligned(shapes) if shapes else ()
         assert to is not None, "operands that broadcast"
@@ -88,6 +98,7 @@ class Rewriting:
 
 
 def fresh_name(stem: str, taken: Mapping[str, Any] | set[str]) -> str:
+    """`stem`, or `stem.1`, `stem.2`, … if names are taken."""
     name, k = stem, 0
     while name in taken:
         k += 1

@@ -1,4 +1,4 @@
-"""What frontend operations mean, in numpy and from their definitions: the reference the lowered stages are held to.
+"""The meaning of frontend operations, in numpy and from their definitions: the reference that lowered stages are compared with.
 
 `declared` mode rounds each operation's result to its declared dtype (compound operations compute in double precision
 and round once); `float64` keeps floats in double precision.
@@ -44,6 +44,7 @@ MEANING: dict[str, Meaning] = {
     **TREES,
     **KERNEL,
 }
+"""Operation -> its numpy meaning, a function of operands and attributes."""
 Observe: TypeAlias = Callable[[str, str, Array], None]
 
 
@@ -54,7 +55,8 @@ def run(
     mode: Mode = "declared",
     observe: Observe | None = None,
 ) -> dict[str, Array]:
-    """The outputs of `main` by name. `observe(program, tensor, array)` is called for every value."""
+    """The outputs of `main` by name. `sizes`: values of symbols that no input decides; `observe(program, tensor, array)` is
+    called for every value. Raises TatamiError."""
     main = module.main
     given: dict[str, Array] = {}
     for port in main.signature.inputs:
@@ -77,7 +79,7 @@ def run(
 
 
 def _without_counted(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
-    """`sizes` without those that nodes of the graph count: their values are results."""
+    """`sizes` without the symbols that nodes of the graph find: their values are results."""
     counted = found_symbols(graph)
     return {name: value for name, value in sizes.items() if name not in counted}
 
@@ -90,7 +92,7 @@ def run_operation(
     mode: Mode = "declared",
     dtypes: Sequence[DType] = (),
 ) -> list[Array]:
-    """The results of one operation that calls no graph. `types`: its declared results; `dtypes`: of its operands."""
+    """The results of one operation that calls no graph. `types`: its declared results; `dtypes`: those of its operands."""
     scope = Scope(node.name, args, types, sizes, mode, dtypes)
     scope.check_memory()
     out = MEANING[node.op](scope, attributes(operation(node), node))
@@ -105,7 +107,7 @@ class _Machine:
         self.observe = observe
 
     def graph(self, name: str, given: Mapping[str, Array], sizes: Mapping[str, int], depth: int) -> dict[str, Array]:
-        """One graph on named operands; a value is dropped after its last use."""
+        """The outputs of one graph on named operands; a value is dropped after its last use."""
         if depth > 10:
             raise fail("RecursionDepth", name, "graphs call each other more than 10 deep", "end the recursion")
         graph = self.module.programs[name]
@@ -137,7 +139,7 @@ class _Machine:
         return {o.tensor: values[o.tensor] for o in graph.signature.outputs}
 
     def _bind(self, type: TensorType, value: Array, bound: dict[str, int]) -> list[str]:
-        """A size that a node decides gets its value from the first result that has it; the symbols that got one."""
+        """The symbols that get their value from `value`: sizes that a node decides, from the first result that has them."""
         new: list[str] = []
         for size, actual in zip(type.shape, value.shape, strict=True):
             symbol = size.as_name()

@@ -18,18 +18,20 @@ from tatami.frontend.run_scope import Scope, wide
 
 
 def factor(s: Scope, i: int, attrs: Any) -> Array:
-    """Operand i as it is multiplied: floats in double precision, integers in what they accumulate in."""
+    """Operand i as a factor: floats in double precision, integers in the accumulation dtype."""
     to = attrs.acc_dtype
     x = wide(s[i])
     return x if to is None or x.dtype.kind == "f" else x.astype(np.float64 if to.is_float else numpy_dtype(to))
 
 
 def matmul(s: Scope, attrs: Any) -> Array:
+    """numpy's matmul of the factors, exact products in the accumulation dtype or double precision."""
     with np.errstate(all="ignore"):
         return np.matmul(factor(s, 0, attrs), factor(s, 1, attrs))
 
 
 def gemm(s: Scope, attrs: Any) -> Array:
+    """alpha * A @ B + beta * C, added before the one rounding of the result."""
     a, b = factor(s, 0, attrs), factor(s, 1, attrs)
     with np.errstate(all="ignore"):
         y = np.matmul(a.T if attrs.trans_a else a, b.T if attrs.trans_b else b)
@@ -42,6 +44,7 @@ def gemm(s: Scope, attrs: Any) -> Array:
 
 
 def linear(s: Scope, attrs: Any) -> Array:
+    """x @ weight^T + bias, added before the one rounding of the result."""
     with np.errstate(all="ignore"):
         y = np.matmul(factor(s, 0, attrs), factor(s, 1, attrs).T)
         bias = s.optional(2)
@@ -49,6 +52,7 @@ def linear(s: Scope, attrs: Any) -> Array:
 
 
 def grouped_matmul(s: Scope, attrs: Any) -> Array:
+    """Row t of [T, K] @ weights[g], g the number of ends up to t; 0 for rows from the last end on."""
     x, w, ends = factor(s, 0, attrs), factor(s, 1, attrs), s[2]
     group = (ends <= np.arange(x.shape[0])[:, None]).sum(1)
     w = np.concatenate([w, np.zeros_like(w, shape=(1, *w.shape[1:]))])
@@ -60,6 +64,7 @@ def grouped_matmul(s: Scope, attrs: Any) -> Array:
 
 
 def conv(s: Scope, attrs: Any) -> Array:
+    """Cross-correlation as a sum over the kernel's elements of shifted, strided parts of the padded input."""
     x, w = factor(s, 0, attrs), factor(s, 1, attrs)
     n = w.ndim - 2
     batched = x.ndim == w.ndim
@@ -83,7 +88,7 @@ def conv(s: Scope, attrs: Any) -> Array:
 
 
 def conv_transpose(s: Scope, attrs: Any) -> Array:
-    """Every input element adds its kernel into the full result, which is then cropped."""
+    """The sum of each input element times its kernel in the full result, which is then cropped."""
     x, w = factor(s, 0, attrs), factor(s, 1, attrs)
     n = w.ndim - 2
     batched = x.ndim == w.ndim
@@ -109,6 +114,7 @@ def conv_transpose(s: Scope, attrs: Any) -> Array:
 
 
 def einsum(s: Scope, attrs: Any) -> Array:
+    """numpy's einsum, with a number for each letter of the equation."""
     args = [factor(s, i, attrs) for i in range(len(s.args))]
     terms, out = einsum_terms(attrs.equation, [a.ndim for a in args], Site(s.at))
     number = {c: i for i, c in enumerate(dict.fromkeys("".join(terms)))}
@@ -119,6 +125,7 @@ def einsum(s: Scope, attrs: Any) -> Array:
 
 
 def attention(s: Scope, attrs: Any) -> Array:
+    """softmax(scale * Q K^T + mask) V; masked scores are -inf, and a fully masked row is NaN."""
     q, k, v = wide(s[0]), wide(s[1]), wide(s[2])
     if q.ndim > 2 and q.shape[-3] != k.shape[-3]:
         times = q.shape[-3] // k.shape[-3]
@@ -153,3 +160,4 @@ CONTRACTION: dict[str, Callable[[Scope, Any], Array]] = {
     "einsum": einsum,
     "attention": attention,
 }
+"""Operation -> numpy meaning."""

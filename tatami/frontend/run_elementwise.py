@@ -58,10 +58,12 @@ def _celu(x: Array, attrs: Any) -> Array:
 
 
 def square(s: Scope, attrs: Any) -> Array:
+    """x * x in the declared dtype; integers wrap."""
     return apply("mul", [s[0], s[0]], s.dtype, s.mode)
 
 
 def powi(s: Scope, attrs: Any) -> Array:
+    """x to the constant integer power n, in double precision; integers wrap."""
     x = s[0]
     if x.dtype.kind in "biu":
         return apply("pow", [x, np.full_like(x, attrs.n)], s.dtype, s.mode) if attrs.n >= 0 else _int_inverse(x, attrs.n, s)
@@ -75,10 +77,12 @@ def _int_inverse(x: Array, n: int, s: Scope) -> Array:
 
 
 def identity(s: Scope, attrs: Any) -> Array:
+    """The operand, unchanged and not copied."""
     return s[0]
 
 
 def clamp(s: Scope, attrs: Any) -> Array:
+    """min(max(x, lo), hi) without a limit that is None."""
     x = s[0]
     if attrs.lo is not None:
         x = np.maximum(x, x.dtype.type(attrs.lo))
@@ -86,10 +90,12 @@ def clamp(s: Scope, attrs: Any) -> Array:
 
 
 def to_dtype(s: Scope, attrs: Any) -> Array:
+    """The operand cast to the dtype `to` (`numerics.cast`)."""
     return cast(s[0], attrs.to, s.mode)
 
 
 def bitcast(s: Scope, attrs: Any) -> Array:
+    """The same bits as another dtype of the same size."""
     x = s[0]
     if x.dtype.kind == "f" and x.dtype.itemsize != attrs.to.itemsize:  # float64 mode: the declared width
         x = x.astype({2: np.float16, 4: np.float32, 8: np.float64}[attrs.to.itemsize])
@@ -97,6 +103,7 @@ def bitcast(s: Scope, attrs: Any) -> Array:
 
 
 def shrink(s: Scope, attrs: Any) -> Array:
+    """x + bias where x < -lambd, x - bias where x > lambd, else 0."""
     x = s[0]
     t = x.dtype.type
     zero, bias = t(0), t(attrs.bias)
@@ -104,6 +111,7 @@ def shrink(s: Scope, attrs: Any) -> Array:
 
 
 def floordiv(s: Scope, attrs: Any) -> Array:
+    """The quotient rounded down; integer x // 0 is 0."""
     a, b = np.broadcast_arrays(wide(s[0]), wide(s[1]))
     with np.errstate(all="ignore"):
         if s.dtype.is_float:
@@ -114,11 +122,13 @@ def floordiv(s: Scope, attrs: Any) -> Array:
 
 
 def prelu(s: Scope, attrs: Any) -> Array:
+    """x where x >= 0, else slope * x."""
     x = wide(s[0])
     return np.where(x >= 0, x, x * wide(s[1]))
 
 
 def isfinite(s: Scope, attrs: Any) -> Array:
+    """True where x is neither NaN nor infinite."""
     return np.isfinite(s[0].astype(np.float64))
 
 
@@ -127,6 +137,7 @@ def _along(v: Array, axis: int, rank: int) -> Array:
 
 
 def quantize(s: Scope, attrs: Any) -> Array:
+    """saturate(round_half_even(x / scale) + zero_point), with the quotient in fp32."""
     x = s[0]
     scale = _along(s[1], attrs.axis, x.ndim)
     zero = s.optional(2)
@@ -141,6 +152,7 @@ def _fp32(x: Array) -> Array:
 
 
 def dequantize(s: Scope, attrs: Any) -> Array:
+    """(x - zero_point) * scale in double precision."""
     x, zero = s[0], s.optional(2)
     y = x.astype(np.float64)
     if zero is not None:
@@ -166,6 +178,7 @@ _SMOOTH: dict[str, Callable[[Array, Any], Array]] = {
     "expm1": lambda x, a: np.expm1(x),
     "log10": lambda x, a: np.log10(x),
 }
+"""Operation -> numpy meaning."""
 
 ELEMENTWISE: dict[str, Callable[[Scope, Any], Array]] = {
     **{name: partial(_scalar, name) for name in scalar_ops.OPS},
@@ -184,3 +197,4 @@ ELEMENTWISE: dict[str, Callable[[Scope, Any], Array]] = {
     "quantize": quantize,
     "dequantize": dequantize,
 }
+"""Operation -> numpy meaning."""

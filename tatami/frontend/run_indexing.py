@@ -16,18 +16,22 @@ from tatami.frontend.run_scope import Scope, wide
 
 
 def constant(s: Scope, attrs: Any) -> Array:
+    """The rank-0 number in its dtype."""
     return rank_0(attrs.value, attrs.dtype, s.mode)
 
 
 def size(s: Scope, attrs: Any) -> Array:
+    """The value of a size expression, rank 0."""
     return cast(np.asarray(s.size(attrs.value)), attrs.dtype, s.mode)
 
 
 def full(s: Scope, attrs: Any) -> Array:
+    """One number at every element of the shape."""
     return np.broadcast_to(rank_0(attrs.value, attrs.dtype, s.mode), s.shape(attrs.shape))
 
 
 def iota(s: Scope, attrs: Any) -> Array:
+    """start + step * coordinate along an axis."""
     shape = s.shape(attrs.shape)
     axis = attrs.axis % len(shape)
     line = np.arange(shape[axis]) * s.size(attrs.step) + s.size(attrs.start)
@@ -35,11 +39,13 @@ def iota(s: Scope, attrs: Any) -> Array:
 
 
 def eye(s: Scope, attrs: Any) -> Array:
+    """1 where column = row + k, 0 elsewhere."""
     rows, columns = s.shape(s.types[0].shape)
     return np.eye(rows, columns, attrs.k)
 
 
 def dropout(s: Scope, attrs: Any) -> Array:
+    """0 where the element's uniform number is below `rate`, else x / (1 - rate)."""
     x = wide(s[0])
     kept = _unit(_words(s[1], x.shape), DType.fp32) >= np.float32(attrs.rate)
     return np.where(kept, x * (1.0 / (1.0 - attrs.rate)), 0.0)
@@ -51,6 +57,7 @@ def _words(key: Array, shape: tuple[int, ...]) -> Array:
 
 
 def rand_u32(s: Scope, attrs: Any) -> Array:
+    """The Philox4x32-10 words of a key, one per element."""
     return _words(s[0], s.shape(attrs.shape))
 
 
@@ -60,16 +67,18 @@ def _unit(words: Array, dtype: DType) -> Array:
 
 
 def uniform(s: Scope, attrs: Any) -> Array:
+    """Uniform numbers in [low, high), from one word per element."""
     return _unit(_words(s[0], s.shape(attrs.shape)), attrs.dtype) * (attrs.high - attrs.low) + attrs.low
 
 
 def normal(s: Scope, attrs: Any) -> Array:
+    """Normal numbers by the Box-Muller transform, from two words per element."""
     u, v = _unit(_words(s[0], (2, *s.shape(attrs.shape))), DType.fp32)
     return np.sqrt(-2 * np.log1p(-u)) * np.cos(2 * math.pi * v) * attrs.high + attrs.low
 
 
 def indices(index: Array, size: int, bounds: str, s: Scope) -> tuple[Array, Array]:
-    """Positions inside 0..size-1 after the policy, and where they were inside."""
+    """(positions inside 0..size-1 after the policy, True where they were inside). Raises E1804."""
     i = index.astype(np.int64)
     if bounds == "wrap":
         i = np.where(i < 0, i + size, i)
@@ -82,6 +91,7 @@ def indices(index: Array, size: int, bounds: str, s: Scope) -> tuple[Array, Arra
 
 
 def gather(s: Scope, attrs: Any) -> Array:
+    """out[.., i, ..] = x[.., index[.., i, ..], ..]; 0 outside for bounds "zero"."""
     x = s[0]
     axis = attrs.axis % x.ndim
     i, inside = indices(s[1], x.shape[axis], attrs.bounds, s)
@@ -91,6 +101,7 @@ def gather(s: Scope, attrs: Any) -> Array:
 
 
 def take(s: Scope, attrs: Any) -> Array:
+    """Whole slices by index along an axis; 0 outside for bounds "zero"."""
     x = s[0]
     axis = attrs.axis % x.ndim
     i, inside = indices(s[1], x.shape[axis], attrs.bounds, s)
@@ -101,6 +112,7 @@ def take(s: Scope, attrs: Any) -> Array:
 
 
 def gather_nd(s: Scope, attrs: Any) -> Array:
+    """Slices at index tuples; 0 outside for bounds "zero"."""
     x, index, b = s[0], s[1], attrs.batch
     depth = index.shape[-1]
     lead = index.shape[:-1]
@@ -134,6 +146,7 @@ def _combined(x: Array, place: tuple[Array, ...], updates: Array, inside: Array,
 
 
 def scatter(s: Scope, attrs: Any) -> Array:
+    """A copy of x with updates combined in at index along an axis; those outside are dropped."""
     x, index, updates = s[0], s[1], s[2]
     axis = attrs.axis % x.ndim
     i, inside = indices(index, x.shape[axis], attrs.bounds, s)
@@ -143,6 +156,7 @@ def scatter(s: Scope, attrs: Any) -> Array:
 
 
 def scatter_nd(s: Scope, attrs: Any) -> Array:
+    """A copy of x with updates combined in at index tuples; those outside are dropped."""
     x, index, updates = s[0], s[1], s[2]
     depth, lead = index.shape[-1], index.shape[:-1]
     rest = updates.ndim - len(lead)
@@ -157,6 +171,7 @@ def scatter_nd(s: Scope, attrs: Any) -> Array:
 
 
 def one_hot(s: Scope, attrs: Any) -> Array:
+    """ "On" where the coordinate equals the index, else "off"; a negative index counts from the end."""
     index = cast(s[0], DType.i64)
     depth = s.size(attrs.depth)
     axis = attrs.axis % (index.ndim + 1)
@@ -167,7 +182,7 @@ def one_hot(s: Scope, attrs: Any) -> Array:
 
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
-    """Stable; NaN is larger than everything."""
+    """Positions that sort `x` along the axis; stable, NaN larger than everything."""
     key = x.astype(np.float32) if x.dtype.name == "bfloat16" else x
     if not descending:
         return np.argsort(key, axis=axis, kind="stable")
@@ -176,20 +191,24 @@ def _order(x: Array, axis: int, descending: bool) -> Array:
 
 
 def sort(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    """(sorted values, their positions i64); stable."""
     order = _order(s[0], attrs.axis % s[0].ndim, attrs.descending)
     return np.take_along_axis(s[0], order, attrs.axis), order.astype(np.int64)
 
 
 def argsort(s: Scope, attrs: Any) -> Array:
+    """The positions, i64, that `sort` returns."""
     return sort(s, attrs)[1]
 
 
 def topk(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    """(the k largest or smallest in order, their positions i64); equal elements in their order."""
     order = np.take(_order(s[0], attrs.axis % s[0].ndim, attrs.largest), range(s.size(attrs.k)), attrs.axis)
     return np.take_along_axis(s[0], order, attrs.axis), order.astype(np.int64)
 
 
 def nonzero(s: Scope, attrs: Any) -> Array:
+    """Coordinates of the elements that are not 0: [rank, count], i64."""
     x = s[0]
     if x.ndim == 0:
         return np.zeros((0, int(bool(x))), np.int64)
@@ -197,10 +216,12 @@ def nonzero(s: Scope, attrs: Any) -> Array:
 
 
 def extent(s: Scope, attrs: Any) -> Array:
+    """An array without elements, [n, 0], whose size carries the integer n."""
     return _sized(s, s[0])
 
 
 def extents(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    """An array without elements, [n, 0], for each operand: its size carries the integer n."""
     return tuple(_sized(s, s[k]) for k in range(len(attrs.new)))
 
 
@@ -212,6 +233,7 @@ def _sized(s: Scope, number: Array) -> Array:
 
 
 def unique(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    """(values, first positions, inverse, counts), sorted or in order of first occurrence."""
     x, axis = s[0], attrs.axis
     values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     inverse = inverse.reshape(-1)
@@ -224,6 +246,7 @@ def unique(s: Scope, attrs: Any) -> tuple[Array, ...]:
 
 
 def non_max_suppression(s: Scope, attrs: Any) -> Array:
+    """Kept [batch, class, box] triples, i64: boxes by falling score that overlap no kept one too much."""
     boxes, scores = wide(s[0]), wide(s[1])
     given = [s.optional(k) for k in (2, 3, 4)]
     stated = (attrs.max_per_class, attrs.iou_threshold, attrs.score_threshold)
@@ -261,6 +284,7 @@ def _iou(a: Array, b: Array) -> float:
 
 
 def compress(s: Scope, attrs: Any) -> Array:
+    """The slices along an axis (None: of the flattened operand) for which the condition holds."""
     x, keep = s[0], s[1]
     if attrs.axis is None:
         return x.reshape(-1)[: len(keep)][keep[: x.size]]
@@ -268,6 +292,7 @@ def compress(s: Scope, attrs: Any) -> Array:
 
 
 def reverse_sequence(s: Scope, attrs: Any) -> Array:
+    """The first lengths[b] steps reversed for each sequence b, the others unchanged."""
     x = np.moveaxis(s[0], (attrs.time_axis, attrs.batch_axis), (0, 1))
     out = x.copy()
     for b, n in enumerate(s[1]):
@@ -276,6 +301,7 @@ def reverse_sequence(s: Scope, attrs: Any) -> Array:
 
 
 def rotary_embedding(s: Scope, attrs: Any) -> Array:
+    """Pairs (a, b) rotated to (a cos - b sin, a sin + b cos); elements from `width` on unchanged."""
     x, cos, sin = wide(s[0]), wide(s[1]), wide(s[2])
     width = attrs.width or x.shape[-1]
     first = slice(0, width, 2) if attrs.interleaved else slice(0, width // 2)
@@ -287,6 +313,7 @@ def rotary_embedding(s: Scope, attrs: Any) -> Array:
 
 
 def resize(s: Scope, attrs: Any) -> Array:
+    """Interpolation, one axis after another; coordinates in fp32, or in fp64 for fp64 values."""
     x = wide(s[0]) if attrs.mode != "nearest" else s[0]
     kind: Any = np.float64 if s.dtype == DType.fp64 and attrs.mode != "nearest" else np.float32
     scales = attrs.scales or [to / max(1, size) for to, size in zip(s.shape(attrs.shape), x.shape, strict=True)]
@@ -369,3 +396,4 @@ INDEXING: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "rotary_embedding": rotary_embedding,
     "resize": resize,
 }
+"""Operation -> numpy meaning."""

@@ -21,7 +21,7 @@ Formulas: TypeAlias = Kernel | KernelReduce | KernelScan
 
 
 def _values(s: Scope, attrs: Formulas) -> Scope:
-    """The scope of what follows the formula: its values over the whole index space are the one operand."""
+    """The scope of the operation after the formula: its operand is the formula's values over the whole index space."""
     shape = np.broadcast_shapes(*(a.shape for a in s.present), s.shape(attrs.shape or ()))
     values: list[Array] = []
     terms = formula_terms(attrs, tuple(s.dtypes), len(shape), s.at)
@@ -44,18 +44,22 @@ def _values(s: Scope, attrs: Formulas) -> Scope:
 
 
 def kernel(s: Scope, attrs: Kernel) -> Array:
+    """The values of the formula at every element."""
     return _values(s, attrs).args[0]  # type: ignore[return-value]
 
 
 def kernel_reduce(s: Scope, attrs: KernelReduce) -> Array:
+    """The values of the formula, reduced over axes."""
     return REDUCTION[f"reduce_{attrs.op}"](_values(s, attrs), attrs.reduction)
 
 
 def kernel_scan(s: Scope, attrs: KernelScan) -> Array:
+    """The values of the formula, accumulated along an axis."""
     return REDUCTION[f"cum{attrs.op}"](_values(s, attrs), attrs.scan)
 
 
 def kernel_body(s: Scope, attrs: KernelBody) -> tuple[Array, ...]:
+    """The arrays that the body's numpy meaning returns. Raises HostFault for another rank than declared."""
     made = apply_meaning({"meaning": attrs.meaning}, s.present, len(attrs.outputs), s.at)
     for array, type in zip(made, s.types, strict=True):
         if np.ndim(array) != len(type.shape):
@@ -70,3 +74,4 @@ KERNEL: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "kernel_scan": kernel_scan,
     "kernel_body": kernel_body,
 }
+"""Operation -> numpy meaning."""

@@ -16,6 +16,7 @@ from tatami.frontend.run_scope import Scope, wide
 
 
 def to_declared_shape(s: Scope, attrs: Any) -> Array:
+    """The same row-major elements in the declared shape. Raises E1304 if their number differs."""
     x, to = s[0], s.shape(s.types[0].shape)
     if x.size != math.prod(to) or min(to, default=0) < 0:
         why = f"{x.size} elements, of shape {list(x.shape)}, cannot have the shape {list(to)}"
@@ -24,10 +25,12 @@ def to_declared_shape(s: Scope, attrs: Any) -> Array:
 
 
 def permute(s: Scope, attrs: Any) -> Array:
+    """The axes reordered: axis j of the result is axis perm[j]."""
     return np.transpose(s[0], attrs.perm)
 
 
 def expand(s: Scope, attrs: Any) -> Array:
+    """The operand repeated along added axes and axes of size 1, as a view."""
     x, to = s[0], s.shape(attrs.shape)
     placed = [1] * len(to)
     for size, d in zip(x.shape, expand_dims(attrs, x.ndim), strict=True):
@@ -36,19 +39,22 @@ def expand(s: Scope, attrs: Any) -> Array:
 
 
 def flip(s: Scope, attrs: Any) -> Array:
+    """The elements in reverse order along the axes."""
     return np.flip(s[0], attrs.axes)
 
 
 def repeat(s: Scope, attrs: Any) -> Array:
+    """An axis of size 1 repeated `times` times."""
     return np.repeat(s[0], s.size(attrs.times), axis=attrs.axis)
 
 
 def tile(s: Scope, attrs: Any) -> Array:
+    """Whole copies next to each other along each axis."""
     return np.tile(s[0], s.shape(attrs.repeats))
 
 
 def crop_and_pad(x: Array, pads: list[tuple[int, int]], value: Array) -> Array:
-    """numpy.pad with a constant, where negative widths crop."""
+    """numpy.pad with a constant; negative widths crop."""
     cropped = x[tuple(slice(max(0, -lo), n - max(0, -hi)) for n, (lo, hi) in zip(x.shape, pads, strict=True))]
     widths = [(max(0, lo), max(0, hi)) for lo, hi in pads]
     out = np.full([n + lo + hi for n, (lo, hi) in zip(cropped.shape, widths, strict=True)], value, x.dtype)
@@ -57,6 +63,8 @@ def crop_and_pad(x: Array, pads: list[tuple[int, int]], value: Array) -> Array:
 
 
 def pad(s: Scope, attrs: Any) -> Array:
+    """A border around the operand, by mode; negative widths crop first. Raises E1304 for a repeated element of an empty
+    axis."""
     x = s[0]
     pads = [(s.size(lo), s.size(hi)) for lo, hi in attrs.pads]
     if attrs.mode == "constant":
@@ -70,15 +78,18 @@ def pad(s: Scope, attrs: Any) -> Array:
 
 
 def slice_(s: Scope, attrs: Any) -> Array:
+    """A strided part of every axis, as a view."""
     parts = zip(s.shape(attrs.starts), s.shape(attrs.stops), slice_steps(attrs), strict=True)
     return s[0][tuple(slice(a, b, c) for a, b, c in parts)]
 
 
 def roll(s: Scope, attrs: Any) -> Array:
+    """The elements shifted cyclically along the axes."""
     return np.roll(s[0], attrs.shifts, attrs.axes)
 
 
 def unfold(s: Scope, attrs: Any) -> Array:
+    """(C, L..) to windows (C, k.., L'..), or with groups (g, C/g, k.., L'..)."""
     n = len(attrs.kernel)
     x = s[0]
     lead = x.ndim - n
@@ -92,6 +103,7 @@ def unfold(s: Scope, attrs: Any) -> Array:
 
 
 def fold(s: Scope, attrs: Any) -> Array:
+    """The transpose of `unfold`: windows are added up in double precision."""
     n = len(attrs.kernel)
     size = s.shape(attrs.size)
     lead = len(size) - n
@@ -108,14 +120,17 @@ def fold(s: Scope, attrs: Any) -> Array:
 
 
 def concat(s: Scope, attrs: Any) -> Array:
+    """The operands joined end to end along an axis."""
     return np.concatenate(s.present, attrs.axis)
 
 
 def stack(s: Scope, attrs: Any) -> Array:
+    """The operands joined along an inserted axis."""
     return np.stack(s.present, attrs.axis)
 
 
 def split(s: Scope, attrs: Any) -> tuple[Array, ...]:
+    """Parts of the stated sizes along an axis, as views."""
     return tuple(np.split(s[0], np.cumsum(s.shape(attrs.sizes))[:-1], attrs.axis))
 
 
@@ -126,6 +141,7 @@ def coordinates(e: Expr, shape: tuple[int, ...], s: Scope) -> Array:
 
 
 def view(s: Scope, attrs: Any) -> Array:
+    """Elements read at the index expressions. Raises TatamiError for a position outside."""
     shape = s.shape(attrs.shape)
     if attrs.map is None:
         return s[0].reshape(-1)[_inside(coordinates(attrs.linear, shape, s), s[0].size, s.at)]
@@ -140,6 +156,7 @@ def _inside(at: Array, size: int, where: str) -> Array:
 
 
 def depth_to_space(s: Scope, attrs: Any) -> Array:
+    """[N, C*b*b, H, W] rearranged to [N, C, H*b, W*b]."""
     x, b = s[0], attrs.block
     n, c, h, w = x.shape
     if attrs.mode == "DCR":
@@ -150,6 +167,7 @@ def depth_to_space(s: Scope, attrs: Any) -> Array:
 
 
 def space_to_depth(s: Scope, attrs: Any) -> Array:
+    """[N, C, H*b, W*b] rearranged to [N, C*b*b, H, W]."""
     x, b = s[0], attrs.block
     n, c, h, w = x.shape
     order = (0, 3, 5, 1, 2, 4) if attrs.mode == "DCR" else (0, 1, 3, 5, 2, 4)
@@ -157,10 +175,12 @@ def space_to_depth(s: Scope, attrs: Any) -> Array:
 
 
 def trilu(s: Scope, attrs: Any) -> Array:
+    """The upper or lower triangle of the last two axes, 0 elsewhere."""
     return np.triu(s[0], attrs.k) if attrs.upper else np.tril(s[0], attrs.k)
 
 
 def diagonal(s: Scope, attrs: Any) -> Array:
+    """The diagonal of the last two axes, as a view."""
     return np.diagonal(s[0], axis1=-2, axis2=-1)
 
 
@@ -188,3 +208,4 @@ MOVEMENT: dict[str, Callable[[Scope, Any], Array | tuple[Array, ...]]] = {
     "trilu": trilu,
     "diagonal": diagonal,
 }
+"""Operation -> numpy meaning."""

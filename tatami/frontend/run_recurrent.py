@@ -99,3 +99,4 @@ def _rnn(
 
 _STEP = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
 RECURRENT: dict[str, Callable[[Scope, Recurrent], tuple[Array, ...]]] = {kind: partial(_layer, kind) for kind in _STEP}
+"""Operation -> numpy meaning."""

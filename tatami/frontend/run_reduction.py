@@ -22,6 +22,7 @@ def _axes(axes: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
 
 
 def reduce(op: str, s: Scope, attrs: Any) -> Array:
+    """A reduction over axes in the accumulation dtype, floats in double precision."""
     x = s[0]
     axes = _axes(attrs.axes, x.ndim)
     if not axes:
@@ -66,6 +67,8 @@ def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def variance(s: Scope, attrs: Any) -> Array:
+    """The sum of squared deviations over (count - correction), in double precision."""
+
     def f(x: Array, axes: tuple[int, ...]) -> Array:
         return _sum((x - _mean(x, axes)) ** 2, axes) / (_count(x, axes) - attrs.correction)
 
@@ -73,6 +76,7 @@ def variance(s: Scope, attrs: Any) -> Array:
 
 
 def arg_reduce(op: str, s: Scope, attrs: Any) -> Array:
+    """Position, i64, of the first (or last) extreme along an axis."""
     x = s[0]
     axis = attrs.axis % x.ndim
     if attrs.last:
@@ -83,12 +87,14 @@ def arg_reduce(op: str, s: Scope, attrs: Any) -> Array:
 
 
 def cumulative(op: str, s: Scope, attrs: Any) -> Array:
+    """A running reduction along an axis, floats in double precision."""
     x = wide(s[0])
     dtype = DType.fp64 if s.dtype.is_float else s.dtype
     return numerics.scan(op, x, attrs.axis % x.ndim, dtype, attrs.exclusive, attrs.reverse, s.mode)
 
 
 def softmax(s: Scope, attrs: Any) -> Array:
+    """e^(x - max) / sum along an axis, in double precision."""
     x = wide(s[0])
     with np.errstate(all="ignore"):
         e = np.exp(x - np.max(x, attrs.axis, keepdims=True, initial=-np.inf))
@@ -96,6 +102,7 @@ def softmax(s: Scope, attrs: Any) -> Array:
 
 
 def log_softmax(s: Scope, attrs: Any) -> Array:
+    """x - max - log(sum(e^(x - max))) along an axis, in double precision."""
     x = wide(s[0])
     with np.errstate(all="ignore"):
         d = x - np.max(x, attrs.axis, keepdims=True, initial=-np.inf)
@@ -103,6 +110,7 @@ def log_softmax(s: Scope, attrs: Any) -> Array:
 
 
 def hardmax(s: Scope, attrs: Any) -> Array:
+    """1 at the first largest element along an axis, else 0."""
     x = s[0]
     axis = attrs.axis % x.ndim
     best = np.expand_dims(numerics.reduce("argmax", x, (axis,), DType.i64, s.mode), axis)
@@ -121,6 +129,7 @@ def _affine(y: Array, scale: Array | None, bias: Array | None, shape: tuple[int,
 
 
 def layer_norm(s: Scope, attrs: Any) -> Array:
+    """(x - mean) / sqrt(var + eps) * scale + bias over the axes from `axis` on."""
     x = wide(s[0])
     axis = attrs.axis % x.ndim
     y = _normalised(x, tuple(range(axis, x.ndim)), attrs.eps)
@@ -128,6 +137,7 @@ def layer_norm(s: Scope, attrs: Any) -> Array:
 
 
 def rms_norm(s: Scope, attrs: Any) -> Array:
+    """x / sqrt(mean(x^2) + eps) * scale over the axes from `axis` on."""
     x = wide(s[0])
     axis = attrs.axis % x.ndim
     with np.errstate(all="ignore"):
@@ -140,6 +150,7 @@ def _channel(x: Array, axis: int) -> tuple[int, ...]:
 
 
 def batch_norm(s: Scope, attrs: Any) -> Array:
+    """(x - mean) / sqrt(var + eps) * scale + bias per channel."""
     x = wide(s[0])
     shape = _channel(x, attrs.axis % x.ndim)
     scale, bias, mean, var = (wide(s[i]).reshape(shape) for i in range(1, 5))
@@ -147,11 +158,13 @@ def batch_norm(s: Scope, attrs: Any) -> Array:
 
 
 def instance_norm(s: Scope, attrs: Any) -> Array:
+    """Normalisation per sample and channel, over the axes from 2 on."""
     x = wide(s[0])
     return _affine(_normalised(x, tuple(range(2, x.ndim)), attrs.eps), s.optional(1), s.optional(2), _channel(x, 1))
 
 
 def group_norm(s: Scope, attrs: Any) -> Array:
+    """Normalisation per sample and group of channels; scale and bias per channel."""
     x = wide(s[0])
     g = x.reshape((x.shape[0], attrs.groups, x.shape[1] // attrs.groups, *x.shape[2:]))
     y = _normalised(g, tuple(range(2, g.ndim)), attrs.eps).reshape(x.shape)
@@ -159,6 +172,7 @@ def group_norm(s: Scope, attrs: Any) -> Array:
 
 
 def lp_normalize(s: Scope, attrs: Any) -> Array:
+    """x / max(p-norm along an axis, eps)."""
     x = wide(s[0])
     with np.errstate(all="ignore"):
         norm = (np.abs(x) ** attrs.p).sum(attrs.axis, keepdims=True) ** (1 / attrs.p)
@@ -166,6 +180,7 @@ def lp_normalize(s: Scope, attrs: Any) -> Array:
 
 
 def lrn(s: Scope, attrs: Any) -> Array:
+    """x / (bias + alpha/size * sum of squares over neighbouring channels)^beta."""
     x = wide(s[0])
     total = np.zeros_like(x)
     lo = (attrs.size - 1) // 2
@@ -175,7 +190,8 @@ def lrn(s: Scope, attrs: Any) -> Array:
 
 
 def _windows(s: Scope, attrs: Any) -> list[tuple[tuple[int, ...], Array, Array, Array]]:
-    """Per result position: itself, the window's elements [.., k], their positions in the tensor, how many are padded."""
+    """For each result position: (position, the window's elements [.., k], their positions in the tensor, number of padded
+    ones)."""
     x = s[0] if s[0].dtype.name != "bfloat16" else s[0].astype(np.float32)
     n = len(attrs.kernel)
     lead = x.ndim - n
@@ -208,11 +224,13 @@ def _pool(f: Callable[[Array, int], Array], s: Scope, attrs: Any) -> Array:
 
 
 def max_pool(s: Scope, attrs: Any) -> Array:
+    """The largest element of each window; padding never wins."""
     low = -np.inf if s.dtype.is_float else np.iinfo(s[0].dtype).min
     return _pool(lambda part, n: np.max(part, -1, initial=low), s, attrs)
 
 
 def max_pool_indices(s: Scope, attrs: Any) -> Array:
+    """Row-major position in the whole tensor, i64, of each window's first largest element."""
     x = s[0]
     n = len(attrs.kernel)
     lead = x.ndim - n
@@ -224,11 +242,13 @@ def max_pool_indices(s: Scope, attrs: Any) -> Array:
 
 
 def avg_pool(s: Scope, attrs: Any) -> Array:
+    """The mean of each window, over its elements or with the padding."""
     include = attrs.count_include_pad
     return _pool(lambda part, n: wide(part).sum(-1) / (n if include else part.shape[-1]), s, attrs)
 
 
 def adaptive_pool(f: Callable[[Array], Array], s: Scope, attrs: Any) -> Array:
+    """`f` of each of `size` windows per axis, however long the axis is."""
     x = s[0] if s[0].dtype.name != "bfloat16" else s[0].astype(np.float32)
     n = len(attrs.size)
     lead = x.ndim - n
@@ -244,13 +264,14 @@ def adaptive_pool(f: Callable[[Array], Array], s: Scope, attrs: Any) -> Array:
 
 
 def global_pool(f: Callable[[Array], Array], s: Scope, attrs: Any) -> Array:
+    """`f` over the axes from 2 on, which are kept with size 1."""
     x = s[0] if s[0].dtype.name != "bfloat16" else s[0].astype(np.float32)
     with np.errstate(all="ignore"):
         return f(x.reshape((*x.shape[:2], math.prod(x.shape[2:])))).reshape((*x.shape[:2], *(1,) * (x.ndim - 2)))
 
 
 def _window_mean(x: Array) -> Array:
-    """Mean of the last axis; integers truncate."""
+    """The mean along the last axis; integers truncate."""
     return _mean(wide(x), (x.ndim - 1,))[..., 0]
 
 
@@ -260,6 +281,7 @@ def _window_max(x: Array) -> Array:
 
 
 def lp_pool(s: Scope, attrs: Any) -> Array:
+    """The p-norm of each window, padding as 0."""
     return _pool(lambda part, n: (np.abs(wide(part)) ** attrs.p).sum(-1) ** (1 / attrs.p), s, attrs)
 
 
@@ -297,3 +319,4 @@ REDUCTION: dict[str, Callable[[Scope, Any], Array]] = {
     "global_max_pool": partial(global_pool, _window_max),
     "lp_pool": lp_pool,
 }
+"""Operation -> numpy meaning."""

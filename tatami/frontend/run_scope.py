@@ -1,4 +1,4 @@
-"""One operation at run time: its arrays, declared result types, the values of sizes."""
+"""One operation at run time: its arrays, declared result types, and the values of sizes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from tatami.frontend.ir import TensorType
 
 @dataclass(frozen=True)
 class Scope:
+    """The operands of one operation. `at`: the node's name; `types`: its declared results; `sizes`: values of symbols."""
+
     at: str
     args: Sequence[Array | None]
     types: Sequence[TensorType]
     sizes: Mapping[str, int]
     mode: Mode
     dtypes: Sequence[DType] = ()
-    """The declared dtypes of the operands that are present (`float64` mode keeps every float in double precision)."""
+    """Declared dtypes of the operands that are present (`float64` mode keeps every float in double precision)."""
 
     def __getitem__(self, i: int) -> Array:
         array = self.args[i]
@@ -31,24 +33,29 @@ class Scope:
         return array
 
     def optional(self, i: int) -> Array | None:
+        """Operand i; None if it is absent."""
         return self.args[i] if i < len(self.args) else None
 
     @property
     def present(self) -> list[Array]:
+        """The operands that are present, in order."""
         return [a for a in self.args if a is not None]
 
     @property
     def dtype(self) -> DType:
+        """The declared dtype of the first result."""
         return self.types[0].dtype
 
     def size(self, e: Expr) -> int:
+        """The value of a size expression."""
         return int(evaluate(e, self.sizes))
 
     def shape(self, sizes: Sequence[Expr]) -> tuple[int, ...]:
+        """The values of size expressions."""
         return tuple(self.size(s) for s in sizes)
 
     def check_memory(self) -> None:
-        """Raises E1803 for results that no memory can hold, which numpy would refuse in its own words, or start on."""
+        """Raise E1803 for results that no memory can hold, which numpy would refuse in its own words, or begin to allocate."""
         for type in self.types:
             try:
                 elements = math.prod(self.shape(type.shape))
@@ -59,7 +66,7 @@ class Scope:
                 raise fail("OutOfMemory", self.at, why, "use smaller sizes")
 
     def checked(self, array: Array, type: TensorType) -> Array:
-        """The array, when its shape is the declared one (new sizes are not known yet and pass)."""
+        """The array, if its shape is the declared one; sizes without a value pass. Raises TatamiError."""
         array = np.asarray(array)
         for axis, (actual, size) in enumerate(zip(array.shape, type.shape, strict=True)):
             try:
@@ -77,5 +84,5 @@ class Scope:
 
 
 def wide(x: Array) -> Array:
-    """Floats as double precision; others as they are."""
+    """Floats as double precision; other arrays unchanged."""
     return x.astype(np.float64) if x.dtype.kind not in "biu" else x

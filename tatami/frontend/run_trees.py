@@ -12,7 +12,9 @@ from tatami.frontend.run_scope import Scope
 
 
 def tree_ensemble(s: Scope, attrs: TreeEnsemble) -> Array:
+    """[rows, outputs]: the combined leaves of each row (`core.trees.walk_trees`)."""
     return walk_trees(s[0], s[1], s[2], s[3], s[4], attrs.outputs, attrs.how)
 
 
 TREES: dict[str, Callable[[Scope, Any], Array]] = {"tree_ensemble": tree_ensemble}
+"""Operation -> numpy meaning."""

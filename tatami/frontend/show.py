@@ -22,12 +22,13 @@ from tatami.frontend.operation import text
 
 
 def show(module: Module[Graph]) -> str:
-    """Every graph, main first."""
+    """The text of every graph, `main` first."""
     names = sorted(module.programs, key=lambda n: n != "main")
     return "\n".join(show_graph(name, module.programs[name]) for name in names)
 
 
 def show_graph(name: str, graph: Graph) -> str:
+    """The text of one graph: signature, assumptions, defaults, then a line per node."""
     lines = [_header(name, graph)]
     signature = graph.signature
     lines += [f"  assume {equation_text(e)}" for e in signature.assumptions]

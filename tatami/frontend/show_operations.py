@@ -33,6 +33,7 @@ FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
     ("Custom kernels", (*KERNEL, *KERNEL_BODY)),
     ("Other graphs", CONTROL),
 )
+"""(heading, rows of the table), in the order of the page."""
 
 _HEAD = """# Operations of the frontend
 
@@ -71,7 +72,7 @@ _FEATURES = """
 
 
 def show_operations(cited: Mapping[str, str]) -> str:
-    """The page; `cited` names the test that exercises each operation."""
+    """The text of the page. `cited`: operation -> the test that exercises it."""
     parts = [_HEAD]
     for title, operations in FAMILIES:
         parts += [

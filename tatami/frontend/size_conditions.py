@@ -1,12 +1,12 @@
-"""Conditions on the sizes of a graph, node by node: the one place where an operation states them.
+"""Conditions on the sizes of a graph, node by node: every operation states them here.
 
     pad [(0, -4)] of x[N]        N >= 4
     max_pool 3 of x[N, C, L]     L >= 3
     slice 2:M of x[N]            2 <= M <= N
     topk 5 of x[N]               N >= 5
 
-Beside these no size is negative and no value has more elements than 64 bits count. What is a number is refused when the node
-is made, the rest joins the signature and is checked when sizes are bound: for every target before memory is taken.
+In addition no size is negative and no value has more elements than 64 bits count. A condition between numbers is checked when
+the node is made, any other joins the signature and is checked when sizes are bound: for every target before memory is taken.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Types = Sequence[TensorType | None]
 
 
 def with_conditions(graph: Graph) -> Graph:
-    """The graph with the equations that its sizes need in the signature. Whoever makes a graph ends with this. Raises E1304
-    for numbers of elements that 64 bits do not count."""
+    """The graph with the equations that its sizes need in the signature, the last step of making a graph. Raises E1304 for
+    numbers of elements that 64 bits do not count."""
     counts = _counts(graph)
     if faults := broken_numbers(counts):
         raise TatamiError(*faults)
@@ -64,7 +64,7 @@ def _conditions(graph: Graph, counts: Sequence[Claim]) -> tuple[Equation, ...]:
 
 
 def _counts(graph: Graph) -> list[Claim]:
-    """No value has too many elements, beyond what arguments say."""
+    """Claims that no value has too many elements, except values that arguments bound."""
     tensors = graph.tensors
     shapes = [(tensors[name].shape, node.name) for node in graph.graph for name in node.outputs if name in tensors]
     in_memory = [port.shape for port in graph.signature.inputs]
@@ -73,7 +73,7 @@ def _counts(graph: Graph) -> list[Claim]:
 
 
 def _found(node: Node, tensors: Mapping[str, TensorType]) -> list[TensorType]:
-    """Results whose sizes the node finds: they lie in memory before anything has their shape."""
+    """Types of results whose sizes the node finds: they lie in memory before anything has their shape."""
     if node.op not in _FINDING and not node.attrs.get("new"):
         return []
     return [tensors[name] for name in node.outputs if name in tensors]
@@ -83,7 +83,7 @@ _FINDING = frozenset({"nonzero", "unique", "compress", "non_max_suppression"})
 
 
 def node_claims(node: Node, operands: Types, results: Sequence[TensorType], at: str = "") -> list[Claim]:
-    """Conditions on the sizes of one node. `at`: its name in messages, by default its own."""
+    """Conditions on the sizes of one node. `at`: its name in messages; empty: its own."""
     at = at or node.name
     own = _CLAIMS.get(node.op)
     present = [t for t in operands if t is not None]
@@ -94,16 +94,16 @@ def node_claims(node: Node, operands: Types, results: Sequence[TensorType], at: 
 
 
 Pairs = Iterator[tuple[Expr, Expr]]
-"""Sizes, the first of which is at most the second."""
+"""(smaller, larger): pairs of sizes, the first at most the second."""
 
 
 def _span(kernel: int, dilation: int) -> int:
-    """Elements from a window's first to its last."""
+    """Number of elements from a window's first to its last."""
     return (kernel - 1) * dilation + 1
 
 
 def _windows(spatial: Shape, kernel: Sequence[int], attrs: Any, *, is_partial: bool = False) -> Pairs:
-    """A window is no longer than its line and the padding; a partial one begins inside."""
+    """Conditions that a window is not longer than its line and the padding; a partial window begins inside."""
     n = len(kernel)
     padding = conv_padding(getattr(attrs, "padding", ()), n)
     steps = zip(spatial, kernel, filled(attrs.stride, n), filled(attrs.dilation, n), padding, strict=True)
@@ -147,7 +147,7 @@ def _slice(attrs: Any, types: Sequence[TensorType]) -> Pairs:
 
 
 def _elements(attrs: Any, types: Sequence[TensorType]) -> Pairs:
-    """The index is no longer than the data, but along the axis that it chooses from."""
+    """Conditions that the index is not longer than the data, except along the axis that it chooses from."""
     data, index = types[0].shape, types[1].shape
     for axis, (count, size) in enumerate(zip(index, data, strict=True)):
         if axis != attrs.axis % len(data):

@@ -19,7 +19,7 @@ from tatami.frontend.ops import operation
 
 
 def specialise(module: Module[Graph], sizes: Mapping[str, Expr]) -> Module[Graph]:
-    """The module for these values of size symbols. Callees keep their own symbols."""
+    """The module with these values for size symbols of `main`. Callees keep their own symbols."""
     if not sizes:
         return module
     out: Module[Graph] = substitute.specialise(module, sizes)
@@ -29,14 +29,14 @@ def specialise(module: Module[Graph], sizes: Mapping[str, Expr]) -> Module[Graph
 
 
 def with_sizes(graph: Graph, sizes: Mapping[str, IntoExpr]) -> Graph:
-    """The graph with symbols of its own replaced."""
+    """The graph with some of its own symbols replaced by sizes."""
     values = {name: expr(size) for name, size in sizes.items()}
     module: Module[Graph] = specialise(Module({"main": graph}), values)
     return module.main
 
 
 def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """The graph with other names for size symbols."""
+    """The graph with its size symbols renamed."""
     sizes = {old: var(new) for old, new in names.items()}
     graph = substitute.substitute_sizes(graph, sizes)
     signature = msgspec.structs.replace(

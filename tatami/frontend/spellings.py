@@ -1,7 +1,6 @@
-"""How Python says an operation where a method does not have its name: one expression each, which a test evaluates.
+"""Python expressions for operations whose name is not a method: one each, which a test evaluates.
 
-x, y: floats [N, N]; n, m: integers; b, c: bool; i: positions; w: an image; k: a u64 key; f: a graph.
-"""
+x, y: floats [N, N]; n, m: integers; b, c: bool; i: positions; w: an image; k: a u64 key; f: a graph."""
 
 from __future__ import annotations
 
@@ -68,10 +67,11 @@ SPELLINGS: dict[str, str] = {
     "kernel_scan": 'g.kernel_scan("input0", x, op="sum", axis=1)',
     "call": "g.call(f, x)",
 }
+"""Operation -> expression in Python."""
 
 
 def spelling(op: str) -> str:
-    """The expression, or the method of the operation's name, or `op`."""
+    """The expression of an operation: from the table, else the method of its name, else `op`."""
     if op in SPELLINGS:
         return SPELLINGS[op]
     if op in ("kernel_body", "loop"):

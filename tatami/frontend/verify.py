@@ -1,4 +1,4 @@
-"""Is a frontend module well formed? Names, order, types, calls, constants (spec 3 §2, D2.1, D2.17)."""
+"""Verification of a frontend module: names, order, types, calls, constants (spec 3 §2, D2.1, D2.17)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from tatami.frontend.ops_control import CALLEES
 from tatami.frontend.size_conditions import graph_conditions, node_claims
 
 MAX_DEPTH = 10
+"""Maximum depth of calls; a deeper chain is taken for a recursion."""
 
 
 def verify(module: Module[Graph]) -> list[Diagnostic]:
-    """Everything wrong, in order; empty when the module is well formed."""
+    """All faults, in order; empty if the module is well formed."""
     out: list[Diagnostic] = []
     if "main" not in module.programs:
         out.append(diagnostic("InvalidDocument", "programs", "there is no graph main", "name one graph `main`"))
@@ -32,7 +33,7 @@ def verify(module: Module[Graph]) -> list[Diagnostic]:
 
 
 def _conditions(graph: Graph) -> list[Diagnostic]:
-    """Conditions on its sizes stand in the signature, or are numbers and hold."""
+    """Faults of conditions on sizes that neither stand in the signature nor are numbers for which they hold."""
     out: list[Diagnostic] = []
     for node in graph.graph:
         results = [graph.tensors[o] for o in node.outputs]
@@ -169,7 +170,7 @@ def _node(node: Node, graph: Graph, defined: Mapping[str, TensorType], later: se
 
 
 def _recursion(module: Module[Graph]) -> list[Diagnostic]:
-    """Chains of calls deeper than 10 graphs; a graph that reaches itself never ends without a condition."""
+    """Faults of chains of calls deeper than 10 graphs; a graph that reaches itself never ends without a condition."""
     calls: dict[str, list[str]] = {}
     for name, graph in module.programs.items():
         named = [str(n.attrs.get(k)) for n in graph.graph for k in CALLEES.get(n.op, ())]

@@ -486,10 +486,10 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
     no more than that."""
     known: tuple[Known, ...] = ()
     """Integers in memory that these use: how many keys there are of a batch."""
-    odd: str = ""
-    """A parameter that is 0 where all values of `odd_at`'s batch are finite; else no block may be passed over, since 0
-    times infinity is NaN."""
-    odd_at: Expr | None = None
+    nonfinite: str = ""
+    """Parameter that is nonzero if the values of a batch, the index `nonfinite_at`, have an element that is not finite; then
+    no block is skipped, since 0 times infinity is NaN. Empty: no block is skipped for its weights."""
+    nonfinite_at: Expr | None = None
     divided: bool = True
     nan_weight: Scalar | None = None
     """All weights of a row whose sum is NaN."""

@@ -4,7 +4,7 @@
 
 A CTA has rows of S, of which it keeps nothing but a block of keys: in registers, where the accumulators of the first
 product become the A fragments of the second. Blocks that the predicate of S excludes for all rows are passed over; 0
-times infinity is NaN, so that a kernel before this one looks whether all of B is finite (`Weights.odd`).
+times infinity is NaN, so that a kernel before this one looks whether all of B is finite (`Weights.nonfinite`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     looking[0] = kernel, msgspec.structs.replace(binding, scratch=((ODD, size), *binding.scratch))
     name = f"p{len(p.params) + (len(region.outputs) if parts is not None else 0)}"
     p = msgspec.structs.replace(p, params=(*p.params, Param(name, DType.fp32)), buffers=(*p.buffers, ODD))
-    w = msgspec.structs.replace(w, odd=name, odd_at=substitute(index, _places(region, view, p)))
+    w = msgspec.structs.replace(w, nonfinite=name, nonfinite_at=substitute(index, _places(region, view, p)))
     return [*looking, *_joined(_lower(view, p, w, plan, rows, target), parts, choice)]
 
 

@@ -123,7 +123,8 @@ def _weights(w: Weights) -> list[str]:
     if w.excluded is not None:
         ends = [", ".join(map(str, e)) or "any" for e in (w.low, w.high)]
         seen = f", keys {ends[0]} to {ends[1]}" if w.low or w.high else ""
-        out.append(f"    where {show_expr(w.excluded)}{seen}{f', all where {w.odd}[{w.odd_at}] is not 0' if w.odd else ''}")
+        whole = f", all where {w.nonfinite}[{w.nonfinite_at}] is not 0" if w.nonfinite else ""
+        out.append(f"    where {show_expr(w.excluded)}{seen}{whole}")
     return out
 
 

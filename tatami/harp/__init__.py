@@ -1,9 +1,9 @@
 """The `.harp` language: text to frontend modules through the Graph API, and back (docs/language.md).
 
-    grammar.lark       the one grammar            parse.py          text to syntax tree; syntax_errors.py says what is wrong
+    grammar.lark       the grammar                parse.py          text to syntax tree; syntax_errors.py explains faults
     ir.py  source.py   the tree and its places    elaborate.py      tree to module: call_order.py, then a body.py per graph
-    scope.py           what names mean            expressions.py    values, operators, indices; calls.py, fused.py, constants.py
-    parameters.py      what can be called, read off the Graph API; arguments.py binds, values.py is what there is
+    scope.py           names and their values     expressions.py    values, operators, indices; calls.py, fused.py, constants.py
+    parameters.py      what can be called, read off the Graph API; arguments.py binds, values.py has the kinds of values
     load.py            `tt.parse`, files          fmt.py, decompile.py
 
 Invariants

@@ -1,4 +1,4 @@
-"""Arguments to parameters: by place, by name, each fitted to its type; what does not fit is located at the argument."""
+"""Arguments to parameters: by position, by name, each converted to the parameter's type; a fault is located at the argument."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Given:
 
 
 class Binder:
-    """Binds the arguments of one call. `callee` is the name the caller wrote."""
+    """The binding of one call's arguments. `callee` is the name that the caller wrote."""
 
     def __init__(self, source: Source, callee: ir.Name, undefined: Callable[[ir.Name], TatamiError]) -> None:
         self.source = source
@@ -35,10 +35,11 @@ class Binder:
         self.undefined = undefined
 
     def refuse(self, at: Span, why: str, suggestion: str, kind: str = "InvalidAttribute") -> TatamiError:
+        """An error at `at` in the text, to be raised."""
         return TatamiError(self.source.fault(kind, at, why, suggestion))
 
     def to_method(self, method: Method, arguments: Sequence[Given]) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments of a call of the API's method."""
+        """(positional, named) arguments for a method of the Graph API. Raises TatamiError at the argument."""
         out: dict[str, Any] = {}
         spread: list[Any] = []
         places = [p for p in method.parameters if p.kind == "positional"]
@@ -65,12 +66,12 @@ class Binder:
         return [*(out.pop(n) for n in order if n in out), *spread], out
 
     def _items(self, given: Given, variadic: Parameter) -> list[Any]:
-        """``permute([1, 0])`` is ``permute(1, 0)``."""
+        """The items of one array as arguments: ``permute([1, 0])`` is ``permute(1, 0)``."""
         values = given.value if isinstance(given.value, list) else [given.value]
         return [self.fitted(Given(None, v, given.at), variadic) for v in values]
 
     def to_row(self, row: Operation, arguments: Sequence[Given]) -> tuple[list[Any], dict[str, Any]]:
-        """Operands and attributes of an operation: tensors are operands, a number is one while tensors are too few."""
+        """(operands, attributes) of an operation: tensors are operands, and so is a number while tensors are too few."""
         parameters = attributes_of(row.name)
         operands: list[Any] = []
         out: dict[str, Any] = {}
@@ -109,6 +110,7 @@ class Binder:
         return operands, out
 
     def fitted(self, given: Given, parameter: Parameter) -> Any:
+        """The argument's value as the type of the parameter. Raises TatamiError at the argument."""
         try:
             return convert(given.value, parameter.hint)
         except Mismatch as error:
@@ -153,7 +155,7 @@ def _most(row: Operation) -> float:
 
 
 def _spread(value: Value) -> list[Value]:
-    """The tensors of an array of tensors; any other value as it is."""
+    """The tensors of an array of tensors; a list of any other value alone."""
     return value if isinstance(value, list) and any(isinstance(v, Tensor) for v in value) else [value]
 
 

@@ -1,4 +1,4 @@
-"""One graph: its inputs, its statements in order, its results."""
+"""The elaboration of one graph: its inputs, its statements in order, its results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EFFECTS = ("update", "assume")
 
 
 class Body:
-    """Builds `graph` as `declared` says. `build` returns the faults."""
+    """The construction of `graph` from its declaration `declared`."""
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Body:
         self._returned: ir.Return | None = None
 
     def build(self) -> list[Diagnostic]:
+        """Build the graph; the faults that were found, one per faulty declaration or statement."""
         for size in self.declared.sizes:
             self._guard(self._size, size)
         for parameter in self.declared.parameters:
@@ -130,7 +131,7 @@ class Body:
 
     def _extent(self, e: ir.Expression) -> Expr:
         names: list[object] = [e]
-        while names:  # names of sizes only: what else is wrong the expression's own meaning says
+        while names:  # names of sizes only: other faults are found when the expression is evaluated
             node = names.pop()
             if isinstance(node, ir.Name) and node.name not in self.scope.sizes:
                 raise self.scope.undeclared_size(node)
@@ -183,7 +184,7 @@ class Body:
             raise
 
     def _name(self, value: Value, name: str, before: int) -> None:
-        """The result of the last node is called as the variable is."""
+        """Give the result of the last node the name of the variable."""
         if isinstance(value, Tensor) and len(self.graph.nodes) > before and value.name in self.graph.nodes[-1].outputs:
             self.graph.rename(value, name)
 
@@ -224,7 +225,7 @@ class Body:
         return name in self.scope.graphs or self.expressions.calls.is_operation(name)
 
     def _input_of(self, e: ir.Expression) -> Tensor:
-        """The input that an update names, also after its name was assigned anew."""
+        """The input that an update names, also after its name was assigned again."""
         declared = {p.name.name: p for p in self.declared.parameters}
         if not isinstance(e, ir.Name) or e.name not in declared:
             known = [n for n, p in declared.items() if any(w.name == "mut" for w in p.words)]
@@ -286,7 +287,8 @@ class Body:
             self.graph.output(name, tensor)
 
     def _check_type(self, tensor: Tensor, dtype: DType, shape: Shape, at: Span, name: str) -> None:
-        """The declared type against what is there; sizes that cannot be compared now are assumed equal."""
+        """Compare the declared type with the tensor's; sizes of which neither is proved equal nor different are assumed
+        equal."""
         if tensor.dtype not in (dtype, DType.unknown):
             why = f"{name} is declared {dtype_name(dtype)}, the value is {dtype_name(tensor.dtype)}"
             raise self._refuse("DTypeMismatch", at, why, f"cast({dtype_name(dtype)}), or declare {dtype_name(tensor.dtype)}")
@@ -304,7 +306,8 @@ class Body:
                     self.graph.assume(have, declared)
 
     def _as_declared(self, tensor: Tensor, shape: Shape) -> Tensor:
-        """The rows of ``concat([x[:1], x[1:-1], x[-1:]])`` are N where declared so: callers see the declared size."""
+        """The tensor with sizes as declared, since callers see these: the rows of ``concat([x[:1], x[1:-1], x[-1:]])`` are N
+        if declared so."""
         return tensor.reshape(shape) if tensor.shape != shape == tuple(map(settled_size, tensor.shape)) else tensor
 
 

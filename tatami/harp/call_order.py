@@ -1,4 +1,4 @@
-"""Which graph calls which: an order in which callees come first, circles, and chains that are too long."""
+"""Calls between graphs: an order in which callees come first, circles, and chains that are too long."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from tatami.harp import ir
 from tatami.harp.source import Source
 
 MAX_DEPTH = 10
+"""Maximum number of graphs in a chain of calls, as in the frontend's verifier."""
 
 
 def callees(graph: ir.Graph, graphs: Mapping[str, ir.Graph]) -> list[ir.Name]:
-    """Where the body of `graph` names a graph of the program: as what it calls, or as an argument that no input, size or
-    variable hides. In the order of the text."""
+    """Each mention of another graph in the body of `graph`, as a callee or as an argument that no input, size or variable
+    hides, in the order of the text."""
     own = {p.name.name for p in graph.parameters} | {s.name.name for s in graph.sizes} | set(_assigned(graph))
     out: list[ir.Name] = []
     todo: list[object] = list(reversed(graph.body))
@@ -47,7 +48,7 @@ def _assigned(graph: ir.Graph) -> Iterator[str]:
 
 
 def call_order(source: Source, graphs: Mapping[str, ir.Graph]) -> tuple[list[str], dict[str, Diagnostic]]:
-    """The graphs, callees first, and a diagnostic for each that closes a circle or a chain of more than 10."""
+    """(the graphs, callees first; name -> diagnostic for each that closes a circle or a chain of more than 10)."""
     uses = {name: callees(g, graphs) for name, g in graphs.items()}
     order: list[str] = []
     faults: dict[str, Diagnostic] = {}

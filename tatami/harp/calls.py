@@ -23,11 +23,11 @@ from tatami.harp.values import DTYPES, GraphName, Results, Value, Word, describe
 _EXTREMES: dict[str, Callable[..., Expr]] = {"min": minimum, "max": maximum}
 _OTHER_NAMES = {"if_else": "cond"}
 MOST_AXES = 16
-"""Of the result of a view: its coordinates are idx0 … idx15."""
+"""Maximum number of axes of a view's result: its coordinates are idx0 … idx15."""
 
 
 class Calls:
-    """`value` gives the meaning of an expression in `scope`."""
+    """The evaluation of calls in `scope`. `value` evaluates an expression."""
 
     def __init__(self, scope: Scope, constants: Constants, value: Callable[[ir.Expression], Value]) -> None:
         self.scope = scope
@@ -38,6 +38,7 @@ class Calls:
 
     # -- functions -----------------------------------------------------------------------------------
     def call(self, e: ir.Call) -> Value:
+        """The value of ``name(arguments)``. Raises TatamiError at the callee or the argument."""
         name = e.callee.name
         if name in self.scope.graphs:
             return self._graph(e)
@@ -60,9 +61,11 @@ class Calls:
         raise self.scope.refuse("InvalidAttribute", e.callee.at, f"{name} of no tensor", how)
 
     def is_operation(self, name: str) -> bool:
+        """True if `name` is an operation of the table or a method of the Graph API."""
         return name in OPS or name in GRAPH_METHODS or name in TENSOR_METHODS or name in _OTHER_NAMES
 
     def unknown_function(self, callee: ir.Name) -> TatamiError:
+        """The error for a callee that does not exist, with the nearest name."""
         name = callee.name
         if name in self.scope.names:
             why = f"{name!r} is a value, not a graph or an operation"
@@ -77,13 +80,13 @@ class Calls:
         return [Given(a.name, self._argument(a.value), a.value.at) for a in e.arguments]
 
     def _argument(self, e: ir.Expression) -> Value:
-        """A bare word that names nothing may be a mode; the parameter it meets decides."""
+        """The value of an argument. A bare word that is not defined may be a mode; the parameter it is bound to decides."""
         if isinstance(e, ir.Name) and not self.scope.is_defined(e.name):
             return Word(e)
         return self.value(e)
 
     def _with_coordinates(self, e: ir.Call | ir.Method) -> list[Given]:
-        """The arguments of a view, where idx0, idx1, … are the coordinates of the result."""
+        """The arguments of a view, in which idx0, idx1, … are the coordinates of the result."""
         sizes = self.scope.sizes
         self.scope.sizes = {**sizes, **{f"idx{k}": var(f"i{k}") for k in range(MOST_AXES)}}
         try:
@@ -116,6 +119,7 @@ class Calls:
         return self.scope.only_elementwise(callee.at)
 
     def result(self, name: str, made: Any) -> Value:
+        """The value of a call: one tensor, or the results to be taken apart."""
         self.scope.learn_sizes()
         if isinstance(made, tuple | list):
             return Results(tuple(made), name)
@@ -124,6 +128,7 @@ class Calls:
 
     # -- methods -------------------------------------------------------------------------------------
     def method(self, e: ir.Method, receiver: Value) -> Value:
+        """The value of ``receiver.name(arguments)``. Raises TatamiError at the callee or the argument."""
         name = e.callee.name
         if isinstance(receiver, Results | DType | TensorType | str | list | GraphName | Word | None):
             why = f"{describe(receiver)} has no method {name!r}"
@@ -148,7 +153,7 @@ class Calls:
         raise self.scope.refuse("UnknownOp", e.callee.at, f"no operation is called {name!r}", how)
 
     def _repeats(self, e: ir.Method, x: Tensor, arguments: Sequence[Given]) -> Given:
-        """``tile(axis, times)`` as one number per axis."""
+        """The arguments ``axis, times`` of ``tile`` as one number of copies per axis."""
         named = {a.name.name if a.name else ("axis", "times")[k]: a for k, a in enumerate(arguments)}
         axis, times = named.get("axis") or named.get("dim"), named.get("times")
         if axis is None or times is None:
@@ -197,7 +202,7 @@ class Calls:
 
     # -- constants -----------------------------------------------------------------------------------
     def as_tensor(self, value: Value, at: Span, dtype: DType = DType.unknown) -> Tensor:
-        """One tensor; a number becomes a constant of `dtype`."""
+        """The value as a tensor; a number becomes a constant of `dtype`. Raises TatamiError for other values."""
         if isinstance(value, Tensor):
             return value
         if isinstance(value, bool | int | float):
@@ -263,7 +268,7 @@ def _named(e: ir.Call) -> set[str]:
 
 
 def _renamed(a: Given, place: int) -> Given:
-    """The second argument of view_expr is what `view` calls linear."""
+    """The second argument of view_expr as the argument `linear` of `view`."""
     if place == 1 and a.name is None:
         return Given(ir.Name("linear", at=a.at, extent=a.at), a.value, a.at)
     return a

@@ -1,4 +1,4 @@
-"""Constant tensors of a text: numbers written in it, or arrays that the caller or an .npz beside the file names."""
+"""Constant tensors of a text: numbers written in it, or arrays by name, from the caller or from an .npz next to the file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from tatami.harp.values import Value, describe, dtype_name
 
 
 class Constants:
-    """Arrays by name: the caller's, then those of `archive`."""
+    """Arrays by name: the caller's first, then those of `archive`."""
 
     def __init__(self, arrays: Mapping[str, Any] | None = None, archive: Path | None = None) -> None:
         self.arrays = dict(arrays or {})
         self.archive = archive
 
     def named(self, scope: Scope, name: str, dtype: DType, shape: tuple[int, ...], at: Span) -> Payload:
+        """The array `name` as dtype and shape declare it. Raises TatamiError if it is missing or has another type."""
         array = np.asarray(self.arrays[name]) if name in self.arrays else None
         if array is not None:
             _check(scope, name, array.dtype, array.shape, dtype, shape, at)
@@ -34,7 +35,7 @@ class Constants:
         return Payload(array.view(numpy_dtype(dtype)) if _holds_bytes_of(array.dtype, dtype) else array)
 
     def _unpacked(self, scope: Scope, name: str, dtype: DType, shape: tuple[int, ...], at: Span) -> np.ndarray:
-        """The array of the archive; one of another type is refused by its header, as a small file may unpack to any size."""
+        """The array in the archive. Its header is compared first, since a small file may unpack to any size."""
         known = list(self.arrays)
         if self.archive is not None and self.archive.exists():
             try:
@@ -63,7 +64,7 @@ class Constants:
 def _check(
     scope: Scope, name: str, found: np.dtype, found_shape: tuple[int, ...], dtype: DType, shape: tuple[int, ...], at: Span
 ) -> None:
-    """Refuses an array of another type than the text declares."""
+    """Raise TatamiError for an array of another type than the text declares."""
     ours = dtype if _holds_bytes_of(found, dtype) else dtype_of(np.empty(0, found))
     if ours != dtype or found_shape != shape:
         why = f"{name[:80]!r} is {dtype_name(ours) if ours else found}{list(found_shape)}"
@@ -77,7 +78,7 @@ def _holds_bytes_of(found: np.dtype, dtype: DType) -> bool:
 
 
 def literal(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e: ir.Expression) -> Payload:
-    """Numbers written in the text, one array in another per axis."""
+    """The array of numbers written in the text, one nested list per axis. Raises TatamiError for another shape."""
     numbers: list[Any] = []
     _gather(scope, value, dtype, shape, e, numbers)
     try:

@@ -1,8 +1,8 @@
 """A frontend module as `.harp` text: reading it back gives the module, node for node.
 
-The order of the nodes is kept. A value that is used once, is short and has no name of its own stands where it is used,
-where its nodes come right before its reader's; every other value is a statement. Names that the language cannot say are
-replaced by near ones.
+The order of the nodes is kept. A value that is used once, is short and has no name of its own stands where it is used, if
+its nodes directly precede its reader's; every other value is a statement. Names that are not legal in the language are
+replaced by similar ones.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ from tatami.harp.write import Code, number_code, payload_text, size_text, string
 from tatami.harp.write_operation import expression
 
 INLINE_ELEMENTS = 16
-"""Constants of at most so many elements are written out."""
+"""Maximum number of elements of a constant that is written out."""
 INLINE_CHARACTERS = 60
-"""Expressions of at most so many characters stand where they are used."""
+"""Maximum number of characters of an expression that stands where it is used."""
 NONE = Code("none")
+"""The text of an absent operand."""
 
 
 @dataclass(frozen=True)
 class Decompiled:
-    """The text, and the constants that it names."""
+    """The text of a module, and the constants that it names."""
 
     text: str
     constants: Mapping[str, np.ndarray]
 
     def archive(self) -> bytes:
-        """The constants as an .npz: what numpy.load reads, the same bytes each time."""
+        """The constants as the bytes of an .npz that numpy.load reads; the same bytes each time."""
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as files:
             for name, array in self.constants.items():
@@ -67,8 +68,8 @@ def decompile(model: Any) -> str:
     """The `.harp` text of a Graph or a frontend Module.
 
     Constants of more than 16 elements are named in it: read it back with
-    ``tt.parse(text, constants=decompiled(model).constants)``. Raises TatamiError: what is wrong with the module, or one
-    E1615 that names everything the language cannot say.
+    ``tt.parse(text, constants=decompiled(model).constants)``. Raises TatamiError: the faults of the module, or one E1615
+    that names everything for which the language has no words.
 
     >>> from tatami.core.dtype import DType
     >>> from tatami.frontend.graph import Graph
@@ -84,7 +85,7 @@ def decompile(model: Any) -> str:
 
 
 def decompiled(model: Any) -> Decompiled:
-    """The text with the arrays of its named constants: what belongs into the `.npz` beside it."""
+    """The text and the arrays of its named constants, which belong into an `.npz` next to it. Raises TatamiError."""
     if not isinstance(model, Module) and not callable(getattr(model, "module", None)):
         raise fail("UnknownFormat", type(model).__name__, "this kind of object has no text", "give a tt.Graph or its module")
     module: Module[Graph] = model if isinstance(model, Module) else model.module()
@@ -121,7 +122,7 @@ def unsayable(name: str, graph: Graph) -> Iterator[tuple[str, str]]:
 
 
 def _callees_first(programs: Mapping[str, Graph]) -> Iterator[str]:
-    """Every graph after those that it calls; main last."""
+    """Names of the graphs, each after those that it calls; main last."""
     done: set[str] = set()
     work = [(n, False) for n in ("main", *reversed([n for n in programs if n != "main"]))]
     while work:
@@ -135,7 +136,7 @@ def _callees_first(programs: Mapping[str, Graph]) -> Iterator[str]:
 
 
 class _Constants:
-    """Which constants stand in the text and which are named by it."""
+    """The split of constants into those written out and those named."""
 
     def __init__(self, module: Module[Graph]) -> None:
         self.module = module
@@ -166,8 +167,8 @@ class _Pending:
 
 
 class _Writer:
-    """The text of one graph. `pending` are the values not yet written, in the order of their nodes: a reader may take
-    them from the end only, and a statement is preceded by all of them."""
+    """The text of one graph. `pending`: values not written yet, in the order of their nodes: a reader may take them from the
+    end only, and a statement is preceded by all of them."""
 
     def __init__(self, module: Module[Graph], name: str, constants: _Constants, graphs: Names) -> None:
         self.module = module
@@ -231,7 +232,7 @@ class _Writer:
 
     # -- statements ------------------------------------------------------------------------------------
     def _statement(self, line: str) -> None:
-        """Write a line, after everything that comes before it."""
+        """Write a line, after all pending values."""
         self._flush(len(self.pending))
         self.lines.append(line)
 
@@ -246,7 +247,7 @@ class _Writer:
         del self.pending[:count]
 
     def _operands(self, tensors: Sequence[str]) -> list[Code]:
-        """The operands as text; those pending at the end, in this order, are taken as expressions."""
+        """The operands as text; values pending at the end in this order are taken as expressions."""
         waiting = [e.tensor for e in self.pending]
         taken: dict[str, Code] = {}
         for tensor in reversed([t for t in tensors if t in waiting]):
@@ -302,7 +303,8 @@ class _Writer:
         return expression(node, operands, types, may_be_method=not self._would_be_laid_out(node))
 
     def _would_be_laid_out(self, node: Node) -> bool:
-        """The methods reshape and unfold first lay out what is read by index expressions; the operations do not."""
+        """True if the method would first lay out its operand, which is read by index expressions: reshape and unfold do, the
+        operations do not."""
         if node.op not in ("reshape", "unfold"):
             return False
         source = self.makers.get(node.inputs[0])
@@ -315,7 +317,8 @@ class _Writer:
         return "main" if name == "main" else self.graphs[name]
 
     def _numbers(self, node: Node) -> dict[int, Code]:
-        """The operands, by position, that are plain numbers: pending last, of the dtype a number beside the others gets."""
+        """Operand position -> text, for operands that are plain numbers: pending last, with the dtype that the Graph API gives
+        a number among these operands."""
         waiting = list(self.pending)
         found: dict[int, Code] = {}
         values: dict[int, Node] = {}
@@ -332,7 +335,7 @@ class _Writer:
         return found
 
     def _lifted(self, node: Node, values: Mapping[int, Node]) -> dict[int, DType]:
-        """The dtypes that the Graph API gives to numbers in these places."""
+        """The dtypes that the Graph API gives to numbers at these positions."""
         scratch = Scratch()
         operands: list[Any] = [
             number(values[k].attrs["value"]) if k in values else scratch.input(f"x{k}", (), self.graph.tensors[t].dtype)
@@ -342,12 +345,13 @@ class _Writer:
         places = [k for k, t in enumerate(node.inputs) if t]
         try:
             lifted = scratch.lifted(operands, node.op)
-        except TatamiError:  # a number that does not fit the dtype beside it
+        except TatamiError:  # a number that does not fit the dtype of the others
             return dict.fromkeys(values, DType.unknown)
         return {k: t.dtype for k, t in zip(places, lifted, strict=True) if k in values and t is not None}
 
     def _loop(self, node: Node) -> Code:
-        """As the Graph API has it: graph, state, invariants, trip and condition; else as the table's row."""
+        """A loop in the form of the Graph API (graph, state, invariants, trip and condition), else in the form of the table's
+        row."""
         attrs = attributes(OPS["loop"], node)
         count, condition, *rest = node.inputs
         last = self.pending[-1].node if self.pending and self.pending[-1].tensor == count else None
@@ -374,7 +378,7 @@ class _Writer:
 
 
 def _new_sizes(node: Node) -> list[str]:
-    """The argument that names sizes which only a run tells."""
+    """The argument that names sizes which only a run decides; empty if there are none."""
     names = node.attrs.get("new", ())
     return [f"new=[{', '.join(map(string_text, names))}]"] if names else []
 
@@ -386,7 +390,7 @@ def _parameter(port: Input, name: str) -> str:
 
 
 def _symbols(graph: Graph) -> list[str]:
-    """The size symbols a graph declares, in order of appearance."""
+    """The size symbols that a graph declares, in order of appearance."""
     out: dict[str, None] = dict.fromkeys(())
     for port in graph.signature.inputs:
         for size in port.shape:
@@ -400,6 +404,6 @@ def _symbols(graph: Graph) -> list[str]:
 
 
 def _has_own_name(node: Node) -> bool:
-    """Was the node named by a person? The names that builders give begin with the operation."""
+    """True if a person named the node: names from builders begin with the operation."""
     stem = re.sub(r"[_.]?\d+\Z", "", node.name)
     return stem not in (node.op, "t", "")

@@ -1,6 +1,6 @@
-"""Syntax tree to frontend module, through the Graph API. Every graph is built, those that nothing calls too.
+"""Syntax tree to frontend module, through the Graph API. Every graph is built, uncalled ones too.
 
-A fault ends its statement; names that the statement would have given are then unknown, and what reads them is skipped,
+A fault ends its statement; the names that it assigns are then unknown, and statements that read them are skipped,
 so that one fault is one diagnostic.
 """
 
@@ -18,10 +18,11 @@ from tatami.harp.scope import near, relocate
 from tatami.harp.source import Source, Span
 
 MAX_FAULTS = 100
+"""Maximum number of faults that are reported for one text."""
 
 
 def elaborate(file: ir.File, constants: Constants, *, trust: bool) -> Module[frontend.Graph]:
-    """The module of a file. Raises TatamiError with all faults, in the order of the text; code is one without `trust`."""
+    """The module of a file. Raises TatamiError with all faults, in the order of the text; code is a fault without `trust`."""
     program = _Program(file, constants, trust)
     module = program.module()
     if program.faults:
@@ -98,10 +99,11 @@ class _Program:
 
 
 RESERVED_PROGRAMS = frozenset({"setup"})
+"""Names of programs that the compiler makes, and a text cannot define."""
 
 
 def located(source: Source, d: Diagnostic) -> Diagnostic:
-    """A fault of a finished graph names its place as text, ``model.harp:3:9``."""
+    """The diagnostic of a finished graph with its place in the text, ``model.harp:3:9``."""
     line, _, column = d.at.removeprefix(f"{source.name}:").partition(":")
     if not (d.at.startswith(f"{source.name}:") and line.isdigit() and column.isdigit()):
         return relocate(source, Span(0, 0), d)

@@ -1,7 +1,6 @@
-"""Expressions: what each means as a tensor, a number or a size. Nodes of the graph are made here, through its API.
+"""Expressions as tensors, numbers or sizes. Nodes of the graph are made here, through its API.
 
-A long chain of operators, methods or indices is walked in a loop; only brackets recurse, and the parser bounds those.
-"""
+A long chain of operators, methods or indices is walked in a loop; only brackets recurse, and the parser bounds those."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ _LOGICAL = {"&": ("and", "bitand"), "|": ("or", "bitor"), "^": ("xor", "bitxor")
 
 
 class Expressions:
-    """The meaning of expressions in a scope."""
+    """The evaluation of expressions in a scope."""
 
     def __init__(self, scope: Scope, constants: Constants) -> None:
         self.scope = scope
         self.calls = Calls(scope, constants, self.value)
 
     def value(self, e: ir.Expression) -> Value:
-        """What an expression stands for. Raises TatamiError, or Skipped."""
+        """The value of an expression. Raises TatamiError, or Skipped for a value that an earlier fault left unknown."""
         chain: list[ir.Binary | ir.Method | ir.Index] = []
         while isinstance(e, ir.Binary | ir.Method | ir.Index):
             chain.append(e)
@@ -153,7 +152,7 @@ class Expressions:
             return base[keys] if keys else base
 
     def _extent(self, item: ir.Item) -> Expr:
-        """A size of a type, such as ``f32[2, N]``."""
+        """The value of a size in a type, such as ``f32[2, N]``."""
         value = None if isinstance(item, ir.Slice | ir.Rest) else self.value(item)
         size = as_size(value)
         if size is None:

@@ -22,6 +22,7 @@ from tatami.harp.layout import Broken, Comment, Doc, Group, Line, Nest, render
 from tatami.harp.parse import parse
 
 WIDTH = 100
+"""Maximum number of columns of a line, if it can be broken."""
 
 _WORD = re.compile(
     r"""(?P<blank>[ \t\r\n]+) | (?P<comment>//[^\n]*) | (?P<string>"(?:\\[^\n]|[^"\\\n])*")
@@ -31,19 +32,21 @@ _WORD = re.compile(
 )
 _CLOSE = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _OPERATORS = frozenset(op for level in LEVELS for op in level)
-"""Between operands: a line breaks at the loosest. `**` binds tighter than a sign and stands without space."""
+"""Binary operators, at the loosest of which a line breaks. `**` binds tighter than a sign and has no space around it."""
 
 
 @dataclass
 class Remark:
+    """A comment on a line of its own."""
+
     text: str
     blank_before: bool
-    """An empty line stands before it."""
+    """True if an empty line precedes it."""
 
 
 @dataclass
 class Word:
-    """One token with the comments on lines of their own before it, and those after it on its line."""
+    """One token, with the comments on lines of their own before it and the comments after it on its line."""
 
     kind: str
     text: str
@@ -66,7 +69,7 @@ Item = Word | Bracket
 
 
 def words(text: str) -> list[Word]:
-    """The tokens of `text`; the last is empty and carries what comments stand at the end."""
+    """The tokens of `text`; the last is empty and carries the comments at the end."""
     out: list[Word] = []
     remarks: list[Remark] = []
     lines = blank = 0
@@ -90,13 +93,13 @@ def words(text: str) -> list[Word]:
 
 
 def format_source(text: str, name: str) -> str:
-    """The text laid out; `name` stands in diagnostics. Raises TatamiError where it is no program."""
+    """The text laid out; `name` stands in diagnostics. Raises TatamiError unless it is a program."""
     parse(text, name)
     return format_text(text)
 
 
 def format_text(text: str) -> str:
-    """`text`, which must be a well-formed program, laid out."""
+    """`text` laid out; it must be a well-formed program."""
     found = words(text)
     doc: list[Doc] = []
     for graph in _graphs(found[:-1]):
@@ -107,7 +110,7 @@ def format_text(text: str) -> str:
 
 
 def aligned(lines: list[str]) -> str:
-    """Comments after code on neighbouring lines begin in one column, where no line gets too long by it."""
+    """The lines with comments after code on neighbouring lines aligned, where no line gets too long."""
     out: list[str] = []
     run: list[tuple[str, str]] = []
 
@@ -156,7 +159,7 @@ def _graphs(found: list[Word]) -> Iterator[list[Item]]:
 
 
 def _item(found: list[Word], at: int, angles: bool = False) -> tuple[int, Item]:
-    """The item that begins at word `at`, and where the next begins."""
+    """(the position after the item that begins at word `at`, the item)."""
     word = found[at]
     if word.kind != "sign" or word.text not in _CLOSE or (word.text == "<" and not angles):
         return at + 1, word
@@ -181,7 +184,7 @@ def _is(item: Item, *texts: str) -> bool:
 
 
 def _split(items: list[Item], *separators: str) -> list[tuple[list[Item], Word | None]]:
-    """Parts between separators, each with the separator after it."""
+    """The parts between separators, each with the separator after it."""
     out: list[tuple[list[Item], Word | None]] = []
     part: list[Item] = []
     for item in items:
@@ -195,7 +198,8 @@ def _split(items: list[Item], *separators: str) -> list[tuple[list[Item], Word |
 
 
 def _statements(items: list[Item]) -> list[list[Item]]:
-    """A statement begins where a name follows something complete, or a parenthesis follows it on a new line."""
+    """The items of each statement: it begins where a name follows a complete expression, or a parenthesis on another line
+    does."""
     out: list[list[Item]] = []
     for item in items:
         previous = out[-1][-1] if out else None
@@ -215,7 +219,7 @@ def _statements(items: list[Item]) -> list[list[Item]]:
 
 
 def _remarks(word: Word) -> list[Doc]:
-    """Comments on lines of their own before `word`, and the empty lines between them (one each at most)."""
+    """The comments on lines of their own before `word`, and the empty lines between them (at most one each)."""
     out: list[Doc] = []
     for k, remark in enumerate(word.before):
         out += [*([Line("")] if k and remark.blank_before else []), Comment(remark.text, True), Line("")]
@@ -223,7 +227,8 @@ def _remarks(word: Word) -> list[Doc]:
 
 
 def _graph(items: list[Item]) -> Doc:
-    """The parameters break first, one on a line; the results only where they do not fit on a line of their own."""
+    """The layout of a graph: the parameters break first, one per line; the results only if they do not fit on a line of their
+    own."""
     *header, body = items
     assert isinstance(body, Bracket)
     arrow = next(k for k, item in enumerate(header) if _is(item, "->"))
@@ -271,7 +276,7 @@ def _statement(items: list[Item]) -> Doc:
 
 
 def _word(item: Item, leading: bool = True, trailing: bool = True) -> Doc:
-    """A token with its comments. leading=False: those before it are printed elsewhere."""
+    """A token with its comments. leading=False: comments before it are printed elsewhere."""
     assert isinstance(item, Word)
     out: list[Doc] = [Comment(r.text, True) for r in item.before] if leading else []
     out.append(item.text)
@@ -279,7 +284,7 @@ def _word(item: Item, leading: bool = True, trailing: bool = True) -> Doc:
 
 
 def _items(items: list[Item], leading: bool = True) -> Doc:
-    """Items side by side."""
+    """The items next to each other, with spaces between names."""
     out: list[Doc] = []
     for k, item in enumerate(items):
         lead = leading or k > 0
@@ -309,8 +314,8 @@ def _bracket(item: Bracket, leading: bool = True) -> Doc:
 
 
 def _entries(parts: list[tuple[list[Item], Word | None]], final: str = "") -> list[Doc]:
-    """Entries with commas, `final` after the last where they stand on lines of their own. Comments behind an entry go
-    behind its comma."""
+    """Entries with commas, `final` after the last if they stand on lines of their own. Comments after an entry follow its
+    comma."""
     out: list[Doc] = []
     for k, (part, comma) in enumerate(parts):
         is_last = k == len(parts) - 1
@@ -330,7 +335,7 @@ def _entries(parts: list[tuple[list[Item], Word | None]], final: str = "") -> li
 
 
 def _entry(items: list[Item]) -> Doc:
-    """An argument, parameter, size variable, index or array element."""
+    """The layout of an argument, parameter, size variable, index or array element."""
     for k, item in enumerate(items):
         if _is(item, "=") and k == 1:
             return [_items(items[:1]), _word(item), _grouped(items[2:])]
@@ -345,12 +350,12 @@ def _entry(items: list[Item]) -> Doc:
 
 
 def _is_type(items: list[Item]) -> bool:
-    """`f32[N, 4]`"""
+    """True if the items are a type such as `f32[N, 4]`."""
     return len(items) == 2 and isinstance(items[0], Word) and items[0].kind == "name" and isinstance(items[1], Bracket)
 
 
 def _grouped(items: list[Item], leading: bool = True) -> Doc:
-    """An expression as a group of its own. Comments at its ends stand outside: they break no line of it."""
+    """An expression as a group of its own. Comments at its ends stand outside it, so that they do not break its lines."""
     first, last = _first(items[0]), _last(items[-1])
     before: list[Doc] = [Comment(r.text, True) for r in first.before] if leading else []
     after, last.after = last.after, []
@@ -381,10 +386,10 @@ def _is_number(items: list[Item]) -> bool:
 
 
 def _has_comments(item: Item) -> bool:
-    """Before, inside or behind."""
+    """True if there are comments before, inside or after the item."""
     return bool(_last(item).after) or bool(_first(item).before) or (isinstance(item, Bracket) and _is_remarked(item))
 
 
 def _is_remarked(item: Bracket) -> bool:
-    """Has it comments inside?"""
+    """True if there are comments inside the brackets."""
     return bool(item.open.after or item.close.before) or any(map(_has_comments, item.inside))

@@ -13,7 +13,7 @@ _CUMULATIVE = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cumm
 
 
 def fused(calls: Calls, e: ir.Fused) -> Value:
-    """``kind(inputs, axis=, op=) { body }``: the body, then its reduction or running combination."""
+    """The value of ``kind(inputs, axis=, op=) { body }``: the body, then its reduction or running combination."""
     scope = calls.scope
     if scope.only is not None:
         raise scope.refuse("InvalidAttribute", e.at, "a fused form inside another", "assign it before, and name it as an input")

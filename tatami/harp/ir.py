@@ -1,4 +1,4 @@
-"""The syntax tree of a `.harp` text. Inert: what a program means is said by `elaborate.py`.
+"""The syntax tree of a `.harp` text. Inert: `elaborate.py` gives a program its meaning.
 
     File = source, graphs, comments
     Graph = name, sizes, parameters, results, body of statements
@@ -19,7 +19,7 @@ from tatami.harp.source import Source, Span
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What every node has."""
+    """The part that all nodes share: the places of a node in the text."""
 
     at: Span = field(compare=False, repr=False)
     extent: Span = field(compare=False, repr=False)
@@ -28,34 +28,42 @@ class Node:
 # -- expressions -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Name(Node):
+    """The name of a value, a graph or an operation."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Integer(Node):
+    """A number without a point or an exponent."""
+
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Real(Node):
-    """A number with a point or an exponent, as it was written."""
+    """A number with a point or an exponent, in its own spelling."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class String(Node):
+    """A text in double quotes, its escapes resolved."""
+
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Truth(Node):
+    """One of the words ``true`` and ``false``."""
+
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Group(Node):
-    """An expression in parentheses."""
+    """An expression in parentheses: ``(inner)``."""
 
     inner: Expression
 
@@ -69,17 +77,23 @@ class Tuple(Node):
 
 @dataclass(frozen=True, slots=True)
 class Array(Node):
+    """``[items]``, an array that may be nested."""
+
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unary(Node):
+    """``op operand``, a prefix operator."""
+
     op: str
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Binary(Node):
+    """``left op right``, an infix operator."""
+
     op: str
     left: Expression
     right: Expression
@@ -121,7 +135,7 @@ class Slice(Node):
 
 @dataclass(frozen=True, slots=True)
 class Rest(Node):
-    """``...``: all axes that the other items leave."""
+    """``...``: all axes that the other items leave out."""
 
 
 Item: TypeAlias = "Expression | Slice | Rest"
@@ -129,6 +143,8 @@ Item: TypeAlias = "Expression | Slice | Rest"
 
 @dataclass(frozen=True, slots=True)
 class Index(Node):
+    """``base[items]``, an index or slice."""
+
     base: Expression
     items: tuple[Item, ...]
 
@@ -164,6 +180,8 @@ Expression: TypeAlias = (
 # -- statements --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Assign(Node):
+    """``target = value``, one name assigned."""
+
     target: Name
     value: Expression
 
@@ -178,6 +196,8 @@ class Destructure(Node):
 
 @dataclass(frozen=True, slots=True)
 class Return(Node):
+    """``return values``, one per declared result."""
+
     values: tuple[Expression, ...]
 
 
@@ -194,7 +214,7 @@ Statement: TypeAlias = Assign | Destructure | Return | Do
 # -- graphs ------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Type(Node):
-    """``f32[B, 2*N]``; no size is rank 0."""
+    """``f32[B, 2*N]``; rank 0 without sizes."""
 
     dtype: Name
     shape: tuple[Expression, ...]
@@ -210,7 +230,7 @@ class Size(Node):
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Node):
-    """``mut cache: f32[B, N]``: words before the name say what kind of input it is."""
+    """``mut cache: f32[B, N]``: words before the name state the kind of input."""
 
     words: tuple[Name, ...]
     name: Name
@@ -227,13 +247,15 @@ class Result(Node):
 
 @dataclass(frozen=True, slots=True)
 class Graph(Node):
+    """``graph<sizes> name(parameters) -> results { body }``."""
+
     name: Name
     sizes: tuple[Size, ...]
     parameters: tuple[Parameter, ...]
     results: tuple[Result, ...]
     body: tuple[Statement, ...]
     end: Span = field(compare=False, repr=False)
-    """The closing brace."""
+    """The place of the closing brace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +267,8 @@ class Comment(Node):
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """All graphs and comments of a text."""
+
     source: Source = field(compare=False, repr=False)
     graphs: tuple[Graph, ...]
     comments: tuple[Comment, ...] = field(compare=False, repr=False)

@@ -1,11 +1,11 @@
-"""Line breaking: a small document algebra, and the one function that lays it out.
+"""Line breaking: a small document algebra, and the function that lays it out.
 
 A document is a string, a list of documents, or one of
 
-    Line(flat)      `flat` where the group around it fits on the line, else a new line
-    Nest(doc)       new lines inside are indented one step more
-    Group(doc)      all its own lines are flat, or all are new lines
-    Broken(text)    `text` where the group around it does not fit, else nothing
+    Line(flat)      `flat` if the group around it fits on the line, else a line break
+    Nest(doc)       lines that begin inside are indented one step more
+    Group(doc)      all its own lines are flat, or all are line breaks
+    Broken(text)    `text` if the group around it does not fit, else nothing
     Comment(text)   `// …` with the end of its line; groups around it do not fit
 
 >>> call = Group(["f(", Nest([Line(""), "first,", Line(" "), "second", Broken(",")]), Line(""), ")"])
@@ -24,32 +24,40 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 STEP = 4
-"""Spaces of one level of indentation."""
+"""Spaces per level of indentation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """`flat` if the group around it fits on the line, else a line break."""
+
     flat: str
 
 
 @dataclass(frozen=True, slots=True)
 class Nest:
+    """A document in which lines are indented one step more."""
+
     doc: Doc
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
+    """A document whose own lines are all flat or all line breaks."""
+
     doc: Doc
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
+    """`text` if the group around it does not fit on the line, else nothing."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment at the end of what stands before it, or on a line of its own. The next text starts a new line."""
+    """A comment at the end of the text before it, or on a line of its own. The text after it begins on another line."""
 
     text: str
     own_line: bool
@@ -59,11 +67,11 @@ Doc: TypeAlias = "str | list[Doc] | Line | Nest | Group | Broken | Comment"
 
 
 def render(doc: Doc, width: int) -> str:
-    """The text of `doc` with lines of at most `width` characters where there is a place to break them."""
+    """The text of `doc`, with lines of at most `width` characters wherever they can be broken."""
     out: list[str] = []
     column = 0
     pending: int | None = None
-    """After a comment: the indentation of the new line that the next text has to start."""
+    """Indentation of the line that the next text has to begin, since a comment ends the current one; None: it goes on."""
     work: list[tuple[int, bool, Doc]] = [(0, False, doc)]
 
     def start_line(indent: int) -> None:
@@ -114,7 +122,7 @@ def render(doc: Doc, width: int) -> str:
 
 
 def _fits(doc: Doc, room: int, rest: list[tuple[int, bool, Doc]]) -> bool:
-    """Do `doc`, laid flat, and what follows it up to the next possible new line have `room`?"""
+    """True if `doc`, laid flat, and everything up to the next possible line break have at most `room` characters."""
     work: list[tuple[bool, Doc]] = [(True, doc)]
     at = len(rest)
     while room >= 0:

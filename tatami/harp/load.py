@@ -1,4 +1,4 @@
-"""`.harp` text and files to frontend modules: `tt.parse`, and what `models` calls for the suffix."""
+"""`.harp` text and files to frontend modules: `tt.parse`, and the loader that `models` calls for the suffix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parse(
     text: str, constants: Mapping[str, Any] | None = None, name: str = "text.harp", *, trust: bool = False
 ) -> Module[frontend.Graph]:
     """The module of a text; `constants` are the arrays that ``constant(f32[…], "name")`` refers to. Kernels that are C or
-    CUDA text need `trust`.
+    CUDA text need `trust`. Raises TatamiError with all faults.
 
     >>> module = parse("graph main(x: f32[3]) -> f32[3] { return x.relu() }")
     >>> [node.op for node in module.main.graph]
@@ -37,18 +37,18 @@ def parse(
 
 
 def load_file(path: Path, *, trust: bool = False) -> Module[frontend.Graph]:
-    """The module of a file. Named constants come from the .npz of the same name beside it. A text is data: what would be
-    compiled from it as it stands has to be trusted."""
+    """The module of a file. Named constants come from the .npz of the same name next to it. C and CUDA text in it is compiled
+    as it stands, which needs `trust`. Raises TatamiError."""
     return elaborate(read_tree(path), Constants(archive=path.with_suffix(".npz")), trust=trust)
 
 
 def read_tree(path: Path) -> ir.File:
-    """The syntax tree of a file. Raises TatamiError for what is no program."""
+    """The syntax tree of a file. Raises TatamiError unless it is a program."""
     return parse_tree(read_text(path), path.name)
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises TatamiError for what is no text."""
+    """The text of a file in UTF-8. Raises TatamiError for other bytes, and for a file that is too large."""
     data = read_bytes(path, 4 * MAX_CHARACTERS)
     try:
         return data.decode("utf-8-sig")

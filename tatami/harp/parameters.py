@@ -1,8 +1,7 @@
-"""What can be called by name, read off the Graph API: its methods with their parameters, and the table of operations.
+"""Methods and operations that can be called by name: the Graph API's methods with their parameters, and the table of
+operations.
 
-There is no list of operations here. `kinds` and `convert` read the type of a parameter or of an attribute and fit a
-value of the language to it.
-"""
+There is no list of operations here. `convert` fits a value of the language to the type of a parameter or of an attribute."""
 
 from __future__ import annotations
 
@@ -31,27 +30,28 @@ _NOT_OPERATIONS = frozenset({"op", "one"})
 _BUILDING = frozenset(
     """input constant number output update size assume rename subgraph fresh_size graph module to_dot op one kernel_body""".split()  # noqa: SIM905
 )
-"""What the language has its own forms for."""
+"""Methods of a graph for which the language has its own forms."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """`default` is `inspect.Parameter.empty` where there is none."""
+    """A parameter of a method, or an attribute of an operation. `default` is `inspect.Parameter.empty` if there is none."""
 
     name: str
     hint: Any
     default: Any
     kind: str
-    """positional, named or variadic."""
+    """How arguments reach it: positional, named or variadic."""
 
     @property
     def is_required(self) -> bool:
+        """True if a call has to give it a value."""
         return self.default is inspect.Parameter.empty and self.kind != "variadic"
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method of the Graph API."""
+    """A method of the Graph API, and its parameters."""
 
     name: str
     function: Callable[..., Any]
@@ -59,7 +59,7 @@ class Method:
 
 
 class Mismatch(Exception):
-    """A value that does not fit a parameter; the message says what would."""
+    """A value that does not fit a parameter; the message names the values that do."""
 
 
 def _methods(cls: type, excluded: frozenset[str]) -> dict[str, Callable[..., Any]]:
@@ -71,16 +71,20 @@ def _methods(cls: type, excluded: frozenset[str]) -> dict[str, Callable[..., Any
 
 
 TENSOR_METHODS = _methods(Tensor, _NOT_OPERATIONS)
+"""Name -> method of a tensor."""
 GRAPH_METHODS = _methods(Graph, _BUILDING)
+"""Name -> method of a graph."""
 
 
 @lru_cache(maxsize=512)
 def tensor_method(name: str) -> Method | None:
+    """The method of a tensor with this name, or None."""
     return _method(name, TENSOR_METHODS)
 
 
 @lru_cache(maxsize=512)
 def graph_method(name: str) -> Method | None:
+    """The method of a graph with this name, or None."""
     return _method(name, GRAPH_METHODS)
 
 
@@ -104,14 +108,14 @@ def _method(name: str, table: Mapping[str, Callable[..., Any]]) -> Method | None
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a method's parameters. Names that its module imports for type checkers only are the API's own; aliases
-    written as text are read first."""
+    """Parameter -> type, for a method. Names that its module imports for type checkers only are the API's own; aliases written
+    as text are evaluated first."""
     import numpy as np
 
     known: dict[str, Any] = {"Tensor": Tensor, "Graph": Graph, "np": np, "Expr": Expr, "Sequence": Sequence, "Mapping": Mapping}
     spelled = {n: v for n, v in function.__globals__.items() if isinstance(v, str) and n[0].isupper()}
     for name, text in spelled.items():
-        with suppress(NameError):  # an alias of something that no method of the language takes
+        with suppress(NameError):  # an alias of a type that no method of the language takes
             known[name] = typing.get_type_hints(types.SimpleNamespace(__annotations__={name: text}), {}, known)[name]
     return typing.get_type_hints(function, localns=known)
 
@@ -138,7 +142,7 @@ def attributes_of(name: str) -> tuple[Parameter, ...]:
 
 # -- values to what a parameter takes ----------------------------------------------------------------
 def convert(value: Value, hint: Any) -> Any:
-    """`value` as the type `hint` has it. Raises Mismatch that says what the parameter takes."""
+    """`value` as the type `hint`. Raises Mismatch, whose message names the values that the parameter takes."""
     options = _options(hint)
     if isinstance(value, Word) and str in options and not {Graph, DType} & set(options):
         return value.name.name
@@ -219,7 +223,7 @@ def _word(value: Value) -> Any:
 
 
 def wanted(hint: Any) -> str:
-    """What a type takes, for a reader."""
+    """The values that a type takes, in words for diagnostics."""
     words: list[str] = []
     for option in _options(hint):
         origin, args = typing.get_origin(option), typing.get_args(option)
@@ -240,6 +244,6 @@ _WORDS: dict[Any, str] = {
 
 
 def find(parameters: Sequence[Parameter], name: str) -> Parameter | None:
-    """The parameter called `name`; `dim` is another word for `axis`."""
+    """The parameter called `name`, or None; `dim` is a synonym of `axis`."""
     names = {p.name: p for p in parameters}
     return names.get(name) or (names.get("axis") or names.get("axes") if name == "dim" else None)

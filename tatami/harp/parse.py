@@ -19,8 +19,11 @@ from tatami.harp.source import Source, Span
 from tatami.harp.syntax_errors import syntax_fault
 
 MAX_CHARACTERS = 1 << 20
+"""Maximum number of characters of a text."""
 MAX_NESTING = 64
+"""Maximum nesting of brackets and signs: later passes recurse over it."""
 MAX_DIGITS = 20
+"""Maximum number of digits of an integer."""
 
 
 def parse(text: str, name: str = "text.harp") -> ir.File:
@@ -45,7 +48,7 @@ def parse(text: str, name: str = "text.harp") -> ir.File:
 
 
 class _Refused(Exception):
-    """A fault that a callback of the parser finds; it does not know the source."""
+    """A fault that a callback of the parser finds; the callback does not have the source."""
 
     def __init__(self, kind: str, token: Token, why: str, suggestion: str) -> None:
         self.kind = kind
@@ -67,7 +70,7 @@ def _comments(text: str) -> Iterator[ir.Comment]:
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    """Building the tables takes longer than reading most texts."""
+    """The parser, built once: its tables take longer than reading most texts."""
     return Lark(
         (files("tatami.harp") / "grammar.lark").read_text(encoding="utf-8"),
         parser="lalr",
@@ -85,7 +88,7 @@ def _literals() -> dict[str, str]:
 
 
 class _Newlines:
-    """Marks each "(" that begins a line, and bounds the nesting: later passes may recurse."""
+    """A filter of tokens that marks each "(" that begins a line, and limits the nesting: later passes may recurse."""
 
     always_accept = ()
 
@@ -123,7 +126,7 @@ def _span(token: Token) -> Span:
 
 
 def _extent(children: Sequence[Any]) -> Span:
-    """From the first to the last of some tokens, nodes and lists of nodes."""
+    """The span from the first to the last of some tokens, nodes and lists of nodes."""
     spans = [s for c in children for s in _spans(c)]
     return Span(spans[0].start, spans[-1].stop)
 
@@ -137,7 +140,7 @@ def _spans(child: Any) -> list[Span]:
 
 
 class _Tree(Transformer):  # type: ignore[misc]
-    """Each rule of the grammar as a node. Children are tokens, nodes and lists of nodes, in the order of the text."""
+    """The nodes of the rules of the grammar. Children are tokens, nodes and lists of nodes, in the order of the text."""
 
     # -- graphs --------------------------------------------------------------------------------------
     def start(self, c: list[Any]) -> list[ir.Graph]:
@@ -245,7 +248,7 @@ class _Tree(Transformer):  # type: ignore[misc]
         return ir.Binary(str(c[1]), c[0], c[2], at=_span(c[1]), extent=_extent(c))
 
     def operations(self, c: list[Any]) -> ir.Expression:
-        """Operand, operator, operand, …: joined as the levels of the operators say."""
+        """Operand, operator, operand, …, joined by the levels of the operators."""
         operands: list[Any] = [c[0]]
         waiting: list[Token] = []
         for operator, operand in zip(c[1::2], c[2::2], strict=True):

@@ -1,4 +1,4 @@
-"""What names mean at one place of a graph, and the diagnostics of that graph."""
+"""The values of names at one place of a graph, and the diagnostics of that graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tatami.harp.values import CONSTANTS, DTYPES, GraphName, Value
 
 
 class Skipped(Exception):
-    """A value that a fault already reported leaves without meaning."""
+    """A value that is unknown because of a fault that is already reported."""
 
 
 UNKNOWN: Any = object()
@@ -35,35 +35,36 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"cast\(to="), "cast("),
     (re.compile(r"//"), "/"),
 )
-"""The Graph API's words in the language's spelling: diagnostics of the API are shown to a reader of `.harp`."""
+"""(pattern of a word of the Graph API, the language's spelling), for diagnostics of the API that a reader of `.harp` sees."""
 
 
 @dataclass
 class Scope:
-    """One graph while it is built."""
+    """The names of one graph under construction."""
 
     source: Source
     graph: Graph
     graphs: Mapping[str, ir.Graph]
-    """The graphs of the program, by name."""
+    """Name -> declaration, for all graphs of the program."""
     failed: Collection[str]
-    """Those that cannot be built."""
+    """Names of graphs that have faults and cannot be built."""
     sizes: dict[str, Expr]
     names: dict[str, Value] = field(default_factory=dict)
     only: frozenset[str] | None = None
-    """Inside a fused form: the names that may occur."""
+    """Names that may occur inside a fused form; None outside one."""
     learned: set[str] = field(default_factory=set)
     """Sizes that data decide: a node gives them their value."""
     trust: bool = False
-    """The text may hold code: bodies of kernels."""
+    """True if the text may hold code: bodies of kernels."""
     _seen: int = 0
 
     def refuse(self, kind: str, at: Span, why: str, suggestion: str) -> TatamiError:
+        """An error at `at` in the text, to be raised."""
         return TatamiError(self.source.fault(kind, at, why, suggestion))
 
     @contextmanager
     def at(self, span: Span) -> Iterator[None]:
-        """What is built inside stands at `span`: its origin, and the place of what the Graph API refuses."""
+        """A context whose nodes have the origin `span`; errors of the Graph API within it are located there."""
         try:
             with placed(self.source.at(span)):
                 yield
@@ -73,7 +74,7 @@ class Scope:
             raise self.refuse("InvalidAttribute", span, str(error), "give other arguments") from None
 
     def look_up(self, name: ir.Name) -> Value:
-        """The meaning of a name. Raises TatamiError, or Skipped."""
+        """The value of a name. Raises TatamiError for an unknown name, Skipped for one whose statement had a fault."""
         word = name.name
         if self.only is not None and word not in self.only and (word in self.names or word in self.sizes):
             raise self.refuse(
@@ -93,9 +94,11 @@ class Scope:
         raise self.undefined(name)
 
     def is_defined(self, word: str) -> bool:
+        """True if `word` is a value, size, graph, dtype or constant of the language here."""
         return any(word in known for known in (self.names, self.sizes, self.graphs, DTYPES, CONSTANTS))
 
     def undefined(self, name: ir.Name) -> TatamiError:
+        """The error for a name without a value, with the nearest name."""
         known = [*self.names, *self.sizes, *self.graphs] if self.only is None else sorted(self.only)
         return self.refuse(
             "UnknownName",
@@ -105,11 +108,12 @@ class Scope:
         )
 
     def undeclared_size(self, name: ir.Name) -> TatamiError:
+        """The error for a name that is not a size variable of the graph."""
         how = near(name.name, self.sizes) or f"declare it: graph<{name.name}=1> {self.graph.name}(…)"
         return self.refuse("UnboundSymbol", name.at, f"{name.name!r} is not a size variable of {self.graph.name}", how)
 
     def learn_sizes(self) -> None:
-        """Sizes that the nodes made since the last call decide may be named from now on."""
+        """Declare the sizes that nodes added since the last call decide."""
         nodes = self.graph.nodes
         for node in nodes[self._seen :]:
             name = node.attrs.get("size")
@@ -120,7 +124,7 @@ class Scope:
 
     @contextmanager
     def only_elementwise(self, at: Span) -> Iterator[None]:
-        """Inside a fused form, what is built has to be elementwise."""
+        """A context, the body of a fused form, in which all nodes have to be elementwise."""
         before = len(self.graph.nodes)
         yield
         if self.only is not None:
@@ -131,13 +135,13 @@ class Scope:
 
 
 def near(word: str, known: Collection[str], say: Callable[[str], str] = "did you mean {!r}?".format) -> str:
-    """A suggestion of the nearest known name, or nothing."""
+    """A suggestion of the nearest known name; empty if none is near."""
     found = difflib.get_close_matches(word[:80], list(known), 1)
     return say(found[0]) if found else ""
 
 
 def relocate(source: Source, span: Span, d: Diagnostic) -> Diagnostic:
-    """A diagnostic of the Graph API as one of the text: it already is one when it has an excerpt."""
+    """A diagnostic of the Graph API as one of the text; unchanged if it has an excerpt."""
     if d.excerpt:
         return d
     line, column = source.place(span)

@@ -1,4 +1,4 @@
-"""A text and its places: offsets to line and column, the line with a caret, located diagnostics."""
+"""A text and its places: offsets to line and column, the line with a caret, diagnostics with their place."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 
 _LONG_WORD = re.compile(r"\w{81,}")
 _WIDEST = 100
-"""Characters of a line that an excerpt shows."""
+"""Maximum number of characters of a line in an excerpt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters `start` up to, not including, `stop` of a text."""
+    """The characters [start, stop) of a text."""
 
     start: int
     stop: int
 
     def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of `other`."""
         return Span(self.start, other.stop)
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text of one file. `name` is what diagnostics call it."""
+    """The text of one file. `name`: its name in diagnostics."""
 
     name: str
     text: str
@@ -40,16 +41,16 @@ class Source:
         return [0, *(i + 1 for i, c in enumerate(self.text) if c == "\n")]
 
     def place(self, span: Span) -> tuple[int, int]:
-        """Line and column, both from 1; a column counts characters."""
+        """(line, column), both from 1; a column counts characters."""
         line = bisect_right(self._line_starts, span.start)
         return line, span.start - self._line_starts[line - 1] + 1
 
     def offset(self, line: int, column: int) -> int:
-        """The character that `place` calls so."""
+        """The position of the character at this line and column, both from 1."""
         return self._line_starts[line - 1] + column - 1
 
     def at(self, span: Span) -> str:
-        """``model.harp:3:9``."""
+        """The place as text, ``model.harp:3:9``."""
         line, column = self.place(span)
         return f"{self.name}:{line}:{column}"
 
@@ -71,22 +72,22 @@ class Source:
         return f"{margin}{lead}{_visible(shown)}{tail}\n{' ' * 5} | {gap}{carets}"
 
     def fault(self, kind: str, span: Span, why: str, suggestion: str) -> Diagnostic:
-        """A diagnostic at `span`, with the line it stands in."""
+        """A diagnostic at `span`, with the line as its excerpt."""
         line, column = self.place(span)
         found = diagnostic(kind, self.at(span), _cut(why), _cut(suggestion), line=line, column=column)
         return msgspec.structs.replace(found, excerpt=self.excerpt(span))
 
 
 def _cut(text: str) -> str:
-    """Without the rest of words that are very long."""
+    """The text with very long words shortened."""
     return _LONG_WORD.sub(lambda m: m[0][:40] + "…", text)
 
 
 def _visible(text: str) -> str:
-    """Control characters, tabs among them, as one mark each, so that carets stand below what they mean."""
+    """The text with control characters, tabs among them, as one mark each, so that carets stand below their characters."""
     return "".join(" " if c == "\t" else c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _cells(text: str) -> int:
-    """Columns of a terminal."""
+    """Number of columns that the text takes in a terminal."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,4 +1,4 @@
-"""What a reader is told when a text is not in the grammar: what stands there, what was expected, what to write."""
+"""Diagnostics of texts that are not in the grammar: what was found, what was expected, what to write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tatami.harp.ir import LEVELS
 from tatami.harp.source import Source, Span
 
 RESERVED = ("graph", "return", "fused", "fused_reduce", "fused_cumulative", "true", "false")
-"""Words that are never the name of a graph, an input, a size or a variable."""
+"""Words that cannot name a graph, an input, a size or a variable."""
 _CLASSES = {"NAME": "a name", "INTEGER": "an integer", "REAL": "a number", "STRING": "a string", "NEW_LPAR": "'('", "$END": "the end of the text"}  # fmt: skip
 _BEGIN_AN_EXPRESSION = {"a name", "an integer", "a number", "a string", "'('", "'['", "'-'", "'!'", "'true'", "'false'", "'fused'", "'fused_reduce'", "'fused_cumulative'"}  # fmt: skip
 _LOOSER_THAN_A_POWER = {repr(op) for level in LEVELS for op in level}
@@ -45,7 +45,7 @@ _WORDS_OF_OTHERS = {
 
 
 def syntax_fault(source: Source, error: UnexpectedInput, literals: Mapping[str, str]) -> Diagnostic:
-    """The diagnostic of a fault that the parser met. `literals`: the text of each terminal that has only one."""
+    """The diagnostic of a fault that the parser met. `literals`: terminal -> its text, for those with one text."""
     if isinstance(error, UnexpectedCharacters):
         return _character(source, error.pos_in_stream or 0)
     assert isinstance(error, UnexpectedToken)
@@ -72,14 +72,14 @@ def _reserved(source: Source, span: Span, word: str, wanted: str) -> Diagnostic:
 
 
 def _word_before(source: Source, offset: int) -> tuple[str, Span]:
-    """The name or keyword that ends before `offset`, or nothing."""
+    """(the name or keyword that ends before `offset`, its span); an empty text if there is none."""
     first = max(0, offset - 200)
     found = _LAST_NAME.search(source.text[first:offset])
     return (found[1], Span(first + found.start(1), first + found.end(1))) if found else ("", Span(offset, offset))
 
 
 def _one_of(accepted: set[str]) -> str:
-    """All that may stand there, with one word for what begins an expression and one for what goes on with it."""
+    """The accepted words, with one word for all that begin an expression and one for all that continue it."""
     words = []
     rest = set(accepted)
     if rest >= _BEGIN_AN_EXPRESSION:

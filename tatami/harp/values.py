@@ -1,11 +1,10 @@
-"""What an expression stands for while a graph is built, and the arithmetic of the ones that are no tensors.
+"""Values of expressions while a graph is built, and the arithmetic of values other than tensors.
 
     Value = Tensor | a number | a size | a dtype | a type | a string | an array | the results of a call | a graph
           | a word | nothing
 
 Numbers are Python's: a number has no dtype until it meets a tensor. Arithmetic of numbers and sizes happens here, at
-once; integers divide as integer tensors do, toward zero, and sizes round down.
-"""
+once; integers divide as integer tensors do, toward zero, and sizes round down."""
 
 from __future__ import annotations
 
@@ -22,26 +21,28 @@ from tatami.frontend.ir import TensorType
 from tatami.harp import ir
 
 MAX_TERMS = 256
+"""Maximum number of terms of a size expression."""
 MAX_INTEGER = 1 << 64
+"""Maximum magnitude of an integer, and of a coefficient of a size."""
 
 
 @dataclass(frozen=True)
 class GraphName:
-    """A graph of the program, where a call or a loop wants one."""
+    """A graph of the program, as the argument of a call or loop."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Word:
-    """A bare word that names nothing: it may be a mode, as in ``op=add``."""
+    """A bare word that is not defined: it may be a mode, as in ``op=add``."""
 
     name: ir.Name
 
 
 @dataclass(frozen=True)
 class Results:
-    """What a graph or an operation with several results gives; they are taken apart by name."""
+    """The results of a graph or an operation with several, which are taken apart by name. `of`: its name."""
 
     tensors: tuple[Tensor, ...]
     of: str
@@ -54,12 +55,13 @@ Value: TypeAlias = (
 DTYPES: dict[str, DType] = {
     d.value.replace("fp", "f", 1) if d.value.startswith("fp") else d.value: d for d in DType if d != DType.unknown
 }
-"""The language's words for the dtypes."""
+"""The language's word -> dtype."""
 CONSTANTS: dict[str, Value] = {"inf": math.inf, "nan": math.nan, "none": None, "None": None}
+"""Word of the language -> the value that it stands for."""
 
 
 class Unfit(Exception):
-    """Two values that an operator does not join; the message says why, `suggestion` what to write."""
+    """Two values that an operator does not join: the message is the reason, `suggestion` what to write."""
 
     def __init__(self, why: str, suggestion: str) -> None:
         super().__init__(why)
@@ -67,7 +69,7 @@ class Unfit(Exception):
 
 
 def describe(value: Value) -> str:
-    """What a value is, for a reader."""
+    """A value in words, for diagnostics."""
     match value:
         case Tensor():
             return f"a tensor {dtype_name(value.dtype)}[{', '.join(map(str, value.shape))}]"
@@ -96,6 +98,7 @@ def describe(value: Value) -> str:
 
 
 def dtype_name(dtype: DType) -> str:
+    """The language's word for a dtype."""
     return next((name for name, d in DTYPES.items() if d == dtype), dtype.value)
 
 
@@ -107,7 +110,7 @@ _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def join_numbers(op: str, left: Any, right: Any) -> bool | int | float:
-    """Two numbers. Raises Unfit."""
+    """The result of a binary operator on two numbers. Raises Unfit."""
     try:
         if op == "/":
             return left / right if isinstance(left, float) or isinstance(right, float) else _quotient(left, right)
@@ -126,13 +129,13 @@ def join_numbers(op: str, left: Any, right: Any) -> bool | int | float:
 
 
 def _quotient(left: int, right: int) -> int:
-    """Rounded toward zero, as integer tensors divide."""
+    """The quotient rounded toward zero, as integer tensors divide."""
     down = abs(left) // abs(right)
     return down if (left < 0) == (right < 0) else -down
 
 
 def join_sizes(op: str, left: Expr, right: Expr) -> Expr:
-    """Two sizes. Raises Unfit."""
+    """The result of a binary operator on two sizes. Raises Unfit."""
     if op in ("*", "/", "%") and len(left.terms) * len(right.terms) > MAX_TERMS:
         raise Unfit("the size expression has too many terms", "name a part of it: declare a size variable and assume it equal")
     try:
@@ -158,7 +161,7 @@ def join_sizes(op: str, left: Expr, right: Expr) -> Expr:
 
 
 def as_size(value: Value) -> Expr | None:
-    """A size from an integer or a size."""
+    """The size that an integer or a size is; None for other values."""
     if isinstance(value, Expr):
         return value
     return expr(value) if isinstance(value, int) and not isinstance(value, bool) else None

@@ -19,43 +19,46 @@ from tatami.harp.ir import LEVELS
 from tatami.harp.values import dtype_name
 
 LEVEL = {op: level for level, ops in enumerate(LEVELS) for op in ops}
+"""Binary operator -> its level, 0 the loosest."""
 COMPARE, SUM, PRODUCT = LEVEL["=="], LEVEL["+"], LEVEL["*"]
 PREFIX, POWER, POSTFIX = (len(LEVELS) + k for k in range(3))
-"""How tightly the parts of the grammar bind."""
+"""Levels of prefixes, of powers, and of calls, indices and single words."""
 
 _AXIS = re.compile(r"i(\d+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The text of an expression and what binds it together."""
+    """The text of an expression, and the level at which it binds."""
 
     text: str
     level: int = POSTFIX
 
     def at(self, level: int) -> str:
-        """The text where something that binds like `level` is needed."""
+        """The text, in parentheses if it binds looser than `level`."""
         return self.text if self.level >= level else f"({self.text})"
 
 
 def infix(symbol: str, left: Code, right: Code) -> Code:
-    """``left symbol right``; operators associate to the left. A comparison beside a logical operator gets parentheses
-    that only the reader needs."""
+    """``left symbol right``; operators associate to the left. A comparison next to a logical operator gets parentheses, which
+    only help the reader."""
     level = LEVEL[symbol]
     least = COMPARE + 1 if level < COMPARE else level
     return Code(f"{left.at(level if left.level == level else least)} {symbol} {right.at(max(least, level + 1))}", level)
 
 
 def type_text(dtype: DType, shape: Sequence[Expr]) -> str:
+    """A type such as ``f32[B, 2*N]``."""
     return f"{dtype_name(dtype)}[{', '.join(size_text(s) for s in shape)}]"
 
 
 def size_text(size: Expr) -> str:
-    """A size or index expression: `/` rounds down."""
+    """A size or index expression as text: `/` rounds down."""
     return size_code(size).text
 
 
 def size_code(size: Expr) -> Code:
+    """A size or index expression with the level at which it binds."""
     remainder = _remainder(size)
     if remainder is not None:
         num, den, rest = remainder
@@ -64,7 +67,7 @@ def size_code(size: Expr) -> Code:
     if not size.terms:
         return Code("0")
     result: Code | None = None
-    for monomial, factor in sorted(size.terms, key=lambda t: t[1] < 0):  # what is taken away comes last
+    for monomial, factor in sorted(size.terms, key=lambda t: t[1] < 0):  # negative terms come last
         term = _product(monomial, abs(factor))
         if result is None:
             result = Code(f"-{term.at(PREFIX)}", PREFIX) if factor < 0 else term
@@ -121,16 +124,18 @@ def number_text(value: Scalar) -> str:
 
 
 def number_code(value: Scalar) -> Code:
+    """A number with the level at which it binds: a negative one is a prefix."""
     text = number_text(value)
     return Code(text, PREFIX if text.startswith("-") else POSTFIX)
 
 
 def string_text(value: str) -> str:
+    """A text in double quotes, as the language reads it back."""
     return json.dumps(value)
 
 
 def payload_text(tensor: Tensor) -> str | None:
-    """A tensor's elements as nested arrays, or None where text cannot keep every bit (a NaN with a payload)."""
+    """A tensor's elements as nested arrays; None if text cannot keep every bit (a NaN with a payload)."""
     texts = []
     for element in tensor.array.reshape(-1):
         text = element_text(element, tensor.dtype)
@@ -141,7 +146,7 @@ def payload_text(tensor: Tensor) -> str | None:
 
 
 def element_text(element: Any, dtype: DType) -> str | None:
-    """The shortest number that reads back as the same bits, or None."""
+    """The shortest number that reads back as the same bits; None if there is none."""
     if not dtype.is_float:
         return number_text(element.item()) if dtype.is_int or dtype == DType.bool else None
     wide = float(element)

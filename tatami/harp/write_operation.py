@@ -56,13 +56,13 @@ _REDUCE = {
     "reduce_or": "any",
 }
 _POSITIONAL = frozenset({"reshape", "permute", "expand", "unsqueeze", "squeeze", "flip", "cast", "bitcast", "tile", "unfold"})
-"""Operations whose first attribute needs no name."""
+"""Operations whose first attribute is written without its name."""
 _ALWAYS = frozenset({("argmax", "axis"), ("argmin", "axis")})
-"""Attributes written even when they have the default of the table: their methods have another."""
+"""(operation, attribute) written even at the table's default: the method has another default."""
 
 
 def expression(node: Node, operands: list[Code], types: list[TensorType | None], may_be_method: bool = True) -> Code:
-    """The node's text. `operands` in order; an absent one is `none`. may_be_method=False: as a call of the table's row."""
+    """The node's text. `operands` in order; an absent one is `none`. may_be_method=False: a call of the table's row."""
     if node.op in _INFIX and not node.attrs:
         return infix(_INFIX[node.op], *operands)
     if node.op in _PREFIX:
@@ -82,7 +82,7 @@ def expression(node: Node, operands: list[Code], types: list[TensorType | None],
 
 
 def _method_call(node: Node, x: Code, type: TensorType) -> Code | None:
-    """The node as a method of its operand, where that is the same."""
+    """The node as a method of its operand; None if that would be another node."""
     name, named = node.op, given_attributes(node)
     if node.op in _REDUCE and "acc_dtype" not in named:
         name = _REDUCE[node.op]
@@ -97,7 +97,8 @@ def _method_call(node: Node, x: Code, type: TensorType) -> Code | None:
 
 
 def method_gives(name: str, first: list[Any], named: Mapping[str, Any], node: Node, x: TensorType) -> bool:
-    """Does the method of the Graph API make exactly this node? Where it has none, the language takes the table's row."""
+    """True if the method of the Graph API makes exactly this node; also if there is none, since the language then uses the
+    table's row."""
     method = tensor_method(name)
     if method is None:
         return True
@@ -112,7 +113,7 @@ def method_gives(name: str, first: list[Any], named: Mapping[str, Any], node: No
 
 
 def given_attributes(node: Node) -> dict[str, Any]:
-    """The attributes that are not what the operation takes when they are left out."""
+    """The attributes that differ from the operation's defaults."""
     struct = attributes(OPS[node.op], node)
     out = {}
     for field in msgspec.structs.fields(type(struct)):
@@ -132,7 +133,7 @@ def _hints(op: str) -> dict[str, Any]:
 
 
 def value_text(value: Any, is_number: bool = False) -> str:
-    """An attribute. is_number: a string is a number that JSON has no form for (INF)."""
+    """The text of an attribute. is_number: a string is a number that JSON has no form for (INF)."""
     match value:
         case DType():
             return dtype_name(value)
@@ -155,7 +156,7 @@ def _element_text(value: Any) -> str:
 
 
 def slice_text(attrs: Any, shape: Shape) -> str | None:
-    """The slice as it stands between brackets, where that means the same."""
+    """The slice as it stands between brackets; None if that would mean something else."""
     if len(attrs.steps) != len(shape):
         return None
     parts = []
@@ -170,7 +171,7 @@ def slice_text(attrs: Any, shape: Shape) -> str | None:
 
 
 def _part(size: Expr, start: Expr, stop: Expr, step: int) -> str | None:
-    """A ``start:stop:step`` that gives these bounds."""
+    """A ``start:stop:step`` with these bounds; None if there is none."""
     for low in _bounds(start, ZERO, size):
         for high in _bounds(stop, size, size):
             if slice_bounds(slice(low, high, step), size) == (start, stop, step, False):
@@ -180,7 +181,7 @@ def _part(size: Expr, start: Expr, stop: Expr, step: int) -> str | None:
 
 
 def _bounds(value: Expr, default: Expr, size: Expr) -> list[Expr | int | None]:
-    """Ways to write a bound, best first: nothing, from the end where the size is no number, from the start."""
+    """Ways to write a bound, best first: omitted, from the end if the size is a symbol, from the start."""
     if value == default:
         return [None, value]
     from_end = (value - size).as_int()

@@ -1,6 +1,6 @@
-"""indexbook: a side table of tiny, per value its axes, its domain and what it reads where (spec 3 §4, spec 5 §1).
+"""indexbook: a side table of tiny: for each value its axes, its domain and the places it reads (spec 3 §4, spec 5 §1).
 
-Made from `tiny` by `analyse`. What holds (``verify``, the seven MUSTs of spec 3 §4.3):
+Made from `tiny` by `analyse`. Invariants (``verify``, the seven MUSTs of spec 3 §4.3):
 
 1. maps are affine with floordiv, never %;
 2. axes are named i0, i1, … in order, removed ones r0, r1, …;

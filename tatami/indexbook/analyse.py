@@ -1,10 +1,10 @@
-"""tiny to IndexBook: axes, domain and access maps of every value (spec 3 §4.4, spec 5 §1).
+"""From tiny to IndexBook: axes, domain and access maps of every value (spec 3 §4.4, spec 5 §1).
 
     n2 = PERMUTE(x[K, M]); n3 = EXP2(n2)   ->   n3: i0:M i1:K   x[i1, i0]
 
-Movement is composed away step by step (spec 3 §4.3(7)): a *view* is what a chain of movement does to its base value, whatever
-that value is, so equal chains are composed once. Cost: linear in nodes times rank, plus one composition per distinct
-movement step.
+Movement is composed away step by step (spec 3 §4.3(7)): a *view* is the effect of a chain of movement on its base value,
+independent of that value, so that equal chains are composed once. Cost: linear in nodes times rank, plus one composition per
+distinct movement step.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from tatami.tiny.ir import (
 
 
 def analyse(tiny: Module[Program]) -> Module[IndexBook]:
-    """The book of every program. `tiny` is normalised; operands of unequal shapes are E1001."""
+    """The book of every program. `tiny` must be normalised; operands of unequal shapes are E1001."""
     books = {name: _Analysis().program(program) for name, program in tiny.programs.items()}
     origins = {name: {node.id: (node.id,) for node in program.nodes} for name, program in tiny.programs.items()}
     return Module(books, tiny.constants, origins)
 
 
 class _Source(NamedTuple):
-    """What reading a value means: a view of a base value, ready as an operand over the value's axes."""
+    """A value as its readers see it: a view of a base value, and the operand that reads it over the value's axes."""
 
     view: View
     base: str
@@ -60,7 +60,7 @@ Flags: TypeAlias = tuple[Literal["non_scop"], ...]
 
 
 class _Analysis:
-    """One program: the next axis id, the views composed so far, and what each value reads."""
+    """Analysis of one program: the next axis id, the views composed before, and the source of each value."""
 
     def __init__(self) -> None:
         self.next_id = 0
@@ -165,7 +165,7 @@ class _Analysis:
         return IndexInfo(self.fresh(node.shape), tuple(operands), flags=flags)
 
     def broadcast(self, source: _Source, node: Node) -> _Source:
-        """Right-aligned, for operands that were not made explicit (spec 5 §1.3(D))."""
+        """The source expanded right-aligned, for operands that were not made explicit (spec 5 §1.3(D))."""
         have, want = source.view.shape, node.shape
         offset = len(want) - len(have)
         if offset < 0 or any(s not in (ONE, want[offset + j]) for j, s in enumerate(have)):
@@ -239,7 +239,8 @@ def instantiate(pieces: Pieces, base: str) -> Operand:
 
 
 def _as_iter(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """A computed value iterates over axes that its operand only repeated."""
+    """The axes with kind iter instead of broadcast for those larger than 1: a computed value iterates over axes that its
+    operand only repeated."""
     if all(a.kind == "iter" or a.size == ONE for a in axes):
         return axes
     return tuple(a if a.kind == "iter" or a.size == ONE else Axis(a.id, a.name, a.size, "iter") for a in axes)
@@ -260,9 +261,9 @@ def _names_after_reduce(rank: int, axes: tuple[int, ...]) -> list[str]:
 def compose_gather(
     view: View, entries: tuple[Expr | None, ...], base: Shape
 ) -> tuple[tuple[Expr | None, ...], tuple[int, ...]] | None:
-    """Entries over the base value, and for each None which index operand it takes; None when the view of the data
-    mixes indexed axes with anything else, or cuts one short (an index counts in the part, not in the whole), and the
-    data has to be in memory as it is."""
+    """(map entries over the base value, for each None the position of its index operand), or None if the data must be in
+    memory unchanged: its view mixes indexed axes with others, or cuts one short (an index then counts in the part, not in
+    the whole)."""
     if len(view.pieces) != 1 or view.pieces[0].map is None:
         return None
     indexed = [k for k, e in enumerate(entries) if e is None]

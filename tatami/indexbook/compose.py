@@ -1,8 +1,8 @@
-"""Views: what a chain of movement does to its base value, composed step by step (spec 3 §4.4).
+"""Views: the effect of a chain of movement on its base value, composed step by step (spec 3 §4.4).
 
-A View maps coordinates i0, i1, … of its shape to base coordinates, in pieces: the first piece whose guards hold gives
-a read (`map`) or a constant (`fill`); the last has no guards. Pads add pieces; guards that always hold, never hold or
-follow from another are removed, and equal fills merge, so that a reducible chain stays small (spec 3 §4.3(7)).
+A View maps coordinates i0, i1, … of its shape to base coordinates, in pieces: the first piece whose guards hold gives a read
+(`map`) or a constant (`fill`); the last has no guards. Pads add pieces; guards that always hold, never hold or follow from
+another are removed, and equal fills merge, so that a reducible chain stays small (spec 3 §4.3(7)).
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from tatami.tiny.ir import ExpandOp, FlipOp, Movement, PadOp, PermuteOp, Reshape
 
 
 class ViewPiece(NamedTuple):
+    """One piece of a view: a read at `map`, or the constant `fill`, where all guards hold."""
+
     guards: tuple[Guard, ...]
     map: tuple[Expr, ...] | None
     fill: Scalar | None
 
 
 class View:
-    """`parent_axes[k]`: the operand's axis that result axis k is, when the last step only moved axes."""
+    """A chain of movement as a piecewise map. `parent_axes[k]`: the operand's axis that result axis k is, if the last step
+    only moved axes; else None."""
 
     def __init__(self, shape: Shape, pieces: tuple[ViewPiece, ...], parent_axes: tuple[int | None, ...] | None = None) -> None:
         self.shape = shape
@@ -34,7 +37,7 @@ class View:
 
     @cached_property
     def used(self) -> frozenset[str]:
-        """Names that any map or guard depends on."""
+        """Names on which any map or guard depends."""
         out: set[str] = set()
         for piece in self.pieces:
             for e in piece.map or ():
@@ -45,25 +48,29 @@ class View:
 
     @cached_property
     def is_affine(self) -> bool:
-        """Every map and guard is affine with floordiv over the axes."""
+        """True if every map and guard is affine with floordiv over the axes."""
         axes = frozenset(axis_name("i", k) for k in range(len(self.shape)))
         return all(is_affine(e, axes) for p in self.pieces for e in (*(p.map or ()), *(g.index for g in p.guards)))
 
 
 @lru_cache(maxsize=1024)
 def axis_name(prefix: str, k: int) -> str:
+    """The name of axis k: `prefix` and its number."""
     return f"{prefix}{k}"
 
 
 def axis(k: int) -> Expr:
+    """Axis k of a view as an expression."""
     return var(axis_name("i", k))
 
 
 def extents_of(shape: Shape) -> Extents:
+    """Extents of the axes i0, i1, … of a shape."""
     return {axis_name("i", k): size for k, size in enumerate(shape)}
 
 
 def identity(shape: Shape) -> View:
+    """The view of a value as itself; axes of size 1 are read at 0."""
     return View(shape, (ViewPiece((), tuple(ZERO if s == ONE else axis(k) for k, s in enumerate(shape)), None),))
 
 
@@ -124,8 +131,8 @@ def _kept_axes(index: Sequence[Expr], shape: Shape) -> tuple[int | None, ...]:
 def reshape_index(new: Shape, old: Shape) -> tuple[Expr, ...]:
     """Coordinates in `old` of the element at i0, i1, … of `new`: linearise, then split again (spec 3 §4.4).
 
-    Axes of size 1 drop out; runs of axes with equal products are split on their own, so an exact split or merge
-    never sees the other axes. What cannot be matched is one general run.
+    Axes of size 1 drop out; runs of axes with equal products are split independently, so an exact split or merge never sees
+    the other axes. Axes that match no such run form one general run.
     """
     out = [ZERO] * len(old)
     if any(s == ZERO for s in (*new, *old)):
@@ -143,7 +150,8 @@ def reshape_index(new: Shape, old: Shape) -> tuple[Expr, ...]:
 
 
 def _runs(a: list[Expr], b: list[Expr]) -> list[tuple[range, range]]:
-    """Pairs of runs of `a` and `b` with equal products, as short as possible; unequal rest in one middle run."""
+    """Pairs of runs of `a` and `b` with equal products, as short as possible; axes without an equal product are one middle
+    run."""
     cuts = _common_prefixes(a, b)
     last_a, last_b = cuts[-1] if cuts else (0, 0)
     rest_a, rest_b = a[last_a:], b[last_b:]
@@ -180,7 +188,7 @@ def _common_prefixes(a: list[Expr], b: list[Expr]) -> list[tuple[int, int]]:
 
 
 def simplify_guards(guards: Sequence[Guard], extents: Extents) -> tuple[Guard, ...] | None:
-    """The conjunction without what always holds or follows from another guard; None when it never holds."""
+    """The conjunction without guards that always hold or follow from another guard; None if it never holds."""
     kept: list[Guard] = []
     for guard in guards:
         index = simplify(guard.index, extents)
@@ -198,13 +206,13 @@ def simplify_guards(guards: Sequence[Guard], extents: Extents) -> tuple[Guard, .
 
 
 def implies(a: Guard, b: Guard) -> bool:
-    """Does ``0 <= a.index < a.size`` prove ``0 <= b.index < b.size``?"""
+    """True if ``0 <= a.index < a.size`` proves ``0 <= b.index < b.size``."""
     shift = b.index - a.index
     return is_nonneg(shift) and is_nonneg(b.size - a.size - shift)
 
 
 def coalesce(pieces: tuple[ViewPiece, ...]) -> tuple[ViewPiece, ...]:
-    """Drop pieces that the ones after them repeat: a fill before the final, equal fill."""
+    """The pieces without a fill that precedes an equal final fill."""
     out = list(pieces)
     while len(out) > 1 and out[-1].map is None and out[-2].map is None and out[-1].fill == out[-2].fill:
         del out[-2]
@@ -228,7 +236,7 @@ def rename(pieces: tuple[ViewPiece, ...], names: Mapping[str, Expr]) -> tuple[Vi
 
 @lru_cache(maxsize=65536)
 def is_affine(e: Expr, axes: frozenset[str]) -> bool:
-    """Affine with floordiv by integers over `axes`; sizes are parameters (spec 3 §4.3(1), D2.6)."""
+    """True if `e` is affine over `axes` with floordiv by integers; sizes are parameters (spec 3 §4.3(1), D2.6)."""
     for mono, _ in e.terms:
         for atom in mono:
             match atom:

@@ -1,8 +1,8 @@
-"""Per value: axes, domain, access maps (spec 3 §4, spec 5 §1). A side table of tiny, keyed by the same ids.
+"""Axes, domain and access maps of each value (spec 3 §4, spec 5 §1): a side table of tiny, keyed by the same ids.
 
-A *base* value is anything but movement: an input, a computed value, a RESULT. Movement is composed away: every
-operand of a value reads base values directly, through maps over the value's own axes i0, i1, … (and r0, r1, … for the
-axes a reduce removes). Padding makes an operand piecewise.
+A *base* value is anything but movement: an input, a computed value, a RESULT. Movement is composed away: every operand of a
+value reads base values directly, through maps over the value's own axes i0, i1, … (and r0, r1, … for the axes a reduce
+removes). Padding makes an operand piecewise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tatami.core.scalar import Scalar
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """`id` is unique in the book and survives a reduce of other axes; `name` is i0, i1, … (r0, … when removed)."""
+    """One axis. `id`: unique in the book, kept by a reduce of other axes; `name`: i0, i1, … (r0, … for removed axes)."""
 
     id: int
     name: str
@@ -26,7 +26,7 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """``0 <= index < size``."""
+    """The condition ``0 <= index < size``."""
 
     index: Expr
     size: Expr
@@ -40,7 +40,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where all guards hold and no earlier piece applies: a read, or a constant."""
+    """A read, or a constant, where all guards hold and no earlier piece applies."""
 
     guards: tuple[Guard, ...]
     read: Access | None = None
@@ -54,21 +54,21 @@ class Operand(msgspec.Struct, frozen=True):
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """The data of a gather: value `value` (base, or a movement value that has to be in memory) at `map`, where an
-    entry None is the value of the next index operand."""
+    """The data of a gather: value `value` (base, or a movement value that must be in memory) at `map`; an entry None is the
+    value of the next index operand."""
 
     value: str
     map: tuple[Expr | None, ...]
 
 
 class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """For a movement value the one operand is its composed view; for others one operand per src, over axes and (for
-    a reduce) reduced. Leaves (INPUT, CONST, SIZE, IOTA, RESULT) have none, nor has a CALL: it reads its sources whole
-    and has no axes.
+    """Axes and operands of one value. A movement value has one operand, its composed view; other values have one per src, over
+    axes and (for a reduce) reduced. Leaves (INPUT, CONST, SIZE, IOTA, RESULT) have none. A CALL has none either: it reads
+    its sources whole and has no axes.
 
-    A gather has its data in `gathered`; `operands` are the index operands in the order the None entries take them.
-    A scatter has operands target (over axes), updates, indices… (over `reduced`: the axes of the updates), and the
-    target coordinates in `scattered`, None where an index operand says it.
+    A gather has its data in `gathered`; `operands` are the index operands in the order of the None entries. A scatter has
+    operands target (over axes), updates, indices… (over `reduced`: the axes of the updates), and the target coordinates in
+    `scattered`, with None for coordinates from an index operand.
     """
 
     axes: tuple[Axis, ...]
@@ -85,4 +85,6 @@ class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IndexBook(msgspec.Struct, frozen=True):
+    """The entry of each value of a program, by id."""
+
     values: dict[str, IndexInfo]

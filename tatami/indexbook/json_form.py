@@ -14,6 +14,7 @@ _NOT_POSITIVE = re.compile(r"//\s*(-|\(\s*-\s*\d+\s*\)|0\b)")
 
 
 def encode(book: IndexBook) -> Any:
+    """The book as plain JSON values."""
     return to_builtins(book)
 
 
@@ -38,7 +39,7 @@ def decode(value: Any, at: str = "indexbook", *, trust: bool = False) -> IndexBo
 
 
 def _texts(value: Any, at: str) -> Iterator[tuple[str, str]]:
-    """Every string below `value` with its path; iterative, documents may be large."""
+    """Every string below `value` with its path; iterative, since documents may be large."""
     stack: list[tuple[str, Any]] = [(at, value)]
     while stack:
         place, item = stack.pop()

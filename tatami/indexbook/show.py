@@ -1,4 +1,4 @@
-"""An IndexBook as text: per value its axes and what it reads where.
+"""An IndexBook as text: per value its axes and its reads.
 
 n8    i0:M i1:N | r0:K               n7[i0, i1, r0]  acc fp32
 """
@@ -13,7 +13,7 @@ from tatami.indexbook.ir import Axis, Gathered, Guard, IndexBook, IndexInfo, Ope
 
 
 def show(module: Module[IndexBook]) -> str:
-    """Every program, main first."""
+    """Every program as text, main first."""
     parts = []
     for name, book in module.programs.items():
         lines = [_line(ident, info) for ident, info in book.values.items()]

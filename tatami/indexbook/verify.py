@@ -17,13 +17,13 @@ from tatami.indexbook.ir import IndexBook, IndexInfo
 from tatami.tiny.ir import MOVEMENT, CallOp, InputOp, Node, Program, ReduceOp
 
 MAX_PIECES = 8
-"""More pieces than this in one operand are W2101."""
+"""Maximum number of pieces of one operand without the warning W2101."""
 
 Check: TypeAlias = Callable[[str, IndexInfo, "Context"], list[Diagnostic]]
 
 
 class Context:
-    """The book and tiny's nodes, which a check may look at beside one entry."""
+    """The book and tiny's nodes, which a check may read in addition to one entry."""
 
     def __init__(self, book: IndexBook, program: Program) -> None:
         self.book = book
@@ -31,7 +31,7 @@ class Context:
 
 
 def verify(module: Module[IndexBook], tiny: Module[Program]) -> list[Diagnostic]:
-    """Everything wrong with the books; empty when they are well formed."""
+    """All faults of the books; empty if they are well formed."""
     out: list[Diagnostic] = []
     for name, program in tiny.programs.items():
         book = module.programs.get(name)
@@ -51,7 +51,7 @@ def verify(module: Module[IndexBook], tiny: Module[Program]) -> list[Diagnostic]
 
 
 def align_params(book: IndexBook, program: Program) -> list[Diagnostic]:
-    """Symbols of the signature are the single truth (spec 3 §4.2): leaf axes have the sizes it declares, else E1304."""
+    """E1304 for each leaf whose axes do not have the sizes that the signature declares (spec 3 §4.2)."""
     out: list[Diagnostic] = []
     for node in program.nodes:
         info = book.values.get(node.id)
@@ -82,7 +82,7 @@ def _misaligned(at: str, have: str, want: str, tensor: str) -> Diagnostic:
 
 
 def maps_are_affine(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
-    """MUST 1: AxisMaps are affine with floordiv, over the value's own axes; % was expanded before."""
+    """MUST 1: maps are affine with floordiv, over the value's own axes; % has been expanded."""
     names = frozenset(a.name for a in (*info.axes, *info.reduced))
     out: list[Diagnostic] = []
     for e in _expressions(info):
@@ -137,7 +137,7 @@ def reduce_axes_are_recorded(ident: str, info: IndexInfo, context: Context) -> l
         return [_invalid(ident, "reduce_axes on a value that is no reduce", "remove them")] if stray else []
     parent = context.book.values.get(node.src[0])
     if parent is None or any(a >= len(parent.axes) for a in node.op.axes):
-        return []  # said of the operand
+        return []  # reported for the operand
     removed = tuple(parent.axes[a].id for a in sorted(node.op.axes))
     kept = tuple(a.id for k, a in enumerate(parent.axes) if k not in node.op.axes)
     if info.reduce_axes != removed or tuple(a.id for a in info.reduced) != removed:
@@ -150,7 +150,7 @@ def reduce_axes_are_recorded(ident: str, info: IndexInfo, context: Context) -> l
 
 
 def non_affine_is_flagged(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
-    """MUST 5: what is read or written through an index tensor, and every CALL, carries non_scop."""
+    """MUST 5: values read or written through an index tensor, and every CALL, carry non_scop."""
     must = info.gathered is not None or info.scattered is not None or isinstance(context.nodes[ident].op, CallOp)
     if must and not info.flags:
         return [_invalid(ident, "an access that is not affine has no flag", 'write "flags": ["non_scop"]')]
@@ -205,7 +205,7 @@ def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[D
 
 
 def axes_match_tiny(ident: str, info: IndexInfo, context: Context) -> list[Diagnostic]:
-    """Sizes of the axes are the shape of the node."""
+    """The axes have the sizes of the node's shape."""
     node: Node = context.nodes[ident]
     if isinstance(node.op, CallOp):
         return []
@@ -232,6 +232,7 @@ CHECKS: tuple[Check, ...] = (
     maps_are_simplified,
     axes_match_tiny,
 )
+"""The checks in the spec's order."""
 
 
 def _invalid(at: str, why: str, suggestion: str) -> Diagnostic:

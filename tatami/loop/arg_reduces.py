@@ -10,7 +10,6 @@ Of a row of few vectors only the extreme is kept, and then the whole row looked 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,13 +17,11 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, minimum, var
 from tatami.loop.flatten import FlatLet, reduce_of
 from tatami.loop.ir import Assign, Cast, Const, FirstLane, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of
+from tatami.loop.lane_loops import LaneLoops
 from tatami.loop.pointwise import Point, accumulator_dtype, neutral_value
-from tatami.loop.reduces import differs_by_lane
+from tatami.loop.reduces import Reduces, differs_by_lane
 from tatami.loop.schedule import Item
 from tatami.region.ir import Reduce
-
-if TYPE_CHECKING:
-    from tatami.loop.nest import Nest
 
 _STEP = 8
 """Vectors whose extreme is known before it is compared with what each lane has met before."""
@@ -55,8 +52,9 @@ def is_arg_reduce(let: FlatLet) -> bool:
 
 
 class ArgReduces:
-    def __init__(self, nest: Nest) -> None:
+    def __init__(self, nest: LaneLoops, reduces: Reduces) -> None:
         self.n = nest
+        self.reduces = reduces
         self.e = nest.e
 
     def emit_item(self, item: Item, points: list[Point]) -> None:
@@ -89,7 +87,7 @@ class ArgReduces:
     def of_short(self, row: _Row, size: Expr) -> Reg:
         """The position in a row that is gone through twice."""
         extreme = Reduce(row.extreme, (row.axis,), None, accumulator_dtype(row.dtype), row.reduce.body)
-        (top,) = self.n.reduces.over_lanes([extreme], row.point, row.axis, False)
+        (top,) = self.reduces.over_lanes([extreme], row.point, row.axis, False)
         return self.tested(row, top, size, lambda place, test: self.look_through(row, (ZERO, size), _BITS, top, place, test))
 
     def first(self, row: _Row, span: tuple[Expr, Expr]) -> tuple[Reg, Reg]:

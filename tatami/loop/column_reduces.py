@@ -8,19 +8,16 @@ The totals of a block of columns lie in L1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, minimum, step_of, var
 from tatami.loop.flatten import FlatLet, reduce_of
 from tatami.loop.ir import For, LocalBuffer, Op, Splat
+from tatami.loop.join import join_term, start_value
+from tatami.loop.lane_loops import LaneLoops
 from tatami.loop.pointwise import Point, Stored, accumulator_dtype, combine, neutral_value
 from tatami.loop.schedule import Pass, lets_read, nodes
 from tatami.region.ir import Read
-
-if TYPE_CHECKING:
-    from tatami.loop.reduces import Reduces
 
 COLUMNS = 1024
 """Columns of a block that threads share: a page of each row."""
@@ -39,10 +36,9 @@ FAR = 4096
 class ColumnReduces:
     """The reduces of one kernel that go row by row. `totals`: where those of the running block of columns lie."""
 
-    def __init__(self, reduces: Reduces) -> None:
-        self.r = reduces
-        self.n = reduces.n
-        self.e = reduces.e
+    def __init__(self, nest: LaneLoops) -> None:
+        self.n = nest
+        self.e = nest.e
         self.totals: dict[str, Stored] = {}
 
     def of(self, p: Pass) -> list[str]:
@@ -98,7 +94,7 @@ class ColumnReduces:
             self.down(name, p.vector, reduce_of(self.n.lets[name]).axes, env, span)
 
     def clear(self, name: str, vector: str, span: tuple[Expr, Expr]) -> None:
-        start = self.r.start(reduce_of(self.n.lets[name]))
+        start = start_value(reduce_of(self.n.lets[name]))
         total = self.totals[name]
 
         def body(points: list[Point]) -> None:
@@ -134,7 +130,7 @@ class ColumnReduces:
             parts = [e.declare(none if q.lanes == 1 else Splat(none, q.lanes), "a") for q in points]
             for env in rows:
                 for q, part in zip(points, parts):
-                    self.r.join(part, reduce, Point({**env, vector: q.env[vector]}, q.vector, q.lanes))
+                    join_term(e, part, reduce, Point({**env, vector: q.env[vector]}, q.vector, q.lanes))
             for q, part in zip(points, parts):
                 place = q.env[vector] - span[0]
                 e.store(total.buffer, place, Op(fn, (e.load(total.buffer, place, total.dtype, q), part)), q)

@@ -6,7 +6,7 @@ from tatami.core.expr import expr, product, var
 from tatami.core.layout import size_elements
 from tatami.loop.flatten import FlatLet
 from tatami.loop.ir import Const, Load, LocalBuffer, Parallel, Store
-from tatami.loop.nest import WORK
+from tatami.loop.lane_loops import WORK
 from tatami.loop.pointwise import Emitter
 from tatami.loop.schedule import nodes
 from tatami.region.ir import Read, ReadAt, Region, Target

@@ -6,21 +6,17 @@ accumulator per lane. Long float sums are added up in blocks. The order of addit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, free_vars, minimum, var
 from tatami.loop.column_reduces import ColumnReduces
 from tatami.loop.flatten import FlatLet, reduce_of, used_axes
-from tatami.loop.ir import Assign, Cast, Const, Fma, For, Horizontal, Op, Reg, Splat, Value, type_of
-from tatami.loop.pointwise import Point, accumulator_dtype, combine, neutral_value
+from tatami.loop.ir import Assign, Const, For, Horizontal, Op, Reg, Splat, Value
+from tatami.loop.join import horizontal_fn, join_term, start_value
+from tatami.loop.lane_loops import LaneLoops
+from tatami.loop.pointwise import Point, combine, neutral_value
 from tatami.loop.schedule import Item, Pass, cost
-from tatami.region.ir import Binary, Reduce
-
-if TYPE_CHECKING:
-    from tatami.loop.nest import Nest
+from tatami.region.ir import Reduce
 
 _BLOCK = 512
 """Terms of a float sum added up one after the other before they join the total."""
@@ -49,10 +45,10 @@ def differs_by_lane(let: FlatLet, p: Point) -> bool:
 
 
 class Reduces:
-    def __init__(self, nest: Nest) -> None:
+    def __init__(self, nest: LaneLoops) -> None:
         self.n = nest
         self.e = nest.e
-        self.columns = ColumnReduces(self)
+        self.columns = ColumnReduces(nest)
 
     def emit_item(self, item: Item, points: list[Point]) -> None:
         lets = [self.n.lets[n] for n in item.lets]
@@ -75,13 +71,9 @@ class Reduces:
     def open(self, let: FlatLet, p: Point) -> _Accumulator:
         reduce = reduce_of(let)
         lanes = p.lanes if p.vector and differs_by_lane(let, p) else 1
-        start = self.start(reduce)
+        start = start_value(reduce)
         total = self.e.declare(start if lanes == 1 else Splat(start, lanes), "a")
         return _Accumulator(let, p, total)
-
-    def start(self, reduce: Reduce) -> Const:
-        dtype = accumulator_dtype(reduce.dtype)
-        return Const(reduce.init, dtype) if reduce.init is not None else neutral_value(reduce.fn, dtype)
 
     def loops(self, totals: list[_Accumulator], axes: tuple[str, ...], env: dict[str, Expr]) -> None:
         """Serial loops over the reduce axes with one accumulator per let and point; float sums in blocks."""
@@ -123,24 +115,7 @@ class Reduces:
     def step(self, total: Reg, t: _Accumulator, env: dict[str, Expr]) -> None:
         reduce = reduce_of(t.let)
         p = msgspec.structs.replace(t.point, env={**t.point.env, **env})
-        self.join(total, reduce, p)
-
-    def join(self, total: Reg, reduce: Reduce, p: Point, across: bool = False) -> None:
-        """``total = total fn body`` at a point; a sum of products multiplies and adds in one step where it can."""
-        body = reduce.body
-        narrows = across and p.lanes > total.lanes  # a narrow vector joins the scalar total of the tail
-        if not narrows and reduce.fn == "sum" and total.dtype == DType.fp32 and isinstance(body, Binary) and body.fn == "mul":
-            x, y = (self.e.widen(self.e.value(v, p), total.lanes) for v in (body.x, body.y))
-            if type_of(x).dtype == type_of(y).dtype == DType.fp32:
-                self.e.emit(Assign(total, Fma(x, y, total)))
-                return
-        value = self.e.value(reduce.body, p)
-        if type_of(value).dtype != total.dtype:
-            value = Cast(value, total.dtype)
-        if narrows:
-            whole = self.e.widen(value, p.lanes)
-            value = Horizontal(_horizontal(reduce.fn, total.dtype), whole)
-        self.e.emit(Assign(total, Op(combine(reduce.fn, total.dtype), (total, self.e.widen(value, total.lanes)))))
+        join_term(self.e, total, reduce, p)
 
     def along_lanes(self, lets: list[FlatLet], p: Point, axis: str) -> None:
         totals = self.over_lanes([reduce_of(let) for let in lets], p, axis, self.n.is_costly([let.name for let in lets]))
@@ -154,7 +129,7 @@ class Reduces:
         e = self.e
         lanes = self.n.width(axis)
         several = self.n.several(axis, 4 if sum(cost(r.body) for r in reduces) < 12 else 2)
-        starts = [self.start(r) for r in reduces]
+        starts = [start_value(r) for r in reduces]
         tail = self.n.has_tail(axis, span) or any(r.init is not None for r in reduces)
         ones = [e.declare(start, "a") for start in starts] if tail else []
         many = [
@@ -165,7 +140,7 @@ class Reduces:
         def inside(points: list[Point]) -> None:
             for i, point in enumerate(points):
                 for k, r in enumerate(reduces):
-                    self.join(many[k][i] if point.lanes == lanes else ones[k], r, point, across=True)
+                    join_term(self.e, many[k][i] if point.lanes == lanes else ones[k], r, point, across=True)
 
         def run(axes: tuple[str, ...], env: dict[str, Expr]) -> None:
             if not axes:
@@ -183,7 +158,7 @@ class Reduces:
             joined: Value = many[k][0]
             for v in many[k][1:]:
                 joined = Op(fn, (joined, v))
-            joined = Horizontal(_horizontal(r.fn, starts[k].dtype), joined)
+            joined = Horizontal(horizontal_fn(r.fn, starts[k].dtype), joined)
             totals.append(e.declare(Op(fn, (ones[k], joined)) if tail else joined))
         return totals
 
@@ -193,7 +168,7 @@ class Reduces:
         for name in p.folds:
             let = self.n.lets[name]
             reduce = reduce_of(let)
-            one = self.e.declare(self.start(reduce), "a")
+            one = self.e.declare(start_value(reduce), "a")
             lanes = self.n.width(p.vector) if p.vector else 1
             many = self.e.declare(Splat(neutral_value(reduce.fn, one.dtype), lanes), "a") if lanes > 1 else one
             out.append(Fold(let, one, many, row))
@@ -205,7 +180,7 @@ class Reduces:
                 if point.row != fold.row:
                     continue
                 whole = point.vector and point.lanes == fold.lanes.lanes
-                self.join(fold.lanes if whole else fold.one, reduce_of(fold.let), point, across=True)
+                join_term(self.e, fold.lanes if whole else fold.one, reduce_of(fold.let), point, across=True)
 
     def close_folds(self, folds: list[Fold], envs: list[dict[str, Expr]]) -> None:
         for fold in folds:
@@ -213,11 +188,5 @@ class Reduces:
             total: Value = fold.one
             if fold.lanes.lanes > 1:
                 fn = combine(r.fn, fold.one.dtype)
-                total = self.e.declare(Op(fn, (fold.one, Horizontal(_horizontal(r.fn, fold.one.dtype), fold.lanes))))
+                total = self.e.declare(Op(fn, (fold.one, Horizontal(horizontal_fn(r.fn, fold.one.dtype), fold.lanes))))
             self.n.finish(fold.let, Point(envs[fold.row], row=fold.row), total)
-
-
-def _horizontal(fn: str, dtype: DType) -> str:
-    if dtype == DType.bool:
-        return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
-    return fn

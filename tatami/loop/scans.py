@@ -12,7 +12,6 @@ lanes, never on threads. What follows the scan at the same point is computed whe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -36,13 +35,11 @@ from tatami.loop.ir import (
     Value,
     type_of,
 )
+from tatami.loop.lane_loops import LaneLoops
 from tatami.loop.pointwise import Point, accumulator_dtype, combine, neutral_value
 from tatami.loop.schedule import Pass
 from tatami.plan.ir import Blocks
 from tatami.region.ir import Scan
-
-if TYPE_CHECKING:
-    from tatami.loop.nest import Nest
 
 _TILE = 1024
 """Lanes of a row of running totals: it stays in L1 with what it meets."""
@@ -65,7 +62,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Scans:
-    def __init__(self, nest: Nest, blocks: Blocks | None) -> None:
+    def __init__(self, nest: LaneLoops, blocks: Blocks | None) -> None:
         self.n = nest
         self.e = nest.e
         self.blocks = blocks

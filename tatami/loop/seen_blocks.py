@@ -33,9 +33,10 @@ EVERYWHERE, HERE_AND_THERE, NOWHERE = 2, 1, 0
 
 
 class SeenBlocks(KeyBlocks):
-    """`odd` says of each batch's blocks whether a value in them is not finite, `seen` what is known before of each sliver's."""
+    """`nonfinite`: for each block of each batch, nonzero if a value in it is not finite. `seen`: what is known of each
+    sliver's blocks before their scores are computed."""
 
-    odd: loop.LocalBuffer
+    nonfinite: loop.LocalBuffer
     seen: loop.LocalBuffer
     mask: loop.LocalBuffer
 
@@ -106,10 +107,10 @@ class SeenBlocks(KeyBlocks):
             somewhere.append(some)
             everywhere.append(all_)
         at = self.batch_index(self.batch_axes) * self.blocks + block
-        odd = loop.Op("ne", (loop.Load(self.odd.name, at, self.dtype), loop.Const(0, self.dtype)))
+        nonfinite = loop.Op("ne", (loop.Load(self.nonfinite.name, at, self.dtype), loop.Const(0, self.dtype)))
         masked = (*self.mark(k0, k1), *self.weigh(k0, k1, partial(self.limits, k0)))
         weights = loop.If(conjunction(everywhere), self.weigh(k0, k1, None), masked)
-        return (*look, loop.If(loop.Op("or", (odd, conjunction(somewhere))), (*before, weights, *after)))
+        return (*look, loop.If(loop.Op("or", (nonfinite, conjunction(somewhere))), (*before, weights, *after)))
 
     def within_bounds(self, k0: Expr, k1: Expr) -> tuple[list[loop.Value], list[loop.Value]]:
         """What holds where the bounds leave some of a block's keys to some rows of the sliver; and all keys to all rows. A

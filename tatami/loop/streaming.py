@@ -95,12 +95,12 @@ class _Streaming(SeenBlocks):
     def body(self) -> loop.Body:
         keys = [self.local(ZERO if f.plain else self.batches * self.key_count * f.depth) for f in self.firsts]
         values = self.local(ZERO if self.plain else self.batches * self.key_count * self.columns)
-        self.odd = self.local(self.batches * self.blocks if self.excluded else ZERO)
+        self.nonfinite = self.local(self.batches * self.blocks if self.excluded else ZERO)
         self.seen = self.local(self.seen_lines * self.blocks)
         in_place = self.plain and all(f.plain for f in self.firsts)
         packed = () if in_place and not self.excluded else (self.pack_all(keys, values.name),)
         found = (self.find_seen(),) if self.is_known_before else ()
-        stmts = (*keys, values, self.odd, self.seen, *packed, *found, self.compute(keys, values.name))
+        stmts = (*keys, values, self.nonfinite, self.seen, *packed, *found, self.compute(keys, values.name))
         return loop.Body(stmts, about=f"streaming pair {self.mr}x{self.nr}, keys in blocks of {self.plan.keys}")
 
     def pack_all(self, keys: list[loop.LocalBuffer], values: str) -> loop.Parallel:
@@ -173,7 +173,7 @@ class _Streaming(SeenBlocks):
             first = substitute(place, {**self.at, self.keys: var(k)})
             parts = loop.For(k, k0, k1, look(buffer, first, ZERO, self.columns))
         found = loop.Op("add", (total, loop.Horizontal("sum", lanes)))
-        store = loop.Store(self.odd.name, lead * self.blocks + block, found)
+        store = loop.Store(self.nonfinite.name, lead * self.blocks + block, found)
         return (loop.Declare(total, zero), loop.Declare(lanes, loop.Splat(zero, self.lanes)), parts, store)
 
     def panel(self, count: Expr) -> tuple[str, Expr, Expr, Stmts]:

@@ -1,27 +1,26 @@
-"""ONNX to frontend. Made from: a ModelProto; depends on `core` and `frontend` only.
+"""Import of ONNX models. Made from: a ModelProto; depends on `core` and `frontend` only.
 
-    repair        the file as it is: order, open axes, names, attributes and operands repaired or refused (order, definitions,
-                  repair_node, attribute_values, schemas, text); nothing here asks onnx.checker
+    repair        the file: order, open axes, names, attributes and operands repaired or refused (order, definitions,
+                  repair_node, attribute_values, schemas, text), without onnx.checker
     load          the model: inputs, initialisers, outputs (tensors: their arrays, external data from the model's folder only;
-                  declared: what the model says of its results)
-    old_forms     nodes of old versions in the newest form; preconditions: what operands and attributes have to be together
-    check         `tatami check`: what onnx.checker finds, and what an import repairs
+                  declared: the model's declarations of its results)
+    old_forms     nodes of old versions in the newest form; preconditions: requirements on operands and attributes together
+    check         `tatami check`: the findings of onnx.checker, and the repairs of an import
     import_node   one node: its handler (registry, ops_*.py), else the body of its function
-    support       which operators have an import; one diagnostic of all that have none
-    control       If, Loop, Scan: graphs of the module; what they read from outside becomes operands
+    support       operators that have an import; one diagnostic of all that have none
+    control       If, Loop, Scan: graphs of the module; values they read from outside become operands
     fold          nodes of small constants are computed while importing
-    importer      the state: values by ONNX name, frontend nodes so far
+    importer      the state: values by ONNX name, frontend nodes made before
     data_sizes    integers of the data as sizes
     ports         sequences and optional values in the flat signature of a program
-    arithmetic    tensors with numbers beside them, for handlers that compute
-    backend       the ONNX Backend API, which stands above the compiler (tatami/backends/onnx_api.py)
-    InferenceSession, SessionOptions, …   a drop-in session; it stands there too (tatami/backends/onnx_session.py)
+    arithmetic    tensors with Python's operators, for handlers that compute
+    backend       the ONNX Backend API, which is built on the compiler (tatami/backends/onnx_api.py)
+    InferenceSession, SessionOptions, …   a drop-in session, also built on the compiler (tatami/backends/onnx_session.py)
 
-What an ONNX value is while importing (`values.Value`): a tensor of the graph, a constant, integers that say sizes
-(Shape, Gather, Concat, … are followed as size expressions and never become tensors), or a sequence. Sizes that data
-decide are read by Host steps; axes and other structure have to be known, and where a small input decides them, the
-diagnostic names it and `example_inputs` fixes it.
-User names stay in the signature and in origins. Scores: docs/conformance.md.
+An ONNX value while importing (`values.Value`) is a tensor of the graph, a constant, integers that are sizes (Shape, Gather,
+Concat, … are followed as size expressions and never become tensors), or a sequence. Sizes that data decide are read by Host
+steps. Axes and other structure must be known; if a small input decides them, the diagnostic names it and `example_inputs`
+fixes it. User names stay in the signature and in origins. Scores: docs/conformance.md.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _ABOVE = {
     "onnx_session_errors": ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented"),
     "onnx_binding": ("IOBinding",),
 }
-"""Names of the drop-in session by the module of `tatami.backends` that has them: found when they are asked for."""
+"""Names of the drop-in session, by the module of `tatami.backends` that has them; imported on first access."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,5 @@
-"""Attributes of which the operator's text lists the values: any other is refused, so that none falls through to the
-meaning of another (onnx/docs/Operators.md, Changelog.md)."""
+"""Attributes whose legal values ONNX lists: any other value is refused, so that it is not taken for one of them
+(onnx/docs/Operators.md, Changelog.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALLOWED: dict[tuple[str, str], tuple[str, ...]] = {
     ("", "round_mode"): ("up", "down", "nearest"),
     ("BitShift", "direction"): ("LEFT", "RIGHT"),
     ("RNN", "direction"): _DIRECTION,
-    ("GRU", "direction"): (*_DIRECTION, "foward"),  # the default of version 1 is spelt so
+    ("GRU", "direction"): (*_DIRECTION, "foward"),  # the spelling of the default in version 1
     ("LSTM", "direction"): _DIRECTION,
     ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
     ("DepthToSpace", "mode"): ("DCR", "CRD"),
@@ -41,11 +41,11 @@ _ALLOWED: dict[tuple[str, str], tuple[str, ...]] = {
     ("TfIdfVectorizer", "mode"): ("TF", "IDF", "TFIDF"),
     ("Momentum", "mode"): ("standard", "nesterov"),
 }  # fmt: skip
-"""By operator (empty: every one) and attribute."""
+"""Legal values by (operator, attribute); an empty operator stands for every operator."""
 
 
 def check_value(op: str, a: onnx.AttributeProto, at: str) -> None:
-    """Raises InvalidAttribute for a word that the operator does not have."""
+    """Raise InvalidAttribute for a word that is not a value of the operator's attribute."""
     allowed = _ALLOWED.get((op, a.name)) or _ALLOWED.get(("", a.name))
     if allowed is None or a.type != onnx.AttributeProto.STRING or a.ref_attr_name:
         return

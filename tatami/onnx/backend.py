@@ -1,6 +1,6 @@
 """The ONNX Backend API of this package: `prepare`, `run_model`, `run_node`, `supports_device`, `Backend`.
 
-They stand above the compiler, in `tatami.backends.onnx_api`; this module finds them when they are asked for.
+They are built on the compiler, in `tatami.backends.onnx_api`; this module imports them on first access.
 """
 
 from __future__ import annotations

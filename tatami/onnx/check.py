@@ -1,5 +1,5 @@
-"""The report of `tatami check` on an ONNX file: every finding of `onnx.checker` with its shape inference, and what an import
-would repair. Import itself asks neither: it takes what can be run."""
+"""The report of `tatami check` on an ONNX file: every finding of `onnx.checker` with its shape inference, and the repairs of
+an import. The import itself uses neither: it accepts every model that can be run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from tatami.onnx.schemas import DEFAULT
 
 
 def check_file(file: ModelFile, path: Path | None = None) -> tuple[list[Diagnostic], tuple[Repair, ...]]:
-    """The faults that onnx.checker finds, and the repairs. `path`: where the file is, for external data and sizes that one
-    message does not hold."""
+    """(faults that onnx.checker finds, repairs). `path`: the file on disk, for external data and sizes beyond one message."""
     model = onnx.ModelProto()
     try:
         model.ParseFromString(file.data)
         repairs = repaired(model).repairs
     except TatamiError:
-        repairs = ()  # the import tells that
+        repairs = ()  # reported by the import
     except Exception:
         return [], ()
     found = dict(_findings(model, path))
@@ -34,7 +33,7 @@ def check_file(file: ModelFile, path: Path | None = None) -> tuple[list[Diagnost
 
 
 def _findings(model: onnx.ModelProto, path: Path | None) -> Iterator[tuple[str, str]]:
-    """(what is wrong, where): part by part, since the checker stops at the first fault of what it is given."""
+    """(fault, place) of each part of the model, checked one by one because the checker stops at its first fault."""
     context = onnx.checker.C.CheckerContext()
     context.ir_version = model.ir_version or onnx.IR_VERSION
     context.opset_imports = {("" if o.domain in DEFAULT else o.domain): o.version for o in model.opset_import}
@@ -53,5 +52,5 @@ def _findings(model: onnx.ModelProto, path: Path | None) -> Iterator[tuple[str, 
 def _asked(check: Callable[[], object], at: str) -> Iterator[tuple[str, str]]:
     try:
         check()
-    except Exception as error:  # its own errors, those of the inference, and of the protobuf reader
+    except Exception as error:  # errors of the checker, of the inference, and of the protobuf reader
         yield " ".join(str(error).split("\n\n")[0].split())[:400] or type(error).__name__, at

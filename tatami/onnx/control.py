@@ -1,4 +1,4 @@
-"""If and Scan. Branches become graphs of the module; a branch that is known to be taken is written in place."""
+"""If and Scan. Branches become graphs of the module; a branch that is known to be taken is imported in place."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tatami.onnx.structures import Structure, converted, joined, rebuilt, struct
 from tatami.onnx.values import Value
 
 _OF_THE_FILE = frozenset(["FileUnreadable", "InvalidDocument", "InvalidAttribute", "UnknownValue", "InputTooLarge"])
-"""Faults of a branch that stand whichever branch is taken."""
+"""Faults of a branch that are reported even if the other branch is taken."""
 
 
 def _if(m: Importer, n: OnnxNode) -> list[Value]:
@@ -52,7 +52,7 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
         if equation is not None and (equation[0] - equation[1]).as_int() is None:
             for name in set(m.graphs) - graphs:
                 del m.graphs[name]
-            m.assume(*equation)  # as in the squeeze that exporters write: the size is 1, and the axis goes
+            m.assume(*equation)  # exporters write If(size == 1, Squeeze, Identity): size 1 is assumed
             return inline(m, n.attr("then_branch"), [])
         sizes = deciding_sizes(m, m.data(condition))
         if sizes:
@@ -65,7 +65,7 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
-    """Both branches as graphs, one of which runs."""
+    """The results of an If whose two branches become graphs, one of which runs."""
     captures: dict[str, str] = {}
     branches = [child(m, "branch", captures) for _ in ("then_branch", "else_branch")]
     values = [import_body(inner, n.attr(a), []) for inner, a in zip(branches, ("then_branch", "else_branch"), strict=True)]
@@ -85,7 +85,7 @@ def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
 
 
 def _structures(m: Importer, n: OnnxNode, branches: Sequence[Importer], values: Sequence[list[Value]]) -> list[Structure]:
-    """What holds each result of either branch."""
+    """The structure that holds each result of either branch."""
     found = [found_sizes(inner) for inner in branches]
     out: list[Structure] = []
     for pair in zip(*values, strict=True):
@@ -100,7 +100,7 @@ def _structures(m: Importer, n: OnnxNode, branches: Sequence[Importer], values: 
 
 
 def _scan(m: Importer, n: OnnxNode) -> list[Value]:
-    """The body once per element of the scanned axes, as a loop that takes its slices."""
+    """Results of a Scan: its body once per element of the scanned axes, as a loop over slices."""
     k = n.attr("num_scan_inputs")
     if m.opset < 9:
         return _batched_scan(m, n, k)
@@ -109,7 +109,7 @@ def _scan(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _batched_scan(m: Importer, n: OnnxNode, k: int) -> list[Value]:
-    """Opset 8: every operand begins with a batch axis, each element of which is scanned by itself."""
+    """Opset 8: every operand begins with a batch axis, and each of its elements is scanned separately."""
     tensors = [m.data(m.value(i)) for i in n.inputs[1:]]
     count = m.shape(tensors[0])[0].as_int()
     if n.has(0) or count is None:
@@ -123,7 +123,7 @@ def _batched_scan(m: Importer, n: OnnxNode, k: int) -> list[Value]:
 
 
 def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], turned: list[int]) -> list[str]:
-    """The last states, then what each iteration gave, stacked."""
+    """The last states, then the stacked results of all iterations."""
     body: onnx.GraphProto = n.attr("body")
     k = len(scanned)
     axes = [a % len(m.shape(t)) for a, t in zip(n.attr("scan_input_axes", [0] * k), scanned, strict=True)]
@@ -156,3 +156,4 @@ def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], tu
 
 
 CONTROL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"If": _if, "Loop": loop, "Scan": _scan}
+"""Handlers of this file and of Loop, by operator."""

@@ -1,8 +1,8 @@
-"""Sizes and positions that integers of the data decide: arithmetic on them is part of the program, then one Host step reads
-all of an operand's as sizes (the operations `extent` and `extents`), and one program serves every value.
+"""Sizes and positions that integers of the data decide: arithmetic on them is part of the program; then one Host step reads
+all integers of an operand as sizes (the operations `extent` and `extents`). One program serves every value.
 
-Reshape(x[N, 4], s)   ->   S0, S1 = the numbers of s, with 0 and -1 resolved; x in the shape (S0, S1)
-Slice(x[N], a, b)     ->   A, B = a and b counted from the front and clamped to 0..N; x[A:B]
+    Reshape(x[N, 4], s)   ->   S0, S1 = the numbers of s, with 0 and -1 resolved; x in the shape (S0, S1)
+    Slice(x[N], a, b)     ->   A, B = a and b counted from the front and clamped to 0..N; x[A:B]
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 
 MAX_READ = 16
-"""Sizes that one operand may decide."""
+"""Maximum number of sizes that one operand may decide."""
 
 
 Entry: TypeAlias = Num | Expr
-"""An integer of an operand: one that data decide, of rank 0 and i64, or a size."""
+"""An integer of an operand: a rank-0 i64 tensor of the data, or a size."""
 
 
 def data_numbers(m: Importer, n: OnnxNode, position: int) -> list[Entry] | None:
-    """The integers of an operand that is data, those among them that are sizes as such; None where they cannot be read: how
-    many there are has to be known."""
+    """The integers of an operand that is data; those that are known sizes are sizes. None if they cannot be read: their number
+    must be known."""
     if not m.reads_sizes or not n.has(position):
         return None
     value = m.value(n.inputs[position])
@@ -46,7 +46,7 @@ def data_numbers(m: Importer, n: OnnxNode, position: int) -> list[Entry] | None:
 
 
 def _entry(m: Importer, tensor: str, position: int | None) -> Entry:
-    """One integer of a tensor of rank 1 (`position`) or 0: found behind what only moves integers."""
+    """One integer of a tensor of rank 1 (`position`) or 0 (None), traced through nodes that only move integers."""
     made = {o: node for node in m.nodes for o in node.outputs}
     name = tensor
     index: tuple[int, ...] = () if position is None else (position,)
@@ -64,7 +64,8 @@ def _entry(m: Importer, tensor: str, position: int | None) -> Entry:
 
 
 def _moved_from(m: Importer, node: Node, index: tuple[int, ...]) -> tuple[str, tuple[int, ...]] | None:
-    """The operand and the index in it that an element of a result is; None where it is computed, or sizes are open."""
+    """The operand of `node`, and the index in it, from which element `index` of the result comes; None if the element is
+    computed, or sizes are open."""
     shapes = [[s.as_int() for s in m.shape(i)] for i in node.inputs if i]
     if not shapes or any(s is None for shape in (*shapes, [s.as_int() for s in m.shape(node.outputs[0])]) for s in shape):
         return None
@@ -101,7 +102,7 @@ def _moved_from(m: Importer, node: Node, index: tuple[int, ...]) -> tuple[str, t
 
 
 def _number(m: Importer, tensor: str, index: tuple[int, ...]) -> Num:
-    """One element as a tensor of rank 0."""
+    """One element as a rank-0 tensor."""
     out = Num(m, tensor).cast(DType.i64)
     for place in index:
         out = out.at(0, place)
@@ -109,11 +110,12 @@ def _number(m: Importer, tensor: str, index: tuple[int, ...]) -> Num:
 
 
 def as_number(m: Importer, entry: Entry) -> Num:
+    """The entry as a rank-0 i64 tensor."""
     return entry if isinstance(entry, Num) else size_of(m, entry, DType.i64)
 
 
 def read_sizes(m: Importer, entries: Sequence[Entry]) -> tuple[Expr, ...]:
-    """The integers as sizes, by one Host step. A negative one is reported when the program runs."""
+    """The integers as sizes, read by one Host step. A negative one is reported when the program runs."""
     tensors = {e.cast(DType.i64).tensor: None for e in entries if isinstance(e, Num)}
     found: tuple[str, ...] = ()
     stem = m.fresh_size("S")
@@ -131,8 +133,8 @@ def read_size(m: Importer, number: Entry) -> Expr:
 
 
 def read_positions(m: Importer, positions: Sequence[tuple[Entry, Expr, int]]) -> tuple[Expr, ...]:
-    """Positions of ONNX on axes, each with the axis's size and how low it may be: a negative one counts from the end, then it
-    is clamped to low..size+low. Those that no data decide stay as they are."""
+    """ONNX positions on axes as sizes. Each is given as (position, axis size, lowest value): a negative position counts from
+    the end, then it is clamped to low..size+low. Positions that no data decide stay unchanged."""
     clamped: list[Entry] = []
     for entry, size, low in positions:
         if isinstance(entry, Num):
@@ -151,7 +153,7 @@ def read_position(m: Importer, number: Num, size: Expr) -> Expr:
 
 def read_pads(m: Importer, pads: Sequence[tuple[Entry, Entry, Expr]]) -> tuple[tuple[Expr, Expr], ...]:
     """The two widths of borders, each with the axis's size. They may be negative: the first is the difference of two sizes,
-    the second what is left of the result's size, so that this is one symbol and products of sizes stay short."""
+    the second the rest of the result's size, which is then one symbol, so that products of sizes stay short."""
     read: list[Entry] = []
     for before, after, size in pads:
         if isinstance(before, Num):
@@ -168,12 +170,13 @@ def read_pads(m: Importer, pads: Sequence[tuple[Entry, Entry, Expr]]) -> tuple[t
 
 
 def expr_of(entry: Entry) -> Expr:
+    """The entry, which is known to be a size."""
     assert not isinstance(entry, Num)
     return entry
 
 
 def read_shape(m: Importer, entries: Sequence[Entry], shape: Shape, *, allow_zero: bool) -> Shape:
-    """The shape a Reshape asks for: 0 copies a size of the operand, -1 takes what is left."""
+    """The shape of a Reshape: 0 copies a size of the operand, -1 stands for the remaining elements."""
     asked = list(entries)
     if not allow_zero:
         for i, (e, s) in enumerate(zip(entries, shape, strict=False)):
@@ -187,7 +190,7 @@ def read_shape(m: Importer, entries: Sequence[Entry], shape: Shape, *, allow_zer
             rest = rest.fn("idiv", e.fn("eq", -1).where(e * 0 + 1, e))
         elif e != expr(-1):
             rest = rest.fn("idiv", as_number(m, e))
-    is_given = any(e == expr(-1) for e in asked if not isinstance(e, Num))  # then no other may be -1
+    is_given = any(e == expr(-1) for e in asked if not isinstance(e, Num))  # no second entry may be -1
     return read_sizes(m, [_filled(e, rest, is_given=is_given) for e in asked])
 
 
@@ -198,7 +201,7 @@ def _filled(entry: Entry, rest: Num, *, is_given: bool) -> Entry:
 
 
 def read_expansion(m: Importer, entries: Sequence[Entry], shape: Shape) -> Shape:
-    """The shape an Expand gives: 1 keeps the size of the operand; that other sizes agree is checked when they are read."""
+    """The shape of an Expand: 1 keeps the operand's size; other sizes are checked for equality when they are read."""
     kept = (ONE,) * (len(entries) - len(shape)) + shape
     asked: list[Entry] = []
     for e, s in zip(entries, kept[len(kept) - len(entries) :], strict=True):
@@ -211,7 +214,7 @@ def read_expansion(m: Importer, entries: Sequence[Entry], shape: Shape) -> Shape
 
 
 def read_range(m: Importer, start: Num, limit: Num, delta: Num) -> Num:
-    """start, start + delta, … before limit: ceil((limit - start) / delta) of them."""
+    """start, start + delta, … before limit: ceil((limit - start) / delta) numbers."""
     distance = limit - start
     if start.dtype.is_float:
         count = (distance / delta).fn("ceil")

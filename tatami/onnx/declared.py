@@ -1,5 +1,5 @@
-"""What a model declares of its results, beside what the importer found. A dtype that contradicts is refused, and so is a
-shape where both are numbers; a shape of open sizes may have been written for other inputs, and is warned of."""
+"""Types that a model declares for its results, compared with those the importer found. A contradicting dtype is refused, and
+so is a shape if both sizes are numbers; a shape of open sizes may have been written for other inputs, and gives a warning."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tatami.onnx.values import Value
 
 
 def declared(m: Importer, port: onnx.ValueInfoProto, *, sizes: bool = True) -> Value:
-    """The value of an output, which is of the dtype and, with `sizes`, of the shape that the model declares, as far as it
-    declares them. A size that is a symbol contradicts nothing. Warns ModelRepaired; raises DTypeMismatch, AxisSizeMismatch."""
+    """The value of an output, with the dtype and, with `sizes`, the shape that the model declares, as far as it declares them.
+    A symbolic size contradicts nothing. Warns ModelRepaired; raises DTypeMismatch, AxisSizeMismatch."""
     value = m.value(port.name)
     if not value.is_tensor or not port.type.HasField("tensor_type"):
         return value

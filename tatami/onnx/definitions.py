@@ -1,5 +1,5 @@
-"""The definition of each value of a graph: its inputs, its tensors (initialisers, dense and sparse, and Constant nodes) and its
-other nodes; each name once. A name that inner graphs use again is another value there."""
+"""The definition of each value of a graph: its inputs, its tensors (initialisers, dense and sparse, and Constant nodes) and
+its other nodes; each name once. An inner graph may use a name again for another value."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ Holder: TypeAlias = onnx.TensorProto | onnx.SparseTensorProto | onnx.NodeProto
 
 
 def name_of(stored: Stored) -> str:
+    """Name of a stored tensor, dense or sparse."""
     return stored.values.name if isinstance(stored, onnx.SparseTensorProto) else stored.name
 
 
 def stored_in(graph: onnx.GraphProto) -> Iterator[Stored]:
-    """The initialisers of a graph."""
+    """The initialisers of a graph, dense and sparse."""
     yield from graph.initializer
     yield from graph.sparse_initializer
 
 
 def is_constant(node: onnx.NodeProto) -> bool:
+    """True if the node is an ONNX Constant."""
     return node.op_type == "Constant" and node.domain in DEFAULT and len(node.output) == 1
 
 
 def tensor_of(node: onnx.NodeProto) -> Stored | None:
-    """The tensor of a Constant node; None where it holds something else."""
+    """The tensor of a Constant node; None if it holds another kind of value."""
     if not is_constant(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     a = node.attribute[0]
@@ -41,8 +43,8 @@ def tensor_of(node: onnx.NodeProto) -> Stored | None:
 
 
 def holders(graph: onnx.GraphProto, note: Callable[[str, str, bool], None]) -> dict[str, Holder]:
-    """The initialiser or Constant node of each constant. The last of a name holds, Constant nodes after initialisers, as
-    in ONNX Runtime."""
+    """The initialiser or Constant node of each constant. The last definition of a name is used, Constant nodes after
+    initialisers, as in ONNX Runtime."""
     out: dict[str, Holder] = {}
     every: list[tuple[str, Holder]] = [(name_of(t), t) for t in stored_in(graph)]
     every += [(n.output[0], n) for n in graph.node if is_constant(n)]
@@ -56,8 +58,8 @@ def holders(graph: onnx.GraphProto, note: Callable[[str, str, bool], None]) -> d
 def check_definitions(
     graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], around: set[str], constants: set[str], overridable: set[str]
 ) -> None:
-    """Raises DuplicateId for a name that two things define, UnknownValue for one that is read and never defined.
-    `around`: names of the graphs outside; `overridable`: constants that may be inputs too."""
+    """Raise DuplicateId for a name with two definitions, UnknownValue for one that is read and never defined. `around`: names
+    of the graphs outside; `overridable`: constants that may be inputs too."""
     made: set[str] = set(constants)
     for port in graph.input:
         if port.name in made and port.name not in overridable:
@@ -80,7 +82,7 @@ def check_definitions(
 
 
 def check_default(port: onnx.ValueInfoProto, tensor: Stored | None) -> None:
-    """Raises for an initialiser that is of another dtype or shape than the input of its name declares."""
+    """Raise for an initialiser whose dtype or shape differs from the input of its name."""
     if not isinstance(tensor, onnx.TensorProto) or not port.type.HasField("tensor_type"):
         return
     said = port.type.tensor_type

@@ -1,4 +1,5 @@
-"""External data of initialisers: which bytes of which file (`core.data_files` reads them), and where none may be."""
+"""External data of initialisers: the file and bytes of each (`core.data_files` reads them), and refusal where none is
+allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tatami.core.diagnostic import fail
 
 
 def external_array(init: onnx.TensorProto, beside: DataFiles | None) -> np.ndarray:
-    """The array of an initialiser whose bytes lie in another file. Raises FileUnreadable."""
+    """The array of an initialiser whose bytes are in another file. Raises FileUnreadable."""
     entries = {e.key: e.value for e in init.external_data}
     if beside is None:
         raise fail("FileUnreadable", init.name, "the model has external data but no folder", "load the model from its file")

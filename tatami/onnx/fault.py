@@ -1,4 +1,4 @@
-"""Faults in a node that no check foresaw: one diagnostic at the node, whichever Python error they are."""
+"""Unforeseen faults in a node: any Python error becomes one diagnostic at the node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tatami.onnx.importer import Importer
 
 @contextmanager
 def told_as_fault(m: Importer, op: str) -> Iterator[None]:
-    """The handlers take operands and attributes as the operator says them. Where a model has others, whatever the handler
-    stumbles over is told as a fault of the node."""
+    """Context in which any Python error becomes a diagnostic at the node being imported: handlers rely on operands and
+    attributes that are legal for the operator, and fail on others."""
     try:
         yield
     except TatamiError:

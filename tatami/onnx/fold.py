@@ -1,4 +1,4 @@
-"""Nodes whose operands are small constants are computed while importing: axes and shapes are often results of such.
+"""Computation of nodes with small constant operands while importing: axes and shapes are often their results.
 
 Range(0, Size(Shape(x)), 1)   ->   [0, 1, 2]
 """
@@ -17,12 +17,12 @@ from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value, is_text_array
 
 SMALL = 1024
-"""Elements of an operand or result: larger constants are left to the setup program."""
+"""Maximum elements of a folded operand or result; larger constants are left to the setup program."""
 _NEVER = ("Constant", "Identity", "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial")
 
 
 def fold(m: Importer, n: OnnxNode, handler: Callable[[Importer, OnnxNode], list[Value] | None]) -> list[Value] | None:
-    """The constant results of a node, or None when it is not small and constant."""
+    """The constant results of a node, or None if it is not small and constant."""
     if n.op in _NEVER or not n.inputs:
         return None
     known: dict[str, Value] = {}

@@ -1,4 +1,4 @@
-"""Graphs inside graphs: branches and bodies become graphs of the module; what they read from outside becomes operands."""
+"""Graphs inside graphs: branches and bodies become graphs of the module; values they read from outside become operands."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from tatami.onnx.values import Value
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_']*")
 
 MAX_NESTING = 10
+"""Maximum number of graphs inside graphs."""
 
 
 def child(m: Importer, stem: str, captures: dict[str, str] | None = None) -> Importer:
-    """An importer of a graph inside `m`."""
+    """An importer of a graph inside `m`, whose name begins with `stem`."""
     around, level = m.parent, 1
     while around is not None:
         around, level = around.parent, level + 1
@@ -35,7 +36,7 @@ def child(m: Importer, stem: str, captures: dict[str, str] | None = None) -> Imp
     name = f"{stem}{len(m.graphs)}"
     while name in m.graphs:
         name += "_"
-    m.graphs[name] = Graph(Signature(), {}, ())  # the name is taken
+    m.graphs[name] = Graph(Signature(), {}, ())  # reserves the name
     taken = {} if captures is None else captures
     made = Importer(m.opset, m.functions, m, taken, m.depth, m.constants, m.graphs, name=name, site=m.site, beside=m.beside)
     made.reads_sizes = m.reads_sizes
@@ -53,7 +54,7 @@ def import_body(inner: Importer, graph: onnx.GraphProto, operands: Sequence[Valu
 
 
 def inline(m: Importer, graph: onnx.GraphProto, operands: Sequence[Value]) -> list[Value]:
-    """The nodes of a branch or body in place: it reads the names around it."""
+    """Results of a branch or body imported in place, where it reads the names around it."""
     saved = m.values
     m.values = dict(saved)
     try:
@@ -63,7 +64,7 @@ def inline(m: Importer, graph: onnx.GraphProto, operands: Sequence[Value]) -> li
 
 
 def port(inner: Importer, stem: str, kind: TensorType, inputs: list[Input]) -> Value:
-    """A new input of a graph."""
+    """A new input of a graph, added to `inputs`."""
     name = f"{stem}{len(inputs)}"
     inner.tensors[name] = kind
     inputs.append(Input(name, kind.dtype, kind.shape))
@@ -71,7 +72,7 @@ def port(inner: Importer, stem: str, kind: TensorType, inputs: list[Input]) -> V
 
 
 def finish(m: Importer, inner: Importer, inputs: Sequence[Input], results: Sequence[str]) -> None:
-    """Put the graph of `inner` into the module. Operands: `inputs`, then the captures."""
+    """Put the graph of `inner` into the module. Its operands: `inputs`, then the captures."""
     made = {o for n in inner.nodes for o in n.outputs}
     names: list[str] = []
     for tensor in results:
@@ -88,7 +89,8 @@ def finish(m: Importer, inner: Importer, inputs: Sequence[Input], results: Seque
 
 
 def bind_symbols(m: Importer, inner: Importer, inputs: Sequence[Input]) -> None:
-    """Every size symbol the graph uses is the size of an operand: capture a tensor that has it where none does."""
+    """Make every size symbol that the graph uses the size of an operand: a tensor that has it is captured if no operand
+    does."""
     shapes = [i.shape for i in inputs] + [m.tensors[outer].shape for outer in inner.captures]
     bound = {s.as_name() for shape in shapes for s in shape} | found_sizes(inner)
     used = {v for kind in inner.tensors.values() for s in kind.shape for v in free_vars(s)}
@@ -101,7 +103,7 @@ def bind_symbols(m: Importer, inner: Importer, inputs: Sequence[Input]) -> None:
 
 
 def _holder(m: Importer, symbol: str) -> str:
-    """A tensor of `m`, captured from further out where it has to be, with an axis of that size; "" where there is none."""
+    """A tensor of `m`, captured from further outside if necessary, with an axis of that size; "" if there is none."""
     for tensor, kind in m.tensors.items():
         if any(s.as_name() == symbol for s in kind.shape):
             return tensor
@@ -110,7 +112,7 @@ def _holder(m: Importer, symbol: str) -> str:
 
 
 def found_sizes(m: Importer) -> set[str]:
-    """The symbols that the nodes made so far find when they run."""
+    """The size symbols that nodes made before find when they run."""
     out: set[str] = set()
     for node in m.nodes:
         size = node.attrs.get("size")
@@ -119,7 +121,7 @@ def found_sizes(m: Importer) -> set[str]:
 
 
 def deciding_sizes(m: Importer, tensor: str) -> tuple[str, ...]:
-    """The size symbols of the model's inputs that alone decide what a tensor holds; none where data do."""
+    """The size symbols of the model's inputs that alone decide a tensor's content; none if data do."""
     out: set[str] = set()
     work, seen = [(m, tensor)], set()
     while work:
@@ -146,11 +148,11 @@ def deciding_sizes(m: Importer, tensor: str) -> tuple[str, ...]:
 
 
 _SAME_NUMBER = ("reshape", "squeeze", "unsqueeze", "expand", "identity", "cast")
-"""Operations that give the one number that they take."""
+"""Operations that give the same number that they take."""
 
 
 def equation_of(m: Importer, tensor: str) -> tuple[Expr, Expr] | None:
-    """The two sizes that a boolean compares for equality; None where it is anything else."""
+    """The two sizes that a boolean compares for equality; None for any other tensor."""
     graph, node, _ = _maker(m, tensor)
     if node is None or node.op != "eq":
         return None
@@ -168,7 +170,7 @@ def _size_in(m: Importer, tensor: str) -> Expr | None:
 
 
 def _maker(m: Importer, tensor: str) -> tuple[Importer, Node | None, str]:
-    """The graph and the node that make the number a tensor holds, and its name there; no node for a constant or an input."""
+    """(graph, node, name there) of the number that a tensor holds; no node for a constant or an input."""
     graph = m
     while True:
         node = next((node for node in graph.nodes if tensor in node.outputs), None)
@@ -182,11 +184,12 @@ def _maker(m: Importer, tensor: str) -> tuple[Importer, Node | None, str]:
 
 
 def rank_0(m: Importer, tensor: str) -> str:
+    """The tensor of one element with rank 0."""
     return m.one("reshape", [tensor], {"shape": ()}) if m.shape(tensor) else tensor
 
 
 def emit_call(m: Importer, op: str, inputs: Sequence[str], attrs: dict[str, object]) -> tuple[str, ...]:
-    """A call of graphs of the module, with a name for each size of its results that only a run tells."""
+    """A call of graphs of the module, with a new symbol for each size of its results that only a run decides."""
     given = attributes(OPS[op], Node(op, op, tuple(inputs), (), to_builtins(attrs)))
     types = [m.tensors[i] if i else None for i in inputs]
     count = count_new(op, given, types, Site(m.site, m.graphs, m.constants))

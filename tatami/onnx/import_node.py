@@ -25,7 +25,7 @@ from tatami.onnx.text_rules import text_results
 from tatami.onnx.values import Value
 
 MAX_DEPTH = 30
-"""Functions inside functions; the checker of ONNX does not refuse recursion."""
+"""Maximum number of functions inside functions; ONNX's checker does not refuse recursion."""
 _TO_ONNX = {ours: code for code, ours in FROM_ONNX.items()}
 
 
@@ -47,7 +47,7 @@ def import_node(m: Importer, proto: onnx.NodeProto, position: int) -> None:
 
 
 def _with_dtype(m: Importer, node: OnnxNode, result: Value) -> None:
-    """Sizes have the dtype of what they were computed from: Shape and Size say i64, Cast says its own."""
+    """Give sizes the dtype of the node's result: i64 from Shape and Size, the node's own from Cast."""
     if result.sizes is None or not node.inputs or node.op in ("Shape", "Size", "Cast", "CastLike"):
         return
     source = m.value(node.inputs[1 if node.op == "Where" else 0])
@@ -58,7 +58,7 @@ def _with_dtype(m: Importer, node: OnnxNode, result: Value) -> None:
 
 
 def _ports(m: Importer, node: OnnxNode) -> frozenset[str]:
-    """The small inputs that decide all that is not constant among the operands; none when something else does too."""
+    """The small inputs that decide all operands that are not constant; empty if anything else decides one too."""
     out: set[str] = set()
     for name in node.inputs:
         value = m.value(name) if name else None
@@ -71,6 +71,7 @@ def _ports(m: Importer, node: OnnxNode) -> frozenset[str]:
 
 
 def import_nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> None:
+    """Import nodes in order. Raises TatamiError naming the node."""
     nodes = list(nodes)
     if any(node.domain == BLOCKED_DOMAIN for node in nodes):
         inherited = m.parent.channel_block if m.parent is not None else 0
@@ -106,7 +107,7 @@ def _results(m: Importer, node: OnnxNode, proto: onnx.NodeProto) -> list[Value]:
 
 
 def expand(m: Importer, node: OnnxNode, proto: onnx.NodeProto, body: onnx.FunctionProto) -> list[Value]:
-    """The nodes of a function body in place of its call."""
+    """Results of a function call: the nodes of its body in place."""
     if m.depth >= MAX_DEPTH:
         raise fail("RecursionDepth", m.site, f"functions call each other more than {MAX_DEPTH} deep", "end the recursion")
     given = {a.name: a for a in proto.attribute}
@@ -135,7 +136,7 @@ def expand(m: Importer, node: OnnxNode, proto: onnx.NodeProto, body: onnx.Functi
 
 
 def _with_attributes(proto: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto], absent: set[str]) -> onnx.NodeProto:
-    """The node with the caller's attributes in place of references, in its subgraphs too; absent operands are empty."""
+    """The node with the caller's attributes for references, in its subgraphs too; absent operands are empty."""
     copy = onnx.NodeProto()
     copy.CopyFrom(proto)
     stack = [copy]

@@ -1,4 +1,4 @@
-"""State of one import: values by ONNX name, the frontend nodes made so far, and how to make one more."""
+"""State of one import: values by ONNX name, the frontend nodes made before, and how to make one more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tatami.onnx.values import Strung, Value, is_text_array
 from tatami.onnx.words import Joined, Table
 
 MODEL_WORDS: frozenset[str] = frozenset([""])
-"""Where the words of the model's own constants come from."""
+"""The source of words that come from the model's own constants."""
 
 FROM_ONNX: dict[int, DType] = {
     onnx.TensorProto.BOOL: DType.bool,
@@ -54,10 +54,11 @@ FROM_ONNX: dict[int, DType] = {
     onnx.TensorProto.INT2: DType.i2,
     onnx.TensorProto.UINT2: DType.u2,
 }
+"""Dtype of each ONNX element type."""
 
 
 def element_dtype(code: int, site: str) -> DType:
-    """Our dtype of an ONNX element type. Raises E1007."""
+    """Dtype of an ONNX element type. Raises E1007."""
     if code not in FROM_ONNX:
         known = {v: k for k, v in onnx.TensorProto.DataType.items()}
         raise fail(
@@ -71,23 +72,24 @@ def element_dtype(code: int, site: str) -> DType:
 
 @dataclass
 class Importer:
-    """Builds one frontend Graph. `constants`, `graphs` and `functions` are shared by all graphs of the model."""
+    """The builder of one frontend Graph. `constants`, `graphs` and `functions` are shared by all graphs of the model."""
 
     opset: int
     functions: dict[tuple[str, str], onnx.FunctionProto] = field(default_factory=dict)
-    """Functions of the model itself, by domain and name."""
+    """Functions of the model, by domain and name."""
     parent: Importer | None = None
-    """The graph around this branch or loop body: names that are not found here are captured from there."""
+    """The graph around this branch or loop body; names that are not found here are captured from it. None for the main graph.
+    """
     captures: dict[str, str] = field(default_factory=dict)
-    """Tensor of the parent -> its name in this graph. The branches of one If share it."""
+    """Tensor of the parent → its name in this graph. The branches of one If share it."""
     depth: int = 0
-    """Functions that are being expanded."""
+    """Number of functions that are being expanded."""
     constants: dict[str, Tensor] = field(default_factory=dict)
     graphs: dict[str, Graph] = field(default_factory=dict)
     vocabulary: dict[str, int] = field(default_factory=dict)
-    """The code of each word that the model itself holds (words.py)."""
+    """Code of each word that the model itself holds (words.py)."""
     word_steps: list[Table | Joined] = field(default_factory=list)
-    """What is made of the words of a call before the program runs, in order."""
+    """Tables and joined texts made from the words of a call before the program runs, in order."""
     values: dict[str, Value] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, TensorType] = field(default_factory=dict)
@@ -97,27 +99,28 @@ class Importer:
     warnings: list[Diagnostic] = field(default_factory=list)
     origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reads_sizes: bool = False
-    """Whether integers of the data may decide sizes of the main graph (data_sizes.py)."""
+    """True if integers of the data may decide sizes of the main graph (data_sizes.py); False by default."""
     name: str = ""
-    """Empty for the main graph; told apart in size symbols."""
+    """Name of the graph in size symbols; empty for the main graph."""
     beside: DataFiles | None = None
-    """The folder of external data."""
+    """The folder of external data, or None."""
     reserved: frozenset[str] = frozenset()
-    """Names of the model's inputs and outputs: no value of ours takes one."""
+    """Names of the model's inputs and outputs, which no other value may take."""
     channel_block: int = 0
-    """Channels in a block of the images of com.microsoft.nchwc; 0 without such."""
+    """Channels per block of the images of com.microsoft.nchwc; 0 without nodes of that domain."""
     site: str = ""
     """The ONNX node being imported: its name, or its operator and position."""
 
     # -- names ---------------------------------------------------------------------------------
     def fresh(self, stem: str = "t") -> str:
+        """A new tensor name that begins with `stem`."""
         name = f"{stem}{len(self.tensors)}"
         while name in self.tensors or name in self.reserved:
             name += "_"
         return name
 
     def fresh_size(self, stem: str) -> str:
-        """A size symbol for a number of results that data decides: none of the model's own."""
+        """A new size symbol for a number of results that data decides."""
         root = self
         while root.parent is not None:
             root = root.parent
@@ -132,6 +135,7 @@ class Importer:
 
     # -- reading values ------------------------------------------------------------------------
     def value(self, name: str) -> Value:
+        """The value of an ONNX name, captured from the parent if it is defined there. Raises UnknownValue."""
         if name not in self.values and self.parent is not None:
             self.values[name] = self.captured(self.parent.value(name))
         if name not in self.values:
@@ -168,7 +172,7 @@ class Importer:
         return self.result(inner)
 
     def data(self, value: Value) -> str:
-        """The frontend tensor of a value; constants enter the graph here, once."""
+        """The frontend tensor of a value; a constant enters the graph here, once."""
         if not value.is_tensor:
             raise fail(
                 "UnsupportedModel",
@@ -191,31 +195,33 @@ class Importer:
         return value.tensor
 
     def coded(self, array: np.ndarray) -> np.ndarray:
-        """A constant as the program holds it: words by their codes, which are the model's from now on."""
+        """A constant as the program holds it: words as codes, which are added to the model's vocabulary."""
         if not is_text_array(array):
             return array
         codes = [self.vocabulary.setdefault(str(w), len(self.vocabulary)) for w in array.flat]
         return np.array(codes, np.int64).reshape(array.shape)
 
     def refuse_words_inside(self) -> None:
-        """Raises UnsupportedModel for strings in a branch or the body of a loop, where nothing says that they are codes."""
+        """Raise UnsupportedModel for strings in a branch or loop body, where nothing marks their tensors as codes."""
         if self.name:
             why = "strings in a branch or in the body of a loop"
             raise fail("UnsupportedModel", self.site, why, "move what computes with strings out of it")
 
     def words(self, tensor: str, sources: frozenset[str] = MODEL_WORDS) -> Value:
-        """A tensor of codes as a value of strings; `sources`: where its words come from (values.py)."""
+        """A tensor of codes as a value of strings; `sources`: the inputs and tables of its words (values.py)."""
         value = self.result(tensor)
         value.text = sources
         return value
 
     def type_of(self, value: Value) -> TensorType:
+        """Dtype and shape of a value's tensor."""
         if value.type is None:
             self.data(value)
         assert value.type is not None
         return value.type
 
     def add_constant(self, array: np.ndarray) -> str:
+        """Add an array as a constant of the module and return its name. Equal arrays are added once."""
         if dtype_of(array) is None:
             raise fail("UnsupportedDType", self.site, f"a constant of type {array.dtype}", "convert it to a supported dtype")
         tensor = Tensor(array)
@@ -240,7 +246,7 @@ class Importer:
         return rows[0] if len(rows) == 1 else self.emit("concat", rows, {"axis": 0})[0]
 
     def known(self, value: Value) -> np.ndarray | None:
-        """The constant content, also of sizes that are all numbers."""
+        """The constant content, also of sizes that are all numbers; else None."""
         if value.array is not None:
             return value.array
         if value.sizes is not None:
@@ -251,7 +257,7 @@ class Importer:
         return None
 
     def sizes(self, value: Value) -> tuple[Expr, ...] | None:
-        """The content as size expressions, or None when it depends on data."""
+        """The content as size expressions, or None if it depends on data."""
         if value.sizes is not None:
             return value.sizes
         if value.array is not None and value.array.dtype.kind in "iu" and value.array.ndim <= 1:
@@ -259,25 +265,27 @@ class Importer:
         return None
 
     def operands(self, n: OnnxNode) -> list[str]:
-        """Tensors of all operands; an absent one in the middle stays empty, absent ones at the end are dropped."""
+        """Tensors of all operands; an absent one in the middle is "", absent ones at the end are dropped."""
         names = list(n.inputs)
         while names and not names[-1]:
             names.pop()
         return [self.data(self.value(i)) if i else "" for i in names]
 
     def operand(self, n: OnnxNode, position: int) -> str:
-        """The tensor of one operand, empty when it is absent."""
+        """The tensor of one operand, "" if it is absent."""
         return self.data(self.value(n.inputs[position])) if n.has(position) else ""
 
     def dtype(self, tensor: str) -> DType:
+        """Dtype of a tensor's elements."""
         return self.tensors[tensor].dtype
 
     def shape(self, tensor: str) -> Shape:
+        """Sizes of a tensor's axes."""
         return self.tensors[tensor].shape
 
     # -- making nodes --------------------------------------------------------------------------
     def emit(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-        """One frontend node; the names of its results. Raises TatamiError of the operation's type rule."""
+        """Append one frontend node and return the names of its results. Raises TatamiError of the operation's type rule."""
         operation = OPS[op]
         name = f"{op}_{len(self.nodes)}"
         node = Node(op, name, tuple(inputs), (), to_builtins(dict(attrs or {})))
@@ -296,8 +304,8 @@ class Importer:
         return tuple(outputs)
 
     def _inferred(self, operation: Operation, node: Node) -> tuple[Sequence[str], tuple[TensorType, ...]]:
-        """Operands and result types of a node. Sizes that have to be equal and could be are assumed to be: an operand with
-        the one is reshaped to the other (D2.6)."""
+        """Operands and result types of a node. Sizes that must be equal, and may be, are assumed equal: the operand with one
+        of them is reshaped to the other (D2.6)."""
         attrs, inputs = attributes(operation, node), tuple(node.inputs)
         site = Site(self.site or node.name, self.graphs, self.constants)
         while True:
@@ -310,7 +318,7 @@ class Importer:
                 inputs = assumed
 
     def _with_equal_sizes(self, inputs: tuple[str, ...], lhs: Expr, rhs: Expr) -> tuple[str, ...] | None:
-        """The operands with one of two sizes in place of the other; None where the sizes always differ."""
+        """The operands with one of two sizes replaced by the other; None if the sizes always differ."""
         if (lhs - rhs).as_int() is not None or is_always_less(lhs, rhs) or is_always_less(rhs, lhs):
             return None
         simple, other = sorted((lhs, rhs), key=simplicity)
@@ -335,11 +343,11 @@ class Importer:
             self.equations.append(Equation(lhs, rhs, self.site))
 
     def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
-        """A node with one result."""
+        """Append a node with one result and return the result's name."""
         return self.emit(op, inputs, attrs)[0]
 
     def number(self, value: bool | int | float, dtype: DType) -> str:
-        """A rank-0 constant."""
+        """A rank-0 constant of `dtype`."""
         return self.add_constant(np.array(value).astype(numpy_dtype(dtype)))
 
     def joined(self, op: str, *tensors: str) -> str:
@@ -347,9 +355,11 @@ class Importer:
         return self.one(op, self.broadcast(tensors))
 
     def result(self, tensor: str) -> Value:
+        """The value of a tensor of this graph."""
         return Value(tensor=tensor, type=self.tensors[tensor])
 
     def cast(self, tensor: str, to: DType) -> str:
+        """`tensor` converted to dtype `to`."""
         return tensor if self.tensors[tensor].dtype == to else self.emit("cast", [tensor], {"to": to})[0]
 
     def broadcast(self, tensors: Sequence[str]) -> list[str]:
@@ -369,7 +379,7 @@ class Importer:
         return [self.expand(t, to) if s else t for t, s in zip(tensors, shapes, strict=True)]
 
     def expand(self, tensor: str, to: Shape) -> str:
-        """`tensor` with axes of size 1 spread to the shape `to`; other sizes that are not the same are taken to be equal."""
+        """`tensor` with axes of size 1 repeated to the shape `to`; other sizes that differ are assumed to be equal."""
         have = self.tensors[tensor].shape
         aligned = to[len(to) - len(have) :]
         same = tuple(s if s == ONE else t for s, t in zip(have, aligned, strict=True))

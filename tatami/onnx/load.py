@@ -1,4 +1,4 @@
-"""Read an ONNX model and make it a frontend module."""
+"""Import of an ONNX model as a frontend module."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tatami.onnx.tensors import array_of
 from tatami.onnx.values import Strung, Value
 
 MAX_DECISIVE = 64
-"""Elements of an input on whose value a program may be specialised."""
+"""Maximum elements of an input on whose value a program may be specialised."""
 MAX_SYMBOL = 40
-"""Letters of a size symbol."""
+"""Maximum letters of a size symbol."""
 _SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -58,10 +58,9 @@ def read_proto(file: ModelFile) -> onnx.ModelProto:
 def load_model(proto: onnx.ModelProto, example_inputs: Any = None, *, beside: DataFiles | None = None) -> Module[Graph]:
     """A module from a ModelProto. Raises TatamiError; one diagnostic lists all unsupported operators.
 
-    Sizes that integers of the data decide are read by Host steps. example_inputs: arrays by input name. Where an input
-    decides axes, sizes or counts, the program is specialised on its value instead and no longer takes it; the values of
-    the others are not looked at. A list stands for a sequence,
-    None for an empty optional value.
+    Sizes that integers of the data decide are read by Host steps. `example_inputs`: arrays by input name. An input that
+    decides axes, sizes or counts becomes a constant with its example's value instead of an input of the program; the values
+    of other examples are ignored. A list stands for a sequence, None for an empty optional value.
     """
     model = repaired(proto)
     examples = example_inputs if isinstance(example_inputs, Mapping) else {}
@@ -69,7 +68,7 @@ def load_model(proto: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
         _refuse_forms(model, beside)
         try:
             return _flat(import_model(model, {}, beside=beside, reads_sizes=True))
-        except TatamiError as first:  # the fault of the attempt that goes furthest is the one that is told
+        except TatamiError as first:  # the fault of the attempt that goes furthest is reported
             try:
                 return _flat(import_model(model, {}, beside=beside))
             except TatamiError as second:
@@ -86,8 +85,8 @@ def load_model(proto: onnx.ModelProto, example_inputs: Any = None, *, beside: Da
 
 
 def _flat(imported: Imported) -> Module[Graph]:
-    """The module, where arrays go in and out as they are. Raises UnsupportedModel for words and maps, with the detail
-    `forms`: they become arrays at each call (ports.py), which a module alone does not say."""
+    """The module, if its inputs and outputs are plain arrays. Raises UnsupportedModel for words and maps, with the detail
+    `forms`: they become arrays at each call (ports.py), which a module alone does not describe."""
     for name, form in (*imported.inputs.items(), *((f"output {k}", f) for k, f in enumerate(imported.outputs))):
         if isinstance(form, Text | Printed | Pairs | Maps):
             raise _of_forms(name)
@@ -95,21 +94,21 @@ def _flat(imported: Imported) -> Module[Graph]:
 
 
 def _of_forms(name: str) -> TatamiError:
-    """What is said of a module alone where an input or output is words or maps."""
+    """The error for a module alone with an input or output of words or maps."""
     why = "strings and maps become numbers at each call, which a document does not hold"
     how = "call it by tt.compile(model)(...) or tatami.onnx.InferenceSession"
     return fail("UnsupportedModel", name, why, how, forms="1")
 
 
 def _refuse_forms(door: Repaired, beside: DataFiles | None) -> None:
-    """What `_flat` refuses, before the import where the declared types say so. Raises UnsupportedModel."""
+    """Raise the error of `_flat` before the import if the declared types show it."""
     if (name := next((p.name for p in (*door.inputs, *door.outputs) if _has_forms(p.type)), None)) is not None:
         _importer(door, beside=beside)
         raise _of_forms(name)
 
 
 def _has_forms(kind: onnx.TypeProto) -> bool:
-    """Are values of the type words or maps, or sequences of such?"""
+    """True if values of the type are words or maps, or sequences of them."""
     match kind.WhichOneof("value"):
         case "map_type":
             return True
@@ -121,7 +120,7 @@ def _has_forms(kind: onnx.TypeProto) -> bool:
 
 
 def decisive_inputs(error: TatamiError) -> set[str]:
-    """The inputs on whose content the import that failed could be specialised; none when it fails for another reason."""
+    """The inputs on whose content the failed import could be specialised; empty if it failed for another reason."""
     return {n for d in error.diagnostics for n in parse_text(d.details.get("inputs", "[]"), d.at)}
 
 
@@ -135,8 +134,8 @@ def import_model(
     reads_sizes: bool = False,
     overrides: frozenset[str] = frozenset(),
 ) -> Imported:
-    """A module from a ModelProto, specialised on the inputs in `fixed`, on the shapes of others where they are given, and
-    on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. `overrides`:
+    """A module from a ModelProto, specialised on the inputs in `fixed`, on the `shapes` of others that are given, and on the
+    size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. `overrides`:
     initialisers that the caller passes as inputs. Raises TatamiError."""
     door = model if isinstance(model, Repaired) else repaired(model)
     importer = _importer(door, reads_sizes=reads_sizes, beside=beside)
@@ -150,7 +149,7 @@ def import_model(
             port = _shaped(port, (shapes or {}).get(port.name))
             inputs[port.name] = _add_input(importer, port, symbols, fixed)
     import_nodes(importer, door.nodes)
-    is_open = not fixed and not shapes and not sizes  # else numbers may be those of one call
+    is_open = not fixed and not shapes and not sizes  # with them, sizes may be those of one call
     ports: list[Output] = []
     outputs = tuple(_output(importer, port.name, declared(importer, port, sizes=is_open), ports) for port in door.outputs)
     if not ports:
@@ -168,7 +167,7 @@ def import_model(
 
 
 def _importer(door: Repaired, *, reads_sizes: bool = False, beside: DataFiles | None = None) -> Importer:
-    """The importer of the model's nodes. Raises UnsupportedModel, which lists the operators that it does not have."""
+    """The importer of the model's nodes. Raises UnsupportedModel with a list of the operators that it does not have."""
     functions = {(f.domain, f.name): f for f in door.functions}
     names = frozenset(p.name for p in (*door.inputs, *door.outputs, *door.overridable.values()))
     importer = Importer(door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
@@ -179,8 +178,8 @@ def _importer(door: Repaired, *, reads_sizes: bool = False, beside: DataFiles | 
 
 
 class _Symbols:
-    """Dimension names of the model as size symbols: the names themselves where these are legal, else a legal one like it;
-    an axis without a name is called by its input and position. `values` gives numbers for some of the symbols."""
+    """Dimension names of the model as size symbols: the names themselves if legal, else a similar legal name; an axis without
+    a name is named by its input and position. `values`: numbers for some of the symbols."""
 
     def __init__(self, values: Mapping[str, int] | None = None) -> None:
         self._by_name: dict[object, str] = {}
@@ -195,7 +194,7 @@ class _Symbols:
         return expr(self._values[symbol]) if symbol in self._values else var(symbol)
 
     def symbol(self, name: str, key: object = None) -> str:
-        """The symbol of an axis of that name; with `key` of an axis that has none, and is like no other."""
+        """The symbol of an axis named `name`. `key`: identity of an axis without a name, which is equal to no other."""
         key = key or name
         if key not in self._by_name:
             legal = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_")[:MAX_SYMBOL]
@@ -210,7 +209,7 @@ class _Symbols:
 
 
 def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
-    """The port with numbers for its sizes, where they are known and do not contradict it."""
+    """The port with numbers for its sizes, if they are known and do not contradict it."""
     dims = port.type.tensor_type.shape.dim
     if shape is None or not port.type.HasField("tensor_type") or len(shape) != len(dims):
         return port
@@ -223,7 +222,7 @@ def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.Va
 
 
 def has_symbolic_sizes(inputs: Iterable[onnx.ValueInfoProto]) -> bool:
-    """Whether some input has an axis whose size the model leaves open."""
+    """True if some input has an axis whose size the model leaves open."""
     return any(
         not dim.HasField("dim_value")
         for port in inputs
@@ -233,7 +232,7 @@ def has_symbolic_sizes(inputs: Iterable[onnx.ValueInfoProto]) -> bool:
 
 
 def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols, fixed: Mapping[str, Any]) -> Form:
-    """One input of the model as ports of the graph; as a constant, a sequence or nothing when `fixed` says what it holds."""
+    """Add one input of the model as ports of the graph; as a constant, a sequence or nothing if `fixed` gives its content."""
     if port.name in fixed:
         value, form = _fixed(importer, port.name, fixed[port.name], is_constant=port.type.HasField("tensor_type"))
         importer.values[port.name] = value
@@ -266,7 +265,7 @@ def _add_input(importer: Importer, port: onnx.ValueInfoProto, symbols: _Symbols,
         return Text(port.name)
     value = _add_port(importer, port.name, FROM_ONNX[kind.elem_type], shape)
     if len(shape) == 1 and shape[0] == 0:
-        value.array = np.zeros(0, numpy_dtype(value_dtype(value)))  # nothing about it is unknown
+        value.array = np.zeros(0, numpy_dtype(value_dtype(value)))  # an empty tensor's content is known
     elif len(shape) <= 1 and all((s.as_int() or MAX_DECISIVE + 1) <= MAX_DECISIVE for s in shape):
         value.ports = frozenset((port.name,))
     importer.values[port.name] = value
@@ -280,7 +279,7 @@ def _add_port(importer: Importer, name: str, dtype: DType, shape: Shape) -> Valu
 
 
 def _fixed(importer: Importer, name: str, given: Any, *, is_constant: bool) -> tuple[Value, Form]:
-    """A value of which the structure is known: an array's content too where `is_constant`, else only its shape."""
+    """A value whose structure is known: with `is_constant` an array's content too, else only its shape."""
     if given is None:
         return Value(absent=True), Absent()
     if isinstance(given, list | tuple):
@@ -298,12 +297,13 @@ def _fixed(importer: Importer, name: str, given: Any, *, is_constant: bool) -> t
 
 
 def value_dtype(value: Value) -> DType:
+    """Dtype of a value that is a tensor."""
     assert value.type is not None
     return value.type.dtype
 
 
 def _output(importer: Importer, name: str, value: Value, ports: list[Output]) -> Form:
-    """The outputs of a named value, added to `ports`."""
+    """Add the outputs of a named value to `ports` and return their form."""
     importer.site = name
     if value.absent:
         return Absent()
@@ -322,7 +322,7 @@ def _output(importer: Importer, name: str, value: Value, ports: list[Output]) ->
 
 
 def _port(importer: Importer, name: str, value: Value, ports: list[Output]) -> str:
-    """A tensor as an output, added to `ports`; its name there."""
+    """Add a tensor as an output to `ports` and return its name there."""
     kind = importer.tensors[importer.data(value)]
     while name in {p.tensor for p in ports}:
         name += "_"
@@ -331,7 +331,7 @@ def _port(importer: Importer, name: str, value: Value, ports: list[Output]) -> s
 
 
 def _named(importer: Importer, name: str, value: Value, ports: list[Output]) -> str:
-    """A tensor of exactly that name, so that the signature speaks the model's words."""
+    """A tensor of exactly that name, so that the signature uses the model's names."""
     tensor = importer.data(value)
     if tensor == name:
         return name

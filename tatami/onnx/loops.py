@@ -1,8 +1,8 @@
-"""Loop: its body becomes a graph of the module that runs as often as data say; what it carries may grow.
+"""Loop: its body becomes a graph of the module that runs as often as data decide; a carried value may grow.
 
-A state whose size the body changes has a symbol of its own in the body, found by trying: the body is imported with the
-sizes that the state begins with, then again with a symbol for each that came out otherwise, until nothing changes. Sizes
-that begin, change and end as one have one symbol.
+A state whose size the body changes has a symbol of its own in the body, which is found by trial: the body is imported with the
+sizes that the state begins with, then again with a symbol for each size that came out differently, until nothing changes.
+Sizes that begin, change and end equal have one symbol.
 
     state [2], body gives [3]          ->   state [L], body gives [L + 1]; the last state has the new size S
     state [], body gives [a]           ->   state [L, *a.shape], a sequence in one tensor
@@ -29,17 +29,17 @@ from tatami.onnx.structures import Structure, converted, joined, rebuilt, struct
 from tatami.onnx.values import Value
 
 MAX_UNROLLED = 64
-"""Iterations of a loop that may be written out."""
+"""Maximum number of iterations of a loop that is unrolled."""
 MAX_WRITTEN = 256
-"""Nodes that a loop written out may have, bodies of all iterations together."""
+"""Maximum number of nodes of an unrolled loop, bodies of all iterations together."""
 MAX_TRIES = 12
-"""Imports of one body until its sizes are told apart."""
+"""Maximum number of imports of one body until its sizes are told apart."""
 Axis = tuple[int, int]
-"""A tensor of the state and one of its axes."""
+"""(position of a tensor of the state, one of its axes)."""
 
 
 def loop(m: Importer, n: OnnxNode) -> list[Value]:
-    """Written out where that is short and saves what grows; else as it stands."""
+    """Loop: unrolled if that is short and removes a growing state; else a loop of the module."""
     body: onnx.GraphProto = n.attr("body")
     trip = m.known(m.value(n.inputs[0])) if n.has(0) else None
     start = m.known(m.value(n.inputs[1])) if n.has(1) else np.array(True)
@@ -92,7 +92,7 @@ def _unroll(m: Importer, n: OnnxNode, body: onnx.GraphProto, count: int, go: boo
 
 @dataclass
 class _Body:
-    """One import of the body: what it takes and gives."""
+    """One import of the body: its inputs and results."""
 
     inner: Importer
     inputs: list[Input]
@@ -101,10 +101,10 @@ class _Body:
     states: list[Value]
     scans: list[Value]
     symbols: set[str] = field(default_factory=set)
-    """Sizes of the state that have another value each turn."""
+    """Sizes of the state that have another value in each iteration."""
 
     def is_open(self, size: Expr) -> bool:
-        """True if each turn has another value for it."""
+        """True if the size has another value in each iteration."""
         return not free_vars(size).isdisjoint(self.symbols | found_sizes(self.inner))
 
 
@@ -158,7 +158,7 @@ def _import(
 def _structures(
     m: Importer, n: OnnxNode, made: _Body, structures: Sequence[Structure], initial: Sequence[Value]
 ) -> list[Structure]:
-    """What holds the state before the loop and after each turn."""
+    """The structure that holds the state before the loop and after each iteration."""
     out: list[Structure] = []
     for given, before, after in zip(structures, initial, made.states, strict=True):
         outer = [m.tensors[t] for t in tensors_of(m, before)]
@@ -178,7 +178,7 @@ def _classes(
     results: Sequence[str],
     classes: dict[Axis, int],
 ) -> dict[Axis, int]:
-    """The sizes of the state that change, in one class where they begin and change alike."""
+    """The sizes of the state that change; those that begin and change alike have one class."""
     keys: dict[tuple[object, Expr], int] = {}
     out: dict[Axis, int] = {}
     for k, (kind, result) in enumerate(zip(types, results, strict=True)):

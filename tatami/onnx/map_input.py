@@ -1,4 +1,4 @@
-"""A map that goes into a model: its keys, in their order, and their values, as two ports of one open length."""
+"""A map as an input of a model: its keys, in their order, and its values, as two ports of one open length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tatami.onnx.values import Value
 
 
 def map_input(m: Importer, port: onnx.ValueInfoProto) -> tuple[Value, Pairs]:
-    """The value of a map input and its form. Raises UnsupportedModel where the map's values are no tensors."""
+    """(the value of a map input, its form). Raises UnsupportedModel if the map's values are not tensors."""
     kind = port.type.map_type
     if not kind.value_type.HasField("tensor_type"):
         raise fail("UnsupportedModel", port.name, "a map whose values are no numbers or strings", "give it as tensors")

@@ -12,11 +12,11 @@ import onnx
 from tatami.onnx.definitions import Stored
 
 LONG = 4096
-"""Elements of a list from which on it is made a Python list only where one is asked for: a forest has millions of nodes."""
+"""Minimum elements of a list that is converted to a Python list only on demand: a forest has millions of nodes."""
 
 
 class Attributes(Mapping[str, Any]):
-    """Attributes by name as Python values; `long` are lists that are read when they are asked for."""
+    """Attributes by name as Python values; lists in `long` are converted on first access."""
 
     def __init__(self, values: dict[str, Any], long: Mapping[str, onnx.AttributeProto]) -> None:
         self._values = values
@@ -37,12 +37,14 @@ class Attributes(Mapping[str, Any]):
         return name in self._values or name in self._long
 
     def repeated(self, name: str) -> onnx.AttributeProto | None:
-        """The message of a long list."""
+        """The message of a long list, or None for another attribute."""
         return self._long.get(name)
 
 
 @dataclass(frozen=True)
 class OnnxNode:
+    """One node: operator, domain, names of operands and results, attributes. An empty name is an absent one."""
+
     op: str
     domain: str
     inputs: tuple[str, ...]
@@ -50,10 +52,11 @@ class OnnxNode:
     attrs: Mapping[str, Any]
 
     def attr(self, name: str, default: Any = None) -> Any:
+        """The attribute `name`, or the default if it is absent."""
         return self.attrs.get(name, default)
 
     def numbers(self, name: str, dtype: Any) -> np.ndarray:
-        """A list of numbers, or a tensor, as an array of one axis; of no elements where there is none."""
+        """A list of numbers, or a tensor, as a rank-1 array; empty if it is absent."""
         a = self.attrs.repeated(name) if isinstance(self.attrs, Attributes) else None
         if a is not None and a.type != onnx.AttributeProto.STRINGS:
             given = a.ints if a.type == onnx.AttributeProto.INTS else a.floats
@@ -62,7 +65,7 @@ class OnnxNode:
         return np.asarray([] if found is None else found, dtype).reshape(-1)
 
     def words(self, name: str) -> tuple[list[str], np.ndarray]:
-        """A list of words as the different ones and, for each, which of them it is."""
+        """(the distinct words of a list, for each element the index of its word)."""
         a = self.attrs.repeated(name) if isinstance(self.attrs, Attributes) else None
         given = a.strings if a is not None else self.attr(name) or []
         table: dict[str | bytes, int] = {}
@@ -70,16 +73,16 @@ class OnnxNode:
         return [str(_text(w)) for w in table], which
 
     def has(self, position: int) -> bool:
-        """Whether the optional operand is given."""
+        """True if the optional operand is given."""
         return len(self.inputs) > position and bool(self.inputs[position])
 
     def wants(self, position: int) -> bool:
-        """Whether something may read this result."""
+        """True if the result has a name, so that it may be read."""
         return len(self.outputs) > position and bool(self.outputs[position])
 
 
 def read_node(node: onnx.NodeProto, tensor: Callable[[Stored], np.ndarray]) -> OnnxNode:
-    """`tensor` reads the tensors that the node holds."""
+    """The node with its attributes as Python values. `tensor`: reader of the tensors that attributes hold."""
     attrs: dict[str, Any] = {}
     long: dict[str, onnx.AttributeProto] = {}
     for a in node.attribute:

@@ -1,11 +1,11 @@
-"""Nodes as versions before opset 14 wrote them, in the form the handlers take (onnx/docs/Changelog.md).
+"""Conversion of nodes from versions before opset 14 to the form that handlers take (onnx/docs/Changelog.md).
 
 Add(a, b; broadcast=1, axis=1)      ->   Add(a, Unsqueeze(b))
 Pad(x; paddings=[..])               ->   Pad(x; pads=[..])
 Tile(x, tiles, axis)                ->   Tile(x, repeats)
 
-What differs only in an operand that was an attribute before (Slice, Squeeze, TopK, …) the handlers read either way; what
-differs with the rank of an operand stands beside the handler (Softmax, PRelu).
+Handlers themselves read operands that were attributes before (Slice, Squeeze, TopK, …); forms that depend on the rank of an
+operand are next to the handler (Softmax, PRelu).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tatami.onnx.operands import known
 from tatami.onnx.values import Value
 
 FLOAT_MAX = float(np.finfo(np.float32).max)
-"""Bounds of a Clip of version 6 to 10 that names none."""
+"""Bound of a Clip of version 6 to 10 that names none: the largest fp32 number."""
 
 
 def modern(m: Importer, n: OnnxNode) -> OnnxNode:
-    """The node in the newest form; itself where it is."""
+    """The node in the newest form; the node itself if it has that form."""
     rewrite = _OLD.get(n.op)
     return n if rewrite is None else rewrite(m, n)
 
@@ -38,7 +38,7 @@ def _with(n: OnnxNode, *, without: tuple[str, ...] = (), **attrs: Any) -> OnnxNo
 
 
 def _operand(m: Importer, n: OnnxNode, position: int, value: Value) -> OnnxNode:
-    """The node with another operand, under a name that the graph does not have."""
+    """The node with another operand at `position`, under a new name."""
     name = f"{n.op} {position}"
     while name in m.values:
         name += "'"
@@ -49,7 +49,8 @@ def _operand(m: Importer, n: OnnxNode, position: int, value: Value) -> OnnxNode:
 
 
 def _limited_broadcast(m: Importer, n: OnnxNode) -> OnnxNode:
-    """Before opset 7 the second operand lies along axes of the first that begin at `axis`, by default the last ones."""
+    """The second operand of opset 6 and older is aligned with axes of the first that begin at `axis`, by default the last
+    ones."""
     if "broadcast" not in n.attrs and "axis" not in n.attrs:
         return n
     out = _with(n, without=("broadcast", "axis"))
@@ -71,7 +72,7 @@ def _limited_broadcast(m: Importer, n: OnnxNode) -> OnnxNode:
 
 
 def _batch_norm(m: Importer, n: OnnxNode) -> OnnxNode:
-    """Before opset 14 a node that asks for statistics is in training mode, unless it says `is_test`."""
+    """BatchNormalization before opset 14: a node with statistics as results is in training mode, unless `is_test` is set."""
     out = _with(n, without=("is_test",))
     if m.opset < 14 and not n.attr("is_test", 0) and any(n.wants(i) for i in range(1, 5)):
         return _with(out, training_mode=1)
@@ -79,7 +80,7 @@ def _batch_norm(m: Importer, n: OnnxNode) -> OnnxNode:
 
 
 def _dropout(m: Importer, n: OnnxNode) -> OnnxNode:
-    """Before opset 7 a node drops elements unless it says `is_test`; until opset 12 the ratio is an attribute."""
+    """Dropout before opset 7 drops elements unless `is_test` is set; up to opset 12 the ratio is an attribute."""
     if "is_test" not in n.attrs and m.opset >= 7:
         return n
     if n.attr("is_test", 0):
@@ -89,7 +90,7 @@ def _dropout(m: Importer, n: OnnxNode) -> OnnxNode:
 
 
 def _cast(m: Importer, n: OnnxNode) -> OnnxNode:
-    """Version 1 says the type in a word."""
+    """Cast of version 1: the dtype is a word."""
     to = n.attr("to")
     if not isinstance(to, str):
         return n
@@ -114,12 +115,12 @@ def _pad(m: Importer, n: OnnxNode) -> OnnxNode:
 
 
 def _selu(m: Importer, n: OnnxNode) -> OnnxNode:
-    """Version 1 rounds its constants to four places."""
+    """Selu of version 1: its constants are rounded to four digits."""
     return replace(n, attrs={"alpha": 1.6732, "gamma": 1.0507, **n.attrs}) if m.opset < 6 else n
 
 
 def _tile(m: Importer, n: OnnxNode) -> OnnxNode:
-    """Version 1 repeats one axis."""
+    """Tile of version 1 repeats one axis."""
     if m.opset >= 6 and len(n.inputs) < 3:
         return n
     rank = len(m.type_of(m.value(n.inputs[0])).shape)
@@ -135,7 +136,7 @@ def _tile(m: Importer, n: OnnxNode) -> OnnxNode:
 
 
 def _upsample(m: Importer, n: OnnxNode) -> OnnxNode:
-    """Version 1 scales the last two of four axes."""
+    """Upsample of version 1 scales the last two of four axes."""
     if n.attr("mode") == "bilinear":
         n = _with(n, mode="linear")
     if "height_scale" not in n.attrs and "width_scale" not in n.attrs:

@@ -1,4 +1,4 @@
-"""Operands and attributes that have to be known while importing: axes, shapes, counts."""
+"""Operands and attributes that must be known while importing: axes, shapes, counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tatami.onnx.node import OnnxNode
 
 
 def integers(m: Importer, n: OnnxNode, position: int, attribute: str) -> tuple[Expr, ...] | None:
-    """A list of sizes from an attribute (old opsets) or an input, which may be data; None when absent."""
+    """A list of sizes from an attribute (old opsets) or an operand, which may be data; None if absent."""
     if attribute in n.attrs:
         given = n.attrs[attribute]
         return tuple(expr(int(v)) for v in (given if isinstance(given, list) else [given]))
@@ -33,7 +33,7 @@ def integers(m: Importer, n: OnnxNode, position: int, attribute: str) -> tuple[E
 
 
 def numbers(m: Importer, n: OnnxNode, position: int, attribute: str) -> list[int] | None:
-    """As `integers`, but constants."""
+    """Constant integers from an attribute or an operand; None if absent. Raises UnsupportedModel if they are data."""
     if attribute not in n.attrs:
         if not n.has(position):
             return None
@@ -44,7 +44,7 @@ def numbers(m: Importer, n: OnnxNode, position: int, attribute: str) -> list[int
 
 
 def known(m: Importer, n: OnnxNode, position: int, what: str, default: Any = None) -> Any:
-    """A constant operand as an array, or the default when it is absent. Raises UnsupportedModel when it is data."""
+    """A constant operand as an array, or the default if it is absent. Raises UnsupportedModel if it is data."""
     if not n.has(position):
         return default
     array = m.known(m.value(n.inputs[position]))
@@ -54,13 +54,14 @@ def known(m: Importer, n: OnnxNode, position: int, what: str, default: Any = Non
 
 
 def known_number(m: Importer, n: OnnxNode, position: int, what: str, default: Any = None) -> Any:
-    """As `known`, one number."""
+    """A constant operand of one number, or the default if it is absent. Raises UnsupportedModel if it is data."""
     array = known(m, n, position, what)
     return default if array is None or array.size == 0 else np.asarray(array).reshape(-1)[0].item()
 
 
 def data_dependent(m: Importer, n: OnnxNode, what: str, position: int | None = None) -> TatamiError:
-    """The operand decides sizes or axes and depends on data; `inputs` names the small graph inputs that decide it."""
+    """The error for an operand that decides sizes or axes and depends on data; its `inputs` names the small graph inputs
+    that decide it."""
     ports = sorted(m.value(n.inputs[position]).ports) if position is not None and n.has(position) else []
     why = f"{n.op}: {what} depends on the values of a tensor"
     how = "make it a constant or a function of input shapes (for example by constant folding at export)"
@@ -71,8 +72,7 @@ def data_dependent(m: Importer, n: OnnxNode, what: str, position: int | None = N
 
 
 def choice(m: Importer, n: OnnxNode, name: str, default: Any, values: Collection[Any]) -> Any:
-    """An attribute that has a list of values in the operator's text. Raises InvalidAttribute for any other value: none
-    stands for another."""
+    """An attribute with a list of legal values. Raises InvalidAttribute for any other value."""
     given = n.attr(name, default)
     if given not in values:
         listed = ", ".join(map(str, values))
@@ -81,7 +81,7 @@ def choice(m: Importer, n: OnnxNode, name: str, default: Any, values: Collection
 
 
 def computable(m: Importer, tensor: str) -> str:
-    """The tensor in a dtype that operations compute in; a small type comes back exactly from it."""
+    """The tensor in a dtype that operations compute in; converting back to a small dtype is exact."""
     dtype = m.dtype(tensor)
     if not dtype.is_small:
         return tensor
@@ -89,4 +89,5 @@ def computable(m: Importer, tensor: str) -> str:
 
 
 def unsupported(m: Importer, why: str, suggestion: str) -> TatamiError:
+    """The error UnsupportedModel at the node being imported."""
     return fail("UnsupportedModel", m.site, why, suggestion)

@@ -1,4 +1,4 @@
-"""Activations: each is one operation of the frontend."""
+"""Activations, each of which is one operation of the frontend."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tatami.onnx.values import Value
 
 
 def _named(op: str, **attributes: tuple[str, float]) -> Callable[[Importer, OnnxNode], list[Value]]:
-    """Our attribute = (ONNX's name of it, its default)."""
+    """Handler of an activation. `attributes`: frontend attribute = (ONNX's name, default)."""
 
     def handler(m: Importer, n: OnnxNode) -> list[Value]:
         attrs = {ours: float(n.attr(name, default)) for ours, (name, default) in attributes.items()}
@@ -24,8 +24,8 @@ def _gelu(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _prelu(m: Importer, n: OnnxNode) -> list[Value]:
-    """The slope broadcasts to x (before opset 7 it is per channel); integers by comparison, as the frontend's prelu is
-    for floats."""
+    """PRelu. The slope broadcasts to x (before opset 7 it is per channel); integers by a comparison, since the frontend's
+    prelu takes floats only."""
     x, slope = m.operands(n)
     shape = m.shape(x)
     if m.opset < 7 and len(m.shape(slope)) == 1 and len(shape) > 2:
@@ -39,7 +39,7 @@ def _prelu(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _swish(m: Importer, n: OnnxNode) -> list[Value]:
-    """x * sigmoid(alpha * x)."""
+    """Swish: x * sigmoid(alpha * x)."""
     (x,) = m.operands(n)
     alpha = float(n.attr("alpha", 1.0))
     if alpha == 1.0:
@@ -64,3 +64,4 @@ ACTIVATION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "PRelu": _prelu,
     "Swish": _swish,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Attention and rotary embedding. What the frontend's attention does not say is left to ONNX's function body."""
+"""Attention and rotary embedding. Forms that the frontend's attention cannot express use ONNX's function body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tatami.onnx.values import Value
 
 
 def _attention(m: Importer, n: OnnxNode) -> list[Value] | None:
-    """[B, H, T, D], or [B, T, H*D] with head counts. Caches join the keys and values before the product."""
+    """Attention of [B, H, T, D], or of [B, T, H*D] with head counts. Caches are joined to keys and values before the
+    product."""
     if n.wants(3) or n.has(6) or any(n.attr(a, -1) >= 0 for a in ("left_window_size", "right_window_size")):
         return None
     q, k, v = (m.operand(n, i) for i in range(3))
@@ -33,7 +34,7 @@ def _attention(m: Importer, n: OnnxNode) -> list[Value] | None:
     if "scale" in n.attrs:
         attrs["scale"] = float(n.attr("scale"))
     if n.attr("softcap", 0.0):
-        return None  # its place relative to the mask changed between opsets
+        return None  # its order relative to the mask changed between opsets
     mask = m.operand(n, 3)
     if mask:
         keys = m.shape(k)[-2]
@@ -47,7 +48,7 @@ def _attention(m: Importer, n: OnnxNode) -> list[Value] | None:
             mask, attrs["causal"] = _causal(m, mask, m.shape(q)[-2], m.shape(k)[-2], past), False
         rows = m.one("reduce_or", [mask], {"axes": (len(m.shape(mask)) - 1,), "keepdims": True})
     out = m.one("attention", [q, k, v, *([mask] if mask else [])], attrs)
-    if rows:  # a query that may see nothing gives 0
+    if rows:  # a query without visible keys gives 0
         out = m.one("where", [*m.broadcast([rows, out]), m.number(0, m.dtype(out))])
     if flat:
         batch, heads_, steps, width = m.shape(out)
@@ -56,7 +57,7 @@ def _attention(m: Importer, n: OnnxNode) -> list[Value] | None:
 
 
 def _causal(m: Importer, mask: str, queries: Expr, keys: Expr, past: Expr) -> str:
-    """The mask, and only keys up to the query's own position."""
+    """The mask, limited to keys up to the query's own position."""
     row = m.one("iota", [], {"shape": (queries, keys), "axis": 0, "start": past})
     column = m.one("iota", [], {"shape": (queries, keys), "axis": 1})
     return m.joined("and", mask, m.one("le", [column, row]))
@@ -69,7 +70,7 @@ def _heads(m: Importer, x: str, heads: int) -> str:
 
 
 def _rotary(m: Importer, n: OnnxNode) -> list[Value]:
-    """Tables [position, D/2] are read at `position_ids`; without these they are [B, T, D/2] already."""
+    """RotaryEmbedding. Tables [position, D/2] are read at `position_ids`; without them they are [B, T, D/2]."""
     x, cos, sin = (m.operand(n, i) for i in range(3))
     shape = m.shape(x)
     heads = n.attr("num_heads", 0)
@@ -83,8 +84,8 @@ def _rotary(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def rotated(m: Importer, x: str, cos: str, sin: str, ids: str, heads: int, *, interleaved: bool, width: int) -> str:
-    """Rotary embedding of x with the axis `heads` among batch and positions. Tables [position, D/2] are read at `ids`;
-    without these they are [B, T, D/2]."""
+    """x after rotary embedding, with the axis `heads` among batch and positions. Tables [position, D/2] are read at `ids`;
+    without ids ("") they are [B, T, D/2]."""
     if ids:
         cos, sin = (m.one("take", [t, ids], {"axis": 0}) for t in (cos, sin))
     axis = heads if len(m.shape(cos)) == 3 else heads - 1
@@ -96,3 +97,4 @@ ATTENTION: dict[str, Callable[[Importer, OnnxNode], list[Value] | None]] = {
     "Attention": _attention,
     "RotaryEmbedding": _rotary,
 }
+"""Handlers of this file by operator."""

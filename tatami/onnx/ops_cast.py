@@ -1,4 +1,4 @@
-"""Conversions: Cast, CastLike, BitCast; how small floats saturate and round."""
+"""Conversions: Cast, CastLike, BitCast, with saturation and rounding of small floats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _to(m: Importer, n: OnnxNode, to: DType) -> list[Value]:
 
 
 def within_format(m: Importer, x: str, to: DType) -> str:
-    """x clamped to the numbers of a small float type; NaN stays."""
+    """x clamped to the range of a small float dtype; NaN stays."""
     if m.dtype(x) == to:
         return x
     x = m.cast(x, DType.fp64 if m.dtype(x) == DType.fp64 else DType.fp32)
@@ -44,7 +44,7 @@ def within_format(m: Importer, x: str, to: DType) -> str:
 
 
 def power_of_two(m: Importer, x: str, mode: str, saturate: bool) -> str:
-    """The exponent of x as f8e8m0, its mantissa rounded up, down or to the nearest power."""
+    """The exponent of x as f8e8m0; the mantissa is rounded up, down or to the nearest power by `mode`."""
     up = {"down": 0, "nearest": 1 << 22, "up": (1 << 23) - 1}
     bits = Num(m, m.one("bitcast", [m.one("abs", [m.cast(x, DType.fp32)])], {"to": DType.i32}))
     code = (bits + up[mode]).fn("shr", 23)
@@ -60,3 +60,4 @@ def _bitcast(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 CAST: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"Cast": _cast, "CastLike": _cast_like, "BitCast": _bitcast}
+"""Handlers of this file by operator."""

@@ -15,11 +15,13 @@ from tatami.onnx.values import Value
 
 Pads = tuple[tuple[Expr, Expr], ...]
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+"""Values of the attribute `auto_pad`."""
 
 
 def window_padding(
     m: Importer, n: OnnxNode, sizes: tuple[Expr, ...], kernel: list[int], stride: list[int], dilation: list[int]
 ) -> Pads:
+    """(padding before, after) each spatial axis, from `auto_pad` or `pads`."""
     rank = len(kernel)
     auto = choice(m, n, "auto_pad", "NOTSET", AUTO_PADS)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -35,7 +37,7 @@ def window_padding(
 
 
 def conv_attributes(m: Importer, n: OnnxNode, x: str, weight: str) -> dict[str, Any]:
-    """The frontend's attributes of Conv, ConvInteger and QLinearConv."""
+    """The frontend's attributes of a Conv, ConvInteger or QLinearConv."""
     kernel = [s.as_int() or 0 for s in m.shape(weight)[2:]]
     rank = len(kernel)
     stride, dilation = n.attr("strides", [1] * rank), n.attr("dilations", [1] * rank)
@@ -53,7 +55,7 @@ def _conv(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _with_kernel_sizes(m: Importer, n: OnnxNode) -> list[str]:
-    """The operands of a convolution; the attribute kernel_shape says the sizes of a weight that leaves them open."""
+    """The operands of a convolution; the attribute kernel_shape gives the sizes of a weight with open sizes."""
     x, weight, *rest = m.operands(n)
     shape = m.shape(weight)
     sizes = [expr(k) for k in n.attr("kernel_shape", [])]
@@ -90,7 +92,7 @@ def _gemm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def gemm(m: Importer, n: OnnxNode) -> str:
-    """alpha * A @ B + beta * C. Integers have no alpha and beta of their own: they are met only where these are 1."""
+    """alpha * A @ B + beta * C. For integers alpha and beta must be 1."""
     attrs = {
         "trans_a": bool(n.attr("transA", 0)),
         "trans_b": bool(n.attr("transB", 0)),
@@ -105,7 +107,7 @@ def _matmul(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _einsum(m: Importer, n: OnnxNode) -> list[Value]:
-    """A letter twice in one term is its diagonal."""
+    """Einsum; a letter that stands twice in one term reads the diagonal."""
     tensors = m.operands(n)
     left, arrow, right = n.attr("equation").replace(" ", "").partition("->")
     terms = left.split(",")
@@ -146,3 +148,4 @@ CONTRACTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "MatMulInteger": _matmul_integer,
     "Einsum": _einsum,
 }
+"""Handlers of this file by operator."""

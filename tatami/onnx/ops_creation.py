@@ -1,4 +1,4 @@
-"""Tensors from nothing: ranges, identity matrices, random numbers."""
+"""Tensors without operands: ranges, identity matrices, random numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _eye_like(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def random_key(m: Importer, n: OnnxNode) -> str:
-    """The key of a random node: its seed, or its place in the graph. Numbers repeat from run to run."""
+    """The key of a random node: its seed, or its position in the graph. Numbers repeat from run to run."""
     seed = n.attr("seed")
     value = len(m.nodes) + 1 if seed is None else int(np.float32(seed).view(np.uint32))
     return m.add_constant(np.array(value, np.uint64))
@@ -77,7 +77,7 @@ def _random(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _multinomial(m: Importer, n: OnnxNode) -> list[Value]:
-    """Samples of unnormalised log probabilities: the largest of x + Gumbel noise."""
+    """Multinomial: samples of unnormalised log probabilities, as the largest of x + Gumbel noise."""
     (x,) = m.operands(n)
     batch, classes = m.shape(x)
     shape = (batch, expr(n.attr("sample_size", 1)), classes)
@@ -94,3 +94,4 @@ CREATION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"), _random),
     "Multinomial": _multinomial,
 }
+"""Handlers of this file by operator."""

@@ -49,7 +49,7 @@ _SIZE_ORDER: dict[str, Callable[[Expr, Expr], bool | None]] = {
     "LessOrEqual": lambda a, b: _less(a, b + 1),
     "GreaterOrEqual": lambda a, b: _less(b, a + 1),
 }
-"""What comparing two sizes gives whatever the symbols are, or None."""
+"""Comparison of two sizes: its result if it is the same for all values of the symbols, else None."""
 
 
 def _plain(m: Importer, n: OnnxNode) -> list[Value]:
@@ -61,7 +61,7 @@ def _plain(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _on_sizes(m: Importer, n: OnnxNode) -> Value | None:
-    """Integer arithmetic on shapes stays symbolic."""
+    """The result of integer arithmetic on sizes as size expressions; None for operands that are not sizes."""
     if len(n.inputs) != 2:
         return None
     values = [m.value(i) for i in n.inputs]
@@ -98,15 +98,15 @@ def _div(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _erf(m: Importer, n: OnnxNode) -> list[Value]:
-    """Of integers too: in double precision, truncated."""
+    """Erf; for integers computed in fp64 and truncated."""
     (x,) = m.operands(n)
     dtype = m.dtype(x)
     return [m.result(m.cast(m.one("erf", [x if dtype.is_float else m.cast(x, DType.fp64)]), dtype))]
 
 
 def _pow(m: Importer, n: OnnxNode) -> list[Value]:
-    """The result has the base's dtype: a float exponent of an integer base is met in floats, those of 32 bits and more in
-    double precision."""
+    """Pow: the result has the base's dtype. An integer base with a float exponent is computed in floats; bases of 32 bits
+    and more in fp64."""
     x, y = (m.data(m.value(i)) for i in n.inputs)
     base, exponent = m.dtype(x), m.dtype(y)
     known = m.known(m.value(n.inputs[1]))
@@ -115,7 +115,7 @@ def _pow(m: Importer, n: OnnxNode) -> list[Value]:
     if exponent.is_float and not base.is_float:
         wide = DType.fp64 if base.itemsize >= 4 else exponent
         return [m.result(m.cast(m.joined("pow", m.cast(x, wide), m.cast(y, wide)), base))]
-    if base.is_float and exponent != base:  # the exponent keeps what it has: 1e-45 is no 0, 70000 no infinity
+    if base.is_float and exponent != base:  # the exponent is not narrowed: 1e-45 would become 0, 70000 infinity
         wide = exponent if exponent.is_float and exponent.itemsize > base.itemsize else base
         wide = DType.fp32 if wide.is_narrow_float else wide
         return [m.result(m.cast(m.joined("pow", m.cast(x, wide), m.cast(y, wide)), base))]
@@ -153,7 +153,7 @@ def _variadic(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
             return [sizes]
         tensors = m.broadcast([m.data(m.value(i)) for i in n.inputs])
         dtype = m.dtype(tensors[0])
-        if n.op == "Mean" and dtype.is_narrow_float:  # the sum may pass what 16 bits hold
+        if n.op == "Mean" and dtype.is_narrow_float:  # the sum may exceed the range of 16 bits
             tensors = [m.cast(t, DType.fp32) for t in tensors]
         total = tensors[0]
         for t in tensors[1:]:
@@ -213,3 +213,4 @@ ELEMENTWISE = {
     "Where": _where,
     "Clip": _clip,
 }
+"""Handlers of this file by operator."""

@@ -1,5 +1,5 @@
-"""Operators that ONNX had as experimental ones until opset 10, and that models of those years still hold: ONNX Runtime's
-registrations of them (onnxruntime/core/graph/contrib_ops, "experimental" operators) are all that says what they mean."""
+"""Operators that were experimental in ONNX until opset 10, and that models of those years contain. Only ONNX Runtime's
+registrations define them (onnxruntime/core/graph/contrib_ops, "experimental" operators)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _scaled_tanh(n: OnnxNode, x: Num) -> Num:
 
 
 def _parametric_softplus(n: OnnxNode, x: Num) -> Num:
-    """alpha * log(exp(beta * x) + 1)."""
+    """ParametricSoftplus: alpha * log(exp(beta * x) + 1)."""
     return (x * float(n.attr("beta", 1.0))).fn("softplus") * float(n.attr("alpha", 1.0))
 
 
 def _image_scaler(m: Importer, n: OnnxNode) -> list[Value]:
-    """Each channel times one scale, and plus a bias of its own."""
+    """ImageScaler: every channel times one scale, plus a bias of its own."""
     x = Num(m, m.operand(n, 0))
     bias = np.asarray(n.attr("bias", []), numpy_dtype(x.dtype))
     if len(x.shape) != 4 or x.shape[1] != len(bias):
@@ -52,7 +52,8 @@ def _image_scaler(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _crop(m: Importer, n: OnnxNode) -> list[Value]:
-    """Without `border`: left, top, right, bottom; with `scale` only so many rows and columns from there on."""
+    """Crop. `border`: rows and columns removed at left, top, right and bottom; with `scale` that many rows and columns are
+    kept, from left and top on."""
     x = Num(m, m.operand(n, 0))
     border, scale = n.attr("border", []), n.attr("scale", [])
     if len(x.shape) != 4 or len(border) != 4 or len(scale) not in (0, 2) or min([*border, *scale]) < 0:
@@ -73,3 +74,4 @@ EXPERIMENTAL: dict[str, Callable[[Importer, OnnxNode], list[Value] | None]] = {
     "Crop": _crop,
     "DynamicSlice": MOVEMENT["Slice"],
 }
+"""Handlers of this file by operator."""

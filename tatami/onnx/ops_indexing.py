@@ -28,7 +28,7 @@ def _gather_elements(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _within(m: Importer, index: str, shape: Shape, axis: int) -> str:
-    """The index with the data's sizes where these are numbers and its own are open: assumed to be equal (D2.6)."""
+    """The index in the data's sizes where these are numbers and the index's are open: assumed to be equal (D2.6)."""
     if len(shape) != len(m.shape(index)):
         return index
     pairs = enumerate(zip(m.shape(index), shape, strict=True))
@@ -52,7 +52,7 @@ def _scatter_nd(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _tensor_scatter(m: Importer, n: OnnxNode) -> list[Value]:
-    """A cache update: rows of `update` go to write_indices[b] + j along the axis, cyclic or not."""
+    """TensorScatter, a cache update: rows of `update` are written to write_indices[b] + j along the axis, cyclic or not."""
     cache, update = m.operand(n, 0), m.operand(n, 1)
     shape = m.shape(update)
     axis = n.attr("axis", -2) % len(shape)
@@ -81,7 +81,7 @@ def _nonzero(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _compress(m: Importer, n: OnnxNode) -> list[Value]:
-    """A condition shorter than the axis leaves the rest out."""
+    """Compress; a condition shorter than the axis leaves the rest out."""
     x, keep = m.operands(n)
     axis = n.attr("axis")
     shape = m.shape(x)
@@ -125,7 +125,7 @@ def _non_max_suppression(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _col2im(m: Importer, n: OnnxNode) -> list[Value]:
-    """[N, C*k, L] windows added up into [N, C, image]."""
+    """Col2Im: [N, C*k, L] windows added up into [N, C, image]."""
     x = m.operand(n, 0)
     image, block = integers(m, n, 1, "image_shape") or (), numbers(m, n, 2, "block_shape") or []
     rank = len(block)
@@ -163,3 +163,4 @@ INDEXING: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "NonMaxSuppression": _non_max_suppression,
     "Col2Im": _col2im,
 }
+"""Handlers of this file by operator."""

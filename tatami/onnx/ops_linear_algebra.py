@@ -1,4 +1,4 @@
-"""Determinants."""
+"""Determinants by unrolled elimination."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tatami.onnx.operands import unsupported
 from tatami.onnx.values import Value
 
 MAX_ORDER = 32
-"""Rows of a matrix whose elimination is written out step by step."""
+"""Maximum rows of a matrix whose elimination is unrolled."""
 
 
 def _det(m: Importer, n: OnnxNode) -> list[Value]:
-    """Gaussian elimination with the largest pivot of each column, over all matrices at once."""
+    """Det: Gaussian elimination with the largest pivot of each column, over all matrices at once."""
     x = Num(m, m.operand(n, 0))
     order = x.shape[-1].as_int()
     if order is None or order > MAX_ORDER:
@@ -36,7 +36,7 @@ def _det(m: Importer, n: OnnxNode) -> list[Value]:
         if size == 1:
             break
         here = Num(m, m.one("iota", [], {"shape": (size,), "axis": 0})).fn("eq", index)
-        a = here.unsqueeze(2).where(a.part(1, 0, 1), a)  # the first row goes where the pivot's was
+        a = here.unsqueeze(2).where(a.part(1, 0, 1), a)  # the first row takes the pivot row's position
         safe = pivot.fn("eq", 0.0).where(Num(m, m.number(1.0, pivot.dtype)), pivot)
         factor = (a.at(2, 0) / safe.unsqueeze(1)).part(1, 1, size)
         a = a.part(1, 1, size).part(2, 1, size) - factor.unsqueeze(2) * row.part(1, 1, size).unsqueeze(1)
@@ -46,3 +46,4 @@ def _det(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 LINEAR_ALGEBRA: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"Det": _det}
+"""Handlers of this file by operator."""

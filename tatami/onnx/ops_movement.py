@@ -48,12 +48,14 @@ def _slice(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _with_ones(m: Importer, x: str) -> str:
-    """`x` with axes of size min(1, N) taken to have size 1: one element of an open axis, which is assumed to have one."""
+    """`x` with axes of size min(1, N) assumed to have size 1: a slice of one element of an open axis, which is assumed not
+    to be empty."""
     return m.reshaped(x, tuple(ONE if settled_size(s) == ONE else s for s in m.shape(x)))
 
 
 def _positions(m: Importer, n: OnnxNode, axes: list[int] | None) -> list[tuple[Expr, ...]]:
-    """The starts and ends of a slice; those that are data are read together, with the end that the axis's step calls for."""
+    """The starts and ends of a slice; those that are data are read together, with the bounds that suit the step of each
+    axis."""
     out: list[tuple[Expr, ...]] = []
     wanted: list[tuple[Entry, Expr, int]] = []
     places: list[int] = []
@@ -72,7 +74,7 @@ def _positions(m: Importer, n: OnnxNode, axes: list[int] | None) -> list[tuple[E
 
 
 def _first(bound: Expr, size: Expr, step: int) -> Expr:
-    """Where a slice begins. Backwards from before the axis is from its first element (numpy has nothing there)."""
+    """The first position of a slice. A backward slice from before the axis begins at its first element (numpy's is empty)."""
     number = bound.as_int()
     if step < 0 and number is not None and number < -1:
         return greatest(0, size + number)
@@ -80,7 +82,7 @@ def _first(bound: Expr, size: Expr, step: int) -> Expr:
 
 
 def _counted(bound: Expr, size: Expr) -> Expr:
-    """A bound as slices take it: numbers of 32 bits and more stand for one of the axis's ends, wherever that is."""
+    """A bound of a slice; numbers of 32 bits and more stand for one of the axis's ends, whatever its size."""
     number = bound.as_int()
     if number is None or -(2**31) < number < 2**31 - 1:
         return bound
@@ -131,7 +133,7 @@ def _split(m: Importer, n: OnnxNode) -> list[Value]:
         sizes = (*[chunk] * (parts - 1), shape[axis] - chunk * (parts - 1))
     whole = (*shape[:axis], sum(sizes[1:], sizes[0]), *shape[axis + 1 :])
     if n.has(1) and whole != shape and any(s.as_int() is None for s in sizes):
-        x = m.one("reshape", [x], {"shape": whole})  # that the parts are the whole is checked when their sizes are known
+        x = m.one("reshape", [x], {"shape": whole})  # the sum of the parts' sizes is checked when they are known
     return [m.result(t) for t in m.emit("split", [x], {"axis": axis, "sizes": sizes})]
 
 
@@ -149,7 +151,7 @@ def _block(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def _trilu(m: Importer, n: OnnxNode) -> list[Value]:
-    """With a diagonal that is data: where(column >= row + k, x, 0)."""
+    """Trilu; a diagonal that is data gives where(column >= row + k, x, 0)."""
     x = m.operand(n, 0)
     upper = bool(n.attr("upper", 1))
     if not n.has(1) or m.known(m.value(n.inputs[1])) is not None:
@@ -184,8 +186,8 @@ def _center_crop_pad(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _dropout(m: Importer, n: OnnxNode) -> list[Value]:
-    """Inference: the operand, and a mask that keeps everything, before opset 10 of the operand's dtype. Training draws
-    from a generator of our own."""
+    """Dropout. Inference: the operand, and a mask of True (before opset 10 of ones in the operand's dtype). Training uses
+    Tatami's own random numbers."""
     value = m.value(n.inputs[0])
     training = bool(known_number(m, n, 2, "training_mode", False))
     ratio = float(known_number(m, n, 1, "ratio", 0.5)) if training else 0.0
@@ -220,3 +222,4 @@ MOVEMENT: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "CenterCropPad": _center_crop_pad,
     "Dropout": _dropout,
 }
+"""Handlers of this file by operator."""

@@ -14,7 +14,7 @@ from tatami.onnx.values import Value
 
 
 def _softmax(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
-    """Before opset 13 over all axes from `axis` on."""
+    """Handler of Softmax, LogSoftmax or Hardmax; before opset 13 over all axes from `axis` on."""
 
     def handler(m: Importer, n: OnnxNode) -> list[Value]:
         x = m.operand(n, 0)
@@ -26,8 +26,8 @@ def _softmax(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def softmax_from(m: Importer, op: str, x: str, axis: int) -> str:
-    """A softmax over all axes from `axis` on, as one. Where the axes after `axis` have one element, it is over `axis` itself:
-    two views of open sizes would be a copy of the result."""
+    """A softmax over all axes from `axis` on, as one axis. If the axes after `axis` have one element, it is over `axis`
+    itself: two views of open sizes would be a copy of the result."""
     shape = m.shape(x)
     axis %= max(1, len(shape))
     if shape and product(shape[axis + 1 :]) == ONE:
@@ -37,7 +37,7 @@ def softmax_from(m: Importer, op: str, x: str, axis: int) -> str:
 
 
 def _batch_norm(m: Importer, n: OnnxNode) -> list[Value]:
-    """`spatial` 0 (before opset 9): statistics of each feature, over the batch alone."""
+    """BatchNormalization. `spatial` 0 (before opset 9): statistics of each feature, over the batch alone."""
     x, *rest = m.operands(n)[:5]
     attrs = {"eps": float(n.attr("epsilon", 1e-5))}
     if not n.attr("spatial", 1):
@@ -66,7 +66,7 @@ def _batch_norm_of_features(m: Importer, n: OnnxNode, x: str, rest: list[str]) -
 
 
 def _layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
-    """Mean and inverse deviation are results of their own in the dtype of the statistics."""
+    """LayerNormalization. Mean and inverse deviation are further results, in the dtype of the statistics."""
     stash = element_dtype(n.attr("stash_type", 1), m.site) if n.wants(1) or n.wants(2) else None
     op = "layer_norm" if n.op == "LayerNormalization" else "rms_norm"
     eps = float(n.attr("epsilon", 1e-5))
@@ -77,8 +77,9 @@ def _layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
 def layer_norm(
     m: Importer, op: str, tensors: list[str], *, axis: int, eps: float, statistics: DType | None = None
 ) -> tuple[str, str, str]:
-    """layer_norm or rms_norm of x, scale and perhaps shift from `axis` on; mean and inverse deviation (for rms_norm the
-    inverse root mean square) in the dtype `statistics`, or empty."""
+    """(result, mean, inverse deviation): layer_norm or rms_norm of x, scale and perhaps bias, from `axis` on. Mean and
+    inverse deviation (for rms_norm only the inverse root mean square) are in the dtype `statistics`, or "" if it is
+    None."""
     x = tensors[0]
     rank = len(m.shape(x))
     axis %= rank
@@ -99,7 +100,7 @@ def _instance_norm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _group_norm(m: Importer, n: OnnxNode) -> list[Value]:
-    """Before opset 21 scale and bias belong to the groups."""
+    """GroupNormalization; before opset 21 scale and bias are per group."""
     x, *affine = m.operands(n)
     groups = n.attr("num_groups")
     channels = m.shape(x)[1]
@@ -113,7 +114,7 @@ def _group_norm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _lp_normalization(m: Importer, n: OnnxNode) -> list[Value]:
-    """A norm of 0 gives 0."""
+    """LpNormalization; a norm of 0 gives 0."""
     (x,) = m.operands(n)
     attrs = {"axes": (n.attr("axis", -1) % len(m.shape(x)),), "keepdims": True}
     norm = m.one("reduce_l1" if choice(m, n, "p", 2, (1, 2)) == 1 else "reduce_l2", [x], attrs)
@@ -133,7 +134,8 @@ def _lrn(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _mean_variance(m: Importer, n: OnnxNode) -> list[Value]:
-    """Before opset 9 `across_channels` stands for axes, and without `normalize_variance` x is only centred."""
+    """MeanVarianceNormalization. Before opset 9 `across_channels` replaces axes, and without `normalize_variance` x is only
+    centred."""
     (x,) = m.operands(n)
     usual = [0, 1, 2, 3] if n.attr("across_channels", 0) else [0, 2, 3]
     attrs = {"axes": [a % len(m.shape(x)) for a in n.attr("axes", usual)], "keepdims": True}
@@ -158,3 +160,4 @@ NORMALIZATION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "LRN": _lrn,
     "MeanVarianceNormalization": _mean_variance,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Pooling, and what undoes it."""
+"""Pooling, and its inverse."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _pool(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def _column_major(m: Importer, index: str, x: str) -> str:
-    """Row-major positions of a whole tensor with the spatial axes counted from the first one."""
+    """Row-major positions of a whole tensor renumbered so that the first spatial axis counts fastest."""
     spatial = m.shape(x)[2:]
 
     def number(value: Any) -> str:
@@ -79,7 +79,7 @@ def _global_lp_pool(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _max_unpool(m: Importer, n: OnnxNode) -> list[Value]:
-    """Each element goes to its position in the pooled tensor; a larger output shape adds zeros at the end."""
+    """MaxUnpool: each element at its position in the pooled tensor; a larger output shape adds zeros at the end."""
     x, index = m.operand(n, 0), m.operand(n, 1)
     kernel = n.attr("kernel_shape")
     rank = len(kernel)
@@ -108,3 +108,4 @@ POOL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "GlobalLpPool": _global_lp_pool,
     "MaxUnpool": _max_unpool,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Quantised tensors: linear quantisation, per tensor, per axis or in blocks, and the quantised products."""
+"""Quantised tensors: linear quantisation per tensor, per axis or in blocks, and the quantised products."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ def _dynamic(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def dynamic_quantize(m: Importer, x: str) -> tuple[str, str, str]:
-    """x as u8 over its range, which is made to hold 0; the scale and the zero point."""
+    """(x as u8 over its range extended to contain 0, scale, zero point)."""
     dtype = m.dtype(x)
     zero = m.number(0, dtype)
     high = m.one("max", [m.one("reduce_max", [x]), zero])
     low = m.one("min", [m.one("reduce_min", [x]), zero])
     span = m.one("sub", [high, low])
-    span = m.one("where", [m.one("eq", [span, zero]), m.number(255, dtype), span])  # of zeros alone: a scale of 1
+    span = m.one("where", [m.one("eq", [span, zero]), m.number(255, dtype), span])  # x of zeros only: a scale of 1
     scale = m.one("div", [span, m.number(255, dtype)])
     point = m.one("clamp", [m.one("div", [m.one("neg", [low]), scale])], {"lo": 0.0, "hi": 255.0})
     point = m.cast(m.one("round", [point]), DType.u8)
@@ -129,7 +129,7 @@ def dynamic_quantize(m: Importer, x: str) -> tuple[str, str, str]:
 
 
 def requantize(m: Importer, sums: str, scales: list[str], zero: str, to: DType) -> str:
-    """i32 sums by a_scale * b_scale / y_scale to the result's dtype."""
+    """i32 sums times a_scale * b_scale / y_scale, plus the zero point, in the result's dtype."""
     a, b, y = scales
     factor = m.joined("div", m.joined("mul", a, b), y)
     wide = m.dtype(factor)
@@ -137,7 +137,7 @@ def requantize(m: Importer, sums: str, scales: list[str], zero: str, to: DType) 
 
 
 def scale_along(m: Importer, t: str, axes: tuple[int, ...]) -> str:
-    """A scale that broadcasts: rank 0, or rank 1 with axes of size 1 around it."""
+    """A scale in a shape that broadcasts: rank 0, or rank 1 with axes of size 1 around it."""
     shape = m.shape(t)
     t = m.cast(t, DType.fp32)
     if shape == (expr(1),):
@@ -155,6 +155,7 @@ def _qlinear_matmul(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def scalar_of(m: Importer, t: str) -> str:
+    """The tensor with rank 0 if it has shape [1]."""
     return m.one("reshape", [t], {"shape": ()}) if m.shape(t) == (expr(1),) else t
 
 
@@ -174,3 +175,4 @@ QUANTIZE: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "QLinearMatMul": _qlinear_matmul,
     "QLinearConv": _qlinear_conv,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: the frontend's layers have ONNX's layout."""
+"""RNN, GRU and LSTM: the frontend's layers have the same layout as ONNX's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ACTIVATIONS: dict[str, Activation] = {
     "ThresholdedRelu": "thresholded_relu",
 }  # fmt: skip
 _OF_CASE = {name.lower(): ours for name, ours in _ACTIVATIONS.items()}
-"""By names in small letters: the operator's text lets case be."""
+"""Activations by name in lower case, since ONNX ignores case."""
 
 
 def _layer(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
@@ -46,8 +46,8 @@ def _layer(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def activation_functions(m: Importer, n: OnnxNode) -> tuple[list[Activation], list[tuple[float, ...]]]:
-    """The activations with alpha and beta of each. The lists of these hold a number for each activation that has one, in
-    the order of the activations; what a list does not reach has the default."""
+    """(the activations, alpha and beta of each). ONNX's lists hold a number for each activation that has one, in the order
+    of the activations; missing numbers have defaults."""
     given = n.attr("activations", [])
     unknown = [a for a in given if a.lower() not in _OF_CASE]
     if unknown:
@@ -68,3 +68,4 @@ RECURRENT: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "GRU": _layer("gru"),
     "LSTM": _layer("lstm"),
 }
+"""Handlers of this file by operator."""

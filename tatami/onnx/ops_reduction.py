@@ -1,4 +1,4 @@
-"""Reductions, positions of extremes, running sums."""
+"""Reductions, positions of maxima and minima, running sums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REDUCE = {
 }  # fmt: skip
 
 _EACH = {"ReduceL1": "abs", "ReduceL2": "abs", "ReduceLogSum": "log", "ReduceSumSquare": "mul"}
-"""What a reduction over no axis does to each element."""
+"""Operation applied to each element if no axis is reduced."""
 
 
 def _reduce(m: Importer, n: OnnxNode) -> list[Value]:
@@ -26,7 +26,7 @@ def _reduce(m: Importer, n: OnnxNode) -> list[Value]:
     value = m.value(n.inputs[0])
     axes = numbers(m, n, 1, "axes") or None
     if axes is None and n.attr("noop_with_empty_axes", 0):
-        axes = []  # no axis is reduced; what the operator computes beside the reduction stays
+        axes = []  # no axis is reduced; the operator's elementwise part remains
     if value.sizes is not None and n.op == "ReduceProd" and value.rank == 1 and axes != []:
         return [Value(sizes=(product(value.sizes),), rank=1 if n.attr("keepdims", 1) else 0)]
     attrs = {"axes": axes, "keepdims": bool(n.attr("keepdims", 1))}
@@ -60,7 +60,7 @@ def _topk(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _loss(m: Importer, n: OnnxNode) -> None:
-    """By the operator's function body, which takes any word that it does not know for the mean."""
+    """Check `reduction` of a loss, whose function body would take any unknown word for the mean."""
     choice(m, n, "reduction", "mean", ("none", "sum", "mean"))
 
 
@@ -74,3 +74,4 @@ REDUCTION: dict[str, Callable[[Importer, OnnxNode], list[Value] | None]] = {
     "CumProd": _cumulative,
     "TopK": _topk,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Resize and Upsample. Modes that the frontend does not have are products with constant matrices, one per axis."""
+"""Resize and Upsample. Modes that the frontend lacks are products with constant matrices, one per axis."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _FRONTEND = (
 _COORDINATES = (*_FRONTEND, "tf_crop_and_resize")
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
-"""Upsample of opset 1 says bilinear."""
+"""Interpolation by the attribute `mode`; Upsample of opset 1 uses the word bilinear."""
 MAX_DENOMINATOR = 64
-"""Greatest denominator of a scale as a fraction: floor(size * scale) is size * a // b for sizes up to 2^17 then."""
+"""Maximum denominator of a scale as a fraction a/b: up to it floor(size * scale) is size * a // b for sizes up to 2^17."""
 
 
 def _resize(m: Importer, n: OnnxNode) -> list[Value]:
-    """Sizes of the data are sizes like others, but where the weights of the result depend on them as numbers."""
+    """Resize or Upsample. Sizes that are data are read as sizes, unless the weights of the result depend on them as numbers."""
     try:
         return _resized(m, n)
     except TatamiError as error:
@@ -75,14 +75,14 @@ def _resized(m: Importer, n: OnnxNode) -> list[Value]:
         x = m.cast(x, DType.fp32)
     if coordinates in _FRONTEND and not weighted:
         if sizes is not None and policy == "stretch":
-            attrs["scales"] = ()  # as the sizes are, with nothing rounded
+            attrs["scales"] = ()  # scales follow from the sizes exactly
         return [m.result(m.cast(_plain(m, x, attrs, old), dtype))]
     return [m.result(m.cast(_by_matrices(m, n, x, attrs, axes), dtype))]
 
 
 def _plain(m: Importer, x: str, attrs: dict[str, Any], old: bool) -> str:
-    """The frontend's resize. Opset 10 says nothing of rounding: ONNX Runtime, for which models were made, rounds down where
-    an axis grows and up where it shrinks, which are two steps."""
+    """The frontend's resize. Opset 10 does not define the rounding of nearest: as in ONNX Runtime, axes that grow round
+    down and axes that shrink round up, in two steps."""
     shrinks = [0.0 < s < 1.0 for s in attrs["scales"]]
     if not old or attrs["mode"] != "nearest" or not any(shrinks):
         return m.one("resize", [x], attrs)
@@ -96,8 +96,8 @@ def _plain(m: Importer, x: str, attrs: dict[str, Any], old: bool) -> str:
 
 
 def _sizes(m: Importer, n: OnnxNode) -> tuple[Expr, ...] | None:
-    """The sizes to resize to. Data may decide them where the frontend resizes to symbols; elsewhere numbers are needed,
-    which a program for the values of the call has."""
+    """The sizes to resize to, or None. Data may decide them if the frontend can resize to symbols; other modes need
+    numbers, which a program specialised on the call's values has."""
     plain = n.attr("keep_aspect_ratio_policy", "stretch") == "stretch" and not n.attr("antialias", 0)
     plain = plain and not n.attr("exclude_outside", 0)
     plain = plain and n.attr("coordinate_transformation_mode", "half_pixel") in _FRONTEND
@@ -109,7 +109,7 @@ def _sizes(m: Importer, n: OnnxNode) -> tuple[Expr, ...] | None:
 def _of_sizes(
     m: Importer, n: OnnxNode, shape: tuple[Expr, ...], axes: list[int], sizes: tuple[Expr, ...], policy: str
 ) -> list[tuple[Expr, float | None]]:
-    """Size and scale of each axis that sizes are given for; no scale where symbols decide it."""
+    """(size, scale) of each axis for which sizes are given; scale None if symbols decide it."""
     pairs = [(shape[a], size) for a, size in zip(axes, sizes, strict=True)]
     ratios = [1.0 if a == b else _ratio(a, b) for a, b in pairs]
     if policy == "stretch":
@@ -129,7 +129,7 @@ def _ratio(have: Expr, to: Expr) -> float | None:
 
 
 def _scales(m: Importer, n: OnnxNode, position: int, axes: list[int]) -> list[float] | None:
-    """The scales of the axes, or None where there are none."""
+    """The scales of the axes, or None if the node gives none."""
     if "height_scale" in n.attrs:  # Upsample of opset 1
         return [1.0] * (len(axes) - 2) + [float(n.attr("height_scale")), float(n.attr("width_scale"))]
     if "scales" in n.attrs:
@@ -209,14 +209,14 @@ def resize_matrix(
 
 
 def _source(j: int, have: int, want: int, scale: float, coordinates: str, roi: tuple[float, float] | None) -> float:
-    """Where the result element j lies in the operand."""
+    """Position in the operand of result element j."""
     match coordinates:
         case "align_corners":
             return j * (have - 1) / (scale * have - 1) if want > 1 else 0.0
         case "asymmetric":
             return j / scale
         case "tf_crop_and_resize":
-            start, end = (np.float32(v) for v in roi or (0.0, 1.0))  # as ONNX Runtime: in fp32, in this order
+            start, end = (np.float32(v) for v in roi or (0.0, 1.0))  # as in ONNX Runtime: in fp32, in this order
             last = np.float32(have - 1)
             if want > 1:
                 return float(start * last + np.float32(j) * (end - start) * last / np.float32(want - 1))
@@ -265,3 +265,4 @@ def _cubic(a: float) -> Callable[[float], float]:
 
 
 RESIZE: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"Resize": _resize, "Upsample": _resize}
+"""Handlers of this file by operator."""

@@ -23,18 +23,18 @@ class _Points:
     """The sampling points of one axis: `bins` bins of at most `most` points in each region."""
 
     at: Num
-    """[region, bins * most]"""
+    """[region, bins * most]: positions of the points, as floats."""
     unused: Num
-    """Which of them read nothing: outside the image, or beyond the points of the region."""
+    """Mask of points that read nothing: outside the image, or beyond the points of the region."""
     bins: int
     most: Expr
     counts: Num | None
-    """[region]: points per bin, as floats; None where it is `most` for all."""
+    """[region]: points per bin, as floats; None if all regions have `most`."""
 
 
 def _roi_align(m: Importer, n: OnnxNode) -> list[Value]:
-    """Each region of interest [x1, y1, x2, y2] in height x width bins, sampled at ratio x ratio points per bin; without a
-    ratio at ceil(extent / bins) of them along each axis."""
+    """RoiAlign: each region of interest [x1, y1, x2, y2] in height x width bins, sampled at ratio x ratio points per bin;
+    without a ratio at ceil(extent / bins) points along each axis."""
     x, rois, batch = (Num(m, t) for t in m.operands(n))
     wide = DType.fp64 if x.dtype == DType.fp64 else DType.fp32
     (y, z) = (_points(m, n, x, rois, axis, wide) for axis in (1, 0))
@@ -52,18 +52,18 @@ def _roi_align(m: Importer, n: OnnxNode) -> list[Value]:
         taps(spread(y.at, 2), "linear", lambda i: i),
         taps(spread(z.at, 1), "linear", lambda i: i),
     ]
-    terms = weighted(channels_last(x.cast(wide)), axes, 0, "clamp")  # the taps beyond the last point weigh 0
+    terms = weighted(channels_last(x.cast(wide)), axes, 0, "clamp")  # taps beyond the last point have weight 0
     zero = Num(m, m.number(0, wide))
     channels = x.shape[1]
     split = (count, expr(y.bins), y.most, expr(z.bins), z.most, channels)
-    if choice(m, n, "mode", "avg", ("avg", "max")) == "max":  # the largest weighted tap, as the operator's reference has it
+    if choice(m, n, "mode", "avg", ("avg", "max")) == "max":  # the largest weighted tap, as in the operator's reference
         best = terms[0]
         for term in terms[1:]:
             best = best.fn("max", term)
         adaptive = y.counts is not None
         low = Num(m, m.number(-np.inf, wide)) if adaptive else zero
         pooled = unused.unsqueeze(3).where(low, best).reshape(*split).fn("reduce_max", axes=(2, 4))
-        if adaptive:  # a bin of no points
+        if adaptive:  # a bin may have no points
             pooled = pooled.fn("eq", -np.inf).where(zero, pooled)
     else:
         sums = unused.unsqueeze(3).where(zero, total(terms)).reshape(*split)
@@ -76,7 +76,7 @@ def _roi_align(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _points(m: Importer, n: OnnxNode, x: Num, rois: Num, axis: int, wide: DType) -> _Points:
-    """axis: 0 for x, 1 for y, as their places in a region."""
+    """The points along one axis: 0 for x, 1 for y, as in a region's corners."""
     corners = "output_half_pixel" if m.opset < 16 else "half_pixel"
     half_pixel = choice(m, n, "coordinate_transformation_mode", corners, ("half_pixel", "output_half_pixel")) == "half_pixel"
     scale, ratio = float(n.attr("spatial_scale", 1.0)), n.attr("sampling_ratio", 0)
@@ -105,7 +105,7 @@ def _points(m: Importer, n: OnnxNode, x: Num, rois: Num, axis: int, wide: DType)
 
 
 def _most(m: Importer, n: OnnxNode, axis: int, bins: int, scale: float, counts: Num) -> Expr:
-    """The most points that a region has in a bin: of known regions a number, else read from the data."""
+    """The largest number of points per bin of any region: a number for known regions, else read from the data."""
     known = m.known(m.value(n.inputs[1]))
     if known is not None:
         extents = (known[:, axis + 2] - known[:, axis]).astype(np.float64) * scale
@@ -116,8 +116,8 @@ def _most(m: Importer, n: OnnxNode, axis: int, bins: int, scale: float, counts: 
 
 
 def _max_roi_pool(m: Importer, n: OnnxNode) -> list[Value]:
-    """The greatest element of each bin of each region [image, x1, y1, x2, y2], whose corners are rounded and belong to it;
-    a bin without elements is 0."""
+    """MaxRoiPool: the largest element of each bin of each region [image, x1, y1, x2, y2], whose corners are rounded and
+    included; a bin without elements gives 0."""
     x, rois = (Num(m, t) for t in m.operands(n))
     wide = DType.fp64 if x.dtype == DType.fp64 else DType.fp32
     lowest = Num(m, m.number(-np.inf, x.dtype))
@@ -144,8 +144,9 @@ def _max_roi_pool(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _rounded(x: Num) -> Num:
-    """To the nearest integer, halves away from zero."""
+    """`x` rounded to the nearest integer, halves away from zero."""
     return (x.fn("abs") + 0.5).fn("floor") * x.fn("sign")
 
 
 ROI: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"RoiAlign": _roi_align, "MaxRoiPool": _max_roi_pool}
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Reading an image between its points: GridSample, DeformConv. Positions are data, so every tap is a gather."""
+"""Sampling of an image between its pixels: GridSample, DeformConv. Positions are data, so every tap is a gather."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ Edge: TypeAlias = Literal["zero", "clamp"]
 Tap: TypeAlias = "tuple[Num, Num | None]"
 """An index (i64) along one axis, and its weight; None weighs 1."""
 CUBIC = -0.75
+"""Coefficient of Keys' cubic kernel (GridSample's)."""
 
 
 def taps(at: Num, mode: str, place: Callable[[Num], Num]) -> list[Tap]:
-    """The neighbours of fractional positions along one axis. `place` brings an index back inside, in floats."""
+    """The neighbours of fractional positions along one axis. `place`: function that moves an index inside, in floats."""
     if mode == "nearest":
         return [(place(at).cast(DType.i64), None)]
     base = at.fn("floor")
@@ -34,12 +35,12 @@ def taps(at: Num, mode: str, place: Callable[[Num], Num]) -> list[Tap]:
 
 
 def _near(d: Num) -> Num:
-    """Keys' kernel at a distance in 0..1."""
+    """Keys' cubic kernel at a distance in 0..1."""
     return (d * (CUBIC + 2.0) - (CUBIC + 3.0)) * d * d + 1.0
 
 
 def _far(d: Num) -> Num:
-    """Keys' kernel at a distance in 1..2."""
+    """Keys' cubic kernel at a distance in 1..2."""
     return ((d * CUBIC - 5.0 * CUBIC) * d + 8.0 * CUBIC) * d - 4.0 * CUBIC
 
 
@@ -60,6 +61,7 @@ def weighted(x: Num, axes: Sequence[Sequence[Tap]], batch: int, edge: Edge) -> l
 
 
 def total(terms: Sequence[Num]) -> Num:
+    """Sum of the terms, in their order."""
     out = terms[0]
     for term in terms[1:]:
         out = out + term
@@ -67,19 +69,19 @@ def total(terms: Sequence[Num]) -> Num:
 
 
 def channels_last(x: Num, batch: int = 1) -> Num:
-    """[batch.., C, D..] to [batch.., D.., C]."""
+    """The image [batch.., C, D..] as [batch.., D.., C]."""
     rank = len(x.shape)
     return x.permute(*range(batch), *range(batch + 1, rank), batch)
 
 
 def channels_first(x: Num, batch: int = 1) -> Num:
-    """[batch.., P.., C] to [batch.., C, P..]."""
+    """Points [batch.., P.., C] as [batch.., C, P..]."""
     rank = len(x.shape)
     return x.permute(*range(batch), rank - 1, *range(batch, rank - 1))
 
 
 def _reflected(x: Num, low: Num | float, high: Num) -> Num:
-    """Positions mirrored at low and high until they lie between."""
+    """Positions mirrored at low and high until they are between them."""
     span = high - low
     one_point = span.fn("le", 0.0)
     away = (x - low).fn("abs")
@@ -93,7 +95,7 @@ def _reflected(x: Num, low: Num | float, high: Num) -> Num:
 _GRID_MODES = {
     "linear": "linear", "nearest": "nearest", "cubic": "cubic", "bilinear": "linear", "bicubic": "cubic",
 }  # fmt: skip
-"""The names of opset 20, then those of opset 16."""
+"""Interpolation by the attribute `mode`: the words of opset 20, then those of opset 16."""
 
 
 def _grid_sample(m: Importer, n: OnnxNode) -> list[Value]:
@@ -129,7 +131,7 @@ def _grid_sample(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _deform_conv(m: Importer, n: OnnxNode) -> list[Value]:
-    """A convolution whose taps are moved by offsets: sampled columns, then one product per group."""
+    """DeformConv, a convolution whose taps are displaced by offsets: sampled columns, then one product per group."""
     names = m.operands(n)
     x, w, offset = (Num(m, t) for t in names[:3])
     if offset.dtype != DType.fp64:
@@ -176,3 +178,4 @@ SAMPLING: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "GridSample": _grid_sample,
     "DeformConv": _deform_conv,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Sequences and optional values: lists of values while importing where the length is known, else strung in one tensor."""
+"""Sequences and optional values: lists of values while importing if the length is known, else packed in one tensor."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tatami.onnx.operands import data_dependent, known_number, unsupported
 from tatami.onnx.values import Strung, Value
 
 MAX_ITEMS = 64
-"""Elements of a sequence of known length that are tensors of their own; more are strung in one."""
+"""Maximum length of a sequence of known length whose elements are separate tensors; longer ones are packed in one tensor."""
 
 
 def _items(m: Importer, n: OnnxNode, position: int = 0) -> tuple[Value, ...] | None:
-    """The elements of a sequence; None where only a run tells how many there are."""
+    """The elements of a sequence; None if only a run decides how many there are."""
     value = m.value(n.inputs[position])
     if value.items is None and value.strung is None:
         raise unsupported(m, f"{n.op} of something that is no sequence", "give a sequence made by the model's own nodes")
@@ -37,7 +37,8 @@ def _strung(m: Importer, n: OnnxNode) -> Strung:
 
 
 def strung_of(m: Importer, value: Value) -> Strung | None:
-    """A sequence in one tensor; None where its elements are of several kinds, or unknown because there are none."""
+    """A sequence packed in one tensor; None if its elements have several dtypes or shapes, or unknown ones because there
+    are none."""
     if value.strung is None:
         kinds = [m.type_of(v) if v.is_tensor else None for v in value.items or ()]
         found = common_type([k for k in kinds if k is not None])
@@ -50,7 +51,7 @@ def strung_of(m: Importer, value: Value) -> Strung | None:
 
 
 def common_type(kinds: Sequence[TensorType]) -> tuple[TensorType, int] | None:
-    """The type of all elements, and the one axis along which they differ, or -1; None where there is no such."""
+    """(type of all elements, the one axis along which they differ or -1); None if there is no such type."""
     if not kinds:
         return None
     axis = -1
@@ -142,7 +143,7 @@ def _split(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _step(m: Importer, n: OnnxNode) -> Expr:
-    """The size of each piece."""
+    """Size of each piece of a split."""
     if not n.has(1):
         return ONE
     sizes = m.sizes(m.value(n.inputs[1]))
@@ -160,7 +161,7 @@ def _parts(m: Importer, x: str, axis: int, sizes: tuple[Expr, ...]) -> tuple[Val
 
 
 def _split_by_sizes(m: Importer, n: OnnxNode, x: str, axis: int) -> Value:
-    """Pieces whose sizes are listed."""
+    """A split into pieces whose sizes are listed."""
     value = m.value(n.inputs[1])
     sizes = m.sizes(value)
     if sizes is None:
@@ -174,7 +175,7 @@ def _split_by_sizes(m: Importer, n: OnnxNode, x: str, axis: int) -> Value:
 
 
 def _slices(m: Importer, x: str, axis: int, *, squeeze: bool) -> Value:
-    """Pieces of size 1: all in one tensor, and each by itself where there are few."""
+    """Pieces of size 1: all in one tensor, and as separate tensors if there are few."""
     rank, total = len(m.shape(x)), m.shape(x)[axis].as_int()
     order = [axis, *(a for a in range(rank) if a != axis)]
     rows = m.one("permute", [x], {"perm": order}) if axis else x
@@ -188,7 +189,7 @@ def _slices(m: Importer, x: str, axis: int, *, squeeze: bool) -> Value:
 
 
 def _chunks(m: Importer, x: str, axis: int, step: Expr) -> Strung:
-    """Pieces of `step` elements, the last with what is left."""
+    """Pieces of `step` elements; the last has the rest."""
     size = m.shape(x)[axis]
     if step.as_int() is not None:
         count = ceildiv(size, step)
@@ -238,3 +239,4 @@ SEQUENCE: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "OptionalHasElement": _has_element,
     "OptionalGetElement": _get_element,
 }
+"""Handlers of this file by operator."""

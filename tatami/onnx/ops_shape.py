@@ -56,7 +56,7 @@ def _squeeze(m: Importer, n: OnnxNode) -> list[Value]:
     if axes is None:
         axes = [i for i, s in enumerate(shape) if s == ONE]
         for s in shape:
-            if s.as_int() is None:  # an open axis stays, so it may not have size 1
+            if s.as_int() is None:  # an open axis remains, and is assumed not to have size 1
                 m.assume(minimum(2, s), expr(2))
     return [m.result(m.emit("squeeze", [x], {"axes": [a % len(shape) for a in axes]})[0])] if axes else [value]
 
@@ -99,12 +99,12 @@ def _reshape(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _keeps(wanted: Sequence[Expr], count: int) -> bool:
-    """True if a reshape of so many sizes leaves them a list, or the one of them a scalar."""
+    """True if a reshape to `wanted` keeps `count` sizes a list, or a single one a scalar."""
     return count == 1 if not wanted else len(wanted) == 1 and wanted[0].as_int() in (-1, count)
 
 
 def resolve_shape(m: Importer, shape: Sequence[Expr], wanted: Sequence[Expr], allow_zero: int = 0) -> tuple[Expr, ...]:
-    """0 copies a size, -1 takes what is left."""
+    """The shape of a Reshape: 0 copies a size unless `allow_zero`, -1 stands for the remaining elements."""
     out = [shape[i] if s == 0 and not allow_zero and i < len(shape) else s for i, s in enumerate(wanted)]
     unknown = [i for i, s in enumerate(out) if s == -1]
     if len(unknown) > 1:
@@ -176,3 +176,4 @@ SHAPE = {
     "Gather": _gather,
     "ConstantOfShape": _constant_of_shape,
 }
+"""Handlers of this file by operator."""

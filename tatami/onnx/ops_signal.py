@@ -1,4 +1,4 @@
-"""Fourier transforms as products with constant matrices: exact in meaning, quadratic in the length."""
+"""Fourier transforms as products with constant matrices: exact definitions, quadratic time in the length."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _matrices(m: Importer, length: int, count: int, inverse: bool) -> tuple[str,
 
 
 def transform(m: Importer, x: str, length: int, inverse: bool, onesided: bool) -> str:
-    """[.., N, 1 or 2] to [.., K, 2] along the axis before the last."""
+    """Fourier transform of [.., N, 1 or 2] to [.., K, 2] along the axis before the last."""
     shape = m.shape(x)
     have = shape[-2].as_int()
     if have is None:
@@ -72,7 +72,7 @@ def _part(m: Importer, x: str, index: int) -> str:
 
 
 def _dft(m: Importer, n: OnnxNode) -> list[Value]:
-    """Opset 17 names the axis in an attribute."""
+    """DFT; in opset 17 the axis is an attribute."""
     x = m.operand(n, 0)
     rank = len(m.shape(x))
     axis = n.attr("axis", 1) if "axis" in n.attrs or m.opset < 20 else int(known_number(m, n, 2, "axis", -2))
@@ -88,7 +88,7 @@ def _dft(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _stft(m: Importer, n: OnnxNode) -> list[Value]:
-    """Frames of the signal [B, L, 1 or 2] times the window, transformed."""
+    """STFT: frames of the signal [B, L, 1 or 2] times the window, transformed."""
     x = m.operand(n, 0)
     shape = m.shape(x)
     step = int(known_number(m, n, 1, "frame_step"))
@@ -107,7 +107,8 @@ def _stft(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _mel_weights(m: Importer, n: OnnxNode) -> list[Value]:
-    """[bins of the spectrum, bands]: triangles of height 1 that overlap by half, equally wide on the mel scale."""
+    """MelWeightMatrix: [bins of the spectrum, bands]: triangles of height 1 that overlap by half, equally wide on the mel
+    scale."""
     names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
     bands, length, rate, lower, upper = (known_number(m, n, i, name) for i, name in enumerate(names))
     low, high = (2595 * np.log10(1 + edge / 700) for edge in (lower, upper))
@@ -125,3 +126,4 @@ def _mel_weights(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 SIGNAL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"DFT": _dft, "STFT": _stft, "MelWeightMatrix": _mel_weights}
+"""Handlers of this file by operator."""

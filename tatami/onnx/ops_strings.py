@@ -1,4 +1,4 @@
-"""Operators that look into words: tables over the words of a call, made before the program runs (words.py)."""
+"""Operators that read the letters of words: tables over the words of a call, made before the program runs (words.py)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tatami.onnx.words import Joined, Table
 
 
 def words_of(m: Importer, value: Value) -> tuple[str, frozenset[str]]:
-    """The tensor of codes of a text, and where its words come from. Raises UnsupportedModel for printed numbers."""
+    """(tensor of codes of a text, sources of its words). Raises UnsupportedModel for printed numbers."""
     if value.printed:
         raise unsupported(m, "numbers as words, whose characters are looked at or that meet other words", "keep them numbers")
     tensor = m.data(value)
@@ -42,8 +42,8 @@ def _port(m: Importer, name: str, dtype: DType, shape: tuple[Expr, ...]) -> str:
 def _tables(
     m: Importer, value: Value, function: str, attrs: tuple[Any, ...], columns: tuple[tuple[DType, bool], ...]
 ) -> list[Value]:
-    """What a function gives for each word of a text: a value for each column, its dtype and whether it has a row of several;
-    i64 that is no count is words."""
+    """Results of a function of single words: one value per column (dtype, True if each word has a row of several). An i64
+    column holds words unless it is a count."""
     codes, sources = words_of(m, value)
     m.refuse_words_inside()
     number = len(m.word_steps)
@@ -57,7 +57,7 @@ def _tables(
 
 
 def _as_words(m: Importer, value: Value) -> Value:
-    """The result of the last table as text."""
+    """Result of the last table as text."""
     step = m.word_steps[-1]
     assert isinstance(step, Table)
     value.text = frozenset([step.ports[0]])
@@ -88,14 +88,14 @@ def cast_text(m: Importer, n: OnnxNode) -> list[Value] | None:
 
 
 def number_of_words(m: Importer, value: Value, to: DType) -> str:
-    """The number that each word of a text spells."""
+    """The numbers that the words of a text spell, in dtype `to`. Raises InputMismatch at run time for others."""
     if to == DType.bool or to.is_small or to in (DType.fp16, DType.bf16):
         return m.cast(number_of_words(m, value, DType.fp32), to)
     return _tables(m, value, "as_number", (numpy_dtype(to).name,), ((to, False),))[0].tensor
 
 
 def _normalizer(m: Importer, n: OnnxNode) -> list[Value]:
-    """Case of words, then the words that are no stop words; one empty word where none is left."""
+    """StringNormalizer: changes case and removes stop words; one empty word if none is left."""
     value = m.value(n.inputs[0])
     change, stops = n.attr("case_change_action", "NONE"), [str(w) for w in n.attr("stopwords", [])]
     is_exact = bool(n.attr("is_case_sensitive", 0))
@@ -138,7 +138,8 @@ def _split(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _concat_words(m: Importer, n: OnnxNode) -> list[Value]:
-    """Each word before the one of the other text: a table where one is a constant word, else made of the caller's arrays."""
+    """StringConcat: each word followed by that of the other text: a table if one is a constant word, else made from the
+    caller's arrays."""
     left, right = (m.value(i) for i in n.inputs)
     for value, other, function in ((left, right, "followed_by"), (right, left, "preceded_by")):
         if is_text_array(other.array) and other.array is not None and other.array.size == 1 and other.array.ndim == 0:
@@ -161,7 +162,7 @@ def _concat_words(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def tokenizer(m: Importer, n: OnnxNode) -> list[Value]:
-    """The tokens of each text along a new last axis, as long as the most that a text of the call has."""
+    """Tokenizer: the tokens of each text along a new last axis, as long as the largest number of tokens in the call."""
     separators = tuple(str(s) for s in n.attr("separators", []))
     attrs = (
         bool(n.attr("mark", 0)),
@@ -179,3 +180,4 @@ STRINGS: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "StringSplit": _split,
     "StringConcat": _concat_words,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Counts of n-grams, of numbers or of words."""
+"""Counts of n-grams, over numbers or words."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tatami.onnx.values import Value
 
 
 def _tf_idf(m: Importer, n: OnnxNode) -> list[Value]:
-    """How often each n-gram of the pool stands in a row, words next to each other or up to `max_skip_count` apart; each
-    count, or whether there is one, in its column times its weight."""
+    """TfIdfVectorizer: number of occurrences of each n-gram of the pool in a row, with words next to each other or up to
+    `max_skip_count` apart; each count, or 1 for a positive one, in its column times its weight."""
     mode = choice(m, n, "mode", None, ("TF", "IDF", "TFIDF"))
     words = m.value(n.inputs[0])
     if words.is_text != bool(n.attr("pool_strings")):
@@ -59,7 +59,8 @@ def _tf_idf(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _grams(m: Importer, n: OnnxNode) -> Iterator[np.ndarray]:
-    """[n-grams, words] of one word, of two, …: `ngram_counts` says where in the pool each length begins."""
+    """[n-grams, words] for one word, two words, …: `ngram_counts` gives the position in the pool at which each length
+    begins."""
     words = n.attr("pool_strings")
     pool = m.coded(np.array(words, object)) if words else np.asarray(n.attr("pool_int64s", []), np.int64)
     begins = [*n.attr("ngram_counts"), len(pool)]
@@ -71,7 +72,7 @@ def _grams(m: Importer, n: OnnxNode) -> Iterator[np.ndarray]:
 
 
 def _counts(m: Importer, rows: Num, pool: np.ndarray, apart: Sequence[int]) -> Num:
-    """[row, n-gram]: in how many places all words agree, over all distances between them."""
+    """[row, n-gram]: number of positions at which all words agree, over all distances between the words."""
     width, length = rows.shape[1], pool.shape[1]
     total: Num | None = None
     for distance in apart:
@@ -93,3 +94,4 @@ def _counts(m: Importer, rows: Num, pool: np.ndarray, apart: Sequence[int]) -> N
 
 
 TEXT: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"TfIdfVectorizer": _tf_idf}
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Optimiser steps of `ai.onnx.preview.training`: new values of the tensors, then of what is kept about them."""
+"""Optimiser steps of `ai.onnx.preview.training`: new values of the tensors, then of the optimiser's state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Step = Callable[[OnnxNode, Num, Num, list[Num]], list[Num]]
 
 
 def _each(kept: int, step: Step) -> Callable[[Importer, OnnxNode], list[Value]]:
-    """Operands: rate, count, then all tensors, all gradients, and `kept` lists of what is remembered."""
+    """Handler of an optimiser. Operands: rate, count, then all tensors, all gradients, and `kept` lists of state tensors."""
 
     def handler(m: Importer, n: OnnxNode) -> list[Value]:
         rate, count, *rest = (Num(m, t) for t in m.operands(n))
@@ -77,3 +77,4 @@ TRAINING: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "Adam": _each(2, _adam),
     "Momentum": _each(1, _momentum),
 }
+"""Handlers of this file by operator."""

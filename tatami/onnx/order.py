@@ -1,5 +1,5 @@
-"""Nodes in an order in which every value is made before it is read. A node with branches or a body reads what these
-read and do not define themselves.
+"""Order of nodes in which every value is made before it is read. A node with branches or a body reads the values that these
+read and do not define.
 
 Add(t, x) -> y; Mul(x, x) -> t      ->      Mul(x, x) -> t; Add(t, x) -> y
 """
@@ -31,14 +31,14 @@ def words_of(node: onnx.NodeProto, position: int) -> str:
 
 @dataclass
 class Reads:
-    """The values that nodes and graphs need from outside. Each graph is looked at once: inner graphs would be as often as
-    there are graphs around them."""
+    """The values that nodes and graphs need from outside. Each graph is searched once; otherwise inner graphs would be
+    searched once per graph around them."""
 
     _captured: dict[int, tuple[onnx.GraphProto, set[str]]] = field(default_factory=dict)
-    """By the identity of the graph, which is kept with its names so that it stays the same object."""
+    """(graph, its captured names) by the graph's identity; the graph is kept so that the identity stays valid."""
 
     def of_node(self, node: onnx.NodeProto) -> set[str]:
-        """The values a node needs, those that its branches and bodies capture included."""
+        """Names that a node needs, including those that its branches and bodies capture."""
         return {i for i in node.input if i}.union(*(self.captured(g) for g in graphs_of(node)))
 
     def captured(self, graph: onnx.GraphProto) -> set[str]:
@@ -50,13 +50,13 @@ class Reads:
 
 
 def defined(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> set[str]:
-    """All names a graph gives a value itself, those of its nodes included."""
+    """All names that a graph defines, including those of its nodes."""
     own = {i.name for i in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
     return own | {port.name for port in graph.input} | {o for n in nodes for o in n.output if o}
 
 
 def ordered(nodes: Sequence[onnx.NodeProto], reads: Reads) -> list[int]:
-    """Positions of the nodes in the order in which they can be computed; as they are where that is one. Raises
+    """Positions of the nodes in an order in which they can be computed; unchanged if the given order is one. Raises
     CyclicGraph."""
     maker = {o: i for i, n in enumerate(nodes) for o in n.output if o}
     waits: list[set[int]] = []
@@ -82,7 +82,7 @@ def ordered(nodes: Sequence[onnx.NodeProto], reads: Reads) -> list[int]:
 
 
 def _circle(nodes: Sequence[onnx.NodeProto], waits: Sequence[set[int]], done: set[int]) -> tuple[str, str]:
-    """A node of a circle, and the circle in words."""
+    """(a node of a cycle, the cycle as text)."""
     at = min(i for i in range(len(nodes)) if i not in done)
     path: list[int] = []
     while at not in path:

@@ -1,7 +1,7 @@
-"""How the values that go in and out of an ONNX model lie in the flat signature of its program.
+"""Inputs and outputs of an ONNX model in the flat signature of its program.
 
 A sequence of three tensors is three ports, `x.0`, `x.1`, `x.2`; an empty optional value has none. Strings are codes
-(words.py), a map that goes in is its keys and its values, a sequence of maps that goes out is one matrix.
+(words.py), an input map is its keys and its values, an output sequence of maps is one matrix.
 
     arrays, words = arguments_of(imported, inputs)
     outputs = results_of(imported, run(arrays), words)
@@ -24,22 +24,22 @@ from tatami.onnx.words import Joined, Table, Words
 
 @dataclass(frozen=True)
 class One:
-    """A tensor: the port of this name. Empty: nothing reads it, the program was specialised on its content."""
+    """A tensor: the port of this name. "" if the program was specialised on its content, so that nothing reads it."""
 
     port: str
 
 
 @dataclass(frozen=True)
 class Many:
-    """A sequence."""
+    """A sequence of known length."""
 
     items: tuple[Form, ...]
 
 
 @dataclass(frozen=True)
 class InOne:
-    """A sequence whose length only a run tells: the port of a tensor with its elements along a new first axis; with `lengths`
-    they lie one after the other along `axis`, and that port has their sizes."""
+    """A sequence whose length only a run decides: the port of a tensor with its elements along a new first axis; with
+    `lengths` they are joined along `axis`, and that port has their sizes."""
 
     port: str
     axis: int = 0
@@ -60,14 +60,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Printed:
-    """An output of strings that are numbers printed: the port of the numbers."""
+    """An output of strings that are printed numbers: the port of the numbers."""
 
     port: str
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A map that goes in: the ports of its keys, in their order, and of their values. dtypes of numpy; "str" for words."""
+    """An input map: the ports of its keys, in their order, and of their values. Dtypes are numpy's names; "str" for words."""
 
     keys: str
     values: str
@@ -77,7 +77,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Maps:
-    """A sequence of maps that goes out: the port of their values, a row for each map and a column for each key."""
+    """An output sequence of maps: the port of their values, a row for each map and a column for each key."""
 
     port: str
     keys: tuple[str, ...] | tuple[int, ...]
@@ -88,17 +88,17 @@ Form: TypeAlias = One | Many | InOne | Absent | Text | Printed | Pairs | Maps
 
 @dataclass(frozen=True)
 class Imported:
-    """A model as a module, and the forms of what goes in and out, by the model's names and order."""
+    """A model as a module, and the forms of its inputs and outputs, by the model's names and order."""
 
     module: Module[Graph]
     inputs: Mapping[str, Form]
     outputs: tuple[Form, ...]
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """The inputs that the module was specialised on, with what they held."""
+    """The inputs on whose content the module is specialised, with that content."""
     vocabulary: Mapping[str, int] = field(default_factory=dict)
     """The codes of the model's own words."""
     word_steps: tuple[Table | Joined, ...] = ()
-    """What is made of the words of a call before the program runs, in order: more ports."""
+    """Tables and joined texts made from the words of a call before the program runs, in order; each adds ports."""
 
 
 def arguments_of(imported: Imported, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Words]:
@@ -117,7 +117,7 @@ def results_of(imported: Imported, results: Mapping[str, Any], words: Words) -> 
 
 
 def spread(form: Form, value: Any, into: MutableMapping[str, Any], words: Words) -> None:
-    """Put the arrays of a value under their ports."""
+    """Put the arrays of a value into `into`, by port. Raises InputMismatch."""
     match form:
         case One(port):
             if port:
@@ -174,13 +174,14 @@ def collect(form: Form, results: Mapping[str, Any], words: Words) -> Any:
 
 
 def printed(numbers: np.ndarray) -> np.ndarray:
-    """Numbers as ONNX Runtime writes them: floats with 8 digits, NaN, INF and -INF."""
+    """Numbers as text, as ONNX Runtime writes them: floats with 8 digits, NaN, INF and -INF."""
     out = np.empty(numbers.shape, object)
     out[...] = np.reshape([number_text(v) for v in numbers.reshape(-1)], numbers.shape) if numbers.size else ""
     return out
 
 
 def number_text(v: Any) -> str:
+    """A number as ONNX Runtime prints it: floats with 8 digits, NaN, INF and -INF."""
     if v.dtype.kind not in "f":
         return str(int(v))
     if np.isnan(v):

@@ -1,5 +1,5 @@
-"""Rules for a node's operands and attributes together, as far as an import can tell: lists of one number
-per axis, sizes that are not negative, operands of a certain rank. Handlers rely on it."""
+"""Rules for a node's operands and attributes together, as far as an import can check them: lists of one number per axis,
+sizes that are not negative, operands of a certain rank. Handlers rely on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tatami.onnx.node import OnnxNode
 
 
 def check_operands(m: Importer, n: OnnxNode) -> None:
-    """Raises InvalidAttribute or InvalidDocument for a node that breaks a rule of its operator."""
+    """Raise InvalidAttribute or InvalidDocument for a node that breaks a rule of its operator."""
     for position, ranks in _RANKS.get(n.op, {}).items():
         if n.has(position) and _rank(m, n, position) not in ranks:
             wanted = " or ".join(map(str, ranks))
@@ -32,7 +32,7 @@ def _rank(m: Importer, n: OnnxNode, position: int) -> int | None:
 
 
 def _listed(m: Importer, n: OnnxNode, name: str, position: int | None = None) -> list[Any] | None:
-    """The numbers of an attribute or a constant operand; None where there is none, or where data decide it."""
+    """The numbers of an attribute or a constant operand; None if it is absent, or data decide it."""
     if name in n.attrs:
         given = n.attrs[name]
         return list(given) if isinstance(given, list) else [given]
@@ -56,7 +56,7 @@ def _at_least(m: Importer, n: OnnxNode, name: str, given: Sequence[Any] | None, 
 
 
 def _windows(image: int = 0, needs_kernel: bool = False) -> Callable[[Importer, OnnxNode], None]:
-    """Kernel, strides, dilations: one for each axis after batch and channels; pads: two."""
+    """Rule of windows: kernel, strides and dilations have one number for each axis after batch and channels, pads two."""
 
     def rule(m: Importer, n: OnnxNode) -> None:
         rank = _rank(m, n, image)
@@ -70,7 +70,7 @@ def _windows(image: int = 0, needs_kernel: bool = False) -> Callable[[Importer, 
             _length(m, n, name, given, rank - 2)
             _at_least(m, n, name, given, least)
         wanted = _listed(m, n, "output_shape") if n.op == "ConvTranspose" else None
-        if wanted is not None and len(wanted) != rank:  # batch and channels may be there
+        if wanted is not None and len(wanted) != rank:  # the list may include batch and channels
             _length(m, n, "output_shape", wanted, rank - 2)
         _at_least(m, n, "output_shape", wanted, 0)
         if n.attr("auto_pad", "NOTSET") == "NOTSET":
@@ -137,7 +137,7 @@ def _split(m: Importer, n: OnnxNode) -> None:
 
 
 def _one(name: str, position: int) -> Callable[[Importer, OnnxNode], None]:
-    """An operand that is one number."""
+    """Rule of an operand that must be one number."""
 
     def rule(m: Importer, n: OnnxNode) -> None:
         given = _listed(m, n, name, position)
@@ -155,7 +155,7 @@ def _range(m: Importer, n: OnnxNode) -> None:
 
 
 def _quantized(position: int) -> Callable[[Importer, OnnxNode], None]:
-    """A zero point is of the dtype of what is stored."""
+    """Rule that a zero point has the dtype of the quantised tensor."""
 
     def rule(m: Importer, n: OnnxNode) -> None:
         dtype = m.type_of(m.value(n.inputs[position])).dtype if n.has(position) else None
@@ -196,4 +196,4 @@ _RANKS: dict[str, dict[int, tuple[int, ...]]] = {
     "RoiAlign": {0: (4,), 1: (2,), 2: (1,)},
     "NonMaxSuppression": {0: (3,), 1: (3,)},
 }
-"""By operator and operand, the numbers of axes it may have."""
+"""Numbers of axes that an operand may have, by operator and operand."""

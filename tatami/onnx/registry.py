@@ -1,5 +1,5 @@
-"""ONNX operators and what imports them: one table, filled by the ops_*.py files. A handler returns None where the
-operator's function body says it as well."""
+"""Handlers of ONNX operators: one table, filled by the ops_*.py files. A handler returns None for forms that the operator's
+function body covers."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ HANDLERS: dict[str, dict[str, Handler]] = {
     "com.microsoft.nchwc": {**NCHWC},
     "com.ms.internal.nhwc": {**NHWC},
 }
-"""By domain, then operator."""
+"""Domain → operator → its handler."""
 
 
 def handler_of(domain: str, op: str) -> Handler | None:
+    """The handler of an operator, or None."""
     return HANDLERS.get(domain, {}).get(op)

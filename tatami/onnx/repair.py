@@ -1,14 +1,14 @@
-"""A model's file as it is: what Tatami needs of it is checked, what is harmless is repaired.
+"""Checks and harmless repairs of a model's file, as far as the import needs them.
 
     nodes out of order                  sorted, in branches and bodies too
     an axis of size -1, named `?`       a size of its own
-    an initialiser named twice          the last one holds, as in ONNX Runtime
-    operands, attributes                as the operator's version says (repair_node)
+    an initialiser named twice          the last one is used, as in ONNX Runtime
+    operands, attributes                as the operator's version requires (repair_node)
     no opset, a newer one than known    that of the IR version; the newest known
 
-Shapes and types of inner values and of results are not needed: the importer finds them. A model that cannot be run is refused:
-values that are read and never made, made twice, or wait for each other. The model given is never changed, and only what
-changes is copied: it may be larger than one message holds.
+Shapes and types of inner values and of results are not needed: the importer infers them. A model that cannot be run is
+refused: values that are read and never made, made twice, or in a cycle. The given model is never changed, and only changed
+parts are copied: it may be larger than one message can hold.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tatami.onnx.schemas import DEFAULT, opset_of_ir
 from tatami.onnx.text import check_text
 
 MAX_DEPTH = 100
-"""Graphs inside graphs; the protobuf reader takes no more either."""
+"""Maximum number of graphs inside graphs; the protobuf reader has the same limit."""
 _NO_NAME = re.compile(r"[^\w]*|-?1|None")
-"""Names of axes that are none: exporters write `?`, `-1` or nothing for a size that is open."""
+"""Names of axes that stand for no name: exporters write `?`, `-1` or nothing for an open size."""
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """One thing that was changed. `is_warning`: a user should hear of it."""
+    """One change. `at`: its place; `what`: the change as text; `is_warning`: True if the user should be told."""
 
     at: str
     what: str
@@ -44,10 +44,11 @@ class Repair(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Repaired:
-    """A model as it can be imported. Nodes, tensors and functions are the file's own where nothing changed, else copies.
+    """A model that can be imported. Nodes, tensors and functions are the file's own if unchanged, else copies.
 
-    `tensors`: initialisers and what Constant nodes hold, by name; `nodes` has none of these. `overridable`: the inputs that
-    are initialisers too, which a caller may replace (IR version 4 and later); `inputs` are the others."""
+    `tensors`: initialisers and tensors of Constant nodes, by name; `nodes` has no Constant nodes. `overridable`: inputs
+    that are initialisers too, which a caller may replace (IR version 4 and later); `inputs` are the others.
+    """
 
     inputs: tuple[onnx.ValueInfoProto, ...]
     outputs: tuple[onnx.ValueInfoProto, ...]
@@ -65,12 +66,13 @@ class Repaired:
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
+        """The repairs that the user should be told, as diagnostics."""
         how = "export the model again with a newer exporter; nothing need be done where the results are right"
         return tuple(diagnostic("ModelRepaired", r.at, r.what, how) for r in self.repairs if r.is_warning)
 
 
 def repaired(model: onnx.ModelProto) -> Repaired:
-    """The model with what is harmless repaired. Raises TatamiError for what cannot be run."""
+    """The model after harmless repairs. Raises TatamiError if it cannot be run."""
     check_text(model)
     graph = model.graph
     if not graph.output:
@@ -99,7 +101,7 @@ def repaired(model: onnx.ModelProto) -> Repaired:
 
 
 def _alive(graph: onnx.GraphProto, found: Mapping[str, Holder]) -> list[onnx.NodeProto]:
-    """The nodes without the Constants that another of their name replaces."""
+    """The nodes without Constants that a later definition of the same name replaces."""
     return [n for n in graph.node if not is_constant(n) or found[n.output[0]] is n]
 
 
@@ -120,7 +122,7 @@ class _Repairs:
     found: list[Repair] = field(default_factory=list)
     reads: Reads = field(default_factory=Reads)
     in_function: bool = False
-    """True in the body of a function, whose attributes may be those of the call."""
+    """True in the body of a function, whose attributes may refer to those of the call."""
 
     def note(self, at: str, what: str, is_warning: bool) -> None:
         self.found.append(Repair(at, what, is_warning))
@@ -172,7 +174,7 @@ class _Repairs:
         return copy
 
     def nodes(self, given: list[onnx.NodeProto], visible: set[str], depth: int) -> list[onnx.NodeProto]:
-        """In order and repaired, with the branches and bodies they hold."""
+        """The nodes in order and repaired, with their branches and bodies."""
         order = ordered(given, self.reads)
         if order != list(range(len(given))):
             late = next(i for i, j in enumerate(order) if i != j)
@@ -215,7 +217,7 @@ class _Repairs:
         return copy
 
     def port(self, given: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
-        """An input of which open axes have no name and no number."""
+        """An input whose open axes have neither a name nor a number."""
         dims = given.type.tensor_type.shape.dim if given.type.HasField("tensor_type") else ()
         open_axes = [i for i, d in enumerate(dims) if d.dim_value < 0 or (d.HasField("dim_param") and _is_no_name(d.dim_param))]
         if not open_axes:
@@ -231,7 +233,7 @@ class _Repairs:
 
 
 def _called(name: str, overload: str) -> str:
-    """The name of a function in the import: overloads of one name (IR version 10) are functions of their own."""
+    """Name of a function in the import: overloads of one name (IR version 10) are separate functions."""
     return f"{name}:{overload}" if overload else name
 
 

@@ -1,4 +1,4 @@
-"""One node beside what its operator says: operands and attributes it has to have, and what it may lose or change.
+"""Check of one node against its operator: required operands and attributes, and parts that may be dropped or converted.
 
 LeakyRelu(x; alpha: 2 of type INT, colour="red")   ->   LeakyRelu(x; alpha: 2.0), and a warning about `colour`
 """
@@ -21,15 +21,15 @@ _FIELDS = {
     _A.GRAPHS: "graphs", _A.SPARSE_TENSORS: "sparse_tensors", _A.TYPE_PROTOS: "type_protos",
 }  # fmt: skip
 _NO_MEANING = ("consumed_inputs",)
-"""Attributes that never changed a result: which operands an implementation might overwrite."""
+"""Attributes without effect on results: hints at operands that an implementation may overwrite."""
 
 Note = Callable[[str, bool], None]
-"""note(what was changed, whether the user should be warned)"""
+"""note(what was changed, True if the user should be warned)"""
 
 
 def repaired_node(node: onnx.NodeProto, version: int, at: str, note: Note) -> onnx.NodeProto:
-    """The node as its operator at `version` of its domain has it: itself, or a copy. Raises TatamiError where operands or
-    attributes are not such that it could be run. Operators that ONNX does not know pass."""
+    """The node in the form of its operator at `version` of its domain: the node itself, or a copy. Raises TatamiError if
+    its operands or attributes do not allow it to run. Operators that ONNX does not know are not checked."""
     kept = [_typed(a, node, version, at, note) for a in node.attribute]
     names = [a.name for a in kept]
     twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
@@ -52,7 +52,7 @@ def repaired_node(node: onnx.NodeProto, version: int, at: str, note: Note) -> on
 
 
 def _typed(a: onnx.AttributeProto, node: onnx.NodeProto, version: int, at: str, note: Note) -> onnx.AttributeProto:
-    """The attribute with a type that says where its value stands, and that the operator wants."""
+    """The attribute with the type that its value has and the operator requires."""
     if a.ref_attr_name:
         return a
     types = _types(node.domain, node.op_type, a.name, version)
@@ -85,7 +85,7 @@ def _typed(a: onnx.AttributeProto, node: onnx.NodeProto, version: int, at: str, 
 def _converted(
     a: onnx.AttributeProto, kind: int, wanted: int, node: onnx.NodeProto, at: str, note: Note
 ) -> onnx.AttributeProto:
-    """A whole number as a float, one number as a list of one, an empty list as one of another kind."""
+    """The attribute converted: a whole number to a float, one number to a list of one, an empty list to another kind."""
     copy = onnx.AttributeProto(name=a.name, type=wanted)
     if (kind, wanted) == (_A.INT, _A.FLOAT):
         copy.f = float(a.i)
@@ -118,7 +118,7 @@ def _type_name(kind: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _types(domain: str, op: str, name: str, version: int) -> tuple[int, ...]:
-    """The types that versions of the operator give the attribute: that of its own version last, else the newest."""
+    """The types that versions of the operator give the attribute; last that of its own version, or else of the newest."""
     own = schema_at(domain, op, version)
     every = (*versions_of(domain, op), *((own,) if own is not None else ()))
     return tuple(int(s.attributes[name].type.value) for s in every if name in s.attributes)
@@ -127,9 +127,9 @@ def _types(domain: str, op: str, name: str, version: int) -> tuple[int, ...]:
 def _known(
     kept: list[onnx.AttributeProto], schema: onnx.defs.OpSchema, node: onnx.NodeProto, at: str, note: Note
 ) -> list[onnx.AttributeProto]:
-    """The attributes that the operator has. One of another version is taken with the meaning it has there; one of none is
+    """The attributes that the operator has. An attribute of another version is kept with its meaning there; any other is
     dropped."""
-    attributes = schema.attributes  # made anew at each look
+    attributes = schema.attributes  # each access builds a new mapping
     out, foreign = [], False
     for a in kept:
         if a.name in attributes or a.name in BEFORE_THE_FIRST.get(schema.name, ()):
@@ -153,7 +153,7 @@ def _known(
 
 
 def _operands(inputs: list[str], schema: onnx.defs.OpSchema, at: str, note: Note) -> list[str]:
-    """As many operands as the operator takes; empty ones only where it says optional."""
+    """The operands, as many as the operator takes; only optional ones may be empty."""
     while len(inputs) > schema.max_input and not inputs[-1]:
         note("an empty operand more than the operator has is dropped", False)
         inputs = inputs[:-1]

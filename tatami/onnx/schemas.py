@@ -1,4 +1,4 @@
-"""ONNX's own description of an operator at the version that a model means (`onnx.defs`), and those of ONNX Runtime's own
+"""ONNX's own description of an operator at the version that a model uses (`onnx.defs`), and those of ONNX Runtime's own
 operators in the same form."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ BEFORE_THE_FIRST: dict[str, tuple[str, ...]] = {"MeanVarianceNormalization": ("a
 
 @lru_cache(maxsize=4096)
 def schema_at(domain: str, op: str, version: int) -> onnx.defs.OpSchema | None:
-    """The operator at `version` of its domain: the newest one that is not deprecated, or the first where the operator is
-    younger than the model says. None where ONNX has no such operator."""
+    """The operator at `version` of its domain: the newest one that is not deprecated, or the first if the operator is newer
+    than the model's version. None if ONNX has no operator of that name."""
     every = versions_of(domain, op)
     until = [s for s in every if s.since_version <= version]
     alive = [s for s in until if not s.deprecated]
@@ -44,8 +44,8 @@ def _history() -> dict[tuple[str, str], tuple[onnx.defs.OpSchema, ...]]:
 
 
 def opset_of_ir(ir_version: int) -> int:
-    """The newest opset of the release that introduced an IR version: what a model means that names no opset. Before IR
-    version 3 a model could name none, and meant opset 1 (onnx/docs/IR.md)."""
+    """The newest opset of the release that introduced an IR version: the opset of a model that names none. Before IR
+    version 3 a model could name none, and had opset 1 (onnx/docs/IR.md)."""
     if ir_version < 3:
         return 1
     rows = [(row[1], row[2]) for row in onnx.helper.VERSION_TABLE]

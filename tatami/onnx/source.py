@@ -1,9 +1,9 @@
-"""A model file that can be imported again for what one call brings: the sizes of its inputs and the values of those that
-decide its structure.
+"""A model file that can be imported again for the inputs of one call: their sizes, and the values of those that decide its
+structure.
 
     OnnxSource(model).imported()                                  sizes stay symbols
     OnnxSource(model).imported(shapes={"x": (1, 3, 640, 640)})    every size of x is a number
-    OnnxSource(model).imported(fixed={"axes": array([1])})        the program no longer takes axes
+    OnnxSource(model).imported(fixed={"axes": array([1])})        axes is a constant, and not an input of the program
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from tatami.onnx.ports import Imported, arguments_of, results_of
 from tatami.onnx.repair import Repaired, repaired
 
 OF_FILES = "E17"
-"""How the codes of faults of files, compilers and the machine begin: sizes have no part in them."""
+"""Prefix of the codes of faults of files, compilers and the machine, which do not depend on sizes."""
 PROBED_SIZE = 64
-"""Elements of an axis of open size in the trial that tells whether a model is wrong for every input: a multiple of the
-usual strides, and no number that a model is likely to name."""
+"""Size of every open axis in the trial import that tests if a model is wrong for every input: a multiple of the usual
+strides, and a number that a model is unlikely to name."""
 
 
 class OnnxSource:
-    """A model and the files beside it. Nothing is read before it is needed; a file is read again, and refused where it is
-    no longer the one that was compiled."""
+    """A model and the files next to it, read when needed. A file is read again for each import, and refused if it has
+    changed since it was compiled."""
 
     def __init__(self, model: onnx.ModelProto | ModelFile | Path, beside: DataFiles | None = None) -> None:
         self._given = model
         self.beside = beside
         self.overrides: frozenset[str] = frozenset()
-        """Initialisers in whose place a caller passes arrays."""
+        """Initialisers that a caller replaces by arrays, so that they are inputs of the program."""
         self._stamp = _stamp(model) if isinstance(model, Path) else None
 
     @cached_property
     def model(self) -> onnx.ModelProto:
+        """The model's message. Raises FileUnreadable if the file has changed."""
         given = self._given
         if isinstance(given, Path):
             file = read_model(given)
@@ -53,6 +54,7 @@ class OnnxSource:
 
     @cached_property
     def repaired(self) -> Repaired:
+        """The model after harmless repairs."""
         return repaired(self.model)
 
     @cached_property
@@ -62,21 +64,23 @@ class OnnxSource:
 
     @cached_property
     def overridable(self) -> frozenset[str]:
-        """Initialisers that are inputs too: a caller may pass them."""
+        """Initialisers that are inputs too, so that a caller may pass them."""
         return frozenset(self.repaired.overridable) - self.overrides
 
     def overriding(self, names: frozenset[str]) -> OnnxSource:
-        """The same model with these initialisers as inputs that a caller passes."""
+        """The same model with these initialisers as inputs of the program."""
         other = OnnxSource(self.model, self.beside)
         other.overrides = self.overrides | names
         return other
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
+        """Names of the model's outputs, in its order."""
         return tuple(o.name for o in self.model.graph.output)
 
     @cached_property
     def has_open_sizes(self) -> bool:
+        """True if some input has an axis whose size the model leaves open."""
         return has_symbolic_sizes(self.repaired.inputs)
 
     def imported(
@@ -86,8 +90,8 @@ class OnnxSource:
         sizes: Mapping[str, int] | None = None,
         reads_sizes: bool = True,
     ) -> Imported:
-        """The module for what is known. Raises TatamiError."""
-        model = self.repaired  # before its folder is asked for
+        """The module for the known values, shapes and sizes. Raises TatamiError."""
+        model = self.repaired  # reading the model sets its folder
         try:
             return import_model(
                 model, fixed or {}, shapes, sizes=sizes, beside=self.beside, reads_sizes=reads_sizes, overrides=self.overrides
@@ -96,7 +100,7 @@ class OnnxSource:
             self._let_go()
 
     def _let_go(self) -> None:
-        """A file is read again for the next import, which may never come: until then its weights are not held twice."""
+        """Release the model of a file, which is read again for the next import, so that its weights are not in memory twice."""
         if isinstance(self._given, Path):
             for small in ("names", "overridable", "outputs", "has_open_sizes"):
                 getattr(self, small)
@@ -104,7 +108,7 @@ class OnnxSource:
                 self.__dict__.pop(large, None)
 
     def decisive(self, error: TatamiError) -> set[str]:
-        """The inputs whose values would settle what the import failed at."""
+        """The inputs whose values would settle the fault of the import."""
         return decisive_inputs(error)
 
     def may_serve_some_size(self, error: TatamiError) -> bool:
@@ -128,7 +132,8 @@ class OnnxSource:
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    """What tells that a file was written again: its size in bytes and time of change in nanoseconds."""
+    """(size in bytes, time of change in nanoseconds) of a file, which differ if it was written again; (0, 0) if there is no
+    file."""
     try:
         info = path.stat()
     except (OSError, ValueError):  # no file, or no name of one
@@ -137,7 +142,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 class _AllOpen(dict[str, int]):
-    """Every symbol has PROBED_SIZE elements."""
+    """A mapping in which every symbol has the value PROBED_SIZE."""
 
     def __contains__(self, name: object) -> bool:
         return True

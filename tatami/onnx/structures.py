@@ -1,6 +1,6 @@
-"""How a value that a loop carries, or that two branches give, lies in tensors, whatever it holds at a time.
+"""Structure of tensors that holds a value which a loop carries, or which two branches give.
 
-[a, b] before the loop and [a, b, c] after a turn   ->   stacked: one tensor [L, ..] that grows
+[a, b] before the loop and [a, b, c] after an iteration   ->   stacked: one tensor [L, ..] that grows
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tatami.onnx.values import Strung, Value
 
 @dataclass(frozen=True)
 class Structure:
-    """`items`: of a sequence of that many. `element` and `axis`: of a sequence in one tensor, and along which axis its
-    elements differ."""
+    """`items`: the elements of a sequence of known length. `element` and `axis`: element type of a sequence in one tensor,
+    and the axis along which its elements differ."""
 
     kind: Literal["tensor", "items", "absent", "stacked", "ragged"]
     items: tuple[Structure, ...] = ()
@@ -30,6 +30,7 @@ class Structure:
 
 
 def structure_of(m: Importer, value: Value) -> Structure:
+    """The structure of a value. Raises UnsupportedModel for strings and maps."""
     if value.is_text or value.keys is not None:
         raise unsupported(m, "strings or maps that a branch or a loop gives", "choose between them after the model")
     if value.items is not None:
@@ -47,8 +48,8 @@ def structure_of(m: Importer, value: Value) -> Structure:
 def joined(
     a: tuple[Structure, Sequence[TensorType]], b: tuple[Structure, Sequence[TensorType]], is_open: Callable[[Expr], bool]
 ) -> Structure | None:
-    """The structure that holds both; None where there is none. Beside each: the types of its tensors in order.
-    `is_open`: whether a size of an element has another value for each."""
+    """The structure that holds both values, each given with the types of its tensors in order; None if there is none.
+    `is_open`: predicate of sizes that differ between elements."""
     one, other = a[0], b[0]
     if one.kind == other.kind and one.kind in ("tensor", "absent"):
         return one
@@ -72,7 +73,7 @@ def joined(
 
 
 def _at(kind: TensorType, axis: int) -> TensorType:
-    """The element's type; its size along the axis means nothing."""
+    """The element's type with a meaningless size along the axis."""
     from tatami.core.expr import ZERO
 
     return TensorType(kind.dtype, tuple(ZERO if k == axis else s for k, s in enumerate(kind.shape)))
@@ -90,12 +91,12 @@ def _part(s: Structure, types: Sequence[TensorType], position: int) -> tuple[Str
 
 
 def width(s: Structure) -> int:
-    """Tensors it takes."""
+    """Number of tensors of a structure."""
     return {"tensor": 1, "stacked": 1, "ragged": 2, "absent": 0, "items": sum(map(width, s.items))}[s.kind]
 
 
 def converted(m: Importer, value: Value, to: Structure) -> Value:
-    """The value in a structure that holds it."""
+    """The value converted to structure `to`, which can hold it."""
     if to.kind == "items" and value.items is not None:
         return Value(items=tuple(converted(m, v, s) for v, s in zip(value.items, to.items, strict=True)))
     if to.kind not in ("stacked", "ragged"):
@@ -119,7 +120,7 @@ def tensors_of(m: Importer, value: Value) -> list[str]:
 
 
 def rebuilt(m: Importer, s: Structure, tensors: Iterator[str]) -> Value:
-    """The value of that structure whose tensors come next."""
+    """The value of a structure from the next tensors of the iterator."""
     match s.kind:
         case "tensor":
             return m.result(next(tensors))

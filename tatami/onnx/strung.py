@@ -1,4 +1,4 @@
-"""Sequences whose length only a run tells: their elements in one tensor of the graph.
+"""Sequences whose length only a run decides: their elements in one tensor of the graph.
 
 stacked   [a, b, c], each [2, 3]            ->   a tensor [n, 2, 3]
 ragged    [a, b], shapes [2, 3] and [5, 3]  ->   a tensor [7, 3], the elements one after the other, and their sizes [2, 5]
@@ -21,13 +21,13 @@ from tatami.onnx.values import Strung, Value
 
 
 def element_type(m: Importer, s: Strung) -> TensorType:
-    """The type of the elements; of a ragged sequence the size along its axis means nothing."""
+    """The type of the elements; for a ragged sequence the size along its axis has no meaning."""
     kind = m.tensors[s.tensor]
     return TensorType(kind.dtype, kind.shape if s.lengths else kind.shape[1:])
 
 
 def length(m: Importer, s: Strung) -> Expr:
-    """The number of elements."""
+    """Number of elements of a sequence."""
     return m.shape(s.lengths or s.tensor)[0]
 
 
@@ -48,7 +48,7 @@ def ragged(m: Importer, elements: Sequence[str], kind: TensorType, axis: int) ->
 
 
 def as_ragged(m: Importer, s: Strung, axis: int) -> Strung:
-    """A stacked sequence as one whose elements may differ along `axis`."""
+    """A stacked sequence as a ragged one, whose elements may differ along `axis`."""
     if s.lengths:
         return s
     count, *shape = m.shape(s.tensor)
@@ -57,7 +57,7 @@ def as_ragged(m: Importer, s: Strung, axis: int) -> Strung:
 
 
 def _joined(m: Importer, tensor: str, axis: int) -> str:
-    """[n, .., k, ..] with n beside k, one after the other."""
+    """[n, .., k, ..] with axes n and k merged: the elements one after the other."""
     count, *shape = m.shape(tensor)
     order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)]
     moved = m.one("permute", [tensor], {"perm": order})
@@ -78,7 +78,7 @@ def at(m: Importer, s: Strung, position: Value) -> Value:
 
 
 def _ends(m: Importer, s: Strung, place: str) -> tuple[Expr, Expr]:
-    """Where an element of a ragged sequence begins and ends."""
+    """(first position, end position) of an element of a ragged sequence."""
     before = Num(m, m.one("cumsum", [s.lengths], {"axis": 0}))
     size = Num(m, m.one("take", [s.lengths, place], {"axis": 0}))
     last = Num(m, m.one("take", [before.tensor, place], {"axis": 0}))
@@ -94,7 +94,7 @@ def _part(m: Importer, tensor: str, axis: int, first: Expr, last: Expr) -> str:
 
 
 def inserted(m: Importer, s: Strung, element: str, position: Value | None) -> Strung:
-    """The sequence with one more element, at the end or before another."""
+    """The sequence with one more element: at the end if `position` is None, else before that element."""
     kind, own = m.tensors[element], element_type(m, s)
     axis = differing(own, kind, s.axis if s.lengths else None)
     if axis is None:
@@ -117,7 +117,7 @@ def _put_ragged(m: Importer, s: Strung, element: str, position: Value | None) ->
 
 
 def _put(m: Importer, tensor: str, axis: int, more: str, place: Expr | None) -> str:
-    """`tensor` with `more` on an axis at a place; at the end where it is None."""
+    """`tensor` with `more` inserted on an axis at `place`, or at the end if it is None."""
     if place is None:
         return m.one("concat", [tensor, more], {"axis": axis})
     before, after = _part(m, tensor, axis, expr(0), place), _part(m, tensor, axis, place, m.shape(tensor)[axis])
@@ -125,7 +125,7 @@ def _put(m: Importer, tensor: str, axis: int, more: str, place: Expr | None) -> 
 
 
 def erased(m: Importer, s: Strung, position: Value | None) -> Strung:
-    """The sequence without one element, the last where no position is given."""
+    """The sequence without one element, the last if `position` is None."""
     place = Value(sizes=(expr(-1),), rank=0) if position is None else position
     number, count = _rank_0(m, m.data(place)), length(m, s)
     ends = _ends(m, s, number) if s.lengths else None
@@ -148,7 +148,7 @@ def _position(m: Importer, position: Value, count: Expr) -> Expr:
 
 
 def concatenated(m: Importer, s: Strung, axis: int, *, new_axis: bool) -> str:
-    """All elements along an axis."""
+    """All elements joined along an axis; with `new_axis` stacked along a new one. Raises UnsupportedModel."""
     rank = len(element_type(m, s).shape)
     if new_axis and not s.lengths:
         order = list(range(1, rank + 1))
@@ -162,8 +162,8 @@ def concatenated(m: Importer, s: Strung, axis: int, *, new_axis: bool) -> str:
 
 
 def differing(a: TensorType, b: TensorType, axis: int | None) -> int | None:
-    """The one axis along which elements of two types differ; -1 where they do not; None where they cannot be in one
-    sequence. `axis`: along which they differ already."""
+    """The one axis along which elements of two types differ; -1 if they are equal; None if they cannot be in one sequence.
+    `axis`: the axis along which other elements differ, or None."""
     if a.dtype != b.dtype or len(a.shape) != len(b.shape):
         return None
     found = {k for k, (s, t) in enumerate(zip(a.shape, b.shape, strict=True)) if s != t}

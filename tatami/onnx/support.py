@@ -1,4 +1,4 @@
-"""Which operators of a model have an import, and one diagnostic of all that have none."""
+"""Operators of a model that have an import, and one diagnostic of all that have none."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tatami.onnx.microsoft.not_taken import NOT_TAKEN
 from tatami.onnx.registry import CONTROL, handler_of
 
 MAX_TOLD = 100
-"""Nodes that the diagnostic names."""
+"""Maximum number of nodes that the diagnostic names."""
 
 
 def schema_of(domain: str, op: str, opset: int) -> onnx.defs.OpSchema | None:
+    """ONNX's description of an operator at an opset, or None."""
     domain = "" if domain == "ai.onnx" else domain
     if not onnx.defs.has(op, domain):
         return None
@@ -26,7 +27,7 @@ def schema_of(domain: str, op: str, opset: int) -> onnx.defs.OpSchema | None:
 
 
 def is_supported(m: Importer, domain: str, op: str) -> bool:
-    """Whether some import exists; a function body may still fail on what it holds."""
+    """True if there is an import; a function body may still fail on its nodes."""
     if (domain, op) in m.functions:
         return True
     if handler_of(domain, op) is not None or (domain in ("", "ai.onnx") and op in CONTROL):
@@ -36,7 +37,7 @@ def is_supported(m: Importer, domain: str, op: str) -> bool:
 
 
 def unsupported_words(m: Importer, domain: str, op: str) -> tuple[str, str]:
-    """Why an operator is not imported, and what would be needed."""
+    """(why an operator is not imported, advice)."""
     prefix = f"{domain}." if domain not in ("", "ai.onnx") else ""
     why = f"the operator {prefix}{op} is not supported"
     if domain == "com.microsoft" and op in NOT_TAKEN:
@@ -53,7 +54,7 @@ def unsupported_words(m: Importer, domain: str, op: str) -> tuple[str, str]:
 
 
 def unsupported_nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> TatamiError | None:
-    """One diagnostic of every node without an import, or None when there is none."""
+    """One diagnostic of every node without an import, or None if there is none."""
     found = [(at, node) for at, node in _nodes(m, nodes) if not is_supported(m, node.domain, node.op_type)]
     if not found:
         return None
@@ -70,12 +71,12 @@ def unsupported_nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> TatamiErr
 
 
 def _nodes(m: Importer, nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.NodeProto]]:
-    """Every node of the model with the place to tell, those of branches, bodies and the model's functions included.
-    Raises InvalidDocument where a name is no text."""
+    """Every node of the model with its name in diagnostics, including branches, bodies and the model's functions. Raises
+    InvalidDocument for a name that is not text."""
     pending: list[Iterable[onnx.NodeProto]] = [nodes, *(f.node for f in m.functions.values())]
     while pending:
         for position, node in enumerate(pending.pop(0)):
-            if isinstance(node.op_type, bytes) or isinstance(node.domain, bytes):  # protobuf gives what is no UTF-8 as bytes
+            if isinstance(node.op_type, bytes) or isinstance(node.domain, bytes):  # protobuf's form of names that are not UTF-8
                 raise fail(
                     "InvalidDocument",
                     f"node {position}",

@@ -1,5 +1,5 @@
-"""The arrays of a model's tensors, wherever they stand: initialisers, Constant nodes, branches; dense or sparse; in the
-model's file or beside it."""
+"""The arrays of a model's tensors: initialisers, Constant nodes, branches; dense or sparse; in the model's file or in
+another one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.onnx.external import external_array
 
 _READ_ERRORS = (ValueError, TypeError, KeyError, OverflowError, MemoryError, IndexError, RuntimeError, AttributeError)
-"""Errors that the readers of `onnx` and numpy raise for a tensor that does not hold together."""
+"""Errors that `onnx` and numpy raise when they read an inconsistent tensor."""
 MAX_SPARSE_BYTES = 1 << 34
-"""Bytes of a sparse tensor written out: a few bytes in a file may declare any size."""
+"""Maximum bytes of a sparse tensor in dense form: a few bytes in a file may declare any size."""
 
 
 def array_of(tensor: onnx.TensorProto | onnx.SparseTensorProto, beside: DataFiles | None, at: str = "") -> np.ndarray:
-    """The content. `beside`: the folder of external data; None: there is none. Raises TatamiError."""
+    """The content of a tensor. `beside`: the folder of external data, or None; `at`: its name in diagnostics. Raises
+    TatamiError."""
     if isinstance(tensor, onnx.SparseTensorProto):
         return _dense(tensor, beside, at)
     at = tensor.name or at or "a tensor"
@@ -38,8 +39,8 @@ def array_of(tensor: onnx.TensorProto | onnx.SparseTensorProto, beside: DataFile
 
 
 def _dense(sparse: onnx.SparseTensorProto, beside: DataFiles | None, at: str) -> np.ndarray:
-    """Zeros with the values at their places: `indices` are places in the flattened tensor, or one row of coordinates for
-    each value."""
+    """Zeros with the values at their positions: `indices` are positions in the flattened tensor, or one row of coordinates
+    for each value."""
     at = sparse.values.name or at or "a sparse tensor"
     values, indices = array_of(sparse.values, beside, at), array_of(sparse.indices, beside, at)
     shape = tuple(sparse.dims)

@@ -1,4 +1,4 @@
-"""Names that are no text: the protobuf reader gives what is not UTF-8 as bytes."""
+"""Refusal of names that are not text: the protobuf reader returns names that are not UTF-8 as bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tatami.onnx.order import graphs_of
 
 
 def check_text(model: onnx.ModelProto) -> None:
-    """Raises InvalidDocument for a name, an axis or an operator that is not UTF-8."""
+    """Raise InvalidDocument for a name, an axis or an operator that is not UTF-8."""
     for what, at, words in _words(model):
         for word in words:
             if isinstance(word, bytes):

@@ -1,4 +1,4 @@
-"""What operators of numbers make of strings: moving words is moving their codes, and equal words have equal codes."""
+"""Strings as operands of operators of numbers: moving words is moving their codes, and equal words have equal codes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ MOVES = frozenset([
     "Split", "Expand", "Tile", "Where", "Scatter", "ScatterElements", "ScatterND", "Compress", "ReverseSequence", "DepthToSpace",
     "SpaceToDepth", "ArrayFeatureExtractor", "SplitToSequence", "ConcatFromSequence",
 ])  # fmt: skip
-"""Operators whose results are words where their operands are."""
+"""Operators whose results are words if their operands are."""
 COUNTS = frozenset(["Shape", "Size"])
+"""Operators that read only the shape of their operand."""
 KNOWS = frozenset(
     ["StringNormalizer", "RegexFullMatch", "StringSplit", "StringConcat", "TfIdfVectorizer", "Tokenizer", "Constant"]
 )
-"""Operators of words, and those that tell words from numbers themselves."""
+"""Operators of words, and those that distinguish words from numbers themselves."""
 HOLDS = frozenset([
     "SequenceConstruct", "SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", "Optional", "OptionalGetElement",
     "OptionalHasElement",
 ])  # fmt: skip
-"""Operators of values that they do not look into."""
+"""Operators of sequences and optional values that do not read the elements."""
 
 
 def text_results(m: Importer, n: OnnxNode, handler: Handler) -> list[Value] | None:
@@ -84,7 +85,7 @@ def _moved(m: Importer, n: OnnxNode, handler: Handler, texts: list[Value]) -> li
 
 
 def _sources(m: Importer, value: Value) -> frozenset[str]:
-    """Where the words of a text, or of a sequence of texts, come from; its constants become tensors of codes."""
+    """Sources of the words of a text, or of a sequence of texts; its constants become tensors of codes."""
     if value.items is not None:
         return frozenset[str]().union(*(_sources(m, v) for v in value.items))
     m.data(value)
@@ -92,7 +93,7 @@ def _sources(m: Importer, value: Value) -> frozenset[str]:
 
 
 def _codes(value: Value) -> Value:
-    """The text as the numbers that stand for it."""
+    """The text as its numbers: codes, or printed numbers."""
     if value.items is not None:
         return Value(items=tuple(_codes(v) for v in value.items))
     return Value(tensor=value.tensor, type=value.type)
@@ -111,7 +112,7 @@ def _equal(m: Importer, left: Value, right: Value) -> Value:
 
 
 def is_printed_as(numbers: Num, words: np.ndarray) -> Num:
-    """True where a number, printed, is the word: it lies between the least and the largest that print so."""
+    """True where a number is printed as the word: it lies between the smallest and the largest number printed so."""
     dtype = np.dtype("float64" if numbers.dtype == DType.fp64 else "float32" if numbers.dtype.is_float else "int64")
     low, high = (np.empty(words.shape, dtype) for _ in range(2))
     nan = np.zeros(words.shape, bool)
@@ -127,7 +128,7 @@ def is_printed_as(numbers: Num, words: np.ndarray) -> Num:
 
 
 def _range_of(word: str, dtype: np.dtype) -> tuple[float, float, bool]:
-    """The least and the largest number that are printed as the word (none: 1 and 0), and whether NaN is."""
+    """(smallest, largest number printed as the word, True if NaN is). 1 and 0 if there is no number."""
     if word == "NaN" and dtype.kind == "f":
         return 1, 0, True
     try:
@@ -143,7 +144,7 @@ def _range_of(word: str, dtype: np.dtype) -> tuple[float, float, bool]:
 
 
 def _last_printed_as(value: Any, reach: float, word: str) -> Any:
-    """The number farthest from `value` that is printed as the word; one `reach` away is not. By halves."""
+    """The number farthest from `value` that is printed as the word, found by bisection; the number `reach` away is not."""
     inside, outside = value, type(value)(value + reach)
     while True:
         middle = type(value)(inside + (outside - inside) / 2)

@@ -1,4 +1,4 @@
-"""Functions of single words, by name: each takes distinct words and gives arrays with one row for each of them."""
+"""Functions of single words, by name: each takes distinct words and returns arrays with one row for each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Columns = tuple[np.ndarray, ...]
 
 
 def as_number(words: Sequence[str], dtype: str) -> Columns:
-    """The number that each word spells. Raises InputMismatch for one that spells none."""
+    """The number that each word spells, in dtype `dtype`. Raises InputMismatch for a word that spells none."""
     kind = np.dtype(dtype)
     out = np.zeros(len(words), kind)
     for i, word in enumerate(words):
@@ -26,17 +26,19 @@ def as_number(words: Sequence[str], dtype: str) -> Columns:
 
 
 def with_case(words: Sequence[str], change: str) -> Columns:
+    """The words in lower or upper case, or unchanged."""
     return (_words(w.lower() if change == "LOWER" else w.upper() if change == "UPPER" else w for w in words),)
 
 
 def matches(words: Sequence[str], pattern: str) -> Columns:
-    """Whether the whole word is of the pattern (RE2's and Python's common syntax)."""
+    """Bool: the whole word matches the pattern (RE2's and Python's common syntax)."""
     compiled = re.compile(pattern)
     return (np.array([compiled.fullmatch(w) is not None for w in words], bool),)
 
 
 def parts(words: Sequence[str], delimiter: str, most: int | None) -> Columns:
-    """The parts of each word, filled up with "", and how many there are. No delimiter: at runs of white space."""
+    """The parts of each word, padded with "", and their number. Without a delimiter words are split at white space. `most`:
+    maximum number of parts."""
     if delimiter:
         split = [w.split(delimiter, -1 if most is None else most) if w else [] for w in words]
     else:
@@ -45,7 +47,7 @@ def parts(words: Sequence[str], delimiter: str, most: int | None) -> Columns:
 
 
 def tokens(words: Sequence[str], mark: bool, pad: str, separators: tuple[str, ...], expression: str, least: int) -> Columns:
-    """The tokens of each word that have `least` characters (com.microsoft.Tokenizer), between two marks where `mark`."""
+    """The tokens of each word with at least `least` characters (com.microsoft.Tokenizer), between two marks if `mark`."""
     out: list[list[str]] = []
     for word in words:
         if expression:
@@ -62,14 +64,16 @@ def tokens(words: Sequence[str], mark: bool, pad: str, separators: tuple[str, ..
 
 
 START, END = "\x02", "\x03"
-"""Marks around the tokens of a text."""
+"""Marks before and after the tokens of a text."""
 
 
 def followed_by(words: Sequence[str], tail: str) -> Columns:
+    """The words with `tail` appended."""
     return (_words(w + tail for w in words),)
 
 
 def preceded_by(words: Sequence[str], head: str) -> Columns:
+    """The words with `head` prepended."""
     return (_words(head + w for w in words),)
 
 
@@ -88,6 +92,7 @@ def _filled(rows: Sequence[Sequence[str]], pad: str) -> np.ndarray:
 
 
 def joined(left: Any, right: Any) -> np.ndarray:
+    """Pairs of words joined, with broadcasting."""
     return np.asarray(np.asarray(left, object) + np.asarray(right, object), object)
 
 
@@ -100,3 +105,4 @@ FUNCTIONS: dict[str, Callable[..., Columns]] = {
     "followed_by": followed_by,
     "preceded_by": preceded_by,
 }
+"""The functions of single words by name."""

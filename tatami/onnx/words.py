@@ -1,9 +1,9 @@
-"""Words as numbers: what stands for strings in a program (decision 0040).
+"""Strings of a program as numbers, one code per word (decision 0040).
 
-A program has no strings. Every word is a code: the model's own words (keys, labels, categories) have theirs when the model is
-imported; the words of a call that the model does not know get the next ones, for this call alone, so that they can pass through
-to an output. What looks into a word (its case, its parts, the number that it spells) is a table over the words of the call,
-made before the program runs; the program looks it up, as any gather.
+A program has no strings. Every word is a code: the model's own words (keys, labels, categories) get theirs when the model
+is imported; other words of a call get the next ones, for this call alone, so that they can pass through to an output. A
+function of a word's letters (its case, its parts, the number that it spells) is a table over the words of the call, made
+before the program runs; the program reads it with a gather.
 """
 
 from __future__ import annotations
@@ -24,43 +24,45 @@ class Table:
 
     ports: tuple[str, ...]
     function: str
-    """Of `word_functions.FUNCTIONS`."""
+    """Name in `word_functions.FUNCTIONS`."""
     attrs: tuple[Any, ...]
     sources: frozenset[str]
-    """The inputs and tables whose words may be looked up; "" stands for the model's own."""
+    """The inputs and tables whose words may be looked up; "" stands for the model's own words."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Two texts that the caller's arrays hold, word by word one after the other; both broadcast."""
+    """Two texts of the caller's arrays, joined word by word; both broadcast."""
 
     port: str
     left: str
     right: str
-    """Inputs, other joined texts, or "" and then `constant`."""
+    """Names of inputs or other joined texts; "" stands for `constant`."""
     constant: np.ndarray | None = None
 
 
 @dataclass
 class Words:
-    """The words of one call. `known`: the model's own, which all calls share and none changes."""
+    """The words of one call. `known`: the model's own, shared by all calls and never changed."""
 
     known: Mapping[str, int]
     fresh: dict[str, int] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    """The text inputs as they were given, flat or not, by port."""
+    """The text inputs in their given shapes, by port."""
     live: dict[str, set[int]] = field(default_factory=dict)
-    """The codes that may come from an input or a table."""
+    """The codes that may come from an input or a table, by its name."""
 
     def code(self, word: str) -> int:
+        """The code of a word, a new one if it is unknown."""
         found = self.known.get(word)
         return self.fresh.setdefault(word, len(self.known) + len(self.fresh)) if found is None else found
 
     def codes(self, words: Iterable[str]) -> np.ndarray:
+        """Codes of words, as an array of i64."""
         return np.fromiter((self.code(w) for w in words), np.int64)
 
     def encode(self, port: str, value: Any) -> np.ndarray:
-        """The codes of an array of words. Raises InputMismatch for what is no text."""
+        """The codes of an array of words. Raises InputMismatch for elements that are not strings."""
         array = np.asarray(value, object) if not isinstance(value, np.ndarray) else value
         if array.dtype.kind not in "OSU" or not all(isinstance(w, str | bytes) for w in array.flat):
             kind = array.dtype if array.dtype.kind not in "OSU" else "objects that are no strings"
@@ -72,15 +74,16 @@ class Words:
         return codes
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
+        """The words of an array of codes."""
         every = self.every()
         return np.array([every[c] for c in codes.flat], object).reshape(codes.shape)
 
     def every(self) -> list[str]:
-        """All words by code."""
+        """All words, in the order of their codes."""
         return [*self.known, *self.fresh]
 
     def make(self, steps: Sequence[Table | Joined], into: MutableMapping[str, Any]) -> None:
-        """The arrays of joined texts and tables, in the order in which the model makes them."""
+        """Put the arrays of joined texts and tables into `into`, in the model's order."""
         for step in steps:
             if isinstance(step, Joined):
                 left = self.arrays[step.left] if step.left else step.constant

@@ -18,10 +18,11 @@ from tatami.plan.convert import with_layouts
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.guards import Planned, behind_guards
 from tatami.plan.ir import CpuSplit, Guarded, ProgramPlan, RegionPlan, Rejected
+from tatami.plan.key import canonical_plan_key, plan_key
 from tatami.plan.rename import inverse, rename_choice
 from tatami.plan.usual_sizes import least_sizes, usual_sizes
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
-from tatami.region.canonical_key import Renaming, canonical, key_of_canonical
+from tatami.region.canonical_key import Renaming, canonical
 from tatami.region.ir import Program, Region
 
 Made: TypeAlias = dict[Any, tuple[tuple[Guarded, ...], tuple[Rejected, ...], str]]
@@ -92,19 +93,6 @@ def _with_guarded(
     ]
 
 
-def target_class(target: Target) -> str:
-    """The part of a plan's key that names the machine: kind, instruction set and what it has beyond that."""
-    return "+".join((f"{target.kind}:{target.isa}" if target.isa else target.kind, *target.features))
-
-
-def plan_key(region: Region, target: Target) -> str:
-    return _key(canonical(region)[0], target)
-
-
-def _key(renamed: Region, target: Target) -> str:
-    return f"{key_of_canonical(renamed)[:32]}@{target_class(target)}"
-
-
 def _plan_of(
     region: Region,
     lying: Region,
@@ -123,10 +111,13 @@ def _plan_of(
     alike = (renamed, known, tuple(sorted(hints.items()))) if region.opaque is None else None
     if alike is None:
         choices, rejected = _propose(region, facts, target, sizes, constants)
-        key = _key(renamed, target)
+        key = canonical_plan_key(renamed, target)
     else:
         if alike not in made:
-            made[alike] = (*_propose(renamed, facts_of_renamed(facts, names), target, hints, known), _key(renamed, target))
+            made[alike] = (
+                *_propose(renamed, facts_of_renamed(facts, names), target, hints, known),
+                canonical_plan_key(renamed, target),
+            )
         canonical_choices, rejected, key = made[alike]
         back = inverse(names)
         choices = tuple(rename_choice(c, back) for c in canonical_choices)

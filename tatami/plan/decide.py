@@ -32,6 +32,7 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
+from tatami.plan.key import plan_key, target_class
 from tatami.plan.rename import obeyed_choices
 from tatami.plan.verify import SPLIT_ALONE
 from tatami.plan.verify_plan import verify_plan
@@ -79,8 +80,6 @@ class Decided:
 
 def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> Decided:
     """Read plan documents. A plan without a key applies to the only Region of its kind, else it is refused."""
-    from tatami.plan.choose import plan_key
-
     plans = {key: read_choices(value, key) for key, value in decisions.items() if key}
     keyless = read_choices(decisions[""], "plan") if "" in decisions else None
     out = Decided(target, plans, keyless)
@@ -107,8 +106,6 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
 
 def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> list[Diagnostic]:
     """A warning for each key that names no Region of this program. Keys for other targets are no fault."""
-    from tatami.plan.choose import plan_key, target_class
-
     present = {plan_key(item, target) for p in region.programs.values() for item in p.body if isinstance(item, Region)}
     mine = f"@{target_class(target)}"
     return [

@@ -1,7 +1,7 @@
-"""Regions to facts (spec 3 §7, spec 5 §4): everything is computed from the Regions' own maps.
+"""From Regions to facts (spec 3 §7, spec 5 §4): everything is computed from the Regions' own maps.
 
-Halos of edges that poly_view has already analysed agree with these by construction (D2.11); a Region document given
-alone is analysed the same way.
+Halos of edges that poly_view has already analysed agree with these by construction (D2.11); a Region document given alone is
+analysed the same way.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from tatami.region.kinds import contractions, epilogue_of, kind_of, operand_tens
 from tatami.region.walk import LetUse, all_axes, index_expressions, let_shape, let_uses, lets_by_name, nodes, reads
 
 BANKS = 32
+"""Shared-memory banks of 4 bytes each (CUDA)."""
 TILE = {"m": 128, "n": 128, "k": 64}
-"""The widest tile any template uses along an axis of each role: an extent that it divides needs no predicate."""
+"""Widest tile of any template along an axis of each role, in elements: an extent that it divides needs no predicate."""
 VECTOR_TILE = 128
+"""Widest tile along an axis without a role, in elements."""
 
 
 def analyse(region: Module[Program], poly_view: Module[PolyView] | None = None) -> Module[PolyCore]:
@@ -30,6 +32,7 @@ def analyse(region: Module[Program], poly_view: Module[PolyView] | None = None) 
 
 
 def analyse_program(program: Program) -> PolyCore:
+    """Facts of the Regions of one program, and dependences between them."""
     regions = [item for item in program.body if isinstance(item, Region)]
     return PolyCore(tuple(facts_of(r) for r in regions), tuple(pair_dependences(program)))
 
@@ -80,7 +83,8 @@ def _gathers(region: Region) -> bool:
 
 
 def is_affine(e: Expr, axes: Mapping[str, Expr]) -> bool:
-    """Affine with floordiv over `axes`: integer coefficients, constant denominators; size symbols are parameters."""
+    """True if `e` is affine with floordiv over `axes`: integer coefficients, constant denominators; size symbols are
+    parameters."""
     for mono, _ in e.terms:
         moving = [a for a in mono if _names_axis(Expr((((a,), 1),)), axes)]
         if not moving:
@@ -114,6 +118,7 @@ def parallel_axes(region: Region) -> tuple[str, ...]:
 
 
 def reduce_axes(region: Region) -> tuple[str, ...]:
+    """Axes that some reduce of the Region runs over."""
     out: dict[str, None] = {}
     for let in region.lets:
         for n in nodes(let.expr):
@@ -124,8 +129,8 @@ def reduce_axes(region: Region) -> tuple[str, ...]:
 
 
 def tail_axes(region: Region, found: tuple[Contraction, ...]) -> tuple[str, ...]:
-    """Axes that a tile may overhang: of a contraction all of m, n, k; else the innermost output axis and the reduced
-    ones; without those whose extent the widest tile provably divides."""
+    """Axes that a tile may overhang: all of m, n, k of a contraction; else the innermost output axis and the reduced ones;
+    without those whose extent the widest tile provably divides."""
     extents = all_axes(region)
     if region.opaque is not None:
         return ()
@@ -145,7 +150,7 @@ def tail_axes(region: Region, found: tuple[Contraction, ...]) -> tuple[str, ...]
 
 
 def _divides(tile: int, size: Expr) -> bool:
-    """Is `size` a multiple of `tile` whatever the symbols are?"""
+    """True if `size` is a multiple of `tile` for all values of the symbols."""
     return all(coef % tile == 0 for _, coef in size.terms)
 
 
@@ -153,7 +158,7 @@ def _divides(tile: int, size: Expr) -> bool:
 
 
 def compute_at(region: Region) -> tuple[ComputeAt, ...]:
-    """Per let that another let uses: can it be computed inside the tile of its consumers?"""
+    """For each let that another let uses: whether it can be computed inside its consumers' tile, and at what halo."""
     lets = lets_by_name(region)
     extents = all_axes(region)
     out: list[ComputeAt] = []
@@ -180,7 +185,7 @@ def compute_at(region: Region) -> tuple[ComputeAt, ...]:
 
 
 def _uses(region: Region) -> dict[str, list[tuple[LetUse, Let]]]:
-    """Per let: where it is used, and by which let."""
+    """For each let: its references, and the let that contains each."""
     out: dict[str, list[tuple[LetUse, Let]]] = {}
     for consumer in region.lets:
         for n in let_uses(consumer.expr):
@@ -189,10 +194,10 @@ def _uses(region: Region) -> dict[str, list[tuple[LetUse, Let]]]:
 
 
 def halo_width(entry: Expr, axis: str, consumer: Let, extents: Mapping[str, Expr]) -> int | None:
-    """Elements beyond its own that one consumer tile needs along a producer axis read at `entry`; None: unbounded.
+    """Elements beyond its own that one consumer tile needs along a producer axis read at `entry`; None if unbounded.
 
-    ``stride*i + offset`` with offset in [lo, hi] touches, for a tile of t, ``stride*(t-1) + hi-lo+1`` elements:
-    ``hi - lo + 1 - stride`` beyond ``stride*t``.
+    ``stride*i + offset`` with offset in [lo, hi] touches, for a tile of t, ``stride*(t-1) + hi-lo+1`` elements: ``hi - lo + 1
+    - stride`` beyond ``stride*t``.
     """
     stride = 1
     offset = entry
@@ -226,8 +231,9 @@ def _halo_bytes(region: Region, let: Let, halo: Mapping[str, int]) -> Expr:
 
 
 def min_buffers(region: Region, ring: tuple[str, ...]) -> tuple[MinBuffer, ...]:
-    """Operands of contractions stream through a ring; a let that its consumers read at the same point stays in
-    registers, one that is read across a reduce or a shift needs shared storage; other tensors are only in memory."""
+    """The least storage of each let and operand. Operands of contractions stream through a ring; a let that its consumers read
+    at the same point stays in registers; a let that is read across a reduce or a shift needs shared storage; other tensors
+    are only in memory."""
     out = [MinBuffer(p.name, "smem_ring" if p.name in ring else "gmem", 2 if p.name in ring else 1) for p in region.inputs]
     accs = {c.acc for c in contractions(region)}
     used = _uses(region)
@@ -241,7 +247,8 @@ def min_buffers(region: Region, ring: tuple[str, ...]) -> tuple[MinBuffer, ...]:
 
 
 def conflict_ways(row_bytes: int, rows: int = 8, chunk: int = 16) -> int:
-    """Ways of conflict when `rows` consecutive rows of pitch `row_bytes` are read, a 16-byte chunk of each."""
+    """Degree of bank conflict: the most chunks of `chunk` bytes that fall into one bank if `rows` consecutive rows of pitch
+    `row_bytes` are read."""
     counts = [0] * BANKS
     for r in range(rows):
         first = r * row_bytes // 4
@@ -251,6 +258,7 @@ def conflict_ways(row_bytes: int, rows: int = 8, chunk: int = 16) -> int:
 
 
 def bank_hint(region: Region, tensor: str) -> BankHint | None:
+    """Bank conflicts of the tile rows of input `tensor`, and the swizzle that removes them; None if it is not an input."""
     memref = next((p.memref for p in region.inputs if p.name == tensor), None)
     if memref is None:
         return None
@@ -263,7 +271,7 @@ def bank_hint(region: Region, tensor: str) -> BankHint | None:
 
 
 def flops(region: Region) -> Expr:
-    """Scalar operations: one per op, one per accumulation (so a fused multiply-add counts 2)."""
+    """Scalar operations of the Region: one per op, one per accumulation (so a fused multiply-add counts 2)."""
     extents = all_axes(region)
     total = ZERO
     for let in region.lets:
@@ -278,7 +286,7 @@ def flops(region: Region) -> Expr:
 
 
 def bytes_read(region: Region) -> Expr:
-    """Each input once, whole; of a tensor that is only gathered from, one element per gather."""
+    """Bytes read from memory: each input once, whole; for a tensor that is only gathered from, one element per gather."""
     total = ZERO
     plain: set[str] = set()
     gathered: dict[str, Expr] = {}
@@ -298,8 +306,8 @@ def bytes_read(region: Region) -> Expr:
 
 
 def pair_dependences(program: Program) -> list[PairDependence]:
-    """True, anti and output dependences of items that share a buffer. An output that updates an input shares its
-    buffer; every other value has its own."""
+    """True, anti and output dependences of items that share a buffer. An output that updates an input shares its buffer; every
+    other value has its own."""
     buffer: dict[str, str] = {}
     writers: dict[str, list[str]] = {}
     readers: dict[str, list[str]] = {}

@@ -18,7 +18,7 @@ class MinBuffer(msgspec.Struct, frozen=True):
 
 
 class ComputeAt(msgspec.Struct, frozen=True):
-    """May let `name` be computed inside its consumers' tile, and at what halo?"""
+    """The possibility (`ok`) of computing let `name` inside its consumers' tile, and the halo per axis and in bytes."""
 
     name: str
     ok: bool
@@ -27,7 +27,7 @@ class ComputeAt(msgspec.Struct, frozen=True):
 
 
 class BankHint(msgspec.Struct, frozen=True):
-    """Ways of shared-memory bank conflict when rows of the operand's tile are read, and the swizzle that removes it."""
+    """Degree of shared-memory bank conflict when rows of the operand's tile are read, and the swizzle that removes it."""
 
     tensor: str
     conflict_ways: int
@@ -44,15 +44,17 @@ class Contraction(msgspec.Struct, frozen=True, omit_defaults=True):
     k: tuple[str, ...]
     lhs: str
     rhs: str
-    """Tensors read by the operands ("" when an operand is computed)."""
+    """Tensors read by the operands ("" for a computed operand)."""
     epilogue: tuple[str, ...]
-    """Lets after acc that the accumulator's owner can apply in place."""
+    """Lets after acc that can be computed where the accumulator is held."""
 
 
 class RegionFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All facts about one Region."""
+
     region: str
     kind: str
-    """Of region/kinds.py: map, stencil, rows, contraction, streaming_pair, scan, scatter, opaque."""
+    """Kind in region/kinds.py: map, stencil, rows, contraction, streaming_pair, scan, scatter, opaque."""
     parallel_axes: tuple[str, ...]
     reduce_axes: tuple[str, ...]
     tail_axes: tuple[str, ...]
@@ -60,7 +62,7 @@ class RegionFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     compute_at: tuple[ComputeAt, ...]
     min_buffer: tuple[MinBuffer, ...]
     barrier: dict[str, str]
-    """Per architecture: sm80 cp_async_group, sm90 mbarrier, cpu none."""
+    """Architecture → barrier of its copies: sm80 cp_async_group, sm90 mbarrier, cpu none."""
     bank_hints: tuple[BankHint, ...]
     contractions: tuple[Contraction, ...]
     flops: Expr
@@ -69,6 +71,8 @@ class RegionFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PairDependence(msgspec.Struct, frozen=True):
+    """A dependence between two items of a program through a shared buffer."""
+
     kind: Literal["true", "anti", "output"]
     source: str
     target: str
@@ -76,5 +80,7 @@ class PairDependence(msgspec.Struct, frozen=True):
 
 
 class PolyCore(msgspec.Struct, frozen=True):
+    """Facts of all Regions of a program, and dependences between its items."""
+
     regions: tuple[RegionFacts, ...]
     dependences: tuple[PairDependence, ...]

@@ -9,6 +9,7 @@ from tatami.poly_core.ir import PolyCore, RegionFacts
 
 
 def show(module: Module[PolyCore]) -> str:
+    """The facts of all programs as text."""
     return "\n".join(f"program {name}\n{_program(core)}" for name, core in module.programs.items())
 
 
@@ -22,7 +23,7 @@ def _program(core: PolyCore) -> str:
 
 
 def report(f: RegionFacts) -> dict[str, object]:
-    """The fields of spec 3 §7.1. `compute_at` and `min_buffer` sum up the lets; `per_let` and `buffers` list them."""
+    """The fields of spec 3 §7.1. `compute_at` and `min_buffer` summarise the lets; `per_let` and `buffers` list them."""
     halo: dict[str, int] = {}
     total = ZERO
     for c in f.compute_at:

@@ -1,4 +1,4 @@
-"""Facts agree with their Regions: they are computed again and compared."""
+"""Check that facts agree with their Regions: they are computed again and compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tatami.region.ir import Program, Region
 
 
 def verify(poly_core: Module[PolyCore], region: Module[Program]) -> list[Diagnostic]:
-    """A fault per fact that a Region does not have."""
+    """A fault for each fact that its Region does not have."""
     out: list[Diagnostic] = []
     for name, program in region.programs.items():
         core = poly_core.programs.get(name)

@@ -1,4 +1,4 @@
-"""Facts about producer -> consumer edges: may one kernel hold both, and at what halo (spec 3 §4.6, §7; D2.11).
+"""Facts about producer -> consumer edges: whether one kernel may hold both, and at what halo (spec 3 §4.6, §7; D2.11).
 
 The access decides the rule:
 
@@ -24,6 +24,7 @@ from tatami.tiny.ir import GatherOp, InputOp, Node
 def classify_edges(
     statements: dict[str, Statement], nodes: dict[str, Node], patterns: dict[str, ContractionPattern]
 ) -> tuple[Edge, ...]:
+    """Every edge between statements, in the consumers' order."""
     out = []
     memo: dict[object, tuple[str, dict[str, int]]] = {}
     slid = {p.product: summed_axes(statements[p.value], p.product) for p in patterns.values() if p.pattern != "dot"}
@@ -85,7 +86,7 @@ def summed_axes(reduce: Statement, product: str) -> set[str]:
 def _with_halo(
     edge: Edge, producer: Statement, consumer: Statement, accesses: list[PolyAccess], nodes: dict[str, Node], summed: set[str]
 ) -> Edge:
-    """The edge into the product of a contraction: the window is what the sum slides over."""
+    """The edge into the product of a contraction, with the window over which its sum slides."""
     maps = [tuple(e for e in a.map if e is not None) for a in accesses]
     extents = {a.name: a.size for a in consumer.axes}
     halo = window_halo(maps, extents, {a.name for a in consumer.axes} - summed, producer)
@@ -93,9 +94,9 @@ def _with_halo(
 
 
 def is_gather_chain(producer: Statement, consumer: Statement, access: PolyAccess, nodes: dict[str, Node]) -> bool:
-    """Can `consumer`, a gather of gather `producer`, read the inner data directly? Every axis it indexes must be one
-    that the producer copies plainly, once; where the producer's own indices vary over it, they lie in memory and are
-    read at the computed place."""
+    """True if `consumer`, a gather of gather `producer`, can read the inner data directly: every axis it indexes is copied
+    plainly, once, by the producer; if the producer's own indices vary over that axis, they are in memory and are read at
+    the computed position."""
     inner, outer = nodes[producer.value].op, nodes[consumer.value].op
     if not isinstance(inner, GatherOp) or not isinstance(outer, GatherOp) or inner.bounds != outer.bounds:
         return False
@@ -114,12 +115,12 @@ def is_gather_chain(producer: Statement, consumer: Statement, access: PolyAccess
         if any(
             e in varies and size != extents[e.as_name() or ""] for e, size in zip(a.map, nodes[a.tensor].shape, strict=True)
         ):
-            return False  # an index outside, or one that counts from the end, would mean another place
+            return False  # an index outside, or counted from the end, would read another element
     return True
 
 
 def _plain(entries: list[Expr]) -> bool:
-    """Are these axes alone? Then a computed coordinate can take the place of each."""
+    """True if every entry is an axis alone, so that a computed coordinate can replace it."""
     return all(e.as_name() is not None for e in entries)
 
 
@@ -152,7 +153,7 @@ def _access_rule(
 
 
 def is_pointwise(index_map: tuple[Expr, ...], extents: dict[str, Expr], sizes: tuple[Expr, ...]) -> bool:
-    """Is every entry a different axis of the producer's extent, or 0 on a unit axis?"""
+    """True if every entry is a different axis of the producer's extent, or 0 on a unit axis."""
     seen: set[str] = set()
     for entry, size in zip(index_map, sizes):
         if size == ONE and entry == ZERO:
@@ -165,8 +166,8 @@ def is_pointwise(index_map: tuple[Expr, ...], extents: dict[str, Expr], sizes: t
 
 
 def window_halo(maps: list[tuple[Expr, ...]], extents: dict[str, Expr], kept: set[str], producer: Statement) -> dict[str, int]:
-    """Per producer axis, how many elements beyond its own image one consumer point needs: the span of the entry over
-    the reduced axes, and over several reads. Axes whose span is not a constant are left out: they are read whole."""
+    """Per producer axis, the elements beyond its own image that one consumer point needs: the span of the entry over the
+    reduced axes, and over several reads. Axes whose span is not constant are left out: they are read whole."""
     halo: dict[str, int] = {}
     for d, axis in enumerate(producer.axes):
         spans = []
@@ -190,7 +191,7 @@ def window_halo(maps: list[tuple[Expr, ...]], extents: dict[str, Expr], kept: se
 
 
 def _halo_bytes(producer: Statement, halo: dict[str, int], nodes: dict[str, Node]) -> Expr | None:
-    """Bytes of the rim of the whole producer: (product of size + halo) - (product of size), times the item size."""
+    """Bytes of the halo around the whole producer: (product of size + halo) - (product of size), times the item size."""
     if not halo:
         return None
     inner = product(a.size for a in producer.axes)

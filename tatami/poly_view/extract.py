@@ -1,7 +1,7 @@
-"""IndexBook to PolyView: the statements of each program and what is known about every edge between them (spec 3 §5).
+"""From IndexBook to PolyView: the statements of each program, and facts about every edge between them (spec 3 §5).
 
-A statement is a base value: anything computed, and in addition a movement or constant that has to lie in memory (a
-program output, an argument of a call, gathered data); inputs and results of calls are memory.
+A statement is a base value: anything computed, and in addition a movement or constant that must be in memory (a program
+output, an argument of a call, gathered data); inputs and results of calls are memory.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def extract(tiny: Module[Program], indexbook: Module[IndexBook]) -> Module[PolyV
 
 
 def extract_program(program: Program, book: IndexBook) -> PolyView:
+    """The polyhedral view of one program."""
     nodes = {node.id: node for node in program.nodes}
     live = live_values(program, nodes)
     resident = resident_values(program, nodes, book, live)
@@ -74,7 +75,7 @@ def extract_program(program: Program, book: IndexBook) -> PolyView:
 
 
 def live_values(program: Program, nodes: dict[str, Node]) -> set[str]:
-    """Values that an output or a call depends on."""
+    """Values on which an output or a call depends."""
     live: set[str] = set()
     stack = [*program.outputs, *(n.id for n in program.nodes if isinstance(n.op, CallOp))]
     while stack:
@@ -156,7 +157,7 @@ def _accesses(operand: Operand, extents: dict[str, Expr], nodes: dict[str, Node]
 
 
 def _anti_dependences(program: Program, nodes: dict[str, Node], statements: list[Statement]) -> list[Dependence]:
-    """A mutable input may be overwritten only after everyone has read it."""
+    """Dependences that let a mutable input be overwritten only after all of its readers."""
     inputs = {n.op.tensor_id: n.id for n in nodes.values() if isinstance(n.op, InputOp)}
     readers: dict[str, list[str]] = {}
     for s in statements:

@@ -1,7 +1,7 @@
-"""Guards that are worth keeping: what always holds goes, and what follows from the rest (spec 3 §5.2).
+"""Reduction of guards: those that always hold, or follow from the others, are removed (spec 3 §5.2).
 
-Decided in closed form where that is exact: a guard that holds by the ranges of its axes is dropped, and guards over
-disjoint axes cannot follow from each other. Only guards that share axes are put to isl, each distinct set once.
+Decided in closed form where that is exact: a guard that holds by the ranges of its axes is dropped, and guards over disjoint
+axes cannot follow from each other. Only guards that share axes are passed to isl, each distinct set once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Extents = dict[str, Expr]
 
 
 class GuardCache:
-    """Guards already reduced in this run."""
+    """Reduced guards of this run, so that equal sets are reduced once."""
 
     def __init__(self) -> None:
         self._known: dict[object, tuple[Guard, ...]] = {}
@@ -29,7 +29,7 @@ class GuardCache:
 
 
 def are_independent(guards: tuple[Guard, ...], extents: Extents) -> bool:
-    """Do no two guards share an axis?"""
+    """True if no two guards share an axis."""
     seen: set[str] = set()
     for g in guards:
         axes = free_vars(g.index) & extents.keys()

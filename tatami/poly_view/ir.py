@@ -1,7 +1,7 @@
 """Domains and accesses of the SCoP part, contraction patterns, dependences, fusion edges (spec 3 §5, §7).
 
-No arithmetic and no isl object: pieces of AxisExpr only. `show` prints isl text; analyses build isl objects by the Aff
-API in a per-run cache.
+Only index expressions (`core.expr.Expr`), no arithmetic and no isl objects. `show` prints isl text; analyses build isl
+objects by the Aff API in a per-run cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tatami.indexbook.ir import Axis, Guard
 
 
 class PolyAccess(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One piece of one operand. `may` marks a may-access of whole axes (gather, scatter): None entries."""
+    """One piece of one operand. `may`: a may-access of whole axes (gather, scatter), with None entries."""
 
     tensor: str
     map: tuple[Expr | None, ...]
@@ -24,8 +24,8 @@ class PolyAccess(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A base value in the SCoP: its iteration domain (axes, then reduced axes) and what it reads. `copy` is a movement
-    that needs memory of its own: an output of the program, an argument of a call, gathered data."""
+    """A base value in the SCoP: its iteration domain (axes, then reduced axes) and its reads. `copy`: a movement that needs
+    memory of its own: an output of the program, an argument of a call, gathered data."""
 
     value: str
     kind: Literal["elementwise", "reduce", "scan", "gather", "scatter", "generate", "copy"]
@@ -52,11 +52,11 @@ class ContractionPattern(msgspec.Struct, frozen=True, omit_defaults=True):
     k: tuple[str, ...]
     affine_offsets: dict[str, Expr] = {}
     role: str = ""
-    """qk_matmul, pv_matmul beside a row softmax (spec 3 §15.3); a name for the reader, nothing depends on it."""
+    """qk_matmul or pv_matmul around a row softmax (spec 3 §15.3), else ""; a label for readers without effect."""
 
 
 class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
-    """May the consumer's Region hold the producer (computed once: D2.11)?"""
+    """One read between statements, and whether the consumer's Region may hold the producer (computed once: D2.11)."""
 
     producer: str
     consumer: str
@@ -64,24 +64,30 @@ class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
     rule: str
     """The rule that allows or forbids it, e.g. pointwise, epilogue, same_rows, halo, fan_out, non_scop, shape."""
     halo: dict[str, int] = {}
-    """Extra elements per producer axis that one consumer tile needs beyond its own."""
+    """Extra elements per producer axis that one consumer tile needs beyond its own; empty without a halo."""
     halo_bytes: Expr | None = None
     change: str = ""
-    """What would make a forbidden edge legal."""
+    """A change that would make a forbidden edge legal; "" for a legal one."""
 
 
 class Dependence(msgspec.Struct, frozen=True):
+    """An order between two statements that share memory."""
+
     kind: Literal["true", "anti", "output"]
     source: str
     target: str
 
 
 class Excluded(msgspec.Struct, frozen=True):
+    """A value outside the SCoP, with the reason."""
+
     value: str
     reason: str
 
 
 class PolyView(msgspec.Struct, frozen=True):
+    """The polyhedral view of one program."""
+
     statements: tuple[Statement, ...]
     patterns: tuple[ContractionPattern, ...]
     edges: tuple[Edge, ...]

@@ -1,7 +1,7 @@
 """isl objects of one run: built by the Aff API only, hash-consed, never parsed from text (notes: libraries §1).
 
-Sizes become parameters; a product of symbols is one opaque parameter (D2.6). What is trivial is decided before isl is
-asked (`guards.py`, `edges.py`).
+Sizes become parameters; a product of symbols is one opaque parameter (D2.6). Trivial cases are decided without isl
+(`guards.py`, `edges.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class IslCache:
         return tuple(guards[k] for k in kept)
 
     def access(self, index_map: tuple[Expr, ...], extents: Extents, guards: tuple[Guard, ...] = ()) -> isl.PwMultiAff | None:
-        """The access as a piecewise map on its domain, or None when it is not affine."""
+        """The access as a piecewise map on its domain, or None if it is not affine."""
         key = (index_map, guards, tuple(extents.items()))
         if key not in self._maps:
             try:
@@ -98,6 +98,7 @@ class Space:
         return out
 
     def aff(self, e: Expr) -> isl.Aff:
+        """The expression as an isl affine function on this space."""
         total = isl.Aff.zero_on_domain(self.local)
         for mono, coef in e.terms:
             if not mono:
@@ -116,13 +117,15 @@ class Space:
         return total
 
     def at_least_zero(self, e: Expr) -> isl.Set:
+        """The points at which `e` is at least 0."""
         return isl.Set.from_basic_set(self.aff(e).ge_basic_set(isl.Aff.zero_on_domain(self.local)))
 
     def guard(self, g: Guard) -> isl.Set:
+        """The points at which a guard holds."""
         return self.at_least_zero(g.index).intersect(self.at_least_zero(g.size - 1 - g.index))
 
     def box(self) -> isl.Set:
-        """The axes' ranges, every parameter at least 1."""
+        """The points within the axes' ranges, with every parameter at least 1."""
         out = isl.Set.universe(self.space)
         for name, size in self.extents.items():
             axis = Expr((((Var(name),), 1),))
@@ -140,7 +143,7 @@ def _aff_list(affs: list[isl.Aff]) -> isl.AffList:
 
 
 def is_affine(e: Expr, extents: Extents) -> bool:
-    """Has `e` an isl form over these axes?"""
+    """True if `e` has an isl form over these axes."""
     try:
         Space(extents, [e])
     except NotAffine:

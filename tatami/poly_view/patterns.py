@@ -2,8 +2,8 @@
 
     acc[i0, i1] = sum over r0 of A[i0, r0] * B[r0, i1]      ->  matmul, m = i0, n = i1, k = r0
 
-The operands may be base values in memory or computed ones (a softmax, an epilogue): what matters is that the product
-itself is used by this reduce alone. Axes are sorted into roles by the operands they occur in.
+The operands may be base values in memory or computed ones (a softmax, an epilogue); the product itself must be used by this
+reduce alone. Axes are sorted into roles by the operands they occur in.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _offsets(side: str, access: PolyAccess, names: set[str]) -> dict[str, Expr]:
 def _mark_attention(
     found: list[ContractionPattern], nodes: dict[str, Node], statements: dict[str, Statement]
 ) -> list[ContractionPattern]:
-    """Name the two contractions beside a row softmax: the second reads, through elementwise values and row reduces
-    alone, what the first made (spec 3 §15.3)."""
+    """The patterns with names for the two contractions around a row softmax: the second reads the first's result, through
+    elementwise values and row reduces only (spec 3 §15.3)."""
     by_value = {p.value: i for i, p in enumerate(found)}
     roles = [""] * len(found)
     for i, pattern in enumerate(found):
@@ -132,7 +132,7 @@ def _mark_attention(
 def _softmax_source(
     value: str, statements: dict[str, Statement], patterns: dict[str, int], limit: int = 48
 ) -> tuple[str | None, int]:
-    """The one contraction behind `value` and how many reduces stand between, looking at most `limit` values back."""
+    """(the only contraction behind `value` or None, number of reduces between), searching at most `limit` values back."""
     seen: set[str] = set()
     stack = [value]
     sources: set[str] = set()

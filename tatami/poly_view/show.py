@@ -1,4 +1,4 @@
-"""PolyView as text. Sets and maps are in isl's own notation and parse there; what has no affine form says so."""
+"""PolyView as text. Sets and maps are in isl's own notation and parse there; expressions without an affine form are marked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, PolyView, 
 
 
 def show(module: Module[PolyView]) -> str:
+    """The views of all programs as text."""
     return "\n".join(f"poly_view {name}\n{show_view(view)}" for name, view in module.programs.items())
 
 
 def show_view(view: PolyView) -> str:
+    """One view as text: statements, patterns, edges, dependences, excluded values."""
     width = max((len(s.value) for s in view.statements), default=0)
     lines: list[str] = []
     for s in view.statements:
@@ -74,7 +76,7 @@ def _parameters(e: Expr, axes: frozenset[str]) -> list[str]:
 
 
 def _affine(e: Expr, axes: frozenset[str]) -> str | None:
-    """isl text of an expression: floors written out, a product of symbols as one parameter; None when not affine."""
+    """isl text of an expression: floors written out, a product of symbols as one parameter; None if it is not affine."""
     parts: list[str] = []
     for mono, coef in e.terms:
         if not mono:

@@ -1,4 +1,4 @@
-"""Does a PolyView describe its program? Structure against tiny and indexbook, and contractions that were lost."""
+"""Checks of a PolyView: its structure against tiny and indexbook, and contractions that were lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tatami.poly_view.ir import ContractionPattern, PolyView, Statement
 from tatami.tiny.ir import BitcastOp, CallOp, CastOp, Elementwise, Node, Program, ReduceOp
 
 MAX_PIECES = 16
-"""Reads of one statement through different guards before W2101."""
+"""Maximum number of reads of one statement through different guards without the warning W2101."""
 
 
 def verify(module: Module[PolyView], tiny: Module[Program], indexbook: Module[IndexBook]) -> list[Diagnostic]:
@@ -25,6 +25,7 @@ def verify(module: Module[PolyView], tiny: Module[Program], indexbook: Module[In
 
 
 def verify_view(view: PolyView, program: Program, book: IndexBook) -> list[Diagnostic]:
+    """All faults and warnings of one view."""
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     found: list[Diagnostic] = []
@@ -84,7 +85,7 @@ def _pattern(p: ContractionPattern, statements: dict[str, Statement]) -> list[Di
 
 
 def lost_contractions(view: PolyView, program: Program) -> list[Diagnostic]:
-    """W2201 for every sum over a product with a free axis on both sides that no pattern holds, with the blocking fact."""
+    """W2201 for every sum over a product with a free axis on both sides that no pattern holds, with the reason."""
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     patterns = {p.value for p in view.patterns}
@@ -117,7 +118,7 @@ def lost_contractions(view: PolyView, program: Program) -> list[Diagnostic]:
 
 
 def _has_two_sides(product: Statement) -> bool:
-    """Does each operand lack an axis of the other, as in a matrix product?"""
+    """True if each operand lacks an axis of the other, as in a matrix product."""
     if len(product.reads) != 2:
         return False
     names = {a.name for a in product.axes if a.size != ONE}

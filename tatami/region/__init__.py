@@ -1,8 +1,8 @@
 """region: kernels as value SSA, one Region is one kernel (spec 3 §6, spec 5 §3).
 
-Made from `tiny`, `indexbook`, `poly_view` and a Partition by `lower` (form `region@explicit`: BroadcastInDim and
-Transpose spelled out), then by `canonicalise` (form `region`: C-CON1, R0-R4, SRNF). `load` reads the documents of spec 3
-§6.8. What holds (``verify``):
+Made from `tiny`, `indexbook`, `poly_view` and a Partition by `lower` (form `region@explicit`: BroadcastInDim and Transpose
+spelled out), then by `canonicalise` (form `region`: C-CON1, R0-R4, SRNF). `load` reads the documents of spec 3 §6.8.
+Invariants (``verify``):
 
 - a let is assigned once and uses earlier lets; axes in an expression are the let's or its reduce's;
 - an axis and a size symbol never share a name;
@@ -12,9 +12,9 @@ Transpose spelled out), then by `canonicalise` (form `region`: C-CON1, R0-R4, SR
 - BroadcastInDim and Transpose have the shape of their let (BroadcastMismatch);
 - yields cover their outputs; a scatter updates an input.
 
-Outside its guard a reduce should read the neutral element: a warning here (a pad may mean another value), NeutralInvalid
-in a document of the spec's form. Later layers may import `ir`, `walk` (operands, accesses, dtypes), `kinds` (the closed
-list of shapes; contractions and their roles) and `canonical_key` (a Region without its names).
+Outside its guard a reduce should read the neutral element: a warning here (a pad may mean another value), NeutralInvalid in a
+document of the spec's form. Later layers may import `ir`, `walk` (operands, accesses, dtypes), `kinds` (the closed list of
+shapes; contractions and their roles) and `canonical_key` (a Region without its names).
 
 A dump::
 

@@ -1,7 +1,7 @@
-"""What a map reads across the lines of memory: the layout term of Δtime (spec 3 §11).
+"""Bytes that a kernel reads across the lines of memory: the layout term of Δtime (spec 3 §11).
 
-Neighbours of the innermost axis of a map lie next to each other in what it writes. A view that turns what it reads costs no
-kernel; its lines change places in registers or in shared memory, which a copy that keeps its lines does without.
+Neighbours of a kernel's innermost axis lie next to each other in what it writes. A transposing view costs no kernel of its
+own, but its elements change places in registers or in shared memory; a copy that keeps the innermost axis needs none of that.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from tatami.poly_view.ir import PolyAccess, Statement
 def more_across(
     producer: str, consumer: str, held: Set[str], statements: Mapping[str, Statement], bytes_of: Callable[[str, str], float]
 ) -> float:
-    """Bytes that are read across their lines when `consumer` computes `producer`, whose kernel holds `held`, beyond those of
-    two kernels. `bytes_of(tensor, reader)`. Reduces and scans walk their own axes in any case."""
+    """Bytes read across their lines in one kernel that computes `producer` inside `consumer`, minus those of two kernels.
+
+    `held`: values that the producer's kernel computes; `bytes_of(tensor, reader)`: bytes that `reader` reads of `tensor`. 0
+    where the producer is a reduce or a scan, or the consumer is neither elementwise nor a copy: those walk their own axes in
+    any case.
+    """
     p, c = statements[producer], statements[consumer]
     if p.kind in ("reduce", "scan") or c.kind not in ("elementwise", "copy"):
         return 0.0
@@ -36,7 +40,7 @@ def more_across(
 def _across(
     s: Statement, inner: set[str], held: Set[str], statements: Mapping[str, Statement], bytes_of: Callable[[str, str], float]
 ) -> float:
-    """Bytes that `s` and what its kernel holds read across their lines, where `inner` are its innermost axes."""
+    """Bytes that `s` and the values of its kernel read across their lines when `inner` are the innermost axes."""
     found: dict[tuple[str, str], float] = {}
     stack, seen = [(s, frozenset(inner))], set()
     while stack:
@@ -55,6 +59,7 @@ def _across(
 
 
 def _innermost(s: Statement) -> set[str]:
+    """Name of the innermost axis of `s` that has more than one element, as a set; {""} if it has none."""
     return {next((a.name for a in reversed(s.axes) if a.size != ONE), "")}
 
 
@@ -64,5 +69,5 @@ def _dims(access: PolyAccess, names: Set[str]) -> list[int]:
 
 
 def _is_across(access: PolyAccess, dims: list[int]) -> bool:
-    """They are not the last one along which anything moves."""
+    """True if `dims` lack the last dimension of the tensor along which any axis moves."""
     return bool(dims) and max(d for d, e in enumerate(access.map) if e is not None and free_vars(e)) not in dims

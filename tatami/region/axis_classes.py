@@ -1,7 +1,7 @@
-"""Which axes of different values are the same axis of a Region.
+"""Equality of axes: which axes of different values are one axis of a Region.
 
-Union-find over slots (value, axis). A read that maps an axis straight onto an axis of its producer joins the two,
-unless some value would then have one axis twice (``P + P transposed``): that read stays an explicit map.
+Union-find over slots (value, axis). A read that maps an axis straight onto an axis of its producer joins the two, unless some
+value would then have one axis twice (``P + P transposed``): that read stays an explicit map.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ Slot: TypeAlias = tuple[str, str]
 
 
 class AxisClasses:
-    """Unit axes have no slot: they are dropped from lets."""
+    """Classes of slots (value, axis). Axes of size 1 have no slot: they are dropped from lets.
+
+    `scanned`: the axis that a value scans, by value; points along it depend on each other.
+    """
 
     def __init__(self, statements: Mapping[str, Statement], scanned: Mapping[str, str] | None = None) -> None:
         self.statements = statements
@@ -26,6 +29,7 @@ class AxisClasses:
         self.owners: dict[Slot, set[str]] = {}
 
     def add(self, value: str) -> None:
+        """Give every axis of `value` that is larger than 1 a class of its own."""
         s = self.statements[value]
         for axis in (*s.axes, *s.reduced):
             if axis.size != ONE:
@@ -35,6 +39,7 @@ class AxisClasses:
                 self.owners[slot] = {value}
 
     def find(self, slot: Slot) -> Slot:
+        """The slot that stands for the class of `slot`."""
         root = slot
         while self.parent[root] != root:
             root = self.parent[root]
@@ -43,7 +48,7 @@ class AxisClasses:
         return root
 
     def union(self, a: Slot, b: Slot) -> bool:
-        """Join two classes; False when their sizes differ or a value has an axis in each."""
+        """Join the classes of two slots. False if they stay apart: their sizes differ, or one value has an axis in each."""
         a, b = self.find(a), self.find(b)
         if a == b:
             return True
@@ -78,7 +83,7 @@ class AxisClasses:
         return {self.find((value, a.name)) for a in s.axes if a.size != ONE and a.name != self.scanned.get(value)}
 
     def common(self, values: Iterable[str], p: str, c: str) -> list[Expr]:
-        """Sizes of the axes that all `values` keep, were the edge p -> c fused."""
+        """Sizes of the axes that all `values` keep if the edge p -> c is fused."""
         alias: dict[Slot, Slot] = {}
         if c:
             for access in self.statements[c].reads:

@@ -1,6 +1,7 @@
 """Names of a Region's axes: b, m, n, k by role around a contraction, i0, i1, … elsewhere.
 
-A role with several axes is numbered (m0, m1); a second contraction's own axes carry a 2 (n2). No name is a size symbol.
+A role with several axes is numbered (m0, m1); axes that only a second contraction has end in _2 (n_2). No name is a size
+symbol.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ def name_axes(
     anchors: Sequence[ContractionPattern],
     symbols: frozenset[str],
 ) -> dict[Slot, str]:
-    """A name for every axis class; outputs are named first."""
+    """A name for every axis class: roles of the contractions `anchors` first, then the axes of outputs, then the others.
+
+    No name is one of `symbols`; a name that is taken gets underscores.
+    """
     names: dict[Slot, str] = {}
     used = set(symbols)
 

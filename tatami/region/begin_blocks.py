@@ -1,13 +1,13 @@
-"""A reader of what a product stores, which does nothing but reduce it: its reductions begun in the product, block by block.
+"""Reductions of a product's result that begin in the product, block by block, when their kernel does nothing but reduce it.
 
     top[m]   = max over n of y[m, n]                     p[m, t] = max over j < 64 of y[m, 64*t + j]
     total[m] = sum over n of exp(y[m, n] - top[m])       q[m, t] = sum over j < 64 of exp(y[m, 64*t + j] - p[m, t])
                                                   ->     top[m]   = max over t of p[m, t]
                                                          total[m] = sum over t of q[m, t] * exp(p[m, t] - top[m])
 
-The first is any sum, maximum or minimum of what each element alone decides, of rows or of columns. The second, of rows, is
-softmax's rule for joining blocks: a block whose maximum is infinite subtracts 0, as a row may (`Select isinf`), so that a block of
-nothing but minus infinity adds 0 where the row has a number.
+The first form is any sum, maximum or minimum of a function of each element alone, over rows or columns. The second form, over
+rows, is softmax's rule for joining blocks: a block whose maximum is infinite subtracts 0, as the row itself does (`Select
+isinf`), so that a block of nothing but minus infinity adds 0 if the row has a finite number.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ from tatami.region.walk import all_axes, let_uses, nodes, reads, rewrite
 
 
 class Top(msgspec.Struct, frozen=True):
-    """A maximum of rows that the product has begun: `body` as its reader has it, and the let and output of the product."""
+    """A maximum over rows that the product has begun: its `body` and `axes` in the reader, and the product's let and output
+    `part`."""
 
     body: RegionExpr
     axes: tuple[str, ...]
@@ -58,7 +59,8 @@ class Top(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What a reduction goes over: all axes of `group`, the product's rows or columns. `own`: the reader's name of each axis."""
+    """The axes that a reduction runs over: all of `group`, the product's rows or columns. `own`: product axis → the reader's
+    name."""
 
     own: dict[str, str]
     role: Literal["m", "n"]
@@ -66,13 +68,13 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def axis(self) -> str:
-        """That blocks divide."""
+        """The axis that is cut into blocks."""
         return self.group.axes[-1]
 
 
 def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> tuple[Region, Region] | str:
-    """Both Regions where `reader` does nothing but reduce what `y` stores, over all rows or all columns of the product, or why
-    it begins none of its reductions."""
+    """The rewritten (product, reader) pair if `reader` only reduces what `y` stores, over all rows or all columns of the
+    product; otherwise the reason why none of its reductions begins in the product."""
     if y.map is not None:
         return f"{product.name} stores it as a view"
     if reader.opaque is not None:
@@ -85,7 +87,7 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
     known = {x.name: x for x in reader.lets}
     lets: list[Let] = []
     tops: dict[str, Top] = {}
-    bytes_of_blocks = 0.0  # written and read, for each element of y
+    bytes_of_blocks = 0.0  # bytes written and read for all blocks, per element of y
     for let in reader.lets:
         e = let.expr
         if all(r.tensor != y.to for r in reads(e)):
@@ -126,7 +128,7 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
 def _placed(
     let: Let, e: Reduce, tensor: str, source: Let, product: Region, view: GemmView, extents: Mapping[str, Expr]
 ) -> Place | str:
-    """What `let` reduces, or why that is not all rows or all columns in blocks."""
+    """The axes that `let` reduces, or the reason why they are not all rows or all columns in whole blocks."""
     maps, sizes = {r.map for r in reads(e) if r.tensor == tensor}, all_axes(product)
     names = [None if i is None else i.as_name() for i in next(iter(maps))]
     of = {a: b for a, b in zip(names, source.axes) if a is not None}
@@ -147,6 +149,7 @@ def _placed(
 
 
 def _with_input(reader: Region, product: Region, part: str, place: Place) -> Region:
+    """The reader with `part` as an additional input, and the axis `part`_t over its blocks."""
     ref = next(o.memref for o in product.outputs if o.name == part)
     kept = next(x for x in product.lets if x.name == part).axes
     count = next(size for a, size in zip(kept, ref.shape) if a not in place.own)
@@ -156,7 +159,10 @@ def _with_input(reader: Region, product: Region, part: str, place: Place) -> Reg
 
 
 def _over_blocks(let: Let, e: Reduce, product: Region, place: Place, top: str) -> Let:
-    """The reader's reduction of all blocks; `top`: of sums of exponentials, the maxima that they lack."""
+    """The reader's reduction over all blocks.
+
+    `top`: for sums of exponentials, the product's block maxima, which are still subtracted from them; else "".
+    """
     part, t = f"{let.name}_p", f"{let.name}_p_t"
     kept = next(x for x in product.lets if x.name == part).axes
     at = tuple(var(place.own.get(a, t)) for a in kept)
@@ -171,13 +177,14 @@ def _over_blocks(let: Let, e: Reduce, product: Region, place: Place, top: str) -
 
 
 def _are_neighbours(axes: tuple[str, ...], among: tuple[str, ...]) -> bool:
-    """In this order?"""
+    """True if `axes` stand next to each other, in this order, in `among`."""
     first = among.index(axes[0])
     return among[first : first + len(axes)] == axes
 
 
 def _top_of(let: Let, tops: Mapping[str, Top], lets: Mapping[str, Let]) -> str:
-    """Of a sum of exp(x - top): the maximum of the same rows of x, or 0 where that is infinite; else ""."""
+    """The let whose row maximum `let` subtracts, if it is a sum of exp(x - top) over the same rows of x; 0 may stand for an
+    infinite maximum. "" for any other let."""
     match let.expr:
         case Reduce(fn="sum", dtype=DType.fp32, axes=axes, body=Unary(fn="exp", x=Binary(fn="sub", x=x, y=Ref(let=name)))):
             match lets[name].expr:
@@ -190,12 +197,12 @@ def _top_of(let: Let, tops: Mapping[str, Top], lets: Mapping[str, Let]) -> str:
 
 
 def _is_fold(e: Reduce) -> bool:
-    """A reduction whose blocks are exact in fp32, or sums in fp32 themselves."""
+    """True if blocks of the reduction can be kept in fp32: maxima and minima of fp32 or narrower floats, and sums in fp32."""
     return e.fn in FOLDS and (e.dtype == DType.fp32 or (e.fn != "sum" and e.dtype.is_narrow_float))
 
 
 def _is_pointwise(body: RegionExpr, tensor: str, dtype: DType) -> bool:
-    """Of nothing but elements of `tensor` and constants, all of whose arithmetic is fp32."""
+    """True if `body` consists of elements of `tensor` and constants, and all of its arithmetic is in fp32."""
 
     if any(r.tensor != tensor or isinstance(r, ReadAt) for r in reads(body)) or let_uses(body):
         return False
@@ -213,7 +220,7 @@ def _is_pointwise(body: RegionExpr, tensor: str, dtype: DType) -> bool:
 
 
 def _with_blocks(product: Region, name: str, fn: str, body: RegionExpr, source: Let, place: Place) -> Region:
-    """With the let and the output `name`_p, one fp32 of each block of `body`."""
+    """The product with a let and an output `name`_p: one fp32 number per block of `body`."""
     part, axis, width = f"{name}_p", place.axis, BLOCK[place.role]
     size = all_axes(product)[axis]
     count = ceildiv(size, expr(width))
@@ -242,7 +249,7 @@ def _with_blocks(product: Region, name: str, fn: str, body: RegionExpr, source: 
 
 
 def _with_exponentials(product: Region, part: str, top: str) -> Region:
-    """With the let and the output `part`: of the blocks whose maximum is `top`, the sum of exp(element - maximum)."""
+    """The product with a let and an output `part`: the sum of exp(element - maximum) of each block whose maximum is `top`."""
     of = next(x for x in product.lets if x.name == top)
     assert isinstance(of.expr, Reduce)
     at = of.expr.body
@@ -253,7 +260,7 @@ def _with_exponentials(product: Region, part: str, top: str) -> Region:
 
 
 def _with_output(product: Region, lets: tuple[Let, ...]) -> Region:
-    """The last of which is stored."""
+    """The product with additional lets; the last one is stored."""
     part, sizes = lets[-1].name, all_axes(product)
     shape: tuple[Expr, ...] = tuple(sizes[a] for a in lets[-1].axes)
     return msgspec.structs.replace(

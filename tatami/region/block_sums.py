@@ -4,10 +4,10 @@
     r1: s[n] = sum over m of cast(y[m, n])    ->        e = cast(cast(acc, fp16)); p[t, n] = sum over j < 16 of e[16*t + j, n]
                                                     r1: s[n] = sum over t of p[t, n]
 
-r1 then reads 1/8 of y's fp16 bytes, along rows 1/32; y is not stored where nobody else reads it. The blocks do not depend on
-the plan, so that every plan adds in the same order. It is done where nothing of r1 but reductions reads y: who needs the
-elements as well (a norm, a softmax) reads y once in any case. A product begins those of all its readers, of rows and of columns,
-where the blocks of a reader, written and read, are fewer bytes than y.
+r1 then reads 1/8 of y's fp16 bytes (1/32 along rows), and y is not stored if nothing else reads it. The width of a block does
+not depend on the plan, so that every plan adds in the same order. A reader qualifies if it only reduces y: a reader that also
+needs the elements (a norm, a softmax) reads y once in any case. A product begins the reductions of all its readers, over rows
+and columns, for which writing and reading the blocks moves fewer bytes than reading y.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from tatami.region.partials import BLOCK, without_partials
 from tatami.region.walk import reads
 
 TILE = 128 * 128
-"""Results of a tile of a product that fills a machine with at least one for each SM: smaller products are cut along k or
-exchanged, which leaves no epilogue with whole blocks, and their results are in the cache anyway."""
+"""Results in one tile of a product. A product qualifies if it has at least one whole tile per SM: smaller products are cut
+along k or exchanged, which leaves no epilogue with whole blocks, and their results are in the cache anyway."""
 
 
 def reduce_in_blocks(module: Module[Program], target: Target) -> Module[Program]:
-    """The module with every reduction that its product can begin. Only the wgmma template has blocks."""
+    """The module with every reduction that its product can begin; unchanged for targets other than sm90, since only the wgmma
+    template computes blocks."""
     if target.isa != "sm90":
         return module
     programs = {name: _in_program(p, target) for name, p in module.programs.items()}
@@ -43,7 +44,8 @@ def reduce_in_blocks(module: Module[Program], target: Target) -> Module[Program]
 
 
 def reductions_of_products(program: Program, target: Target) -> Iterator[tuple[str, str]]:
-    """Of a program that `reduce_in_blocks` made: each reduction of what a product computes, and where it begins, or why apart."""
+    """For a program that `reduce_in_blocks` made: each let that reduces a product's result, with the epilogue it begins in or
+    the reason why it stays apart."""
     products = [r for r in program.body if isinstance(r, Region) and _multiplies(r)]
     for product in products:
         plain, begun = without_partials(product)
@@ -63,7 +65,7 @@ def reductions_of_products(program: Program, target: Target) -> Iterator[tuple[s
 
 
 def _multiplies(region: Region) -> bool:
-    """Does it multiply matrices? A sum of squares does not."""
+    """True if the Region is a product of matrices; a sum of squares is none."""
     view = gemm_view(region)
     return not isinstance(view, str) and bool(view.m.axes and view.n.axes)
 
@@ -81,7 +83,7 @@ def _why_apart(product: Region, y: Yield, reader: Region, program: Program, targ
 
 
 def _origins(program: Program, known: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Of what was added, those of the reduction that it begins."""
+    """The known origins, and for each let that was added those of the reduction it begins."""
     out = dict(known)
     for region in program.body:
         for let in region.lets if isinstance(region, Region) else ():
@@ -117,7 +119,8 @@ def _in_program(program: Program, target: Target) -> Program:
 
 
 def _view(region: Region, target: Target, sizes: Mapping[str, int]) -> GemmView | None:
-    """Of a product that the wgmma template takes at all of its sizes, with whole tiles for every SM."""
+    """The view of a product that the wgmma template takes at all of its sizes, with whole tiles for every SM; None for other
+    Regions."""
     view = gemm_view(region)
     if isinstance(view, str) or view.groups is not None or view.lhs.dtype != view.rhs.dtype:
         return None
@@ -142,7 +145,7 @@ def _view(region: Region, target: Target, sizes: Mapping[str, int]) -> GemmView 
 
 
 def _unstored(product: Region, y: Yield) -> Region:
-    """Without the output that nobody reads any more."""
+    """The product without the output of `y`, which nothing reads."""
     return msgspec.structs.replace(
         product,
         outputs=tuple(o for o in product.outputs if o.name != y.to),

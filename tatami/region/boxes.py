@@ -1,10 +1,11 @@
-"""How TMA brings a block of an operand: as a box of a matrix, as a walk over the pixels of an image (`pixels.py`), or as a box of
-its whole tensor, which stands at places that are the same for all of the block:
+"""Ways in which TMA loads a block of an operand: a box of a matrix, a walk over the pixels of an image (`pixels.py`), or a box
+of the whole tensor at positions that are the same for all elements of the block:
 
     w[c, n, 2 - i, 2*j + 1]   columns n, sum over (i, j, c)       x[m, k + 128]   rows m
 
-A box has neighbouring channels of neighbouring columns at one place (i, j) of a filter. The filter of the gradient of an image is
-read backwards, that of one phase of a convolution with steps in steps: neither is one matrix over (i, j, c).
+A box holds neighbouring channels of neighbouring columns at one position (i, j) of a filter. The gradient of an image reads
+the filter backwards, and one phase of a strided transposed convolution reads it with a step: neither is one matrix over (i, j,
+c).
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from tatami.region.row_groups import GROUP
 from tatami.region.slides import guarded_read
 
 MOST_DIMS = 5
-"""Of a tensor map."""
+"""Maximum number of dimensions of a tensor map (CUDA's limit)."""
 
 
 class Boxed(msgspec.Struct, frozen=True):
-    """Entry `own` of the read moves with the one axis of rows or columns, entry `channels` with the last summed axis, of which
-    there are `depth`; `major` says which of the two is contiguous."""
+    """An operand read as boxes of its tensor. Entry `own` of the read moves with the only axis of rows or columns, entry
+    `channels` with the last summed axis, whose extent is `depth`; `major`: the contiguous one of the two."""
 
     read: Read
     own: int
@@ -37,23 +38,24 @@ class Boxed(msgspec.Struct, frozen=True):
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Entries as a tensor map has them, innermost first."""
+        """Dimensions of the tensor in the order of a tensor map, innermost first."""
         inner = (self.channels, self.own) if self.major == "k" else (self.own, self.channels)
         return (*inner, *(d for d in range(len(self.read.map)) if d not in inner))
 
 
 MATRIX: Literal["matrix"] = "matrix"
+"""The way of an operand that is a matrix in memory."""
 Way = Literal["matrix"] | Boxed | Pixels
 
 
 class NoWay(msgspec.Struct, frozen=True):
-    """Why TMA does not bring an operand."""
+    """The reason why TMA does not load an operand."""
 
     why: str
 
 
 def way_of(region: Region, view: GemmView, operand: GemmOperand, own: Group) -> Way | NoWay:
-    """`own`: the axes of its rows or columns."""
+    """How TMA loads `operand`, or the reason why it does not. `own`: the axes of its rows or columns."""
     if _is_matrix(view, operand, own):
         return MATRIX
     boxed = _boxed(region, operand, own, view.k)
@@ -67,7 +69,7 @@ def way_of(region: Region, view: GemmView, operand: GemmOperand, own: Group) -> 
 
 
 def _is_matrix(view: GemmView, operand: GemmOperand, own: Group) -> bool:
-    """Does it begin where its tensor does, or where one of several matrices does?"""
+    """True if the operand is a matrix that begins at the start of its tensor, or one of several at regular distances."""
     if operand.strides is None or why_not_plain(operand, own, view.k):
         return False
     outer = [*zip(view.batch.axes, view.batch.sizes), *mergeable(own, operand, view.k)[1]]
@@ -105,6 +107,6 @@ def _boxed(region: Region, operand: GemmOperand, own: Group, k: Group) -> Boxed 
 
 
 def strides_of(region: Region, boxed: Boxed) -> tuple[Expr, ...]:
-    """Elements from one to the next along each entry of `Boxed.order` but the first."""
+    """Distance in elements between neighbours along each entry of `Boxed.order` but the first."""
     memref = next(p.memref for p in region.inputs if p.name == boxed.read.tensor)
     return tuple(stride(memref, d) for d in boxed.order[1:])

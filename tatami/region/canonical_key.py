@@ -1,4 +1,4 @@
-"""A Region without its names: what kernels are shared by and plan decisions keyed by (design §4).
+"""A Region without its names: the key of shared kernels and of plan decisions (design §4).
 
 canonical(region) -> Region with tensors t0…, lets v0…, axes x0…, size symbols s0…, and how it was renamed
 """
@@ -59,12 +59,12 @@ def canonical(region: Region) -> tuple[Region, Renaming]:
 
 
 def canonical_key(region: Region, with_layout: bool = False) -> str:
-    """sha256 of the canonical Region's JSON. Without layouts (and alignment) by default: what a decision is keyed by."""
+    """sha256 of the canonical Region's JSON. By default without layouts and alignment: the key of a plan decision."""
     return key_of_canonical(canonical(region)[0], with_layout)
 
 
 def key_of_canonical(renamed: Region, with_layout: bool = False) -> str:
-    """The same of a Region that `canonical` gave."""
+    """The key of a Region that `canonical` returned, as `canonical_key` computes it."""
     if not with_layout:
         renamed = msgspec.structs.replace(
             renamed,
@@ -80,7 +80,7 @@ def _plain(memref: MemRef) -> MemRef:
 
 
 def _symbols(region: Region) -> tuple[str, ...]:
-    """Size symbols: those that are a whole extent in order of the ports, then the rest by first use."""
+    """Size symbols in a fixed order: those that are a whole extent in order of the ports, then the rest by first use."""
     axes = {i.name for i in (*region.iters, *region.reduce_axes)}
     sizes = [s for p in region.inputs for s in p.memref.shape] + [s for t in region.outputs for s in t.memref.shape]
     sizes += [i.size for i in (*region.iters, *region.reduce_axes)]
@@ -102,7 +102,7 @@ def _symbols(region: Region) -> tuple[str, ...]:
 
 
 def rename(region: Region, names: Renaming, name: str) -> Region:
-    """The Region with every name replaced; names that `names` lacks stay."""
+    """The Region with every name replaced, called `name`; names that `names` lacks stay."""
     values = {old: var(new) for group in (names.axes, names.symbols) for old, new in group.items()}
     axis = names.axes.get
     let_name = names.lets.get

@@ -1,4 +1,5 @@
-"""region@explicit to region: movement inside reads, reduces in single form, epilogue after them (C-CON1, SRNF R0-R4).
+"""From region@explicit to region: movement goes into reads, reduces into single form, epilogues after them (C-CON1, SRNF
+R0-R4).
 
 acc [m, n] = sum over k of A[m, k] * B[k, n]
 c1  [m, n] = acc + bias[n]
@@ -17,7 +18,7 @@ from tatami.region.rules import RULES
 
 
 def canonicalise(module: Module[Program]) -> Module[Program]:
-    """Every Region in canonical form. A let keeps its origins; one a rule made has those of the let it came from."""
+    """Every Region in canonical form. A let keeps its origins; a let that a rule made has those of the let it came from."""
     programs = {}
     origins: dict[str, Origins] = {}
     for name, program in module.programs.items():

@@ -1,4 +1,4 @@
-"""Casts from fp8 spelled out, for whatever has no instruction that reads the codes.
+"""Casts from fp8 spelled out in bit operations, for targets without an instruction that converts fp8.
 
     cast(x: f8e4m3fn, fp32)   ->   bits of sign and magnitude where fp32 has them, times 2^120; NaN for its codes
 
@@ -18,7 +18,7 @@ from tatami.region.walk import Types, nodes, rewrite
 
 
 def spelled_out(region: Region, *, but_products: bool = False) -> Region:
-    """`but_products`: what is multiplied and summed keeps its casts."""
+    """The Region without casts from fp8. With `but_products` the factors of summed products keep their casts."""
     types = Types(region)
 
     def is_decoding(e: RegionExpr) -> bool:

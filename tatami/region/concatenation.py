@@ -1,10 +1,10 @@
-"""Is a Region nothing but arrays one after the other?
+"""Recognition of Regions that only put arrays one after the other.
 
     y[0, i0, i1] = i0 < 32 ? a[0, i0, i1] : b[0, i0 - 32, i1]          a at element 0 of y, b at element 32 * |i1|
 
-Told from addresses: over the box of positions where an input is read, an element's address in y is its address in the
-input plus a number, and the box has as many positions as the input has elements. So it holds in every layout, and not
-where an axis before the concatenated one has more than one position.
+Proved from addresses: over the box of positions where an input is read, an element's address in y is its address in the input
+plus a constant, and the box has as many positions as the input has elements. This holds in every layout, but not if an axis
+before the concatenated one has more than one position.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tatami.core.layout import address, size_elements
 from tatami.region.ir import Binary, Const, Index, Read, Region, RegionExpr, Select, Within
 
 Box = Mapping[str, tuple[Expr, Expr]]
-"""Axis -> its first position, and the one after its last."""
+"""Axis → (its first position, its last position + 1)."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """All of input `name` lies, as it is, from element `offset` of the output on."""
+    """Input `name`, copied unchanged and whole to the output from element `offset` on."""
 
     name: str
     offset: Expr
 
 
 def concatenated(region: Region) -> tuple[Part, ...] | None:
-    """The inputs in the order of their places, where the one output is made of them alone; else None."""
+    """The inputs in the order of their reads, if the Region's only output consists of nothing else; else None."""
     if region.opaque is not None or len(region.outputs) != 1 or len(region.lets) != 1 or len(region.yields) != 1:
         return None
     (let,), (out,), (y,) = region.lets, region.outputs, region.yields
@@ -60,11 +60,12 @@ def concatenated(region: Region) -> tuple[Part, ...] | None:
 
 
 def _positions(box: Box) -> Expr:
+    """Number of positions in a box."""
     return product(end - first for first, end in box.values())
 
 
 def _leaves(e: RegionExpr, box: Box) -> Iterator[tuple[Read, Box] | None]:
-    """Each read with the positions at which it is taken; None for whatever else there is."""
+    """Each read with the box of positions at which it is evaluated; None for every other kind of expression."""
     match e:
         case Read():
             yield e, box
@@ -83,7 +84,8 @@ def _leaves(e: RegionExpr, box: Box) -> Iterator[tuple[Read, Box] | None]:
 
 
 def _cut(box: Box, at: Expr, end: Expr) -> tuple[Box, Box] | None:
-    """The positions at which an axis is before `end`, and the others."""
+    """The two boxes into which ``at < end`` divides `box`: where it is true and where it is false. None unless `at` is an
+    axis."""
     axis = at.as_name()
     if axis is None or axis not in box or free_vars(end) & box.keys():
         return None
@@ -94,7 +96,7 @@ def _cut(box: Box, at: Expr, end: Expr) -> tuple[Box, Box] | None:
 
 
 def _holds(index: Expr, size: Expr, box: Box) -> bool:
-    """Is an axis plus a number within 0 <= index < size at all positions?"""
+    """True if ``0 <= index < size`` at all positions of `box`, for an index that is an axis plus a number."""
     for axis, (first, end) in box.items():
         shift = index - var(axis)
         if not free_vars(shift) & box.keys():

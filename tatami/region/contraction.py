@@ -1,4 +1,4 @@
-"""Contractions, windows and streaming pairs, told from the Region alone (no pattern name is stored: spec 3 §6.1)."""
+"""Contractions, windows and streaming pairs, recognised in the Region itself (no pattern name is stored: spec 3 §6.1)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_le
 
 
 class ContractionShape(msgspec.Struct, frozen=True):
-    """Let `acc` is a sum over `k` of ``lhs * rhs``. `batch` axes stand in both operands and the result, `m` only in
-    lhs, `n` only in rhs. A group keeps the order of the let's axes."""
+    """Let `acc` is a sum over `k` of ``lhs * rhs``. `batch` axes stand in both operands and the result, `m` only in lhs, `n`
+    only in rhs. A group keeps the order of the let's axes."""
 
     acc: str
     batch: tuple[str, ...]
@@ -25,9 +25,9 @@ class ContractionShape(msgspec.Struct, frozen=True):
 
 
 def find_contractions(region: Region) -> tuple[ContractionShape, ...]:
-    """Every let that is a sum of a product whose operands each lack an axis of the other, or that a dot product is.
+    """Every let that is a sum of products whose operands each lack an axis of the other, or a dot product.
 
-    A sum in which some let axis is in neither operand, or some reduced axis in only one, is no contraction.
+    A sum does not count as a contraction if some let axis is in neither operand, or some reduced axis in only one.
     """
     lets = lets_by_name(region)
     axes = frozenset(all_axes(region))
@@ -52,7 +52,7 @@ def _contraction(let: Let, lets: Mapping[str, Let], axes: frozenset[str]) -> Con
 
 
 def operand_tensor(e: RegionExpr) -> str:
-    """The one tensor that a contraction operand reads, when nothing but casts, roundings, guards to zero stand before it; else ""."""
+    """The one tensor that a contraction operand reads through casts, roundings and guards to zero only; else ""."""
     match e:
         case Read(tensor=tensor):
             return tensor
@@ -65,7 +65,7 @@ def operand_tensor(e: RegionExpr) -> str:
 
 
 def is_window(e: Reduce, let: Let, extents: Mapping[str, Expr]) -> bool:
-    """Does every reduced axis have constant extent and meet an axis of the let inside one index expression?"""
+    """True if every reduced axis has constant extent and shares an index expression with an axis of the let."""
     if any(extents[a].as_int() is None for a in e.axes):
         return False
     met: set[str] = set()
@@ -79,8 +79,8 @@ def is_window(e: Reduce, let: Let, extents: Mapping[str, Expr]) -> bool:
 
 
 def find_streaming_pair(region: Region) -> tuple[str, str] | None:
-    """(first, second) when the second contraction consumes the first one's result along its own k (attention):
-    an operand of the second is a let, over the first's n axes, that depends on the first."""
+    """(first, second) if the second contraction consumes the first one's result along its own k (attention): an operand of the
+    second is a let, over the first's n axes, that depends on the first. None if there is no such pair."""
     shapes = find_contractions(region)
     lets = lets_by_name(region)
     for second in shapes:
@@ -96,7 +96,7 @@ def find_streaming_pair(region: Region) -> tuple[str, str] | None:
 
 
 def depends_on(let: str, target: str, lets: Mapping[str, Let]) -> bool:
-    """Does let `let` use `target`, directly or through other lets?"""
+    """True if let `let` is `target` or uses it, directly or through other lets."""
     seen: set[str] = set()
     stack = [let]
     while stack:
@@ -111,8 +111,8 @@ def depends_on(let: str, target: str, lets: Mapping[str, Let]) -> bool:
 
 
 def epilogue_of(region: Region, acc: str) -> tuple[str, ...]:
-    """Lets after `acc` that are pointwise over its axes and reach it in place only: what the accumulator's owner can
-    apply in place (R3). An At over the let's own axes is a Ref."""
+    """Lets after `acc` that are pointwise over its axes and read it only in place, so that the thread that holds an
+    accumulator can compute them (R3). An At over the let's own axes counts as a Ref."""
     lets = lets_by_name(region)
     axes = set(lets[acc].axes)
     inside: list[str] = []
@@ -128,9 +128,10 @@ def epilogue_of(region: Region, acc: str) -> tuple[str, ...]:
 
 
 def _is_in_place(e: Ref | At, lets: Mapping[str, Let]) -> bool:
+    """True if `e` reads its let at the let's own axes."""
     return isinstance(e, Ref) or e.map == tuple(var(a) for a in lets[e.let].axes)
 
 
 def is_pointwise_read(e: RegionExpr) -> bool:
-    """Only scalar ops over one read: an operand that packing can apply on the way."""
+    """True if `e` applies only scalar operations to reads, so that packing can compute it while it copies."""
     return all(isinstance(n, Read | Cast | Unary | Const | Select | Within | Binary) for n in nodes(e))

@@ -15,8 +15,9 @@ from tatami.region.walk import all_axes
 
 
 class Convolution(msgspec.Struct, frozen=True):
-    """`image` is the operand that slides, a guarded read through casts. `slides`: as the image's axes are ordered. `images`
-    are its other axes in the result, `channels` the summed axes that are no window, `filters` the weights' own axes."""
+    """One contraction of which an operand slides. `image`: the sliding operand, a guarded read through casts. `slides`: in the
+    order of the image's axes. `images`: its other axes in the result; `channels`: the summed axes without a window;
+    `filters`: the weights' own axes."""
 
     shape: ContractionShape
     image: RegionExpr
@@ -55,18 +56,20 @@ def find_convolution(region: Region) -> Convolution | str:
 
 
 STILL = "still'"
-"""The window of a dimension in which nothing slides: one place."""
+"""Name of the window of a dimension along which nothing slides; its extent is 1. The quote keeps it apart from axes."""
 
 
 def window_size(region: Region, slide: Slide) -> Expr:
-    """Places of a slide's window."""
+    """Extent of a slide's window."""
     return ONE if slide.window == STILL else all_axes(region)[slide.window]
 
 
 def with_still_axis(region: Region, found: Convolution) -> Convolution:
-    """A convolution that slides along one dimension of an image, as one of two: its neighbour in memory slides over one place.
+    """A one-dimensional convolution as a two-dimensional one: a neighbouring dimension slides over a window of extent 1.
 
     x[n, c, h + i, w]   slides h over i, w over one place      x[n, c, h, w + j]   h over one place, w over j
+
+    `found` itself if it slides along more dimensions, or no neighbouring dimension is a plain axis of the image.
     """
     if len(found.slides) != 1:
         return found

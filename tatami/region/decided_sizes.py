@@ -1,8 +1,8 @@
-"""Sizes that a step between kernels decides, as edges of the graph: what uses such a symbol comes after the step that binds it.
+"""Sizes that a step between kernels decides, as edges of the graph: values that use such a symbol come after the step.
 
     n13 = sum of n0;  S = host extent(n13);  n17[i < S] = …      n17 reads nothing of n13, and yet no kernel can hold both
 
-A value uses the symbols of its own extents and of every index, guard and extent with which it reads.
+A value uses the symbols of its own extents and those in the indices, guards and extents of its reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tatami.tiny.ir import CallOp, Node, Program, SizeOp
 
 
 class DecidedSizes:
-    """By value, the steps whose symbols it uses; empty for a program that decides no size."""
+    """The steps whose symbols a value uses, by value; empty for a program in which no step decides a size."""
 
     def __init__(self, program: Program, statements: Mapping[str, Statement]) -> None:
         owner = {s: n.id for n in program.nodes if isinstance(n.op, CallOp) for s in n.op.new_symbols}
@@ -28,6 +28,7 @@ class DecidedSizes:
                 self.steps[node.id] = tuple(found)
 
     def before(self, value: str) -> tuple[str, ...]:
+        """Ids of the steps that must run before `value`; empty if there are none."""
         return self.steps.get(value, ())
 
 

@@ -1,8 +1,8 @@
-"""One group of values to one Region in explicit form: axes, lets, yields.
+"""From one group of values to one Region in explicit form: axes, lets, yields.
 
-Axes first: axes that reads map straight onto each other are one axis of the Region. A value that sees a shared result
-through a reshape (``[M, N]`` read as ``[B, S, N]``) takes over the result's axes; its own coordinates are then
-expressions of them. Size-one axes are dropped. Then one let per value, in order, and a yield per value used outside.
+Axes come first: axes that reads map straight onto each other are one axis of the Region. A value that sees a shared result
+through a reshape (``[M, N]`` read as ``[B, S, N]``) takes over the result's axes; its own coordinates are then expressions of
+them. Axes of size 1 are dropped. Then one let per value, in order, and a yield per value used outside.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ from tatami.tiny.ir import (
 
 
 class ProgramFacts(msgspec.Struct, frozen=True):
-    """What forming any Region of a program needs to look up."""
+    """Look-up tables that forming any Region of a program needs."""
 
     program: Program
     nodes: dict[str, Node]
@@ -94,18 +94,19 @@ class ProgramFacts(msgspec.Struct, frozen=True):
     patterns: dict[str, ContractionPattern]
     readers: dict[str, set[str]]
     writer: dict[str, str]
-    """The Region that writes a value to memory, for every value that some reader needs there."""
+    """Value → the Region that writes it to memory, for every value that some reader needs there."""
     layouts: dict[str, Layout]
     symbols: frozenset[str]
     stored: dict[str, Stored]
-    """Values that cross Regions as one of their movements."""
+    """Values that are stored between Regions as one of their movements."""
     assumed: Assumed
-    """Sizes that the program's signature takes to be equal."""
+    """Sizes that the program's signature declares equal."""
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """Where a value lives in the Region. `axes`: of its let; `own`: its tiny axes (i…, r…) over Region axes; `back`: each
-    let axis over the tiny axes i…; `reshaped`: the value took over another's axes."""
+    """Position of a value in the Region. `axes`: axes of its let; `own`: its tiny axes (i…, r…) as expressions of Region axes;
+    `back`: each let axis as an expression of the tiny axes i…; `reshaped`: True if the value took over another value's
+    axes."""
 
     axes: tuple[str, ...]
     own: dict[str, Expr]
@@ -114,7 +115,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def form_region(facts: ProgramFacts, name: str, values: Sequence[str]) -> tuple[Region, dict[str, tuple[str, ...]]]:
-    """The Region of one group, and the tiny ids behind its name and lets."""
+    """The Region of one group, and the tiny ids from which its name and lets come."""
     return _Former(facts, name, values).region()
 
 
@@ -167,6 +168,7 @@ class _Former:
         return region, self.origins
 
     def axes_of(self, let: str) -> tuple[str, ...]:
+        """Axes of the let called `let`."""
         return next(x.axes for x in self.lets if x.name == let)
 
     def place(self) -> None:
@@ -207,8 +209,8 @@ class _Former:
             self.frames[v] = Frame(axes, own, back)
 
     def join_common_reads(self, classes: AxisClasses, values: Sequence[str]) -> None:
-        """Where no contraction gives roles, values that read the same dimension of the same tensor share the axis:
-        ``max over i1 of x[i0, i1]`` beside ``exp(x[i0, i1] - ..)``."""
+        """Let values that read the same dimension of the same tensor share the axis, if no contraction gives roles: ``max over
+        i1 of x[i0, i1]`` and ``exp(x[i0, i1] - ..)``."""
         if any(self.facts.patterns[v].pattern != "dot" for v in values if v in self.facts.patterns):
             return
         first: dict[tuple[str, int], tuple[str, str]] = {}
@@ -224,7 +226,7 @@ class _Former:
     def reshape_source(
         self, v: str, rigid: set[str], reshaped: Mapping[str, object]
     ) -> tuple[str, tuple[Expr, ...], tuple[Expr, ...]] | None:
-        """(value, map onto it, inverse) of the shared result that `v` sees through a reshape."""
+        """(value, map onto it, inverse) of the shared result that `v` reads through a reshape; None if there is none."""
         s = self.facts.statements[v]
         if s.kind not in ("elementwise", "copy"):
             return None
@@ -244,6 +246,7 @@ class _Former:
         return None
 
     def reshaped_frame(self, v: str, p: str, index_map: tuple[Expr, ...], inverse: tuple[Expr, ...]) -> Frame:
+        """The frame of `v`, a reshape of `p` by `index_map`: the axes of `p`, and coordinates by `inverse`."""
         base = self.frames[p]
         axes = self.facts.statements[p].axes
         into = {f"@{a.name}": base.own[a.name] for a in axes}
@@ -258,6 +261,7 @@ class _Former:
     # -- expressions ---------------------------------------------------------------------------
 
     def let(self, name: str, axes: tuple[str, ...], dtype: DType, e: RegionExpr, origin: tuple[str, ...]) -> str:
+        """Append a let and return its name."""
         self.lets.append(Let(name, axes, dtype, e))
         self.dtypes[name] = dtype
         self.taken.add(name)
@@ -265,6 +269,7 @@ class _Former:
         return name
 
     def expression(self, v: str) -> RegionExpr:
+        """The expression of value `v` over the axes of its frame."""
         node = self.facts.nodes[v]
         own = self.frames[v].own
         match node.op:
@@ -302,7 +307,7 @@ class _Former:
                 assert_never(node.op)
 
     def gather(self, v: str, at: Mapping[str, Expr | RegionExpr], policy: Bounds) -> RegionExpr:
-        """Element `at` of gather `v`; a coordinate is an index expression or, behind another gather, a computed one."""
+        """Element `at` of gather `v`; a coordinate is an index expression or, below another gather, a computed one."""
         info = self.facts.book.values[v]
         assert info.gathered is not None
         fixed = {a: e for a, e in at.items() if isinstance(e, Expr)}
@@ -331,7 +336,7 @@ class _Former:
         return ReadAt(data, tuple(e if isinstance(e, Expr) else None for e in coordinates), indices, policy)
 
     def index_at(self, operand: Operand, at: Mapping[str, Expr | RegionExpr], policy: Bounds) -> RegionExpr | None:
-        """The index of an inner gather at coordinates of which some are computed; None when it needs none of those."""
+        """The index of an inner gather if some of its coordinates are computed; None if all are index expressions."""
         read = operand.pieces[0].read
         if read is None:
             return None
@@ -345,6 +350,7 @@ class _Former:
         return ReadAt(read.value, places, computed, policy)
 
     def reduce(self, v: str, op: ReduceOp) -> RegionExpr:
+        """The reduce `v`; without reduced axes larger than 1, its only element combined with `init`."""
         body = self.operand(v, 0)
         own = self.frames[v].own
         axes = tuple(n for a in self.facts.statements[v].reduced if (n := own[a.name].as_name()) is not None)
@@ -361,6 +367,7 @@ class _Former:
         return Binary(combine, Const(op.init, op.dtype), alone)
 
     def scan(self, v: str, op: ScanOp) -> RegionExpr:
+        """The scan `v`; along an axis of size 1, its only element or the neutral one."""
         body = self.operand(v, 0)
         axis = self.frames[v].own[f"i{op.axis}"].as_name()
         if axis is not None:
@@ -395,6 +402,7 @@ class _Former:
         return tuple(n for a in order if (n := frame.own[a].as_name()) is not None)
 
     def is_constant(self, operand: Operand) -> bool:
+        """True if every piece of the operand is a constant."""
         return all(p.read is None or isinstance(self.facts.nodes[p.read.value].op, ConstOp) for p in operand.pieces)
 
     def moved_operand(
@@ -429,7 +437,7 @@ class _Former:
         return Ref(name)
 
     def named_steps(self, operand: Operand, own: Mapping[str, Expr]) -> tuple[RegionExpr, tuple[str, ...]] | None:
-        """(operand, its axes by position) when the movement only permutes and repeats axes."""
+        """(operand, its axes by position) if the movement only permutes and repeats axes; else None."""
         if len(operand.pieces) != 1 or operand.pieces[0].guards or operand.pieces[0].read is None:
             return None
         tensor = operand.pieces[0].read.value
@@ -452,14 +460,14 @@ class _Former:
         return (read, axes) if tensor not in self.facts.stored and not self.unproved(read, ()) else None
 
     def let_coordinates(self, p: str, coordinates: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Coordinates of let `p` for coordinates of value `p`."""
+        """Coordinates of let `p` from coordinates of value `p`."""
         frame = self.frames[p]
         into = {a.name: e for a, e in zip(self.facts.statements[p].axes, coordinates)}
         out = tuple(substitute(frame.back[name], into) for name in frame.axes)
         return tuple(simplify(e, self.extents) for e in out) if frame.reshaped else out
 
     def direct(self, v: str, operand: Operand, own: Mapping[str, Expr], dtype: DType) -> RegionExpr:
-        """The operand as one expression: reads under guards, first piece outermost."""
+        """The operand as one expression: reads under guards, the first piece outermost."""
         out: RegionExpr | None = None
         for piece in reversed(operand.pieces):
             if piece.read is None:
@@ -476,7 +484,7 @@ class _Former:
         return out
 
     def unproved(self, read: Read, guards: tuple[Guard, ...]) -> tuple[Guard, ...]:
-        """What keeps a read inside its tensor where ranges do not prove that the model's own sizes do."""
+        """Guards that keep a read inside its tensor where ranges alone do not prove that it is."""
         node = self.facts.nodes.get(read.tensor)
         if node is None or any(not n.terms for n in self.extents.values()):
             return ()
@@ -484,6 +492,7 @@ class _Former:
         return tuple(Guard(i, n) for i, n in pairs if not is_proved_inside(i, n, self.extents, guards, self.facts.assumed))
 
     def at(self, v: str, e: Expr, own: Mapping[str, Expr]) -> Expr:
+        """Expression `e` of the tiny axes of `v`, over Region axes."""
         moved = substitute(e, own)
         return simplify(moved, self.extents) if self.frames[v].reshaped else moved
 
@@ -503,19 +512,22 @@ class _Former:
         return Ref(tensor) if coordinates == tuple(var(a) for a in axes) else At(tensor, coordinates)
 
     def settled(self, e: Expr, axis: str) -> Expr:
-        """The axis itself where `e` is proved equal to it."""
+        """The axis itself if `e` is proved equal to it; else `e`."""
         return var(axis) if e != var(axis) and is_inside(e - var(axis), ONE, self.extents) else e
 
     # -- outputs -------------------------------------------------------------------------------
 
     def is_output(self, v: str) -> bool:
+        """True if this Region writes `v` to memory."""
         return self.facts.writer.get(v) == self.name
 
     def memref(self, tensor: str) -> MemRef:
+        """Shape, dtype and layout of a tensor of the program."""
         node = self.facts.nodes[tensor]
         return MemRef(node.dtype, node.shape, layout=self.facts.layouts.get(tensor, ROW_MAJOR))
 
     def write_outputs(self) -> None:
+        """Add a target and a yield for every value that this Region writes; scatters have added theirs."""
         for v in self.values:
             if not self.is_output(v) or self.facts.statements[v].kind == "scatter":
                 continue
@@ -524,14 +536,14 @@ class _Former:
             name, coordinates = self.stored_at(v, coordinates)
             straight = coordinates == tuple(var(a) for a in frame.axes)
             updates = self.overwritten(v, coordinates)
-            if updates:  # also where the new values, as of a fill, come from elsewhere
+            if updates:  # even if the new values do not come from it, as in a fill
                 self.params.setdefault(updates)
             self.targets.append(Target(name, self.memref(name), updates=updates))
             self.yields.append(Yield(v, name, map=None if straight else coordinates))
 
     def overwritten(self, v: str, coordinates: tuple[Expr, ...]) -> str:
-        """The mutable input that output `v` may overwrite in place: only this Region reads it, each element just where
-        `v` writes it, and no value of the Region is read anywhere but at its own point."""
+        """The mutable input that output `v` may overwrite in place, or "": only this Region reads it, each element exactly
+        where `v` writes it, and no value of the Region is read anywhere but at its own point."""
         target = self.update_target(v)
         if not target or not self.facts.readers.get(target, set()) <= self.inside:
             return ""
@@ -541,7 +553,8 @@ class _Former:
         return target if all(n.map == coordinates for n in inner if isinstance(n, Read) and n.tensor == target) else ""
 
     def update_target(self, v: str) -> str:
-        """The mutable input that `v`, an output in that one place alone, updates."""
+        """The mutable input that `v` updates, if `v` is exactly one output of the program and that output updates an input;
+        else ""."""
         program = self.facts.program
         ports = [p for p, value in zip(program.signature.outputs, program.outputs) if value == v]
         if len(ports) != 1 or ports[0].updates is None:
@@ -549,7 +562,7 @@ class _Former:
         return next((n.id for n in program.nodes if isinstance(n.op, InputOp) and n.op.tensor_id == ports[0].updates), "")
 
     def stored_at(self, tensor: str, coordinates: tuple[Expr, ...]) -> tuple[str, tuple[Expr, ...]]:
-        """Where an element of `tensor` lies in memory: the stored tensor and the coordinates in it."""
+        """The tensor in memory that holds an element of `tensor`, and the element's coordinates in it."""
         stored = self.facts.stored.get(tensor)
         if stored is None:
             return tensor, coordinates
@@ -557,7 +570,8 @@ class _Former:
         return stored.name, tuple(simplify(substitute(e, into), self.extents) for e in stored.coordinates)
 
     def scatter(self, v: str) -> None:
-        """The target first (unless it is overwritten in place), then the updates at their indices."""
+        """Add the yields of scatter `v`: a copy of its target first (unless it is overwritten in place), then the updates at
+        their indices."""
         node, info, frame = self.facts.nodes[v], self.facts.book.values[v], self.frames[v]
         op = node.op
         assert isinstance(op, ScatterOp) and info.scattered is not None
@@ -580,8 +594,8 @@ class _Former:
         self.targets.append(Target(v, self.memref(v), updates=updates))
 
     def updated_input(self, v: str) -> str:
-        """The mutable input that scatter `v` may overwrite in place: it is the scatter's plain target, its output
-        updates it, and nobody else reads it."""
+        """The mutable input that scatter `v` may overwrite in place, or "": it is the scatter's plain target, its output
+        updates it, and no other node reads it."""
         target = self.facts.nodes[v].src[0]
         if self.update_target(v) != target or self.facts.readers.get(target) != {v}:
             return ""

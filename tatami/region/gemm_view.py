@@ -1,8 +1,8 @@
 """A Region seen as a matrix product: C[b, m, n] = epilogue(sum over k of A[b, m, k] * B[b, k, n]).
 
-A question that a Region answers by itself. Batch axes stand in both operands (or in none), m axes in the lhs only, n
-axes in the rhs only; the reduced axes are k. Each operand is the expression that the reduce multiplies; where that is
-a plain read, its element address is affine and `strides` tells its coefficients (spec 3 §6.3.1, C-CON1).
+The view follows from the Region alone. Batch axes stand in both operands (or in none), m axes in the lhs only, n axes in the
+rhs only; the reduced axes are k. Each operand is the expression that the reduce multiplies; if it is a plain read, its element
+address is affine and `strides` are the coefficients (spec 3 §6.3.1, C-CON1).
 
     acc = reduce(sum, [k], mul(A[m, k], B[k, n]))   ->   m=(m), n=(n), k=(k), A.strides={m: K, k: 1}
 """
@@ -47,19 +47,20 @@ from tatami.region.walk import nodes, used_lets
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Axes that one role of the product runs over, outermost first."""
+    """Axes of one role of the product, outermost first, with their sizes."""
 
     axes: tuple[str, ...]
     sizes: tuple[Expr, ...]
 
     @property
     def size(self) -> Expr:
+        """Number of positions: the product of all sizes."""
         return product(self.sizes)
 
 
 class Gather(msgspec.Struct, frozen=True):
-    """One element of `tensor` at `index` (an address over the Region's axes), or 0 where a guard fails: a window of an
-    image with its padding, or any other affine view (spec 3 §6.4)."""
+    """One element of `tensor` at `index` (an address over the Region's axes), or 0 where a guard fails: a window of an image
+    with its padding, or any other affine view (spec 3 §6.4)."""
 
     tensor: str
     index: Expr
@@ -67,8 +68,9 @@ class Gather(msgspec.Struct, frozen=True):
 
 
 class GemmOperand(msgspec.Struct, frozen=True):
-    """`tensor` is "" and `strides` None where the operand is computed or guarded, not plainly read; `gather` None where
-    it is computed."""
+    """One operand of the product. `expr`: the factor, without widening casts of a plain read. `tensor` is "" and `strides`
+    None if the operand is computed or guarded, not plainly read; `offset`: the address at zero; `gather` is None if it is
+    computed."""
 
     expr: RegionExpr
     dtype: DType
@@ -79,6 +81,8 @@ class GemmOperand(msgspec.Struct, frozen=True):
 
 
 class GemmView(msgspec.Struct, frozen=True):
+    """The roles of a Region's only product. `acc`: its let; `dtype`: the accumulator's."""
+
     acc: str
     dtype: DType
     batch: Group
@@ -88,18 +92,19 @@ class GemmView(msgspec.Struct, frozen=True):
     lhs: GemmOperand
     rhs: GemmOperand
     tf32: bool
-    """Both operands are rounded to 10 fraction bits on the way to the product, as tensor cores take fp32: `lhs` and `rhs` are
-    what is rounded, their `expr` what is multiplied."""
+    """True if both operands are rounded to 10 fraction bits before the product, as tensor cores round fp32. `lhs` and `rhs`
+    then describe the unrounded values, and their `expr` the rounded ones."""
     epilogue: tuple[Let, ...]
-    """All other lets: each can be computed where one element of the accumulator lives."""
+    """All other lets; each can be computed where one element of the accumulator is held."""
     groups: RowGroups | None = None
-    """Each group of rows of m has a matrix of its own: `rhs` is that of one group, whose number stands in its addresses."""
+    """Rows in groups, each with a matrix of its own: `rhs` is the matrix of one group, whose number stands in its addresses.
+    None for a single matrix."""
     partials: tuple[Partial, ...] = ()
-    """Blocks of rows or columns that are reduced beside the accumulator, each of a let of `epilogue` or of the accumulator."""
+    """Reductions over blocks of rows or columns, each of a let of `epilogue` or of the accumulator."""
 
 
 def gemm_view(region: Region, acc: str = "") -> GemmView | str:
-    """The view, or the reason why there is none. `acc` names the contraction's let when a Region has several."""
+    """The view, or the reason why there is none. `acc` names the contraction's let if a Region has several."""
     if region.opaque is not None:
         return "the Region is a named routine"
     region, partials = without_partials(region)
@@ -157,7 +162,7 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
 
 
 def is_block(p: Partial, group: Group, role: Literal["m", "n"]) -> bool:
-    """Does it lie within the last axis of the group, at a multiple of its width along all of them?"""
+    """True if the blocks of `p` lie within the last axis of the group, and never reach across its end."""
     whole = len(group.axes) == 1 or (bool(group.axes) and is_divisible(group.sizes[-1], p.width))
     return whole and group.axes[-1:] == (p.axis,) and p.width == BLOCK[role]
 
@@ -167,11 +172,12 @@ def _group(axes: list[str], sizes: dict[str, Expr]) -> Group:
 
 
 def is_product_reduce(e: RegionExpr) -> bool:
+    """True if `e` is a sum of products of two factors."""
     return isinstance(e, Reduce) and e.fn == "sum" and isinstance(e.body, Binary) and e.body.fn == "mul"
 
 
 def not_elementwise(let: Let) -> str:
-    """Why the let cannot be computed element by element beside an accumulator; "" when it can."""
+    """The reason why the let cannot be computed element by element from an accumulator; "" if it can."""
     for e in nodes(let.expr):
         match e:
             case Reduce() | Scan():
@@ -184,7 +190,7 @@ def not_elementwise(let: Let) -> str:
 
 
 def rounded_to_tf32(e: RegionExpr) -> RegionExpr | None:
-    """What an operand rounds to 10 fraction bits; None where it does not. What stands for a guarded read is zero, which needs
+    """The expression that an operand rounds to 10 fraction bits, or None if it does not round. The zero outside a guard needs
     no rounding."""
     match e:
         case Unary(fn="tf32", x=x):
@@ -197,15 +203,15 @@ def rounded_to_tf32(e: RegionExpr) -> RegionExpr | None:
 
 
 def _orders(k: Group) -> list[Group]:
-    """As the Region has it, then with each axis last."""
+    """Orders of k that may be tried: the Region's own, then one with each other axis last."""
     pairs = list(zip(k.axes, k.sizes))
     turned = [[*pairs[:i], *pairs[i + 1 :], pairs[i]] for i in range(len(pairs) - 1)]
     return [k, *(Group(tuple(a for a, _ in p), tuple(size for _, size in p)) for p in turned)]
 
 
 def _bytes_together(operand: GemmOperand, mn: Group, k: Group) -> int:
-    """That one copy of the operand can take, where sizes allow it. Neighbours along its rows or columns come by TMA only: they
-    count for half of those that any thread copies."""
+    """Bytes of the operand that one copy instruction can load, for this order of k: 16 at most. Contiguous rows or columns
+    come by TMA only, so they count half."""
     if not why_not_plain(operand, mn, k):
         return 16
     turned = operand.strides is not None and mn.axes and operand.strides[mn.axes[-1]] == ONE
@@ -213,8 +219,9 @@ def _bytes_together(operand: GemmOperand, mn: Group, k: Group) -> int:
 
 
 def run_of(operand: GemmOperand, k: Group) -> int:
-    """Neighbours along k, from a multiple of that number on, which lie together and under the same guards: 16 bytes at most,
-    as many as the extent of the last axis of k and the steps of all others are multiples of. 1 where it is no gather."""
+    """Number of neighbours along k that lie together in memory under the same guards, starting at any multiple of that number:
+    at most 16 bytes' worth, and a divisor of the last k axis's extent and of the steps of all other axes. 1 for an operand
+    without a gather."""
     g = operand.gather
     if g is None or not k.axes or step_of(g.index, k.axes[-1]) != ONE:
         return 1
@@ -260,7 +267,7 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
 
 
 def _gather(e: Select, region: Region) -> Gather | None:
-    """A guarded read with 0 outside."""
+    """A guarded read with 0 outside, as an address with guards; None for any other select."""
     then = e.then
     while isinstance(then, Cast) and not then.bits and then.to in (DType.fp32, DType.fp64):
         then = then.x
@@ -272,8 +279,8 @@ def _gather(e: Select, region: Region) -> Gather | None:
 
 
 def mergeable(group: Group, operand: GemmOperand, k: Group) -> tuple[Group, list[tuple[str, Expr]]]:
-    """What a tile runs along: the longest run of inner axes through which `operand` steps evenly, and the leading axes
-    that do not merge. All axes where it is no matrix in memory."""
+    """(axes of a tile, leading axes that do not merge with them): the tile runs along the longest run of inner axes through
+    which `operand` steps evenly. All axes of the group for an operand that `why_not_plain` refuses."""
     if operand.strides is None or why_not_plain(operand, group, k):
         return group, []
     start = len(group.axes) - 1
@@ -284,12 +291,12 @@ def mergeable(group: Group, operand: GemmOperand, k: Group) -> tuple[Group, list
 
 
 def is_even(group: Group, strides: dict[str, Expr], i: int) -> bool:
-    """Do axes i and i + 1 of the group merge into one?"""
+    """True if axes i and i + 1 of the group step evenly, so that they merge into one."""
     return strides[group.axes[i]] == strides[group.axes[i + 1]] * group.sizes[i + 1] or group.sizes[i] == ONE
 
 
 def major_of(operand: GemmOperand, mn: Group, k: Group) -> Literal["k", "mn"] | None:
-    """The group whose last axis is contiguous in memory."""
+    """The group whose last axis is contiguous in memory: "k", "mn" (rows or columns), or None if neither is."""
     if operand.strides is None:
         return None
     if k.axes and operand.strides[k.axes[-1]] == ONE:
@@ -298,7 +305,7 @@ def major_of(operand: GemmOperand, mn: Group, k: Group) -> Literal["k", "mn"] | 
 
 
 def why_not_plain(operand: GemmOperand, mn: Group, k: Group) -> str:
-    """Why the operand is no matrix in memory, or ""."""
+    """The reason why the operand cannot be read as one matrix in memory, or ""."""
     if operand.strides is None:
         return "an operand is computed or guarded, not plainly read"
     if any(not is_even(k, operand.strides, i) for i in range(len(k.axes) - 1)):
@@ -309,8 +316,8 @@ def why_not_plain(operand: GemmOperand, mn: Group, k: Group) -> str:
 
 
 def why_not_mma(view: GemmView, *, codes: bool = False) -> str:
-    """Why the ring of an MMA template does not take this product, or "": every operand is a matrix in memory, or gathered
-    element by element. `codes`: fp8 that may be rounded is multiplied too, by wgmma."""
+    """The reason why the MMA templates do not take this product, or "": every operand must be a matrix in memory, or gathered
+    element by element. With `codes`, fp8 operands that may be rounded count as multiplied too (by wgmma)."""
     for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
         if operand.gather is None:
             return why_not_plain(operand, group, view.k)
@@ -328,6 +335,7 @@ def why_not_mma(view: GemmView, *, codes: bool = False) -> str:
 
 
 def refs_of(e: RegionExpr) -> set[str]:
+    """Names of the lets that `e` uses."""
     return set(used_lets(e))
 
 
@@ -378,7 +386,7 @@ def dtype_of(e: RegionExpr, tensors: dict[str, DType], lets: dict[str, DType]) -
 
 
 def rename(e: RegionExpr, tensor: Callable[[str], str], index: Callable[[Expr], Expr]) -> RegionExpr:
-    """The same expression with other tensor names and index expressions (elementwise nodes only)."""
+    """The expression with other tensor names and index expressions. Raises ValueError for nodes that are not elementwise."""
     match e:
         case Read(tensor=t, map=m):
             return Read(tensor(t), tuple(index(i) for i in m))

@@ -1,17 +1,17 @@
 """Groups of values under merging, always acyclic.
 
-Every group has a rank above those of the groups it reads; a merge that would close a circle is refused. Raising ranks
-and looking for a second path both stay near the two groups, so that a long chain costs linear time.
+Every group has a rank above those of the groups it reads; a merge that would close a cycle is refused. Raising ranks and
+searching for a second path both stay near the two groups, so that a long chain costs linear time.
 """
 
 from __future__ import annotations
 
 SEARCH_LIMIT = 4000
-"""Groups looked at before a merge is refused unproved."""
+"""Maximum number of groups searched for a path; beyond it the merge is refused without proof, to bound compile time."""
 
 
 class GroupGraph:
-    """Groups by number. `members[g]` are values; `group_of[v]` follows every merge."""
+    """Groups by number. `members[g]`: the values of group g; `group_of[v]`: the group of value v after all merges."""
 
     def __init__(self) -> None:
         self.members: dict[int, list[str]] = {}
@@ -37,7 +37,8 @@ class GroupGraph:
         return g
 
     def can_merge(self, producer: int, consumer: int) -> bool:
-        """Is there no path from `producer` to `consumer` through a third group?"""
+        """True if no path leads from `producer` to `consumer` through a third group. False as well after `SEARCH_LIMIT`
+        groups."""
         limit = self.rank[consumer]
         stack = [g for g in self.feeds[producer] if g != consumer]
         seen: set[int] = set()
@@ -54,14 +55,14 @@ class GroupGraph:
         return True
 
     def move(self, value: str, groups: tuple[int, ...]) -> None:
-        """`value` goes to groups that read the one it leaves; each repeats it."""
+        """Move `value` into several `groups` that read its present group; each of them computes it again."""
         self.members[self.group_of[value]].remove(value)
         for g in groups:
             self.members[g].append(value)
         self.group_of[value] = groups[0]
 
     def merge(self, producer: int, consumer: int) -> int:
-        """One group in place of two; the larger keeps its number."""
+        """Merge two groups into one and return its number: that of the larger group."""
         keep, drop = (
             (producer, consumer) if len(self.members[producer]) >= len(self.members[consumer]) else (consumer, producer)
         )

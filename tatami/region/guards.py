@@ -1,4 +1,4 @@
-"""Is a read inside its tensor, given the guards that stand before it?"""
+"""Proofs that a read is inside its tensor, given the guards around it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tatami.indexbook.ir import Guard
 def is_proved_inside(
     index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard], assumed: Assumed = NOTHING
 ) -> bool:
-    """``0 <= index < size`` for every point of the box of `extents` at which all `guards` hold, where the equations of
-    `assumed` do."""
+    """True if ``0 <= index < size`` is proved at every point of the box of `extents` at which all `guards` hold, under the
+    equations of `assumed`."""
     if _is_proved(index, size, extents, guards):
         return True
     if not assumed:
@@ -50,8 +50,9 @@ def _is_proved(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Seq
 
 
 def _is_sum_of_guards(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
-    """Multiples of what guards bound, and the rest from the box: 0 <= i + j < H and 0 <= 2*k - 1 < W put W*(i + j) + 2*k - 1 in
-    0..H*W - 1. A multiple is taken where fewer axes are left without it."""
+    """True if the index is proved inside as a sum of multiples of guarded expressions and a bounded rest: 0 <= i + j < H
+    and 0 <= 2*k - 1 < W put W*(i + j) + 2*k - 1 in 0..H*W - 1. A multiple is subtracted if fewer axes are left without
+    it."""
     known, left = dict(extents), index
     for number, g in enumerate(guards):
         known[f"g'{number}"] = g.size
@@ -74,7 +75,8 @@ def _is_sum_of_guards(index: Expr, size: Expr, extents: Mapping[str, Expr], guar
 
 
 def _fact_of_sizes(guard: Guard) -> Expr | None:
-    """What is not negative where a guard without axes holds: 0 < max(0, W//2 - 1) says that W - 4 is not."""
+    """An expression that is not negative where a guard without axes holds: 0 < max(0, W//2 - 1) gives W - 4. None if nothing
+    follows."""
     room = where_not_empty(guard.size) - 1 - guard.index
     floors = [(mono[0], coef) for mono, coef in room.terms if len(mono) == 1 and isinstance(mono[0], Floor)]
     if len(floors) != 1 or floors[0][1] != 1:
@@ -85,13 +87,13 @@ def _fact_of_sizes(guard: Guard) -> Expr | None:
 
 
 def _is_nonneg_given(size: Expr, facts: Sequence[Expr]) -> bool:
-    """Is a size not negative, where none of `facts` is?"""
+    """True if a size is not negative when none of `facts` is."""
     return is_nonneg(size) or any(is_nonneg(size - fact) for fact in facts)
 
 
 def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
-    """Each side alone: from the box, or from a guard that differs from the index by a bounded amount, or runs against it, as
-    N - 1 - i does against 0 <= i < N."""
+    """True if each side is proved alone: from the box, or from a guard whose index differs from `index` by a bounded amount,
+    or runs against it, as N - 1 - i does against 0 <= i < N."""
     own = bounds(index, extents)
     low = own is not None and is_nonneg(own[0])
     high = own is not None and is_nonneg(size - 1 - own[1])
@@ -108,8 +110,8 @@ def _is_inside_by_sides(index: Expr, size: Expr, extents: Mapping[str, Expr], gu
 
 
 def _is_quotient(index: Expr, size: Expr, extents: Mapping[str, Expr], guards: Sequence[Guard]) -> bool:
-    """A guard of a multiple of the index and a remainder: 0 <= 2*i0 + i1 < 4*N with i1 in 0..1 puts i0//2 in 0..N - 1. The
-    multiple may be a size: 0 <= B*i0 + i1 < B*S with i1 in 0..B - 1 puts i0 in 0..S - 1."""
+    """True if a guard bounds a multiple of the index plus a remainder: 0 <= 2*i0 + i1 < 4*N with i1 in 0..1 puts i0//2 in 0..N
+    - 1. The multiple may be a size: 0 <= B*i0 + i1 < B*S with i1 in 0..B - 1 puts i0 in 0..S - 1."""
     num, den = index, ONE
     if len(index.terms) == 1 and index.terms[0][1] == 1 and len(index.terms[0][0]) == 1:
         (atom,) = index.terms[0][0]
@@ -146,5 +148,5 @@ def _is_simpler(a: Expr, b: Expr, extents: Mapping[str, Expr]) -> bool:
 
 
 def needed_guards(guards: Sequence[Guard], extents: Mapping[str, Expr]) -> tuple[Guard, ...]:
-    """The guards that do not hold by themselves over the box: the ones worth testing."""
+    """The guards that the box alone does not prove, which therefore need a test."""
     return tuple(g for g in guards if not is_within(g.index, g.size, extents))

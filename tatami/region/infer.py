@@ -1,4 +1,4 @@
-"""What a Region document leaves out: axes of lets, sizes of axes, dtypes of constants."""
+"""Parts that a Region document may leave out: axes of lets, sizes of axes, dtypes of constants."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tatami.region.walk import Types, children, index_expressions, nodes, with_c
 
 
 def reduce_names(value: Any) -> list[str]:
-    """Axes that reduces anywhere inside a JSON value bind."""
+    """Axes bound by the reduces anywhere inside a JSON value."""
     out: list[str] = []
     stack = [value]
     while stack:
@@ -49,7 +49,7 @@ def _used(e: RegionExpr, axes: Mapping[str, tuple[str, ...]], known: frozenset[s
 
 
 def read_sizes(lets: Iterable[RegionExpr], shapes: Mapping[str, Shape], known: list[str]) -> dict[str, Expr]:
-    """The size of each axis that stands alone in the map of a read: that of the tensor's axis. The first read counts."""
+    """The size of each axis that is a whole entry of a read's map: that of the tensor's dimension. The first read decides."""
     out: dict[str, Expr] = {}
     for e in lets:
         for n in nodes(e):
@@ -62,7 +62,8 @@ def read_sizes(lets: Iterable[RegionExpr], shapes: Mapping[str, Shape], known: l
 
 
 def infer_constants(e: RegionExpr, types: Types) -> RegionExpr:
-    """Constants without dtype take that of the operand beside them, else of the accumulator around them, else fp32."""
+    """`e` with a dtype for every constant that has none: that of a neighbouring operand, else of the enclosing accumulator,
+    else fp32."""
     return _typed(e, types, None)
 
 

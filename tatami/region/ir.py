@@ -31,6 +31,8 @@ from tatami.tiny.ir import Bounds
 
 
 class Iter(msgspec.Struct, frozen=True):
+    """One axis: its name and its extent."""
+
     name: str
     size: Expr
 
@@ -46,7 +48,8 @@ class Read(msgspec.Struct, frozen=True, tag_field="op", tag="read"):
 
 
 class ReadAt(msgspec.Struct, frozen=True, tag_field="op", tag="read_at"):
-    """As Read, where an entry None of `map` is the value of the next of `indices` (an integer expression)."""
+    """A Read whose None entries of `map` take the values of `indices` in order (integer expressions). `bounds`: treatment of
+    an index outside the tensor."""
 
     tensor: str
     map: tuple[Expr | None, ...]
@@ -55,6 +58,8 @@ class ReadAt(msgspec.Struct, frozen=True, tag_field="op", tag="read_at"):
 
 
 class Ref(msgspec.Struct, frozen=True, tag_field="op", tag="ref"):
+    """Let `let` at the axes of the same names."""
+
     let: str
 
 
@@ -66,6 +71,8 @@ class At(msgspec.Struct, frozen=True, tag_field="op", tag="at"):
 
 
 class Const(msgspec.Struct, frozen=True, tag_field="op", tag="const"):
+    """A constant number of `dtype`."""
+
     value: Scalar
     dtype: DType
 
@@ -84,11 +91,15 @@ class Within(msgspec.Struct, frozen=True, tag_field="op", tag="within"):
 
 
 class Unary(msgspec.Struct, frozen=True, tag_field="op", tag="unary"):
+    """Scalar operation `fn` of `core.ops.OPS` of one operand."""
+
     fn: str
     x: RegionExpr
 
 
 class Binary(msgspec.Struct, frozen=True, tag_field="op", tag="binary"):
+    """Scalar operation `fn` of `core.ops.OPS` of two operands."""
+
     fn: str
     x: RegionExpr
     y: RegionExpr
@@ -103,10 +114,12 @@ class Select(msgspec.Struct, frozen=True, tag_field="op", tag="select"):
 
 
 class Cast(msgspec.Struct, frozen=True, tag_field="op", tag="cast"):
+    """`x` converted to dtype `to`."""
+
     x: RegionExpr
     to: DType
     bits: bool = False
-    """Reinterpret the bits instead of converting."""
+    """True to reinterpret the bits instead of converting; False by default."""
 
 
 class Reduce(msgspec.Struct, frozen=True, tag_field="op", tag="reduce"):
@@ -120,7 +133,8 @@ class Reduce(msgspec.Struct, frozen=True, tag_field="op", tag="reduce"):
 
 
 class Scan(msgspec.Struct, frozen=True, tag_field="op", tag="scan"):
-    """Running `fn` of `body` along `axis`, which is an axis of the let."""
+    """Running `fn` of `body` along `axis`, which is an axis of the let. `exclusive`: without the element itself; `reverse`:
+    from the end."""
 
     fn: str
     axis: str
@@ -138,8 +152,8 @@ class Random(msgspec.Struct, frozen=True, tag_field="op", tag="random"):
 
 
 class BroadcastInDim(msgspec.Struct, frozen=True, tag_field="op", tag="broadcast_in_dim"):
-    """Axis j of the operand is axis ``axes[broadcast_dimensions[j]]`` of the let. A Ref operand is taken by
-    position; any other operand already names its axes."""
+    """Axis j of the operand is axis ``axes[broadcast_dimensions[j]]`` of the let. A Ref operand is matched by position; any
+    other operand already names its axes."""
 
     operand: RegionExpr
     result_shape: Shape
@@ -147,7 +161,7 @@ class BroadcastInDim(msgspec.Struct, frozen=True, tag_field="op", tag="broadcast
 
 
 class Transpose(msgspec.Struct, frozen=True, tag_field="op", tag="transpose"):
-    """Axis j of the let is axis permutation[j] of the operand (a Ref, by position)."""
+    """Axis j of the let is axis ``permutation[j]`` of the operand (a Ref, matched by position)."""
 
     operand: RegionExpr
     permutation: tuple[int, ...]
@@ -177,15 +191,15 @@ RegionExpr: TypeAlias = (
 
 
 class Param(msgspec.Struct, frozen=True):
-    """An input. `name` is a value id one layer up (or a document's own name)."""
+    """An input. `name`: a value id of tiny, or a document's own name."""
 
     name: str
     memref: MemRef
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An output. deferred: handed to the next Region on the same chip where the plan can (D2.9). `updates`: the
-    input buffer that this output overwrites in place."""
+    """An output. `materialize`: "gmem" for memory; "deferred" hands it to the next Region on the same chip if the plan can
+    (D2.9). `updates`: the input buffer that this output overwrites in place, or ""."""
 
     name: str
     memref: MemRef
@@ -194,6 +208,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Let(msgspec.Struct, frozen=True):
+    """One assignment: the value of `expr` at every point of `axes`."""
+
     name: str
     axes: tuple[str, ...]
     dtype: DType
@@ -201,8 +217,8 @@ class Let(msgspec.Struct, frozen=True):
 
 
 class Yield(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Write let `source` to output `to`. `map` is the target index over the let's axes (absent: the let's axes in
-    order); None entries come from `indices` (lets of the same axes), combined by `combine` in row-major order.
+    """Write let `source` to output `to`. `map`: the target index over the let's axes (None: the let's axes in order); its None
+    entries come from `indices` (lets of the same axes). Writes to one element are combined by `combine` in row-major order.
     The writes of all yields to one output must cover it, unless the output updates an input."""
 
     source: str
@@ -220,13 +236,14 @@ class Opaque(msgspec.Struct, frozen=True, omit_defaults=True):
     routine: str
     attrs: dict[str, Scalar | list[Scalar]] = {}
     operands: tuple[str, ...] = ()
-    """What the routine takes, by name of input, where one input stands twice; absent: the inputs in order."""
+    """The routine's operands as names of inputs, needed if one input stands twice; empty for the inputs in order."""
     code: KernelCode | None = None
-    """routine custom: the bodies that a user wrote."""
+    """The bodies that a user wrote, for routine "custom"; else None."""
 
 
 class Region(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="region"):
-    """`iters`: axes of lets and yields; `reduce_axes`: axes that only reduces run over. Lets are in order."""
+    """One kernel. `iters`: axes of lets and yields; `reduce_axes`: axes that only reduces run over. Lets are in order of
+    use."""
 
     name: str
     iters: tuple[Iter, ...]
@@ -254,8 +271,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag=
 class Program(msgspec.Struct, frozen=True):
     """Regions and steps in an order that respects data flow. Tensors are value ids of tiny.
 
-    `inputs[i]` is the id that holds signature.inputs[i], `outputs[i]` the one that holds signature.outputs[i]; an
-    output may be an input, or stand twice.
+    `inputs[i]` is the id that holds signature.inputs[i], `outputs[i]` the one that holds signature.outputs[i]; an output
+    may be an input, or occur twice.
     """
 
     signature: Signature

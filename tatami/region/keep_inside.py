@@ -1,9 +1,9 @@
-"""A guard for every read that nothing proves to be inside its tensor or let.
+"""A guard for every read that is not proved to be inside its tensor or let.
 
     x[3*i0 - 2*((b + i0)//b)]    ->    select(within 0 <= 3*i0 - 2*((b + i0)//b) < N, x[..], 0)
 
-Views of a model read inside whatever the prover says, so such a guard always holds; it costs a comparison, and the kernels
-need no proof. Without one in reach a Region would be refused for a reason no user can mend.
+Views of a model read inside their tensors even if the prover cannot show it, so such a guard always holds; it costs a
+comparison, and the kernels need no proof. Without it a Region would be refused for a reason no user can mend.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tatami.region.walk import Types, all_axes, children, let_shape, with_childr
 
 
 def keep_inside(region: Region, assumed: Assumed) -> Region:
-    """The Region with those guards, neutral elements outside. `assumed`: the equations of its program."""
+    """The Region with those guards and neutral elements outside. `assumed`: the equations of its program."""
     if region.opaque is not None:
         return region
     extents = all_axes(region)
@@ -31,7 +31,7 @@ def keep_inside(region: Region, assumed: Assumed) -> Region:
 
 
 class _Reads:
-    """The reads of one Region. A let may be named as the tensor that it computes again, and have fewer axes: none of size 1."""
+    """The reads of one Region. A let may have the name of the tensor that it computes again, and fewer axes: none of size 1."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class _Reads:
         return let if e is let.expr else msgspec.structs.replace(let, expr=e)
 
     def inside(self, e: RegionExpr, scope: frozenset[str], known: tuple[Guard, ...]) -> RegionExpr:
-        """`known`: the guards around `e`."""
+        """`e` with guards around its unproved reads. `scope`: the axes in scope; `known`: the guards around `e`."""
         if isinstance(e, Read | At):
             shape = self.tensors[e.tensor] if isinstance(e, Read) else self.lets[e.let]
             beyond = self.unproved(shape, e.map, scope, known)
@@ -70,6 +70,7 @@ class _Reads:
     def unproved(
         self, shape: Shape, entries: tuple[Expr | None, ...], scope: frozenset[str], known: tuple[Guard, ...]
     ) -> tuple[Guard, ...]:
+        """A guard for each map entry of a read that the guards `known` do not prove inside `shape`."""
         extents = {a: n for a, n in self.extents.items() if a in scope}
         if ZERO in extents.values():  # nothing runs, so nothing is read
             return ()
@@ -79,6 +80,7 @@ class _Reads:
         )
 
     def neutral(self, e: RegionExpr) -> Const:
+        """Zero, or False, in the dtype of `e`."""
         dtype = self.types.of(e)
         assert dtype is not None
         return Const(False if dtype == DType.bool else 0, dtype)

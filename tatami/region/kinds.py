@@ -1,4 +1,4 @@
-"""The closed list of shapes a Region can have, told from the Region alone (design §3 region).
+"""The closed list of shapes a Region can have, recognised in the Region itself (design §3 region).
 
 opaque          a named routine
 scatter         a yield goes to computed positions, or combines
@@ -70,7 +70,7 @@ def kind_of(region: Region) -> Kind:
 
 
 def _reads_shifted(region: Region) -> bool:
-    """Is some let read through a map other than its own axes?"""
+    """True if some let is read through a map other than its own axes."""
     lets = lets_by_name(region)
     return any(
         isinstance(n, At) and n.let in lets and n.map != tuple(var(a) for a in lets[n.let].axes)

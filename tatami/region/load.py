@@ -1,8 +1,8 @@
 """Region documents of spec 3 §6.8: ``{"region": {…}}``, or ``{"regions": [{…}, …]}`` joined by tensor names.
 
-What a document may leave out is inferred: sizes of iters from the output or the reads, reduce axes from the reduces, the
-axes of a let from what it names, dtypes of lets from their expressions. A MemRef without dtype has the dtype that the
-yields cast to, else fp32. Reduces inside other expressions get lets of their own, named ``<op>_<axis>``.
+Inferred if a document leaves it out: sizes of iters from the output or the reads, reduce axes from the reduces, the axes of a
+let from the names it uses, dtypes of lets from their expressions. A MemRef without dtype has the dtype that the yields cast
+to, else fp32. Reduces inside other expressions get lets of their own, named ``<op>_<axis>``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tatami.region.verify import verify
 from tatami.region.walk import Types, children, with_children
 
 REGION_FIELDS = frozenset(["name", "iters", "reduce_axes", "inputs", "outputs", "lets", "yield", "yields"])
+"""Fields that a Region of a document may have."""
 
 
 def load(document: Any) -> Module[Program]:
@@ -46,7 +47,8 @@ def load(document: Any) -> Module[Program]:
 
 
 def join(regions: list[Region]) -> Program:
-    """The program of Regions joined by names: inputs are what none of them makes, outputs what none of them reads."""
+    """The program of Regions joined by names: its inputs are tensors that no Region makes, its outputs tensors that no Region
+    reads."""
     made = {t.name: t for r in regions for t in r.outputs}
     read = {p.name: p for r in regions for p in r.inputs}
     inputs = {n: p for n, p in read.items() if n not in made}
@@ -86,7 +88,7 @@ def load_region(value: Any, at: str) -> Region:
 
 
 class _Parts:
-    """The lets of a document, one after the other."""
+    """The lets of a document, read one after the other."""
 
     def __init__(self, at: str, tensors: Mapping[str, Param], iters: list[str]) -> None:
         self.at = at
@@ -96,6 +98,7 @@ class _Parts:
         self.declared: dict[str, tuple[tuple[str, ...] | None, DType | None]] = {}
 
     def let(self, item: Any) -> None:
+        """Read one let of the document. Raises TatamiError for a missing or repeated name."""
         name = item.get("let") if isinstance(item, dict) else None
         if not isinstance(name, str):
             raise fail("InvalidDocument", self.at, "a let has no name", 'write {"let": name, "expr": …}')
@@ -113,7 +116,7 @@ class _Parts:
         )
 
     def hoist(self, e: RegionExpr, root: bool) -> RegionExpr:
-        """Reduces and scans become whole lets."""
+        """The expression with every inner reduce and scan moved to a let of its own."""
         parts = tuple(self.hoist(c, False) for c in children(e))
         e = with_children(e, parts)
         if root or not isinstance(e, Reduce | Scan):
@@ -128,7 +131,7 @@ class _Parts:
         return Ref(name)
 
     def region(self, outputs: tuple[Target, ...], yields: tuple[Yield, ...], sizes: dict[str, Expr]) -> Region:
-        """Axes, sizes and dtypes put in."""
+        """The Region with axes, sizes and dtypes filled in."""
         reduced = [a for e in self.lets.values() if isinstance(e, Reduce) for a in e.axes if a not in self.iters]
         known = [*self.iters, *dict.fromkeys(reduced)]
         axes: dict[str, tuple[str, ...]] = {}
@@ -168,7 +171,7 @@ class _Parts:
 
 
 def _fallback(e: RegionExpr, types: Types) -> DType:
-    """A dtype for a let whose expression has none by the rules: the verifier then says why."""
+    """A dtype for a let whose expression has none by the rules; the verifier then gives the reason."""
     found = [d for c in children(e) if (d := types.of(c) or _fallback(c, types)) != DType.unknown]
     return max(found, key=lambda d: (d.is_float, d.itemsize), default=DType.unknown)
 
@@ -218,7 +221,7 @@ def _layout(value: Any, at: str) -> Layout:
     if not isinstance(value, dict):
         raise fail("InvalidDocument", at, "a layout is an object", 'write {"kind": "row_major"}')
     fields = {k: v for k, v in value.items() if k != "params"} | dict(value.get("params", {}))
-    if "pattern" in fields:  # the specification's word
+    if "pattern" in fields:  # the specification's field
         fields["swizzle"] = fields.pop("pattern")
     return from_builtins(fields, Layout, at)
 

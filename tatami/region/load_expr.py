@@ -39,13 +39,15 @@ from tatami.region.ir import (
 )
 
 COMPARE = ("ge", "gt", "le", "lt")
+"""Comparisons that may bound an index expression."""
 INDEX_OPS = ("add", "sub", "mul", "floordiv", "mod", "min", "max")
+"""Operations of index expressions."""
 UNTYPED = DType.unknown
-"""The dtype of a constant until its neighbour gives one."""
+"""Dtype of a constant until the dtype of its neighbour is known."""
 
 
 def is_index(value: Any, lets: Mapping[str, Any]) -> bool:
-    """Is `value` an index expression? Names of lets are values."""
+    """True if `value` is an index expression. Names of lets are values, not indices."""
     if isinstance(value, bool | float):
         return False
     if isinstance(value, int):
@@ -102,7 +104,7 @@ def _apply(op: str, parts: list[Expr]) -> Expr:
 
 
 class ExprLoader:
-    """Reads the expressions of one let."""
+    """Reader of the expressions of one let."""
 
     def __init__(self, at: str, lets: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
         self.at = at
@@ -110,9 +112,11 @@ class ExprLoader:
         self.tensors = tensors
 
     def fail(self, kind: str, why: str, suggestion: str) -> TatamiError:
+        """The error `kind` at this let."""
         return fail(kind, self.at, why, suggestion)
 
     def value(self, v: Any) -> RegionExpr:
+        """Read a value: a constant, a name, or an operation. Raises TatamiError."""
         if isinstance(v, bool):
             return Const(v, DType.bool)
         if isinstance(v, int | float):
@@ -156,6 +160,7 @@ class ExprLoader:
                 return self.operation(op, args)
 
     def name(self, v: str) -> RegionExpr:
+        """Read a name: a special number, an earlier let, or a scalar tensor."""
         if v in ("INF", "-INF", "NAN"):
             return Const(v, UNTYPED)
         if v in self.lets:
@@ -165,6 +170,7 @@ class ExprLoader:
         raise self.fail("UnknownValue", f"{v!r} is no let defined before", "name an earlier let, or read a tensor with its map")
 
     def operation(self, op: str, args: Any) -> RegionExpr:
+        """Read an operation of `core.ops.OPS`, or a comparison of indices as a predicate."""
         if op in COMPARE and isinstance(args, list) and len(args) == 2 and all(is_index(a, self.lets) for a in args):
             return self.predicate([{op: args}])
         if op == "and" and isinstance(args, list):
@@ -185,6 +191,7 @@ class ExprLoader:
         return Unary(name, parts[0]) if len(parts) == 1 else Binary(name, parts[0], parts[1])
 
     def read(self, args: Any) -> RegionExpr:
+        """Read a read, with or without computed indices."""
         tensor = self.field(args, "tensor")
         if "indices" not in args:
             return Read(tensor, self.map(args))
@@ -194,20 +201,24 @@ class ExprLoader:
         )
 
     def map(self, args: Any) -> tuple[Expr, ...]:
+        """Read the index expressions of the field ``map``."""
         return tuple(index_of(m, self.at) for m in self.field(args, "map", list))
 
     def constant(self, args: Any) -> Const:
+        """Read a constant, with or without its dtype."""
         if isinstance(args, dict):
             return Const(self.scalar(self.field(args, "value", Any)), self.dtype(args.get("dtype")))
         return Const(self.scalar(args), UNTYPED)
 
     def scalar(self, value: Any) -> Scalar:
+        """Read a number, also written as a string."""
         try:
             return scalar(value)
         except ValueError as error:
             raise self.fail("InvalidDocument", str(error), "write a number") from None
 
     def select(self, args: Any) -> RegionExpr:
+        """Read a select; a conjunction of guards and other conditions becomes two nested selects."""
         then, other = self.value(self.field(args, "then", Any)), self.value(self.field(args, "else", Any))
         pred = self.value(self.field(args, "pred", Any))
         if isinstance(pred, Binary) and pred.fn == "and" and isinstance(pred.x, Within):
@@ -215,14 +226,15 @@ class ExprLoader:
         return Select(pred, then, other)
 
     def reduce(self, args: Any) -> Reduce:
+        """Read a reduce; without a dtype its dtype is unknown."""
         axes = tuple(self.field(args, "axes", list))
         dtype = DType.unknown if args.get("dtype") is None else self.dtype(args["dtype"])
         init = None if args.get("init") is None else self.scalar(args["init"])
         return Reduce(self.field(args, "op"), axes, init, dtype, self.value(self.field(args, "body", Any)))
 
     def predicate(self, args: list[Any]) -> RegionExpr:
-        """A conjunction. Comparisons of indices that bound one expression from both sides become guards."""
-        margins: list[tuple[Expr, Any]] = []  # each holds when the expression is >= 0
+        """Read a conjunction. Comparisons of indices that bound one expression from both sides become guards."""
+        margins: list[tuple[Expr, Any]] = []  # (expression, its comparison), which holds if the expression is >= 0
         rest: list[Any] = []
         for a in args:
             op, pair = next(iter(a.items())) if isinstance(a, dict) and len(a) == 1 else ("", None)
@@ -251,7 +263,7 @@ class ExprLoader:
         return out
 
     def is_size(self, e: Expr) -> bool:
-        """Does the sum of two margins no longer move with an axis? (Axes are lower-case in no rule: ask the loader.)"""
+        """True if no axis stands in `e`: the axes of two margins cancel in their sum."""
         return not free_vars(e) & self.axes
 
     axes: frozenset[str] = frozenset()
@@ -259,6 +271,7 @@ class ExprLoader:
     # -- fields --------------------------------------------------------------------------------
 
     def field(self, args: Any, name: str, kind: Any = str) -> Any:
+        """Field `name` of a JSON object. Raises TatamiError if it is missing or no `kind`."""
         if not isinstance(args, dict) or name not in args:
             raise self.fail("InvalidDocument", f"the field {name!r} is missing", f"give {name!r}")
         value = args[name]
@@ -267,6 +280,7 @@ class ExprLoader:
         return value
 
     def dtype(self, name: Any) -> DType:
+        """Read the name of a dtype."""
         try:
             return DType(name)
         except ValueError:
@@ -276,5 +290,5 @@ class ExprLoader:
 
 
 def _leading(e: Expr) -> int:
-    """The sign of the first term: the axis part of ``index >= 0`` is positive."""
+    """Sign of the first term; the axis part of ``index >= 0`` is positive."""
     return e.terms[0][1] if e.terms else 1

@@ -1,12 +1,12 @@
-"""tiny + IndexBook + Partition to Regions, explicit form (spec 3 §6.7, spec 5 §3; D2.10).
+"""From tiny + IndexBook + Partition to Regions in explicit form (spec 3 §6.7, spec 5 §3; D2.10).
 
     n7 = MUL(n5, n6); n8 = REDUCE(n7)      n5_r (m, k)     read n0[m, k]
                                       ->   n5   (m, n, k)  broadcast_in_dim n5_r, dims [0, 2]
                                            n7   (m, n, k)  mul n5, n6
                                            n8   (m, n)     reduce sum over k of n7
 
-One let per base value under its tiny id, and one or more per movement between them, under the id of the movement. The
-rules of `canonicalise` then fold all movement into reads.
+One let per base value under its tiny id, and one or more per movement between them, under the id of the movement. The rules of
+`canonicalise` then fold all movement into reads.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def lower(
 def lower_program(
     program: Program, book: IndexBook, view: PolyView, partition: Partition
 ) -> tuple[RegionProgram, dict[str, tuple[str, ...]]]:
+    """Regions and steps of one program, and the tiny ids behind each Region and let."""
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     readers = _readers(program, view.statements)
@@ -87,8 +88,8 @@ def lower_program(
 
 
 def _makers(readers: Mapping[str, set[str]], partition: Partition) -> dict[str, int]:
-    """Which group stores a value that some group reads without holding it. A value that all its readers recompute (a
-    coordinate, a small constant) is stored by none."""
+    """Number of the group that stores a value, for every value that some group reads without computing it. A value that all
+    its readers recompute (a coordinate, a small constant) is not stored."""
     groups = [frozenset(g.values) for g in partition.groups]
     held: dict[str, list[int]] = {}
     for k, group in enumerate(partition.groups):
@@ -103,7 +104,7 @@ def _makers(readers: Mapping[str, set[str]], partition: Partition) -> dict[str, 
 
 
 def _readers(program: Program, statements: tuple[Statement, ...]) -> dict[str, set[str]]:
-    """Who reads each value from memory; "" stands for a program output."""
+    """Ids that read each value from memory; "" stands for a program output."""
     out: dict[str, set[str]] = {}
     for s in statements:
         for access in s.reads:
@@ -118,8 +119,8 @@ def _readers(program: Program, statements: tuple[Statement, ...]) -> dict[str, s
 
 
 def _writers(partition: Partition, readers: Mapping[str, set[str]]) -> dict[str, str]:
-    """For each value that a reader outside its groups needs, the first group that has it. A repeated value (a cast, a
-    coordinate) that every reader computes for itself is in memory nowhere."""
+    """Name of the first Region that computes a value, for every value that a reader outside its groups needs. A repeated value
+    (a cast, a coordinate) that every reader computes again is stored nowhere."""
     home: dict[str, list[int]] = {}
     for k, group in enumerate(partition.groups):
         for v in group.values:
@@ -149,7 +150,7 @@ def _symbols(program: Program) -> frozenset[str]:
 
 
 def _call(name: str, node: Node, group: Group, nodes: Mapping[str, Node], layouts: Mapping[str, Layout]) -> Region | Step:
-    """An opaque Region for a routine, else a step."""
+    """An opaque Region for a routine, or a step for any other call."""
     op = node.op
     assert isinstance(op, CallOp)
     ids = {n.op.index: v for v in group.values if isinstance((n := nodes[v]).op, ResultOp)}

@@ -1,4 +1,4 @@
-"""Operands and results of a contraction that lie in memory as matrices: what a kernel can use without a copy.
+"""Operands and results of a contraction that are matrices in memory, so that a kernel can use them without a copy.
 
 x[b, m, k] of a contiguous tensor    rows m, columns k: at 0, pitch K        rows k, columns m: no matrix, columns lie apart
 """
@@ -20,14 +20,14 @@ from tatami.region.walk import Types, all_axes, lets_by_name
 
 
 def by_images(shape: ContractionShape, images: tuple[str, ...]) -> ContractionShape:
-    """The contraction whose axes `images` of one side are taken one at a time, as those of the batch."""
+    """The contraction with the axes `images` of one side moved to the batch: they are processed one at a time."""
     m, n = (tuple(a for a in group if a not in images) for group in (shape.m, shape.n))
     return msgspec.structs.replace(shape, batch=(*shape.batch, *images), m=m, n=n)
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """Element (i, j) of a block of `tensor` is at ``first + i * pitch + j``; i and j are linear over groups of axes. `first`
-    is an address over the other axes."""
+    """Element (i, j) of a block of `tensor` is at ``first + i * pitch + j``; i and j are linear over groups of axes. `first`:
+    an address over the other axes."""
 
     tensor: str
     first: Expr
@@ -37,9 +37,12 @@ class Matrix(msgspec.Struct, frozen=True):
 def side_matrix(
     region: Region, shape: ContractionShape, side: Literal["m", "n"], swap: bool, groups: Groups | None = None
 ) -> Matrix | None:
-    """Where the operand of one side lies, where it is read as it is in the type of the sums: rows of m, columns of k, or
-    rows of k, columns of n. `swap` exchanges the operands. Of narrow integers in `groups`, which are rows of m whose groups
-    lie as they are, an element is a number of a group."""
+    """The matrix of one operand, if it is read unchanged in the dtype of the sums; else None. Rows and columns are m and k, or
+    k and n.
+
+    `swap` exchanges the operands. With `groups` (narrow integers; side "m" only, groups of neighbours in memory) an element is
+    one number of a group.
+    """
     is_lhs = (side == "m") != swap
     operand, own = (shape.lhs, shape.m) if is_lhs else (shape.rhs, shape.n)
     reduce = lets_by_name(region)[shape.acc].expr
@@ -58,7 +61,8 @@ def side_matrix(
 
 
 def result_matrix(region: Region, acc: str, rows: Sequence[str], columns: Sequence[str]) -> Matrix | None:
-    """Where the sums may be made: the only output, which is nothing but them."""
+    """The matrix into which the sums can be written directly: the Region's only output, which stores nothing but them. None if
+    there is no such matrix."""
     let = lets_by_name(region)[acc]
     assert isinstance(let.expr, Reduce)
     if len(region.yields) != 1 or len(region.outputs) != 1:
@@ -82,8 +86,7 @@ def _matrix(tensor: str, at: Expr, rows: Sequence[str], columns: Sequence[str], 
 
 
 def _step(at: Expr, axes: Sequence[str], extents: Mapping[str, Expr]) -> Expr | None:
-    """What one step of the linear index over `axes` adds to the address: 0 where there is one element, None where steps
-    differ."""
+    """Address difference of one step of the linear index over `axes`: 0 if there is one element, None if steps differ."""
     step: Expr | None = None
     inner = ONE
     for axis in reversed(axes):

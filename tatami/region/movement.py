@@ -1,4 +1,4 @@
-"""Does a Region only move elements? Then it is a copy that happens to be a kernel: its bytes are worth counting.
+"""Recognition of Regions that only move elements: copies that happen to be kernels, which bandwidth describes best.
 
 y[i0, i1] = x[i1, i0]                              moves
 y[i0] = i0 < 2 ? 0 : x[idx[i0 - 2] + 1]            moves: where it reads is computed, what it writes is not
@@ -35,8 +35,8 @@ from tatami.region.walk import children, lets_by_name
 
 
 def only_moves(region: Region) -> bool:
-    """Every element written is an element of an input, or a constant beside such elements; positions alone decide which.
-    A Region that reads nothing (a fill, an iota) makes its numbers, so it moves none."""
+    """True if every element written is an element of an input or a constant, chosen by position alone. A Region that reads
+    nothing (a fill, an iota) makes its numbers, so it moves none."""
     if region.opaque is not None or any(y.combine != "set" or y.cast is not None for y in region.yields):
         return False
     lets = lets_by_name(region)
@@ -44,7 +44,7 @@ def only_moves(region: Region) -> bool:
 
 
 def _moves(e: RegionExpr, lets: Mapping[str, Let]) -> bool:
-    """Is the value an element of some tensor, or a constant?"""
+    """True if the value is an element of some tensor, or a constant."""
     match e:
         case Read() | ReadAt() | Const():
             return True
@@ -61,7 +61,7 @@ def _moves(e: RegionExpr, lets: Mapping[str, Let]) -> bool:
 
 
 def _is_positional(e: RegionExpr, lets: Mapping[str, Let]) -> bool:
-    """Does it depend on coordinates and sizes alone?"""
+    """True if `e` depends on coordinates and sizes alone."""
     match e:
         case Read() | ReadAt() | Random():
             return False

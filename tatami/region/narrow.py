@@ -1,9 +1,9 @@
-"""Sums of products of narrow integers: neighbours of k that one multiply-add takes at once, in an element of 32 bits.
+"""Sums of products of narrow integers: one multiply-add takes several neighbours of k, packed into an element of 32 bits.
 
     sum over k of x[k] * y[k]     ->     sum over g of dot(X[g], Y[g])
     X[g] = x[2g] & 0xffff | x[2g+1] << 16        dot: x[2g] * y[2g] + x[2g+1] * y[2g+1]
 
-Of four numbers of 8 bits likewise. Behind the last k there are zeros. Sums wrap in 32 bits, so that they are exact in any order.
+Four numbers of 8 bits are packed likewise. Zeros follow the last k. Sums wrap in 32 bits, so that they are exact in any order.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tatami.region.ir import Binary, Cast, Const, Index, Iter, Let, Read, Reduce
 from tatami.region.walk import Types, all_axes, lets_by_name, substitute_axes
 
 BITS = 32
-"""Of an element, and of the sums."""
+"""Bits of a packed element, and of a sum."""
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """`count` neighbours along `axis`, which has `size` elements, are one element."""
+    """`count` neighbours along `axis`, whose extent is `size`, are packed into one element."""
 
     axis: str
     count: int
@@ -30,20 +30,24 @@ class Groups(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> Expr:
+        """Number of groups along the axis, the last of which may be partial."""
         return ceildiv(self.size, expr(self.count))
 
     @property
     def bits(self) -> int:
+        """Bits of one member of a group."""
         return BITS // self.count
 
     @property
     def is_whole(self) -> bool:
+        """True if the axis has a known extent and whole groups."""
         size = self.size.as_int()
         return size is not None and size % self.count == 0
 
 
 def groups_of(region: Region, shape: ContractionShape, count: int) -> Groups:
-    """Along a k axis that has whole groups, where there is one; else along the longest, or one whose size no number says."""
+    """Groups along a k axis that has whole groups; if there is none, along the longest axis (an axis of unknown extent counts
+    as longest)."""
     extents = all_axes(region)
     found = [Groups(a, count, extents[a]) for a in shape.k]
     longest = max(found, key=lambda g: 1 << 62 if (n := g.size.as_int()) is None else n)
@@ -51,7 +55,7 @@ def groups_of(region: Region, shape: ContractionShape, count: int) -> Groups:
 
 
 def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
-    """The narrowest type that is known to hold the values of an operand: behind casts to wider types and guards to zero."""
+    """The narrowest dtype known to hold the values of an operand, seen through casts to wider types and guards to zero."""
     match e:
         case Cast(x=x, to=to, bits=False):
             inner = narrow_dtype(x, groups, types)
@@ -65,8 +69,8 @@ def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
 
 
 def operand_dtypes(region: Region, shape: ContractionShape, count: int, any_signs: bool = False) -> tuple[DType, DType] | None:
-    """What lhs and rhs hold, where sums of 32 bits may take `count` of k at once: two signed numbers of 16 bits, or four of 8
-    bits, those of one side unsigned, or with `any_signs` of either."""
+    """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two signed
+    numbers of 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs)."""
     types, groups = Types(region), groups_of(region, shape, count)
     lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
     if count == 2:
@@ -78,7 +82,7 @@ def operand_dtypes(region: Region, shape: ContractionShape, count: int, any_sign
 
 
 def joined(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
-    """An operand as elements of i32 over the groups: the value of the axis is then a group's number."""
+    """An operand in packed elements of i32; the value of the axis is then a group's number."""
     read = packed_read(e, groups)
     if read is not None:
         return read
@@ -96,7 +100,7 @@ def joined(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
 
 
 def _part(e: RegionExpr, t: int, groups: Groups, region: Region) -> RegionExpr:
-    """The bits of member `t` of a group, where they are in the element."""
+    """The bits of member `t` of a group, at their position in the packed element."""
     at = var(groups.axis) * groups.count + t
     x = substitute_axes(e, {groups.axis: at}, lets_by_name(region))
     if t and not groups.is_whole:
@@ -107,7 +111,7 @@ def _part(e: RegionExpr, t: int, groups: Groups, region: Region) -> RegionExpr:
 
 
 def _is_padding(e: Select, groups: Groups) -> bool:
-    """Is it zero outside a guard that says the same of all members of a group?"""
+    """True if `e` is zero outside a guard that is the same for all members of a group."""
     if not isinstance(e.pred, Within) or not isinstance(e.other, Const) or e.other.value:
         return False
     return all(groups.axis not in free_vars(g.index) for g in e.pred.guards)
@@ -119,8 +123,8 @@ def _of_group(read: Read, groups: Groups) -> Read:
 
 
 def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
-    """The operand again, whose values a type holds: a member's own bits of an element that `joined` made. Of what is read,
-    the axis numbers groups."""
+    """The inverse of `joined`: the operand at one position of k, as that member's bits of a packed element. `packed`: read
+    of packed elements, in which the axis counts groups; `held`: dtype of the operand's values."""
     group = floordiv(var(groups.axis), expr(groups.count))
     own = var(groups.axis) - group * groups.count
     read = Read(packed.tensor, tuple(substitute(x, {groups.axis: group}) for x in packed.map))
@@ -132,7 +136,7 @@ def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
 
 
 def packed_read(e: RegionExpr, groups: Groups) -> Read | None:
-    """What `parted` was given, where the operand is what it made."""
+    """The read of packed elements if the operand has the form that `parted` gives; else None."""
     if not isinstance(e, Binary) or not isinstance(e.x, Binary) or not isinstance(e.x.x, Read):
         return None
     read = _of_group(e.x.x, groups)
@@ -140,18 +144,18 @@ def packed_read(e: RegionExpr, groups: Groups) -> Read | None:
 
 
 def _held(e: Binary, groups: Groups) -> DType:
-    """The type that holds what `parted` made."""
+    """The dtype of the values in an expression that `parted` made."""
     return DType.i16 if groups.count == 2 else DType.i8 if e.fn == "shr" else DType.u8
 
 
 def lying_groups(e: RegionExpr, groups: Groups, types: Types) -> Read | None:
-    """The read of a group's first member, where neighbours in memory are a group."""
+    """The read of a group's first member if neighbours in memory already form a packed element; else None."""
     read = lying_read(e, groups, types)
     return None if read is None else _of_group(read, groups)
 
 
 def lying_read(e: RegionExpr, groups: Groups, types: Types) -> Read | None:
-    """The operand, where it is read as it is and members have the bits that they have in an element of a group."""
+    """The operand's read if it is used unchanged and its elements have the bits of a group's member; else None."""
     while isinstance(e, Cast) and narrow_dtype(e, groups, types) != e.to:
         e = e.x
     is_plain = isinstance(e, Read) and types.dtype(e).is_int and 8 * types.dtype(e).itemsize == groups.bits

@@ -1,4 +1,4 @@
-"""What a reduce's body is where its guards do not hold (spec 3 §6.5, §6.7(5))."""
+"""Value of a reduce's body where its guards do not hold (spec 3 §6.5, §6.7(5))."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tatami.region.walk import nodes
 
 
 def value_outside(e: Reduce) -> str | None:
-    """The body's value where a guard over the reduced axes fails, when it is known and not neutral; else None."""
+    """The body's value where a guard over the reduced axes fails, as text, if it is known and not neutral; else None."""
     if e.fn in ("argmax", "argmin"):
         return None
     wanted = number(neutral(e.fn, e.dtype))
@@ -27,7 +27,8 @@ def value_outside(e: Reduce) -> str | None:
 
 
 def _outside(e: RegionExpr, guard: Select) -> float | int | bool | None:
-    """The number `e` is where `guard` fails, or None when that depends on data."""
+    """The value of `e` where `guard` fails, or None if it depends on data. NaN for a multiple of data, which is never
+    neutral."""
     if e is guard:
         return _outside(guard.other, guard)
     match e:

@@ -1,11 +1,11 @@
-"""Streaming pairs whose rows can be joined from blocks of columns: what makes attention one pass over its keys.
+"""Streaming pairs whose rows can be joined from blocks of columns: the condition for attention in one pass over its keys.
 
     S = sum_d Q*K ;  X = scale(S) ;  M = max_n X ;  A = exp(X - M) ;  Z = sum_n A ;  P = A / Z ;  O = sum_n P * V
 
-A sum over n whose terms hold M only as a factor exp(X - M) can be made block by block: when the maximum grows from M to
-M', what has been added so far is multiplied by exp(M - M'). Factors that are the same for a whole row (1 / Z) leave the
-second product. The rule is about sums, products and exp; nothing here asks for softmax (design §3 region). What is made
-of M and Z alone can be written beside O, a value of each row: L = log(Z) + M is what a gradient needs to make A again.
+A sum over n whose terms use M only in a factor exp(X - M) can be computed block by block: when the maximum grows from M to M',
+the sum of the earlier blocks is multiplied by exp(M - M'). Factors that are the same for a whole row (1 / Z) leave the second
+product. The rule is about sums, products and exp; it does not ask for softmax (design §3 region). Values made of M and Z alone
+can be written in addition to O, one per row: a gradient needs L = log(Z) + M to compute A again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_le
 
 
 class Online(msgspec.Struct, frozen=True):
-    """`firsts` are turned so that their m is `rows` and their n is `keys`; `second` so that its lhs holds the weights. Of
-    several first products, as dS = P * (dO V^T - D) has them, no row has a maximum or a sum.
+    """A streaming pair in normal form. `firsts`: first products, oriented so that their m is `rows` and their n is `keys`;
+    `second`: oriented so that its lhs is the weights. With several first products, as in dS = P * (dO V^T - D), rows
+    have no maximum and no sum.
 
-    scores: the let that `top` is the maximum of, or the first product itself. sums: lets that are sums over the keys.
-    weight: the product of the factors that differ along a row; `times` and `over` are the others. In rows where the sum
-    `nan_sum` is NaN every weight is `nan_weight` instead. excluded: (predicate, scores where it holds), when the scores
-    are minus infinity elsewhere and the predicate does not depend on the product. Where there is no maximum (`top` is ""):
-    (predicate, the weight where it holds), when the one weight is 0 elsewhere, and no sum asks for it.
+    `scores`: the let whose maximum is `top`, or the first product itself. `sums`: lets that are sums over the keys.
+    `weight`: the factors of a weight that differ along a row; `times` and `over`: the factors and divisors that do not. In
+    rows where the sum `nan_sum` is NaN every weight is `nan_weight` instead. `excluded`: (predicate, scores where it holds)
+    if the scores are minus infinity elsewhere and the predicate does not depend on the product. Without a maximum (`top` is
+    ""): (predicate, the weight where it holds) if the only weight is 0 elsewhere and no sum reads it.
 
-    finite: sums that are one of `sums`, but subtract 0 in place of a maximum that is infinite. beside: lets of a row that
-    are made of its maximum and sums.
+    `finite`: sums that equal one of `sums`, except that they subtract 0 instead of an infinite maximum. `beside`: other
+    lets with one value per row, computed from its maximum and sums.
     """
 
     firsts: tuple[ContractionShape, ...]
@@ -55,11 +56,11 @@ class Online(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> ContractionShape:
-        """That the scores are made of."""
+        """The first of the first products, on which the scores depend."""
         return self.firsts[0]
 
     def is_of_a_row(self, let: str) -> bool:
-        """Is it known of a row once all of its keys have been seen?"""
+        """True if the value of `let` is one number per row, known after all keys have been read."""
         return let in (self.top, *self.sums, *self.finite, *self.beside)
 
 
@@ -76,7 +77,7 @@ class _Refused(Exception):
 
 
 def find_online(region: Region) -> Online | str:
-    """The streaming pair as sums that blocks can be joined to, or why it is none."""
+    """The streaming pair in a form that blocks can be joined to, or the reason why it has none."""
     found = find_streaming_pair(region)
     if found is None:
         return "no contraction reads the result of another along its own k"
@@ -87,7 +88,7 @@ def find_online(region: Region) -> Online | str:
 
 
 def let_of(e: RegionExpr, lets: Mapping[str, Let]) -> str:
-    """The let that `e` is at its own point, or ""."""
+    """The let that `e` reads at the let's own axes, or ""."""
     match e:
         case Ref(let=let):
             return let
@@ -98,7 +99,7 @@ def let_of(e: RegionExpr, lets: Mapping[str, Let]) -> str:
 
 
 def is_rounding(e: RegionExpr) -> TypeGuard[Cast | Unary]:
-    """Fewer digits of the same number?"""
+    """True if `e` is its operand rounded to fewer digits."""
     return (isinstance(e, Cast) and not e.bits and e.to.is_float) or (isinstance(e, Unary) and e.fn == "tf32")
 
 
@@ -214,8 +215,8 @@ class _Finder:
         return name
 
     def finite_sums(self) -> dict[str, str]:
-        """A sum of exp(score - (0 where isinf(top) else top)) -> the sum of exp(score - top), which is the same where the
-        maximum is finite."""
+        """Sum of exp(score - (0 where isinf(top) else top)) → the sum of exp(score - top), which is equal if the maximum is
+        finite."""
         found = [n for n, e in self.reduces.items() if self.is_shifted(e.body, finite=True)]
         plain = next((n for n, e in self.reduces.items() if self.is_shifted(e.body)), "")
         if found and not plain:
@@ -238,7 +239,7 @@ class _Finder:
         return self.masked(e, float("-inf"))
 
     def weight_exclusion(self, weight: tuple[RegionExpr, ...]) -> tuple[RegionExpr, RegionExpr] | None:
-        """Behind roundings, which leave 0 what it is."""
+        """`masked` for a single weight that is 0 elsewhere, seen through roundings, which keep 0."""
         if len(weight) != 1 or self.reduces:
             return None
         e, roundings = self.through(weight[0]), []
@@ -254,7 +255,8 @@ class _Finder:
         return predicate, value
 
     def masked(self, e: RegionExpr, elsewhere: float) -> tuple[RegionExpr, RegionExpr] | None:
-        """Predicate and value of a select that has one number `elsewhere`, where the product does not decide."""
+        """(predicate, value) of a select that is the number `elsewhere` where the predicate fails, if the predicate does not
+        depend on the product; else None."""
         if not isinstance(e, Select) or not isinstance(e.other, Const) or number(e.other.value) != elsewhere:
             return None
         uses = [n.let for n in nodes(e.pred) if isinstance(n, Ref | At)]
@@ -281,7 +283,8 @@ class _Finder:
             raise _Refused("a weight subtracts finite maxima only")
 
     def check_tile(self, factor: RegionExpr, scores: str) -> None:
-        """Only the scores are kept, or all first products where there is no maximum, so everything has to come from them."""
+        """Refuse a factor that depends on values other than the scores (or on any but the first products if there is no
+        maximum): only they are kept on chip."""
         kept = {scores} if self.top else {first.acc for first in self.firsts}
         stack = [*used_lets(factor)]
         while stack:
@@ -292,7 +295,7 @@ class _Finder:
                 stack.extend(used_lets(self.lets[name].expr))
 
     def check_rest(self, second: ContractionShape, of_rows: set[str]) -> None:
-        """What follows the second contraction is its epilogue; nothing else of the Region depends on either but `of_rows`."""
+        """Refuse Regions in which anything but the second contraction's epilogue and the lets `of_rows` depends on the pair."""
         after = {second.acc, *epilogue_of(self.region, second.acc)}
         for y in self.region.yields:
             if y.source not in after | of_rows:
@@ -305,7 +308,7 @@ class _Finder:
                 raise _Refused(f"{let.name} reduces or scans beside the pair")
 
     def check_numbers(self, scores: str) -> None:
-        """One float type throughout: that of the products' sums, which start at zero."""
+        """Refuse mixed dtypes: the products, whose sums must start at zero, and all reduces have one float dtype."""
         products = [self.lets[s.acc].expr for s in (*self.firsts, self.second)]
         dtypes = {e.dtype for e in products if isinstance(e, Reduce)} | {self.lets[n].dtype for n in (scores, *self.reduces)}
         dtypes |= {e.dtype for e in self.reduces.values()}
@@ -317,7 +320,7 @@ class _Finder:
     # -- products --------------------------------------------------------------------------------
 
     def product_of(self, e: RegionExpr) -> _Product:
-        """`e` as factors of the tile, and factors of the row."""
+        """`e` as factors that differ along a row (tile) and factors of the row."""
         if self.keys not in free_axes(e, self.lets, self.axes):
             return _Product(times=(e,))
         if not self.needs_reduce(e) or self.is_shifted(e) or self.is_shifted(e, finite=True):
@@ -343,7 +346,8 @@ class _Finder:
                 raise _Refused("a weight is no product of row factors and exp(score - maximum)")
 
     def is_shifted(self, e: RegionExpr, finite: bool = False) -> bool:
-        """Is `e` exp(x - top), with top the maximum of x? Then it is from 0 to 1. `finite`: 0 in place of an infinite top."""
+        """True if `e` is exp(x - top) with top the maximum of x, which is then from 0 to 1. `finite`: with 0 instead of an
+        infinite top."""
         match self.through(e):
             case Unary(fn="exp", x=inner):
                 match self.through(inner):
@@ -361,8 +365,8 @@ class _Finder:
         return False
 
     def without_nan(self, tested: RegionExpr, value: Scalar, other: RegionExpr) -> _Product:
-        """``c where isnan(A / Z) else A / Z`` with Z = sum of A: a row is NaN in all of its elements or in none, because
-        Z is at least 1 and at most the number of keys when the maximum is finite, and NaN when it is not."""
+        """The product ``c where isnan(A / Z) else A / Z`` with Z = sum of A: a row is NaN in all of its elements or in
+        none, because Z is at least 1 and at most the number of keys if the maximum is finite, and NaN if it is not."""
         p = self.product_of(other)
         same = let_of(tested, self.lets) and let_of(tested, self.lets) == let_of(other, self.lets)
         if not same or p.nan_sum or p.times or len(p.tile) != 1 or len(p.over) != 1 or not self.is_shifted(p.tile[0]):
@@ -372,27 +376,28 @@ class _Finder:
         return _Product(p.tile, p.times, p.over, let_of(p.over[0], self.lets), value)
 
     def rounded(self, x: RegionExpr) -> _Product:
-        """A weight from 0 to 1 with fewer digits. Whoever multiplies by row factors last may round the weight before them,
-        or not at all: exp(score - maximum) is at least exp(score - maximum) / sum, and loses no more."""
+        """Factors of a rounded weight from 0 to 1. A template that multiplies by the row's factors last may round the
+        weight before them, or not at all: exp(score - maximum) is at least exp(score - maximum) / sum, and loses no
+        more."""
         p = self.product_of(x)
         if p.times or len(p.tile) != 1 or not self.is_shifted(p.tile[0]) or any(not self.is_total(z, p) for z in p.over):
             raise _Refused("a weight that may be above 1 is rounded")
         return p
 
     def is_total(self, e: RegionExpr, p: _Product) -> bool:
-        """Is `e` the sum of the one weight of `p`? Then it is at least 1, or NaN."""
+        """True if `e` is the sum of the only weight of `p`, which is then at least 1, or NaN."""
         total = let_of(e, self.lets)
         return total in self.reduces and self.reduces[total].body == p.tile[0]
 
     def through(self, e: RegionExpr) -> RegionExpr:
-        """The expression of a pointwise let behind a plain reference."""
+        """The expression of a pointwise let behind a plain reference; else `e`."""
         while (name := let_of(e, self.lets)) and not isinstance(self.lets[name].expr, Reduce | Scan):
             e = self.lets[name].expr
         return e
 
 
 def reads_along(e: RegionExpr, along: Set[str], lets: Mapping[str, Let], axes: frozenset[str], known: str = "") -> bool:
-    """Does `e` read memory at places that move with all of `along`? Let `known` has its value already."""
+    """True if `e` reads memory at positions that move with all of `along`. Let `known` counts as computed already."""
     seen = {known}
     stack = [e]
     while stack:

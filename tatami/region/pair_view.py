@@ -3,9 +3,9 @@
     score = (acc * 0.125 where index(n) <= index(m) else -INF)   ->   score acc * 0.125, keys up to m
     weight = (exp(acc - L[n]) where index(n) >= index(m) else 0)  ->   direct: weight exp(acc - L[n]), keys from m on
 
-Direct weights may be made of several products of the same rows and keys, as those of attention's gradient are.
+Direct weights may be made of several products of the same rows and keys, as in attention's gradient.
 
-`region/online.py` says whether the pair can be joined from blocks of keys; this file says what of it is kept in
+`region/online.py` decides if the pair can be joined from blocks of keys; this file adds which of its values are kept in
 registers, and which keys a row can see at all.
 """
 
@@ -37,7 +37,7 @@ class FirstProduct(msgspec.Struct, frozen=True):
 
 
 class PairView(msgspec.Struct, frozen=True):
-    """`firsts`, of the same rows and keys; then weights * values[batch, keys, columns]."""
+    """`firsts`: first products of the same rows and keys. `second`: the sum of weights * values[batch, keys, columns]."""
 
     firsts: tuple[FirstProduct, ...]
     second: str
@@ -47,38 +47,40 @@ class PairView(msgspec.Struct, frozen=True):
     columns: str
     values: Read
     shared: bool
-    """The values are what the first of `firsts` has at its right: a block of keys serves both products."""
+    """True if the values are the first product's right operand, so that one block of keys serves both products."""
     dtype: DType
     tf32: bool
-    """Rows, keys, weights and values are rounded to 10 fraction bits before they are multiplied."""
+    """True if rows, keys, weights and values are rounded to 10 fraction bits before they are multiplied."""
     lets: tuple[Let, ...]
-    """What `score` and `excluded` use of other lets, in order; Refs only."""
+    """Other lets that `score` and `excluded` use, in the Region's order; they refer to each other by Refs only."""
     direct: bool
-    """`score` is the weight itself, and where it is excluded the weight is 0: no row has a maximum or a sum."""
+    """True if `score` is the weight itself, which is 0 where it is excluded: rows have no maximum and no sum."""
     score: RegionExpr
     excluded: RegionExpr | None
     low: tuple[Expr, ...]
     high: tuple[Expr, ...]
-    """The first and the last key that a row sees: the largest of `low`, the smallest of `high`, where `excluded` says just
-    that."""
+    """First and last key that a row sees, if `excluded` says no more than that: the largest of `low`, the smallest of `high`.
+    """
     known: dict[str, Read]
-    """What `low`, `high`, `score` and `excluded` call integers in memory that are the same for all rows and keys: lengths."""
+    """Names in `low`, `high`, `score` and `excluded` of integers in memory that are the same for all rows and keys (lengths).
+    """
     divided: bool
     nan_weight: Scalar | None
     epilogue: tuple[Let, ...]
     beside: tuple[Let, ...]
-    """Lets of a row, over `of_rows`."""
+    """Lets with one value per row, computed from the lets of `of_rows`."""
     of_rows: dict[str, Literal["top", "sum", "total"]]
-    """What a let is of its row: the largest score; the sum of exp(score - largest), NaN where that is infinite; the same
-    with 0 in place of an infinite largest score."""
+    """Meaning of a let with one value per row. "top": the largest score; "sum": the sum of exp(score - largest), NaN if the
+    largest is infinite; "total": the same with 0 instead of an infinite largest score."""
 
     @property
     def first(self) -> str:
+        """The let of the first of `firsts`."""
         return self.firsts[0].acc
 
     @property
     def depth(self) -> str:
-        """Of the first of `firsts`; the others' have its size."""
+        """The depth axis of the first of `firsts`; the other products' depth axes have its extent."""
         return self.firsts[0].depth
 
 
@@ -135,7 +137,7 @@ def _view(region: Region, found: Online) -> PairView:
         raise _Refused("its weights are divided by something else than their sum")
 
     def own(e: RegionExpr) -> RegionExpr:
-        """Lets by name: each at its own point."""
+        """`e` with references that read lets at their own points as Refs."""
         return rewrite(e, lambda x: Ref(let_of(x, lets)) if isinstance(x, At) and let_of(x, lets) else x)
 
     excluded, score = map(own, found.excluded) if found.excluded else (None, own(lets[found.scores].expr))
@@ -192,18 +194,18 @@ def _view(region: Region, found: Online) -> PairView:
 
 
 def _turned(read: Read, axis: str, to: str) -> Read:
-    """The same elements, with `to` in place of `axis`."""
+    """The same read with axis `to` instead of `axis`."""
     return Read(read.tensor, tuple(substitute(e, {axis: var(to)}) for e in read.map))
 
 
 def _through(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
-    """The expression behind a plain reference."""
+    """The expression of the let behind a plain reference; else `e`."""
     name = let_of(e, lets)
     return lets[name].expr if name else e
 
 
 def _unrounded(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
-    """What is rounded to the second product's operands."""
+    """`e` without the roundings to the second product's operand dtype."""
     while is_rounding(inner := _through(e, lets)):
         e = inner.x
     return e
@@ -218,7 +220,7 @@ def _plain_read(e: RegionExpr) -> Read:
 
 
 def _pointwise(roots: list[RegionExpr], accs: Set[str], lets: Mapping[str, Let]) -> tuple[Let, ...]:
-    """The lets that the roots use, directly or not, but `accs`, in the Region's order."""
+    """The lets that the roots use, directly or not, except `accs`, in the Region's order."""
     found: set[str] = set()
     stack = [n for e in roots for n in used_lets(e)]
     while stack:

@@ -1,9 +1,9 @@
-"""Blocks of a product's rows or columns that are reduced beside the accumulator (decision 0026), told from the Region alone.
+"""Reductions over blocks of a product's rows or columns, computed next to the accumulator (decision 0026).
 
     p[m, t] = sum over j < 64 of e[m, 64*t + j] if 64*t + j < N     ->   Partial(p, e, "sum", n, t)
     q[m, t] = sum over j < 64 of exp(e[m, 64*t + j] - finite(p[m, t]))   ->   the same with `top` p, a maximum
 
-A block is what one warp of the wgmma template has whole: 64 columns of a row, or 16 rows of a column.
+One warp of the wgmma template holds a whole block: 64 columns of a row, or 16 rows of a column.
 """
 
 from __future__ import annotations
@@ -18,29 +18,34 @@ from tatami.region.ir import At, Binary, Const, Let, Reduce, Ref, Region, Region
 from tatami.region.walk import all_axes, nodes
 
 BLOCK: dict[Literal["m", "n"], int] = {"m": 16, "n": 64}
-"""Rows or columns of a block: of 8 lanes with two rows each, or of a quad with 16 columns each."""
+"""Rows ("m") or columns ("n") of a block, so that one warp holds it: 8 lanes with two rows each, or 4 lanes with 16 columns
+each."""
 
 
 Fold: TypeAlias = Literal["sum", "max", "min"]
 FOLDS: tuple[Fold, ...] = get_args(Fold)
+"""Reductions that blocks may begin."""
 
 
 class Partial(msgspec.Struct, frozen=True):
+    """One reduction over blocks: let `let` of blocks counted by axis `block`, `width` elements each, written by `output`."""
+
     let: str
     source: str
     """The let whose elements are reduced."""
     fn: Fold
     axis: str
-    """What the blocks divide, and what counts them."""
+    """The axis that is divided into blocks."""
     block: str
+    """The axis that counts the blocks."""
     width: int
     output: Yield
     top: str = ""
-    """The maximum of the same blocks: what is added is the exponential of each element less it (`less_maximum`)."""
+    """The maximum of the same blocks, if exponentials of each element less it are summed (`less_maximum`); else ""."""
 
 
 def without_partials(region: Region) -> tuple[Region, tuple[Partial, ...]]:
-    """The Region with its partial reductions taken apart from all that is elementwise."""
+    """(the Region without its partial reductions, these reductions), so that what is left is elementwise."""
     yields = {y.source: y for y in region.yields}
     found = tuple(p for let in region.lets if let.name in yields and (p := _partial(let, region, yields[let.name])))
     if not found:
@@ -61,7 +66,7 @@ def without_partials(region: Region) -> tuple[Region, tuple[Partial, ...]]:
 
 
 def less_maximum(element: RegionExpr, top: str) -> RegionExpr:
-    """exp(element - top), where an infinite maximum counts as 0."""
+    """exp(element - top); an infinite maximum counts as 0."""
     finite = Select(Unary("isinf", Ref(top)), Const(0.0, DType.fp32), Ref(top))
     return Unary("exp", Binary("sub", element, finite))
 

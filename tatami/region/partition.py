@@ -1,8 +1,8 @@
-"""Which values share a kernel (spec 3 §10(5), §11): greedy over the edges, in program order, by Δtime.
+"""Partition of values into kernels (spec 3 §10(5), §11): greedy over the edges, in program order, by Δtime.
 
-What always holds: a contraction is computed once, as the anchor of its own Region, with elementwise values after it;
-a reduce is shared, never recomputed; indexed data lies in memory; a scatter ends its Region; a call is alone. Within
-that, an edge is fused when Δtime is negative, and every verdict keeps its terms.
+Always true: a contraction is computed once, as the anchor of its own Region, with elementwise values after it; a reduce is
+shared, never recomputed; indexed data lies in memory; a scatter ends its Region; a call is alone. Within these rules an edge
+is fused if Δtime is negative, and every verdict keeps its terms.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from tatami.tiny.ir import (
 )
 
 MAX_VALUES = 64
-"""Values of one Region; longer elementwise chains are cut."""
+"""Maximum number of values in one Region; longer elementwise chains are cut, to bound compile time."""
 LEAST_VECTOR = 4096
-"""Multiply-adds from which a vector by a matrix is packed (plan/choose_contraction.py)."""
+"""Minimum multiply-adds of a vector-matrix product of integers that is packed (plan/choose_contraction.py)."""
 
 
 def partition(
@@ -72,12 +72,12 @@ def partition(
 
 
 def program_key(program: Program) -> str:
-    """Content hash of a tiny program: what a partition decision is keyed by."""
+    """sha256 of a tiny program: the key of a partition decision."""
     return hashlib.sha256(dump_text(to_builtins(program)).encode()).hexdigest()
 
 
 class _Shape:
-    """What a group is so far."""
+    """Kind, accumulator and reduces of a group while it grows."""
 
     __slots__ = ("acc", "kind", "reduces")
 
@@ -88,7 +88,7 @@ class _Shape:
 
 
 class _Partitioner:
-    """One program. Units (a value, or values that belong together) enter in program order."""
+    """The partition of one program. Units (a value, or values that belong together) enter in program order."""
 
     def __init__(self, program: Program, view: PolyView, target: Target, hints: Mapping[str, int]) -> None:
         self.program = program
@@ -108,7 +108,7 @@ class _Partitioner:
                 self.uses.setdefault(a.tensor, set()).add(s.value)
         self.cost = StreamingCost(self.nodes, self.statements, self.patterns, target, self.sizes)
         self.apart: dict[str, str] = {}
-        """Of products that could stream past others: why they do not."""
+        """Product → the reason why it is not part of a streaming pair, for products that could be."""
         self.decided = DecidedSizes(program, self.statements)
         by_calls = {v: {n.id for n in program.nodes if isinstance(n.op, CallOp) and v in n.src} for v in self.resident}
         readers = {v: self.uses.get(v, set()) | by_calls.get(v, set()) for v in self.statements}
@@ -121,8 +121,8 @@ class _Partitioner:
         self.virtual = virtual_values(program, view, self.resident, target.kind, of_codes)
         self.dots = {p.value: p.product for p in view.patterns if p.pattern == "dot"}
         self.vectors = self.vectors_of_integers()
-        """Products of a vector of integers and a matrix, and what they repeat of its casts: the micro-kernel reads what it
-        multiplies, so that is finished before."""
+        """Vector-matrix products of integers, and the values that compute their operands' casts: the micro-kernel reads
+        operands from memory, so these values are stored before it."""
         self.graph = GroupGraph()
         self.shapes: dict[int, _Shape] = {}
         scanned = {v: f"i{n.op.axis}" for v, n in self.nodes.items() if isinstance(n.op, ScanOp)}
@@ -131,13 +131,14 @@ class _Partitioner:
         self.verdicts: list[Verdict] = []
 
     def is_worth(self, pairs: Sequence[Pair]) -> bool:
-        """Are products that could be pairs such?"""
+        """True if fusing these products into streaming pairs is faster; otherwise the reason is kept for their verdicts."""
         why = self.cost.refusal(pairs)
         if why:
             self.apart |= {self.patterns[p.second].product: f"as one kernel: {why}" for p in pairs}
         return not why
 
     def vectors_of_integers(self) -> set[str]:
+        """Large vector-matrix products of integers on CPUs, and the virtual values that they read."""
         if self.target.kind != "cpu":
             return set()
         integers = [p for v, p in self.dots.items() if self.nodes[v].dtype == DType.i32]
@@ -177,7 +178,7 @@ class _Partitioner:
         return Partition(self.groups(), tuple(self.verdicts))
 
     def widen_in_rows(self) -> None:
-        """What a product gives to rows in a wider type crosses as it is; its verdicts say what that saves."""
+        """Move widening casts from products into the rows that read them; verdicts say how many bytes that saves."""
         kinds = {kind: {g for g, shape in self.shapes.items() if shape.kind == kind} for kind in ("contraction", "rows")}
         moved = casts_for_rows(
             self.nodes, self.edges, self.uses, self.resident, self.graph, kinds["contraction"], kinds["rows"]
@@ -197,6 +198,7 @@ class _Partitioner:
             ]
 
     def enter(self, unit: list[str], kind: str, acc: str | None) -> None:
+        """Add a unit as a new group and try to fuse it with the groups it reads."""
         producers = self.stored_producers(unit)
         group = self.graph.add(unit, producers)
         reduces = [v for v in unit if v in self.statements and self.statements[v].kind in ("reduce", "scan")]
@@ -218,7 +220,7 @@ class _Partitioner:
             self.consider(p, v)
 
     def stored_producers(self, unit: list[str]) -> list[str]:
-        """Values of earlier groups that the unit reads, through virtual values too, and steps that decide its sizes."""
+        """Values of earlier groups that the unit reads, also through virtual values, and steps that decide its sizes."""
         out: dict[str, None] = {}
         inside = set(unit)
         stack = list(unit)
@@ -234,12 +236,13 @@ class _Partitioner:
         return list(out)
 
     def shape_of(self, value: str) -> _Shape:
+        """Shape of the group that holds `value`."""
         return self.shapes[self.graph.group_of[value]]
 
     # -- one edge ------------------------------------------------------------------------------
 
     def consider(self, p: str, c: str) -> None:
-        """Fuse the groups of edge p -> c when it is legal and saves time."""
+        """Fuse the groups of edge p -> c if that is legal and saves time."""
         gp, gc = self.graph.group_of[p], self.graph.group_of[c]
         edge = self.edges[p, c]
         if gp == gc:
@@ -325,7 +328,7 @@ class _Partitioner:
         if edge.rule not in ("pointwise", "reshape") or self.statements[edge.consumer].kind not in ("elementwise", "copy"):
             return "epilogue_shape"
         assert producer.acc is not None
-        whole = self.numel(producer.acc)  # a streaming pair has values of its rows beside them
+        whole = self.numel(producer.acc)  # a streaming pair also has one value per row
         return None if self.numel(edge.producer) == self.numel(edge.consumer) == whole else "epilogue_shape"
 
     def _rows_refusal(self, edge: Edge, producer: _Shape, consumer: _Shape) -> str | None:
@@ -345,7 +348,8 @@ class _Partitioner:
         return "shape"
 
     def is_window(self, v: str) -> bool:
-        """A reduce whose removed axes are all windows of constant extent that slide along kept axes (not channels)."""
+        """True if `v` is a reduce whose removed axes are all windows of constant extent that slide along kept axes (not
+        channels)."""
         s = self.statements[v]
         if s.kind != "reduce" or len(s.reads) != 1 or any(a.size.as_int() is None for a in s.reduced):
             return False
@@ -360,6 +364,7 @@ class _Partitioner:
     # -- Δtime ---------------------------------------------------------------------------------
 
     def numel(self, v: str) -> Expr:
+        """Number of elements of `v`."""
         return product(a.size for a in self.statements[v].axes)
 
     def domain(self, v: str) -> Expr:
@@ -370,16 +375,19 @@ class _Partitioner:
         return product(a.size for a in (*s.axes, *s.reduced))
 
     def bytes(self, v: str) -> float:
+        """Estimated bytes of `v` in memory."""
         return estimate(self.numel(v), self.sizes) * self.nodes[v].dtype.itemsize
 
     def _bytes_read(self, tensor: str, reader: str) -> float:
         return estimate(self.numel(reader), self.sizes) * self.nodes[tensor].dtype.itemsize
 
     def own_flops(self, v: str) -> float:
+        """Floating-point operations per element of `v`."""
         op = self.nodes[v].op
         return float(OPS[op.fn].flops) if isinstance(op, Elementwise) else 1.0
 
     def delta(self, edge: Edge, gp: int, gc: int) -> tuple[float, dict[str, float]]:
+        """(Δtime in seconds, its terms) of fusing the groups of an edge."""
         p, c = edge.producer, edge.consumer
         stored, work = estimate(self.numel(p), self.sizes), estimate(self.domain(c), self.sizes)
         sole = self.uses.get(p, set()) == {c} and p not in self.resident
@@ -402,14 +410,14 @@ class _Partitioner:
             dbytes=0.0,
             saved_bytes=2 * self.bytes(p),
             launches=1,
-            fanout=0.0 if sole else self.bytes(p) / self.rates.bandwidth,  # it is written all the same
+            fanout=0.0 if sole else self.bytes(p) / self.rates.bandwidth,  # other readers need it in memory in any case
             layout=ACROSS * across / self.rates.bandwidth,
             piecewise=piecewise,
             occupancy=0.0 if edge.halo else self._occupancy_seconds(p, c, gp, gc),
         )
 
     def _occupancy_seconds(self, p: str, c: str, gp: int, gc: int) -> float:
-        """What it costs that a Region with reduces runs in parallel only over axes that all of them keep."""
+        """Seconds lost because a Region with reduces runs in parallel only over axes that all of them keep."""
         reduces = self.shapes[gp].reduces + self.shapes[gc].reduces
         if not reduces or "contraction" in (self.shapes[gp].kind, self.shapes[gc].kind):
             return 0.0
@@ -424,7 +432,7 @@ class _Partitioner:
         return work * max(0.0, 1 / max(busy, 1e-6) - 1 / max(before, 1e-6))
 
     def _outer(self, reduces: list[str], p: str, c: str) -> float:
-        """Points of the axes that all `reduces` keep, with p and c aligned along their edge."""
+        """Number of points of the axes that all `reduces` keep if edge p -> c is fused."""
         common = self.axes.common(reduces, p, c)
         total = 1.0
         for size in common:

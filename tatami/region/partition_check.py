@@ -1,4 +1,4 @@
-"""Does a partition fit its program? The rules that `partition` keeps by itself and a given decision must keep too."""
+"""Checks that a partition fits its program: the rules that `partition` follows must hold for a given decision too."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tatami.tiny.ir import CallOp, Program, ResultOp
 
 
 def check_partition(partition: Partition, program: Program, view: PolyView) -> list[Diagnostic]:
-    """Every value in one group, or in all that read it (coordinates and casts in any), calls alone, no circle, no forbidden
-    edge inside."""
+    """All faults of a partition: each value must be in one group, or in all groups that read it (coordinates and casts in
+    any), calls alone, no cycle, no forbidden edge inside."""
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     resident = resident_values(program, view)
@@ -61,7 +61,7 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
 def _order(
     partition: Partition, statements: Mapping[str, Statement], home: Mapping[str, int], decided: DecidedSizes
 ) -> list[Diagnostic]:
-    """Groups stand in data-flow order, and after the steps that decide their sizes."""
+    """Faults of the groups' order: each must stand after its producers, and after the steps that decide its sizes."""
     out = []
     for k, group in enumerate(partition.groups):
         inside = set(group.values)

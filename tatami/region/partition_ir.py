@@ -1,4 +1,4 @@
-"""Which base values share a kernel: the decision that `partition` makes and `lower` obeys (design §3 region)."""
+"""Groups of base values that share a kernel: the decision that `partition` makes and `lower` obeys (design §3 region)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was decided about one edge and the terms of Δtime (spec 3 §11), in seconds; negative saves time."""
+    """The decision about one edge and the terms of Δtime (spec 3 §11), in seconds; negative saves time."""
 
     producer: str
     consumer: str
@@ -23,13 +23,15 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     delta_seconds: float = 0.0
     terms: dict[str, float] = {}
     halo: dict[str, int] = {}
-    """Per producer axis, the elements beyond its own that a tile of the consumer needs; empty when it needs none."""
+    """Per producer axis, the elements beyond its own that a tile of the consumer needs; empty if it needs none."""
     halo_bytes: Expr | None = None
-    """Bytes of that rim around the whole producer."""
+    """Bytes of that halo around the whole producer; None without a halo."""
     why: str = ""
-    """What the rule goes by here, where it says more than the rule."""
+    """The reason in this case, if it says more than `rule`; else ""."""
 
 
 class Partition(msgspec.Struct, frozen=True):
+    """The groups of a program, in data-flow order, and the verdicts on its edges."""
+
     groups: tuple[Group, ...]
     verdicts: tuple[Verdict, ...] = ()

@@ -1,9 +1,9 @@
-"""An operand of a product as a walk over the pixels of an image, as TMA's im2col maps go:
+"""An operand of a product as a walk over the pixels of an image, the form of TMA's im2col maps:
 
     x[n, s*h + d*i - 1, s*w + d*j - 1, c]   rows (n, h, w), sum over (i, j, c)
 
 From one row of the product to the next, w moves by its step inside its bounds, then h, then the image. A block of the sum
-reads neighbouring channels at one place (i, j) of the filter, which shifts all its pixels alike; outside the image is 0.
+reads neighbouring channels at one position (i, j) of the filter, which shifts all its pixels alike; outside the image is 0.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from tatami.region.walk import nodes
 
 MOST_SHIFT, MOST_STEP = 254, 8
 CORNERS = range(-128, 128)
-"""What a map of two moving coordinates holds: shifts of the filter, steps from pixel to pixel, bounds of the walk."""
+"""Limits of an im2col tensor map with two moving coordinates (CUDA): largest shift of the filter, largest step from pixel to
+pixel, and range of the walk's corners, in pixels."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Entry `dim` of the read is ``stride * axis + dilation * window + lower``; over all of `axis` it is, without the
-    window, the positions from `lower` on that are below the tensor's size + `upper`."""
+    """One moving coordinate: entry `dim` of the read is ``stride * axis + dilation * window + lower``. Over all of `axis`, at
+    window 0, it takes every `stride`-th position from `lower` to below the tensor's extent + `upper`."""
 
     dim: int
     axis: str
@@ -40,8 +41,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Pixels(msgspec.Struct, frozen=True):
-    """`places`: w, h, then images, as many as there are. `channels` is the entry that moves with the last summed axis, of
-    which there are `depth`."""
+    """An operand that TMA loads with an im2col map. `places`: w, h, then the image axes. `channels`: the entry that moves with
+    the last summed axis, whose extent is `depth`."""
 
     read: Read
     channels: int
@@ -50,7 +51,7 @@ class Pixels(msgspec.Struct, frozen=True):
 
 
 def pixels_of(region: Region, operand: GemmOperand, own: Group, k: Group) -> Pixels | str:
-    """The walk, or why there is none."""
+    """The walk, or the reason why there is none."""
     e = rounded_to_tf32(operand.expr) or operand.expr
     found = guarded_read(e)
     stands_in = [number(x.other.value) for x in nodes(e) if isinstance(x, Select) and isinstance(x.other, Const)]
@@ -120,12 +121,12 @@ def _place(read: Read, axis: str, size: Expr, windows: Mapping[str, Expr], shape
 
 
 def shift(place: Place) -> Expr:
-    """How far a place of the filter moves the pixels."""
+    """Distance in pixels by which a position of the filter shifts the walk."""
     return var(place.window) * place.dilation if place.window else ZERO
 
 
 def is_last(region: Region, pixels: Pixels) -> bool:
-    """Do the channels lie beside each other, and every pixel at a multiple of 16 bytes?"""
+    """True if the channels are contiguous, and every pixel starts at a multiple of 16 bytes."""
     memref = next(p.memref for p in region.inputs if p.name == pixels.read.tensor)
     if memref.layout.blocks or memref.layout.padding:
         return False
@@ -135,5 +136,5 @@ def is_last(region: Region, pixels: Pixels) -> bool:
 
 
 def stride(memref: MemRef, dim: int) -> Expr:
-    """Elements from one to the next, where a layout has neither blocks nor padding."""
+    """Distance in elements between neighbours along `dim`, for a layout without blocks and padding."""
     return address(memref.layout, memref.shape, tuple(ONE if d == dim else ZERO for d in range(len(memref.shape))))

@@ -1,4 +1,4 @@
-"""An image without its strides: planes, so that what the results of a convolution meet at one place of the window are
+"""An image without its strides: planes in which the entries that results of a convolution read at one window position are
 neighbours.
 
 entry s*y + d*i     of plane (d*i) mod s, its entry y + (d*i) // s
@@ -15,13 +15,13 @@ from tatami.core.expr import Expr, expr, floordiv, var
 from tatami.region.slides import Slide
 
 BANDS, BAND_ROWS = 4, 8
-"""Bands that an image of open height is divided into, two for each of two threads, and the rows of one at least: those that
-neighbours see too are few beside them."""
+"""Number of bands into which an image of unknown height is divided (two for each of two threads), and minimum rows per band,
+so that rows read by two neighbouring bands are few."""
 
 
 class Plane(msgspec.Struct, frozen=True):
-    """The entries of one remainder by the stride. Entry y is the one that result ``y - back`` meets at `place` of the window,
-    the first place that meets the plane; results see `reach` entries after their own."""
+    """The image entries with one remainder by the stride. Entry y is read by result ``y - back`` at `place` of the window, the
+    first window position in the plane; each result reads `reach` further entries."""
 
     place: int
     back: int
@@ -29,7 +29,7 @@ class Plane(msgspec.Struct, frozen=True):
 
 
 def planes_of(slide: Slide, window: int) -> tuple[Plane | None, ...]:
-    """Of one dimension, by number; None: no place of the window meets it.
+    """The planes of one dimension, by remainder; None for a remainder that no window position has.
 
     >>> from tatami.core.expr import ZERO
     >>> planes_of(Slide("y", "i", 2, 2, 1, ZERO, None), 3)
@@ -48,7 +48,7 @@ def planes_of(slide: Slide, window: int) -> tuple[Plane | None, ...]:
 
 
 def runs_of(planes: tuple[Plane | None, ...]) -> Iterator[tuple[int, int, Plane | None]]:
-    """Planes that differ by nothing but their place, which follow each other: how many, the number of the first, and it.
+    """Runs of planes that differ only by their place, one after the other: (length, number of the first plane, first plane).
 
     >>> list(runs_of((Plane(0, 0, 1), Plane(1, 0, 1), Plane(2, 0, 0), None)))
     [(2, 0, Plane(place=0, back=0, reach=1)), (1, 2, Plane(place=2, back=0, reach=0)), (1, 3, None)]
@@ -62,17 +62,18 @@ def runs_of(planes: tuple[Plane | None, ...]) -> Iterator[tuple[int, int, Plane 
 
 
 def reach_of(slide: Slide, window: int) -> int:
-    """Entries that a result sees after its own, in the plane where these are most."""
+    """Maximum number of entries after its own that a result reads in one plane."""
     return (window - 1) * slide.dilation // slide.stride
 
 
 def plane_at(slide: Slide) -> tuple[Expr, Expr]:
-    """Of a place of the window: the number of its plane, and how far from a result's own entry it is there."""
+    """For a window position: (number of its plane, distance of the entry it reads from the result's own entry)."""
     at = var(slide.window) * slide.dilation
     entry = floordiv(at, expr(slide.stride))
     return floordiv(at - entry * slide.stride, expr(gcd(slide.stride, slide.dilation))), entry
 
 
 def panel_of(filters: int, most: int) -> int:
-    """Filters of one panel when all have the same number, at most `most`: 64 in panels of 12 are six of 11."""
+    """Filters per panel, at most `most`, if all panels have the same number: 64 filters in panels of at most 12 are six of
+    11."""
     return -(-filters // -(-filters // most))

@@ -1,10 +1,10 @@
 """Rows in groups whose sizes are data, each group times a matrix of its own.
 
     group[i]  = sum over g of (ends[g] <= i)
-    acc[i, n] = sum over k of x[i, k] * w[group[i], k, n]        0 in place of w outside of it
+    acc[i, n] = sum over k of x[i, k] * w[group[i], k, n]        0 instead of w outside of it
 
-The group never falls from row to row, so that a kernel can take the groups of a tile one after the other. Within one of them
-its number is known, and the product is a plain one:
+The group number never falls from row to row, so that a kernel can process the groups of a tile one after the other. Within one
+group its number is known, and the product is a plain one:
 
     acc[i, n] = sum over k of x[i, k] * w[group', k, n]
 """
@@ -19,12 +19,13 @@ from tatami.region.ir import Binary, Cast, Index, Let, Read, ReadAt, Reduce, Ref
 from tatami.region.walk import lets_by_name, nodes, rewrite, used_lets
 
 GROUP = "group'"
-"""The number of the rows' group, among the names of index expressions."""
+"""Name of the rows' group number in index expressions. The quote keeps it apart from axes."""
 
 
 class RowGroups(msgspec.Struct, frozen=True):
-    """Row `i` of axis `rows` is of the group whose number is how many of `ends` are at most `i`; `ends` is read along
-    `counter`, `count` of them. There are `matrices`; rows of a group behind them are multiplied with zeros."""
+    """Row `i` of axis `rows` belongs to the group whose number is the count of `ends` that are at most `i`; `ends` is read
+    along `counter`, whose extent is `count`. `matrices`: number of matrices; rows of a group beyond them are multiplied by
+    zeros."""
 
     rows: str
     counter: str
@@ -34,7 +35,8 @@ class RowGroups(msgspec.Struct, frozen=True):
 
 
 def within_a_group(region: Region) -> tuple[Region, RowGroups] | None:
-    """The Region as the rows of one group see it, where a product reads its matrix by the row's group alone."""
+    """(the Region as rows of one group compute it, the groups), if a product reads its matrix by the row's group alone; else
+    None."""
     lets = lets_by_name(region)
     for let in region.lets:
         match let.expr:
@@ -47,7 +49,7 @@ def within_a_group(region: Region) -> tuple[Region, RowGroups] | None:
 
 
 def _chosen(e: RegionExpr, product: Let, lets: dict[str, Let], region: Region) -> tuple[ReadAt, Let, RowGroups] | None:
-    """The read of the matrix in `e`, the let that is its number, and what that counts."""
+    """(the read of the matrix in `e`, the let that is its number, the groups which that let counts), or None."""
     found = [n for n in nodes(e) if isinstance(n, ReadAt)]
     used = used_lets(e)
     if len(found) != 1 or len(used) != 1 or found[0].bounds != "zero" or found[0].indices != (Ref(used[0]),):
@@ -66,8 +68,8 @@ def _chosen(e: RegionExpr, product: Let, lets: dict[str, Let], region: Region) -
 
 
 def _counted(number: Let) -> Read | None:
-    """The ends of which `number` says, row by row, how many are at most the row; None where it is no such count, or one that
-    a narrow integer may wrap."""
+    """The read of the ends if `number` counts, row by row, the ends that are at most the row; None for anything else, and for
+    integers that could wrap."""
     match number:
         case Let(
             axes=(row,),

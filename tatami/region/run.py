@@ -1,4 +1,4 @@
-"""What a program of Regions means, by numpy: Regions, and steps through the programs they call (spec 3 §6.11, D2.15)."""
+"""Meaning of a program of Regions in numpy: Regions, and steps through the programs they call (spec 3 §6.11, D2.15)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(
     mode: Mode = "declared",
     observe: Observe | None = None,
 ) -> dict[str, Array]:
-    """The outputs of `main` by tensor name. `setup`, when there is one, runs first and feeds the const_pool inputs."""
+    """The outputs of `main` by tensor name. `setup`, if the module has one, runs first and computes the const_pool inputs."""
     pool: dict[str, Array] = {name: tensor.array for name, tensor in module.constants.items()}
     machine = _Machine(module, mode, observe, pool)
     if "setup" in module.programs:
@@ -71,7 +71,7 @@ def _arguments(program: Program, given: Mapping[str, Array], mode: Mode) -> list
 
 
 class _Machine:
-    """Runs programs of one module."""
+    """Interpreter of the programs of one module."""
 
     def __init__(self, module: Module[Program], mode: Mode, observe: Observe | None, pool: Mapping[str, Array]) -> None:
         self.module = module
@@ -103,9 +103,11 @@ class _Machine:
         return [values[out] for out in program.outputs]
 
     def region(self, program: str, region: Region, values: Mapping[str, Array], sizes: Sizes) -> dict[str, Array]:
+        """Outputs of one Region, by tensor name."""
         return run_region(region, values, sizes, self.mode, self.observe, program)
 
     def step(self, step: Step, values: Mapping[str, Array], sizes: Sizes) -> dict[str, Array]:
+        """Outputs of one step, by tensor name: a called program, a branch, a loop or a host routine."""
         src = [values[i] for i in step.inputs]
         match step.kind:
             case "program":
@@ -124,6 +126,7 @@ class _Machine:
         return {p.name: cast(np.asarray(r), p.memref.dtype, self.mode) for p, r in zip(step.outputs, results)}
 
     def callee(self, step: Step, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
+        """Outputs of a called program whose size symbols are bound by the step and by the arguments' shapes."""
         program = self.module.programs[name]
         signature = program.signature
         arguments = self._with_pooled(program, arguments)
@@ -133,7 +136,7 @@ class _Machine:
         return self.program(name, arguments, bound)
 
     def _with_pooled(self, program: Program, arguments: Sequence[Array]) -> Sequence[Array]:
-        """The arguments and what the program takes from the ConstPool where its caller does not pass it."""
+        """The arguments, followed by values of the ConstPool that the program takes and its caller does not pass."""
         ports = program.signature.inputs
         if len(arguments) == len(ports):
             return arguments
@@ -146,7 +149,7 @@ class _Machine:
         ]
 
     def loop(self, step: Step, src: list[Array], sizes: Sizes) -> list[Array]:
-        """As CALL loop of tiny: (trip count, condition, carried…, invariants…)."""
+        """Outputs of a loop over (trip count, condition, carried…, invariants…), as in CALL loop of tiny."""
         count = int(step.attrs.get("carried", len(src) - 2))  # type: ignore[arg-type]
         trip, condition = int(src[0]), bool(src[1])
         carried, invariants = src[2 : 2 + count], src[2 + count :]

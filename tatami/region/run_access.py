@@ -1,4 +1,4 @@
-"""Axes in scope as array dimensions, and what happens at index values: policies and combining writes."""
+"""Axes in scope as array dimensions; out-of-range policies; combining writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array: TypeAlias = np.ndarray
 
 
 class Scope:
-    """Axes in order, one array dimension each, and the part of each axis that is being computed."""
+    """Axes in order, one array dimension each, and the range of each axis that is being computed."""
 
     def __init__(self, axes: tuple[str, ...], ranges: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]) -> None:
         self.axes = axes
@@ -29,16 +29,20 @@ class Scope:
             self.env[axis] = line.reshape([-1 if p == position else 1 for p in range(len(axes))])
 
     def inner(self, more: tuple[str, ...], sizes: Mapping[str, int], extents: Mapping[str, Expr]) -> Scope:
+        """The scope with `more` axes, each over its whole extent."""
         added = {a: (0, max(0, int(evaluate(extents[a], sizes)))) for a in more}
         return Scope(self.axes + more, {**self.ranges, **added}, self.sizes)
 
     def index(self, e: Expr) -> Array:
+        """Values of an index expression over the scope; extent 1 where it does not depend on an axis."""
         value = np.asarray(evaluate(e, self.env), np.int64)
         return value.reshape((1,) * (len(self.axes) - value.ndim) + value.shape)
 
 
 def apply_policy(i: Array, size: int, bounds: Bounds, guarded: bool, at: str) -> tuple[Array, Array | None]:
-    """Index values inside ``0 … size-1`` by the out-of-range policy, and where the access counts (policy zero)."""
+    """(index values wrapped or clipped into ``0 … size-1`` by the out-of-range policy, mask of the accesses that count or None
+    for all). Only policy "zero" has a mask. Raises IndexOutOfRange if a value is still outside and no guard stands before
+    it."""
     ok: Array | None = None
     match bounds:
         case "wrap":

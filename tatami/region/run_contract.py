@@ -10,7 +10,7 @@ Array: TypeAlias = np.ndarray
 
 
 def contract(x: Array, y: Array, extents: tuple[int, ...], rank: int) -> Array:
-    """``sum over dimensions rank… of x*y`` by one batched matrix product; extent-1 dimensions of an operand repeat."""
+    """``sum over dimensions rank… of x*y`` as one batched matrix product; dimensions of extent 1 in one operand repeat."""
 
     def size(group: list[int]) -> int:
         return int(np.prod([extents[d] for d in group], dtype=np.int64))

@@ -1,9 +1,9 @@
-"""What a Region means, by numpy: every let as an array over its axes.
+"""Meaning of a Region in numpy: every let as an array over its axes.
 
-Inside an expression each axis in scope is one array dimension; a value that does not depend on an axis has extent 1
-there, so named-axis broadcasting is numpy's own. Reads under a guard clamp their index: what they give outside is
-never used. A sum of a product of two operands that share only part of the scope is a matrix product; any other large
-expression is computed in slices. A large pointwise let with one use is not stored: its use computes it.
+Inside an expression each axis in scope is one array dimension; a value that does not depend on an axis has extent 1 there, so
+named-axis broadcasting is numpy's own. Reads under a guard clamp their index: their values outside are never used. A sum of a
+product of two operands that share only part of the scope is a matrix product; any other large expression is computed in
+slices. A large pointwise let with one use is not stored: its use computes it.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ Array: TypeAlias = np.ndarray
 Observe: TypeAlias = Callable[[str, str, Array], None]
 
 MAX_ELEMENTS = 1 << 25
-"""Elements of one intermediate before an expression is computed in slices."""
+"""Maximum elements of one intermediate; a larger expression is computed in slices."""
 MAX_STORED = 1 << 22
-"""Elements of a pointwise let with one use that is stored all the same."""
+"""Maximum elements of a stored pointwise let that has one use; a larger one is computed where it is used."""
 
 
 def run_region(
@@ -64,22 +64,24 @@ def run_region(
     observe: Observe | None = None,
     program: str = "main",
 ) -> dict[str, Array]:
-    """The outputs of one Region by name. `tensors` has its inputs."""
+    """The outputs of one Region by name. `tensors`: arrays of its inputs."""
     return _RegionRun(region, tensors, sizes, mode, observe, program).outputs()
 
 
 def concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A shape in numbers; negative extents count as 0."""
     return tuple(max(0, int(evaluate(s, sizes))) for s in shape)
 
 
 def run_routine(at: str, name: str, src: Sequence[Array], attrs: Mapping[str, object]) -> list[Array]:
+    """Results of routine `name` on the arrays `src`. Raises UnknownOp if there is no routine of that name."""
     if name not in ROUTINES:
         raise fail("UnknownOp", at, f"no routine {name!r}", f"the routines are {', '.join(sorted(ROUTINES))}")
     return list(ROUTINES[name](src, attrs))
 
 
 class _RegionRun:
-    """One Region on concrete arrays."""
+    """Run of one Region on concrete arrays."""
 
     def __init__(
         self,
@@ -152,7 +154,7 @@ class _RegionRun:
             out[tuple(slice(*part[a]) for a in let.axes)] = cast(value, let.dtype, self.mode)
 
     def unstored(self) -> frozenset[str]:
-        """Large pointwise lets that one other let uses, not by At: computed where they are used."""
+        """Names of large pointwise lets that one other let uses, not by At: they are computed where they are used."""
         uses: dict[str, int] = {n: 2 for y in self.region.yields for n in (y.source, *y.indices)}
         for let in self.region.lets:
             for n in nodes(let.expr):
@@ -167,7 +169,7 @@ class _RegionRun:
         return frozenset(out)
 
     def _elements(self, e: RegionExpr, extent: Mapping[str, int]) -> int:
-        """Elements of the largest array that `e` makes over a scope of `extent`."""
+        """Number of elements of the largest array that evaluating `e` makes over a scope of `extent`."""
         inner = dict(extent)
         if isinstance(e, Reduce):
             inner |= {a: int(evaluate(self.extents[a], self.sizes)) for a in e.axes}
@@ -201,7 +203,7 @@ class _RegionRun:
         return self._axes(e)
 
     def product(self, e: Reduce) -> tuple[RegionExpr, RegionExpr] | None:
-        """The factors of a sum of a product; the product may be an unstored let of the same dtype."""
+        """The factors if `e` is a sum of a product, which may stand in an unstored let of the same dtype; else None."""
         if e.fn != "sum":
             return None
         body = e.body
@@ -296,7 +298,7 @@ class _RegionRun:
         return np.asarray(numerics.apply(fn, args, dtype, self.mode))
 
     def positional(self, let: str, axes: tuple[str, ...], scope: Scope) -> Array:
-        """Let `let`, whose dimension j is scope axis ``axes[j]``, over the scope. Extent-1 dimensions repeat."""
+        """Let `let`, whose dimension j is scope axis ``axes[j]``, over the scope. Dimensions of extent 1 repeat."""
         own = self.lets[let].axes
         if let in self.inlined:
             ones = {a for a in own if int(evaluate(self.extents[a], self.sizes)) == 1}

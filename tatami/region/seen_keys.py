@@ -1,8 +1,8 @@
-"""Which keys a row sees, as far as a predicate says so by indices alone (region/online.py).
+"""Keys that a row sees, as far as indices in a predicate decide them (region/online.py).
 
     n <= m and m - 8 <= n and given[n]   ->   low m - 8, high m, rest given[n]
 
-Both templates of a streaming pair pass over blocks of keys outside of these bounds without a look at them.
+Both templates of a streaming pair skip blocks of keys outside these bounds without reading them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tatami.region.online import let_of
 
 
 class SeenKeys(msgspec.Struct, frozen=True):
-    """``low <= key <= high`` for each of both, which move with the row by a known number, and what else has to hold."""
+    """``low <= key <= high`` for every bound; bounds move with the row by a known step. `rest`: further conditions."""
 
     low: tuple[Expr, ...]
     high: tuple[Expr, ...]
@@ -27,6 +27,7 @@ class SeenKeys(msgspec.Struct, frozen=True):
 
 
 def seen_keys(predicate: RegionExpr, rows: str, keys: str, lets: Mapping[str, Let]) -> SeenKeys:
+    """Bounds and remaining conditions of `predicate`, a conjunction over axes `rows` and `keys`."""
     low: list[Expr] = []
     high: list[Expr] = []
     rest: list[RegionExpr] = []
@@ -51,7 +52,7 @@ def seen_keys(predicate: RegionExpr, rows: str, keys: str, lets: Mapping[str, Le
 
 
 def _difference(fn: str, x: Expr | None, y: Expr | None) -> Expr | None:
-    """What is at least 0 where the comparison holds."""
+    """An expression that is at least 0 exactly where the comparison holds; None unless both operands are indices."""
     if x is None or y is None:
         return None
     return (y - x if fn in ("le", "lt") else x - y) - (1 if fn in ("lt", "gt") else 0)
@@ -64,7 +65,7 @@ def _through(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
 
 
 def _index(e: RegionExpr, lets: Mapping[str, Let]) -> Expr | None:
-    """An integer expression of axes and sizes alone."""
+    """`e` as an index expression of axes and sizes, or None."""
     match _through(e, lets):
         case Index(value=value):
             return value

@@ -52,10 +52,12 @@ _INFIX = {
 
 
 def show(module: Module[Program]) -> str:
+    """All programs of the module as text."""
     return "\n".join(f"program {name}\n{show_program(p)}" for name, p in module.programs.items())
 
 
 def show_program(program: Program) -> str:
+    """One program as text: its signature, then Regions and steps."""
     lines = _signature(program.signature, program)
     for item in program.body:
         lines.append(show_region(item) if isinstance(item, Region) else _step(item))
@@ -79,6 +81,7 @@ def _step(step: Step) -> str:
 
 
 def show_region(region: Region) -> str:
+    """One Region as text: axes, inputs, one line per let, outputs."""
     axes = " ".join(_iter(i) for i in region.iters)
     reduced = " ".join(_iter(i) for i in region.reduce_axes)
     head = f"  region {region.name} ({kind_of(region)})  {axes}" + (f" | {reduced}" if reduced else "")
@@ -138,11 +141,12 @@ def _memref(memref: MemRef) -> str:
 
 
 def show_let(let: Let) -> str:
+    """One let as one line: name, axes, dtype, expression."""
     return f"{let.name}{'[' + ', '.join(let.axes) + ']' if let.axes else ''} : {let.dtype} = {show_expr(let.expr)}"
 
 
 def show_expr(e: RegionExpr, outer: int = 0) -> str:
-    """One line. `outer` is the precedence of the operator around it."""
+    """An expression as one line. `outer`: precedence of the operator around it."""
     match e:
         case Read(tensor=tensor, map=entries):
             return f"{tensor}[{_list(entries)}]"

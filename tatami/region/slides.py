@@ -1,4 +1,4 @@
-"""Reads whose place moves with an axis of the result and with an axis that is summed over: windows.
+"""Sliding reads: their position moves with an axis of the result and with an axis that is summed over (windows).
 
 x[c, s*h + d*i - 1, s*w + d*j - 1]     entry 1 slides with h over i, entry 2 with w over j
 """
@@ -15,7 +15,8 @@ from tatami.region.ir import Cast, Const, Read, RegionExpr, Select, Within
 
 
 class Slide(msgspec.Struct, frozen=True):
-    """One dimension: entry `dim` of the read is ``stride * axis + dilation * window + offset``, inside `guard` when given."""
+    """One sliding dimension: entry `dim` of the read is ``stride * axis + dilation * window + offset``. `guard`: extent inside
+    which it is read, or None without a guard."""
 
     axis: str
     window: str
@@ -27,18 +28,19 @@ class Slide(msgspec.Struct, frozen=True):
 
 
 class Refused(Exception):
-    """Why a Region is not of the shape that was looked for."""
+    """The reason why a Region does not have the shape that was looked for."""
 
 
 def plain_read(e: RegionExpr) -> Read | None:
-    """A read, through casts of its value."""
+    """The read in `e`, seen through casts; else None."""
     while isinstance(e, Cast) and not e.bits:
         e = e.x
     return e if isinstance(e, Read) else None
 
 
 def guarded_read(e: RegionExpr) -> tuple[tuple[Guard, ...], Read] | None:
-    """(guards, read), through casts, of a plain read that a constant stands in for where a guard fails."""
+    """(guards, read) of a plain read, seen through casts, with a constant where a guard fails; None for any other
+    expression."""
     match e:
         case Cast(x=x, bits=False):
             return guarded_read(x)

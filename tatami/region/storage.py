@@ -1,6 +1,6 @@
-"""In which shape a value crosses from one Region to the next.
+"""Shape in which a value is stored between Regions.
 
-A value whose readers all see it through the same transpose and reshape is stored the way they see it, when that turns
+If all readers see a value through the same transpose and reshape, it is stored the way they see it, provided that this turns
 divided indices into plain ones: heads are joined where attention writes, not where the projection reads.
 
     O [b, h, m, d] read at [b, k//64, m, k - 64*(k//64)]   ->   stored as n40 [b, m, 64*h + d], read at [b, m, k]
@@ -21,10 +21,11 @@ from tatami.region.partition_ir import Partition
 from tatami.tiny.ir import MOVEMENT, Program
 
 MAX_CANDIDATES = 8
+"""Maximum number of movements of one value that are tried, to bound compile time."""
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The movement value `name` in place of a base value; its coordinates over the base value's axes i0, i1, …"""
+    """The movement `name`, stored instead of a base value; its coordinates over the base value's axes i0, i1, …"""
 
     name: str
     coordinates: tuple[Expr, ...]
@@ -37,7 +38,7 @@ def choose_storage(
     readers: Mapping[str, set[str]],
     partition: Partition,
 ) -> dict[str, Stored]:
-    """Values that are better stored as one of their movements."""
+    """Value → the movement that is stored instead of it, for values that are better stored so."""
     home: dict[str, set[int]] = {}
     for k, group in enumerate(partition.groups):
         for v in group.values:

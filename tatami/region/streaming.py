@@ -2,14 +2,14 @@
 
     S = sum_d Q*K ;  M = max_n S ;  A = exp(S - M) ;  Z = sum_n A ;  P = A / Z ;  O = sum_n P * V
 
-One Region holds all of it (D2.9): the reduces over n can run online while the second contraction streams. Attention
-is the known case; nothing here asks for softmax. Weights that are pointwise in the scores, as in sum_n sigmoid(S) * V, need
-no reduce: then nothing asks for the pair to be one Region but the time that it saves (`is_worth`). They may be made of
-several contractions, as dS = P * (sum_d dO*V - D). What else is made of the rows' reduces, and of such sums, comes along
-and is written beside the result, a value of each row: ``L = M + log Z``, which a gradient reads.
+One Region holds all of it (D2.9): the reduces over n can run online while the second contraction streams. Attention is the
+best-known case, but softmax is not required. Weights that are pointwise in the scores, as in sum_n sigmoid(S) * V, need no
+reduce; then the pair is one Region only if that saves time (`is_worth`). Such weights may be made of several contractions, as
+in dS = P * (sum_d dO*V - D). Other values computed from the rows' reduces join the Region and are written in addition to the
+result, one per row: ``L = M + log Z``, which a gradient reads.
 
-Pairs with pointwise weights may share what they are made of, S and dO*V for the gradients of queries, keys and values: where
-every reader of it is such a pair, each makes it again, and nothing of rows x keys is in memory.
+Pairs with pointwise weights may share what these are made of (S and dO*V in the gradients of queries, keys and values): if
+every reader of a shared value is one of these pairs, each pair computes it again, and no array of rows x keys is in memory.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import Elementwise, Node, ReduceOp
 
 MAX_COLUMNS = 512
-"""Columns of the second result that a tile may keep on chip."""
+"""Maximum number of columns of the second result that a tile keeps on chip."""
 MAX_VALUES = 48
+"""Maximum number of additional values that join a pair, to bound compile time."""
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """First contractions, the weights made of them, and a second contraction that takes these. `apart`: values of the unit
-    that others read too, and who does."""
+    """A streaming pair: first contractions, the weights made of them, and the contraction that multiplies them. `unit`: all
+    values of the pair; `apart`: value of the unit → its readers outside; `is_reduced`: True if the rows have reduces."""
 
     firsts: tuple[str, ...]
     weights: str
@@ -41,7 +42,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 IsWorth: TypeAlias = Callable[[Sequence[Pair]], bool]
-"""Are pairs with pointwise weights, which share values or a lone one, faster as one Region each?"""
+"""True if pairs with pointwise weights that share values (or one pair alone) are faster as one Region each."""
 
 
 def streaming_units(
@@ -53,7 +54,8 @@ def streaming_units(
     resident: set[str],
     is_worth: IsWorth,
 ) -> dict[str, list[str]]:
-    """Second contraction -> every value of its pair, both products included. Pairs that share values each have them."""
+    """Second contraction → every value of its pair, both products included. A value that several pairs share is in each of
+    them."""
     taken: set[str] = set()
     out: dict[str, list[str]] = {}
     sharing: dict[str, Pair] = {}
@@ -78,7 +80,7 @@ def streaming_units(
 
 
 def _closed(pairs: list[Pair]) -> list[Pair]:
-    """Those of which nothing but others of them reads what is inside."""
+    """The pairs whose inner values are read by pairs of the result only."""
     kept = [p for p in pairs if all(_makes(v, u, pairs) for v, readers in p.apart.items() for u in readers)]
     return kept if len(kept) == len(pairs) else _closed(kept)
 
@@ -88,7 +90,7 @@ def _makes(value: str, reader: str, pairs: list[Pair]) -> bool:
 
 
 def _clusters(pairs: list[Pair]) -> list[list[Pair]]:
-    """Pairs that share values, directly or by way of others."""
+    """Pairs grouped by shared values, directly or through other pairs."""
     out: list[list[Pair]] = []
     for pair in pairs:
         near = [c for c in out if any(set(pair.unit) & set(p.unit) for p in c)]
@@ -144,7 +146,7 @@ def _pair(
 
 
 def _follow_one_another(firsts: list[str], statements: dict[str, Statement], patterns: dict[str, ContractionPattern]) -> bool:
-    """Is one of the products made of another's results?"""
+    """True if one of the products depends on another's result."""
     order = {v: k for k, v in enumerate(statements)}
     oldest = min(order[f] for f in firsts)
     stack = [a.tensor for f in firsts for a in statements[patterns[f].product].reads]
@@ -162,7 +164,7 @@ def _follow_one_another(firsts: list[str], statements: dict[str, Statement], pat
 def _closure(
     value: str, statements: dict[str, Statement], patterns: dict[str, ContractionPattern]
 ) -> tuple[list[str], list[str]] | None:
-    """The contractions behind `value` and the values on the way, oldest first."""
+    """(the contractions behind `value`, the values on the way), oldest first; None if the way is not pointwise."""
     seen: dict[str, None] = {}
     first: set[str] = set()
     stack = [value]
@@ -181,7 +183,7 @@ def _closure(
 
 
 def _depending_on(firsts: list[str], values: list[str], statements: dict[str, Statement]) -> list[str]:
-    """Those of `values` that need one of `firsts`, in program order."""
+    """The members of `values` that depend on one of `firsts`, in program order."""
     order = {v: k for k, v in enumerate(statements)}
     reached = {*firsts}
     out = []
@@ -195,8 +197,8 @@ def _depending_on(firsts: list[str], values: list[str], statements: dict[str, St
 def _beside(
     firsts: list[str], inner: list[str], key: int, nodes: Mapping[str, Node], statements: dict[str, Statement]
 ) -> list[str]:
-    """What else is made of these values alone, in program order; a sum of weights removes their axis number `key`. With other
-    reduces no template would take the Region."""
+    """Other values computed from the pair's values alone, in program order: pointwise ones, and sums of weights over axis
+    number `key`. Other reduces are left out, since no template would take the Region with them."""
     made = {*firsts, *inner}
     out: list[str] = []
     for v, s in statements.items():
@@ -215,7 +217,7 @@ def _beside(
 
 
 def _is_sum_of_weights(v: str, made: set[str], nodes: Mapping[str, Node], statements: dict[str, Statement]) -> bool:
-    """Is it a sum of exp(x), where x is made of scores and their maximum?"""
+    """True if `v` is a sum of exp(x) with x computed from scores and their maximum."""
     operand = statements[v].reads[0].tensor
     if not _is_reduce(nodes[v], "sum") or operand not in made or nodes[operand].op != Elementwise("exp"):
         return False
@@ -248,8 +250,8 @@ def _same_rows(
     inner: list[str],
     statements: dict[str, Statement],
 ) -> bool:
-    """Every reduce on the way removes exactly one axis, and the second contraction's k reads the last operand's axes
-    one to one."""
+    """True if every reduce on the way removes exactly one axis, and the second contraction's k has the extent of the first
+    one's rows or columns."""
     k = set(second.k)
     if len(k) != 1:
         return False

@@ -1,10 +1,9 @@
-"""Are streaming pairs with pointwise weights faster as one Region each than as products with their weights in memory?
+"""Time of streaming pairs with pointwise weights as one Region each, compared with products whose weights are in memory.
 
     saved: weights written and read, the launches of the first products
-    lost: what the pairs' template takes longer, first products that several pairs make again
+    lost: the slower template of pairs, first products that several pairs compute again
 
-Weights that are 0 at places which coordinates alone decide, as a causal mask does, are passed over by the pair, and by
-nothing else.
+A pair skips weights that are 0 at positions which coordinates alone decide, as under a causal mask; separate products do not.
 """
 
 from __future__ import annotations
@@ -21,26 +20,29 @@ from tatami.region.streaming import Pair
 from tatami.tiny.ir import CastOp, ConstOp, Elementwise, IotaOp, Node, PermuteOp, SizeOp
 
 LOSS = {"cpu": 0.1, "fma": 0.4, "tensor cores": 1.5}
-"""What a pair adds to the time of its products: by AVX2 from 0.05 to 0.17, at depths and columns of 64 to 512; of GPUs
-between what is simulated for pairs and for two products, at 64 and 128: 0.3 to 0.9, and 1.4 to 1.6."""
+"""Relative time that a pair adds to its products, by unit. cpu: measured with AVX2 as 0.05 to 0.17 at depths and columns of 64
+to 512. GPUs: from simulations of pairs and of two products, at 64 and 128: 0.3 to 0.9 (fma), 1.4 to 1.6 (tensor cores)."""
 LOSS_OF_SEVERAL = {"cpu": 0.1, "fma": 0.5, "tensor cores": 1.7}
-"""The same of weights made of two products, whose arrays are larger: simulated 0.0 to 0.3 (fma) and 0.4 to 0.9, where the three
-products of matrices as deep as that wait for memory all the time."""
+"""The same for weights made of two products, whose arrays are larger: simulated as 0.0 to 0.3 (fma) and 0.4 to 0.9, at depths
+for which the three separate products always wait for memory."""
 MOST = 1 << 28
-"""Bytes of weights that are in memory for time's sake: where they are more, memory that is linear in the sequence counts."""
+"""Maximum bytes of weights kept in memory because that is faster. Above it the pair is chosen in any case, since its memory is
+linear in the sequence length."""
 SEEN = 0.5
-"""Share of the weights that count where coordinates exclude some."""
+"""Fraction of the weights that is computed if coordinates exclude some: half, as under a causal mask."""
 MULTIPLIED = {DType.fp16, DType.bf16, DType.fp32}
-"""What the templates of GPUs for two products multiply."""
+"""Operand dtypes of the GPU templates for two products."""
 NARROW = {DType.fp16, DType.bf16}
+"""Operand dtypes that tensor cores take without rounding to tf32."""
 ROUNDED = Elementwise("tf32")
+"""The operation that rounds fp32 operands for tensor cores."""
 WIDEST, WIDEST_OF_ROLES = 256, 128
-"""Depth and columns that they keep on chip; where products go by warpgroups, a pair of more than the second has no registers
-for them, and is simulated to take 1.4 times what two products take."""
+"""Maximum depth and columns that the GPU templates keep on chip: in general, and if warpgroups have roles. A larger pair with
+roles has no registers for them, and is simulated to take 1.4 times as long as two products."""
 
 
 class StreamingCost:
-    """Of the values of one program."""
+    """Costs of pairs of one program at given sizes."""
 
     def __init__(
         self,
@@ -54,9 +56,12 @@ class StreamingCost:
         self.target, self.sizes = target, sizes
 
     def refusal(self, pairs: Sequence[Pair]) -> str:
-        """Why pairs, which have values in common or are one alone, are not worth a Region each, "" where they are. What they
-        share is made in each. On GPUs what first products but one give goes through memory too; on CPUs a tile for each takes
-        from the others' share of L1: by measurement the two are even."""
+        """The reason why pairs that share values (or one pair alone) are not worth a Region each, or "".
+
+        Shared values are computed in each pair. Separate kernels also store the results of all first products but one,
+        which counts as saved traffic on GPUs; on CPUs it does not, since the pair's tiles share L1, which by measurement
+        costs as much.
+        """
         if why := next(filter(None, map(self.pair_refusal, pairs)), ""):
             return why
         weights = Counter(p.weights for p in pairs)
@@ -79,7 +84,7 @@ class StreamingCost:
         return f"Δtime {delta * 1e6:+.2f} µs" if delta >= 0 and written <= MOST else ""
 
     def pair_refusal(self, pair: Pair) -> str:
-        """Why no template takes the pair, or "": products of floats, rows and keys of an axis each."""
+        """The reason why no template takes the pair, or "": float products, rows and keys of one axis each."""
         first = self.patterns[pair.firsts[0]]
         sizes = {a.name: a.size for a in self.statements[first.value].axes}
         sides = [[a for a in side if sizes[a] != ONE] for side in (first.m, first.n)]
@@ -89,31 +94,32 @@ class StreamingCost:
         return self.template_refusal(pair) if self.target.kind == "cuda" else ""
 
     def share(self, pair: Pair) -> float:
-        """Of the time of its products, how long the pair takes."""
+        """Time of the pair relative to its products."""
         loss = (LOSS_OF_SEVERAL if len(pair.firsts) > 1 else LOSS)[self.unit(pair)]
         return (SEEN if self.is_zero_by_place(pair.weights) else 1.0) * (1 + loss)
 
     def unit(self, pair: Pair) -> str:
+        """The unit that multiplies: "cpu", "fma" or "tensor cores"; a key of `LOSS`."""
         if self.target.kind != "cuda":
             return "cpu"
         weights = self.nodes[pair.weights]
         return "tensor cores" if weights.dtype.is_narrow_float or weights.op == ROUNDED else "fma"
 
     def bytes(self, value: str, pairs: Sequence[Pair]) -> float:
-        """Of what has an element for each row and key, as the first product has."""
+        """Bytes of `value` if it has one element per row and key of its pair."""
         first = self.statements[next(p.firsts[0] for p in pairs if value in p.unit)]
         return estimate(product(a.size for a in first.axes), self.sizes) * self.nodes[value].dtype.itemsize
 
     def flops(self, contraction: str, pair: Pair) -> float:
-        """As many as fp32 does in the same time."""
+        """Operations of a contraction in units of fp32's rate: fewer if tensor cores compute them faster."""
         s, weights = self.statements[contraction], self.nodes[pair.weights]
         rate = self.target.flops_fp16 if weights.dtype.is_narrow_float else self.target.flops_tf32
         slower = self.target.flops_fp32 / rate if self.unit(pair) == "tensor cores" else 1.0
         return 2 * estimate(product(a.size for a in (*s.axes, *s.reduced)), self.sizes) * slower
 
     def template_refusal(self, pair: Pair) -> str:
-        """Why no template of GPUs takes the pair, or "": they multiply matrices of one type, as they lie in memory, with a depth
-        and columns that are kept on chip; of several first products with one depth."""
+        """The reason why no GPU template takes the pair, or "": matrices of one dtype in memory without a change of order,
+        depth and columns that fit on chip, and one depth for several first products."""
         ones, two = [self.patterns[first] for first in pair.firsts], self.patterns[pair.second]
         values, columns = (two.rhs, two.n) if two.lhs.tensor == pair.weights else (two.lhs, two.m)
         operands = (*(o for one in ones for o in (one.lhs, one.rhs)), values)
@@ -134,7 +140,8 @@ class StreamingCost:
         return ""
 
     def is_zero_by_place(self, weights: str) -> bool:
-        """Is it ``x where p else 0``, rounded or turned or not, with p made of coordinates and numbers alone?"""
+        """True if the weights are ``x where p else 0`` (possibly rounded or transposed) and p depends on coordinates and
+        numbers alone."""
         node = self.nodes[weights]
         while isinstance(node.op, CastOp | PermuteOp) or node.op == ROUNDED:
             node = self.nodes[node.src[0]]

@@ -20,12 +20,16 @@ from tatami.region.slides import Slide
 
 Sum: TypeAlias = tuple[tuple[int, float], ...]
 WINDOW = 3
+"""Extent of the convolution's window."""
 RESULTS = 2
+"""Results per tile and dimension."""
 MATRICES = 4
+"""Transformed weights per dimension."""
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """Weights 0, 1, 2 are matrices 0, 1, 3 again, where `less` names the matrix that 1 is to be lessened by."""
+    """The sums of one dimension. `less`: the matrix to subtract from matrix 1 to get weight 1 back (weights 0 and 2 are
+    matrices 0 and 3); None with stride 2, whose matrices 0, 1, 3 are the weights."""
 
     stride: int
     into: tuple[Sum, ...]
@@ -35,11 +39,11 @@ class Tile(msgspec.Struct, frozen=True):
 
     @property
     def samples(self) -> int:
-        """Of the image, one tile sees."""
+        """Number of image samples that one tile reads."""
         return (RESULTS - 1) * self.stride + WINDOW
 
     def matrix_of(self, product: Expr) -> Expr:
-        """The matrix of a product: its own; with stride 2 products 1 and 2 share matrix 1."""
+        """Index of the matrix of a product: the product's own; with stride 2 products 1 and 2 share matrix 1."""
         return product if self.stride == 1 else product - floordiv(product + 2, expr(4))
 
 
@@ -59,15 +63,16 @@ TILES = {
         less=None,
     ),
 }
+"""Tile by stride of the convolution."""
 
 
 def tiles_of(slides: tuple[Slide, ...]) -> tuple[Tile, Tile]:
-    """Of the rows and of the columns of a convolution that has them."""
+    """(tile of the rows, tile of the columns) of a convolution with two slides of stride 1 or 2."""
     rows, columns = slides
     return TILES[rows.stride], TILES[columns.stride]
 
 
 def products_of(slides: tuple[Slide, ...]) -> int:
-    """Products of a tile of 2x2 results, where the sum itself has 36."""
+    """Number of products in a tile of 2x2 results; the direct sum has 36."""
     rows, columns = tiles_of(slides)
     return len(rows.into) * len(columns.into)

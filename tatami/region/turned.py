@@ -1,4 +1,4 @@
-"""Maps that turn what they read: their reads are contiguous along another axis than their writes (a transpose).
+"""Maps that transpose: their reads are contiguous along another axis than their writes.
 
 y[.., b] = f(x[.., a, ..], …)     x is contiguous along a, y along b
 """
@@ -14,11 +14,11 @@ from tatami.region.ir import At, Read, Reduce, Region, Scan, Within, Yield
 from tatami.region.walk import lets_by_name, nodes
 
 DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
-"""Elements that are turned in registers."""
+"""Element dtypes that can be transposed in registers: 4 or 8 bytes."""
 
 
 class Turned(msgspec.Struct, frozen=True):
-    """Writes are contiguous along `along`, the `reads` along `across`; all of these have one dtype."""
+    """Writes are contiguous along `along`, `reads` along `across`; all of them have one dtype."""
 
     along: str
     across: str
@@ -26,7 +26,7 @@ class Turned(msgspec.Struct, frozen=True):
 
 
 def find_turned(region: Region) -> Turned | str:
-    """The axes and reads that a Region turns, or why it is none that does."""
+    """The axes and reads of a transposing Region, or the reason why it does not transpose."""
     lets, axes = lets_by_name(region), tuple(i.name for i in region.iters)
     if region.opaque is not None or any(y.indices or y.combine != "set" for y in region.yields):
         return "it does not write each element in its place"
@@ -46,7 +46,7 @@ def find_turned(region: Region) -> Turned | str:
         return next((a for a in axes if step_of(place(tensor, index), a) == ONE), "")
 
     def written(y: Yield) -> tuple[Expr, ...]:
-        """Where y writes: y.indices are none, so every entry is an expression."""
+        """Index at which y writes; y.indices are none, so every entry is an expression."""
         return tuple(var(a) for a in lets[y.source].axes) if y.map is None else tuple(e for e in y.map if e is not None)
 
     own = {contiguous(y.to, written(y)) for y in region.yields}

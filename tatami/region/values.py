@@ -9,11 +9,11 @@ from tatami.poly_view.ir import ContractionPattern, PolyAccess, PolyView, Statem
 from tatami.tiny.ir import BitcastOp, CallOp, CastOp, ConstOp, Elementwise, ExpandOp, IotaOp, Node, Program, ReshapeOp, SizeOp
 
 MAX_VIRTUAL = 8
-"""Operations of an index-only value that are repeated in each reader rather than stored."""
+"""Maximum operations of a value of coordinates that each reader repeats; longer ones are stored."""
 
 
 def resident_values(program: Program, view: PolyView) -> set[str]:
-    """Values that must be in memory whatever is fused: outputs, arguments of calls, indexed data."""
+    """Values that must be in memory however values are fused: outputs, arguments of calls, indexed data."""
     out = set(program.outputs)
     for node in program.nodes:
         if isinstance(node.op, CallOp):
@@ -28,11 +28,14 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
 def virtual_values(
     program: Program, view: PolyView, resident: set[str], target: str, of_codes: Iterable[ContractionPattern] = ()
 ) -> set[str]:
-    """Values so cheap that every reader repeats them: casts of what is already in memory, arithmetic on coordinates and
-    sizes alone, constant factors of contraction operands, integers that only products (those of a row too) take in a wider type, gathers that only
-    gathers read. On a GPU an operand of a contraction is not narrowed on the way: its loads are asynchronous copies, which
-    convert nothing. It is rounded to tf32 in registers; on a CPU where it is packed, which `setup` does once for weights. Codes of
-    fp8 stay what they are in products `of_codes`; else a GPU decodes them in a kernel of their own."""
+    """Values so cheap that every reader repeats them: casts of values in memory, arithmetic on coordinates and sizes alone,
+    constant factors of contraction operands, integers that only products (vector-matrix products included) widen, gathers
+    that only gathers read.
+
+    On a GPU an operand of a contraction is not narrowed on the way: its loads are asynchronous copies, which convert nothing.
+    It is rounded to tf32 in registers; on a CPU it is rounded when it is packed, which `setup` does once for weights. fp8
+    codes stay codes in the products `of_codes`; for others a GPU decodes them in a separate kernel.
+    """
     products = {p.product for p in view.patterns if p.pattern != "dot"}
     dots = {p.product for p in view.patterns if p.pattern == "dot"}
     readers: dict[str, set[str]] = {}
@@ -81,8 +84,9 @@ def virtual_values(
 
 
 def multiplied_codes(patterns: Iterable[ContractionPattern], view: PolyView, nodes: Mapping[str, Node]) -> set[str]:
-    """What stands between codes of fp8 in memory and those products that wgmma takes: both operands decoded from one type,
-    rows of memory along k, a known number of bytes in steps of 16. Only where all that reads it is of such products."""
+    """Values between fp8 codes in memory and the products that wgmma computes from codes: both operands are decoded from
+    one dtype, memory rows run along k, and a row is a known multiple of 16 bytes. Only values whose readers all belong
+    to these products."""
     statements = {s.value: s for s in view.statements}
     chains: dict[str, set[str]] = {}
     for p in patterns:
@@ -99,8 +103,8 @@ def multiplied_codes(patterns: Iterable[ContractionPattern], view: PolyView, nod
 
 
 def _codes_along(access: PolyAccess, k: str, nodes: Mapping[str, Node], statements: Mapping[str, Statement]) -> tuple[str, ...]:
-    """What lies between a product's operand and the bytes that it reads along k: rounding, decoding, and, of bytes that a
-    kernel made, what sees them as codes. () where it is no such operand."""
+    """Values between a product's operand and the bytes that it reads along k: rounding, decoding, and the bitcast of bytes
+    that a kernel made. () if the operand has no such form."""
     chain: list[str] = []
     while (
         access.tensor in statements and not access.guards and (len(chain) < 2 or isinstance(nodes[access.tensor].op, BitcastOp))
@@ -123,7 +127,7 @@ def _is_decoding(node: Node, nodes: Mapping[str, Node]) -> bool:
 
 
 def _is_scaled_tensor(s: Statement, nodes: Mapping[str, Node], statements: Mapping[str, Statement]) -> bool:
-    """A tensor in memory times a constant: the factor leaves a contraction by R1."""
+    """True if `s` is a tensor in memory times a constant: the factor leaves a contraction by R1."""
     op = nodes[s.value].op
     if not isinstance(op, Elementwise) or op.fn != "mul" or len(s.reads) != 1 or s.reads[0].tensor in statements:
         return False

@@ -1,4 +1,4 @@
-"""What must hold in a Region, and in the programs around it (spec 3 §6, §6.10, spec 5 §3.3)."""
+"""Conditions on Regions and on the programs around them (spec 3 §6, §6.10, spec 5 §3.3)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 
 
 def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
-    """Data flow: every tensor is an input or made by an earlier item, and made once; then each Region."""
+    """All faults of one program: every tensor is an input or made once by an earlier item; then the faults of each Region."""
     out: list[Diagnostic] = []
     known: dict[str, Shape] = {}
     if len(program.inputs) != len(program.signature.inputs) or len(program.outputs) != len(program.signature.outputs):
@@ -118,8 +118,8 @@ def _text(shape: Iterable[Expr]) -> str:
 
 
 def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: Assumed = NOTHING) -> list[Diagnostic]:
-    """All faults of one Region. `sizes`: size symbols of the program, which no axis may be named after; `assumed`: its
-    equations."""
+    """All faults of one Region. `sizes`: size symbols of the program, which no axis may share a name with; `assumed`: the
+    program's equations."""
     out = _names(region, sizes)
     if region.opaque is not None:
         if region.lets or region.yields:
@@ -151,7 +151,7 @@ def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: 
 
 
 def _names(region: Region, sizes: frozenset[str]) -> list[Diagnostic]:
-    """Axes, symbols, inputs and outputs are named once and do not collide."""
+    """Faults of names: axes, symbols, inputs and outputs are named once and do not collide."""
     out: list[Diagnostic] = []
     at = region.name
     axes = [i.name for i in (*region.iters, *region.reduce_axes)]

@@ -34,7 +34,8 @@ from tatami.region.walk import Types, all_axes, children, index_expressions, let
 
 
 def check_let(region: Region, position: int, assumed: Assumed = NOTHING) -> list[Diagnostic]:
-    """All faults of let number `position`; it may use the lets before it, and reads rest on the equations of `assumed`."""
+    """All faults of let number `position`, which may use the lets before it. Proofs of reads may use the equations of
+    `assumed`."""
     let = region.lets[position]
     check = _LetCheck(region, let, frozenset(other.name for other in region.lets[:position]), assumed)
     return list(check.faults())
@@ -52,7 +53,7 @@ class _LetCheck:
         self.types = Types(region)
         self.at = f"{region.name}: {let.name}"
         self.wanted: DType | None = let.dtype
-        """The dtype that the place being looked at asks for: the let's, and none below a cast."""
+        """The dtype to which the expression under check may widen: the let's, or None below a cast."""
 
     def fault(self, kind: str, why: str, suggestion: str) -> Diagnostic:
         return diagnostic(kind, self.at, why, suggestion)
@@ -81,7 +82,8 @@ class _LetCheck:
     # -- one expression ------------------------------------------------------------------------
 
     def walk(self, e: RegionExpr, scope: frozenset[str], guards: tuple[Guard, ...], inner: bool) -> Iterator[Diagnostic]:
-        """`scope`: axes that may be named; `guards`: facts of enclosing Selects; `inner`: below the let's root."""
+        """Faults in `e` and below. `scope`: axes that may be named; `guards`: facts of enclosing Selects; `inner`: True below
+        the let's root."""
         yield from self.axes_in_scope(e, scope)
         match e:
             case Read(tensor=tensor, map=entries):
@@ -249,8 +251,8 @@ class _LetCheck:
         yield from self.neutral(e)
 
     def neutral(self, e: Reduce) -> Iterator[Diagnostic]:
-        """Where a guard does not hold, the body should be the neutral element (spec 3 §6.7(5)). A pad with another
-        value is legal, so this is a warning; a loader of hand-written documents makes it an error."""
+        """A warning if the body is not the neutral element where a guard does not hold (spec 3 §6.7(5)). A pad with another
+        value is legal; the loader of hand-written documents makes it an error."""
         wrong = value_outside(e)
         if wrong is not None:
             yield self.fault(

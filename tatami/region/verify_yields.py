@@ -13,6 +13,7 @@ from tatami.region.walk import all_axes, let_shape, lets_by_name
 
 
 def check_yields(region: Region) -> list[Diagnostic]:
+    """All faults of a Region's yields; coverage is checked if each yield alone is right."""
     out: list[Diagnostic] = []
     for y in region.yields:
         out += _yield(region, y)
@@ -76,8 +77,8 @@ def _yield(region: Region, y: Yield) -> Iterator[Diagnostic]:
 
 
 def _coverage(region: Region, target: Target) -> Iterator[Diagnostic]:
-    """Every element of an output is written, unless it updates an input. Slices are counted: each map must be
-    injective by strides, disjointness of two yields is taken from their offsets."""
+    """Faults of an output of which some element is not written (unless it updates an input). Elements are counted: each map
+    must be injective by its strides, and two yields are disjoint by their offsets."""
     mine = [y for y in region.yields if y.to == target.name]
     at = f"{region.name}: {target.name}"
     if not mine:
@@ -116,7 +117,8 @@ def _coverage(region: Region, target: Target) -> Iterator[Diagnostic]:
 
 
 def _ends(region: Region, plain: list[Yield], axis: int) -> list[tuple[Expr, Expr]]:
-    """The first and the last index of each yield along an axis of the output; none where one has the output's shape, or is not known."""
+    """First and last index of each yield along an axis of the output; empty if a yield has the output's shape, or an end is
+    unknown."""
     extents, lets = all_axes(region), lets_by_name(region)
     out: list[tuple[Expr, Expr]] = []
     for y in plain:
@@ -129,12 +131,12 @@ def _ends(region: Region, plain: list[Yield], axis: int) -> list[tuple[Expr, Exp
 
 
 def _misses(ends: list[tuple[Expr, Expr]], size: Expr) -> bool:
-    """True if all yields surely stay away from one end: two writes of one half have as many elements as there are."""
+    """True if all yields certainly stay away from one end: two writes of the same half have as many elements as the output."""
     return bool(ends) and (all(is_positive(low) for low, _ in ends) or all(is_positive(size - 1 - high) for _, high in ends))
 
 
 def _spans(ends: list[tuple[Expr, Expr]], size: Expr) -> bool:
-    """True if the yields may reach both ends, for sizes that do not compare as polynomials."""
+    """True if the yields may reach both ends, for sizes that cannot be compared as polynomials."""
     return not ends or (any(low == ZERO for low, _ in ends) and any(high == size - 1 for _, high in ends))
 
 

@@ -1,4 +1,4 @@
-"""Questions that a Region's expressions answer by themselves: operands, accesses, axes, dtypes."""
+"""Queries on a Region's expressions: operands, accesses, axes, dtypes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def children(e: RegionExpr) -> tuple[RegionExpr, ...]:
 
 
 def with_children(e: RegionExpr, parts: tuple[RegionExpr, ...]) -> RegionExpr:
-    """The same node over other operands."""
+    """The same node with other operands."""
     match e:
         case Read() | Ref() | At() | Const() | Index() | Within():
             return e
@@ -83,7 +83,7 @@ def with_children(e: RegionExpr, parts: tuple[RegionExpr, ...]) -> RegionExpr:
 
 
 def rewrite(e: RegionExpr, change: Callable[[RegionExpr], RegionExpr]) -> RegionExpr:
-    """Rebuild bottom-up; `change` sees each node after its operands."""
+    """`e` rebuilt bottom-up; `change` sees each node after its operands."""
     old = children(e)
     new = tuple(rewrite(c, change) for c in old)
     return change(e if all(a is b for a, b in zip(new, old, strict=True)) else with_children(e, new))
@@ -103,20 +103,22 @@ _LEAVES = frozenset((Read, Ref, At, Const, Index, Within))
 
 
 def reads(e: RegionExpr) -> list[Read | ReadAt]:
+    """Every read of an input tensor in `e`, in order."""
     return [n for n in nodes(e) if isinstance(n, Read | ReadAt)]
 
 
 def let_uses(e: RegionExpr) -> list[LetUse]:
+    """Every reference to a let in `e`, in order."""
     return [n for n in nodes(e) if isinstance(n, Ref | At)]
 
 
 def used_lets(e: RegionExpr) -> tuple[str, ...]:
-    """Names of lets, each once, in order of use."""
+    """Names of the lets that `e` uses, each once, in order of use."""
     return tuple(dict.fromkeys(n.let for n in let_uses(e)))
 
 
 def index_expressions(e: RegionExpr) -> tuple[Expr, ...]:
-    """The index expressions that stand in this node itself."""
+    """The index expressions of this node itself, without those of its operands."""
     match e:
         case Read(map=entries) | At(map=entries):
             return entries
@@ -133,7 +135,7 @@ def index_expressions(e: RegionExpr) -> tuple[Expr, ...]:
 
 
 def free_axes(e: RegionExpr, lets: Mapping[str, Let], axes: frozenset[str]) -> frozenset[str]:
-    """The axes (members of `axes`) on which the value of `e` depends, without those its own reduces bind.
+    """The axes (members of `axes`) on which the value of `e` depends, without those that its own reduces bind.
 
     A reference counts for all axes of its let.
     """
@@ -152,7 +154,7 @@ def free_axes(e: RegionExpr, lets: Mapping[str, Let], axes: frozenset[str]) -> f
 def substitute_axes(e: RegionExpr, values: Mapping[str, Expr], lets: Mapping[str, Let]) -> RegionExpr:
     """`e` at other coordinates. References become At where a coordinate of their let changes.
 
-    The caller renames bound reduce axes first when `values` mentions one of their names.
+    The caller first renames reduce axes that `values` mentions.
     """
 
     def change(n: RegionExpr) -> RegionExpr:
@@ -189,13 +191,13 @@ def all_axes(region: Region) -> dict[str, Expr]:
 
 
 def routine_operands(region: Region) -> tuple[str, ...]:
-    """What the routine of an opaque Region takes, in its order."""
+    """Names of the operands of an opaque Region's routine, in its order."""
     named = region.opaque.operands if region.opaque is not None else ()
     return named or tuple(p.name for p in region.inputs)
 
 
 def routine_axis(region: Region) -> int:
-    """The axis along which the routine of an opaque Region runs: of its first operand, 0 where that has none."""
+    """The axis of the first operand along which the routine of an opaque Region runs; 0 for a scalar operand."""
     assert region.opaque is not None
     rank = next(len(p.memref.shape) for p in region.inputs if p.name == routine_operands(region)[0])
     given = region.opaque.attrs.get("axis", -1)
@@ -203,6 +205,7 @@ def routine_axis(region: Region) -> int:
 
 
 def lets_by_name(region: Region) -> dict[str, Let]:
+    """The lets of a Region by name."""
     return {let.name: let for let in region.lets}
 
 
@@ -218,12 +221,13 @@ def lines_of(e: RegionExpr) -> tuple[str, ...]:
 
 
 def let_shape(region: Region, let: Let) -> tuple[Expr, ...]:
+    """Extents of the let's axes."""
     extents = all_axes(region)
     return tuple(extents[a] for a in let.axes)
 
 
 def is_widening(fn: str, operand: DType, result: DType) -> bool:
-    """May a product of `operand`s be taken exactly in the wider `result` (D2.21)?"""
+    """True if a product of `operand`s may be computed exactly in the wider `result` (D2.21)."""
     if fn != "mul" or operand == result or DType.unknown in (operand, result):
         return False
     return result.itemsize >= operand.itemsize and (
@@ -239,8 +243,8 @@ class Types:
         self.lets = {let.name: let.dtype for let in region.lets}
 
     def of(self, e: RegionExpr, wanted: DType | None = None) -> DType | None:
-        """None where an op's rule is broken or a name is unknown. `wanted`: the accumulation or let dtype to which a
-        top-level product may widen (D2.21)."""
+        """The dtype of `e`, or None if an op's rule is broken or a name is unknown. `wanted`: the dtype of the accumulator or
+        let to which a top-level product may widen (D2.21)."""
         match e:
             case Read(tensor=tensor) | ReadAt(tensor=tensor):
                 return self.tensors.get(tensor)
@@ -274,13 +278,13 @@ class Types:
                 assert_never(e)
 
     def dtype(self, e: RegionExpr) -> DType:
-        """Of an expression of a verified Region."""
+        """The dtype of an expression of a verified Region; `unknown` if it has none."""
         return self.of(e) or DType.unknown
 
 
 def widened(e: RegionExpr, wanted: DType | None, types: Types) -> RegionExpr:
-    """`e` with the operands of its top product cast up to the let's or accumulation dtype, where the product takes it
-    (D2.21: a product may be wider than its operands), guarded or not; the same inside every reduce and scan."""
+    """`e` with the operands of its top product cast to the dtype of the let or accumulator that widens it (D2.21), under
+    guards too; the same inside every reduce and scan."""
 
     def part(x: RegionExpr, dtype: DType | None = None) -> RegionExpr:
         return widened(x, dtype, types)

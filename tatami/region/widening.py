@@ -1,9 +1,9 @@
-"""Casts that leave a product's epilogue for the rows that read them, so that what crosses is narrow.
+"""Casts that move from a product's epilogue into the rows that read them, so that the stored value is narrow.
 
     y = cast(acc, fp16); z = cast(y, fp32) | statistics of the rows of z   ->   y | z = cast(y, fp32); statistics of its rows
 
-A product's epilogue takes what is elementwise as it comes, forwards, and its rows are not reduced there: the cast was the
-value between the two Regions, with twice the bytes, and beside y where y has readers of its own.
+A product's epilogue only computes elementwise values, and does not reduce its rows. Without this step the cast would be stored
+between the two Regions: twice the bytes, and in addition to y if y has other readers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tatami.tiny.ir import CastOp, Node
 
 
 def is_widening(v: str, nodes: Mapping[str, Node]) -> bool:
-    """A cast of a 16-bit float to a wider float: exact, and cheap enough that every reader may repeat it."""
+    """True if `v` casts a 16-bit float to a wider float: exact, and cheap enough for every reader to repeat."""
     node = nodes[v]
     if not isinstance(node.op, CastOp):
         return False
@@ -33,8 +33,8 @@ def casts_for_rows(
     products: Iterable[int],
     rows: set[int],
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Widening casts of the groups `products`, each with the groups of `rows` where all of its readers stand. What is a
-    cast's source is computed beside it, element by element."""
+    """(cast, groups of its readers) for each widening cast in the groups `products` whose readers are all in groups of `rows`,
+    and whose source is computed in the same group, element by element."""
     found = []
     for g in products:
         for v in graph.members[g]:

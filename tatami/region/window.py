@@ -2,8 +2,8 @@
 
     y[c, h, w] = sum over i, j of (x[c, s*h + i - 1, s*w + j - 1] where inside else 0) * f[c, i, j]
 
-One reduce of constant extents reads one tensor at places that move with the last one or two axes of the result and with
-the window; every other read stands still along them. What follows is pointwise.
+One reduce of constant extents reads one tensor at positions that move with the last one or two axes of the result and with the
+window; every other read is constant along them. The lets after it are pointwise.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from tatami.region.walk import (
 )
 
 MAX_TERMS = 64
-"""Places of a window that are text of their own; there are loops over more."""
+"""Maximum number of window positions that are unrolled in the text; loops run over larger windows."""
 LARGEST = 1 << 14
-"""Places of a window at most."""
+"""Maximum number of window positions."""
 
 
 class Window(msgspec.Struct, frozen=True):
-    """`moving` is the node of the reduce's body that slides, `inside` its value where the guards hold, a function of `read`, and
-    `outside` its value beyond them. `slides`: outermost first."""
+    """A sliding window. `let`: its reduce. `moving`: the node of the reduce's body that slides; `inside`: its value where the
+    guards hold, a function of `read`; `outside`: its value elsewhere. `slides`: outermost first. `outer`: the let's other
+    axes."""
 
     let: str
     moving: RegionExpr
@@ -54,8 +55,9 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Plane(msgspec.Struct, frozen=True):
-    """Rows `first` … of a tensor that the windows of one result plane see, `rows` of them, as they lie: `pitch` elements each.
-    The windows see `seen` rows, `above` of them before the first one: what is no row of the tensor is outside."""
+    """Rows of a tensor that the windows of one result plane read, with no gap between them: `rows` rows from row `first` on,
+    `pitch` elements each. The windows span `seen` rows, `above` of them before the first one; rows that the tensor does not
+    have are outside."""
 
     first: int
     rows: int
@@ -65,7 +67,7 @@ class Plane(msgspec.Struct, frozen=True):
 
 
 def find_window(region: Region) -> Window | str:
-    """The sliding window of a Region, or why there is none."""
+    """The sliding window of a Region, or the reason why there is none."""
     try:
         return _find(region)
     except Refused as why:
@@ -116,21 +118,21 @@ def _find(region: Region) -> Window:
 
 
 def is_looped(region: Region, window: Window) -> bool:
-    """True if a window has so many places that there are loops over them."""
+    """True if the window has more positions than are unrolled, so that loops run over them."""
     extents = all_axes(region)
     return prod(extents[s.window].as_int() or 1 for s in window.slides) > MAX_TERMS
 
 
 def columns_inside(window: Window, plane: Plane) -> int:
-    """Of a row: as many as it has, or the first of them where the image was cropped."""
+    """Number of columns of a row that are inside: all, or the first ones if the image was cropped."""
     guard = window.slides[-1].guard
     known = None if guard is None else guard.as_int()
     return plane.pitch if known is None else min(known, plane.pitch)
 
 
 def inner_vectors(region: Region, window: Window, plane: Plane, lanes: int) -> tuple[int, int]:
-    """The columns of results from the first vector to the end of the last one all of whose windows are inside, in whole vectors
-    from column 0 on: none where the second is not more. The columns' stride and extents are known."""
+    """(first, stop): range of result columns, in whole vectors counted from column 0, whose windows are all inside; first
+    == stop if there is none. Stride and extents of the columns are known."""
     extents, c = all_axes(region), window.slides[-1]
     width, offset = extents[c.axis].as_int() or 0, c.offset.as_int() or 0
     reach = (lanes - 1) * c.stride + ((extents[c.window].as_int() or 1) - 1) * c.dilation + offset + c.stride
@@ -142,7 +144,7 @@ def inner_vectors(region: Region, window: Window, plane: Plane, lanes: int) -> t
 
 
 def find_plane(region: Region, window: Window) -> Plane | str:
-    """What a window sees of a plane whose rows lie one after the other, or why that is not known."""
+    """The rows that a window reads of a plane whose rows lie one after the other, or the reason why they are unknown."""
     if len(window.slides) != 2:
         return f"{len(window.slides)} dimensions slide; a plane has 2"
     extents = all_axes(region)
@@ -166,12 +168,12 @@ def find_plane(region: Region, window: Window) -> Plane | str:
 
 
 Moving: TypeAlias = tuple[RegionExpr, RegionExpr, tuple[Guard, ...], Read, Scalar]
-"""The node that slides, its value inside the guards, the guards, what it reads, its value outside."""
+"""(node that slides, its value inside the guards, guards, read, its value outside)."""
 
 
 def _moving(body: RegionExpr, let: Let, window: tuple[str, ...], lets: Mapping[str, Let]) -> Moving:
-    """The one node whose place mixes an axis of the result with one of the window. What stands under a guard is taken as a
-    whole: its read alone may leave the tensor."""
+    """The only node whose position mixes an axis of the result with one of the window. A guarded expression is one node: its
+    read alone may leave the tensor."""
     found: dict[RegionExpr, Moving] = {}
     stack = [body]
     while stack:
@@ -195,7 +197,7 @@ def _moving(body: RegionExpr, let: Let, window: tuple[str, ...], lets: Mapping[s
 
 
 def _in_place(e: RegionExpr, lets: Mapping[str, Let]) -> RegionExpr:
-    """`e` with what it takes from pointwise lets written out."""
+    """`e` with references to pointwise lets replaced by their expressions."""
 
     def change(n: RegionExpr) -> RegionExpr:
         if not isinstance(n, At) or isinstance(lets[n.let].expr, Reduce | Scan):

@@ -1,4 +1,3 @@
-"""search: what stands above the pipeline and measures.
+"""search: measurements on this machine, above the pipeline.
 
-`measure` times each kernel of a compiled program on this machine and sets the plan's estimate beside it.
-"""
+`measure` times each kernel of a compiled program and sets the time next to the plan's estimate."""

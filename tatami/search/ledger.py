@@ -13,10 +13,11 @@ from tatami.core.plain_file import open_to_append
 from tatami.search.measure import Measurement
 
 COLUMNS = ("model", "target", "sizes", "kernel", "kind", "flops", "bytes", "occupancy", "estimate_s", "actual_s", "plan")
+"""Names of the ledger's columns, in the order in which a line has them."""
 
 
 def append_measurement(path: Path, model: str, target: str, sizes: Mapping[str, int], found: Measurement) -> None:
-    """One line per kernel, written at once; the header when the file is new. Raises FileUnwritable."""
+    """Append one line per kernel, in one write; a header first if the file is empty. Raises TatamiError FileUnwritable."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     at = " ".join(f"{n}={v}" for n, v in sizes.items())
@@ -37,6 +38,6 @@ def append_measurement(path: Path, model: str, target: str, sizes: Mapping[str, 
 
 
 def plain(name: str) -> str:
-    """A user's name as a cell: printable, and not a formula to a spreadsheet."""
+    """A user's name as a cell: printable, and without the characters that begin a formula in a spreadsheet."""
     text = "".join(c if c.isprintable() else "?" for c in name)
     return text.lstrip("=+-@")

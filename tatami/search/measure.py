@@ -1,4 +1,4 @@
-"""Time per kernel on this machine, beside the plan's estimate (D2.18: measuring stands above the pipeline)."""
+"""Time per kernel on this machine, next to the plan's estimate (D2.18: measuring stands above the pipeline)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ from tatami.runtime.host import thread_count
 from tatami.runtime.peak import Peaks, check_measurable
 
 MIN_RUNS = 5
+"""Runs that are made whatever time they take."""
 MAX_RUNS = 200
+"""Runs after which the time left is not used: the least time hardly changes."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One kernel. Seconds are the least of all runs. What stands beside is taken at the measured sizes, on the threads that
-    ran, and None in called programs and for sizes that data decide.
+    """One kernel: `seconds` is the least of all runs. Figures of the model are for the measured sizes and the threads that
+    ran; they are None in called programs and for sizes that data decide.
 
-    estimate: the plan's. bound: the time that the machine's peaks allow for `flops` and `bytes` (the roofline).
-    flops, bytes: of the Region at the measured sizes (spec 5 §10: 2MNK and each operand and result once).
+    estimate: the plan's, in seconds. bound: seconds that the machine's peaks allow for `flops` and `bytes` (the roofline).
+    flops, bytes: the Region's at the measured sizes (spec 5 §10: 2MNK and each operand and result once).
     occupancy: share of the machine's cores that ran it. plan: kind of the plan.
     """
 
@@ -52,7 +54,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Measurement:
-    """`whole` is a run of the program without clocks in it, in seconds."""
+    """Times of all kernels. `whole`: the least time of a run without clocks in it, in seconds. `runs`: number of runs."""
 
     timings: tuple[Timing, ...]
     whole: float
@@ -60,7 +62,7 @@ class Measurement:
 
 
 def estimate_sizes(compilation: Compilation) -> dict[str, int]:
-    """The sizes that the plan's estimates were taken at: what it was chosen for."""
+    """Sizes of symbols for which the plans were chosen, and at which their estimates were taken."""
     out: dict[str, int] = {}
     for choice in _choices(compilation, {}).values():
         for name, value in choice.estimate.items():
@@ -77,7 +79,10 @@ def measure(
     seconds: float = 1.0,
     peaks: Peaks | None = None,
 ) -> Measurement:
-    """Run `main` on `inputs` for about `seconds`. peaks: of the machine; absent, those that plans are chosen by."""
+    """Run `main` on `inputs` for about `seconds`, each time without and with clocks around kernels.
+
+    `sizes`: value of each size symbol. `threads`: None for all cores. `peaks`: measured peaks of the machine; None for those
+    of its description, by which plans are chosen. Raises TatamiError where kernels cannot be timed."""
     check_measurable(compilation.target)
     execution = compilation.stages["execution"]
     plain = Function(execution, load_cpu_program(compilation, threads), sizes=sizes)
@@ -130,13 +135,13 @@ def measure(
 
 
 def _stated_peaks(target: Target) -> Peaks:
-    """Of a description: a cache is some four times as near as memory."""
+    """Peaks of a target's description; a cache is taken to have four times the bandwidth of memory."""
     r = rates(target)
     return Peaks(r.flops * max(1, target.cores), r.bandwidth, 4 * r.bandwidth)
 
 
 def _roofline(target: Target, peaks: Peaks, flops: float, bytes_: float) -> float:
-    """Seconds at the machine's peaks. What fits in the cache is there after the first run."""
+    """Seconds at the machine's peaks. Bytes that fit the cache are read from it, since they are there after the first run."""
     return max(flops / peaks.flops, bytes_ / (peaks.cache if bytes_ <= rates(target).cache else peaks.memory))
 
 
@@ -145,7 +150,7 @@ def _symbols(region: Region) -> set[str]:
 
 
 def _choices(compilation: Compilation, sizes: Mapping[str, int]) -> dict[tuple[str, str], Guarded]:
-    """The plan of each Region that runs at these sizes; where they do not say, the one for all others."""
+    """The plan of each Region that runs at these sizes; the plan without conditions if `sizes` does not decide."""
     plans = compilation.stages["plan"].programs if "plan" in compilation.stages else {}
 
     def taken(choice: Guarded) -> bool:

@@ -1,7 +1,6 @@
 """The kernels of a program under the machine's roofs, as SVG: operations per byte across, GFLOP/s up, both logarithmic.
 
-A kernel without floating-point operations has no place under a roof; the picture says how many there are.
-"""
+A kernel without floating-point operations has no place under a roof; the picture says how many there are."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ from tatami.search.measure import Timing
 WIDTH, HEIGHT = 820, 520
 LEFT, RIGHT, TOP, BOTTOM = 70, 200, 40, 50
 NAMED = 8
-"""Kernels whose names are written: those that take longest."""
+"""Number of kernels whose names are written: the ones that take longest."""
 _INK = {"contraction": "#d97706", "streaming_pair": "#d97706", "stencil": "#0f766e", "rows": "#2563eb", "map": "#64748b"}
 _OTHER = "#7c3aed"
 
 
 def roofline_svg(timings: Sequence[Timing], peaks: Peaks, title: str) -> str:
-    """A dot per kernel, its area the share of the time."""
+    """The SVG text: a dot per kernel, its area the share of the time."""
     total = sum(t.seconds for t in timings) or 1.0
     dots = [(t, t.flops / t.bytes, t.flops / t.seconds / 1e9) for t in timings if t.flops and t.bytes and t.seconds > 0]
     xs = [x for _, x, _ in dots]
@@ -60,7 +59,7 @@ def roofline_svg(timings: Sequence[Timing], peaks: Peaks, title: str) -> str:
 
 
 class _Frame:
-    """Two logarithmic axes."""
+    """The frame of the picture: two logarithmic axes, with limits `across` and `up`."""
 
     def __init__(self, across: tuple[float, float], up: tuple[float, float]) -> None:
         self.across, self.up = across, up
@@ -91,7 +90,7 @@ class _Frame:
 
 
 def _roof(frame: _Frame, top: float, slope: float, label: str, dash: str) -> str:
-    """From the left edge (or the lower one) up to the peak, then level."""
+    """A roof: a slope of `slope` GB/s from the left or the lower edge up to the peak `top` in GFLOP/s, then level."""
     left, right = frame.across
     start = max(left, frame.up[0] / slope)
     ridge = min(max(top / slope, start), right)

@@ -1,9 +1,9 @@
 """tiny: UOps in a table, one line per node (spec 2, spec 3 §3). Made from `frontend` by `lower`, or loaded.
 
-What holds (``verify``):
+Invariants (``verify``):
 
 - ids are unique, every src is an earlier node: a DAG in topological order (spec 2 §0);
-- dtype and shape of each node are what `infer` gives from its op and operands (spec 2 §3);
+- dtype and shape of each node are those that `infer` gives from its op and operands (spec 2 §3);
 - no implicit cast; a REDUCE names its accumulation dtype and removes its axes (spec 2 §3);
 - normalised: operands of one op have one shape, CONST is rank 0, constant-only subgraphs stand in `setup`.
 

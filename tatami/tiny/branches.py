@@ -1,7 +1,7 @@
-"""Branches of one `if` agree on what their size symbols mean.
+"""Size symbols in the two branches of an `if`: one symbol, one meaning.
 
-A CALL if has one table of sizes for both targets. Where a symbol stands for different sizes in the two branches, the
-second branch is replaced by a copy with symbols of its own.
+A CALL if has one table of sizes for both targets. If a symbol stands for different sizes in the two branches, the second
+branch is replaced by a copy with symbols of its own.
 
     if c: f(x: [N, M]) else g(x: [M, N])   ->   if c: f(x: [N, M]) else g'(x: [M', N'])
 """
@@ -22,7 +22,7 @@ from tatami.frontend.specialise import renamed
 
 
 def separate_branches(module: Module[Graph]) -> Module[Graph]:
-    """The module with second branches copied where their symbols clash; itself when none do."""
+    """The module with second branches copied if their symbols clash; the same module if none do."""
     programs: dict[str, Graph] = dict(module.programs)
     origins: dict[str, Origins] = dict(module.origins)
     for name, graph in module.programs.items():

@@ -1,4 +1,4 @@
-"""Building tiny nodes one line each: `Builder` makes ids and infers types, `Value` writes arithmetic.
+"""Construction of tiny nodes, one line each: `Builder` makes ids and infers types, `Value` writes arithmetic.
 
 Binary ops broadcast right-aligned, as the imported form may. Numbers become CONST of the other operand's dtype.
 """
@@ -38,7 +38,7 @@ from tatami.tiny.ir import (
 
 
 class Value:
-    """One node under construction: its id and type, with the operators of arithmetic."""
+    """One node under construction: its id, dtype and shape, with Python's arithmetic operators."""
 
     __slots__ = ("builder", "dtype", "id", "shape")
 
@@ -49,11 +49,12 @@ class Value:
 
     @property
     def rank(self) -> int:
+        """Number of axes of the value."""
         return len(self.shape)
 
     @property
     def unrounded(self) -> Value | None:
-        """What it has just rounded to 10 fraction bits."""
+        """The operand of this node if it is a rounding to tf32; else None."""
         by_id = {n.id: n for n in self.builder.nodes}
         node = by_id[self.id]
         if node.op != Elementwise("tf32"):
@@ -63,7 +64,7 @@ class Value:
 
     # -- elementwise -------------------------------------------------------------------------------
     def fn(self, name: str, *others: Value | Scalar) -> Value:
-        """A scalar op of `core.ops` with this value first."""
+        """The scalar op `name` of `core.ops` with this value as first operand."""
         b = self.builder
         return b.add(Elementwise(name), (self, *(o if isinstance(o, Value) else b.const(o, self.dtype) for o in others)))
 
@@ -99,13 +100,16 @@ class Value:
         return self.fn("where", yes, no if isinstance(no, Value) else self.builder.const(no, yes.dtype))
 
     def cast(self, to: DType) -> Value:
+        """The value converted to dtype `to`."""
         return self if self.dtype == to else self.builder.add(CastOp(to), (self,))
 
     def bitcast(self, to: DType) -> Value:
+        """The same bits as dtype `to`, which has the same size."""
         return self if self.dtype == to else self.builder.add(BitcastOp(to), (self,))
 
     # -- movement ----------------------------------------------------------------------------------
     def reshape(self, shape: Iterable[IntoExpr]) -> Value:
+        """The value in another shape. Element counts that are not provably equal become an assumption of the program."""
         to = tuple(expr(s) for s in shape)
         if to == self.shape:
             return self
@@ -115,22 +119,25 @@ class Value:
         return self.builder.add(ReshapeOp(to), (self,))
 
     def permute(self, perm: Sequence[int]) -> Value:
+        """Axis j of the result is axis ``perm[j]`` of this value."""
         return self if list(perm) == list(range(self.rank)) else self.builder.add(PermuteOp(tuple(perm)), (self,))
 
     def expand(self, shape: Shape, dims: Sequence[int] | None = None) -> Value:
-        """Repeat to `shape`; without `dims`, right-aligned."""
+        """The value repeated to `shape`. `dims`: the result axis of each operand axis; by default right-aligned."""
         if shape == self.shape:
             return self
         at = tuple(range(len(shape) - self.rank, len(shape))) if dims is None else tuple(dims)
         return self.builder.add(ExpandOp(shape, at), (self,))
 
     def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: Scalar = 0) -> Value:
+        """The value with (elements before, elements after) each axis, filled with `value`; negative widths crop."""
         full = tuple((expr(lo), expr(hi)) for lo, hi in pads)
         if all(lo == ZERO and hi == ZERO for lo, hi in full):
             return self
         return self.builder.add(PadOp(full, scalar(value)), (self,))
 
     def shrink(self, lo: Sequence[IntoExpr], hi: Sequence[IntoExpr], step: Sequence[int] | None = None) -> Value:
+        """Elements lo, lo + step, … < hi of each axis; `step` is 1 by default."""
         los, his = tuple(map(expr, lo)), tuple(map(expr, hi))
         steps = tuple(step) if step is not None else (1,) * self.rank
         if all(s == ZERO for s in los) and his == self.shape and all(s == 1 for s in steps):
@@ -138,24 +145,28 @@ class Value:
         return self.builder.add(ShrinkOp(los, his, steps), (self,))
 
     def flip(self, axes: Sequence[int]) -> Value:
+        """The value reversed along `axes`."""
         return self.builder.add(FlipOp(tuple(axes)), (self,)) if axes else self
 
     def view(self, shape: Iterable[IntoExpr], index_map: Iterable[Expr]) -> Value:
+        """Operand coordinate d is ``index_map[d]`` over the result's axes i0, i1, …"""
         return self.builder.add(ViewOp(tuple(map(expr, shape)), tuple(index_map)), (self,))
 
     def unsqueeze(self, *axes: int) -> Value:
-        """Axes of size 1 at these (sorted, result) positions."""
+        """The value with axes of size 1 at these positions of the result, in ascending order."""
         shape = list(self.shape)
         for a in axes:
             shape.insert(a, ONE)
         return self.reshape(shape)
 
     def gather(self, shape: Shape, index_map: Sequence[Expr | None], *indices: Value, bounds: Bounds = "wrap") -> Value:
+        """Elements at ``index_map``, whose None entries are taken from `indices` in order; result of `shape`."""
         return self.builder.add(GatherOp(shape, tuple(index_map), bounds), (self, *(i.expand(shape) for i in indices)))
 
     # -- reduce ------------------------------------------------------------------------------------
     def reduce(self, op: str, axes: Sequence[int], dtype: DType | None = None, *, keepdims: bool = False) -> Value:
-        """Reduce in `dtype` (fp32 for 16-bit floats) and stay in it. No axes: only the cast."""
+        """The reduction over `axes`, accumulated in `dtype` (fp32 for 16-bit floats by default), which is also the result's.
+        Without axes only the cast."""
         acc = dtype or (DType.fp32 if self.dtype.is_narrow_float else self.dtype)
         if op in ("argmax", "argmin"):
             acc = DType.i64
@@ -165,17 +176,20 @@ class Value:
         return out.unsqueeze(*sorted(axes)) if keepdims else out
 
     def sum(self, axes: Sequence[int], dtype: DType | None = None, *, keepdims: bool = False) -> Value:
+        """The `reduce` by addition."""
         return self.reduce("sum", axes, dtype, keepdims=keepdims)
 
     def max(self, axes: Sequence[int], *, keepdims: bool = False) -> Value:
+        """The `reduce` by maximum, in the value's own dtype."""
         return self.reduce("max", axes, self.dtype, keepdims=keepdims)
 
     def scan(self, op: str, axis: int, dtype: DType, *, exclusive: bool = False, reverse: bool = False) -> Value:
+        """Running `op` along `axis`. `exclusive`: without the element itself; `reverse`: from the end."""
         return self.builder.add(ScanOp(op, axis, dtype, exclusive, reverse), (self,))
 
 
 class Builder:
-    """The table of one program as it grows."""
+    """The growing node table of one program."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -185,10 +199,11 @@ class Builder:
         self.origins: dict[str, tuple[str, ...]] = {}
         self.shared: dict[tuple[Op, DType, Shape], Value] = {}
         self.codes: dict[str, tuple[Value, DType]] = {}
-        """By the id of a number that was decoded from fp8: the byte, and its type."""
+        """Id of a number decoded from fp8 → (its byte, the fp8 dtype)."""
 
     def add(self, op: Op, src: Sequence[Value] = (), own: Type | None = None, call: CallOp | None = None) -> Value:
-        """Append a node. CONST, SIZE and IOTA of one type are made once."""
+        """Append a node and return its value. CONST, SIZE and IOTA of one type are made once. `own`: type of a leaf; `call`:
+        the CALL that a RESULT reads."""
         if not src and own is not None and isinstance(op, ConstOp | SizeOp | IotaOp):
             key = (op, own.dtype, own.shape)
             if isinstance(op, ConstOp):  # 1, 1.0 and True are equal in Python
@@ -206,29 +221,32 @@ class Builder:
         return Value(self, id, type)
 
     def const(self, value: Scalar, dtype: DType) -> Value:
+        """A rank-0 constant of `dtype`."""
         return self.add(ConstOp(scalar(value)), own=Type(dtype, ()))
 
     def size(self, value: Expr, dtype: DType = DType.i64) -> Value:
-        """A rank-0 integer: CONST when the size is a number."""
+        """A rank-0 integer: CONST if the size is a number, else SIZE."""
         number = value.as_int()
         return self.const(number, dtype) if number is not None else self.add(SizeOp(value), own=Type(dtype, ()))
 
     def iota(self, shape: Shape, axis: int, dtype: DType = DType.i64) -> Value:
+        """The coordinate along `axis`, at every element of `shape`."""
         return self.add(IotaOp(axis), own=Type(dtype, shape))
 
     def call(self, op: CallOp, src: Sequence[Value]) -> tuple[Value, ...]:
-        """A CALL and its RESULTs."""
+        """Append a CALL and return its RESULTs."""
         node = self.add(op, src)
         return tuple(self.add(ResultOp(i), (node,), call=op) for i in range(len(op.results)))
 
     def assume(self, lhs: Expr, rhs: Expr, *, is_read: bool = False) -> None:
+        """Add the assumption lhs == rhs, unless it is trivial or known. `is_read`: a read relies on it."""
         equation = Equation(lhs, rhs, self.at, is_read)
         if lhs != rhs and equation not in self.assumptions:
             self.assumptions.append(equation)
 
 
 def axis_vars(rank: int) -> list[Expr]:
-    """i0, i1, …: the result axes in an index map."""
+    """Names i0, i1, … of the result axes in an index map."""
     return [var(f"i{j}") for j in range(rank)]
 
 

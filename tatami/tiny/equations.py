@@ -1,10 +1,10 @@
-"""Sizes that reshapes take to be equal (D2.6), made usable: every later layer proves that it reads inside a tensor.
+"""Sizes that reshapes assume to be equal (D2.6), rewritten so that every later layer can prove that it reads inside a tensor.
 
-    x[N] reshaped to [M, 4]                  the input is x[4*M] (the caller's array has to have that size)
+    x[N] reshaped to [M, 4]                  the input is x[4*M] (the caller's array must have that size)
     s[B, min(512, D)] reshaped to [B, D]     the equation stays an assumption, and s is padded to [B, D]
 
-An equation that gives the size symbol of an input is used by replacing the symbol everywhere in `main`. Any other
-leaves a pad or crop of the axis that differs: nothing is read outside the tensor even before the assumption is checked.
+If an equation gives the size symbol of an input, the symbol is replaced everywhere in `main`. Any other equation becomes a pad
+or crop of the axis that differs: nothing is read outside the tensor even before the assumption is checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tatami.tiny.ir import Program, ReshapeOp
 
 
 def replace_equal_symbols(program: Program) -> Program:
-    """`main` with the input symbols that its equations give replaced by what they equal."""
+    """`main` with input symbols replaced by the expressions that its equations give for them."""
     signature = program.signature
     values = solved_symbols([(e.lhs, e.rhs) for e in signature.assumptions] + reshape_equations(program), signature)
     if not values:
@@ -33,6 +33,7 @@ def replace_equal_symbols(program: Program) -> Program:
 
 
 def reshape_equations(program: Program) -> list[tuple[Expr, Expr]]:
+    """The two element counts of every reshape whose equality is not proved."""
     nodes = {n.id: n for n in program.nodes}
     out: list[tuple[Expr, Expr]] = []
     for node in program.nodes:
@@ -45,7 +46,7 @@ def reshape_equations(program: Program) -> list[tuple[Expr, Expr]]:
 
 
 def solved_symbols(equations: Iterable[tuple[Expr, Expr]], signature: Signature) -> Mapping[str, Expr]:
-    """{symbol: what it equals}, in terms of symbols that stay. Symbols with a default or a must_bind stay."""
+    """Symbol → the expression it equals, in terms of symbols that stay. Symbols with a default or a must_bind stay."""
     order = {name: i for i, name in enumerate(symbols_of_inputs(signature))}
     fixed = set(signature.must_bind) | signature.defaults.keys()
     values: dict[str, Expr] = {}
@@ -60,11 +61,12 @@ def solved_symbols(equations: Iterable[tuple[Expr, Expr]], signature: Signature)
 
 
 def symbols_of_inputs(signature: Signature) -> tuple[str, ...]:
+    """Size symbols of the signature's inputs, in order."""
     return symbols(Signature(signature.inputs))
 
 
 def _solve(a: Expr, b: Expr, order: Mapping[str, int], fixed: set[str]) -> tuple[str, Expr] | None:
-    """The later of the symbols that one side is, and the other side."""
+    """The later symbol if a side of the equation is one, and the other side; else None."""
     candidates: list[tuple[str, Expr]] = []
     for side, other in ((a, b), (b, a)):
         name = side.as_name()
@@ -75,7 +77,8 @@ def _solve(a: Expr, b: Expr, order: Mapping[str, int], fixed: set[str]) -> tuple
 
 
 def differing_axes(old: Shape, new: Shape) -> tuple[int, int]:
-    """How many leading and trailing axes of `old` and `new` are the same; at least one axis of each is left between."""
+    """(number of equal leading axes, number of equal trailing axes) of `old` and `new`; at least one axis of each is left
+    between."""
     room = min(len(old), len(new)) - 1
     first = 0
     while first < room and old[first] == new[first]:
@@ -87,7 +90,7 @@ def differing_axes(old: Shape, new: Shape) -> tuple[int, int]:
 
 
 def padded_reshape(old: Shape, new: Shape) -> tuple[Shape, tuple[tuple[Expr, Expr], ...], Shape]:
-    """Merged shape, pad amounts of it, padded shape: a reshape of `old` to `new` that needs no equation.
+    """(merged shape, pads, padded shape): a reshape of `old` to `new` that needs no equation.
 
     Reshape to the first (exact), pad by the second, which gives the third, and reshape that to `new` (exact).
     """

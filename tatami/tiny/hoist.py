@@ -1,11 +1,13 @@
-"""Constant work of called programs leaves them: who calls computes it and passes the result, and so on up to main, where `setup`
-takes it.
+"""Constant work moves out of called programs: the caller computes it and passes the result, and so on up to main, from where
+it moves to `setup`.
 
-    main: if (c, x | W): branch x, W -> x @ flip(W) * s     becomes     main: V = flip(W) * s; if (c, x | W, V): branch x, V -> x @ V
+    main: if (c, x | W): branch x, W -> x @ flip(W) * s     becomes     main: V = flip(W) * s; if (c, x | W, V): branch x, V ->
+    x @ V
 
-Exporters put the gates of a recurrent layer into ONNX's order where they stand: in a branch of an `if`, in the body of a loop.
-An input of a program is constant when every call passes a constant there. Branches of one `if` take the same arguments, so what
-one of them gets the other gets as well. Reads at indices that may lie outside stay: a branch that is never taken has no faults.
+Exporters reorder the gates of a recurrent layer for ONNX next to the layer itself: in a branch of an `if`, in the body of a
+loop. An input of a program is constant if every call passes a constant for it. Branches of one `if` take the same arguments,
+so an argument added to one is added to the other. Reads at indices that may lie outside stay: a branch that is never taken
+must not raise faults.
 """
 
 from __future__ import annotations
@@ -24,15 +26,15 @@ from tatami.tiny.tidy import tidy
 
 @dataclass(frozen=True)
 class _Calls:
-    """All calls of some programs, which are called together only."""
+    """All calls of some programs that are only called together."""
 
     targets: tuple[str, ...]
     sites: tuple[tuple[str, str], ...]
-    """(caller, node) of each."""
+    """(caller, node) of each call."""
 
 
 def hoist_constants(module: Module[Program], keeps_narrow: bool = False) -> Module[Program]:
-    """`module` with the constant work of called programs in main; itself where there is none."""
+    """`module` with the constant work of called programs in main; the same module if there is none."""
     calls = _in_order(module)
     if not calls:
         return module
@@ -52,7 +54,7 @@ def hoist_constants(module: Module[Program], keeps_narrow: bool = False) -> Modu
 
 
 def _in_order(module: Module[Program]) -> list[_Calls]:
-    """The groups of programs that are called together, callers before callees, as far as no program calls itself."""
+    """The groups of programs that are called together, callers before callees; programs that call themselves are left out."""
     sites: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for caller, node, op in _call_nodes(module):
         sites.setdefault(op.targets, []).append((caller, node.id))
@@ -74,7 +76,7 @@ def _call_nodes(module: Module[Program]) -> Iterator[tuple[str, Node, CallOp]]:
 
 
 def _constant_inputs(module: Module[Program], calls: Sequence[_Calls]) -> dict[str, dict[str, bool]]:
-    """By program: its inputs that are constant at every call; True where a payload is below."""
+    """The inputs of each program that are constant at every call; True if a payload is among their operands."""
     out: dict[str, dict[str, bool]] = {}
     values: dict[str, dict[str, bool]] = {}
     for group in calls:
@@ -104,13 +106,13 @@ def _passed_constants(
 
 
 def _operands(node: Node) -> tuple[str, ...]:
-    """The values that the callee's inputs get."""
+    """The values passed to the callee's inputs."""
     assert isinstance(node.op, CallOp)
     return node.src[1:] if node.op.kind == "if" else node.src
 
 
 def _changing(node: Node) -> int:
-    """Leading operands that are no constant of the callee: what a loop counts and carries."""
+    """Number of leading operands that vary between iterations: those that a loop counts and carries."""
     assert isinstance(node.op, CallOp)
     return 2 + _carried(node) if node.op.kind == "loop" else 0
 
@@ -129,7 +131,7 @@ def _hoist(
     known: Mapping[str, Mapping[str, bool]],
     keeps_narrow: bool,
 ) -> None:
-    """The constants that the group's programs compute become arguments of all of them."""
+    """Turn the constants that the group's programs compute into arguments of all of them."""
     targets = tuple(dict.fromkeys(group.targets))
     taken = {p.tensor for t in targets for p in programs[t].signature.inputs}
     added: list[Input] = []
@@ -158,14 +160,14 @@ def _hoist(
 
 
 def _with_arguments(program: Program, added: Sequence[Input], names: Mapping[str, str]) -> Program:
-    """The callee: it reads what it computed."""
+    """The callee, which reads constants as inputs instead of computing them."""
     ports = (*program.signature.inputs, *added)
     nodes = tuple(Node(n.id, InputOp(names[n.id]), (), n.dtype, n.shape) if n.id in names else n for n in program.nodes)
     return Program(msgspec.structs.replace(program.signature, inputs=ports), nodes, program.outputs)
 
 
 def _with_work(program: Program, ident: str, works: Sequence[tuple[Program, tuple[str, ...]]]) -> tuple[Program, list[str]]:
-    """The caller: before the call it computes what its callees did. With the ids of the new nodes."""
+    """(the caller with its callees' constant work before the call, ids of the new nodes)."""
     at = next(k for k, n in enumerate(program.nodes) if n.id == ident)
     call = program.nodes[at]
     assert isinstance(call.op, CallOp)

@@ -1,7 +1,7 @@
-"""The type of a node from its op and the types of its operands: the one place where tiny's shape rules stand.
+"""The type of a node from its op and the types of its operands: the only place of tiny's shape rules.
 
-Binary and ternary ops broadcast right-aligned (spec 2 §0); `strict` asks for operands of one shape, as normalised
-tiny must have. Leaves (INPUT, CONST, SIZE, IOTA) say their own type: `own`.
+Binary and ternary ops broadcast right-aligned (spec 2 §0); `strict` requires operands of one shape, as normalised tiny has.
+Leaves (INPUT, CONST, SIZE, IOTA) declare their own type: `own`.
 
 >>> from tatami.core.expr import shape
 >>> str(infer(PermuteOp(perm=(1, 0)), [Type(DType.fp32, shape("M", "K"))]))
@@ -45,7 +45,7 @@ from tatami.tiny.ir import (
 
 
 class Type(NamedTuple):
-    """dtype and shape of one value."""
+    """Dtype and shape of one value."""
 
     dtype: DType
     shape: Shape
@@ -152,13 +152,13 @@ def infer(
 
 
 def reshape_equation(src: Type, to: Shape) -> tuple[Expr, Expr] | None:
-    """The two element counts of a reshape when their equality is not proved; None when it is (D2.6)."""
+    """The two element counts of a reshape if their equality is not proved; None if it is (D2.6)."""
     left, right = product(src.shape), product(to)
     return None if left == right else (left, right)
 
 
 def are_assumed_equal(old: Shape, new: Shape, assumed: Collection[tuple[Expr, Expr]]) -> bool:
-    """True if the equations `assumed` say axis by axis that the shapes are equal."""
+    """True if the equations `assumed` make the shapes equal axis by axis."""
     return len(old) == len(new) and all(a == b or (a, b) in assumed for a, b in zip(old, new, strict=True))
 
 

@@ -1,9 +1,9 @@
-"""What a loop carries and never changes is what it reads: carried values that the body returns as they came.
+"""Loop states that never change become invariants: carried values that the body returns unchanged.
 
     loop (trip, go, h, W): body h, W -> tanh(h W), W      becomes     loop (trip, go, h | W): body h, W -> tanh(h W)
 
-Exporters carry all that a step reads, weights among it. A value that is read is neither copied at each turn nor hidden from
-`setup`, which packs constants. The result of such a value is the value that the loop began with, also where it never turns.
+Exporters carry everything that a step reads, weights included. An invariant is not copied in each iteration, and `setup` can
+pack it if it is constant. The final value of such a state is its initial value, also if the loop never runs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tatami.tiny.ir import CallOp, InputOp, Node, Program, ResultOp
 from tatami.tiny.tidy import tidy
 
 LEADING = 2
-"""Operands of a loop before what it carries: the trip count and the condition."""
+"""Number of a loop's operands before its carried values: the trip count and the condition."""
 
 
 def read_unchanged_states(module: Module[Program]) -> Module[Program]:
-    """`module` with the carried values that no turn changes among the invariants; itself where there are none."""
+    """`module` with the carried values that no iteration changes among the invariants; the same module if there are none."""
     moved = {name: places for name in _bodies(module) if (places := _unchanged(module, name))}
     if not moved:
         return module
@@ -43,7 +43,7 @@ def read_unchanged_states(module: Module[Program]) -> Module[Program]:
 
 
 def _bodies(module: Module[Program]) -> list[str]:
-    """Programs that are called as the body of loops only."""
+    """Programs that are called only as the body of loops."""
     kinds: dict[str, set[str]] = {}
     for program in module.programs.values():
         for node in program.nodes:
@@ -61,7 +61,7 @@ def _carried(node: Node) -> int:
 
 
 def _unchanged(module: Module[Program], body: str) -> tuple[int, ...]:
-    """Positions of carried values that the body returns as they came, in all loops; not all results of a loop."""
+    """Positions of carried values that the body returns unchanged, in all loops; at least one result of each loop stays."""
     program = module.programs[body]
     inputs = {n.op.tensor_id: n.id for n in program.nodes if isinstance(n.op, InputOp)}
     ids = [inputs.get(p.tensor) for p in program.signature.inputs]
@@ -88,7 +88,7 @@ def _unchanged(module: Module[Program], body: str) -> tuple[int, ...]:
 
 
 def _shorter_body(program: Program, places: Collection[int]) -> Program:
-    """The body whose unchanged states stand behind its invariants."""
+    """The body with its unchanged states behind its invariants."""
     signature = program.signature
     at = [LEADING + j for j in places]
     inputs = [p for i, p in enumerate(signature.inputs) if i not in at] + [signature.inputs[i] for i in at]
@@ -98,7 +98,7 @@ def _shorter_body(program: Program, places: Collection[int]) -> Program:
 
 
 def _with_shorter_loops(program: Program, moved: dict[str, tuple[int, ...]]) -> Program:
-    """The caller: its loops read those states, and who read their results reads what they began with."""
+    """The caller: its loops read those states as invariants, and readers of their results read the initial values."""
     instead: dict[str, str] = {}
     loops: dict[str, tuple[Node, tuple[int, ...]]] = {}
     nodes: list[Node] = []

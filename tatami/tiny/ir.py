@@ -1,12 +1,12 @@
 """UOps: movement, elementwise, reduce, in a table in topological order (spec 2, spec 3 §3).
 
-A node is ``id, op, src, dtype, shape``; `op` says which UOp with its arguments. In JSON a node reads as in spec 2 §1.1:
-``{"id": "n2", "uop": "RESHAPE", "src": ["n0"], "arg": {"result_shape": ["M", 1, "K"]}, "dtype": …, "shape": …}``.
-Ids are our own counters (``n0, n1, …``); `tag` never affects anything. Nodes are pure; mutation stands in the
-signature (`updates`), other programs and routines behind CALL and RESULT.
+A node is ``id, op, src, dtype, shape``; `op` is the UOp with its arguments. In JSON a node reads as in spec 2 §1.1: ``{"id":
+"n2", "uop": "RESHAPE", "src": ["n0"], "arg": {"result_shape": ["M", 1, "K"]}, "dtype": …, "shape": …}``. Ids are our own
+counters (``n0, n1, …``); `tag` has no effect on anything. Nodes are pure; mutation stands in the signature (`updates`), other
+programs and routines behind CALL and RESULT.
 
 Normalised (`tiny`): every binary and ternary op has operands of one shape, CONST is rank 0, a MUL that feeds only a
-REDUCE(SUM) has the reduce's dtype (D2.21) and may so differ from its operands' dtype.
+REDUCE(SUM) has the reduce's dtype (D2.21), which may differ from its operands' dtype.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class InputOp(msgspec.Struct, frozen=True, tag_field="uop", tag="INPUT"):
 
 
 class ConstOp(msgspec.Struct, frozen=True, tag_field="uop", tag="CONST"):
-    """A rank-0 constant."""
+    """A rank-0 constant of the node's dtype."""
 
     value: Scalar
 
@@ -47,6 +47,8 @@ class IotaOp(msgspec.Struct, frozen=True, tag_field="uop", tag="IOTA"):
 
 
 class ReshapeOp(msgspec.Struct, frozen=True, tag_field="uop", tag="RESHAPE"):
+    """The operand's elements in row-major order in another shape."""
+
     result_shape: Shape
 
 
@@ -80,6 +82,8 @@ class ShrinkOp(msgspec.Struct, frozen=True, tag_field="uop", tag="SHRINK"):
 
 
 class FlipOp(msgspec.Struct, frozen=True, tag_field="uop", tag="FLIP"):
+    """The operand reversed along `axes`."""
+
     axes: tuple[int, ...]
 
 
@@ -97,18 +101,21 @@ class Elementwise(msgspec.Struct, frozen=True, tag_field="uop", tag="ELEMENTWISE
 
 
 class CastOp(msgspec.Struct, frozen=True, tag_field="uop", tag="CAST"):
+    """The operand converted to dtype `to`."""
+
     to: DType
 
 
 class BitcastOp(msgspec.Struct, frozen=True, tag_field="uop", tag="BITCAST"):
-    """Same bits, another dtype of the same size."""
+    """The same bits as another dtype of the same size."""
 
     to: DType
 
 
 class ReduceOp(msgspec.Struct, frozen=True, tag_field="uop", tag="REDUCE"):
-    """sum, prod, max, min, and, or, argmax, argmin over `axes`, which are removed. `dtype` is the accumulation and
-    result type; argmax and argmin give the first position (i64) and take exactly one axis."""
+    """sum, prod, max, min, and, or, argmax, argmin over `axes`, which are removed. `dtype`: accumulation and result type;
+    argmax and argmin give the first position (i64) and take exactly one axis. `init`: start value, by default the neutral
+    element."""
 
     op: str
     axes: tuple[int, ...]
@@ -117,7 +124,7 @@ class ReduceOp(msgspec.Struct, frozen=True, tag_field="uop", tag="REDUCE"):
 
 
 class ScanOp(msgspec.Struct, frozen=True, tag_field="uop", tag="SCAN"):
-    """Running sum, prod, max or min along `axis`."""
+    """Running sum, prod, max or min along `axis`. `exclusive`: without the element itself; `reverse`: from the end."""
 
     op: str
     axis: int
@@ -132,10 +139,10 @@ clamp: nearest; zero: reads 0, writes nothing; assume: the producer proved the r
 
 
 class GatherOp(msgspec.Struct, frozen=True, tag_field="uop", tag="GATHER"):
-    """``out[o] = data[map(o)]`` where an entry None of `map` is taken from the next index operand.
+    """``out[o] = data[map(o)]``; an entry None of `map` takes its value from the next index operand.
 
-    src = data, then one index tensor (result-shaped, integer) for each None. torch.gather(x, 1, i) has
-    map = [i0, None, i2]; an embedding out[b, s, d] = W[i[b, s], d] has map = [None, i2] and i expanded.
+    src = data, then one index tensor (result-shaped, integer) for each None. torch.gather(x, 1, i) has map = [i0, None, i2];
+    an embedding out[b, s, d] = W[i[b, s], d] has map = [None, i2] and i expanded.
     """
 
     result_shape: Shape
@@ -162,28 +169,32 @@ class RandOp(msgspec.Struct, frozen=True, tag_field="uop", tag="RAND"):
 
 
 class ResultType(msgspec.Struct, frozen=True):
+    """Dtype and shape of one result of a CALL."""
+
     dtype: DType
     shape: Shape
 
 
 class CallOp(msgspec.Struct, frozen=True, tag_field="uop", tag="CALL"):
-    """Leave the DAG. `kind` program: call `targets[0]`; if: src[0] chooses targets[0] or targets[1]; loop: see
-    decision 0004; routine: a native routine with declared reads and writes; host: a Python step between kernels,
-    which may own `new_symbols` (sizes it decides). Results are read by RESULT; the CALL node itself has the type of its
-    first result and is read by nothing else."""
+    """Work outside the DAG. `kind` program: call `targets[0]`; if: src[0] chooses targets[0] or targets[1]; loop: see decision
+    0004; routine: a native routine with declared reads and writes; host: a Python step between kernels, which may own
+    `new_symbols` (sizes it decides). Results are read by RESULT; the CALL node itself has the type of its first result and
+    is read by nothing else."""
 
     kind: Literal["program", "if", "loop", "routine", "host"]
     targets: tuple[str, ...]
     results: tuple[ResultType, ...]
     sizes: dict[str, Expr] = {}
-    """program: the callee's size symbols in terms of ours."""
+    """The callee's size symbols in terms of the caller's, for kind program; empty by default."""
     new_symbols: tuple[str, ...] = ()
     attrs: dict[str, Scalar | list[Scalar]] = {}
     code: KernelCode | None = None
-    """routine custom: the bodies that a user wrote."""
+    """The bodies that a user wrote, for routine "custom"; else None."""
 
 
 class ResultOp(msgspec.Struct, frozen=True, tag_field="uop", tag="RESULT"):
+    """Result number `index` of the CALL it reads."""
+
     index: int
 
 
@@ -206,9 +217,12 @@ Op: TypeAlias = (
     | ResultOp
 )
 MOVEMENT = (ReshapeOp, PermuteOp, ExpandOp, PadOp, ShrinkOp, FlipOp, ViewOp)
+"""Ops that only move elements."""
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the table. `src`: ids of the operands; `tag`: a name for readers, without effect."""
+
     id: str
     op: Op
     src: tuple[str, ...]
@@ -218,7 +232,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """`outputs[i]` is the node whose value is `signature.outputs[i]`."""
+    """A table of nodes with its signature. `outputs[i]` is the node whose value is `signature.outputs[i]`."""
 
     signature: Signature
     nodes: tuple[Node, ...]

@@ -1,10 +1,10 @@
-"""The exchange form of a tiny program, as spec 2 §1.1 writes a node.
+"""The exchange form of a tiny program: JSON with nodes as in spec 2 §1.1.
 
     {"id": "n7", "uop": "MUL", "src": ["n5", "n6"], "dtype": "fp32", "shape": ["M", "N", "K"]}
     {"id": "n8", "uop": "REDUCE", "src": ["n7"], "arg": {"op": "sum", "axes": [2], "dtype": "fp32"}, …}
 
-`arg` has the fields of the op, without those at their defaults' absence; an elementwise op is named itself. Strict
-both ways: ``decode(encode(p)) == p``. Sugar is for `load`.
+`arg` has the fields of the op; `uop` of an elementwise op is the scalar op's own name. Strict both ways: ``decode(encode(p))
+== p``. Shorthands are read by `load` only.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ LEGAL_UOPS: tuple[str, ...] = (
     *("CAST", "BITCAST", "REDUCE", "SCAN", "GATHER", "SCATTER", "RAND", "CALL", "RESULT"),
     *BY_UOP,
 )
+"""Names of UOps in documents, scalar ops included."""
 
 
 class _NodeForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +46,7 @@ class _ProgramForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode(program: Program) -> dict[str, Any]:
-    """Plain JSON values."""
+    """The program as plain JSON values."""
     return {
         "signature": to_builtins(program.signature),
         "uops": [_encode_node(node) for node in program.nodes],
@@ -83,7 +84,7 @@ def _decode_node(form: _NodeForm, at: str, trust: bool) -> Node:
 
 
 def decode_op(uop: str, arg: dict[str, Any], at: str, *, trust: bool = False) -> Op:
-    """One op from its name and its fields."""
+    """One op from its name and its fields. Raises TatamiError: InvalidDocument, or UnknownOp with the legal names."""
     if uop in BY_UOP:
         if arg:
             raise fail("InvalidDocument", at, f"{uop} takes no arg, got {', '.join(arg)}", "remove the arg")

@@ -1,14 +1,14 @@
-"""The spec's own tiny documents, sugar included, to `tiny@imported` (D2.2, D2.4; spec 2 §5, spec 3 §3.5).
+"""The spec's own tiny documents, shorthands included, to `tiny@imported` (D2.2, D2.4; spec 2 §5, spec 3 §3.5).
 
     {"uops": [{"uop": "MUL", "src": ["x", 0.5], "out": "y"}], "tensors": {"x": {"dtype": "fp32", "shape": ["N"]}}}
 
-Accepted and normalised away: `out` for `id`, tensor names in src, immediates, nested expressions
-(``{"gt": "C1,0"}``, ``{"uop": "CAST", "src": ["x"], "arg": {"to": "fp32"}}``), missing dtype and shape, CONTRACT, POOL,
-LOAD, STORE, size symbols as reduce axes, both readings of broadcast_dimensions. A `signature` or `tensors` beside
-`uops` gives what the nodes leave open; an assumption ``{"lhs": "Oy", "rhs": …}`` with a bare symbol defines it.
+Accepted and normalised: `out` for `id`, tensor names in src, immediates, nested expressions (``{"gt": "C1,0"}``, ``{"uop":
+"CAST", "src": ["x"], "arg": {"to": "fp32"}}``), missing dtype and shape, CONTRACT, POOL, LOAD, STORE, size symbols as reduce
+axes, both readings of broadcast_dimensions. A `signature` or `tensors` next to `uops` supplies types that the nodes leave
+open; an assumption ``{"lhs": "Oy", "rhs": …}`` with a bare symbol defines it.
 
-Every fault is reported, each with a patch where there is one: after a fault that has an obvious repair, loading goes
-on as if it had been repaired.
+Every fault is reported, with a patch if there is one: after a fault with an obvious repair, loading continues as if it had
+been repaired.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENTRY_KEYS = {"id", "out", "uop", "op", "src", "arg", "dtype", "shape", "tag"}
 
 
 class Poisoned(Exception):
-    """An operand had a fault that was reported already."""
+    """An operand with a fault that has been reported."""
 
 
 def load(document: Mapping[str, Any]) -> Module[Program]:
@@ -47,7 +47,7 @@ def load(document: Mapping[str, Any]) -> Module[Program]:
 
 
 class Loader:
-    """One document being read: values by name, axis labels by value, faults so far."""
+    """One document while it is read: values by name, axis labels by value, faults found."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self.document = document
@@ -66,7 +66,7 @@ class Loader:
 
     # -- reading ---------------------------------------------------------------------------------
     def field(self, where: Mapping[str, Any], name: str, kind: type, default: Any = None) -> Any:
-        """A field of the wanted JSON type; required when `default` is None."""
+        """A field of the wanted JSON type; required if `default` is None. Raises InvalidDocument."""
         self.is_object(where)
         if name not in where:
             if default is None:
@@ -83,17 +83,18 @@ class Loader:
         return value
 
     def is_object(self, value: Any) -> None:
+        """Raise InvalidDocument unless `value` is a JSON object."""
         if not isinstance(value, Mapping):
             raise fail("InvalidDocument", self.at, f"{value!r} stands where an object is needed", "write an object {…}")
 
     def declared_type(self, tensor: str) -> Mapping[str, Any]:
-        """What the tensor table says of `tensor`."""
+        """The entry of `tensor` in the tensor table; empty if it has none."""
         table = self.tensors.get(tensor, {})
         self.is_object(table)
         return table
 
     def size(self, value: Any) -> Expr:
-        """A size or index expression, definitions applied."""
+        """Read a size or index expression, with definitions applied."""
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise fail(
                 "InvalidDocument", self.at, f"{value!r} is no size", 'write an integer or an expression such as "2*M + 1"'
@@ -114,11 +115,13 @@ class Loader:
         return read
 
     def shape(self, value: Any) -> Shape:
+        """Read a list of sizes. Raises InvalidDocument."""
         if not isinstance(value, list):
             raise fail("InvalidDocument", self.at, f"{value!r} is no shape", 'write a list such as ["M", 1, "K"]')
         return tuple(self.size(v) for v in value)
 
     def dtype(self, value: Any) -> DType:
+        """Read the name of a dtype."""
         try:
             found = DType(value)
         except ValueError:
@@ -129,6 +132,7 @@ class Loader:
         return found
 
     def read_assumptions(self) -> list[Equation]:
+        """Read the signature's assumptions: definitions of bare symbols are kept, other equations returned."""
         out: list[Equation] = []
         for item in self.field(self.signature, "assumptions", list, []):
             lhs, rhs = self.size(self.field(item, "lhs", object)), self.size(self.field(item, "rhs", object))
@@ -141,6 +145,7 @@ class Loader:
 
     # -- the document ----------------------------------------------------------------------------
     def module(self) -> Module[Program]:
+        """Read the whole document. Raises TatamiError with every fault."""
         self.guarded(self.read_signature_inputs)
         entries = self.field(self.document, "uops", list)
         names = [e.get("id", e.get("out")) if isinstance(e, dict) else None for e in entries]
@@ -160,6 +165,7 @@ class Loader:
         return Module({"main": program}, {}, {"main": self.build.origins})
 
     def guarded(self, step: Callable[[], None]) -> None:
+        """Run one step and collect its faults."""
         try:
             step()
         except TatamiError as error:
@@ -168,6 +174,7 @@ class Loader:
             pass
 
     def read_signature_inputs(self) -> None:
+        """Read the signature's inputs, as far as their types are declared."""
         self.at = "signature"
         for item in self.field(self.signature, "inputs", list, []):
             name = self.field(item, "tensor", str)
@@ -179,7 +186,7 @@ class Loader:
                 self.declare(name, table, fields)
 
     def declare(self, name: str, declared: Mapping[str, Any], fields: Mapping[str, Any]) -> Value:
-        """A signature input and its INPUT node."""
+        """Add a signature input and its INPUT node, or check it against the earlier declaration."""
         dtype, shape = self.dtype(self.field(declared, "dtype", str)), self.shape(self.field(declared, "shape", list))
         plain = {"tensor": name, "dtype": dtype.value, "shape": [], **fields}
         port = msgspec.structs.replace(from_builtins(plain, Input, name), shape=shape)
@@ -195,6 +202,7 @@ class Loader:
         return value
 
     def input_differs(self, known: Input, dtype: DType, shape: Shape) -> TatamiError:
+        """The error for an input that is declared with two types."""
         if known.dtype != dtype:
             return fail(
                 "DTypeMismatch",
@@ -215,6 +223,7 @@ class Loader:
         )
 
     def entry(self, entry: Any) -> None:
+        """Read one uop of the list and name its value."""
         if not isinstance(entry, dict):
             raise fail("InvalidDocument", self.at, f"a uop is {type(entry).__name__}", "write an object with uop, src, arg")
         unknown = sorted(set(entry) - _ENTRY_KEYS)
@@ -237,11 +246,13 @@ class Loader:
             self.values[name] = value
 
     def retag(self, value: Value, tag: str) -> None:
+        """Set the tag of the node made last, if it is `value`."""
         node = self.build.nodes[-1]
         if node.id == value.id:
             self.build.nodes[-1] = msgspec.structs.replace(node, tag=tag)
 
     def check_declared(self, entry: Mapping[str, Any], value: Value) -> None:
+        """Raise unless the dtype and shape that an entry declares are those of its value."""
         if "dtype" in entry and self.dtype(entry["dtype"]) != value.dtype:
             raise fail(
                 "DTypeMismatch",
@@ -259,7 +270,7 @@ class Loader:
             )
 
     def node(self, entry: Mapping[str, Any]) -> Value | None:
-        """One uop: a rule of UOPS, or an elementwise op by its own name."""
+        """Read one uop by its function in UOPS, or as an elementwise op by its own name. None for a STORE."""
         uop = entry.get("uop", entry.get("op"))
         if not isinstance(uop, str):
             raise fail("InvalidDocument", self.at, "the field 'uop' is missing", "name the UOp")
@@ -283,6 +294,7 @@ class Loader:
         raise fail("InvalidDocument", self.at, f"{item!r} stands where a tensor is needed", "name a node or a tensor")
 
     def named(self, name: str) -> Value:
+        """The value of a name: a node, a tensor of the signature, or a table entry. Raises Poisoned after an earlier fault."""
         if name in self.values:
             value = self.values[name]
             if value is None:
@@ -315,6 +327,7 @@ class Loader:
         )
 
     def nested(self, item: Mapping[str, Any], path: str) -> Value:
+        """Read a nested expression: a uop, or {op: operands}."""
         if "uop" in item:
             outer, self.path = self.path, path
             value = self.node(item)
@@ -335,7 +348,7 @@ class Loader:
         return self.elementwise(name, operands, f"{path}/{key}", in_src=False)
 
     def elementwise(self, fn: str, items: list[Any], path: str, *, in_src: bool = True) -> Value:
-        """A scalar op over names, immediates and nested expressions; faults with a repair are repaired and go on."""
+        """Read a scalar op over names, immediates and nested expressions; a fault with a repair is reported and repaired."""
         prefix = f"{path}/src" if in_src else path
         found: list[Value | None] = [
             None if _is_number(item) else self.operand(item, f"{prefix}/{k}") for k, item in enumerate(items)
@@ -354,7 +367,7 @@ class Loader:
         return result
 
     def repaired(self, error: TatamiError, fn: str, values: list[Value], items: list[Any], prefix: str) -> list[Value]:
-        """Report the fault with its patch; the operands as the patch makes them."""
+        """Report the fault with its patch, and return the operands as the patch makes them."""
         (fault,) = error.diagnostics
         repair = REPAIRS.get(fault.kind)
         answer = None if repair is None else repair(fn, values)
@@ -376,12 +389,14 @@ class Loader:
         return [self.build.add(answer.changes[k][1], (v,)) if k in answer.changes else v for k, v in enumerate(values)]
 
     def immediate_dtype(self, fn: str, found: list[Value | None], items: list[Any]) -> DType:
+        """Dtype of the numbers among the operands: that of the first typed operand, else fp32 or i64."""
         typed = [v.dtype for k, v in enumerate(found) if v is not None and not (fn == "where" and k == 0)]
         if typed:
             return typed[0]
         return DType.fp32 if any(isinstance(i, float) for i in items) else DType.i64
 
     def immediate(self, item: Any, dtype: DType, fn: str, position: int) -> Value:
+        """A number as a constant of `dtype`; the condition of where is bool."""
         if fn == "where" and position == 0:
             dtype = DType.bool
         if isinstance(item, float) and not dtype.is_float and not item.is_integer():
@@ -396,6 +411,7 @@ class Loader:
         return self.build.const(float(item) if dtype.is_float else int(item) if dtype.is_int else bool(item), dtype)
 
     def keep_labels(self, result: Value, values: list[Value]) -> None:
+        """Give the result the axis labels of the first operand that has its shape."""
         for v in values:
             if v.id in self.labels and v.shape == result.shape:
                 self.labels[result.id] = self.labels[v.id]
@@ -403,6 +419,7 @@ class Loader:
 
     # -- the program -----------------------------------------------------------------------------
     def program(self, entries: list[Any]) -> Program | None:
+        """The finished program; None if an output has a fault."""
         outputs: list[Output] = []
         ids: list[str] = []
         for name, item in self.output_names(entries):
@@ -428,7 +445,8 @@ class Loader:
         return Program(signature, tuple(self.build.nodes), tuple(ids))
 
     def output_names(self, entries: list[Any]) -> list[tuple[str, Mapping[str, Any]]]:
-        """What the signature names, else what is stored, else what nothing reads."""
+        """(name, declaration) of the outputs: those of the signature, else the stored values, else values that nothing
+        reads."""
         declared = self.field(self.signature, "outputs", list, [])
         if declared:
             return [(self.field(item, "tensor", str), item) for item in declared]
@@ -443,6 +461,7 @@ class Loader:
         return [(n, {}) for n in names if not isinstance(kinds[self.values[n].id], InputOp)]  # type: ignore[union-attr]
 
     def check_output(self, name: str, value: Value) -> Diagnostic | None:
+        """The fault of an output whose declared type differs from the computed one; else None."""
         declared = self.declared_type(name)
         if "dtype" in declared and self.dtype(declared["dtype"]) != value.dtype:
             return diagnostic(
@@ -468,7 +487,7 @@ def _is_number(item: Any) -> bool:
 
 
 def _token(text: str) -> Any:
-    """A name or a number of a comma-separated expression."""
+    """A name or a number from a comma-separated expression."""
     for read in (int, float):
         try:
             return read(text)

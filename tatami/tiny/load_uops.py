@@ -1,7 +1,7 @@
-"""How each UOp of a spec document becomes nodes: one function per UOp, in `UOPS`.
+"""Readers of the UOps of a spec document: one function per UOp, in `UOPS`.
 
-Elementwise ops are not listed: they are read by their own names. What is not adopted from the quoted vocabulary is
-refused with what to write instead (`REFUSED`).
+A reader takes (loader, `arg`, operands, the whole entry) and returns the value. Elementwise ops are not listed: they are read
+by their own names. UOps of the quoted vocabulary that are not adopted are refused with the form to write instead (`REFUSED`).
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ REFUSED = {
     "ALLREDUCE": "write REDUCE; one device is assumed",
     "REDUCE_AXIS": "write REDUCE",
 }
+"""UOp that is not adopted → the form to write instead."""
 
 
 def refuse(uop: str, at: str) -> TatamiError:
-    """E1601 with what to write instead."""
+    """Error E1601 for an unknown UOp, with the form to write instead."""
     if uop in REFUSED:
         return fail("UnknownOp", at, f"{uop} is not part of the adopted vocabulary", REFUSED[uop])
     names = ", ".join(sorted({*LEGAL_UOPS, *UOPS}))
@@ -76,6 +77,7 @@ def _ints(load: Loader, arg: Arg, name: str) -> tuple[int, ...]:
 
 
 def read_input(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """INPUT: a port of the signature and its node."""
     fields = {k: v for k, v in arg.items() if k in ("storage", "role", "mutability")}
     name = load.field(arg, "tensor_id", str)
     declared = {**load.declared_type(name), **arg}
@@ -83,6 +85,7 @@ def read_input(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def read_const(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """CONST: a rank-0 number of the declared dtype, fp32 by default."""
     dtype = load.dtype(arg.get("dtype", entry.get("dtype", "fp32")))
     value = load.field(arg, "value", object)
     try:
@@ -95,11 +98,13 @@ def read_const(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def read_size(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """SIZE: a rank-0 integer of a size expression, i64 by default."""
     dtype = load.dtype(entry.get("dtype", "i64"))
     return load.build.add(SizeOp(load.size(load.field(arg, "value", object))), own=Type(dtype, ()))
 
 
 def read_iota(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """IOTA: the coordinate along an axis, i64 by default."""
     shape = load.shape(arg.get("shape", entry.get("shape")))
     dtype = load.dtype(arg.get("dtype", entry.get("dtype", "i64")))
     return load.build.add(IotaOp(load.field(arg, "axis", int)), own=Type(dtype, shape))
@@ -109,12 +114,14 @@ def read_iota(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def read_reshape(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """RESHAPE to `result_shape`."""
     x = _one(load, items)
     to = load.shape(load.field(arg, "result_shape", list))
     return x.reshape(to) if to != x.shape else load.build.add(ReshapeOp(to), (x,))
 
 
 def read_permute(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """PERMUTE by `perm` (or `dims`); axis labels move along."""
     x = _one(load, items)
     perm = _ints(load, arg, "dims" if "perm" not in arg and "dims" in arg else "perm")
     result = load.build.add(PermuteOp(perm), (x,))
@@ -124,7 +131,8 @@ def read_permute(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def read_expand(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
-    """Both readings of broadcast_dimensions (D2.3): one entry per operand axis, or per axis that is not literally 1."""
+    """EXPAND, with both readings of broadcast_dimensions (D2.3): one entry per operand axis, or per axis that is not literally
+    1."""
     x = _one(load, items)
     to = load.shape(load.field(arg, "result_shape", list))
     if "broadcast_dimensions" not in arg:
@@ -137,6 +145,7 @@ def read_expand(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def read_pad(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """PAD by one pair [lo, hi] per axis."""
     x = _one(load, items)
     pairs = load.field(arg, "pad", list)
     if len(pairs) != x.rank or not all(isinstance(p, list) and len(p) == 2 for p in pairs):
@@ -151,6 +160,7 @@ def read_pad(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def read_shrink(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """SHRINK to lo … hi, by `step` if it is given."""
     x = _one(load, items)
     lo, hi = load.shape(load.field(arg, "lo", list)), load.shape(load.field(arg, "hi", list))
     step = _ints(load, arg, "step") if "step" in arg else (1,) * len(lo)
@@ -158,12 +168,13 @@ def read_shrink(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def read_flip(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """FLIP along the axes `axes`."""
     x = _one(load, items)
     return load.build.add(FlipOp(_ints(load, arg, "axes")), (x,))
 
 
 def read_view(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
-    """A leaf or a value as it is, or seen through an index_map (a list, or {"axes": names, "map": list})."""
+    """VIEW: a leaf or a value as it is, or through an index_map (a list, or {"axes": names, "map": list})."""
     x = _one(load, items)
     if "index_map" not in arg and "map" not in arg:
         return x
@@ -196,7 +207,7 @@ def read_store(load: Loader, arg: Arg, items: Items, entry: Arg) -> None:
 
 
 def read_pool(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
-    """Sliding windows of the trailing axes: [..., O…, K…] with O = (size - D*(K-1) - 1)//S + 1."""
+    """POOL: sliding windows of the trailing axes: [..., O…, K…] with O = (size - D*(K-1) - 1)//S + 1."""
     x = _one(load, items)
     kernel = load.shape(load.field(arg, "kernel", list))
     ones = [1] * len(kernel)
@@ -209,7 +220,7 @@ def read_pool(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def windows(x: Value, kernel: Sequence[Expr], stride: Sequence[Expr], dilation: Sequence[Expr]) -> Value:
-    """The VIEW that POOL and conv contractions stand for."""
+    """The VIEW of sliding windows for POOL and for conv contractions: [..., O…, K…]."""
     d = len(kernel)
     lead = x.rank - d
     out = [floordiv(x.shape[lead + k] - dilation[k] * (kernel[k] - 1) - 1, stride[k]) + 1 for k in range(d)]
@@ -222,6 +233,7 @@ def windows(x: Value, kernel: Sequence[Expr], stride: Sequence[Expr], dilation: 
 
 
 def read_cast(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """CAST to dtype `to`; axis labels are kept."""
     x = _one(load, items)
     result = x.cast(load.dtype(load.field(arg, "to", str)))
     load.keep_labels(result, [x])
@@ -229,6 +241,7 @@ def read_cast(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def read_reduce(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
+    """REDUCE over `axes`. A missing accumulation dtype is a fault; fp32 is assumed for 16-bit floats."""
     x = _one(load, items)
     op = load.field(arg, "op", str).lower()
     if op not in REDUCE_OPS:
@@ -260,7 +273,7 @@ def read_reduce(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
 
 
 def _axis(load: Loader, x: Value, axis: Any) -> int:
-    """A position (negative from the end), an index name of a CONTRACT, or a size symbol that names one axis."""
+    """An axis as a position (negative from the end), an index name of a CONTRACT, or a size symbol that names one axis."""
     if isinstance(axis, int) and not isinstance(axis, bool):
         return axis + x.rank if axis < 0 else axis
     names = load.labels.get(x.id, ())
@@ -285,7 +298,7 @@ def _axis(load: Loader, x: Value, axis: Any) -> int:
 
 
 def read_contract(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
-    """CONTRACT: both operands at out_idx + reduce_idx by PERMUTE and EXPAND, MUL, REDUCE(SUM) (spec 3 §3.3)."""
+    """CONTRACT: both operands brought to out_idx + reduce_idx by PERMUTE and EXPAND, then MUL and REDUCE(SUM) (spec 3 §3.3)."""
     if len(items) != 2:
         raise fail("InvalidDocument", load.at, f"CONTRACT of {len(items)} operands", "give two")
     operands = [load.operand(item, f"{load.path}/src/{k}") for k, item in enumerate(items)]
@@ -352,7 +365,7 @@ def _index_clash(load: Loader, name: str, left: Expr, right: Expr, operands: Seq
 
 
 def _conv_windows(load: Loader, arg: Arg, x: Value, names: tuple[str, ...], sizes: Mapping[str, Expr]) -> Value:
-    """The trailing d indices are kernel axes: windows of the trailing d axes of `x`."""
+    """Windows of the trailing d axes of `x`; the trailing d index names are the kernel's axes."""
     d = len(names) - x.rank
     kernel = [sizes.get(n) for n in names[len(names) - d :]]
     if d > x.rank or any(k is None for k in kernel):
@@ -375,7 +388,7 @@ def _spread(load: Loader, x: Value, names: tuple[str, ...], full: tuple[str, ...
 
 
 def read_strict(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
-    """BITCAST, SCAN, GATHER, SCATTER, RAND: exactly as the exchange form writes them."""
+    """BITCAST, SCAN, GATHER, SCATTER, RAND: exactly as in the exchange form."""
     op = decode_op(str(entry["uop"]), dict(arg), load.at)
     return load.build.add(op, [load.operand(item, f"{load.path}/src/{k}") for k, item in enumerate(items)])
 
@@ -404,3 +417,4 @@ UOPS: dict[str, Rule] = {
     "SCATTER": read_strict,
     "RAND": read_strict,
 }
+"""Reader function by name of the UOp."""

@@ -1,7 +1,7 @@
-"""Frontend operations to movement, elementwise and reduce (spec 3 §10(1)). Form `tiny@imported`.
+"""Lowering of frontend operations to movement, elementwise and reduce (spec 3 §10(1)). Form `tiny@imported`.
 
-A node becomes the few UOps of its rule in `lower_<family>.py`; nothing looks at its neighbours. A graph becomes a
-program of the same name; origins name the frontend node.
+A node becomes the few UOps of its rule in `lower_<family>.py`, independently of its neighbours. A graph becomes a program of
+the same name; origins name the frontend node.
 
     y = gemm(A, B)   ->   RESHAPE [M,1,K], PERMUTE, RESHAPE [1,N,K], EXPAND, EXPAND, MUL, REDUCE(SUM), CAST   (spec 5 §0)
 """
@@ -49,6 +49,7 @@ RULES: dict[str, Rule] = {
     **KERNEL,
     **CONTROL,
 }
+"""The lowering rule of each frontend operation."""
 
 
 def lower(frontend: Module[Graph]) -> Module[Program]:
@@ -69,8 +70,8 @@ def lower(frontend: Module[Graph]) -> Module[Program]:
 def _hoisted(module: Module[Graph]) -> dict[str, tuple[str, ...]]:
     """Per callee: the module constants that its callers pass as last arguments.
 
-    A called program has no pool of its own; what it and its own callees read is handed down. Branches of one `if` take
-    the same list.
+    A called program has no pool of its own; constants that it or its own callees read are handed down. Branches of one `if`
+    take the same list.
     """
     reads: dict[str, set[str]] = {}
     calls: dict[str, set[str]] = {}
@@ -101,7 +102,7 @@ def _hoisted(module: Module[Graph]) -> dict[str, tuple[str, ...]]:
 
 
 class _Lowering:
-    """One graph on its way to a program."""
+    """One graph while it is lowered to a program."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class _Lowering:
         self.all_hoisted = hoisted
         self.last_inputs = last_inputs
         self.made: dict[str, tuple[Program, Origins]] = {}
-        """Loop bodies of our own making."""
+        """Loop bodies that rules made, by name."""
         self.taken = taken | set(module.programs)
         self.is_main = is_main
         self.builder = Builder()
@@ -158,7 +159,8 @@ class _Lowering:
         return Program(signature, tuple(b.nodes), outputs), b.origins
 
     def indices(self, port: Input, axis: int, start: int, step: int) -> Value:
-        """A constant that counts, as a range does that a model computes or keeps: a mask made of it is known by indices."""
+        """A constant that counts, as IOTA: like a range that a model computes, so that a mask made of it is known by
+        indices."""
         out = self.builder.iota(port.shape, axis, port.dtype)
         out = out * step if step != 1 else out
         return out + start if start else out

@@ -1,6 +1,6 @@
 """Contractions: axes of size 1, EXPAND to one shape with the contracted axes last, MUL, REDUCE(SUM) (spec 5 §0).
 
-The sum accumulates in `acc_dtype` (fp32 for 16-bit floats); a bias is added there; one CAST ends it.
+The sum accumulates in `acc_dtype` (fp32 for 16-bit floats); a bias is added in that dtype; one CAST ends it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ def product_sum(a: Value, b: Value, acc: DType | None) -> Value:
 
 
 def last_axes_swapped(x: Value) -> Value:
+    """`x` with its last two axes exchanged."""
     return x.permute((*range(x.rank - 2), x.rank - 1, x.rank - 2))
 
 
 def matmul(use: Use[Matmul]) -> Value:
+    """Batched matrix product with numpy's rules: a rank-1 operand is a row or column, batch axes broadcast."""
     a, b = use[0], use[1]
     left = a.reshape((1, *a.shape)) if a.rank == 1 else a
     right = b.reshape((1, *b.shape)) if b.rank == 1 else last_axes_swapped(b)
@@ -48,6 +50,7 @@ def matmul(use: Use[Matmul]) -> Value:
 
 
 def gemm(use: Use[Gemm]) -> Value:
+    """alpha * op(A) op(B) + beta * C, with op the identity or the transpose."""
     a, b, at = use[0], use[1], use.attrs
     left = last_axes_swapped(a) if at.trans_a else a
     right = b if at.trans_b else last_axes_swapped(b)
@@ -63,6 +66,7 @@ def gemm(use: Use[Gemm]) -> Value:
 
 
 def linear(use: Use[Matmul]) -> Value:
+    """x W^T + bias over the last axis of x; W is [out, in]."""
     x, w, bias = use[0], use[1], use.optional(2)
     full = (*x.shape[:-1], *w.shape)
     left = x.reshape((*x.shape[:-1], 1, x.shape[-1])).expand(full)
@@ -85,7 +89,7 @@ def grouped_matmul(use: Use[Matmul]) -> Value:
     exact = w.unrounded
     if exact is None:
         own = w.gather(full, *at, bounds="zero")
-    else:  # what is indexed lies in memory: it is rounded where it is multiplied
+    else:  # a gather reads memory: its elements are rounded at the product
         own = exact.gather(full, *at, bounds="zero").fn("tf32")
     left = x.reshape((rows, 1, inner)).expand(full)
     return (left * own).sum((2,), accumulation(x.dtype, use.attrs.acc_dtype)).cast(use.dtype)
@@ -94,7 +98,8 @@ def grouped_matmul(use: Use[Matmul]) -> Value:
 def convolved(
     x: Value, w: Value, out: Shape, stride: tuple[int, ...], dilation: tuple[int, ...], groups: int, acc: DType | None
 ) -> Value:
-    """(N, C, L..) with windows read by VIEW, times (Cout, C/g, k..), summed over C/g and k: (N, Cout, out..)."""
+    """(N, C, L..) with windows read by VIEW, times (Cout, C/g, k..), summed over C/g and k: (N, Cout, out..), in the
+    accumulation dtype."""
     n = len(out)
     kernel = w.shape[2:]
     batch, channels, cout = x.shape[0], w.shape[1], w.shape[0]
@@ -116,11 +121,12 @@ def convolved(
 
 
 def with_bias(y: Value, bias: Value | None) -> Value:
-    """Add a per-channel bias on axis 1."""
+    """`y` plus a per-channel bias on axis 1; `y` itself without a bias."""
     return y if bias is None else y + bias.cast(y.dtype).reshape((1, bias.shape[0], *(1,) * (y.rank - 2)))
 
 
 def conv(use: Use[Conv]) -> Value:
+    """Convolution of a padded image, (N, C, L..) or (C, L..), with optional bias."""
     x, w, a = use[0], use[1], use.attrs
     n = w.rank - 2
     x = x if x.rank == w.rank else x.unsqueeze(0)
@@ -131,7 +137,7 @@ def conv(use: Use[Conv]) -> Value:
 
 
 def einsum(use: Use[Einsum]) -> Value:
-    """Two operands at a time, from the left; letters that no later operand and no result has are summed at once."""
+    """Two operands at a time, from the left; letters that neither a later operand nor the result has are summed at once."""
     values = use.present
     terms, out = einsum_terms(use.attrs.equation, [v.rank for v in values], use.site)
     sizes = einsum_sizes(terms, [v.shape for v in values], use.site)
@@ -165,7 +171,7 @@ def _einsum_pair(values: list[Value], terms: list[str], out: str, sizes: dict[st
 
 
 def _letters_once(x: Value, term: str) -> Value:
-    """A letter that stands twice in one term reads the diagonal."""
+    """`x` with the diagonal along a letter that stands twice in its term."""
     unique = list(dict.fromkeys(term))
     if len(unique) == len(term):
         return x
@@ -192,7 +198,7 @@ def attention(use: Use[Attention]) -> Value:
     s = _causal(s, a)
     e = (s - s.max((s.rank - 1,), keepdims=True)).fn("exp")
     p = e / e.sum((s.rank - 1,), keepdims=True)
-    weights = p.fn("tf32") if q.unrounded is not None else p.cast(q.dtype)  # rounded as the rows were
+    weights = p.fn("tf32") if q.unrounded is not None else p.cast(q.dtype)  # rounded like the queries
     return product_sum(weights, last_axes_swapped(v), a.acc_dtype).cast(use.dtype)
 
 
@@ -230,3 +236,4 @@ CONTRACTION: dict[str, Rule] = {
     "einsum": einsum,
     "attention": attention,
 }
+"""Rules of this family by operation."""

@@ -1,4 +1,4 @@
-"""Calls of other programs: CALL and RESULT. The callee keeps its own symbols; `sizes` gives them in the caller's."""
+"""Calls of other programs as CALL and RESULT. The callee keeps its own symbols; `sizes` gives them in the caller's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tatami.tiny.lower_rule import Rule, Use
 def _arguments(
     use: Use[Any], names: tuple[str, ...], values: list[Value], sizes: dict[str, Expr]
 ) -> tuple[list[Value], dict[str, Expr]]:
-    """Operands for every input of the callees, constants included, and their symbols in ours.
+    """(operands for every input of the callees, constants included; the callees' symbols in terms of the caller's).
 
     Callees of one call take the same arguments: first the operands, then the constants that any of them reads.
     """
@@ -37,20 +37,22 @@ def _results(use: Use[Any]) -> tuple[ResultType, ...]:
 
 
 def call(use: Use[Call]) -> tuple[Value, ...]:
+    """A call of one program with the node's operands."""
     names = (use.attrs.graph,)
     arguments, sizes = _arguments(use, names, use.present, use.attrs.sizes)
     return use.builder.call(CallOp("program", names, _results(use), sizes, use.attrs.new), arguments)
 
 
 def if_(use: Use[If]) -> tuple[Value, ...]:
-    """src = condition, operands; targets = then, otherwise. Both branches bind their symbols from the operands."""
+    """CALL if. src = condition, operands; targets = then, otherwise. Both branches bind their symbols from the operands."""
     names = (use.attrs.then, use.attrs.otherwise)
     arguments, sizes = _arguments(use, names, use.present[1:], {})
     return use.builder.call(CallOp("if", names, _results(use), sizes, use.attrs.new), [use[0], *arguments])
 
 
 def loop(use: Use[Loop]) -> tuple[Value, ...]:
-    """src = trip count (i64), condition (bool), state.., invariants..; results = last state.., stacked scan outputs.."""
+    """CALL loop. src = trip count (i64), condition (bool), state.., invariants..; results = last state.., stacked scan
+    outputs.."""
     b = use.builder
     trip, condition, *rest = use.operands
     count = trip if trip is not None else b.const((1 << 63) - 1, DType.i64)
@@ -69,3 +71,4 @@ def loop(use: Use[Loop]) -> tuple[Value, ...]:
 
 
 CONTROL: dict[str, Rule] = {"call": call, "if": if_, "loop": loop}
+"""Rules of this family by operation."""

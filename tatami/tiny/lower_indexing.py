@@ -43,18 +43,22 @@ from tatami.tiny.lower_rule import Rule, Use, wide
 
 
 def constant(use: Use[Constant]) -> Value:
+    """A rank-0 constant of the node's dtype."""
     return use.builder.const(use.attrs.value, use.attrs.dtype)
 
 
 def size(use: Use[SizeValue]) -> Value:
+    """The value of a size expression."""
     return use.builder.size(use.attrs.value, use.attrs.dtype)
 
 
 def full(use: Use[Full]) -> Value:
+    """One number at every element."""
     return use.builder.const(use.attrs.value, use.attrs.dtype).expand(use.attrs.shape)
 
 
 def iota(use: Use[Iota]) -> Value:
+    """start + step * coordinate along an axis."""
     a, b = use.attrs, use.builder
     out = b.iota(a.shape, use.axis(a.axis, len(a.shape)), a.dtype)
     if a.step != ONE:
@@ -63,28 +67,32 @@ def iota(use: Use[Iota]) -> Value:
 
 
 def eye(use: Use[Eye]) -> Value:
+    """A matrix with 1 on diagonal k, else 0."""
     b, shape = use.builder, use.types[0].shape
     row = b.iota(shape, 0) + use.attrs.k if use.attrs.k else b.iota(shape, 0)
     return row.fn("eq", b.iota(shape, 1)).cast(use.dtype)
 
 
 def dropout(use: Use[Dropout]) -> Value:
+    """x / (1 - rate) where a random number in [0, 1) is at least `rate`, else 0."""
     x, rate = wide(use[0]), use.attrs.rate
     kept = unit_uniform(use.builder.add(RandOp(x.shape), (use[1],)), DType.fp32) >= rate
     return kept.where(x * (1.0 / (1.0 - rate)), 0.0).cast(use.dtype)
 
 
 def rand_u32(use: Use[OfShape]) -> Value:
+    """Philox words (u32) of a key."""
     return use.builder.add(RandOp(use.attrs.shape), (use[0],))
 
 
 def unit_uniform(words: Value, dtype: DType) -> Value:
-    """u32 words to [0, 1): the top bits that the dtype holds exactly, so that 1 never appears."""
+    """u32 words as numbers in [0, 1): only the top bits that the dtype holds exactly, so that 1 is impossible."""
     bits = {DType.fp16: 11, DType.bf16: 8}.get(dtype, 24)
     return words.fn("shr", 32 - bits).cast(DType.fp64 if dtype == DType.fp64 else DType.fp32) * 2.0**-bits
 
 
 def uniform(use: Use[Random]) -> Value:
+    """Random numbers in [low, high)."""
     a = use.attrs
     u = unit_uniform(use.builder.add(RandOp(a.shape), (use[0],)), a.dtype)
     if a.high - a.low != 1.0:
@@ -93,9 +101,10 @@ def uniform(use: Use[Random]) -> Value:
 
 
 def normal(use: Use[Random]) -> Value:
-    """Box-Muller over two words per element: sqrt(-2 log(1 - u)) * cos(2 pi v).
+    """Normally distributed numbers by Box-Muller over two words per element: sqrt(-2 log(1 - u)) * cos(2 pi v).
 
-    cos(2 pi v) = sin(pi/2 w) with w = 1 - 4v folded into -1..1, exactly: so zeros of the cosine keep their digits."""
+    cos(2 pi v) = sin(pi/2 w) with w = 1 - 4v folded into -1..1, exactly, so that zeros of the cosine keep their digits.
+    """
     a = use.attrs
     words = use.builder.add(RandOp((expr(2), *a.shape)), (use[0],))
     u, v = (
@@ -109,8 +118,9 @@ def normal(use: Use[Random]) -> Value:
 
 
 def _along_one_axis(use: Use[Gather] | Use[Scatter], x: Value, index: Value) -> list[Expr | None]:
-    """Every coordinate of the index as it is, but for the axis that the index chooses along. That no other axis of the index is
-    longer than the data's is checked when sizes are bound, and no read leaves the data meanwhile."""
+    """Map entries of a gather or scatter along one axis: every other coordinate of the index unchanged. The condition that no
+    other axis of the index is longer than the data's is checked when sizes are bound; until then coordinates are limited,
+    so that no read leaves the data."""
     entries: list[Expr | None] = []
     for i, (axis, count, size) in enumerate(zip(axis_vars(x.rank), index.shape, x.shape, strict=True)):
         if i == use.axis(use.attrs.axis, x.rank):
@@ -121,6 +131,7 @@ def _along_one_axis(use: Use[Gather] | Use[Scatter], x: Value, index: Value) -> 
 
 
 def gather(use: Use[Gather]) -> Value:
+    """out[i] = x[i with index[i] at `axis`]."""
     x, index = use[0], use[1]
     entries = _along_one_axis(use, x, index)
     return x.gather(index.shape, entries, index, bounds=use.attrs.bounds)
@@ -138,6 +149,7 @@ def take(use: Use[Gather]) -> Value:
 
 
 def gather_nd(use: Use[GatherND]) -> Value:
+    """out[b.., i.., r..] = x[b.., index[b.., i.., :].., r..] with `batch` leading axes b."""
     x, index, batch = use[0], use[1], use.attrs.batch
     out = use.types[0].shape
     lead = index.rank - 1
@@ -155,12 +167,14 @@ def _tuple_parts(index: Value, depth: int, rank: int) -> list[Value]:
 
 
 def scatter(use: Use[Scatter]) -> Value:
+    """A copy of x with updates combined at index along `axis`."""
     x, index, updates = use[0], use[1], use[2]
     entries = _along_one_axis(use, x, index)
     return use.builder.add(ScatterOp(use.attrs.op, tuple(entries), use.attrs.bounds), (x, updates, index))
 
 
 def scatter_nd(use: Use[ScatterND]) -> Value:
+    """A copy of x with updates combined at the index tuples."""
     x, index, updates = use[0], use[1], use[2]
     depth = index.shape[-1].as_int() or 0
     i = axis_vars(updates.rank)
@@ -170,6 +184,7 @@ def scatter_nd(use: Use[ScatterND]) -> Value:
 
 
 def one_hot(use: Use[OneHot]) -> Value:
+    """on at the indexed position along `axis`, else off; negative indices count from the end."""
     index = use[0].cast(DType.i64)
     b = use.builder
     axis = use.axis(use.attrs.axis, index.rank + 1)
@@ -190,19 +205,21 @@ def _routine(use: Use[Any], name: str, types: list[TensorType], **attrs: Scalar 
 
 
 def sort(use: Use[Sort]) -> tuple[Value, ...]:
+    """(sorted values, their positions) along an axis, by the routine "sort"."""
     axis = use.axis(use.attrs.axis, use[0].rank)
     return _routine(use, "sort", list(use.types), axis=axis, descending=use.attrs.descending)
 
 
 def argsort(use: Use[Sort]) -> Value:
+    """Positions of the sorted values along an axis."""
     x = use[0]
     types = [TensorType(x.dtype, x.shape), TensorType(DType.i64, x.shape)]
     return _routine(use, "sort", types, axis=use.axis(use.attrs.axis, x.rank), descending=use.attrs.descending)[1]
 
 
 def topk(use: Use[TopK]) -> tuple[Value, ...]:
-    """The first k in order; of a k that is no number, the whole axis sorted, then its first k. That a symbolic axis has k
-    elements is checked when sizes are bound."""
+    """(the first k values in order, their positions). For a symbolic k the whole axis is sorted and its first k are taken. The
+    condition that a symbolic axis has k elements is checked when sizes are bound."""
     x = use[0]
     axis = use.axis(use.attrs.axis, x.rank)
     count = expr(use.attrs.k)
@@ -219,26 +236,30 @@ def _host(use: Use[Any], name: str, size: str, **attrs: Scalar | list[Scalar]) -
 
 
 def nonzero(use: Use[NewSize]) -> tuple[Value, ...]:
+    """Indices of nonzero elements, as a host step: their number is a new size."""
     return _host(use, "nonzero", use.attrs.size)
 
 
 def extent(use: Use[NewSize]) -> tuple[Value, ...]:
-    """A host step whose result has no elements: only its shape is wanted."""
+    """A host step that turns an integer into a new size; its result has no elements."""
     return _host(use, "extent", use.attrs.size)
 
 
 def extents(use: Use[NewExtents]) -> tuple[Value, ...]:
+    """A host step that turns several integers into new sizes."""
     results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
     return use.builder.call(CallOp("host", ("extent",), results, new_symbols=use.attrs.new), use.present)
 
 
 def unique(use: Use[Unique]) -> tuple[Value, ...]:
+    """Distinct values with positions and counts, as a host step: their number is a new size."""
     a = use.attrs
     axis: dict[str, Scalar | list[Scalar]] = {} if a.axis is None else {"axis": use.axis(a.axis, use[0].rank)}
     return _host(use, "unique", a.size, sorted=a.sorted, **axis)
 
 
 def non_max_suppression(use: Use[Nms]) -> tuple[Value, ...]:
+    """Kept boxes, as a host step: their number is a new size. Absent limits come from attributes."""
     a = use.attrs
     more: dict[str, Scalar | list[Scalar]] = {} if a.score_threshold is None else {"score_threshold": a.score_threshold}
     names = ("max_per_class", "iou_threshold", "score_threshold")
@@ -249,13 +270,14 @@ def non_max_suppression(use: Use[Nms]) -> tuple[Value, ...]:
 
 
 def compress(use: Use[Compress]) -> tuple[Value, ...]:
+    """Slices chosen by a bool operand, as a host step: their number is a new size."""
     a = use.attrs
     axis: dict[str, Scalar | list[Scalar]] = {} if a.axis is None else {"axis": use.axis(a.axis, use[0].rank)}
     return _host(use, "compress", a.size, **axis)
 
 
 def reverse_sequence(use: Use[ReverseSequence]) -> Value:
-    """x at step lengths - 1 - t where t < lengths, else at t."""
+    """x at step lengths - 1 - t if t < lengths, else at t."""
     x, b = use[0], use.builder
     time, batch = use.axis(use.attrs.time_axis, x.rank), use.axis(use.attrs.batch_axis, x.rank)
     shape = tuple(s if i in (time, batch) else ONE for i, s in enumerate(x.shape))
@@ -268,7 +290,7 @@ def reverse_sequence(use: Use[ReverseSequence]) -> Value:
 
 
 def rotary_embedding(use: Use[Rotary]) -> Value:
-    """x * c + partner * s over one shape: no piece is written by itself, so the whole is one elementwise value.
+    """x * c + partner * s over one shape, so that the result is one elementwise value without pieces.
 
     halves: partner(j) = x[(j + D/2) mod D]; interleaved: partner(j) = x[j xor 1]. c, s repeat cos and -/+ sin.
     """
@@ -318,3 +340,4 @@ INDEXING: dict[str, Rule] = {
     "rotary_embedding": rotary_embedding,
     "resize": resize,
 }
+"""Rules of this family by operation."""

@@ -23,7 +23,7 @@ Formulas: TypeAlias = Kernel | KernelReduce | KernelScan
 
 
 def _value(use: Use[Any]) -> Value:
-    """The formula over its whole index space."""
+    """The formula's value at every point of its index space."""
     b, operands = use.builder, use.present
     shape: Shape = use.attrs.shape or next((v.shape for v in operands if v.rank), ())
     made: list[Value] = []
@@ -45,26 +45,29 @@ def _value(use: Use[Any]) -> Value:
 
 
 def kernel(use: Use[Kernel]) -> Value:
+    """A custom kernel that is one formula."""
     return _value(use)
 
 
 def kernel_reduce(use: Use[KernelReduce]) -> Value:
+    """A custom kernel that reduces a formula."""
     return _then(f"reduce_{use.attrs.op}", use, use.attrs.reduction)
 
 
 def kernel_scan(use: Use[KernelScan]) -> Value:
+    """A custom kernel that scans a formula."""
     return _then(f"cum{use.attrs.op}", use, use.attrs.scan)
 
 
 def _then(operation: str, use: Use[Any], attrs: Any) -> Value:
-    """The rule of an operation over the formula's values."""
+    """The value of the rule of `operation`, applied to the formula's values."""
     out = REDUCTION[operation](replace(use, attrs=attrs, operands=[_value(use)]))
     assert isinstance(out, Value)
     return out
 
 
 def kernel_body(use: Use[KernelBody]) -> tuple[Value, ...]:
-    """A routine whose text the node brings along."""
+    """A custom kernel with a function body: CALL of routine "custom" with the node's own text."""
     a = use.attrs
     attrs: dict[str, Scalar | list[Scalar]] = {"meaning": a.meaning, "results": len(use.types)}
     code = KernelCode(a.c, a.cuda, a.preamble, a.cuda_preamble)
@@ -78,3 +81,4 @@ KERNEL: dict[str, Rule] = {
     "kernel_scan": kernel_scan,
     "kernel_body": kernel_body,
 }
+"""Rules of this family by operation."""

@@ -1,4 +1,4 @@
-"""Movement operations: RESHAPE, PERMUTE, EXPAND, PAD, SHRINK, FLIP, and VIEW where none of these says it.
+"""Movement operations: RESHAPE, PERMUTE, EXPAND, PAD, SHRINK, FLIP, and VIEW for anything they cannot express.
 
 Concatenation selects by IOTA (a NaN in one operand never reaches another's part); fold is a sum of gathers.
 """
@@ -39,33 +39,39 @@ from tatami.tiny.lower_view import view
 
 
 def reshape(use: Use[ToShape]) -> Value:
+    """The operand in another shape."""
     return use[0].reshape(use.attrs.shape)
 
 
 def permute(use: Use[Permute]) -> Value:
+    """The operand's axes in another order."""
     return use[0].permute(use.attrs.perm)
 
 
 def expand(use: Use[Expand]) -> Value:
+    """The operand repeated along axes."""
     return use[0].expand(use.attrs.shape, expand_dims(use.attrs, use[0].rank))
 
 
 def to_declared_shape(use: Use[Any]) -> Value:
-    """unsqueeze, squeeze: only axes of size 1 come or go."""
+    """unsqueeze, squeeze: the operand in the result's shape; only axes of size 1 come or go."""
     return use[0].reshape(use.types[0].shape)
 
 
 def flatten(use: Use[Flatten]) -> Value:
+    """A range of axes merged into one."""
     x = use[0]
     first, last = flatten_range(use.attrs, x.rank, use.site)
     return x.reshape((*x.shape[:first], product(x.shape[first:last]), *x.shape[last:]))
 
 
 def flip(use: Use[Axes]) -> Value:
+    """The operand reversed along axes."""
     return use[0].flip(use.axes(use.attrs.axes, use[0].rank))
 
 
 def repeat(use: Use[Repeat]) -> Value:
+    """An axis of size 1 repeated `times`."""
     x = use[0]
     a = use.axis(use.attrs.axis, x.rank)
     return x.expand((*x.shape[:a], use.attrs.times, *x.shape[a + 1 :]))
@@ -85,21 +91,22 @@ def tile(use: Use[Tile]) -> Value:
 
 
 def pad(use: Use[Pad]) -> Value:
+    """A border: constant by PAD, other modes axis by axis from the operand's own elements."""
     x, a = use[0], use.attrs
     if a.mode == "constant":
         return x.pad(a.pads, a.value if x.dtype.is_float or isinstance(a.value, str) else int(a.value))
     for axis, (lo, hi) in enumerate(a.pads):
         x = _bordered(x, axis, lo, hi, a.mode)
-    declared = use.types[0].shape  # cropping may write a size in another form: min(1, a) + 1 for min(2, a + 1)
+    declared = use.types[0].shape  # cropping may give a size in another form: min(1, a) + 1 for min(2, a + 1)
     return x if x.shape == declared else x.reshape(declared)
 
 
 def _bordered(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
-    """A border of any width (numpy.pad); a negative width crops, before anything is added.
+    """`x` with a border of any width along `axis` (numpy.pad); a negative width crops, before anything is added.
 
-    Narrow borders of known width are pieces end to end, which stay affine. A wide one repeats the axis (wrap) or the axis
-    and its way back (reflect), modulo that period. Beside a symbolic size nobody knows which it is: an index computed
-    from the coordinate reads the right element for every size.
+    Narrow borders of known width are pieces end to end, which stay affine. A wide one repeats the axis (wrap), or the axis
+    followed by its reverse (reflect), modulo that period. If a size is symbolic it is unknown which case holds: an index
+    computed from the coordinate reads the right element for every size.
     """
     n = x.shape[axis]
     if is_positive(-lo) or is_positive(-hi):
@@ -122,16 +129,16 @@ def _bordered(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
 
 
 def _periodic(x: Value, axis: int, lo: Expr, size: Expr) -> Value:
-    """Element i is element i - lo modulo the size of the axis, which is a number."""
+    """The axis repeated: element i is element i - lo modulo the axis's size, which is a number."""
     i = axis_vars(x.rank)
     i[axis] = mod(i[axis] - lo, x.shape[axis])
     return x.view((*x.shape[:axis], size, *x.shape[axis + 1 :]), i)
 
 
 def _at_computed_index(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
-    """The borders are read at a computed index, the axis between them as it is: a border is short beside its axis, and an
-    index modulo a symbolic period takes a division for every element. Where a width may be
-    negative, the whole axis is read so."""
+    """The axis with borders read at a computed index. The axis between them is read directly: a border is short compared with
+    its axis, and an index modulo a symbolic period takes a division per element. If a width may be negative, the whole
+    result is read at a computed index."""
     size = x.shape[axis] + lo + hi
     if not (is_positive(lo + 1) and is_positive(hi + 1)):
         return _computed(x, axis, -lo, size, mode)
@@ -144,7 +151,7 @@ def _at_computed_index(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Va
 
 
 def _computed(x: Value, axis: int, start: Expr, width: Expr, mode: str) -> Value:
-    """`width` elements of an axis repeated without end, from `start` on, which may lie before it."""
+    """`width` elements, from `start` on (which may be negative), of the axis repeated without end."""
     b, n = x.builder, x.shape[axis]
     shape = (*x.shape[:axis], width, *x.shape[axis + 1 :])
     at = b.iota(shape, axis) + b.size(start)
@@ -162,7 +169,7 @@ def _computed(x: Value, axis: int, start: Expr, width: Expr, mode: str) -> Value
 def _pieces(x: Value, axis: int, lo: Expr, hi: Expr, mode: str) -> Value:
     pieces, n = [], x.shape[axis]
     inner = x
-    if not is_positive(n):  # that it has elements is assumed; nothing is read outside meanwhile
+    if not is_positive(n):  # an axis that may be empty gets one element for the border to read
         inner = x.pad([(ZERO, maximum(n, ONE) - n if k == axis else ZERO) for k in range(x.rank)])
     if lo != ZERO:
         pieces.append(_border(inner, axis, lo, mode, before=True))
@@ -181,15 +188,15 @@ def _border(x: Value, axis: int, width: Expr, mode: str, *, before: bool) -> Val
 
 
 def part(x: Value, axis: int, lo: Expr, hi: Expr, step: int = 1) -> Value:
-    """Elements lo..hi of one axis."""
+    """Elements lo, lo + step, … < hi of one axis."""
     los, his, steps = [ZERO] * x.rank, list(x.shape), [1] * x.rank
     los[axis], his[axis], steps[axis] = lo, hi, step
     return x.shrink(los, his, steps)
 
 
 def joined(parts: list[Value], axis: int, total: Expr | None = None) -> Value:
-    """Parts end to end: each padded to the full length, chosen by the coordinate along `axis`. `total`: the length as the
-    caller writes it, by default the sum in tidy form."""
+    """Parts end to end: each padded to the full length, chosen by the coordinate along `axis`. `total`: the length in the
+    caller's form, by default the sum in tidy form."""
     if total is None:
         total = tidy_size(sum((p.shape[axis] for p in parts[1:]), parts[0].shape[axis]))
     x = parts[0]
@@ -211,8 +218,8 @@ def joined(parts: list[Value], axis: int, total: Expr | None = None) -> Value:
 
 
 def slice_(use: Use[Slice]) -> Value:
-    """What nobody can prove of symbolic bounds is checked when sizes are bound (frontend.size_conditions); reads that hang on
-    it are guarded."""
+    """Elements starts, starts + step, … < stops of each axis. Conditions on symbolic bounds that are not proved are checked
+    when sizes are bound (frontend.size_conditions); reads that depend on them are padded."""
     x, a = use[0], use.attrs
     spare = [(ZERO, ZERO)] * x.rank
     for axis, (size, lo, hi) in enumerate(zip(x.shape, a.starts, a.stops, strict=True)):
@@ -225,7 +232,7 @@ def slice_(use: Use[Slice]) -> Value:
 
 
 def roll(use: Use[Roll]) -> Value:
-    """x[(i - s) mod n], as two parts end to end when n is a number."""
+    """x[(i - s) mod n], as two parts end to end if n is a number."""
     x = use[0]
     for shift, a in zip(use.attrs.shifts, use.attrs.axes, strict=True):
         axis = use.axis(a, x.rank)
@@ -241,6 +248,7 @@ def roll(use: Use[Roll]) -> Value:
 
 
 def unfold(use: Use[Unfold]) -> Value:
+    """Sliding windows of the trailing axes: [.., k.., o..]."""
     x, a = use[0], use.attrs
     n = len(a.kernel)
     lead = x.rank - n
@@ -279,7 +287,7 @@ def fold(use: Use[Fold]) -> Value:
 
 
 def spread(x: Value, axes: range, stride: tuple[int, ...]) -> Value:
-    """stride - 1 zeros after every element of these axes."""
+    """`x` with stride - 1 zeros after every element of these axes."""
     for axis, s in zip(axes, stride, strict=True):
         if s == 1:
             continue
@@ -291,15 +299,18 @@ def spread(x: Value, axes: range, stride: tuple[int, ...]) -> Value:
 
 
 def concat(use: Use[OneAxis]) -> Value:
+    """Operands end to end along an axis."""
     return joined(use.present, use.axis(use.attrs.axis, use[0].rank))
 
 
 def stack(use: Use[OneAxis]) -> Value:
+    """Operands side by side along a new axis."""
     axis = use.axis(use.attrs.axis, use[0].rank + 1)
     return joined([v.unsqueeze(axis) for v in use.present], axis)
 
 
 def split(use: Use[Split]) -> tuple[Value, ...]:
+    """Parts of the given sizes along an axis."""
     x = use[0]
     axis = use.axis(use.attrs.axis, x.rank)
     out, start = [], ZERO
@@ -310,6 +321,7 @@ def split(use: Use[Split]) -> tuple[Value, ...]:
 
 
 def depth_to_space(use: Use[BlockSize]) -> Value:
+    """Channels moved into blocks of pixels, in order DCR or CRD."""
     x, b = use[0], use.attrs.block
     n, _, h, w = x.shape
     c = use.types[0].shape[1]
@@ -321,6 +333,7 @@ def depth_to_space(use: Use[BlockSize]) -> Value:
 
 
 def space_to_depth(use: Use[BlockSize]) -> Value:
+    """Blocks of pixels moved into channels, in order DCR or CRD."""
     x, b = use[0], use.attrs.block
     n, c, _, _ = x.shape
     _, _, h, w = use.types[0].shape
@@ -329,6 +342,7 @@ def space_to_depth(use: Use[BlockSize]) -> Value:
 
 
 def trilu(use: Use[Trilu]) -> Value:
+    """x on and above (or below) diagonal k, else 0."""
     x = use[0]
     row = x.builder.iota(x.shape, x.rank - 2) + use.attrs.k
     column = x.builder.iota(x.shape, x.rank - 1)
@@ -337,6 +351,7 @@ def trilu(use: Use[Trilu]) -> Value:
 
 
 def diagonal(use: Use[NoAttrs]) -> Value:
+    """Elements with equal last two coordinates."""
     i = axis_vars(use[0].rank - 1)
     return use[0].view(use.types[0].shape, [*i, i[-1]])
 
@@ -365,3 +380,4 @@ MOVEMENT: dict[str, Rule] = {
     "trilu": trilu,
     "diagonal": diagonal,
 }
+"""Rules of this family by operation."""

@@ -25,6 +25,7 @@ from tatami.tiny.lower_rule import Rule, Use, wide
 
 
 def activate(x: Value, f: Activated) -> Value:
+    """`x` after the activation `f`, a name with its parameters."""
     match f:
         case ("softsign", _):
             return x / (x.fn("abs") + 1.0)
@@ -48,7 +49,7 @@ def activate(x: Value, f: Activated) -> Value:
 
 
 def layer(kind: str, use: Use[Recurrent]) -> tuple[Value, ...]:
-    """Each direction by itself, then joined."""
+    """(Y of all steps, last states): each direction on its own, then joined."""
     directions = [_direction(kind, use, d) for d in range(2 if use.attrs.direction == "bidirectional" else 1)]
     y = joined([results[0].unsqueeze(1) for results in directions], 1)
     last = [joined([r[j].unsqueeze(0) for r in directions], 0) for j in range(1, len(directions[0]))]
@@ -100,7 +101,7 @@ def _of(use: Use[Recurrent], i: int, d: int) -> Value | None:
 
 
 def _reversed(x: Value, lengths: Value | None) -> Value:
-    """Steps from last to first; with lengths, each sequence from its own end and the rest left in place."""
+    """Steps from last to first; with lengths, each sequence from its own end, and later steps unchanged."""
     if lengths is None:
         return x.flip((0,))
     t = x.builder.iota(x.shape[:2], 0)
@@ -111,7 +112,7 @@ def _reversed(x: Value, lengths: Value | None) -> Value:
 
 
 class _Body:
-    """The step program: inputs iteration, condition, state, gates, R, extras; outputs condition, state, Y row."""
+    """The step program. Inputs: iteration, condition, state, gates, R, extras. Outputs: condition, state, Y row."""
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class _Body:
         return Program(Signature(tuple(self.ports), ports), tuple(self.b.nodes), tuple(v.id for v in outputs))
 
     def given(self, first: Expr, width: Expr) -> Value:
-        """This step's input products of `width` gate rows, read where they lie."""
+        """This step's input products of `width` gate rows from row `first` on, read from the products of all steps."""
         i, shape = axis_vars(2), (self.gates.shape[1], width)
         return self.gates.gather(shape, [None, i[0], i[1] + first], self.t.expand(shape), bounds="assume")
 
@@ -186,7 +187,7 @@ class _Body:
         width = self.r.shape[1]
         gx = [self.given(width * k, width) for k in range(3)]
         bias = self.extra.get("bias")
-        if self.attrs.linear_before_reset:  # one product, all of which is of the same h
+        if self.attrs.linear_before_reset:  # one product of h for all gates
             total = _plus(product_sum(h, self.r, None), bias)
             zr, inner = part(total, 1, expr(0), width * 2), self.gate(total, 2)
         else:
@@ -211,3 +212,4 @@ def _plus(x: Value, y: Value | None) -> Value:
 
 
 RECURRENT: dict[str, Rule] = {kind: partial(layer, kind) for kind in GATES}
+"""Rules of this family by operation."""

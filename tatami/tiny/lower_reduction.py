@@ -32,6 +32,7 @@ from tatami.tiny.lower_rule import Rule, Use, wide
 
 
 def reduce(op: str, use: Use[Reduce]) -> Value:
+    """A plain reduction, accumulated in `acc_dtype`."""
     x = use[0]
     axes = use.axes(use.attrs.axes, x.rank)
     acc = use.attrs.acc_dtype or (x.dtype if op in ("max", "min", "and", "or") else None)
@@ -39,7 +40,7 @@ def reduce(op: str, use: Use[Reduce]) -> Value:
 
 
 def _mean(x: Value, axes: tuple[int, ...], *, keepdims: bool = False, correction: int = 0) -> Value:
-    """Sum / (count - correction): a multiplication by 1/count when the count is a number."""
+    """Sum / (count - correction): a multiplication by the reciprocal if the count is a number."""
     n = count(x.shape, axes) - correction
     if not x.dtype.is_float:
         return integer_mean(x, axes, x.builder.size(n), keepdims=keepdims)
@@ -51,13 +52,13 @@ def _mean(x: Value, axes: tuple[int, ...], *, keepdims: bool = False, correction
 
 
 def integer_mean(x: Value, axes: Sequence[int], n: Value, *, keepdims: bool = False) -> Value:
-    """Sum / n truncated to zero, n an i64 that broadcasts over the sums. The sum is never formed where it could overflow:
-    up to 32 bits it is one of 64, and of wider integers n divides quotients and remainders apart."""
+    """Sum / n truncated to zero; n is an i64 that broadcasts over the sums. The sum never overflows: up to 32 bits it is
+    formed in 64, and for wider integers quotients and remainders by n are summed separately."""
     if x.dtype.itemsize < 8:
         return (x.cast(DType.i64).sum(axes, DType.i64, keepdims=keepdims) / n).cast(x.dtype)
     every = n.cast(x.dtype)
     quotient, rest = x / every, x.fn("rem", every)
-    below = (rest < 0).cast(x.dtype)  # floored, so that the remainders' sum is not negative
+    below = (rest < 0).cast(x.dtype)  # floored quotients: no remainder is negative
     rests = (rest + below * every).sum(axes, x.dtype, keepdims=keepdims)
     floor = (quotient - below).sum(axes, x.dtype, keepdims=keepdims) + rests / every
     is_inexact = rests.fn("rem", every).fn("ne", 0)
@@ -65,11 +66,13 @@ def integer_mean(x: Value, axes: Sequence[int], n: Value, *, keepdims: bool = Fa
 
 
 def reduce_mean(use: Use[Reduce]) -> Value:
+    """The mean over axes, in `acc_dtype` or wide floats."""
     x = use[0].cast(use.attrs.acc_dtype) if use.attrs.acc_dtype else wide(use[0])
     return _mean(x, use.axes(use.attrs.axes, x.rank)).reshape(use.types[0].shape).cast(use.dtype)
 
 
 def reduce_formula(name: str, use: Use[Reduce]) -> Value:
+    """l1, l2, sum of squares, log of the sum, or log-sum-exp over axes."""
     x = wide(use[0])
     axes = use.axes(use.attrs.axes, x.rank)
     match name:
@@ -90,6 +93,7 @@ def reduce_formula(name: str, use: Use[Reduce]) -> Value:
 
 
 def variance(use: Use[Variance]) -> Value:
+    """Mean of squared distances from the mean, divided by count - correction."""
     x = wide(use[0])
     axes = use.axes(use.attrs.axes, x.rank)
     d = x - _mean(x, axes, keepdims=True)
@@ -97,6 +101,7 @@ def variance(use: Use[Variance]) -> Value:
 
 
 def arg_reduce(op: str, use: Use[ArgReduce]) -> Value:
+    """Position (i64) of the maximum or minimum along an axis: the first one, or with `last` the last one."""
     x = use[0]
     axis = use.axis(use.attrs.axis, x.rank)
     if not use.attrs.last:
@@ -107,11 +112,13 @@ def arg_reduce(op: str, use: Use[ArgReduce]) -> Value:
 
 
 def cumulative(op: str, use: Use[Cumulative]) -> Value:
+    """A running reduction along an axis."""
     x, a = wide(use[0]), use.attrs
     return x.scan(op, use.axis(a.axis, x.rank), x.dtype, exclusive=a.exclusive, reverse=a.reverse).cast(use.dtype)
 
 
 def softmax(use: Use[Softmax]) -> Value:
+    """e^(x - max) / sum of e^(x - max) along an axis."""
     x = wide(use[0])
     axis = use.axis(use.attrs.axis, x.rank)
     e = (x - x.max((axis,), keepdims=True)).fn("exp")
@@ -119,6 +126,7 @@ def softmax(use: Use[Softmax]) -> Value:
 
 
 def log_softmax(use: Use[Softmax]) -> Value:
+    """x - max - log of the sum of e^(x - max) along an axis."""
     x = wide(use[0])
     axis = use.axis(use.attrs.axis, x.rank)
     d = x - x.max((axis,), keepdims=True)
@@ -126,6 +134,7 @@ def log_softmax(use: Use[Softmax]) -> Value:
 
 
 def hardmax(use: Use[Softmax]) -> Value:
+    """1 at the first maximum along an axis, else 0."""
     x = use[0]
     axis = use.axis(use.attrs.axis, x.rank)
     first = x.reduce("argmax", (axis,), keepdims=True)
@@ -147,6 +156,7 @@ def _scaled(y: Value, scale: Value | None, bias: Value | None, shape: Shape) -> 
 
 
 def layer_norm(use: Use[Norm]) -> Value:
+    """(x - mean) / sqrt(variance + eps) over the axes from `axis` on, times scale, plus bias."""
     x = wide(use[0])
     axis = use.axis(use.attrs.axis, x.rank)
     y = _normalised(x, tuple(range(axis, x.rank)), use.attrs.eps)
@@ -155,6 +165,7 @@ def layer_norm(use: Use[Norm]) -> Value:
 
 
 def rms_norm(use: Use[Norm]) -> Value:
+    """x / sqrt(mean of squares + eps) over the axes from `axis` on, times scale."""
     x = wide(use[0])
     axis = use.axis(use.attrs.axis, x.rank)
     y = x * (_mean(x * x, tuple(range(axis, x.rank)), keepdims=True) + use.attrs.eps).fn("rsqrt")
@@ -176,12 +187,14 @@ def batch_norm(use: Use[BatchNorm]) -> Value:
 
 
 def instance_norm(use: Use[Norm]) -> Value:
+    """Normalisation of each channel of each image, times scale, plus bias."""
     x = wide(use[0])
     y = _normalised(x, tuple(range(2, x.rank)), use.attrs.eps)
     return _scaled(y, use.optional(1), use.optional(2), _channel_shape(x, 1)).cast(use.dtype)
 
 
 def group_norm(use: Use[GroupNorm]) -> Value:
+    """Normalisation of each group of channels of each image, times scale, plus bias."""
     x = wide(use[0])
     n, c, *rest = x.shape
     grouped = x.reshape((n, use.attrs.groups, c // use.attrs.groups, *rest))
@@ -190,6 +203,7 @@ def group_norm(use: Use[GroupNorm]) -> Value:
 
 
 def lp_normalize(use: Use[LpNorm]) -> Value:
+    """x divided by its p-norm along an axis; the norm is at least eps."""
     x = wide(use[0])
     axis = (use.axis(use.attrs.axis, x.rank),)
     p = use.attrs.p
@@ -203,6 +217,7 @@ def lp_normalize(use: Use[LpNorm]) -> Value:
 
 
 def lrn(use: Use[Lrn]) -> Value:
+    """Local response normalisation across neighbouring channels (ONNX LRN)."""
     x, a = wide(use[0]), use.attrs
     lo, hi = (a.size - 1) // 2, a.size - 1 - (a.size - 1) // 2
     pads: list[tuple[int, int]] = [(0, 0)] * x.rank
@@ -232,7 +247,7 @@ def pool_windows(x: Value, a: Pool, fill: float | int | str) -> Value:
 
 
 def reaching_kernel(a: Pool, sizes: Shape) -> tuple[int, ...]:
-    """The part of each window that can meet an element: a window of 1280 over 2 elements has 2."""
+    """The extent of each window that can meet an element: a window of 1280 over 2 elements has 2."""
     n = len(a.kernel)
     dilation, padding = filled(a.dilation, n), conv_padding(a.padding, n)
     out = []
@@ -243,6 +258,7 @@ def reaching_kernel(a: Pool, sizes: Shape) -> tuple[int, ...]:
 
 
 def max_pool(use: Use[Pool]) -> Value:
+    """Maximum of each window; padding never wins."""
     x = use[0]
     low = "-INF" if x.dtype.is_float else lowest_int(x.dtype)
     seen = pool_windows(x, use.attrs, low)
@@ -250,12 +266,13 @@ def max_pool(use: Use[Pool]) -> Value:
 
 
 def lowest_int(dtype: DType) -> int:
+    """The smallest number of an integer dtype."""
     return 0 if dtype.value.startswith("u") else -(1 << (dtype.itemsize * 8 - 1))
 
 
 def max_pool_indices(use: Use[Pool]) -> Value:
-    """The window's argmax as a row-major position of the whole tensor: positions travel the same windows. The padding
-    before an axis is as large as -INF: in a window of nothing larger the first element inside the axis counts."""
+    """Row-major position, in the whole tensor, of each window's maximum: positions are read through the same windows. Padding
+    before an axis counts as -INF: in a window without larger values the first element inside the axis wins."""
     x, a = use[0], use.attrs
     b = x.builder
     low = "-INF" if x.dtype.is_float else lowest_int(x.dtype)
@@ -282,6 +299,7 @@ def max_pool_indices(use: Use[Pool]) -> Value:
 
 
 def avg_pool(use: Use[Pool]) -> Value:
+    """Mean of each window, over all its elements or only those inside the operand."""
     x, a = wide(use[0]), use.attrs
     n = len(a.kernel)
     total = pool_windows(x, a, 0.0).sum(range(x.rank, x.rank + n))
@@ -290,7 +308,7 @@ def avg_pool(use: Use[Pool]) -> Value:
         return (total / float(math.prod(a.kernel))).cast(use.dtype)
     lead = x.rank - n
     ones = x.builder.const(1.0, x.dtype).expand(x.shape[lead:])
-    if a.count_include_pad:  # padding counts, what ceil_mode adds beyond it does not
+    if a.count_include_pad:  # padding counts, but not the elements that ceil_mode adds beyond it
         padding = conv_padding(a.padding, n)
         ones = x.builder.const(1.0, x.dtype).expand(tuple(s + lo + hi for s, (lo, hi) in zip(ones.shape, padding, strict=True)))
         bare = Pool(a.kernel, a.stride, (), a.dilation, a.ceil_mode)
@@ -301,7 +319,7 @@ def avg_pool(use: Use[Pool]) -> Value:
 
 
 def pool_windows_to(x: Value, a: Pool, out: Shape) -> Value:
-    """Windows of a rank-n tensor, exactly `out` of them."""
+    """Windows of a rank-n tensor: exactly `out` of them."""
     n = len(a.kernel)
     stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
     pads = [(lo, hi + (stride[j] - 1 if a.ceil_mode else 0)) for j, (lo, hi) in enumerate(padding)]
@@ -312,8 +330,8 @@ def pool_windows_to(x: Value, a: Pool, out: Shape) -> Value:
 
 
 def adaptive_windows(x: Value, size: tuple[int, ...], fill: float | int | str) -> tuple[Value, Value]:
-    """[.., L..] -> [.., O.., k..] with `fill` beyond a window's end, and the number of elements [O..]: window o reads
-    from floor(o*L/O) up to ceil((o+1)*L/O), at most ceil(L/O) + 1 elements."""
+    """([.., L..] as windows [.., O.., k..] with `fill` beyond a window's end, number of elements per window [O..]). Window o
+    reads from floor(o*L/O) up to ceil((o+1)*L/O), at most ceil(L/O) + 1 elements."""
     b = x.builder
     n, lead = len(size), x.rank - len(size)
     i = axis_vars(x.rank + n)
@@ -338,11 +356,12 @@ def adaptive_windows(x: Value, size: tuple[int, ...], fill: float | int | str) -
 
 
 def _span(at: Value, length: Value, windows: int) -> tuple[Value, Value]:
-    """Where window `at` begins and ends."""
+    """(first element, element after the last) of window `at`."""
     return (at * length).fn("idiv", windows), ((at + 1) * length + (windows - 1)).fn("idiv", windows)
 
 
 def adaptive_avg_pool(use: Use[Adaptive]) -> Value:
+    """Mean of each of `size` windows per axis; integers truncate."""
     x = wide(use[0])
     seen, counts = adaptive_windows(x, use.attrs.size, 0.0 if x.dtype.is_float else 0)
     if not x.dtype.is_float and x.dtype.itemsize < 8:
@@ -351,21 +370,25 @@ def adaptive_avg_pool(use: Use[Adaptive]) -> Value:
 
 
 def adaptive_max_pool(use: Use[Adaptive]) -> Value:
+    """Maximum of each of `size` windows per axis."""
     x = use[0]
     seen, _ = adaptive_windows(x, use.attrs.size, "-INF" if x.dtype.is_float else lowest_int(x.dtype))
     return seen.max(range(x.rank, seen.rank))
 
 
 def global_avg_pool(use: Use[NoAttrs]) -> Value:
+    """Mean over all axes after the channels."""
     x = wide(use[0])
     return _mean(x, tuple(range(2, x.rank)), keepdims=True).cast(use.dtype)
 
 
 def global_max_pool(use: Use[NoAttrs]) -> Value:
+    """Maximum over all axes after the channels."""
     return use[0].max(tuple(range(2, use[0].rank)), keepdims=True)
 
 
 def lp_pool(use: Use[Pool]) -> Value:
+    """The p-norm of each window."""
     x, a = wide(use[0]), use.attrs
     seen = pool_windows(x.fn("abs"), a, 0.0)
     total = repeated_product(seen, a.p).sum(range(x.rank, seen.rank))
@@ -403,3 +426,4 @@ REDUCTION: dict[str, Rule] = {
     "global_max_pool": global_max_pool,
     "lp_pool": lp_pool,
 }
+"""Rules of this family by operation."""

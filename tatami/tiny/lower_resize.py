@@ -1,4 +1,4 @@
-"""Interpolation: one axis after another, gathers at neighbouring positions, weighted."""
+"""Interpolation, one axis after another: weighted gathers at neighbouring positions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tatami.tiny.lower_rule import Use, wide
 
 
 def resize(use: Use[Resize]) -> Value:
-    """One axis after another: gathers at neighbouring positions, weighted; elements that are repeated where the nearest of a
-    whole factor are."""
+    """Interpolation, one axis after another: weighted gathers at neighbouring positions; plain repetition for nearest by a
+    whole factor."""
     x = wide(use[0]) if use.attrs.mode != "nearest" else use[0]
     for axis, (to, scale) in enumerate(zip(use.attrs.shape, resize_scales(use.attrs, x.shape, use.site), strict=True)):
         if to != x.shape[axis] or scale != 1.0:
@@ -21,8 +21,8 @@ def resize(use: Use[Resize]) -> Value:
 
 
 def _repeats(size: Expr, to: Expr, scale: float | None, a: Resize) -> int | None:
-    """How often each element stands in the result, where the nearest of position i is i // factor: ``floor(i / factor)``, and
-    as ``(i + 1/2) / factor - 1/2`` lies halfway between two positions for no i, so rounded either way."""
+    """How many times each element stands in the result, if the nearest source of position i is i // factor: for ``floor(i /
+    factor)``, and for a rounded ``(i + 1/2) / factor - 1/2``, which is never halfway between two positions. Else None."""
     if scale is None:
         return None
     factor = round(scale)
@@ -70,7 +70,7 @@ def _resized(x: Value, axis: int, to: Expr, scale: float | None, a: Resize) -> V
 
 
 def _positions(b: Builder, size: Expr, to: Expr, scale: float | None, a: Resize, kind: DType) -> Value:
-    """Where each result element lies in an axis of `size` elements, in floats of `kind`."""
+    """Position of each result element in an axis of `size` elements, as floats of `kind`."""
     out = b.iota((to,), 0).cast(kind)
     have, want = b.size(size).cast(kind), b.size(to).cast(kind)
     factor = want / have if scale is None else b.const(scale, kind)
@@ -96,7 +96,7 @@ def _positions(b: Builder, size: Expr, to: Expr, scale: float | None, a: Resize,
 
 
 def _cubic(d: Value, a: float, *, near: bool) -> Value:
-    """Keys' kernel at distance |d|: in 0..1 when near, else in 1..2."""
+    """Keys' cubic kernel at distance |d|: for distances 0..1 if `near`, else for 1..2."""
     d = d.fn("abs")
     if near:
         return (d * (a + 2.0) - (a + 3.0)) * d * d + 1.0

@@ -1,4 +1,4 @@
-"""What a lowering rule sees, and what it gives: the values of the node's results."""
+"""Interface of a lowering rule: `Use`, the node as the rule sees it; a rule returns the values of the node's results."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ A = TypeVar("A")
 
 @dataclass(frozen=True)
 class Use(Generic[A]):
-    """One node where it is used: attributes, operand values (None: absent), declared result types."""
+    """One node while it is lowered: attributes, operand values (None: absent), declared result types."""
 
     builder: Builder
     attrs: A
     operands: Sequence[Value | None]
-    """Values; of a small type (fp8, int4, …) its bytes."""
+    """Operand values, None if absent; values of a small dtype (fp8, int4, …) are bytes."""
     operand_types: Sequence[TensorType | None]
-    """As the graph declares them."""
+    """Operand types as the graph declares them, small dtypes included; None if absent."""
     types: Sequence[TensorType]
-    """Of the results, small types as bytes."""
+    """Result types, with u8 for small dtypes."""
     module: Module[Graph]
     constant: Callable[[str], Value]
-    """The caller's own value of a module constant."""
+    """Function from the name of a module constant to its value in this program."""
     hoisted: Callable[[tuple[str, ...]], tuple[str, ...]]
-    """Module constants that callees read: they become their last inputs, in this order."""
+    """Function from callees to the module constants they read, which become their last inputs, in this order."""
 
     add_program: Callable[[Program, Origins], str]
-    """Put a program of our own making (a loop body) beside the others; its name."""
+    """Function that adds a program made by the rule (a loop body) to the module and returns its name."""
 
     def __getitem__(self, i: int) -> Value:
         value = self.operands[i]
@@ -43,24 +43,30 @@ class Use(Generic[A]):
         return value
 
     def optional(self, i: int) -> Value | None:
+        """Operand i, or None if it is absent."""
         return self.operands[i] if i < len(self.operands) else None
 
     @property
     def present(self) -> list[Value]:
+        """The operands that are not absent."""
         return [v for v in self.operands if v is not None]
 
     @property
     def dtype(self) -> DType:
+        """Dtype of the first result."""
         return self.types[0].dtype
 
     @property
     def site(self) -> Site:
+        """The place to name in errors."""
         return Site(self.builder.at, self.module.programs, self.module.constants)
 
     def axis(self, axis: int, rank: int) -> int:
+        """`axis` counted from the front; negative axes count from the end. Raises TatamiError if it is out of range."""
         return axis_of(axis, rank, self.site)
 
     def axes(self, axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
+        """`axes` counted from the front, sorted; all axes for None."""
         return axes_of(axes, rank, self.site)
 
 
@@ -68,5 +74,5 @@ Rule: TypeAlias = Callable[[Use[Any]], "Value | tuple[Value, ...]"]
 
 
 def wide(x: Value) -> Value:
-    """16-bit floats as fp32: compound operations compute there and round once."""
+    """`x` in fp32 if it is a 16-bit float: compound operations compute in fp32 and round once."""
     return x.cast(DType.fp32) if x.dtype.is_narrow_float else x

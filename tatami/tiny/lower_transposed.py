@@ -1,16 +1,17 @@
-"""Transposed convolutions as sums of gathers, never scatters: result element ``j*s + r`` is ``sum over q of x[j - q] * w[q*s + r]``.
+"""Transposed convolutions as sums of gathers, never scatters: result element ``j*s + r`` is ``sum over q of x[j - q] * w[q*s +
+r]``.
 
 Elements of one phase r use the same taps, so each phase is a convolution of stride 1 with the taps r, s + r, 2s + r, …. Three
-forms, by what they multiply for nothing:
+forms, which differ in the zeros they multiply:
 
-- all phases as channels of one convolution, when s divides the kernel, or nearly: one product, its channels laid between the
-  columns. Phases with fewer taps are filled up with zeros;
-- a convolution for each phase, laid between each other, when those zeros would cost much (3 taps at stride 2: 16 products for 9;
-  1 tap, the gradient of a strided projection: 4 for 1);
-- a convolution of the operand with zeros between its elements, when the taps are dilated or all strides are 1.
+- all phases as channels of one convolution, if s divides the kernel, or nearly: one product, its channels interleaved between
+the columns. Phases with fewer taps are filled up with zeros;
+- a convolution for each phase, then interleaved, if those zeros would cost much (3 taps at stride 2: 16 products instead of 9;
+1 tap, the gradient of a strided projection: 4 instead of 1);
+- a convolution of the operand with zeros between its elements, if the taps are dilated or all strides are 1.
 
-What is filled up with zeros is multiplied: an infinity in the operand or in a tap becomes NaN there, where a convolution for each
-phase has none.
+Zeros that fill up are multiplied: an infinity in the operand or in a tap becomes NaN there, but not with a convolution for
+each phase.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from tatami.tiny.lower_movement import part, spread
 from tatami.tiny.lower_rule import Use
 
 MOST_PHASES = 8
-"""Convolutions of their own: a kernel for each."""
+"""Maximum number of phases with a convolution of their own, since each is a kernel."""
 WORTH = 1.25
-"""Products with filled-up phases, of those without, from which on every phase is a convolution of its own."""
+"""Minimum ratio of products with filled-up phases to products without for which every phase is a convolution of its own."""
 
 
 def conv_transpose(use: Use[ConvTranspose]) -> Value:
-    """Cropped to the result's size, then the bias is added."""
+    """A transposed convolution, cropped to the result's size, plus bias."""
     x, w, a = use[0], use[1], use.attrs
     n = w.rank - 2
     x = x if x.rank == w.rank else x.unsqueeze(0)
@@ -56,7 +57,8 @@ def conv_transpose(use: Use[ConvTranspose]) -> Value:
 
 
 def _is_each_phase_worth(stride: tuple[int, ...], kernel: tuple[int, ...]) -> bool:
-    """Against one convolution in which every phase has as many taps as the first."""
+    """True if a convolution for each phase saves enough against one convolution in which every phase has as many taps as the
+    first."""
     filled_up = math.prod(-(-k // s) * s for k, s in zip(kernel, stride, strict=True))
     return math.prod(stride) <= MOST_PHASES and filled_up >= WORTH * math.prod(kernel)
 
@@ -68,7 +70,7 @@ def _cropped(y: Value, out: Shape, first: tuple[Expr, ...]) -> Value:
 
 
 def _phases_as_channels(x: Value, weight: Value, stride: tuple[int, ...], kernel: tuple[int, ...], a: ConvTranspose) -> Value:
-    """One convolution whose channels are (Cout, r..), its phases r then laid between the columns."""
+    """One convolution whose channels are (Cout, r..), its phases r then interleaved between the columns."""
     n = len(stride)
     cout, cin = weight.shape[0], weight.shape[1]
     taps = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
@@ -100,11 +102,11 @@ def _each_phase(
     a: ConvTranspose,
     rounded: DType | None,
 ) -> Value:
-    """A convolution for each phase of the cropped result, over as many columns as its longest phase has. `rounded`: what each is
-    cast to before they are laid between each other, where no bias is added to their sums.
+    """A convolution for each phase of the cropped result, over as many columns as its longest phase has. `rounded`: dtype of
+    each phase before they are interleaved, if no bias is added to the sums; else None.
 
-    Column c of phase p is element ``e = c*s + p + first`` of the whole: tap ``e mod s + q*s`` of the kernel meets x at
-    ``e // s - q``.
+    Column c of phase p is element ``e = c*s + p + first`` of the whole: tap ``e mod s + q*s`` of the kernel meets x at ``e //
+    s - q``.
     """
     n = len(stride)
     columns = tuple(ceildiv(size, expr(s)) for size, s in zip(out, stride, strict=True))
@@ -128,7 +130,7 @@ def _each_phase(
     alone = (*both[:2], *(v for c in columns for v in (c, ONE)))
 
     def chosen(phases: list[int]) -> Value:
-        """What lies at these phases of the first axes, whatever the phases of the others."""
+        """The value at these phases of the first axes, selected by coordinate over all phases of the other axes."""
         j = len(phases)
         if j == n:
             return one_phase(phases).reshape(alone).expand(both)
@@ -152,7 +154,7 @@ def _by_zeros(
     a: ConvTranspose,
 ) -> Value:
     """A convolution of the spread-out operand with the reversed kernel, elements first .. first + out of it: its border begins
-    with the first element that is kept, so that nothing is cropped behind the sum."""
+    with the first element that is kept, so that nothing is cropped after the sum."""
     n = len(stride)
     spaced = spread(x, range(2, 2 + n), stride)
     reach = [max(0, kernel[j] - 1) * dilation[j] for j in range(n)]

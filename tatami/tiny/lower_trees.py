@@ -14,9 +14,11 @@ from tatami.tiny.lower_rule import Rule, Use
 
 
 def tree_ensemble(use: Use[TreeEnsemble]) -> tuple[Value, ...]:
+    """CALL of the routine "tree_ensemble" with its tables as operands."""
     results = tuple(ResultType(t.dtype, t.shape) for t in use.types)
     attrs: dict[str, Scalar | list[Scalar]] = {"outputs": use.attrs.outputs, "how": HOW.index(use.attrs.how)}
     return use.builder.call(CallOp("routine", ("tree_ensemble",), results, attrs=attrs), use.present)
 
 
 TREES: dict[str, Rule] = {"tree_ensemble": tree_ensemble}
+"""Rules of this family by operation."""

@@ -1,8 +1,9 @@
-"""A view by an expression: it reads inside its tensor for every size, or a check says where not (E1804).
+"""Lowering of a view by index expressions: it reads inside its tensor for every size, or a check reports where it does not
+(E1804).
 
-A read that is proved to be inside is a VIEW. One whose ends are sizes, ``idx0 + 3``, is a VIEW with equations on these ends,
-checked when sizes are bound. Any other, and what is not affine, is a GATHER by the computed index, which checks each
-element that is not proved: nothing is padded with 0 unless the model says so, with `where` or `pad`.
+A read that is proved to be inside is a VIEW. A read whose ends are sizes, ``idx0 + 3``, is a VIEW with equations on these
+ends, checked when sizes are bound. Any other read, and any that is not affine, is a GATHER by the computed index, which checks
+each element that is not proved: nothing is padded with 0 unless the model says so, with `where` or `pad`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tatami.tiny.verify_view import is_affine, reads_inside
 
 
 def view(use: Use[View]) -> Value:
+    """The operand read at index expressions per axis, or at one linear index."""
     x, a = use[0], use.attrs
     extents = {f"i{j}": s for j, s in enumerate(a.shape)}
     if a.map is not None:

@@ -2,7 +2,7 @@
 
     n2 = ADD(x[N, C, H, W], b[W])   ->   n2 = EXPAND(b, [N, C, H, W], [3]); n3 = ADD(x, n2)
 
-One forward pass per program builds new nodes, with the rules of `simplify` tried on each; ids are counted anew. Only
+One forward pass per program builds new nodes, with the rules of `simplify` tried on each; ids are renumbered. Only
 exact rewrites (D2.16): no float is reassociated, 0*x stays.
 """
 
@@ -45,8 +45,8 @@ from tatami.tiny.tidy import live_ids, tidy
 
 
 def normalize(module: Module[Program], keeps_narrow: bool = False) -> Module[Program]:
-    """Valid tiny in, the same meaning in normal form out. `origins` lead to the ids of the input module. `keeps_narrow`: integers
-    of 8 bits that main takes as floats stay integers (tiny/setup.py)."""
+    """The module in normal form, with the same meaning. `origins` lead to the ids of the input module. `keeps_narrow`:
+    integers of 8 bits that main converts to floats stay integers (tiny/setup.py)."""
     programs: dict[str, Program] = {}
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, given in module.programs.items():
@@ -59,7 +59,7 @@ def normalize(module: Module[Program], keeps_narrow: bool = False) -> Module[Pro
 
 
 def with_bound_symbols(program: Program) -> Program:
-    """Symbols that have to be bound take their default values here (strides and the like, D2.6)."""
+    """The program with symbols that must be bound (strides and the like, D2.6) replaced by their default values."""
     signature = program.signature
     values = bound_values(signature)
     if not values:
@@ -100,7 +100,7 @@ class _Builder:
         return with_conditions(tidied), origins
 
     def signature(self, given: Signature) -> Signature:
-        """With the equations that reshapes rest on (D2.6)."""
+        """The signature with the equations that reshapes rely on (D2.6)."""
         known = {(e.lhs, e.rhs) for e in given.assumptions}
         more = tuple(e for pair, e in self.equations.items() if pair not in known)
         return msgspec.structs.replace(given, assumptions=(*given.assumptions, *more)) if more else given
@@ -126,7 +126,7 @@ class _Builder:
         return self.make(op, src, dtype, node.shape, node.tag)
 
     def reshape_by_assumption(self, ident: str, dtype: DType, shape: Shape) -> str:
-        """The reshape as an exact one around a pad that adds nothing where the equation holds."""
+        """The reshape as an exact one around a pad that adds nothing if the equation holds."""
         merged, pad, padded = padded_reshape(self.nodes[ident].shape, shape)
         for op, to in ((ReshapeOp(merged), merged), (PadOp(pad), padded), (ReshapeOp(shape), shape)):
             ident = self.make(op, (ident,), dtype, to)
@@ -139,7 +139,7 @@ class _Builder:
         return scalar(found.array.item())
 
     def spread(self, ident: str, shape: Shape) -> str:
-        """`ident` at `shape`, by the right-aligned rule of spec 2 §0."""
+        """The value `ident` expanded to `shape` by the right-aligned rule of spec 2 §0."""
         have = self.nodes[ident].shape
         if have == shape:
             return ident
@@ -172,7 +172,7 @@ class _Builder:
         return ident
 
     def resolve(self, rewrite: Rewrite) -> tuple[Op, tuple[str, ...], DType, Shape]:
-        """Build the operands a rewrite asks for, innermost first."""
+        """The op and operands of a rewrite, whose operands are built first, innermost first."""
         src = tuple(s if isinstance(s, str) else self.make(*self.resolve(s)) for s in rewrite.src)
         return rewrite.op, src, rewrite.dtype, rewrite.shape
 
@@ -182,7 +182,7 @@ def _is_hashable(op: Op) -> bool:
 
 
 def _widened_products(program: Program, live: frozenset[str]) -> dict[str, DType]:
-    """D2.21: MUL nodes that feed only sums, and the accumulation dtype they take."""
+    """D2.21: MUL nodes that feed only sums, and the accumulation dtype they get."""
     outputs = frozenset(program.outputs)
     products = {n.id: n.dtype for n in program.nodes if isinstance(n.op, Elementwise) and n.op.fn == "mul"}
     products = {k: v for k, v in products.items() if k not in outputs}

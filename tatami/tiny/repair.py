@@ -1,4 +1,4 @@
-"""What to insert where operands disagree: a CAST to the widest dtype, an EXPAND along the matching axes."""
+"""Repairs for operands that disagree: a CAST to the widest dtype, an EXPAND along the matching axes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from tatami.tiny.ir import CastOp, ExpandOp, Op
 
 
 class Typed(Protocol):
-    """Whatever has a dtype and a shape."""
+    """Any object with a dtype and a shape."""
 
     @property
-    def dtype(self) -> DType: ...
+    def dtype(self) -> DType:
+        """Dtype of the value's elements."""
+        ...
+
     @property
-    def shape(self) -> Shape: ...
+    def shape(self) -> Shape:
+        """Sizes of the value's axes."""
+        ...
 
 
 class Repair(NamedTuple):
-    """Per operand position, the uop to put around it, as JSON and as an op."""
+    """Per operand position, the uop to insert, as JSON and as an op."""
 
     changes: dict[int, tuple[dict[str, Any], Op]]
     details: Mapping[str, str]
 
     def suggestion(self, items: Sequence[Any]) -> str:
+        """The repair as advice for a diagnostic; `items`: the operands as written."""
         parts = []
         for k, (wrapper, _) in self.changes.items():
             arg = ", ".join(f'"{name}": {value!r}'.replace("'", '"') for name, value in wrapper["arg"].items())
@@ -35,7 +41,7 @@ class Repair(NamedTuple):
 
 
 def dtype_repair(fn: str, values: Sequence[Typed]) -> Repair | None:
-    """CAST every narrower operand to the widest dtype (the condition of WHERE stays)."""
+    """CAST every narrower operand to the widest dtype (the condition of WHERE stays). None if no cast helps."""
     first = 1 if fn == "where" else 0
     widest = max((v.dtype for v in values[first:]), key=lambda d: (d.is_float, d.itemsize))
     changes: dict[int, tuple[dict[str, Any], Op]] = {}
@@ -46,7 +52,7 @@ def dtype_repair(fn: str, values: Sequence[Typed]) -> Repair | None:
 
 
 def broadcast_repair(fn: str, values: Sequence[Typed]) -> Repair | None:
-    """EXPAND the smaller operands along the axes whose sizes match, when there is exactly one way."""
+    """EXPAND the smaller operands along the axes whose sizes match, if there is exactly one way; else None."""
     full = max((v.shape for v in values), key=len)
     changes: dict[int, tuple[dict[str, Any], Op]] = {}
     for k, v in enumerate(values):
@@ -62,7 +68,7 @@ def broadcast_repair(fn: str, values: Sequence[Typed]) -> Repair | None:
 
 
 def unique_embedding(small: Shape, full: Shape) -> tuple[int, ...] | None:
-    """The increasing positions in `full` with the sizes of `small`, when there is exactly one choice."""
+    """The increasing positions in `full` with the sizes of `small`, if there is exactly one choice; else None."""
     found = _embeddings(small, full, 0, 2)
     return found[0] if len(found) == 1 else None
 
@@ -92,4 +98,4 @@ def _text(shape: Shape) -> str:
 
 
 REPAIRS = {"DTypeMismatch": dtype_repair, "BroadcastMismatch": broadcast_repair}
-"""The repair of each kind that has one."""
+"""Kind of diagnostic → its repair."""

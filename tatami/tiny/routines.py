@@ -21,10 +21,11 @@ Attrs: TypeAlias = Mapping[str, Any]
 Routine: TypeAlias = Callable[[Sequence[Array], Attrs], tuple[Array, ...]]
 
 ROUTINES: dict[str, Routine] = {}
+"""Numpy meaning of each routine and host step."""
 
 
 def routine(name: str) -> Callable[[Routine], Routine]:
-    """Register the numpy meaning of `name`."""
+    """Decorator that registers the numpy meaning of `name`."""
 
     def register(function: Routine) -> Routine:
         ROUTINES[name] = function
@@ -38,7 +39,7 @@ def _sortable(x: Array) -> Array:
 
 
 def _order(x: Array, axis: int, descending: bool) -> Array:
-    """Stable order: equal elements keep their positions; NaN counts as larger than everything."""
+    """Stable order: equal elements keep their positions; NaN counts as the largest value."""
     key = _sortable(x)
     if not descending:
         return np.argsort(key, axis=axis, kind="stable")
@@ -48,7 +49,7 @@ def _order(x: Array, axis: int, descending: bool) -> Array:
 
 @routine("sort")
 def sort(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """values, indices (i64) along `axis`, stable; `descending`."""
+    """(values, indices in i64) along `axis`, stable; `descending`: largest first."""
     x = args[0]
     axis = int(attrs.get("axis", -1)) % max(x.ndim, 1)
     order = _order(x, axis, bool(attrs.get("descending", False)))
@@ -67,8 +68,8 @@ def topk(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 
 @routine("nonzero")
 def nonzero(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """i64[rank, count] of the indices that are not zero, in row-major order (host: the count is a new size). A number
-    has no coordinates: i64[0, 1] where it is not zero, else i64[0, 0] (ONNX NonZero)."""
+    """i64[rank, count]: the indices of nonzero elements in row-major order (host: the count is a new size). A scalar has no
+    coordinates: i64[0, 1] if it is not zero, else i64[0, 0] (ONNX NonZero)."""
     x = args[0]
     if x.ndim == 0:
         return (np.zeros((0, np.count_nonzero(x)), np.int64),)
@@ -77,7 +78,7 @@ def nonzero(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 
 @routine("extent")
 def extent(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """bool[value, 0] of each integer of rank 0 (host: the values are new sizes). Raises HostFault when one is negative."""
+    """bool[value, 0] for each integer of rank 0 (host: the values are new sizes). Raises HostFault for a negative one."""
     values = [int(number) for number in args]
     for value in values:
         if value < 0:
@@ -105,7 +106,7 @@ def unique(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 
 @routine("compress")
 def compress(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """Slices of `axis` (or elements of the flattened input) where the bool operand holds."""
+    """Slices of `axis` (or elements of the flattened input) where the bool operand is true."""
     x, keep = args
     axis = attrs.get("axis")
     if axis is None:
@@ -117,8 +118,8 @@ def compress(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 
 @routine("non_max_suppression")
 def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """i64[count, 3] of kept (batch, class, box), best score first; `max_per_class`, `iou_threshold`,
-    `score_threshold`, `center` (boxes are x, y, width, height instead of two corners). `given` names those of the first three
+    """i64[count, 3] of kept (batch, class, box), best score first; attributes `max_per_class`, `iou_threshold`,
+    `score_threshold`, `center` (boxes are x, y, width, height instead of two corners). `given`: names of the first three
     that are operands."""
     boxes, scores = (np.asarray(a, np.float64) for a in args[:2])
     attrs = {**attrs, **{name: value.item() for name, value in zip(attrs.get("given", ()), args[2:], strict=True)}}
@@ -149,12 +150,12 @@ def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...
 
 @routine("tree_ensemble")
 def tree_ensemble(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """[rows, outputs] of x, nodes, roots, targets, values (core/trees.py); `how`: a place in HOW."""
+    """[rows, outputs] of x, nodes, roots, targets, values (core/trees.py); `how`: an index into HOW."""
     x, nodes, roots, targets, values = args
     return (walk_trees(x, nodes, roots, targets, values, int(attrs["outputs"]), HOW[int(attrs.get("how", 0))]),)
 
 
 @routine("custom")
 def custom(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
-    """A user's function body (`CallOp.code`); its meaning is a Python function of this process."""
+    """The results of a user's function body (`CallOp.code`); its meaning is a Python function of this process."""
     return tuple(apply_meaning(attrs, list(args), int(attrs.get("results", 1)), "custom kernel"))

@@ -1,11 +1,10 @@
-"""What tiny means: every op by numpy, in one of the two modes of `core.numerics` (D2.15).
+"""Meaning of tiny: every op in numpy, in one of the two modes of `core.numerics` (D2.15).
 
-Loops: ``CALL loop`` has src (trip count i64, condition bool, carried…, invariants…) and one target whose inputs are
-(iteration i64, condition bool, carried…, invariants…) and whose outputs are (condition, carried…, scanned…). `attrs`
-has the number of `carried` values. Results are the final carried values, then the scanned values stacked along a new
-axis 0; `new_symbols` have the number of iterations that ran, the sizes of the last state and those of the rows. Symbols of
-the body in `attrs["varying"]` have another value each turn. The loop runs while the iteration is below the trip count and the
-condition holds.
+Loops: ``CALL loop`` has src (trip count i64, condition bool, carried…, invariants…) and one target whose inputs are (iteration
+i64, condition bool, carried…, invariants…) and whose outputs are (condition, carried…, scanned…). `attrs` has the number of
+`carried` values. Results are the final carried values, then the scanned values stacked along a new axis 0; `new_symbols` are
+the number of iterations that ran, the sizes of the last state and those of the rows. Symbols of the body in `attrs["varying"]`
+have another value in each iteration. The loop runs while the iteration is below the trip count and the condition holds.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def run(
     mode: Mode = "declared",
     observe: Observe | None = None,
 ) -> dict[str, Array]:
-    """The outputs of `main` by tensor name. `setup`, when there is one, runs first and feeds the const_pool inputs."""
+    """The outputs of `main` by tensor name. `setup`, if the module has one, runs first and computes the const_pool inputs."""
     pool: dict[str, Array] = {name: tensor.array for name, tensor in module.constants.items()}
     machine = _Machine(module, mode, observe)
     if "setup" in module.programs:
@@ -119,7 +118,7 @@ def _arguments(program: Program, given: Mapping[str, Array], mode: Mode) -> list
 
 
 class _Machine:
-    """Runs programs of one module."""
+    """Interpreter of the programs of one module."""
 
     def __init__(self, module: Module[Program], mode: Mode, observe: Observe | None) -> None:
         self.module = module
@@ -142,7 +141,7 @@ class _Machine:
         by_id = {n.id: n for n in program.nodes if n.id in deferred}
         value: Value | None
         for position, node in enumerate(program.nodes):
-            if node.id in deferred:  # a tuple of its operands stands for the product
+            if node.id in deferred:  # the product is represented by a tuple of its operands
                 values[node.id] = (np.asarray(values[node.src[0]]), np.asarray(values[node.src[1]]))
                 value = None
             elif node.src and node.src[0] in deferred:
@@ -162,7 +161,7 @@ class _Machine:
         return [np.asarray(values[out]) for out in program.outputs]
 
     def deferred_products(self, program: Program, sizes: Sizes) -> frozenset[str]:
-        """Large products that are summed at once: never formed, and not observed."""
+        """Large products that only a sum reads: they are summed directly, never formed, and not observed."""
         products = lone_products(program)
         by_id = {n.id: n for n in program.nodes if n.id in products}
         symbols = sizes.keys()
@@ -335,7 +334,7 @@ def _pad(x: Array, widths: list[tuple[int, int]], value: Array) -> Array:
 
 
 def _view(node: Node, index_map: Sequence[Expr], x: Array, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
-    """Strided where the map is linear (windows share memory), else by index arrays."""
+    """The view: strided if the map is linear (windows share memory), else by index arrays."""
     rows = [_linear(e, len(shape), sizes) for e in index_map]
     if any(r is None for r in rows) or 0 in shape or not shape:
         index = _coordinates(index_map, shape, sizes)
@@ -353,7 +352,8 @@ def _view(node: Node, index_map: Sequence[Expr], x: Array, shape: tuple[int, ...
 
 
 def _linear(e: Expr, rank: int, sizes: Mapping[str, int]) -> tuple[int, list[int]] | None:
-    """Offset and one factor per axis i0, i1, …; None when an axis stands in a product of axes or a floor."""
+    """(offset, one factor per axis i0, i1, …) of a linear expression; None if an axis stands in a product of axes or a
+    floor."""
     names = {f"i{k}" for k in range(rank)}
     offset, row = 0, [0] * rank
     for mono, coef in e.terms:
@@ -396,7 +396,8 @@ def _indices(
     bounds: Bounds,
     sizes: Mapping[str, int],
 ) -> tuple[tuple[Array, ...], Array | None]:
-    """Index arrays with the out-of-range policy applied, and where the access is inside (policy zero)."""
+    """(index arrays with the out-of-range policy applied, mask of accesses that are inside or None). Only policy zero has a
+    mask."""
     known = iter(_coordinates([e for e in index_map if e is not None], over, sizes))
     index: list[Array] = []
     inside: Array | None = None

@@ -1,8 +1,8 @@
 """MUL under REDUCE(SUM) without the product in memory.
 
-The naive product of a matmul or convolution has M*N*K elements. Operands are strided views whose repeated axes have
-stride 0, so the axes fall into batch, m, n and k at a glance, and one matmul in the accumulation dtype gives the sum.
-Where the product is rounded on its own (its dtype is narrower), it is formed piece by piece instead.
+The naive product of a matmul or convolution has M*N*K elements. Operands are strided views whose repeated axes have stride 0,
+so the strides classify the axes into batch, m, n and k, and one matmul in the accumulation dtype gives the sum. If the product
+is rounded separately (its dtype is narrower), it is formed piece by piece instead.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tatami.tiny.ir import Elementwise, Node, Program, ReduceOp
 Array: TypeAlias = np.ndarray
 
 LIMIT = 1 << 20
-"""Products of at most this many elements are formed as they stand."""
+"""Maximum number of elements of a product that is formed whole."""
 
 
 def lone_products(program: Program) -> dict[str, str]:
-    """MUL nodes that only one REDUCE(SUM) reads, and that reduce."""
+    """MUL node → the REDUCE(SUM) that is its only reader."""
     readers: dict[str, list[Node]] = {}
     for node in program.nodes:
         for s in node.src:
@@ -89,12 +89,12 @@ def _matmul(left: Array, right: Array, axes: tuple[int, ...], dtype: DType, comp
 
 
 def _used_axes(x: Array) -> frozenset[int]:
-    """Axes along which the elements are not the same one repeated."""
+    """Axes along which the elements are not one element repeated."""
     return frozenset(a for a in range(x.ndim) if x.shape[a] != 1 and x.strides[a] != 0)
 
 
 def _in_pieces(product: Node, op: ReduceOp, left: Array, right: Array, mode: Mode) -> Array:
-    """Along the largest kept axis, at most LIMIT products at a time."""
+    """The sum along the largest kept axis in pieces, at most LIMIT products at a time."""
     shape = left.shape
     kept = [a for a in range(len(shape)) if a not in op.axes]
     if not kept or left.size <= LIMIT:

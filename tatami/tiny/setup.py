@@ -1,13 +1,12 @@
-"""Constant work leaves main: it becomes the program `setup`, run once at load, or once for the held inputs it reads
+"""Constant work moves out of main into the program `setup`, which runs once at load, or once for the held inputs it reads
 (design §3 plan; design §3 tiny; decision 0015).
 
     main: y = x @ (w * s), w and s constants   ->   setup: const0 = w * s;   main: y = x @ const0
 
-A value is constant when everything below it is a const_pool input with a payload, a held input, a CONST, or an IOTA of
-known size.
-The cut is at computed values: movement of a constant stays in main, where it costs nothing, unless a called program takes it,
-which reads memory; and so do its rounding to tf32 and the widening of integers, which tell a product how it may be multiplied. Work that has no payload
-below it (a mask from IOTA) moves only when it is expensive.
+A value is constant if it depends only on const_pool inputs with a payload, held inputs, CONST, and IOTA of known size. The cut
+is at computed values. Movement of a constant stays in main, where it costs nothing, unless a called program takes it, which
+reads memory. Rounding to tf32 and the widening of integers stay too: they tell a product how it may be multiplied. Work
+without a payload (a mask from IOTA) moves only if it is expensive.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from tatami.tiny.ir import (
 from tatami.tiny.tidy import tidy
 
 GROWTH = 4
-"""A constant that has more than this many times the elements of its sources stays in main."""
+"""Maximum ratio of a constant's elements to those of its sources; a larger constant stays in main."""
 
 
 def split_setup(module: Module[Program], keeps_narrow: bool = False) -> Module[Program]:
-    """`module` with the constant computed values of main in `setup`; unchanged when there are none. `keeps_narrow`: the widening
-    of 8 bits to fp32 stays in main, where the micro-kernels of a CPU do it in registers."""
+    """`module` with the constant computed values of main in `setup`; unchanged if there are none. `keeps_narrow`: the widening
+    of 8-bit integers to fp32 stays in main, where the micro-kernels of a CPU do it in registers."""
     main = module.main
     by_id = {n.id: n for n in main.nodes}
     constant = constant_values(module.constants, main)
@@ -87,9 +86,11 @@ def split_setup(module: Module[Program], keeps_narrow: bool = False) -> Module[P
 def constant_values(
     constants: Mapping[str, Tensor], program: Program, passed: Mapping[str, bool] | None = None
 ) -> dict[str, bool]:
-    """Ids of constant values; True when a payload or a held input is below. `passed`: the arguments of a called program that
-    are constant at every call, likewise. An index that such a program reads at may lie outside, which is a fault only where the
-    program is called: what it finds there is no constant."""
+    """Ids of constant values; True if they depend on a payload or a held input.
+
+    `passed`: the arguments of a called program that are constant at every call, with the same flag. In a called program, reads
+    at indices that may lie outside are not constant: they are a fault only if the program is called.
+    """
     ports = {p.tensor: p for p in program.signature.inputs}
     is_called = passed is not None
     passed = passed or {}
@@ -116,8 +117,8 @@ def constant_values(
 
 
 def computed_constants(program: Program, constant: Mapping[str, bool], keeps_narrow: bool) -> list[str]:
-    """Computed constants that something not constant (or an output) reads, directly or through movement; moved ones that a
-    CALL takes."""
+    """Computed constants that a value that is not constant (or an output) reads, directly or through movement; moved constants
+    that a CALL takes."""
     by_id = {n.id: n for n in program.nodes}
     wanted: dict[str, None] = {}
     work = _work(program, constant)
@@ -139,7 +140,8 @@ def computed_constants(program: Program, constant: Mapping[str, bool], keeps_nar
 
 
 def _tells_a_product(node: Node, by_id: Mapping[str, Node], keeps_narrow: bool) -> bool:
-    """Is it a rounding to tf32, or codes or integers in a wider type, where a product has to see what they were?"""
+    """True if the node is a rounding to tf32 or a widening of codes or integers: a product must see it to choose its operands'
+    dtype."""
     if not isinstance(node.op, CastOp):
         return node.op == Elementwise("tf32")
     source = by_id[node.src[0]].dtype
@@ -148,13 +150,13 @@ def _tells_a_product(node: Node, by_id: Mapping[str, Node], keeps_narrow: bool) 
 
 
 def _work(program: Program, constant: Mapping[str, bool]) -> dict[str, bool]:
-    """Is there anything costly below a constant value?"""
+    """Constant value → True if costly operations are needed to compute it."""
     out: dict[str, bool] = {}
     floats = {n.id for n in program.nodes if n.dtype.is_float}
     for node in program.nodes:
         if node.id not in constant:
             continue
-        if isinstance(node.op, CastOp):  # to integers it saturates, and 64 bits are made one by one
+        if isinstance(node.op, CastOp):  # float to integer saturates, and 64-bit results have no vector instruction
             cheap = not (node.dtype.is_int and node.src[0] in floats)
         else:
             cheap = isinstance(node.op, (*MOVEMENT, InputOp, ConstOp, IotaOp, BitcastOp)) or (
@@ -170,7 +172,7 @@ def _is_arithmetic(op: ScalarOp) -> bool:
 
 
 def _source_elements(node: Node, by_id: Mapping[str, Node]) -> int:
-    """Elements of the payloads below `node`, each counted once; without any, its own."""
+    """Number of elements of the payloads that `node` depends on, each counted once; its own if there are none."""
     seen: set[str] = set()
     stack = [node.id]
     total = 0

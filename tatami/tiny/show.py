@@ -43,11 +43,12 @@ from tatami.tiny.ir import (
 
 
 def show(module: Module[Program]) -> str:
-    """Every program, main first."""
+    """Every program as text, main first."""
     return "\n".join(show_program(name, program) for name, program in module.programs.items())
 
 
 def show_program(name: str, program: Program) -> str:
+    """One program as text, a line per node."""
     lines = [_header(name, program)]
     lines += [_line(node) for node in program.nodes]
     return "\n".join(lines) + "\n"
@@ -89,7 +90,7 @@ def _line(node: Node) -> str:
 
 
 def uop_name(op: Op) -> str:
-    """The spec's word for the op."""
+    """The spec's name of the op."""
     return OPS[op.fn].uop if isinstance(op, Elementwise) else str(op.__struct_config__.tag)
 
 

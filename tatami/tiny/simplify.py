@@ -1,7 +1,7 @@
 """Exact rewrites of one node, given the nodes it reads (D2.16: nothing that rounds differently).
 
-Each rule looks at an op and its operands' nodes and answers: the id of an equal value, a Rewrite to build instead, or
-None. RULES is tried in order.
+Each rule takes an op and its operands' nodes and returns the id of an equal value, a Rewrite to build instead, or None. RULES
+is tried in order.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Rule: TypeAlias = Callable[[Op, "tuple[str, ...]", DType, Shape, Nodes], Answer]
 
 
 def simplify(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
-    """The first rule that fires."""
+    """The answer of the first rule that applies; None if none does."""
     for rule in RULES.get(type(op), ()):
         answer = rule(op, src, dtype, shape, nodes)
         if answer is not None:
@@ -140,7 +140,7 @@ def part_of_joined(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nod
         or coordinate.shape != chosen.shape
         or bound is None
     ):
-        return None  # narrow ones wrap around
+        return None  # narrow integers wrap around
     assert isinstance(bound.op, ConstOp)
     cut, axis = int(number(bound.op.value)), coordinate.op.axis
     lo, hi = op.lo[axis].as_int(), op.hi[axis].as_int()
@@ -169,7 +169,7 @@ def constant_in_its_dtype(op: Op, src: tuple[str, ...], dtype: DType, shape: Sha
 
 
 def uniform_constant(ident: str, nodes: Nodes) -> Node | None:
-    """The CONST whose one number every element of `ident` is, if any."""
+    """The CONST whose number every element of `ident` is; None if there is none."""
     node = nodes[ident]
     while isinstance(node.op, ExpandOp | ReshapeOp | PermuteOp | ShrinkOp | FlipOp):
         node = nodes[node.src[0]]
@@ -276,7 +276,7 @@ def select_of_constant(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape,
 
 
 def reduce_of_nothing(op: Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
-    """REDUCE over no axis without a start -> CAST."""
+    """REDUCE over no axis without a start value -> CAST."""
     assert isinstance(op, ReduceOp)
     if op.axes or op.init is not None or op.op in ("argmax", "argmin"):
         return None
@@ -296,3 +296,4 @@ RULES: dict[type, tuple[Rule, ...]] = {
     Elementwise: (fold_sizes, fold_uniform, neutral_operand, twice_is_once, select_of_constant),
     ReduceOp: (reduce_of_nothing,),
 }
+"""The rewrites of each op, in the order in which they are tried."""

@@ -1,10 +1,10 @@
-"""Conditions on the sizes of a tiny program: no size is negative, PAD crops and SHRINK takes what is there.
+"""Conditions on the sizes of a tiny program: no size is negative, PAD crops and SHRINK takes only existing elements.
 
     PAD [(0, -4)] of x[N]        max(4, N) == N
     SHRINK 0:M of x[N]           max(M, N) == N
 
-A program that comes from a graph has them from there (`frontend.size_conditions`); normalisation adds those that a program
-written by hand lacks.
+A program lowered from a graph has its conditions from there (`frontend.size_conditions`); normalisation adds those that a
+program written by hand lacks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tatami.tiny.ir import Node, PadOp, Program, ShrinkOp
 
 
 def with_conditions(program: Program) -> Program:
-    """The program with what its sizes have to satisfy in the signature."""
+    """The program with the conditions on its sizes in the signature."""
     needed = conditions(program_claims(program.nodes), program.signature.assumptions)
     if not needed:
         return program
@@ -29,7 +29,7 @@ def with_conditions(program: Program) -> Program:
 
 
 def program_claims(nodes: Iterable[Node]) -> Iterator[Claim]:
-    """Every claim, in the order of the nodes."""
+    """The size conditions of all nodes, in their order."""
     shapes: dict[str, Shape] = {}
     for node in nodes:
         src = [shapes[s] for s in node.src if s in shapes]

@@ -1,10 +1,10 @@
-"""Types smaller than arithmetic (fp8, fp4, int4, int2): below the frontend they are the bytes they lie in.
+"""Dtypes smaller than arithmetic (fp8, fp4, int4, int2): below the frontend a value is one byte.
 
     cast(x : f8e4m3fn, fp32)   ->   shifts, masks and one select on u32, then a BITCAST to fp32
-    cast(x : fp32, f8e4m3fn)   ->   the bits of |x| rounded to even at the last kept one, overflow chosen, the sign put back
+    cast(x : fp32, f8e4m3fn)   ->   the bits of |x| rounded to even at the last kept bit, overflow selected, the sign restored
 
-Movement moves the bytes as u8. Only the ports of the main program keep the type, each beside one BITCAST. Meaning:
-`core.numerics.cast`.
+Movement moves the bytes as u8. Only the ports of the main program keep the small dtype, each followed or preceded by one
+BITCAST. Meaning: `core.numerics.cast`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tatami.tiny.ir import BitcastOp
 
 
 def carrier(dtype: DType) -> DType:
-    """What holds values of `dtype` below the frontend."""
+    """The dtype that holds values of `dtype` below the frontend: u8 for small dtypes."""
     return DType.u8 if dtype.is_small else dtype
 
 
 def as_bytes(module: Module[Graph]) -> Module[Graph]:
-    """The module with u8 in place of every small type, for what graphs say to each other."""
+    """The module with u8 instead of every small dtype in the signatures between graphs."""
     if not any(kind.dtype.is_small for g in module.programs.values() for kind in g.tensors.values()):
         return module
     return Module({n: _graph(g) for n, g in module.programs.items()}, module.constants, module.origins)
@@ -44,7 +44,7 @@ def _graph(graph: Graph) -> Graph:
 
 
 def converted(x: Value, source: DType, to: DType) -> Value:
-    """The value of a cast where one side is a small type; a small side is its byte."""
+    """The value of a cast if one side is a small dtype; the small side is a byte."""
     if source == to:
         return x
     wide = _decoded(x, source) if source.is_small else x
@@ -54,7 +54,7 @@ def converted(x: Value, source: DType, to: DType) -> Value:
 
 
 def in_own_type(byte: Value, dtype: DType) -> Value:
-    """The byte as what it is: a port of the main program has its type already."""
+    """The byte bitcast to its small dtype; a port of the main program has it already."""
     by_id = {n.id: n for n in byte.builder.nodes}
     node = by_id[byte.id]
     source = by_id[node.src[0]] if node.src else node
@@ -64,7 +64,7 @@ def in_own_type(byte: Value, dtype: DType) -> Value:
 
 
 def _decoded(x: Value, dtype: DType) -> Value:
-    """fp32 or i32 of a byte."""
+    """The number in a byte, as fp32 or i32."""
     if dtype.is_small_int:
         value = x.cast(DType.i32)
         if not dtype.is_signed:
@@ -98,7 +98,7 @@ def _from_code(code: Value, f: SmallFloat) -> Value:
 
 
 def _encoded(x: Value, dtype: DType) -> Value:
-    """The byte of a number."""
+    """The byte that holds a number."""
     if dtype.is_small_int:
         whole = x.cast(DType.i32)
         return whole.fn("bitand", x.builder.const((1 << dtype.bits) - 1, DType.i32)).cast(DType.u8)
@@ -106,7 +106,8 @@ def _encoded(x: Value, dtype: DType) -> Value:
 
 
 def _to_code(x: Value, f: SmallFloat) -> Value:
-    """As i32. A value below the smallest normal one is a multiple of `smallest`; others keep the top bits of theirs."""
+    """The code of a number, as i32. Values below the smallest normal number are multiples of `smallest`; others keep their top
+    bits."""
     b = x.builder
 
     def i32(number: int) -> Value:
@@ -114,7 +115,7 @@ def _to_code(x: Value, f: SmallFloat) -> Value:
 
     bits = x.fn("abs").bitcast(DType.i32)
     kept = 23 - f.mantissa
-    if not f.has_zero:  # powers of two alone
+    if not f.has_zero:  # only powers of two
         code = (bits + i32(1 << 22)).fn("shr", i32(23))
         return (x > 0.0).where(code, i32(f.nan))
     even = bits.fn("shr", i32(kept)).fn("bitand", i32(1))

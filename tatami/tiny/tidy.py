@@ -1,6 +1,6 @@
-"""The order and the ids of a normalised program: one INPUT node per signature input, in its order, then the live nodes.
+"""Order and ids of a normalised program: one INPUT node per signature input, in its order, then the live nodes.
 
-Unused constants leave the signature (their payload is not uploaded); the caller's own inputs stay even when unused.
+Unused constants leave the signature (their payload is not uploaded); the caller's own inputs stay even if unused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def live_ids(program: Program) -> frozenset[str]:
 
 
 def _sizes(node: Node) -> list[Expr]:
-    """The expressions whose sizes have to be known when the node runs."""
+    """Expressions whose values must be known when the node runs."""
     passed = node.op.sizes.values() if isinstance(node.op, CallOp) else ()
     return [*expressions(node), *passed]
 

@@ -1,7 +1,7 @@
-"""Is a tiny module well formed? Types are recomputed by `infer` and compared (spec 2 §3, §4; spec 3 §14).
+"""Checks of a tiny module: types are recomputed by `infer` and compared (spec 2 §3, §4; spec 3 §14).
 
-Diagnostics name the node and the exact op to insert. `form`: "tiny@imported" lets operands broadcast right-aligned,
-"tiny" (normalised) asks for operands of one shape.
+Diagnostics name the node and the exact op to insert. `form`: "tiny@imported" lets operands broadcast right-aligned, "tiny"
+(normalised) requires operands of one shape.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RESERVED = re.compile(r"[ir]\d+|min|max|floor")
 
 
 def verify(module: Module[Program], form: str = "tiny") -> list[Diagnostic]:
-    """Everything wrong with the programs, in order; empty when they are well formed."""
+    """All faults of the programs, in order; empty if they are well formed."""
     out: list[Diagnostic] = []
     if "main" not in module.programs:
         out.append(diagnostic("InvalidDocument", "programs", "there is no program main", "name one program `main`"))
@@ -58,7 +58,7 @@ def verify(module: Module[Program], form: str = "tiny") -> list[Diagnostic]:
 
 
 def _conditions(program: Program) -> list[Diagnostic]:
-    """Conditions on its sizes are numbers and hold, or stand in the signature, where normalisation puts them."""
+    """Faults of conditions on sizes: a constant condition must hold, others must stand in the signature."""
     out = broken_numbers(program_claims(program.nodes))
     for e in conditions(program_claims(program.nodes), program.signature.assumptions):
         equation = f'{{"lhs": "{e.lhs}", "rhs": "{e.rhs}", "at": "{e.at}"}}'
@@ -118,7 +118,7 @@ def _nodes(module: Module[Program], name: str, *, strict: bool) -> list[Diagnost
 
 
 def _with_patch(fault: Diagnostic, node: Node, types: Mapping[str, Type], path: str) -> Diagnostic:
-    """The fault with what to insert before the node, as operations on the document of this stage."""
+    """The fault with the op to insert before the node, as operations on the document of this stage."""
     repair = REPAIRS.get(fault.kind)
     if repair is None or not isinstance(node.op, Elementwise):
         return fault
@@ -210,7 +210,7 @@ def _node(
 
 
 def _is_widened_product(node: Node, inferred: Type) -> bool:
-    """D2.21: a MUL that feeds a REDUCE(SUM) may be wider than its operands."""
+    """True if the node is a MUL wider than its operands, as D2.21 allows before a REDUCE(SUM)."""
     return (
         isinstance(node.op, Elementwise)
         and node.op.fn == "mul"

@@ -1,9 +1,9 @@
-"""Is a VIEW well formed? Its map is affine in the result's axes and reads inside the operand (decision 0014).
+"""Checks of a VIEW: its map is affine in the result's axes and reads inside the operand (decision 0014).
 
     VIEW index_map [i0 + 3] of x[N], result [2]      for N = 4 it reads x[4], outside
 
-Such a map asks for the equation ``max(3 + 1, N - 1) == N - 1`` in the signature's assumptions, so that a call with a
-smaller N is refused (E1804). What no equation says is a GATHER, which checks each element.
+Such a map needs the equation ``max(3 + 1, N - 1) == N - 1`` in the signature's assumptions, so that a call with a smaller N is
+refused (E1804). A read that no equation can express is a GATHER, which checks each element.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tatami.tiny.ir import ViewOp
 
 
 def verify_view(at: str, op: ViewOp, read: Shape, signature: Signature) -> list[Diagnostic]:
-    """The first fault of the map, `read` being the operand's shape; empty when there is none."""
+    """The first fault of the map, as a list; empty if there is none. `read`: the operand's shape."""
     try:
         bound, read = substitute_sizes((op, read), bound_values(signature))
     except TatamiError as error:
@@ -54,7 +54,7 @@ def verify_view(at: str, op: ViewOp, read: Shape, signature: Signature) -> list[
 
 
 def reads_inside(ends: tuple[Expr, Expr], size: Expr, shape: Shape) -> list[tuple[Expr, Expr]]:
-    """The sides of the equations of ``0 <= low`` and ``high < size``, unless the result has no elements."""
+    """The two sides of each equation for ``0 <= low`` and ``high < size``, trivially true if the result has no elements."""
     is_read = least(ONE, *shape)
     pairs = (
         (greatest(ZERO, ends[0]) * is_read, ends[0] * is_read),
@@ -64,11 +64,12 @@ def reads_inside(ends: tuple[Expr, Expr], size: Expr, shape: Shape) -> list[tupl
 
 
 def is_axis_name(name: str) -> bool:
+    """True if `name` is an axis of an index map: i0, i1, …"""
     return re.fullmatch(r"i\d+", name) is not None
 
 
 def is_affine(e: Expr, axes: set[str]) -> bool:
-    """No product of two axis terms, no division by an axis."""
+    """True if `e` has no product of two axis terms and no division by an axis."""
     for mono, _ in e.terms:
         holders = 0
         for atom in mono:

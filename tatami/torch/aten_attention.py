@@ -1,8 +1,8 @@
-"""Scaled dot product attention and its gradient, as the CPU's operators have it: with the log-sum-exp of the scores.
+"""Scaled dot product attention and its gradient: the CPU's operators, which also return the log-sum-exp of the scores.
 
-The gradient is said as it is: the compiler makes the scores again for each of its three results where that is better than
-to keep them. Heads too wide for that are taken one block of keys after the other, so that memory grows with the sequence
-and not with its square (decision 0025).
+The gradient is a plain graph: the compiler computes the scores again for each of its three results if that is faster than
+keeping them. Heads too wide for that are computed one block of keys after the other, so that memory grows linearly with the
+sequence length instead of quadratically (decision 0025).
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from tatami.torch.refusal import Refusal
 from tatami.torch.repeated import repeated
 
 BLOCK = 128
-"""Keys of a block, at most."""
+"""Maximum number of keys in a block."""
 WHOLE = 4 * BLOCK
-"""Keys up to which the gradient of wide heads takes all of them at once."""
+"""Maximum number of keys for which the gradient of wide heads processes all keys at once."""
 WIDE = 128
-"""Columns of a head that every target keeps on chip beside its scores."""
+"""Maximum columns of a head that every target keeps on chip together with its scores."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How scores are made of queries and keys."""
+    """Parameters of the scores: causal mask, scale (None: 1 / sqrt of the head's columns)."""
 
     causal: bool
     scale: float | None
 
     def factor(self, m: Importer, q: Tensor) -> Tensor:
+        """The scale as a rank-0 tensor of the scores' dtype."""
         wide = _wide_dtype(q.dtype)
         return m.tensor(q.shape[-1], wide).rsqrt() if self.scale is None else m.graph.number(float(self.scale), wide)
 
     def of(self, m: Importer, q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-        """scale * Q K^T + mask. Of 16 bits, as fp32."""
+        """scale * Q K^T + mask; in fp32 for 16-bit operands."""
         scores = q.matmul(k.transpose(-2, -1), out_dtype=_wide_dtype(q.dtype)) * self.factor(m, q)
         if mask is not None:
             if mask.dtype == DType.bool:
@@ -49,7 +50,7 @@ class Scores:
         return scores
 
     def seen(self, m: Importer, x: Tensor, unseen: float, block: Block | None = None) -> Tensor:
-        """`x`, which has an element for each row and key, with `unseen` for the keys that a row may not see."""
+        """`x`, which has an element for each row and key, with `unseen` for the keys that the causal mask hides from a row."""
         row = m.graph.iota(x.shape, x.rank - 2)
         column = m.graph.iota(x.shape, x.rank - 1) if block is None else m.filled(block.keys, x.shape)
         if self.causal:
@@ -59,20 +60,20 @@ class Scores:
 
 @dataclass(frozen=True)
 class Block:
-    """The numbers of some keys. Those from `count` on are no keys: they stand for the last."""
+    """The numbers of some keys. Numbers from `count` on are beyond the last key, and read the last one instead."""
 
     keys: Tensor
     count: int
 
     def taken(self, x: Tensor, axis: int) -> Tensor:
-        """What `x`, with all keys along that axis, has for these."""
+        """The elements of `x` for these keys, along an axis of all keys."""
         return x.take(self.keys.minimum(self.count - 1), axis=x.rank + axis)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What the gradient knows of the queries: themselves, the gradient of their results, the log-sum-exp of their scores,
-    and the sum of that gradient times the result."""
+    """The query side of the gradient: the queries, the gradient of their results, the log-sum-exp of their scores, and the
+    sum over columns of that gradient times the result."""
 
     q: Tensor
     grad: Tensor
@@ -84,13 +85,15 @@ def attention(
     m: Importer, q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
     attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """_scaled_dot_product_flash_attention_for_cpu without dropout: (result, log-sum-exp of each row's scores). Both are 0
+    for a row that sees no key."""
     if dropout_p:
         raise Refusal("attention with dropout")
     kind = Scores(is_causal, scale)
     scores = kind.seen(m, kind.of(m, q, k, attn_mask), -math.inf)
-    out = scores.softmax(-1).cast(v.dtype) @ v  # weights as narrow as the values, as PyTorch multiplies them
+    out = scores.softmax(-1).cast(v.dtype) @ v  # weights in the values' dtype, as in PyTorch
     total = scores.one("reduce_log_sum_exp", axes=(scores.rank - 1,))
-    if attn_mask is not None:  # of a row that sees no key both are 0
+    if attn_mask is not None:  # both are 0 for a row that sees no key
         unseen = scores.max((scores.rank - 1,)) == -math.inf
         out = m.graph.where(unseen.unsqueeze(out.rank - 1).expand(out.shape), 0.0, out)
         total = m.graph.where(unseen, 0.0, total)
@@ -101,7 +104,7 @@ def attention_backward(
     m: Importer, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, logsumexp: Tensor, dropout_p: float,
     is_causal: bool, *, attn_mask: Tensor | None = None, scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of Q, K and V."""
+    """_scaled_dot_product_flash_attention_for_cpu_backward without dropout: the gradients of Q, K and V."""
     if dropout_p:
         raise Refusal("attention with dropout")
     wide = _wide_dtype(q.dtype)
@@ -120,7 +123,8 @@ def _gradients(
     m: Importer, rows: Rows, k: Tensor, v: Tensor, mask: Tensor | None, scores: Scores, block: Block | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """P = exp(S - logsumexp), dV = P^T dO, dS = P (dO V^T - rowsum(dO O)), dQ = dS K, dK = dS^T Q, all scaled. P and dS are
-    0 where a key is not seen, and multiplied as narrow as the operands, as PyTorch does; dQ is as wide as the scores."""
+    0 for keys that are not seen, and are rounded to the operands' dtype before they are multiplied, as in PyTorch; dQ
+    has the scores' dtype."""
     s = scores.of(m, rows.q, k, mask)
     e = (s - rows.total.expand(s.shape)).exp()
     of_p = rows.grad.matmul(v.transpose(-2, -1), out_dtype=s.dtype)
@@ -133,8 +137,8 @@ def _gradients(
 def _by_blocks(
     m: Importer, rows: Rows, k: Tensor, v: Tensor, mask: Tensor | None, scores: Scores, count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same, a block of keys at a time, in their order: those of K and V have a block of rows for each, that of Q is their
-    sum."""
+    """The gradients, computed one block of keys after the other: each block gives its rows of dK and dV, and dQ is the sum
+    of all blocks."""
     blocks = -(-count // BLOCK)
     size = -(-count // blocks)
 
@@ -157,7 +161,7 @@ def _by_blocks(
 
 
 def _joined(x: Tensor, shape: Shape) -> Tensor:
-    """Blocks of rows [block, batch.., row, column] in that shape; what is past its rows is left out."""
+    """Blocks of rows [block, batch.., row, column] joined to `shape`; rows beyond it are dropped."""
     *batch, rows, columns = shape
     lead = range(1, len(batch) + 1)
     along = x.permute((*lead, 0, x.rank - 2, x.rank - 1)).reshape(*batch, x.shape[0] * x.shape[-2], columns)
@@ -172,3 +176,4 @@ ATTENTION: dict[str, Handler] = {
     "aten._scaled_dot_product_flash_attention_for_cpu.default": attention,
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default": attention_backward,
 }
+"""Handlers of this file by overload."""

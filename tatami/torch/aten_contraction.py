@@ -18,15 +18,16 @@ from tatami.torch.refusal import Refusal
 
 
 def mm(m: Importer, a: Tensor, b: Tensor, **_: Any) -> Tensor:
+    """mm, bmm, mv, matmul: the matrix product."""
     return _product(m, a, b)
 
 
 def _product(m: Importer, a: Tensor, b: Tensor) -> Tensor:
-    """A product over an axis of size 0 is 0."""
+    """Matrix product; 0 if it sums over an axis of size 0."""
     if a.shape[-1] == ZERO or any(s == ZERO for s in m.shape):
         return m.graph.full(m.shape, 0, a.dtype)
     inner = b.shape[-2] if b.rank > 1 else b.shape[0]
-    if a.shape[-1] != inner:  # PyTorch has proved them equal, or guards that they are
+    if a.shape[-1] != inner:  # PyTorch has proved them equal, or guards their equality
         a = m.taken_as(a, (*a.shape[:-1], inner))
     if a.dtype == DType.bool:
         return (a.cast(DType.i32) @ b.cast(DType.i32)).cast(DType.bool)
@@ -34,11 +35,12 @@ def _product(m: Importer, a: Tensor, b: Tensor) -> Tensor:
 
 
 def dot(m: Importer, a: Tensor, b: Tensor) -> Tensor:
+    """dot, vdot: the product of two vectors."""
     return _product(m, a, b)
 
 
 def _plus(m: Importer, addend: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
-    """beta * addend + alpha * product; an addend times 0 is 0 even where it is NaN."""
+    """beta * addend + alpha * product; without the addend if beta is 0, even if it is NaN."""
     scaled = product if alpha == 1 else product * m.tensor(alpha, product.dtype)
     if beta == 0:
         return scaled
@@ -47,17 +49,19 @@ def _plus(m: Importer, addend: Tensor, product: Tensor, beta: Number, alpha: Num
 
 
 def addmm(m: Importer, addend: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """addmm, baddbmm, addmv: beta * addend + alpha * product."""
     return _plus(m, addend, _product(m, a, b), beta, alpha)
 
 
 def addbmm(m: Importer, addend: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """addbmm: beta * addend + alpha * the sum of all products of a batch."""
     if any(s == ZERO for s in (*a.shape, *b.shape)):
         return _plus(m, addend, m.graph.full(m.shape, 0, a.dtype), beta, alpha)
     return _plus(m, addend, m.graph.einsum("bik,bkj->ij", a, b), beta, alpha)
 
 
 def distances_of_pairs(m: Importer, x: Tensor, p: float = 2.0) -> Tensor:
-    """The p-norms of the differences of all pairs of rows, in the order of combinations."""
+    """_pdist_forward: the p-norms of the differences of all pairs of rows, in the order of combinations."""
     if any(s == ZERO for s in (*m.shape, *x.shape)):
         return m.graph.full(m.shape, 0, x.dtype)
     n = constant_int(x.shape[0], "the number of rows")
@@ -70,6 +74,7 @@ def convolution(
     m: Importer, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[Any],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int,
 ) -> Tensor:  # fmt: skip
+    """convolution, transposed or not; a result of empty operands is the bias alone."""
     n = weight.rank - 2
     if any(s == ZERO for s in (*x.shape, *weight.shape)):
         zero = m.graph.full(m.shape, 0, x.dtype)
@@ -83,7 +88,7 @@ def convolution(
 
 
 def _widened(values: Sequence[Any], n: int) -> list[Any]:
-    """One value per spatial axis, from as many or from one for all."""
+    """One value per spatial axis, from as many values or from one for all."""
     given = list(values)
     return given * n if len(given) == 1 else given
 
@@ -96,8 +101,8 @@ def convolution_backward(
     m: Importer, grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Sequence[int], padding: Sequence[Any],
     dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int, mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Gradients of input, weight and bias. The input's is the opposite convolution with the same weight; the weight's
-    correlates input and gradient over the batch, stride and dilation changing places."""
+    """convolution_backward: gradients of input, weight and bias. The input's is the opposite convolution with the same
+    weight; the weight's correlates input and gradient over the batch, with stride and dilation exchanged."""
     n = weight.rank - 2
     steps, spread = _each(stride, n, "a stride"), _each(dilation, n, "a dilation")
     pads = tuple(expr(p) for p in _widened(padding, n))
@@ -120,7 +125,7 @@ def _input_gradient(
     m: Importer, grad: Tensor, x: Tensor, weight: Tensor, stride: tuple[int, ...], pads: tuple[Expr, ...],
     dilation: tuple[int, ...], groups: int,
 ) -> Tensor:  # fmt: skip
-    """Rows at the end of the input that no window reached come back as output padding; there may be up to stride - 1."""
+    """The input's gradient. Rows at the end of the input that no window reached become output padding: at most stride - 1."""
     extra = []
     for i in range(len(stride)):
         kernel = constant_int(weight.shape[2 + i], "the kernel")
@@ -135,7 +140,7 @@ def _input_gradient(
 
 
 def _fitted(m: Importer, x: Tensor, shape: Sequence[Expr]) -> Tensor:
-    """The leading part of `shape` on the spatial axes."""
+    """`x` cropped to `shape` on the spatial axes."""
     for axis in range(2, x.rank):
         if x.shape[axis] != shape[axis]:
             x = part(m, x, axis, ZERO, shape[axis])
@@ -146,8 +151,9 @@ def _weight_gradient(
     m: Importer, image: Tensor, error: Tensor, weight: Tensor, stride: tuple[int, ...], pads: tuple[Expr, ...],
     dilation: tuple[int, ...], groups: int,
 ) -> Tensor:  # fmt: skip
-    """image (N, g*Ci, L..), error (N, g*Co, P..) -> (g*Co, Ci, k..): the batch becomes the contracted channels, the
-    error is the kernel. A kernel's extent has to be a number, so a symbolic P goes by windows of the image."""
+    """The weight's gradient: image (N, g*Ci, L..), error (N, g*Co, P..) -> (g*Co, Ci, k..). The batch becomes the
+    contracted channels, the error is the kernel. A kernel's extent must be a number, so a symbolic P is computed by
+    windows of the image."""
     n = weight.rank - 2
     inner = exact_div(image.shape[1], expr(groups))
     batch = image.shape[0]
@@ -166,7 +172,7 @@ def _weight_gradient_by_windows(
     m: Importer, image: Tensor, error: Tensor, weight: Tensor, stride: tuple[int, ...], pads: tuple[Expr, ...],
     dilation: tuple[int, ...], groups: int, n: int,
 ) -> Tensor:  # fmt: skip
-    """The same sum as a product of the windows of the image, a view, with the error."""
+    """The weight's gradient as a product of the windows of the image, a view, with the error."""
     batch, inner = image.shape[0], exact_div(image.shape[1], expr(groups))
     outer = exact_div(error.shape[1], expr(groups))
     assert inner is not None and outer is not None
@@ -188,7 +194,7 @@ def trilinear(
     m: Importer, a: Tensor, b: Tensor, c: Tensor, new_a: Sequence[int], new_b: Sequence[int], new_c: Sequence[int],
     over: Sequence[int], unroll_dim: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The product of three tensors, each with axes of size 1 inserted, summed over some axes: one einsum."""
+    """_trilinear: the product of three tensors, each with axes of size 1 inserted, summed over some axes: one einsum."""
     rank = a.rank + len(new_a)
     letters = "abcdefghijklmnop"[:rank]
     terms = ["".join(letters[k] for k in range(rank) if k not in new) for new in (new_a, new_b, new_c)]
@@ -199,14 +205,14 @@ def trilinear(
 def grouped_mm(
     m: Importer, a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
 ) -> Tensor:
-    """Groups of rows, each times a matrix of its own."""
+    """_grouped_mm: groups of rows, each times a matrix of its own."""
     if offs is None or bias is not None or (a.rank, b.rank) != (2, 3):
         raise Refusal("grouped_mm of other operands than rows [T, K], matrices [G, K, N] and offs")
     return a.grouped_matmul(b, offs)
 
 
 def cdist(m: Importer, a: Tensor, b: Tensor, p: float, mode: int | None = None) -> Tensor:
-    """The p-norm of every difference of a row of `a` and a row of `b`."""
+    """_cdist_forward: the p-norm of every difference of a row of `a` and a row of `b`."""
     if a.shape[-1] == ZERO:
         return m.graph.full(m.shape, 0, a.dtype)
     full = (*m.shape, a.shape[-1])
@@ -233,3 +239,4 @@ CONTRACTION: dict[str, Handler] = {
     "aten.convolution.default": convolution,
     "aten.convolution_backward.default": convolution_backward,
 }
+"""Handlers of this file by overload."""

@@ -13,15 +13,17 @@ from tatami.torch.refusal import Refusal
 
 
 def convert(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
-    """To the result's dtype; layout and device stay."""
+    """_to_copy and the like: the operand in the result's dtype; layout and device stay."""
     return m.cast(x, m.dtype)
 
 
 def identity(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
+    """clone, alias, detach and the like: the operand itself."""
     return x
 
 
 def view_dtype(m: Importer, x: Tensor, dtype: Any) -> Tensor:
+    """view.dtype: the same bits under another dtype of the same size."""
     if x.dtype.itemsize != m.dtype.itemsize:
         raise Refusal(f"the bits of {x.dtype} seen as {m.dtype}, which has another size")
     if DType.bool in (x.dtype, m.dtype):
@@ -36,6 +38,7 @@ def _bool_bits(m: Importer, x: Tensor) -> Tensor:
 
 
 def copy(m: Importer, x: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    """copy: the source in the result's dtype, repeated to its shape."""
     return m.filled(m.cast(source, m.dtype), m.shape)
 
 
@@ -52,3 +55,4 @@ CONVERT: dict[str, Handler] = {
     "prims.convert_element_type.default": convert,
     "prims.device_put.default": identity,
 }
+"""Handlers of this file by overload."""

@@ -13,14 +13,17 @@ from tatami.torch.refusal import Refusal
 
 
 def full(m: Importer, size: Any, value: Number, **_: Any) -> Tensor:
+    """full: every element is the value."""
     return _filled(m, value)
 
 
 def full_like(m: Importer, x: Tensor, value: Number, **_: Any) -> Tensor:
+    """full_like: every element is the value, in the operand's shape."""
     return _filled(m, value)
 
 
 def fill(m: Importer, x: Tensor, value: Tensor | Number) -> Tensor:
+    """fill: every element is the value, a number or a rank-0 tensor."""
     return _filled(m, value)
 
 
@@ -29,7 +32,7 @@ def _filled(m: Importer, value: Tensor | Number) -> Tensor:
 
 
 def constant(value: int) -> Handler:
-    """Every element is `value`; `empty` too, whose content PyTorch leaves open."""
+    """Handler of zeros, ones and empty: every element is `value`, also for `empty`, whose content PyTorch leaves open."""
 
     def handler(m: Importer, *_: Any, **__: Any) -> Tensor:
         return _filled(m, value)
@@ -38,11 +41,12 @@ def constant(value: int) -> Handler:
 
 
 def scalar_tensor(m: Importer, value: Number, **_: Any) -> Tensor:
+    """scalar_tensor: a rank-0 tensor."""
     return m.tensor(value, m.dtype)
 
 
 def arange(m: Importer, start: Number, end: Number, step: Number = 1, **_: Any) -> Tensor:
-    """start + k * step; fractions are multiplied in fp64 and rounded once, as PyTorch does."""
+    """arange: start + k * step; fractions are multiplied in fp64 and rounded once, as in PyTorch."""
     whole = [v for v in (start, step) if isinstance(v, int | Expr) and not isinstance(v, bool)]
     if len(whole) == 2 and m.dtype.is_int:
         return m.graph.arange(m.shape[0], m.dtype, start=whole[0], step=whole[1])
@@ -61,10 +65,12 @@ def _whole(value: Number) -> int:
 
 
 def iota(m: Importer, length: Any, *, start: Any, step: Any, **_: Any) -> Tensor:
+    """prims.iota: start + k * step in integers."""
     return m.graph.arange(m.shape[0], m.dtype, start=start, step=step)
 
 
 def eye(m: Importer, *_: Any, **__: Any) -> Tensor:
+    """eye: 1 on the diagonal, else 0."""
     row, column = (m.graph.iota(m.shape, axis) for axis in (0, 1))
     return row.one("eq", column).cast(m.dtype)
 
@@ -87,3 +93,4 @@ CREATE: dict[str, Handler] = {
        for name in ("empty.memory_format", "empty_strided.default", "empty_like.default", "new_empty.default", "new_empty_strided.default", "empty_permuted.default")},
     "aten.new_full.default": lambda m, x, size, value, **_: _filled(m, value),
 }  # fmt: skip
+"""Handlers of this file by overload."""

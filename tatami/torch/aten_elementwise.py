@@ -1,4 +1,4 @@
-"""Elementwise operators: one frontend operation each, or a few; operands joined by PyTorch's promotion."""
+"""Elementwise operators: one frontend operation each, or a few; operands are converted by PyTorch's promotion."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from tatami.torch.importer import Importer, Number
 from tatami.torch.refusal import Refusal
 
 Operand = Tensor | Number
+"""An operand of an elementwise operator."""
 
 
 def unary(op: str, promotion: Promotion = "float") -> Handler:
+    """Handler of one frontend operation of one operand."""
+
     def handler(m: Importer, x: Tensor) -> Tensor:
         return m.elementwise(op, x, promotion=promotion)
 
@@ -24,6 +27,8 @@ def unary(op: str, promotion: Promotion = "float") -> Handler:
 
 
 def binary(op: str, promotion: Promotion = "default") -> Handler:
+    """Handler of one frontend operation of two operands."""
+
     def handler(m: Importer, x: Operand, y: Operand) -> Tensor:
         return m.elementwise(op, x, y, promotion=promotion)
 
@@ -31,7 +36,7 @@ def binary(op: str, promotion: Promotion = "default") -> Handler:
 
 
 def bitwise(op: str) -> Handler:
-    """`and`, `or`, `xor`: logical on bool, bitwise on integers."""
+    """Handler of bitwise_and, bitwise_or, bitwise_xor: logical on bool, bitwise on integers."""
 
     def handler(m: Importer, x: Operand, y: Operand) -> Tensor:
         a, b = m.joined(x, y)
@@ -41,6 +46,8 @@ def bitwise(op: str) -> Handler:
 
 
 def logical(op: str) -> Handler:
+    """Handler of logical_and, logical_or, logical_xor on the truth of each element."""
+
     def handler(m: Importer, x: Tensor, y: Tensor) -> Tensor:
         return m.graph.one(op, *(m.expand(m.cast(t, DType.bool), m.shape) for t in (x, y)))
 
@@ -48,7 +55,7 @@ def logical(op: str) -> Handler:
 
 
 def for_integers(op: str) -> Handler:
-    """Rounding: integers stay as they are."""
+    """Handler of rounding: integers are returned unchanged."""
 
     def handler(m: Importer, x: Tensor) -> Tensor:
         return x.one(op) if x.dtype.is_float else x
@@ -57,7 +64,7 @@ def for_integers(op: str) -> Handler:
 
 
 def of_floats(op: str, otherwise: bool) -> Handler:
-    """A test that only floats can pass or fail."""
+    """Handler of a test that is `otherwise` for every element that is not a float."""
 
     def handler(m: Importer, x: Tensor) -> Tensor:
         return x.one(op) if x.dtype.is_float else m.graph.full(x.shape, otherwise, DType.bool)
@@ -67,17 +74,20 @@ def of_floats(op: str, otherwise: bool) -> Handler:
 
 # -- arithmetic ------------------------------------------------------------------------------------
 def add(m: Importer, x: Operand, y: Operand, *, alpha: Number = 1) -> Tensor:
+    """add: x + alpha * y; logical or on bool."""
     a, b = m.joined(x, y)
     b = _scaled(m, b, alpha)
     return m.graph.one("or", a, b) if a.dtype == DType.bool else a + b
 
 
 def sub(m: Importer, x: Operand, y: Operand, *, alpha: Number = 1) -> Tensor:
+    """sub: x - alpha * y, converted to one dtype."""
     a, b = m.joined(x, y)
     return a - _scaled(m, b, alpha)
 
 
 def rsub(m: Importer, x: Operand, y: Operand, alpha: Number = 1) -> Tensor:
+    """rsub: y - alpha * x, converted to one dtype."""
     a, b = m.joined(x, y)
     return b - _scaled(m, a, alpha)
 
@@ -89,32 +99,36 @@ def _scaled(m: Importer, x: Tensor, alpha: Number) -> Tensor:
 
 
 def mul(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """mul: x * y; logical and on bool."""
     a, b = m.joined(x, y)
     return m.graph.one("and" if a.dtype == DType.bool else "mul", a, b)
 
 
 def multiply_add(m: Importer, x: Operand, y: Operand, z: Operand) -> Tensor:
-    """x * y + z; where there is a wider dtype the product is exact, as in a fused multiply-add."""
+    """prims.fma: x * y + z; if there is a wider dtype the product is exact, as in a fused multiply-add."""
     a, b, c = m.joined(x, y, z, dtype=DType.fp64)
     return (a * b + c).cast(m.dtype)
 
 
 def in_compute(x: Tensor) -> Tensor:
-    """A narrow float in the dtype that eager computes it in, where an operator is several of ours."""
+    """A narrow float in the dtype that eager computes it in, for operators that are several frontend operations."""
     return x.cast(DType.fp32) if x.dtype.is_narrow_float else x
 
 
 def addcmul(m: Importer, x: Tensor, y: Tensor, z: Tensor, *, value: Number = 1) -> Tensor:
+    """addcmul: x + value * y * z."""
     a, b, c = map(in_compute, m.joined(x, y, z))
     return a + (b * c if value == 1 else b * m.tensor(value, b.dtype) * c)
 
 
 def addcdiv(m: Importer, x: Tensor, y: Tensor, z: Tensor, *, value: Number = 1) -> Tensor:
+    """addcdiv: x + value * y / z."""
     a, b, c = map(in_compute, m.joined(x, y, z))
     return a + (b if value == 1 else b * m.tensor(value, b.dtype)) / c
 
 
 def div(m: Importer, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """div: the quotient, rounded to zero or down if `rounding_mode` is given; integer division by 0 is an error."""
     if rounding_mode is None:
         return m.elementwise("div", x, y, promotion="float")
     a, b = m.joined(x, y)
@@ -125,14 +139,15 @@ def div(m: Importer, x: Operand, y: Operand, *, rounding_mode: str | None = None
 
 
 def floor_divide(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """floor_divide: the quotient rounded down; integer division by 0 is an error."""
     a, b = m.joined(x, y)
     m.forbid_zero(b, y)
     return floor_quotient(m, a, b)
 
 
 def floor_quotient(m: Importer, a: Tensor, b: Tensor) -> Tensor:
-    """Rounded to minus infinity. Floats as Python does: from the remainder, so that floor(a/b)*b + a%b is a. An infinite dividend
-    has no remainder and gives NaN, a divisor of 0 and what is too large infinity."""
+    """The quotient rounded down. Floats as in Python: from the remainder, so that floor(a/b)*b + a%b is a. NaN for an
+    infinite dividend, which has no remainder; a divisor of 0, or a quotient that is too large, gives infinity."""
     if a.dtype.is_int:
         quotient = a.one("idiv", b)
         below = (a.one("rem", b).one("ne", 0)).one("and", (a < 0).one("xor", b < 0))
@@ -147,19 +162,21 @@ def floor_quotient(m: Importer, a: Tensor, b: Tensor) -> Tensor:
 
 
 def remainder(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """remainder: the rest with the divisor's sign; integer division by 0 is an error."""
     a, b = m.joined(x, y)
     m.forbid_zero(b, y)
     return a.one("mod", b)
 
 
 def fmod(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """fmod: the rest with the dividend's sign; integer division by 0 is an error."""
     a, b = m.joined(x, y)
     m.forbid_zero(b, y)
     return a.one("rem", b)
 
 
 def power(m: Importer, x: Operand, y: Operand) -> Tensor:
-    """A constant small integer exponent is a product, 0.5 a square root."""
+    """pow: a product for a constant small integer exponent, a square root for 0.5."""
     dtype = m.promoted(x, y)
     if isinstance(x, Tensor) and isinstance(y, int | float) and not isinstance(y, bool):
         a = m.tensor(x, dtype)
@@ -175,25 +192,29 @@ def power(m: Importer, x: Operand, y: Operand) -> Tensor:
 
 
 def exponent_two(m: Importer, x: Tensor) -> Tensor:
+    """exp2: 2 to the power x, integers as floats."""
     return m.elementwise("exp2", x, promotion="float")
 
 
 def neg(m: Importer, x: Tensor) -> Tensor:
+    """neg: the negative of each element."""
     return -x
 
 
 def absolute(m: Importer, x: Tensor) -> Tensor:
+    """abs: the magnitude; bool stays."""
     return x if x.dtype == DType.bool else abs(x)
 
 
 def sign(m: Importer, x: Tensor) -> Tensor:
-    """The sign of bool is itself; of NaN it is 0, as in PyTorch."""
+    """sign: bool stays, and NaN gives 0, as in PyTorch."""
     if x.dtype == DType.bool:
         return x
     return m.graph.where(x.one("isnan"), 0.0, x.one("sign")) if x.dtype.is_float else x.one("sign")
 
 
 def signbit(m: Importer, x: Tensor) -> Tensor:
+    """signbit: True for negative elements, -0.0 and negative NaN included."""
     if x.dtype == DType.bool or not x.dtype.is_signed:
         return m.graph.full(x.shape, False, DType.bool)
     if not x.dtype.is_float:
@@ -203,23 +224,28 @@ def signbit(m: Importer, x: Tensor) -> Tensor:
 
 
 def copysign(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """copysign: |x| with the sign bit of y."""
     a, b = m.joined(x, y, promotion="float")
     return m.graph.where(signbit(m, m.filled(b, m.shape)), -abs(a), abs(a))
 
 
 def reciprocal(m: Importer, x: Tensor) -> Tensor:
+    """reciprocal: 1 / x, integers as floats."""
     return m.elementwise("recip", x, promotion="float")
 
 
 def square(m: Importer, x: Tensor) -> Tensor:
+    """square: x * x, also on bool."""
     return mul(m, x, x)
 
 
 def frac(m: Importer, x: Tensor) -> Tensor:
+    """frac: x less its integer part."""
     return x - x.one("trunc")
 
 
 def round_decimals(m: Importer, x: Tensor, *, decimals: int) -> Tensor:
+    """round.decimals: rounded at that decimal place; integers stay."""
     if not x.dtype.is_float:
         return x
     x = in_compute(x)
@@ -228,17 +254,18 @@ def round_decimals(m: Importer, x: Tensor, *, decimals: int) -> Tensor:
 
 
 def log_base_10(m: Importer, x: Tensor) -> Tensor:
+    """log10: the logarithm to base 10, integers as floats."""
     return m.elementwise("log10", x, promotion="float")
 
 
 def angle(m: Importer, x: Tensor) -> Tensor:
-    """Of a real number: pi where it is negative, else 0; NaN stays."""
+    """angle of a real number: pi if it is negative, else 0; NaN stays."""
     a = m.tensor(x, m.promoted(x, promotion="float"))
     return m.graph.where(a < 0.0, math.pi, m.graph.where(a.one("isnan"), a, 0.0))
 
 
 def hypot(m: Importer, x: Tensor, y: Tensor) -> Tensor:
-    """Without overflow: the larger times sqrt(1 + ratio^2); infinite where one is, the other a NaN or not."""
+    """hypot, without overflow: the larger times sqrt(1 + ratio^2). Infinite if one is, even if the other is NaN."""
     a, b = (abs(t) for t in m.joined(x, y, promotion="float"))
     big, small = a.maximum(b), a.minimum(b)
     zero = big.one("eq", 0.0)
@@ -248,21 +275,24 @@ def hypot(m: Importer, x: Tensor, y: Tensor) -> Tensor:
 
 
 def erfc(m: Importer, x: Tensor) -> Tensor:
+    """erfc: 1 - erf(x), integers as floats."""
     a = m.tensor(x, m.promoted(x, promotion="float"))
     return 1.0 - a.erf()
 
 
 def logaddexp(m: Importer, x: Tensor, y: Tensor) -> Tensor:
+    """logaddexp: log(e^x + e^y)."""
     return log_of_sum(m.graph, *m.joined(x, y, promotion="float"))
 
 
 def log_of_sum(g: Graph, a: Tensor, b: Tensor) -> Tensor:
-    """log(exp(a) + exp(b)) of two tensors of one dtype."""
+    """log(exp(a) + exp(b)) of two tensors of one dtype, without overflow."""
     same = a.one("eq", b).one("and", a.one("isinf"))
     return g.where(same, a, a.maximum(b) + (-abs(a - b)).exp().one("log1p"))
 
 
 def logaddexp2(m: Importer, x: Tensor, y: Tensor) -> Tensor:
+    """logaddexp2: log2(2^x + 2^y)."""
     a, b = m.joined(x, y, promotion="float")
     same = a.one("eq", b).one("and", a.one("isinf"))
     return m.graph.where(same, a, a.maximum(b) + (-abs(a - b)).exp2().one("log1p") * (1 / math.log(2)))
@@ -270,11 +300,11 @@ def logaddexp2(m: Importer, x: Tensor, y: Tensor) -> Tensor:
 
 # -- parts of a float ------------------------------------------------------------------------------
 _BITS: dict[DType, tuple[DType, int, int]] = {DType.fp32: (DType.i32, 23, 127), DType.fp64: (DType.i64, 52, 1023)}
-"""Float -> integer of its size, bits of the mantissa, bias of the exponent."""
+"""Float dtype → (integer dtype of its size, bits of the mantissa, bias of the exponent)."""
 
 
 def frexp(m: Importer, x: Tensor) -> tuple[Tensor, Tensor]:
-    """x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; 0, infinities and NaN have exponent 0."""
+    """prims.frexp: x = mantissa * 2^exponent with 0.5 <= |mantissa| < 1; 0, infinities and NaN have exponent 0."""
     kind = DType.fp64 if x.dtype == DType.fp64 else DType.fp32
     integer, width, bias = _BITS[kind]
     wide = m.cast(x, kind)
@@ -290,7 +320,7 @@ def frexp(m: Importer, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def next_after(m: Importer, x: Operand, y: Operand) -> Tensor:
-    """The neighbour of x towards y: one step of its bits, away from 0 where |x| grows."""
+    """prims.nextafter: the neighbour of x towards y: one step of its bits, away from 0 if |x| grows."""
     a, b = (m.filled(t, m.shape) for t in m.joined(x, y))
     if a.dtype not in _BITS:
         raise Refusal(f"neighbours of {a.dtype}")
@@ -307,12 +337,14 @@ def next_after(m: Importer, x: Operand, y: Operand) -> Tensor:
 
 # -- choice ----------------------------------------------------------------------------------------
 def where(m: Importer, condition: Tensor, x: Operand, y: Operand) -> Tensor:
+    """where: x where the condition is true, else y."""
     a, b = m.joined(x, y)
     to = m.shape
     return m.graph.where(m.filled(m.cast(condition, DType.bool), to) if to else condition.cast(DType.bool), a, b)
 
 
 def clamp(m: Importer, x: Tensor, lo: Operand | None = None, hi: Operand | None = None) -> Tensor:
+    """clamp: limited to lo … hi, numbers or tensors, either of which may be absent."""
     bounds = [b for b in (lo, hi) if b is not None]
     values = m.joined(x, *bounds)
     out, rest = m.filled(values[0], m.shape), values[1:]
@@ -322,17 +354,19 @@ def clamp(m: Importer, x: Tensor, lo: Operand | None = None, hi: Operand | None 
 
 
 def maximum(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """maximum: the larger; NaN wins."""
     a, b = m.joined(x, y)
     return m.graph.one("or" if a.dtype == DType.bool else "max", a, b)
 
 
 def minimum(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """minimum: the smaller; NaN wins."""
     a, b = m.joined(x, y)
     return m.graph.one("and" if a.dtype == DType.bool else "min", a, b)
 
 
 def fmax(m: Importer, x: Operand, y: Operand) -> Tensor:
-    """The larger; a number wins over NaN."""
+    """fmax: the larger; a number wins over NaN."""
     a, b = (m.filled(t, m.shape) for t in m.joined(x, y))
     if not a.dtype.is_float:
         return maximum(m, a, b)
@@ -340,6 +374,7 @@ def fmax(m: Importer, x: Operand, y: Operand) -> Tensor:
 
 
 def fmin(m: Importer, x: Operand, y: Operand) -> Tensor:
+    """fmin: the smaller; a number wins over NaN."""
     a, b = (m.filled(t, m.shape) for t in m.joined(x, y))
     if not a.dtype.is_float:
         return minimum(m, a, b)
@@ -347,16 +382,19 @@ def fmin(m: Importer, x: Operand, y: Operand) -> Tensor:
 
 
 def compare(op: str) -> Handler:
+    """Handler of one comparison."""
     return binary(op)
 
 
 def masked_fill(m: Importer, x: Tensor, mask: Tensor, value: Operand) -> Tensor:
+    """masked_fill: the value where the mask is true."""
     return m.graph.where(m.filled(mask, m.shape), m.tensor(value, x.dtype), m.filled(x, m.shape))
 
 
 def nan_to_num(
     m: Importer, x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
+    """nan_to_num: NaN and infinities replaced, by 0 and the dtype's limits if not given."""
     if not x.dtype.is_float:
         return x
     import torch
@@ -371,28 +409,33 @@ def nan_to_num(
 
 # -- activations -----------------------------------------------------------------------------------
 def relu(m: Importer, x: Tensor) -> Tensor:
+    """relu: the larger of x and 0."""
     return x.one("relu")
 
 
 def gelu(m: Importer, x: Tensor, *, approximate: str = "none") -> Tensor:
+    """gelu: by erf, or by tanh if `approximate` is "tanh"."""
     return x.gelu(approximate)
 
 
 def leaky_relu(m: Importer, x: Tensor, slope: Number = 0.01) -> Tensor:
+    """leaky_relu: x if it is positive, else x * slope."""
     return m.graph.where(x > 0.0, x, x * m.tensor(slope, x.dtype))
 
 
 def elu(m: Importer, x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
+    """elu with both scales: x * scale if x is positive, else alpha * scale * (e^(x * input_scale) - 1)."""
     negative = (x * input_scale).one("expm1") * (alpha * scale)
     return m.graph.where(x > 0.0, x * scale, negative)
 
 
 def hardtanh(m: Importer, x: Tensor, lo: Number = -1.0, hi: Number = 1.0) -> Tensor:
+    """hardtanh: x limited to lo … hi."""
     return x.maximum(m.tensor(lo, x.dtype)).minimum(m.tensor(hi, x.dtype))
 
 
 def plain(op: str) -> Handler:
-    """An activation of the frontend with the meaning of PyTorch's."""
+    """Handler of an activation that the frontend has with the same meaning."""
 
     def handler(m: Importer, x: Tensor) -> Tensor:
         return x.one(op)
@@ -401,7 +444,7 @@ def plain(op: str) -> Handler:
 
 
 def shift(op: str) -> Callable[..., Tensor]:
-    """PyTorch's shifts by a count outside 0..bits-1 give what all bits shifted out leave."""
+    """Handler of a shift: a count outside 0..bits-1 gives the result of shifting all bits out, as in PyTorch."""
 
     def handler(m: Importer, x: Operand, y: Operand) -> Tensor:
         return m.elementwise(op, x, y)
@@ -410,6 +453,7 @@ def shift(op: str) -> Callable[..., Tensor]:
 
 
 def overloads(name: str, handler: Handler, *kinds: str) -> dict[str, Handler]:
+    """The handler under each overload `kinds` of an ATen operator."""
     return {f"aten.{name}.{kind}": handler for kind in kinds or ("default",)}
 
 
@@ -482,3 +526,4 @@ ELEMENTWISE: dict[str, Handler] = {
     **overloads("silu", plain("silu")),
     **overloads("mish", plain("mish")),
 }  # fmt: skip
+"""Handlers of this file by overload."""

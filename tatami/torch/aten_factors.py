@@ -14,10 +14,12 @@ from tatami.torch.reflections import largest_or_one, product_from_right, product
 from tatami.torch.rotations import diagonalised, identity, orthogonal_columns
 
 ROTATED, REFLECTED = 8, 32
-"""Orders of matrices up to which loops of rotations, or of reflections, cost less than what PyTorch's call costs around it."""
+"""Maximum order of a matrix for which loops of rotations (first) or of reflections (second) are faster than the overhead of
+a call to PyTorch."""
 
 
 def geqrf(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
+    """geqrf: (R on and above the diagonal with the reflections' vectors below it, their tau)."""
     m.leave_larger(a, REFLECTED)
     if ZERO in a.shape:
         return a, m.graph.full(m.shape_at(1), 0, a.dtype)
@@ -26,6 +28,7 @@ def geqrf(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def qr(m: Importer, a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+    """linalg_qr: (Q, R); an empty Q in mode "r"."""
     m.leave_larger(a, REFLECTED)
     q, r = m.shape_at(0), m.shape_at(1)
     if ZERO in a.shape:
@@ -38,6 +41,7 @@ def qr(m: Importer, a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
 
 def householder_product(m: Importer, a: Tensor, tau: Tensor) -> Tensor:
+    """linalg_householder_product: the first columns of the product of reflections."""
     m.leave_larger(a, REFLECTED)
     if ZERO in (*a.shape, *tau.shape):
         return _identity(m, m.shape, a.dtype)
@@ -45,6 +49,7 @@ def householder_product(m: Importer, a: Tensor, tau: Tensor) -> Tensor:
 
 
 def ormqr(m: Importer, a: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """ormqr: the product of reflections, or its transpose, times a matrix, from left or right."""
     m.leave_larger(a, REFLECTED)
     if ZERO in (*other.shape, *tau.shape):
         return other
@@ -55,6 +60,7 @@ def ormqr(m: Importer, a: Tensor, tau: Tensor, other: Tensor, left: bool = True,
 def svd(
     m: Importer, a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """_linalg_svd: (U, singular values, V transposed); a matrix that is not finite raises an error."""
     m.leave_larger(a, ROTATED)
     u, s, vh = (m.shape_at(k) for k in range(3))
     if ZERO in a.shape:
@@ -68,14 +74,14 @@ def svd(
 
 
 def singular_values(m: Importer, a: Tensor) -> Tensor:
-    """In fp64, the largest first."""
+    """Singular values in fp64, the largest first."""
     found, _, scale = _orthogonal(m, _wide(transposed(a) if _is_wide(a) else a))
     return _norms(found).op("sort", axis=a.rank - 2, descending=True)[0] * scale.expand(found.shape[:-2] + found.shape[-1:])
 
 
 def _svd(m: Importer, a: Tensor, *, whole: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """U, the singular values, V. Columns of U that belong to a singular value of 0, and those that `whole` adds, are any
-    that make U orthogonal: those of a product of reflections."""
+    """(U, singular values, V). Columns of U for singular values of 0, and those that `whole` adds, are arbitrary as long as
+    U is orthogonal: those of a product of reflections."""
     if _is_wide(a):
         right, values, left = _svd(m, transposed(a), whole=whole)
         return left, values, right
@@ -97,7 +103,7 @@ def _svd(m: Importer, a: Tensor, *, whole: bool) -> tuple[Tensor, Tensor, Tensor
 
 
 def _orthogonal(m: Importer, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """A V of A divided by its largest element, V, and that element [batch…, 1] (1 for a matrix of zeros)."""
+    """(A V divided by A's largest element, V, that element [batch…, 1]); 1 for a matrix of zeros."""
     scale = largest_or_one(m, a)
     found, v = orthogonal_columns(m, a / scale.expand(a.shape))
     return found, v, scale.reshape(*a.shape[:-2], 1)
@@ -112,6 +118,7 @@ def _columns_in_order(x: Tensor, order: Tensor) -> Tensor:
 
 
 def eigh(m: Importer, a: Tensor, uplo: str = "L", compute_v: bool = True) -> tuple[Tensor, Tensor]:
+    """_linalg_eigh: (eigenvalues, the smallest first, vectors as columns), from one triangle."""
     m.leave_larger(a, ROTATED)
     if ZERO in a.shape:
         return m.graph.full(m.shape_at(0), 0, a.dtype), _identity(m, m.shape_at(1), a.dtype)
@@ -122,7 +129,7 @@ def eigh(m: Importer, a: Tensor, uplo: str = "L", compute_v: bool = True) -> tup
 
 
 def _eigh(m: Importer, a: Tensor, uplo: str) -> tuple[Tensor, Tensor]:
-    """Eigenvalues, the smallest first, and vectors as columns, of the symmetric matrix that one triangle says."""
+    """(eigenvalues, the smallest first, vectors as columns) of the symmetric matrix given by one triangle."""
     wide = _wide(a)
     at = Matrices(m.graph)
     rows, columns = at.rows(wide), at.columns(wide)
@@ -133,8 +140,8 @@ def _eigh(m: Importer, a: Tensor, uplo: str) -> tuple[Tensor, Tensor]:
 
 
 def pinv(m: Importer, a: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: bool = False) -> Tensor:
-    """V S⁺ Uᵀ, where singular values up to max(atol, rtol times the largest) count as 0. Of a symmetric matrix the lower triangle
-    is read, and one that is not finite raises nothing."""
+    """linalg_pinv: V S⁺ Uᵀ; singular values up to max(atol, rtol times the largest) count as 0. With `hermitian` the lower
+    triangle is read, and a matrix that is not finite raises no error."""
     m.leave_larger(a, ROTATED)
     if ZERO in a.shape:
         return m.graph.full(m.shape, 0, a.dtype)
@@ -158,7 +165,8 @@ _EPSILON = {DType.fp32: 2.0**-23, DType.fp64: 2.0**-52}
 
 
 def _bound(m: Importer, a: Tensor, atol: Tensor | None, rtol: Tensor | None, largest: Tensor) -> Tensor:
-    """[batch…, 1]. Without any tolerance rtol is epsilon times the longer side, with a positive atol alone it is 0."""
+    """[batch…, 1]: the largest singular value that counts as 0. Default rtol: epsilon times the longer side without any
+    tolerance, 0 with a positive atol alone."""
 
     def spread(t: Tensor) -> Tensor:
         wide = _wide(t)
@@ -175,7 +183,7 @@ def _bound(m: Importer, a: Tensor, atol: Tensor | None, rtol: Tensor | None, lar
 
 
 def _check_finite(m: Importer, a: Tensor, name: str, info: int) -> None:
-    """`info`: what LAPACK says of a matrix that is not finite."""
+    """Raise PyTorch's error for a matrix that is not finite. `info`: LAPACK's info for such a matrix."""
     if m.raises:
         bad = _is_bad(a)
         m.check(m.graph.where(bad, m.graph.number(info, DType.i32), m.graph.full(bad.shape, 0, DType.i32)), name, a.rank == 2)
@@ -199,7 +207,7 @@ def _is_wide(a: Tensor) -> bool:
 
 
 def _leading(x: Tensor, shape: Shape) -> Tensor:
-    """As many of the first rows and columns as `shape` has."""
+    """The first rows and columns of `x`, as many as `shape` has."""
     rows, columns = shape[-2], shape[-1]
     for axis, size in ((x.rank - 2, rows), (x.rank - 1, columns)):
         if x.shape[axis] != size:
@@ -224,3 +232,4 @@ FACTORS: dict[str, Handler] = {
     "aten._linalg_eigh.default": eigh,
     "aten.linalg_pinv.atol_rtol_tensor": pinv,
 }
+"""Handlers of this file by overload."""

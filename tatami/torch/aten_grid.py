@@ -1,4 +1,4 @@
-"""Volumes read at the places that a grid says; for images PyTorch has a decomposition of its own."""
+"""Sampling of volumes at the positions of a grid; for images PyTorch has a decomposition of its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from tatami.torch.importer import Importer
 from tatami.torch.refusal import Refusal
 
 LINEAR, NEAREST = 0, 1
+"""ATen's numbers of the interpolations."""
 ZEROS, BORDER, REFLECTION = 0, 1, 2
+"""ATen's numbers of the paddings."""
 
 
 def grid_sampler_3d(m: Importer, x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
-    """[N, C, D, H, W] at [N, d, h, w, 3], whose last axis says the place along W, H and D, from -1 to 1."""
+    """grid_sampler_3d: [N, C, D, H, W] sampled at [N, d, h, w, 3], whose last axis holds positions along W, H and D, from
+    -1 to 1."""
     if mode not in (LINEAR, NEAREST):
         raise Refusal("an interpolation of volumes other than linear and nearest")
     if ZERO in (*x.shape, *m.shape):
@@ -50,7 +53,7 @@ def grid_sampler_3d(m: Importer, x: Tensor, grid: Tensor, mode: int, padding: in
 
 
 def _place(m: Importer, at: Tensor, x: Tensor, axis: int, padding: int, align_corners: bool) -> Tensor:
-    """-1 … 1 as a place along an axis of the volume, brought inside as the padding says."""
+    """Positions -1 … 1 as positions along an axis of the volume, moved inside by the padding."""
     size = m.graph.size_of(x.shape[2 + axis]).cast(at.dtype)
     at = (at + 1.0) * ((size - 1.0) * 0.5) if align_corners else ((at + 1.0) * size - 1.0) * 0.5
     if padding == ZEROS:
@@ -62,7 +65,7 @@ def _place(m: Importer, at: Tensor, x: Tensor, axis: int, padding: int, align_co
 
 
 def _reflected(m: Importer, at: Tensor, low: float, span: Tensor) -> Tensor:
-    """Mirrored at both ends of a line that begins at `low` until it is inside."""
+    """Positions mirrored at both ends of a line that begins at `low` until they are inside."""
     off = (at - low).abs()
     width = m.graph.where(span > 0.0, span, 1.0)
     turns = (off / width).floor()
@@ -72,7 +75,7 @@ def _reflected(m: Importer, at: Tensor, low: float, span: Tensor) -> Tensor:
 
 
 def _read(m: Importer, plane: Tensor, at: Sequence[Tensor], x: Tensor) -> Tensor:
-    """[N, C, places] of [N, C, D*H*W]; 0 outside the volume."""
+    """[N, C, positions] of [N, C, D*H*W]; 0 outside the volume."""
     inside, index = None, None
     for axis, place in enumerate(at):
         size = m.graph.size_of(x.shape[2 + axis])
@@ -87,3 +90,4 @@ def _read(m: Importer, plane: Tensor, at: Sequence[Tensor], x: Tensor) -> Tensor
 
 
 GRID: dict[str, Handler] = {"aten.grid_sampler_3d.default": grid_sampler_3d}
+"""Handlers of this file by overload."""

@@ -16,22 +16,22 @@ from tatami.torch.importer import Importer
 from tatami.torch.repeated import repeated_until
 
 STEPS = 100_000
-"""Terms after which a sum or a fraction ends in any case; about six times the square root of the parameter are usual."""
+"""Maximum number of terms of a sum or a fraction; about six times the square root of the parameter are usual."""
 LARGE = 1e6
-"""Parameters from which on the asymptotic expansion is used: its next term is 1e-9 of the result there, and sums of 6000 terms
-would lose as many digits as the logarithms of their factor have before the point."""
+"""Smallest parameter for which the asymptotic expansion is used: there its next term is 1e-9 of the result, and sums of
+6000 terms would lose as many digits as the logarithm of their factor has before the point."""
 PRECISION = 2.0**-40
-"""The relative size of a term that changes a result of single precision no more."""
+"""Relative size below which a term does not change a result of single precision."""
 
 TINY = 1e-300
-"""The denominator that stands for one of 0."""
+"""Replacement for a denominator of 0."""
 Terms: TypeAlias = Callable[[Graph, Tensor, list[Tensor], list[Tensor]], list[Tensor]]
-"""(graph, number of the step, state, others) -> the next state."""
+"""Step of a sum or fraction: (graph, number of the step, state, others) -> the next state."""
 
 
 def incomplete_gamma(upper: bool) -> Handler:
-    """P(a, x), or Q(a, x) = 1 - P: by the series of P below a + 1, by the continued fraction of Q beyond, by an expansion for large a; at
-    the ends as eager."""
+    """Handler of prims.igamma, or of prims.igammac if `upper`: P(a, x), or Q(a, x) = 1 - P. By the series of P below a + 1,
+    by the continued fraction of Q above, by an expansion for large a; at the ends as in eager."""
 
     def handler(m: Importer, a: Tensor, x: Tensor) -> Tensor:
         check_single(m)
@@ -59,8 +59,8 @@ def incomplete_gamma(upper: bool) -> Handler:
 
 
 def _expansion(m: Importer, a: Tensor, x: Tensor, upper: bool) -> Tensor:
-    """erfc(±eta sqrt(a/2))/2 ± e^(-a eta^2/2)/sqrt(2 pi a) c0(eta), where eta^2/2 = x/a - 1 - log(x/a) and eta has the sign of
-    x - a (Temme's, DLMF 8.12.3 and 8.12.4)."""
+    """erfc(±eta sqrt(a/2))/2 ± e^(-a eta^2/2)/sqrt(2 pi a) c0(eta), where eta^2/2 = x/a - 1 - log(x/a) and eta has the sign
+    of x - a (Temme's, DLMF 8.12.3 and 8.12.4)."""
     g = m.graph
     off = (x - a) / a
     near = off.abs() < 1e-2
@@ -81,7 +81,7 @@ def _expansion(m: Importer, a: Tensor, x: Tensor, upper: bool) -> Tensor:
 
 
 def _until(m: Importer, name: str, state: list[Tensor], given: list[Tensor], step: Terms) -> list[Tensor]:
-    """Steps of all elements until the last value of the state, a change, is small everywhere."""
+    """The state after steps of all elements until its last value, a change, is small everywhere."""
 
     def term(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> list[Tensor]:
         made = step(g, k.cast(DType.fp64), state, given)
@@ -129,8 +129,8 @@ def _not_zero(g: Graph, x: Tensor) -> Tensor:
 
 
 def inverse_normal(m: Importer, p: Tensor) -> Tensor:
-    """x whose share of the normal distribution is p: Newton's method on the logarithm of the tail, from the approximation of
-    Abramowitz and Stegun 26.2.23."""
+    """prims.ndtri: the x for which the normal distribution's integral is p: Newton's method on the logarithm of the tail,
+    from the approximation of Abramowitz and Stegun 26.2.23."""
     g = m.graph
     inside = (p > 0.0).one("and", p < 1.0)
     safe = g.where(inside, p, 0.5)
@@ -152,3 +152,4 @@ INCOMPLETE: dict[str, Handler] = {
     "prims.igammac.default": incomplete_gamma(upper=True),
     "prims.ndtri.default": of_reals(inverse_normal),
 }
+"""Handlers of this file by overload."""

@@ -1,4 +1,4 @@
-"""Reading by index tensors."""
+"""Operators that read elements by index tensors."""
 
 from __future__ import annotations
 
@@ -16,27 +16,30 @@ from tatami.torch.refusal import Refusal
 
 
 def integers(index: Tensor) -> Tensor:
+    """The index in i32 or i64, as gathers take it."""
     return index if index.dtype in (DType.i64, DType.i32) else index.cast(DType.i64)
 
 
 def embedding(m: Importer, weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
+    """embedding: rows of the weight."""
     return taken(m, weight, indices, 0)
 
 
 def index_select(m: Importer, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """index_select: slices along one axis; rank 0 counts as rank 1."""
     flat = wide(x)
     out = taken(m, flat, wide(index), m.axis(dim, flat.rank))
     return out if x.rank else out.reshape(())
 
 
 def taken(m: Importer, x: Tensor, index: Tensor, axis: int, *, from_end: bool = False) -> Tensor:
-    """x[…, index, …] along one axis."""
+    """x[…, index, …] along one axis; with `from_end` negative indices count from the end."""
     at, bounds = m.within(integers(index), x.shape[axis], from_end=from_end)
     return x.take(at, axis=axis, bounds=bounds)
 
 
 def gather(m: Importer, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    """The index may be smaller than the operand on the other axes; one without elements may have any rank."""
+    """gather. The index may be smaller than the operand on the other axes; one without elements may have any rank."""
     if any(s == ZERO for s in index.shape):
         return m.graph.full(m.shape, 0, x.dtype)
     flat, index = wide(x), wide(index)
@@ -46,7 +49,7 @@ def gather(m: Importer, x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool
 
 
 def cropped(m: Importer, x: Tensor, shape: Shape, but: int = -1) -> Tensor:
-    """The leading part of `x` of a shape that is not larger on any axis but one."""
+    """The leading part of `x` in a shape that is not larger on any axis but `but`."""
     for axis in range(x.rank):
         if axis != but and x.shape[axis] != shape[axis]:
             x = part(m, x, axis, ZERO, shape[axis])
@@ -54,20 +57,22 @@ def cropped(m: Importer, x: Tensor, shape: Shape, but: int = -1) -> Tensor:
 
 
 def take_flat(m: Importer, x: Tensor, index: Tensor) -> Tensor:
+    """take: elements of the flattened operand; negative indices count from the end."""
     return taken(m, x.reshape(-1), index, 0, from_end=True)
 
 
 def wide(t: Tensor) -> Tensor:
+    """The tensor with rank 1 if it has rank 0."""
     return t if t.rank else t.reshape(1)
 
 
 def nonzero(m: Importer, x: Tensor) -> Tensor:
-    """The coordinates of the elements that are not 0, a row each; a Host step counts them."""
+    """nonzero: the coordinates of the nonzero elements, one row each; a Host step counts them."""
     return x.nonzero(m.found_size(m.results[0].shape[0])).permute(1, 0)
 
 
 def masked_select(m: Importer, x: Tensor, mask: Tensor) -> Tensor:
-    """The elements where the mask holds, in row-major order of the two broadcast to one shape."""
+    """masked_select: the elements where the mask is true, in row-major order of the two broadcast to one shape."""
     shape = right_aligned([x.shape, mask.shape])
     if shape is None:
         raise Refusal("a mask of another shape")
@@ -76,7 +81,7 @@ def masked_select(m: Importer, x: Tensor, mask: Tensor) -> Tensor:
 
 
 def _by_mask(m: Importer, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """The slices along the axes of one mask where it holds."""
+    """The slices along the axes of one mask where it is true."""
     (axis,) = [a for a, i in enumerate(indices) if i is not None]
     mask = one(indices, axis)
     last = axis + mask.rank
@@ -86,7 +91,7 @@ def _by_mask(m: Importer, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor
 
 
 def nonzero_static(m: Importer, x: Tensor, *, size: Any, fill_value: int = -1) -> Tensor:
-    """The coordinates of the first `size` elements that are not 0, then the fill value."""
+    """nonzero_static: the coordinates of the first `size` nonzero elements, then the fill value."""
     count = m.shape[0]
     none = m.graph.full(m.shape, fill_value, DType.i64)
     if any(s == ZERO for s in (*x.shape, *m.shape)):
@@ -94,7 +99,7 @@ def nonzero_static(m: Importer, x: Tensor, *, size: Any, fill_value: int = -1) -
     there = m.cast(x, DType.bool).reshape(-1)
     place = there.cast(DType.i64).cumsum(0) - 1
     spare = m.graph.size_of(count)
-    place = m.graph.where(there, place.minimum(spare), spare)  # what is too much goes to a row that is cut off
+    place = m.graph.where(there, place.minimum(spare), spare)  # surplus elements are written to a row that is cropped
     rows = m.graph.stack([m.graph.iota(x.shape, a).reshape(-1) for a in range(x.rank)], 1)
     longer = m.graph.full((count + 1, m.shape[1]), fill_value, DType.i64)
     return part(m, longer.scatter(0, place.expand(rows.shape, dims=(0,)), rows), 0, ZERO, count)
@@ -102,8 +107,8 @@ def nonzero_static(m: Importer, x: Tensor, *, size: Any, fill_value: int = -1) -
 
 # -- advanced indexing -----------------------------------------------------------------------------
 def index(m: Importer, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """x[indices]: the index tensors broadcast; their axes stand where the indexed axes stood when those are
-    neighbours, else in front."""
+    """index: x[indices]. The index tensors broadcast; their axes replace the indexed axes if those are neighbours, else
+    come first."""
     if [i.dtype for i in indices if i is not None] == [DType.bool]:
         return _by_mask(m, x, indices)
     axes = indexed(indices)
@@ -118,6 +123,7 @@ def index(m: Importer, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 
 def indexed(indices: Sequence[Tensor | None]) -> list[int]:
+    """The axes with an index tensor. Raises Refusal for a mask."""
     axes = [a for a, i in enumerate(indices) if i is not None]
     if any(i is not None and i.dtype in (DType.bool, DType.u8) for i in indices):
         raise Refusal("an index that is a mask: how many elements it takes depends on data")
@@ -125,13 +131,14 @@ def indexed(indices: Sequence[Tensor | None]) -> list[int]:
 
 
 def one(indices: Sequence[Tensor | None], axis: int) -> Tensor:
+    """The index tensor of an axis that has one."""
     found = indices[axis]
     assert found is not None
     return found
 
 
 def broadcast(m: Importer, x: Tensor, indices: Sequence[Tensor | None], axes: Sequence[int]) -> tuple[list[Tensor], Shape, str]:
-    """The index tensors in one shape, and the policy of reading there."""
+    """(the index tensors in one shape, that shape, the out-of-range policy of the read)."""
     given = [m.within(integers(one(indices, a)), x.shape[a], from_end=True) for a in axes]
     shape = right_aligned([i.shape for i, _ in given])
     if shape is None:
@@ -140,6 +147,7 @@ def broadcast(m: Importer, x: Tensor, indices: Sequence[Tensor | None], axes: Se
 
 
 def bucketize(m: Importer, x: Tensor | Number, bounds: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """bucketize: position of each value among sorted boundaries."""
     if bounds.rank != 1:
         raise Refusal(f"boundaries tensor must be 1 dimension, but got dim({bounds.rank})")
     value = m.tensor(x, m.promoted(x, bounds)) if not isinstance(x, Tensor) else x
@@ -147,11 +155,12 @@ def bucketize(m: Importer, x: Tensor | Number, bounds: Tensor, *, out_int32: boo
 
 
 SCANNED = 32
-"""Boundaries up to which all are compared: a step of a bisection reads at places of its own."""
+"""Maximum number of boundaries that are all compared: each step of a bisection is a gather."""
 
 
 def _searched(m: Importer, bounds: Tensor, value: Tensor, right: bool) -> Tensor:
-    """How many boundaries lie before the value (a NaN lies behind all others, and boundaries that are NaN before all values)."""
+    """Number of boundaries before each value (a NaN value is after all boundaries, and NaN boundaries are before all
+    values)."""
     dtype = m.promoted(bounds, value)
     edges, at = m.cast(bounds, dtype), m.cast(value, dtype)
     size = bounds.shape[-1].as_int()
@@ -161,12 +170,12 @@ def _searched(m: Importer, bounds: Tensor, value: Tensor, right: bool) -> Tensor
 
 
 def _is_before(edges: Tensor, at: Tensor, right: bool) -> Tensor:
-    """As PyTorch asks: not behind. A NaN, of either, is in no order."""
+    """True where a boundary is before the value: computed as in PyTorch as not after it, since NaN has no order."""
     return edges.one("gt" if right else "ge", at).one("not")
 
 
 def _counted(m: Importer, edges: Tensor, at: Tensor, right: bool) -> Tensor:
-    """The sum of comparisons with all boundaries."""
+    """Number of boundaries before each value, as a sum of comparisons with all."""
     full = (*at.shape, edges.shape[-1])
     lead = tuple(range(edges.rank - 1)) if edges.rank > 1 else ()
     wide = edges.expand(full, dims=(*lead, len(full) - 1))
@@ -174,7 +183,7 @@ def _counted(m: Importer, edges: Tensor, at: Tensor, right: bool) -> Tensor:
 
 
 def _bisected(m: Importer, edges: Tensor, at: Tensor, right: bool, size: int) -> Tensor:
-    """The sorted boundaries by halves: `found` of them lie before, of the `left` after these all may."""
+    """Number of boundaries before each value, by bisection: `found` of them are before it, and the next `left` may be."""
     found, left = m.graph.full(at.shape, 0, DType.i64), size
     while left:
         half = max(left // 2, 1)
@@ -189,6 +198,7 @@ def searchsorted(
     m: Importer, bounds: Tensor, value: Tensor | Number, *, out_int32: bool = False, right: bool = False,
     side: str | None = None, sorter: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
+    """searchsorted: position of each value among the sorted boundaries of its row."""
     if sorter is not None:
         order, policy = m.within(integers(sorter), bounds.shape[-1])
         bounds = bounds.gather(bounds.rank - 1, order, policy)
@@ -211,3 +221,4 @@ INDEX: dict[str, Handler] = {
     "aten.searchsorted.Tensor": searchsorted,
     "aten.searchsorted.Scalar": searchsorted,
 }
+"""Handlers of this file by overload."""

@@ -12,6 +12,7 @@ from tatami.torch.refusal import Refusal
 
 
 def lu_factor_ex(m: Importer, a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
+    """linalg_lu_factor_ex with pivoting: (L and U in one matrix, pivots counted from 1, info)."""
     _check_pivot(pivot)
     lu, pivots = factored(m, _wide(a))
     info = _first_zero(m, lu)
@@ -21,6 +22,7 @@ def lu_factor_ex(m: Importer, a: Tensor, *, pivot: bool = True, check_errors: bo
 
 
 def lu_parts(m: Importer, a: Tensor, *, pivot: bool = True) -> tuple[Tensor, ...]:
+    """linalg_lu with pivoting: (P, L, U)."""
     _check_pivot(pivot)
     lu, pivots = factored(m, _wide(a))
     return tuple(x.cast(a.dtype) for x in _unpacked(m, lu, pivots))
@@ -29,6 +31,7 @@ def lu_parts(m: Importer, a: Tensor, *, pivot: bool = True) -> tuple[Tensor, ...
 def lu_unpack(
     m: Importer, lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, ...]:
+    """lu_unpack of both parts: (P, L, U)."""
     if not (unpack_data and unpack_pivots):
         raise Refusal("a part of lu_unpack that is left out")
     return tuple(x.cast(lu.dtype) for x in _unpacked(m, _wide(lu), _zero_based(pivots)))
@@ -46,12 +49,14 @@ def _unpacked(m: Importer, lu: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor, 
 
 
 def det(m: Importer, a: Tensor) -> tuple[Tensor | Refusal, ...]:
+    """_linalg_det: the determinant; the factors for its gradient are refused."""
     lu, pivots = factored(m, _wide(a))
     product = lu.diagonal().one("reduce_prod", axes=(a.rank - 2,)) * _sign(m, pivots)
     return product.cast(a.dtype), _OF_BACKWARD, _OF_BACKWARD
 
 
 def slogdet(m: Importer, a: Tensor) -> tuple[Tensor | Refusal, ...]:
+    """_linalg_slogdet: (sign, log of the magnitude) of the determinant; the factors for its gradient are refused."""
     lu, pivots = factored(m, _wide(a))
     diagonal = lu.diagonal()
     axes = (a.rank - 2,)
@@ -64,6 +69,7 @@ _OF_BACKWARD = Refusal("factors of a matrix that PyTorch may have transposed")
 
 
 def inverse_ex(m: Importer, a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    """linalg_inv_ex: (inverse, info)."""
     lu, pivots = factored(m, _wide(a))
     at = Matrices(m.graph)
     unit = at.rows(lu).one("eq", at.columns(lu)).cast(DType.fp64)
@@ -76,6 +82,7 @@ def inverse_ex(m: Importer, a: Tensor, *, check_errors: bool = False) -> tuple[T
 def solve_ex(
     m: Importer, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor | Refusal, ...]:
+    """_linalg_solve_ex: (X of A X = B or X A = B, factors that are refused, info)."""
     vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape == a.shape[:-1])
     lu, pivots = factored(m, _wide(a))
     given = _wide(b.unsqueeze(-1) if vector else b)
@@ -87,6 +94,7 @@ def solve_ex(
 
 
 def lu_solve(m: Importer, lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """linalg_lu_solve: X of A X = B, X A = B or their adjoints, by factors of A."""
     return _of_factors(m, _wide(lu), _zero_based(pivots), _wide(b), left, adjoint).cast(b.dtype)
 
 
@@ -101,6 +109,7 @@ def _of_factors(m: Importer, lu: Tensor, pivots: Tensor, b: Tensor, left: bool, 
 def solve_triangular(
     m: Importer, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
+    """linalg_solve_triangular: X of A X = B or X A = B for a triangular A."""
     if not left:
         return transposed(solve_triangular(m, transposed(a), transposed(b), upper=not upper, unitriangular=unitriangular))
     batch = _joint_batch(a, b)
@@ -110,12 +119,14 @@ def solve_triangular(
 def triangular_solve(
     m: Importer, b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
+    """triangular_solve: (X of A X = B for a triangular A or its transpose, A)."""
     of = transposed(a) if transpose else a
     batch = _joint_batch(a, b)
     return solve_triangular(m, of, b, upper=upper != transpose, unitriangular=unitriangular), _with_batch(a, batch)
 
 
 def cholesky_ex(m: Importer, a: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    """linalg_cholesky_ex: (factor, info)."""
     low = cholesky_factor(m, _wide(transposed(a) if upper else a))
     info = _first(m, low.diagonal().one("gt", 0.0).logical_not())
     if check_errors:
@@ -124,16 +135,19 @@ def cholesky_ex(m: Importer, a: Tensor, *, upper: bool = False, check_errors: bo
 
 
 def cholesky(m: Importer, a: Tensor, upper: bool = False) -> Tensor:
+    """cholesky: the factor; a matrix that is not positive definite raises an error."""
     factor, info = cholesky_ex(m, a, upper=upper)
     m.check(info, "cholesky", a.rank == 2)
     return factor
 
 
 def check_errors(m: Importer, info: Tensor, name: str, *, is_matrix: bool) -> None:
+    """_linalg_check_errors: an error for each matrix whose `info` is not 0."""
     m.check(info, name, is_matrix)
 
 
 def cholesky_solve(m: Importer, b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    """cholesky_solve: X of A X = B by the factor of A."""
     batch = _joint_batch(factor, b)
     low = _with_batch(_wide(transposed(factor) if upper else factor), batch)
     y = triangular(m, low, _with_batch(_wide(b), batch), upper=False, unit=False)
@@ -141,6 +155,7 @@ def cholesky_solve(m: Importer, b: Tensor, factor: Tensor, upper: bool = False) 
 
 
 def cholesky_inverse(m: Importer, factor: Tensor, upper: bool = False) -> Tensor:
+    """cholesky_inverse: the inverse of A by its factor."""
     at = Matrices(m.graph)
     unit = at.rows(factor).one("eq", at.columns(factor)).cast(factor.dtype)
     return cholesky_solve(m, unit, factor, upper)
@@ -151,7 +166,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _first_of(x: Tensor, axis: int, count: Expr) -> Tensor:
-    """The first `count` along an axis."""
+    """The first `count` elements along an axis."""
     return x if x.shape[axis] == count else x.split([count, x.shape[axis] - count], axis=axis)[0]
 
 
@@ -175,7 +190,7 @@ def _zero_based(pivots: Tensor) -> Tensor:
 
 
 def _sign(m: Importer, pivots: Tensor) -> Tensor:
-    """-1 for an odd number of exchanges."""
+    """Sign of a permutation: -1 for an odd number of exchanges."""
     moved = pivots.one("ne", m.graph.iota(pivots.shape, pivots.rank - 1))
     return m.graph.where(moved, -1.0, m.graph.full(pivots.shape, 1, DType.fp64)).one("reduce_prod", axes=(pivots.rank - 1,))
 
@@ -187,7 +202,7 @@ def _first_zero(m: Importer, lu: Tensor) -> Tensor:
 
 
 def _first(m: Importer, bad: Tensor) -> Tensor:
-    """LAPACK's info: the number of the first place, counted from 1, that is bad; 0 where none is."""
+    """LAPACK's info: the number of the first bad position, counted from 1; 0 if there is none."""
     size = bad.shape[-1]
     places = m.graph.iota(bad.shape, bad.rank - 1) + 1
     found = m.graph.where(bad, places, m.graph.size_of(size + 1)).one("reduce_min", axes=(bad.rank - 1,))
@@ -216,3 +231,4 @@ MATRIX: dict[str, Handler] = {
     "aten.cholesky_solve.default": cholesky_solve,
     "aten.cholesky_inverse.default": cholesky_inverse,
 }
+"""Handlers of this file by overload."""

@@ -14,7 +14,7 @@ from tatami.torch.refusal import Refusal
 
 
 def _statistics(m: Importer, x: Tensor, axes: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, variance and 1/sqrt(variance + eps), with axes of size 1 left."""
+    """Mean, variance and 1/sqrt(variance + eps), with reduced axes of size 1."""
     mean = x.mean(axes, keepdims=True)
     off = x - mean.expand(x.shape)
     variance = (off * off).mean(axes, keepdims=True)
@@ -26,7 +26,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _scaled(m: Importer, y: Tensor, weight: Tensor | None, bias: Tensor | None, dims: Sequence[int]) -> Tensor:
-    """y * weight + bias, both laid over the axes `dims` of y."""
+    """y * weight + bias, both placed on the axes `dims` of y."""
     if weight is not None:
         y = y * m.cast(weight, y.dtype).expand(y.shape, dims=tuple(dims))
     return y if bias is None else y + m.cast(bias, y.dtype).expand(y.shape, dims=tuple(dims))
@@ -35,6 +35,7 @@ def _scaled(m: Importer, y: Tensor, weight: Tensor | None, bias: Tensor | None, 
 def layer_norm(
     m: Importer, x: Tensor, shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """native_layer_norm: (result, mean, 1/deviation) over the last axes."""
     axes = tuple(range(x.rank - len(shape), x.rank))
     wide = _wide(x)
     mean, _, scale = _statistics(m, wide, axes, eps)
@@ -54,6 +55,7 @@ def group_norm(
     groups: int,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """native_group_norm: (result, mean, 1/deviation) per group of channels."""
     wide = _wide(x)
     per = exact_div(wide.shape[1], expr(groups))
     if per is None:
@@ -76,6 +78,7 @@ def batch_norm_inference(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """_native_batch_norm_legit_no_training: result by running statistics, and two empty tensors."""
     y = _by_channel(m, x, weight, bias, _wide(mean), (_wide(variance) + eps).rsqrt())
     return m.cast(y, x.dtype), _nothing(m, 1), _nothing(m, 2)
 
@@ -96,7 +99,7 @@ def _by_channel(m: Importer, x: Tensor, weight: Tensor | None, bias: Tensor | No
 def _train(
     m: Importer, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Expr]:
-    """The result, and per channel mean, 1/sqrt(variance + eps), variance; and over how many elements."""
+    """(result, mean, 1/sqrt(variance + eps), variance, number of elements) per channel."""
     wide = _wide(x)
     axes = (0, *range(2, x.rank))
     mean, variance, scale = (t.reshape(x.shape[1]) for t in _statistics(m, wide, axes, eps))
@@ -112,7 +115,8 @@ def batch_norm_functional(
     m: Importer, x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_variance: Tensor,
     training: bool, momentum: float, eps: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Result, saved mean, saved 1/deviation, new running mean, new running variance (unbiased)."""
+    """_native_batch_norm_legit_functional: result, saved mean, saved 1/deviation, new running mean, new running variance
+    (unbiased)."""
     if not training:
         y, *saved = batch_norm_inference(m, x, weight, bias, running_mean, running_variance, momentum, eps)
         return y, *saved, running_mean, running_variance
@@ -126,6 +130,7 @@ def batch_norm_functional(
 def batch_norm_no_stats(
     m: Importer, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
+    """_native_batch_norm_legit.no_stats: result, mean, 1/deviation of the batch."""
     y, mean, scale, _, _ = _train(m, x, weight, bias, eps)
     return y, m.cast(mean, m.dtype_at(1)), m.cast(scale, m.dtype_at(2))
 
@@ -137,3 +142,4 @@ NORM: dict[str, Handler] = {
     "aten._native_batch_norm_legit_functional.default": batch_norm_functional,
     "aten._native_batch_norm_legit.no_stats": batch_norm_no_stats,
 }
+"""Handlers of this file by overload."""

@@ -1,4 +1,4 @@
-"""Orthogonal polynomials whose degree is a tensor: their three-term recurrence runs to the largest degree."""
+"""Orthogonal polynomials whose degree is a tensor: their three-term recurrence runs up to the largest degree."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, Number
 
 First: TypeAlias = Callable[[Tensor], Tensor]
-"""x -> the polynomial of degree 1."""
+"""Function from x to the polynomial of degree 1."""
 Step: TypeAlias = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""x, k, P_k, P_(k-1) -> P_(k+1)."""
+"""Function of x, k, P_k, P_(k-1) that returns P_(k+1)."""
 Angle: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""acos(x), degree -> the polynomial."""
+"""Function of acos(x) and the degree that returns the polynomial."""
 
 
 def polynomial(
     first: First, step: Step, angle: Angle | None = None, shifted: bool = False, highest: int | None = None
 ) -> Handler:
-    """Degrees below 0 give 0, above `highest` NaN. `angle`: a closed form between -1 and 1, which ends the recurrence
-    for degrees above 8. `shifted`: of 2x - 1."""
+    """Handler of a polynomial. Degrees below 0 give 0, above `highest` NaN. `angle`: a closed form between -1 and 1, used
+    for degrees above 8 instead of the recurrence. `shifted`: the polynomial of 2x - 1."""
 
     def handler(m: Importer, x: Tensor | Number, degree: Tensor | Number) -> Tensor:
         if any(s == ZERO for s in m.shape):
             return m.graph.full(m.shape, 0, m.dtype)
         wide, n = (m.filled(m.tensor(v, DType.fp64), m.shape) for v in (x, degree))
         wide = wide * 2.0 - 1.0 if shifted else wide
-        n = m.graph.where(abs(n) < 2.0**63, n.one("trunc"), -1.0)  # other degrees are below 0 once PyTorch has them as integers
+        n = m.graph.where(abs(n) < 2.0**63, n.one("trunc"), -1.0)  # other degrees become negative integers in PyTorch
         closed = (abs(wide) < 1.0).one("and", n > 8.0) if angle is not None else None
         reached = n if closed is None else m.graph.where(closed, 0.0, n)
         if highest is not None:
@@ -47,7 +47,7 @@ def polynomial(
 
 
 def _recurrence(m: Importer, x: Tensor, degree: Tensor, first: First, step: Step) -> Tensor:
-    """Every element takes the polynomial of its degree as it goes by."""
+    """The polynomial of each element's own degree, selected when the recurrence reaches it."""
     top = degree.one("reduce_max", axes=tuple(range(degree.rank))) if degree.rank else degree
     count = (top.maximum(-1.0) + 1.0).cast(DType.i64)
     body = m.graph.subgraph(f"recurrence_{len(m.graph.nodes)}")
@@ -104,3 +104,4 @@ _MADE: dict[str, Handler] = {
 POLYNOMIAL: dict[str, Handler] = {
     f"aten.special_{name}.{kind}": handler for name, handler in _MADE.items() for kind in ("default", "x_scalar", "n_scalar")
 }
+"""Handlers of this file by overload."""

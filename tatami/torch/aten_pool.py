@@ -35,6 +35,8 @@ def _attributes(kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, n
 
 
 def max_pool_with_indices(n: int) -> Handler:
+    """Handler of max_pool{n}d_with_indices: (maxima, positions in the plane of one channel)."""
+
     def handler(
         m: Importer,
         x: Tensor,
@@ -44,7 +46,7 @@ def max_pool_with_indices(n: int) -> Handler:
         dilation: Sizes = (1,),
         ceil_mode: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """The position counts within the plane of one channel: of the first that is largest, or the last NaN."""
+        """Positions are those of the first maximum, or of the last NaN, in the plane of one channel."""
         attrs = _attributes(kernel, stride, padding, dilation, n)
         value = x.one("max_pool", **attrs, ceil_mode=ceil_mode)
         plane = product(x.shape[-n:])
@@ -59,7 +61,7 @@ def max_pool_with_indices(n: int) -> Handler:
 
 
 def _places(m: Importer, x: Tensor, n: int) -> Tensor:
-    """The position of every element in its plane; 32 bits where they hold it."""
+    """The position of every element in its plane; as i32 if it is large enough."""
     plane = product(x.shape[-n:]).as_int()
     dtype = DType.i32 if plane is not None and plane < 2**31 else DType.i64
     at = m.graph.iota(x.shape, x.rank - n, dtype)
@@ -69,8 +71,10 @@ def _places(m: Importer, x: Tensor, n: int) -> Tensor:
 
 
 def max_pool_backward(n: int) -> Handler:
+    """Handler of max_pool{n}d_with_indices_backward."""
+
     def handler(m: Importer, grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
-        """Every window's gradient is added where its largest element stood."""
+        """Every window's gradient is added at the position of its maximum."""
         at: Tensor = rest[-1]
         lead = x.shape[:-n]
         flat_x, flat = (*lead, product(x.shape[-n:])), (*lead, product(grad.shape[-n:]))
@@ -81,8 +85,10 @@ def max_pool_backward(n: int) -> Handler:
 
 
 def max_unpool(n: int) -> Handler:
+    """Handler of max_unpool{n}d."""
+
     def handler(m: Importer, x: Tensor, indices: Tensor, *_: Any) -> Tensor:
-        """Every element at its place in the plane of its channel, else 0."""
+        """Every element at its position in the plane of its channel, else 0."""
         if ZERO in (*x.shape, *m.shape):
             return m.graph.full(m.shape, 0, x.dtype)
         lead = m.shape[:-n]
@@ -95,6 +101,8 @@ def max_unpool(n: int) -> Handler:
 
 
 def avg_pool(n: int) -> Handler:
+    """Handler of avg_pool{n}d, with ceil_mode and any divisor."""
+
     def handler(
         m: Importer, x: Tensor, kernel: Sizes, stride: Sizes = (), padding: Sizes = (0,), ceil_mode: bool = False,
         count_include_pad: bool = True, divisor_override: int | None = None,
@@ -124,11 +132,13 @@ def _up_to_the_last_window(m: Importer, x: Tensor, attrs: dict[str, Any], n: int
 
 
 def avg_pool_backward(n: int) -> Handler:
+    """Handler of avg_pool{n}d_backward; windows that end outside are refused."""
+
     def handler(
         m: Importer, grad: Tensor, x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, ceil_mode: bool,
         count_include_pad: bool, divisor_override: int | None,
     ) -> Tensor:  # fmt: skip
-        """Each window's gradient, divided by its number of elements, spread over them and added up (fold)."""
+        """Each window's gradient, divided by its number of elements, is added to each of them (fold)."""
         attrs = _attributes(kernel, stride, padding, (1,), n)
         if ceil_mode:
             raise Refusal("the gradient of an average over windows that end outside")
@@ -167,8 +177,10 @@ def _share(
 
 
 def adaptive_avg_pool(n: int) -> Handler:
+    """Handler of _adaptive_avg_pool{n}d."""
+
     def handler(m: Importer, x: Tensor, size: Sizes) -> Tensor:
-        """One window is a mean, windows of one size a pooling; others overlap and differ in size."""
+        """One window is a mean, windows of equal size a pooling; other windows overlap and differ in size."""
         out = m.shape[-n:]
         if any(s == ZERO for s in m.shape):
             return m.graph.full(m.shape, 0, x.dtype)
@@ -183,17 +195,19 @@ def adaptive_avg_pool(n: int) -> Handler:
 
 
 def _window(size: Expr, count: Expr) -> int:
-    """The size of every window, 0 when they differ."""
+    """The size of every window, 0 if sizes differ."""
     a, b = size.as_int(), count.as_int()
     return a // b if a is not None and b and a % b == 0 else 0
 
 
 def adaptive_max_pool(n: int) -> Handler:
+    """Handler of adaptive_max_pool{n}d: (maxima, positions in the plane of one channel)."""
+
     def handler(m: Importer, x: Tensor, size: Sizes) -> tuple[Tensor, Tensor]:
         """The largest element of each window and its position in the plane of one channel.
 
-        Windows are made equally long by repeating their last element, which leaves the first largest one first, and the last
-        NaN last.
+        Windows are padded to equal length by repeating their last element, so that the first maximum stays first, and the
+        last NaN last.
         """
         if any(s == ZERO for s in m.shape):
             return m.graph.full(m.shape, 0, x.dtype), m.graph.full(m.shape, 0, DType.i64)
@@ -222,7 +236,7 @@ def _adaptive_windows(size: int, count: int) -> np.ndarray:
 
 
 def _windows(m: Importer, x: Tensor, windows: Sequence[np.ndarray]) -> Tensor:
-    """(.., o.., elements of a window) of (.., spatial..)."""
+    """(.., o.., elements of a window) from (.., spatial..)."""
     n, lead = len(windows), x.rank - len(windows)
     for i, w in enumerate(windows):
         x = x.take(m.graph.constant(w), axis=lead + 2 * i)
@@ -241,3 +255,4 @@ POOL: dict[str, Handler] = {
     **{f"aten.adaptive_max_pool{n}d.default": adaptive_max_pool(n) for n in (2, 3)},
     **{f"aten.adaptive_max_pool{n}d_backward.default": max_pool_backward(n) for n in (2, 3)},
 }
+"""Handlers of this file by overload."""

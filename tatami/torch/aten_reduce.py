@@ -17,10 +17,11 @@ from tatami.torch.refusal import Refusal
 from tatami.torch.repeated import repeated
 
 Dims = Sequence[int] | int | None
+"""Axes of a reduction; None stands for all."""
 
 
 def reduce_in_result(op: str) -> Handler:
-    """sum, mean, prod: the operand is converted to the result's dtype first."""
+    """Handler of sum, mean, prod: the operand is first converted to the result's dtype."""
 
     def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
         x = m.cast(x, m.dtype)
@@ -30,6 +31,8 @@ def reduce_in_result(op: str) -> Handler:
 
 
 def extreme(op: str, of_bool: str) -> Handler:
+    """Handler of amax, amin; `of_bool`: the reduction on bool."""
+
     def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
         if any(x.shape[a] == ZERO for a in m.axes(dim, x.rank)):
             raise Refusal("an extreme over an empty dimension, which has none")
@@ -40,7 +43,7 @@ def extreme(op: str, of_bool: str) -> Handler:
 
 
 def truth(op: str) -> Handler:
-    """any, all: PyTorch's result for uint8 is uint8."""
+    """Handler of any, all; the result is uint8 for uint8, as in PyTorch."""
 
     def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
         x = m.cast(x, DType.bool)
@@ -51,7 +54,7 @@ def truth(op: str) -> Handler:
 
 
 def position(op: str) -> Handler:
-    """argmax, argmin: without an axis, of the flattened operand."""
+    """Handler of argmax, argmin; without an axis over the flattened operand."""
 
     def handler(m: Importer, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         x = x.cast(DType.u8) if x.dtype == DType.bool else x
@@ -66,7 +69,7 @@ def position(op: str) -> Handler:
 
 
 def extreme_and_position(op: str, at: str) -> Handler:
-    """max.dim, min.dim: the value and the first position it has."""
+    """Handler of max.dim, min.dim: (value, its first position)."""
 
     def handler(m: Importer, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
         if not x.rank:
@@ -80,13 +83,14 @@ def extreme_and_position(op: str, at: str) -> Handler:
 
 
 def variance(m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False) -> Tensor:
-    """Sum of squared deviations over (count - correction), not less than 0; added up in a wider dtype, as eager does, so that
-    squares of large numbers do not overflow."""
+    """var: sum of squared distances over (count - correction), which is at least 0; added up in a wider dtype, as in eager,
+    so that squares of large numbers do not overflow."""
     return _variance(m, x, m.axes(dim, x.rank), 1 if correction is None else correction, keepdim)
 
 
 def deviation(m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False) -> Tensor:
-    return variance(m, x, dim, correction=correction, keepdim=keepdim).sqrt()  # before it is narrow again
+    """std: the square root of the variance."""
+    return variance(m, x, dim, correction=correction, keepdim=keepdim).sqrt()  # before the cast to the result's dtype
 
 
 def _variance(m: Importer, x: Tensor, axes: tuple[int, ...], correction: Number, keepdim: bool) -> Tensor:
@@ -102,17 +106,20 @@ def _variance(m: Importer, x: Tensor, axes: tuple[int, ...], correction: Number,
 def variance_and_mean(
     m: Importer, x: Tensor, dim: Dims = None, *, correction: Number | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
+    """var_mean: (variance, mean)."""
     axes = m.axes(dim, x.rank)
     mean = x.mean(axes, keepdims=keepdim) if axes else x
     return _variance(m, x, axes, 1 if correction is None else correction, keepdim), mean
 
 
 def wider(dtype: DType) -> DType:
-    """What eager accumulates in on the CPU where it takes a wider dtype."""
+    """The dtype in which eager accumulates on the CPU, for operators with a wider accumulator."""
     return DType.fp32 if dtype == DType.fp16 else DType.fp64 if dtype.is_float else dtype
 
 
 def scan(op: str) -> Handler:
+    """Handler of cumsum, cumprod."""
+
     def handler(m: Importer, x: Tensor, dim: int, **_: Any) -> Tensor:
         x = m.cast(x, m.dtype if op == "cumsum" else wider(m.dtype))
         return x.one(op, axis=m.axis(dim, x.rank)) if x.rank else x
@@ -121,7 +128,7 @@ def scan(op: str) -> Handler:
 
 
 def scan_and_position(op: str, wins: str) -> Handler:
-    """cummax, cummin: the running extreme and the last position that reached it."""
+    """Handler of cummax, cummin: (the running extreme, the last position that reached it)."""
 
     def handler(m: Importer, x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         if not x.rank:
@@ -139,7 +146,7 @@ def scan_and_position(op: str, wins: str) -> Handler:
 
 
 def log_cumulative_sum(m: Importer, x: Tensor, dim: int) -> Tensor:
-    """log(cumsum(exp(x))), an element of the axis at a time: shifted by the largest of the whole axis, what lies far below it
+    """logcumsumexp: log(cumsum(exp(x))), one element after the other: shifted by the axis's maximum, elements far below it
     would all be log(0)."""
     if not x.rank:
         return x
@@ -158,11 +165,14 @@ def log_cumulative_sum(m: Importer, x: Tensor, dim: int) -> Tensor:
 
 
 def logsumexp(m: Importer, x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """logsumexp: log of the sum of e^x over axes."""
     x = m.cast(x, m.dtype)
     return x.one("reduce_log_sum_exp", axes=m.axes(dim, x.rank), keepdims=keepdim) if x.rank else x
 
 
 def softmax(op: str) -> Handler:
+    """Handler of _softmax, _log_softmax."""
+
     def handler(m: Importer, x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
         x = m.cast(x, m.dtype)
         if not x.rank:
@@ -173,6 +183,7 @@ def softmax(op: str) -> Handler:
 
 
 def sort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> tuple[Tensor, Tensor]:
+    """sort: (values, positions) along an axis; stable."""
     if not x.rank:
         return x, m.graph.full((), 0, DType.i64)
     wide = x.cast(DType.u8) if x.dtype == DType.bool else x
@@ -183,14 +194,17 @@ def sort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: A
 def sort_stable(
     m: Importer, x: Tensor, *, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> tuple[Tensor, Tensor]:
+    """sort.stable: (values, positions) along an axis."""
     return sort(m, x, dim, descending)
 
 
 def argsort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> Tensor:
+    """argsort: positions of the sorted values along an axis."""
     return sort(m, x, dim, descending)[1]
 
 
 def topk(m: Importer, x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+    """topk: (the k largest or smallest values, their positions)."""
     if not x.rank:
         return x, m.graph.full((), 0, DType.i64)
     values, at = x.op("topk", k=expr(k), axis=m.axis(dim, x.rank), largest=largest)
@@ -198,6 +212,7 @@ def topk(m: Importer, x: Tensor, k: Any, dim: int = -1, largest: bool = True, so
 
 
 def kth_value(m: Importer, x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """kthvalue: (the k-th smallest value, its position)."""
     from tatami.torch.aten_view import part
 
     if not x.rank:
@@ -209,7 +224,8 @@ def kth_value(m: Importer, x: Tensor, k: Any, dim: int = -1, keepdim: bool = Fal
 
 
 def mode(m: Importer, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The most frequent value, the smallest of several, and its last position: the end of the longest run when sorted."""
+    """mode: the most frequent value, the smallest if there are several, and its last position: the end of the longest run
+    of sorted values."""
     if not x.rank:
         return x, m.graph.full((), 0, DType.i64)
     axis = m.axis(dim, x.rank)
@@ -224,6 +240,7 @@ def mode(m: Importer, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[
 
 
 def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
+    """linalg_vector_norm: the norm of order `ord` over axes."""
     if not isinstance(ord, int | float):
         raise Refusal("a norm whose exponent depends on sizes")
     wide = DType.fp32 if m.dtype.is_narrow_float else m.dtype
@@ -231,7 +248,7 @@ def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepd
 
 
 def norm_over(x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:
-    """(sum |x|^p)^(1/p), and what that becomes for 0 and the infinities."""
+    """(sum |x|^p)^(1/p), and its limits for 0 and the infinities."""
     x = abs(x)
 
     def over(y: Tensor, op: str) -> Tensor:
@@ -249,11 +266,14 @@ def norm_over(x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool) -> Te
 
 
 def count_nonzero(m: Importer, x: Tensor, dim: Dims = None) -> Tensor:
+    """count_nonzero: number of nonzero elements over axes."""
     ones = m.cast(m.cast(x, DType.bool), DType.i64)
     return ones.sum(m.axes(dim, x.rank)) if x.rank else ones
 
 
 def median(ignore_nan: bool) -> Handler:
+    """Handler of median.dim or nanmedian.dim: (value, position)."""
+
     def handler(m: Importer, x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
         if not x.rank:
             return x, m.graph.full((), 0, DType.i64)
@@ -264,6 +284,8 @@ def median(ignore_nan: bool) -> Handler:
 
 
 def median_of_all(ignore_nan: bool) -> Handler:
+    """Handler of median or nanmedian over all elements."""
+
     def handler(m: Importer, x: Tensor) -> Tensor:
         return _middle(m, x.reshape(product(x.shape)), 0, ignore_nan)[0].reshape(()) if x.rank else x
 
@@ -271,8 +293,8 @@ def median_of_all(ignore_nan: bool) -> Handler:
 
 
 def _middle(m: Importer, x: Tensor, axis: int, ignore_nan: bool) -> tuple[Tensor, Tensor]:
-    """The lower of the two middle elements and where it stood, the axis left with size 1. A NaN wins, or counts for
-    nothing; it sorts last."""
+    """(the lower of the two middle elements, its position), with the axis left at size 1. A NaN wins, or is ignored; it
+    sorts last."""
     values, at = x.op("sort", axis=axis)
     nans = x.one("isnan").cast(DType.i64) if x.dtype.is_float else m.graph.full(x.shape, 0, DType.i64)
     count = nans.sum((axis,), keepdims=True)
@@ -326,3 +348,4 @@ REDUCE: dict[str, Handler] = {
     "aten.count_nonzero.dim_IntList": count_nonzero,
     "aten.count_nonzero.default": count_nonzero,
 }
+"""Handlers of this file by overload."""

@@ -1,5 +1,5 @@
-"""Interpolation that PyTorch's own decomposition makes of computed positions, where whole factors need none; and resizing
-without aliases, which it does not take apart."""
+"""Interpolation by whole factors and antialiased resizing. PyTorch's own decompositions use computed positions, which whole
+factors do not need; it does not decompose antialiased resizing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tatami.torch.refusal import Refusal
 
 
 def nearest(n: int, *, exact: bool) -> Handler:
-    """The last n axes, at ``floor(i / scale)``, or ``floor((i + 1/2) / scale)`` when `exact`."""
+    """Handler of upsample_nearest{n}d: the last n axes read at ``floor(i / scale)``, or ``floor((i + 1/2) / scale)`` if
+    `exact`."""
 
     def handler(m: Importer, x: Tensor, size: Sequence[object] | None, *rest: float | Sequence[float] | None) -> Tensor:
         """`rest`: a factor for each axis, or one list of them."""
@@ -36,7 +37,7 @@ def nearest(n: int, *, exact: bool) -> Handler:
 
 
 def _factor(given: float | None, size: Expr, to: Expr) -> float | None:
-    """Of an axis: as given, or as its sizes say; None where they are symbols that do not."""
+    """Scale of an axis: as given, or from its sizes; None if symbols leave it open."""
     if given:
         return float(given)
     whole = exact_div(to, size)
@@ -47,7 +48,7 @@ def _factor(given: float | None, size: Expr, to: Expr) -> float | None:
 
 
 def _picked(m: Importer, x: Tensor, axis: int, to: Expr, exact: bool) -> Tensor:
-    """By positions that are computed from the sizes."""
+    """The axis read at positions computed from the sizes."""
     size, wanted = (m.graph.size_of(s).cast(DType.fp32) for s in (x.shape[axis], to))
     at = m.graph.iota((to,), 0).cast(DType.fp32)
     near = ((at + 0.5 if exact else at) * (size / wanted)).floor().cast(DType.i64)
@@ -55,8 +56,8 @@ def _picked(m: Importer, x: Tensor, axis: int, to: Expr, exact: bool) -> Tensor:
 
 
 def antialiased(weight: Callable[[np.ndarray], np.ndarray], reach: int) -> Handler:
-    """Each element a weighted mean of those around it, `reach` on either side in units of the coarser grid: a product with
-    a matrix of weights along each axis."""
+    """Handler of antialiased upsampling: each element is a weighted mean of those around it, `reach` on either side in
+    units of the coarser grid: a product with a matrix of weights along each axis."""
 
     def handler(
         m: Importer, x: Tensor, size: object, align_corners: bool, high: float | None = None, across: float | None = None
@@ -70,6 +71,8 @@ def antialiased(weight: Callable[[np.ndarray], np.ndarray], reach: int) -> Handl
 
 
 def antialiased_backward(weight: Callable[[np.ndarray], np.ndarray], reach: int) -> Handler:
+    """Handler of the gradient of antialiased upsampling: products with the transposed weights."""
+
     def handler(
         m: Importer, grad: Tensor, size: object, of: object, align_corners: bool, high: float | None = None,
         across: float | None = None,
@@ -84,8 +87,8 @@ def antialiased_backward(weight: Callable[[np.ndarray], np.ndarray], reach: int)
 
 
 def adaptive_average_backward(m: Importer, grad: Tensor, x: Tensor) -> Tensor:
-    """An element has its share of the gradient of each window that holds it; window o goes from floor(o*size/count) up to
-    ceil((o+1)*size/count)."""
+    """_adaptive_avg_pool2d_backward: an element gets its share of the gradient of each window that contains it; window o
+    reads from floor(o*size/count) up to ceil((o+1)*size/count)."""
     matrices = {}
     for axis in range(x.rank - 2, x.rank):
         have, count = (constant_int(t.shape[axis], "the size of an adaptive pooling") for t in (x, grad))
@@ -96,8 +99,10 @@ def adaptive_average_backward(m: Importer, grad: Tensor, x: Tensor) -> Tensor:
 
 
 def edge_backward(n: int) -> Handler:
+    """Handler of replication_pad{n}d_backward."""
+
     def handler(m: Importer, grad: Tensor, x: Tensor, padding: Sequence[IntoExpr]) -> Tensor:
-        """Gradients in a border are added to that of the element at the edge which the border repeats."""
+        """Gradients in a border are added to that of the edge element which the border repeats."""
         for k in range(n):
             axis, low = x.rank - 1 - k, expr(padding[2 * k])
             last = m.graph.size_of(x.shape[axis] - 1)
@@ -110,12 +115,12 @@ def edge_backward(n: int) -> Handler:
 
 
 def _numbers(x: Tensor, m: Importer, axis: int) -> tuple[int, int]:
-    """The size of an axis of the operand, and of the result."""
+    """(size of an axis of the operand, its size in the result), which must be numbers."""
     return constant_int(x.shape[axis], "a size of an image"), constant_int(m.shape[axis], "a size of an image")
 
 
 def _weighted(m: Importer, x: Tensor, matrices: dict[int, np.ndarray]) -> Tensor:
-    """Each of the last two axes times a matrix of constants [before, after]."""
+    """Each of the last two axes multiplied by a matrix of constants [before, after]."""
     if not x.dtype.is_float:
         raise Refusal(f"weighted means of elements of type {x.dtype}")
     wide = x.cast(DType.fp32) if x.dtype.is_narrow_float else x
@@ -131,7 +136,7 @@ def _weighted(m: Importer, x: Tensor, matrices: dict[int, np.ndarray]) -> Tensor
 def _weights(
     have: int, want: int, align_corners: bool, factor: float | None, weight: Callable[[np.ndarray], np.ndarray], reach: int
 ) -> np.ndarray:
-    """[want, have] in fp64, rows of sum 1, as PyTorch places them."""
+    """[want, have] weights in fp64, rows of sum 1, with PyTorch's positions."""
     if align_corners:
         step = (have - 1) / (want - 1) if want > 1 else 0.0
     else:
@@ -147,11 +152,12 @@ def _weights(
 
 
 def linear_weight(x: np.ndarray) -> np.ndarray:
+    """The linear kernel at distance x."""
     return np.maximum(1.0 - np.abs(x), 0.0)
 
 
 def cubic_weight(x: np.ndarray, a: float = -0.5) -> np.ndarray:
-    """Keys' kernel."""
+    """Keys' cubic kernel at distance x."""
     x = np.abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((x - 5) * x + 8) * x * a - 4 * a
@@ -171,3 +177,4 @@ RESIZE: dict[str, Handler] = {
     "aten._adaptive_avg_pool2d_backward.default": adaptive_average_backward,
     **{f"aten.replication_pad{n}d_backward.default": edge_backward(n) for n in (1, 2, 3)},
 }
+"""Handlers of this file by overload."""

@@ -1,4 +1,4 @@
-"""Writing by index tensors."""
+"""Operators that write elements by index tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tatami.torch.refusal import Refusal
 
 
 def scatter(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor | Number, *, reduce: str | None = None) -> Tensor:
-    """A number at one place of each line, as of one_hot, is a choice along the line."""
+    """scatter: the source written at index along an axis, or combined by `reduce`. A number written at one position of each
+    line, as in one_hot, is a select along the line."""
     axis = m.axis(dim, x.rank)
     lines = tuple(ONE if a == axis else s for a, s in enumerate(x.shape))
     is_choice = reduce is None and not isinstance(source, Tensor) and x.rank and index.shape == lines
@@ -32,6 +33,7 @@ def scatter(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor | Nu
 
 
 def scatter_add(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """scatter_add: the source added at index along an axis."""
     return _scattered(m, x, dim, index, source, "add")
 
 
@@ -44,7 +46,7 @@ def _scattered(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor |
 
 @dataclass(frozen=True)
 class _Places:
-    """Where a scatter writes: an index as large as the updates, and the policy of writing there."""
+    """Positions of a scatter: an index as large as the updates, and the out-of-range policy of the write."""
 
     axis: int
     index: Tensor
@@ -52,13 +54,14 @@ class _Places:
 
     @staticmethod
     def of(m: Importer, x: Tensor, dim: int, index: Tensor) -> _Places:
+        """The positions of an index along an axis; rank 0 counts as rank 1."""
         flat = wide(x)
         axis = m.axis(dim, flat.rank)
         return _Places(axis, *m.within(integers(wide(index)), flat.shape[axis]))
 
     @staticmethod
     def along(m: Importer, x: Tensor, dim: int, index: Tensor, *, from_end: bool = False) -> _Places:
-        """The same place along one axis for all that lies on the others."""
+        """The positions of a rank-1 index along an axis, the same for all positions on the other axes."""
         flat = wide(x)
         axis = m.axis(dim, flat.rank)
         at, bounds = m.within(integers(wide(index)), flat.shape[axis], from_end=from_end)
@@ -66,7 +69,7 @@ class _Places:
         return _Places(axis, at.expand(shape, dims=(axis,)), bounds)
 
     def combined(self, m: Importer, x: Tensor, source: Tensor | Number, combine: str) -> Tensor:
-        """`x` with what is written there. A source may be larger than the index."""
+        """`x` with the source combined at these positions. A source may be larger than the index."""
         shape = self.index.shape
         if isinstance(source, Tensor) and source.rank:
             updates = cropped(m, m.cast(source, x.dtype), shape)
@@ -78,6 +81,7 @@ class _Places:
 def scatter_reduce(
     m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
+    """scatter_reduce: the source combined at index along an axis."""
     if any(s == ZERO for s in index.shape):
         return x
     return _reduced(m, x, _Places.of(m, x, dim, index), source, reduce, include_self)
@@ -86,13 +90,14 @@ def scatter_reduce(
 def index_reduce(
     m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
+    """index_reduce: slices of the source combined at index along an axis."""
     if any(s == ZERO for s in (*index.shape, *x.shape)):
         return x
     return _reduced(m, x, _Places.along(m, x, dim, index), source, reduce, include_self)
 
 
 def _reduced(m: Importer, x: Tensor, to: _Places, source: Tensor, reduce: str, include_self: bool) -> Tensor:
-    """Without `include_self` elements that something is written to begin at the neutral element."""
+    """`x` with the source combined. Without `include_self`, elements that are written begin at the neutral element."""
     combine = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}[reduce]
     flat = start = wide(x)
     if not include_self or reduce == "mean":
@@ -113,6 +118,7 @@ def _neutral(m: Importer, reduce: str, x: Tensor) -> Tensor:
 
 
 def index_add(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+    """index_add: slices of the source times alpha added at index along an axis."""
     updates = m.cast(source, x.dtype)
     if alpha != 1:
         updates = updates * m.tensor(alpha, x.dtype)
@@ -120,14 +126,15 @@ def index_add(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, *
 
 
 def index_copy(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """index_copy: slices of the source written at index along an axis."""
     return _written(m, x, dim, index, m.cast(source, x.dtype), "set")
 
 
 def _written(
     m: Importer, x: Tensor, dim: int, index: Tensor, updates: Tensor, combine: str, *, from_end: bool = False
 ) -> Tensor:
-    """x[…, index, …] along one axis set to (or combined with) the updates, a slice for each index; what has rank 0 is a line
-    of one element."""
+    """x[…, index, …] along one axis set to (or combined with) the updates, one slice for each index; rank 0 counts as a
+    line of one element."""
     if any(s == ZERO for s in (*wide(index).shape, *x.shape)):
         return x
     to = _Places.along(m, x, dim, index, from_end=from_end)
@@ -137,7 +144,7 @@ def _written(
 def as_strided_scatter(
     m: Importer, x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
 ) -> Tensor:
-    """Written through strides over the storage, which holds exactly `x`, row by row."""
+    """as_strided_scatter: the source written through strides over the storage, which holds exactly `x`, row by row."""
     flat = x.reshape(-1) if x.rank != 1 else x
     at = m.graph.size_of(expr(offset or 0))
     for k, s in enumerate(stride):
@@ -147,11 +154,13 @@ def as_strided_scatter(
 
 
 def index_fill(m: Importer, x: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
+    """index_fill: the value written at index along an axis; negative indices count from the end."""
     return _written(m, x, dim, index, m.tensor(value, x.dtype), "set", from_end=True)
 
 
 def index_put(m: Importer, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
-    """x with x[indices] = values (or added). One rank-1 index is a scatter along its axis, several a scatter by tuples."""
+    """index_put: x with x[indices] = values (or added). One rank-1 index is a scatter along its axis, several are a scatter
+    by tuples."""
     combine = "add" if accumulate else "set"
     values = m.cast(values, x.dtype)
     masks = [i for i in indices if i is not None and i.dtype == DType.bool]
@@ -176,7 +185,7 @@ def index_put(m: Importer, x: Tensor, indices: Sequence[Tensor | None], values: 
 
 
 def _masked_put(m: Importer, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
-    """One mask over leading axes and one value per slice behind it: a choice, no scatter."""
+    """One mask over leading axes with one value per slice after it: a select instead of a scatter."""
     mask = one(indices, 0) if indices and indices[0] is not None else None
     if mask is None or any(i is not None for i in indices[1:]) or values.rank > x.rank - mask.rank:
         raise Refusal("writing through a mask a number of values that depends on data")
@@ -186,8 +195,8 @@ def _masked_put(m: Importer, x: Tensor, indices: Sequence[Tensor | None], values
 
 
 def masked_scatter(m: Importer, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """The k-th element under the mask takes the k-th of the source: a running count says which. A source with too few
-    elements is an index outside."""
+    """masked_scatter: the k-th element under the mask gets the k-th of the source, found by a running count. A source with
+    too few elements is an index outside."""
     if mask.dtype != DType.bool:
         raise Refusal(f"a mask of dtype {mask.dtype}, which PyTorch refuses when it runs")
     to = m.shape
@@ -201,6 +210,7 @@ def masked_scatter(m: Importer, x: Tensor, mask: Tensor, source: Tensor) -> Tens
 
 
 def put_flat(m: Importer, x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """put: the source written at (or added to) elements of the flattened operand."""
     flat = x.reshape(-1)
     if any(s == ZERO for s in index.shape):
         return x
@@ -209,7 +219,7 @@ def put_flat(m: Importer, x: Tensor, index: Tensor, source: Tensor, accumulate: 
 
 
 def embedding_backward(m: Importer, grad: Tensor, indices: Tensor, rows: Any, padding: int, scale_by_freq: bool) -> Tensor:
-    """The rows of the gradient added up where they came from; the padding row gets none."""
+    """embedding_dense_backward: rows of the gradient added to the rows that were read; the padding row gets none."""
     if scale_by_freq:
         raise Refusal("gradients scaled by the frequency of their index")
     at, bounds = m.within(integers(indices).reshape(-1), expr(rows))
@@ -223,7 +233,7 @@ def embedding_backward(m: Importer, grad: Tensor, indices: Tensor, rows: Any, pa
 
 
 def embedding_renorm(m: Importer, weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    """The rows that are read, none longer than `max_norm`."""
+    """embedding_renorm: the weight with the rows that are read scaled to a norm of at most `max_norm`."""
     at, bounds = m.within(integers(indices).reshape(-1), weight.shape[0])
     rows = m.graph.full((weight.shape[0], 1), 0, DType.i32)
     read = rows.scatter(0, at.unsqueeze(1), m.graph.full((at.shape[0], 1), 1, DType.i32), "set", bounds)
@@ -233,18 +243,19 @@ def embedding_renorm(m: Importer, weight: Tensor, indices: Tensor, max_norm: flo
 
 
 SUM, MEAN, MAX = 0, 1, 2
+"""ATen's numbers of the reductions of a bag."""
 
 
 def embedding_bag(
     m: Importer, weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = SUM,
     sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int = -1,
 ) -> tuple[Tensor | Refusal, ...]:  # fmt: skip
-    """The sum, mean or maximum of the rows of each bag, which ends where the next begins; rows of the padding index do not
-    count, and a bag without rows is 0."""
+    """_embedding_bag_forward_only: the sum, mean or maximum of the rows of each bag, which ends at the next one's offset;
+    rows of the padding index are ignored, and an empty bag is 0. The results for its gradient are refused."""
     bags = m.shape_at(0)[0]
     if ZERO in (*m.shape_at(0), *indices.shape):
         return m.graph.full(m.shape_at(0), 0, weight.dtype), *_OF_BAGS
-    # Looked up among all offsets that may be, so that one beyond the indices raises.
+    # The search covers all possible offsets, so that one beyond the indices raises an error.
     ends = taken(m, m.graph.arange(indices.shape[0] + 1), integers(offsets).cast(DType.i64), 0)
     starts = cropped(m, ends, (bags,))
     place = m.graph.iota((indices.shape[0], bags), 0)
@@ -294,3 +305,4 @@ SCATTER: dict[str, Handler] = {
     "aten.masked_scatter.default": masked_scatter,
     "aten.index_reduce.default": index_reduce,
 }
+"""Handlers of this file by overload."""

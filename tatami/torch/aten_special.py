@@ -1,8 +1,8 @@
 """Special functions of one variable for results of single precision and less.
 
-Each is computed in double precision from its power series near 0 and its asymptotic expansion beyond, whose
-coefficients are computed here from their definitions (Abramowitz and Stegun 6, 7, 9, 10; DLMF 5, 7, 9, 10). Where the
-two meet they agree to about 1e-8, so results of double precision stay in PyTorch.
+Each is computed in double precision from its power series near 0 and its asymptotic expansion beyond, whose coefficients
+are computed here from their definitions (Abramowitz and Stegun 6, 7, 9, 10; DLMF 5, 7, 9, 10). At the border both agree to
+about 1e-8, so functions with results of double precision stay in PyTorch.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from tatami.torch.importer import Importer
 from tatami.torch.refusal import Refusal
 
 EULER = 0.5772156649015329
+"""Euler's constant gamma, in fp64."""
 TERMS = 36
-"""Terms of a power series: enough where it is used, |x| <= 16."""
+"""Number of terms of a power series: enough for |x| <= 16, where it is used."""
 TERMS_OF_DOUBLE = 96
-"""Terms of the series of I0 and I1 up to 30 for results of double precision: none is negative, so none cancel."""
+"""Number of terms of the series of I0 and I1 up to 30 for results of double precision: no term is negative, so no digits
+cancel."""
 BERNOULLI = (
     Fraction(1, 6),
     Fraction(-1, 30),
@@ -31,11 +33,11 @@ BERNOULLI = (
     Fraction(-691, 2730),
     Fraction(7, 6),
 )
-"""B2, B4, …, B14."""
+"""Bernoulli numbers B2, B4, …, B14."""
 
 
 def of_reals(function: Callable[[Importer, Tensor], Tensor]) -> Handler:
-    """`function` in double precision, rounded once."""
+    """Handler of `function` computed in double precision, rounded once."""
 
     def handler(m: Importer, x: Tensor) -> Tensor:
         check_single(m)
@@ -45,12 +47,13 @@ def of_reals(function: Callable[[Importer, Tensor], Tensor]) -> Handler:
 
 
 def check_single(m: Importer) -> None:
+    """Raise Refusal for a result of double precision."""
     if m.dtype == DType.fp64:
         raise Refusal("a special function in double precision")
 
 
 def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """c0 + c1 x + c2 x^2 + …"""
+    """The polynomial c0 + c1 x + c2 x^2 + …"""
     out = x * 0.0 + coefficients[-1]
     for c in reversed(coefficients[:-1]):
         out = out * x + c
@@ -63,19 +66,19 @@ def _harmonic(k: int) -> float:
 
 
 def _series(order: int, sign: int, terms: int = TERMS) -> list[float]:
-    """sign^k / (k! (k + order)!)"""
+    """Coefficients sign^k / (k! (k + order)!) of a Bessel function of the first kind."""
     return [sign**k / (math.factorial(k) * math.factorial(k + order)) for k in range(terms)]
 
 
 def _series_of_second_kind(order: int, sign: int) -> list[float]:
-    """The same times psi(k + 1) + psi(k + order + 1), halved for order 0."""
+    """The coefficients of `_series` times psi(k + 1) + psi(k + order + 1), halved for order 0."""
     half = 2 if order == 0 else 1
     psi = [(_harmonic(k) + _harmonic(k + order) - 2 * EULER) / half for k in range(TERMS)]
     return [c * p for c, p in zip(_series(order, sign), psi, strict=True)]
 
 
 def _expansion(order: int, terms: int) -> list[float]:
-    """a_k = (4v^2 - 1)(4v^2 - 9) … (4v^2 - (2k-1)^2) / (k! 8^k)"""
+    """Coefficients a_k = (4v^2 - 1)(4v^2 - 9) … (4v^2 - (2k-1)^2) / (k! 8^k) of the asymptotic expansion, v the order."""
     out = [1.0]
     for k in range(1, terms):
         out.append(out[-1] * (4 * order * order - (2 * k - 1) ** 2) / (8 * k))
@@ -87,7 +90,7 @@ def _alternating(coefficients: Sequence[float]) -> list[float]:
 
 
 def modified_first(order: int, scaled: bool = False) -> Handler:
-    """I0 and I1, times e^-|x| if `scaled`."""
+    """Handler of I0 or I1, times e^-|x| if `scaled`."""
 
     def function(m: Importer, x: Tensor) -> Tensor:
         edge, terms, more = (30.0, TERMS_OF_DOUBLE, 40) if m.dtype == DType.fp64 else (16.0, TERMS, 24)
@@ -107,7 +110,7 @@ def modified_first(order: int, scaled: bool = False) -> Handler:
 
 
 def modified_second(order: int, scaled: bool = False) -> Handler:
-    """K0 and K1, times e^x if `scaled`; infinite at 0, NaN below."""
+    """Handler of K0 or K1, times e^x if `scaled`; infinite at 0, NaN below."""
 
     def function(m: Importer, x: Tensor) -> Tensor:
         near, far = x.minimum(10.0), x.maximum(10.0)
@@ -126,7 +129,7 @@ def modified_second(order: int, scaled: bool = False) -> Handler:
 
 
 def _waves(far: Tensor, order: int) -> tuple[Tensor, Tensor]:
-    """J and Y of a large argument: sqrt(2/(pi x)) (P cos - Q sin) and (P sin + Q cos)."""
+    """(J, Y) of a large argument: sqrt(2/(pi x)) (P cos - Q sin) and (P sin + Q cos)."""
     a = _expansion(order, 20)
     inverse = 1.0 / far
     square = inverse * inverse
@@ -139,7 +142,7 @@ def _waves(far: Tensor, order: int) -> tuple[Tensor, Tensor]:
 
 
 def first_kind(order: int) -> Handler:
-    """J0 and J1; NaN at infinity, as PyTorch has it."""
+    """Handler of J0 or J1; NaN at infinity, as in PyTorch."""
 
     def function(m: Importer, x: Tensor) -> Tensor:
         size = abs(x)
@@ -153,7 +156,7 @@ def first_kind(order: int) -> Handler:
 
 
 def second_kind(order: int) -> Handler:
-    """Y0 and Y1; -infinity at 0, NaN below."""
+    """Handler of Y0 or Y1; -infinity at 0, NaN below."""
 
     def function(m: Importer, x: Tensor) -> Tensor:
         near, far = x.minimum(12.0), x.maximum(12.0)
@@ -171,14 +174,14 @@ def second_kind(order: int) -> Handler:
 
 
 def spherical_j0(m: Importer, x: Tensor) -> Tensor:
-    """sin(x)/x"""
+    """prims.spherical_bessel_j0: sin(x)/x, with 1 at 0 and 0 at infinity."""
     zero = x.one("eq", 0.0)
     out = x.one("sin") / m.graph.where(zero, 1.0, x)
     return m.graph.where(zero, 1.0, m.graph.where(x.one("isinf"), 0.0, out))
 
 
 def airy(m: Importer, x: Tensor) -> Tensor:
-    """Ai(x): two power series up to |x| = 6, expansions in 2/3 |x|^(3/2) beyond; NaN at infinity, as PyTorch has it."""
+    """special_airy_ai: two power series up to |x| = 6, expansions in 2/3 |x|^(3/2) beyond; NaN at infinity, as in PyTorch."""
     f, g = [1.0], [1.0]
     for k in range(1, 30):
         f.append(f[-1] / ((3 * k - 1) * 3 * k))
@@ -204,7 +207,7 @@ def airy(m: Importer, x: Tensor) -> Tensor:
 
 # -- the gamma function and its derivatives --------------------------------------------------------
 def _shifted(m: Importer, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """y = x or 1 - x, at least 1/2; z = y moved above 8; whether it was reflected, whether it was moved."""
+    """(y, z, True where x was reflected, True where y was moved): y = x or 1 - x, at least 1/2; z = y moved above 8."""
     reflected = x < 0.5
     y = m.graph.where(reflected, 1.0 - x, x)
     moved = y < 8.0
@@ -212,7 +215,7 @@ def _shifted(m: Importer, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def log_gamma(m: Importer, x: Tensor) -> Tensor:
-    """log |Gamma(x)| by Stirling's series, the recurrence below 8 and the reflection below 1/2."""
+    """prims.lgamma: log |Gamma(x)| by Stirling's series, the recurrence below 8 and the reflection below 1/2."""
     y, z, reflected, moved = _shifted(m, x)
     product = y
     for k in range(1, 8):
@@ -228,7 +231,7 @@ def log_gamma(m: Importer, x: Tensor) -> Tensor:
 
 
 def digamma(m: Importer, x: Tensor) -> Tensor:
-    """psi(x); NaN at negative integers, infinite of the other sign at 0."""
+    """prims.digamma: psi(x); NaN at negative integers, infinite of the other sign at 0."""
     y, z, reflected, moved = _shifted(m, x)
     steps = 1.0 / y
     for k in range(1, 8):
@@ -244,6 +247,7 @@ def digamma(m: Importer, x: Tensor) -> Tensor:
 
 
 def trigamma(m: Importer, x: Tensor) -> Tensor:
+    """polygamma of order 1: the first derivative of psi, by its asymptotic series, the recurrence and the reflection."""
     y, z, reflected, moved = _shifted(m, x)
     steps = 1.0 / (y * y)
     for k in range(1, 8):
@@ -257,7 +261,7 @@ def trigamma(m: Importer, x: Tensor) -> Tensor:
 
 
 def polygamma(m: Importer, n: int, x: Tensor) -> Tensor:
-    """The n-th derivative of psi: (-1)^(n+1) n! zeta(n + 1, x)."""
+    """polygamma: the n-th derivative of psi: (-1)^(n+1) n! zeta(n + 1, x)."""
     check_single(m)
     wide = m.cast(x, DType.fp64)
     if n < 2:
@@ -268,13 +272,14 @@ def polygamma(m: Importer, n: int, x: Tensor) -> Tensor:
 
 
 def zeta(m: Importer, x: Tensor, q: Tensor) -> Tensor:
+    """prims.zeta: the Hurwitz zeta function, for results of single precision."""
     check_single(m)
     a, b = (m.filled(m.tensor(t, DType.fp64), m.shape) for t in (x, q))
     return _zeta(m, a, b)
 
 
 def _zeta(m: Importer, x: Tensor, q: Tensor) -> Tensor:
-    """The sum of (q + k)^-x: term by term until all q + k are above 9, then the Euler-Maclaurin formula."""
+    """The sum of (q + k)^-x: term by term until all q + k are above 9, then by the Euler-Maclaurin formula."""
     x = m.filled(x, q.shape)
     base = m.graph.where(q.one("isfinite"), q, 0.0)
     lowest = base.one("reduce_min", axes=tuple(range(base.rank))) if base.rank else base
@@ -302,7 +307,7 @@ def _zeta(m: Importer, x: Tensor, q: Tensor) -> Tensor:
 
 # -- error functions -------------------------------------------------------------------------------
 def inverse_error_function(m: Importer, x: Tensor) -> Tensor:
-    """Halley's method on erf(w) = x, from Winitzki's approximation."""
+    """prims.erf_inv: Halley's method on erf(w) = x, from Winitzki's approximation."""
     inside = x.maximum(-1.0).minimum(1.0)
     a = 0.147
     log = ((1.0 - inside) * (1.0 + inside)).maximum(1e-300).log()
@@ -317,7 +322,7 @@ def inverse_error_function(m: Importer, x: Tensor) -> Tensor:
 
 
 def scaled_complement(m: Importer, x: Tensor) -> Tensor:
-    """erfcx(x) = e^(x^2) erfc(x): by definition up to 2, by its continued fraction beyond."""
+    """prims.erfcx: e^(x^2) erfc(x), by definition up to 2, by its continued fraction beyond."""
     near, far = x.minimum(2.0), x.maximum(2.0)
     fraction = far
     for k in range(60, 0, -1):
@@ -347,3 +352,4 @@ SPECIAL: dict[str, Handler] = {
     "prims.erf_inv.default": of_reals(inverse_error_function),
     "prims.erfcx.default": of_reals(scaled_complement),
 }
+"""Handlers of this file by overload."""

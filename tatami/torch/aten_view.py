@@ -1,4 +1,4 @@
-"""Views and movement: PyTorch's metadata has the result's shape, so most rows only say which axes move."""
+"""Views and movement. PyTorch's metadata has the result's shape, so most functions only need to know which axes move."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tatami.torch.sizes import shape_of
 
 
 def reshape(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
-    """Every operator that only renames positions: the result's shape says all."""
+    """Every operator that keeps elements in row-major order: the operand in the result's shape."""
     return _reshaped(x, m.shape)
 
 
@@ -25,24 +25,28 @@ def _reshaped(x: Tensor, shape: Shape) -> Tensor:
 
 
 def expand(m: Importer, x: Tensor, size: Sequence[IntoExpr], *, implicit: bool = False) -> Tensor:
+    """expand: the operand repeated to the result's shape."""
     return m.filled(x, m.shape)
 
 
 def permute(m: Importer, x: Tensor, dims: Sequence[int]) -> Tensor:
+    """permute: the axes in another order."""
     return x.permute([m.axis(d, x.rank) for d in dims]) if x.rank else x
 
 
 def transpose(m: Importer, x: Tensor, a: int, b: int) -> Tensor:
+    """transpose: two axes exchanged."""
     return x.transpose(m.axis(a, x.rank), m.axis(b, x.rank)) if x.rank else x
 
 
 def matrix_transpose(m: Importer, x: Tensor) -> Tensor:
+    """t: a matrix transposed; vectors stay."""
     return x.transpose(0, 1) if x.rank == 2 else x
 
 
 # -- parts -----------------------------------------------------------------------------------------
 def start_of(start: IntoExpr | None, size: Expr) -> Expr:
-    """A start that may count from the end, kept inside the axis."""
+    """A start that may count from the end, limited to the axis; 0 for None."""
     at = expr(0 if start is None else start)
     number = at.as_int()
     if number is not None and number < 0:
@@ -68,11 +72,13 @@ def part(m: Importer, x: Tensor, axis: int, start: Expr, count: Expr, step: int 
 def slice_(
     m: Importer, x: Tensor, dim: int = 0, start: IntoExpr | None = None, end: IntoExpr | None = None, step: int = 1
 ) -> Tensor:
+    """slice: elements start, start + step, … of an axis; the result's shape gives their number."""
     axis = m.axis(dim, x.rank)
     return part(m, x, axis, start_of(start, x.shape[axis]), m.shape[axis], constant_int(step, "the step of a slice"))
 
 
 def select(m: Importer, x: Tensor, dim: int, index: IntoExpr) -> Tensor:
+    """select: one element of an axis, which is removed."""
     axis = m.axis(dim, x.rank)
     return _reshaped(part(m, x, axis, _position(index, x.shape[axis]), expr(1)), m.shape)
 
@@ -84,7 +90,7 @@ def _position(index: IntoExpr, size: Expr) -> Expr:
 
 
 def split(m: Importer, x: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts end to end; PyTorch's metadata has the size of each."""
+    """split.Tensor, split_with_sizes: parts end to end; PyTorch's metadata has the size of each."""
     axis = m.axis(dim, x.rank)
     out: list[Tensor] = []
     at: Expr = ZERO
@@ -96,12 +102,13 @@ def split(m: Importer, x: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...
 
 
 def unbind(m: Importer, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """unbind: the elements of an axis, which is removed."""
     axis = m.axis(dim, x.rank)
     return tuple(_reshaped(part(m, x, axis, expr(k), expr(1)), m.shape_at(k)) for k in range(len(m.results)))
 
 
 def cat(m: Importer, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Empty tensors of rank 1 do not count, as PyTorch has it. The other axes have the sizes of the result."""
+    """cat: tensors end to end. Empty tensors of rank 1 are ignored, as in PyTorch. The other axes have the result's sizes."""
     kept = [t for t in tensors if not (t.rank == 1 and t.shape[0] == ZERO and len(m.shape) != 1)] or list(tensors)
     axis = m.axis(dim, len(m.shape))
     parts = [m.taken_as(m.cast(t, m.dtype), (*m.shape[:axis], t.shape[axis], *m.shape[axis + 1 :])) for t in kept]
@@ -109,6 +116,7 @@ def cat(m: Importer, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def stack(m: Importer, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """stack: tensors along a new axis."""
     axis = m.axis(dim, len(m.shape))
     each = (*m.shape[:axis], *m.shape[axis + 1 :])
     return m.graph.stack([m.taken_as(m.cast(t, m.dtype), each) for t in tensors], axis)
@@ -116,10 +124,12 @@ def stack(m: Importer, tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 # -- rearrangement ---------------------------------------------------------------------------------
 def flip(m: Importer, x: Tensor, dims: Sequence[int]) -> Tensor:
+    """flip: the axes `dims` reversed."""
     return x.flip([m.axis(d, x.rank) for d in dims]) if dims and x.rank else x
 
 
 def roll(m: Importer, x: Tensor, shifts: Sequence[IntoExpr], dims: Sequence[int] = ()) -> Tensor:
+    """roll: elements shifted along axes, or over the flattened operand."""
     numbers = [constant_int(s, "the shift of a roll") for s in shifts]
     if not x.rank:
         return x
@@ -132,7 +142,7 @@ def roll(m: Importer, x: Tensor, shifts: Sequence[IntoExpr], dims: Sequence[int]
 
 
 def repeat(m: Importer, x: Tensor, repeats: Sequence[IntoExpr]) -> Tensor:
-    """Whole copies along every axis, new axes in front."""
+    """repeat: whole copies along every axis, new axes first."""
     times = [expr(r) for r in repeats]
     lead = len(times) - x.rank
     x = _reshaped(x, (*[expr(1)] * lead, *x.shape))
@@ -142,7 +152,7 @@ def repeat(m: Importer, x: Tensor, repeats: Sequence[IntoExpr]) -> Tensor:
 
 
 def constant_pad(m: Importer, x: Tensor, pad: Sequence[IntoExpr], value: Number = 0) -> Tensor:
-    """`pad` holds (before, after) from the last axis on; negative numbers crop."""
+    """constant_pad_nd: `pad` holds (before, after) from the last axis on; negative numbers crop."""
     pairs = _pairs(pad, x.rank)
     if isinstance(value, Expr) or not isinstance(value, bool | int | float):
         raise Refusal("a border whose value depends on sizes")
@@ -161,6 +171,8 @@ def _pairs(pad: Sequence[IntoExpr], rank: int) -> list[tuple[Expr, Expr]]:
 
 
 def mirrored(mode: str) -> Handler:
+    """Handler of a padding mode that repeats the operand's own elements."""
+
     def handler(m: Importer, x: Tensor, pad: Sequence[IntoExpr]) -> Tensor:
         return x.pad(_pairs(pad, x.rank), mode=mode)
 
@@ -168,6 +180,8 @@ def mirrored(mode: str) -> Handler:
 
 
 def triangle(upper: bool) -> Handler:
+    """Handler of triu if `upper`, else of tril."""
+
     def handler(m: Importer, x: Tensor, diagonal: int = 0) -> Tensor:
         return x.one("trilu", upper=upper, k=constant_int(diagonal, "the diagonal"))
 
@@ -175,6 +189,7 @@ def triangle(upper: bool) -> Handler:
 
 
 def diagonal(m: Importer, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """diagonal: elements with equal coordinates on two axes, as a new last axis."""
     a, b = m.axis(dim1, x.rank), m.axis(dim2, x.rank)
     rest = [k for k in range(x.rank) if k not in (a, b)]
     x = x.permute(*rest, a, b)
@@ -186,7 +201,7 @@ def diagonal(m: Importer, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int =
 
 
 def unfold(m: Importer, x: Tensor, dim: int, size: int, step: int) -> Tensor:
-    """Windows of `size` every `step` along an axis, as a new last axis."""
+    """unfold: windows of `size` every `step` along an axis, as a new last axis."""
     if not x.rank:
         return _reshaped(x, m.shape)
     axis = m.axis(dim, x.rank)
@@ -198,7 +213,7 @@ def unfold(m: Importer, x: Tensor, dim: int, size: int, step: int) -> Tensor:
 def windows(
     m: Importer, x: Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Tensor:
-    """im2col: [N.., C, H, W] -> [N.., C * kernel, places]; zeros around the image."""
+    """im2col: [N.., C, H, W] -> [N.., C * kernel, positions]; zeros around the image."""
     border = [(0, 0)] * (x.rank - 2) + [(p, p) for p in padding]
     return x.pad(border).unfold(tuple(kernel), tuple(stride), tuple(dilation)).reshape(*m.shape)
 
@@ -206,7 +221,7 @@ def windows(
 def as_strided(
     m: Importer, x: Tensor, size: Sequence[IntoExpr], stride: Sequence[IntoExpr], offset: IntoExpr | None = None
 ) -> Tensor:
-    """Read through strides over the source's storage, which holds exactly the source, row by row."""
+    """as_strided: the source's storage, which holds exactly the source, row by row, read through strides."""
     flat = x.reshape(-1) if x.rank != 1 else x
     linear: Expr = expr(offset or 0)
     for k, s in enumerate(stride):
@@ -224,7 +239,7 @@ def slice_scatter(
     end: IntoExpr | None = None,
     step: int = 1,
 ) -> Tensor:
-    """`x` with a part of one axis replaced: a scatter, so that an updated input is written where it lies."""
+    """slice_scatter: `x` with a part of one axis replaced, as a scatter, so that an updated input is written in place."""
     axis = m.axis(dim, x.rank)
     count = source.shape[axis]
     if count == ZERO:
@@ -233,6 +248,7 @@ def slice_scatter(
 
 
 def replaced(m: Importer, x: Tensor, source: Tensor, axis: int, start: Expr, step: int = 1) -> Tensor:
+    """`x` with elements start, start + step, … of an axis replaced by the source."""
     if source.shape == x.shape and start == ZERO and step == 1:
         return source
     index = m.graph.one("iota", shape=source.shape, axis=axis, start=start, step=expr(step))
@@ -240,12 +256,14 @@ def replaced(m: Importer, x: Tensor, source: Tensor, axis: int, start: Expr, ste
 
 
 def select_scatter(m: Importer, x: Tensor, source: Tensor, dim: int, index: IntoExpr) -> Tensor:
+    """select_scatter: `x` with one element of an axis replaced."""
     axis = m.axis(dim, x.rank)
     shape = tuple(expr(1) if a == axis else s for a, s in enumerate(x.shape))
     return replaced(m, x, m.cast(source, x.dtype).reshape(shape), axis, _position(index, x.shape[axis]))
 
 
 def diagonal_scatter(m: Importer, x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """diagonal_scatter: `x` with a diagonal replaced."""
     a, b = m.axis(dim1, x.rank), m.axis(dim2, x.rank)
     rest = [k for k in range(x.rank) if k not in (a, b)]
     order = [*rest, a, b]
@@ -295,5 +313,6 @@ VIEW: dict[str, Handler] = {
     "aten.select_scatter.default": select_scatter,
     "aten.diagonal_scatter.default": diagonal_scatter,
 }
-"""`as_strided` is right for a source that lies row by row in a storage of its own; `import_graph` refuses others."""
+"""Handlers of this file by overload. `as_strided` is right for a source that is stored row by row in a storage of its own;
+`import_graph` refuses others."""
 __all__ = ["VIEW", "part", "replaced", "shape_of", "start_of"]

@@ -1,5 +1,5 @@
-"""Which operators PyTorch takes apart before an import: its core decompositions, except where a row of the table says
-the operator as a whole, and more of its own where the core list stops short of the table."""
+"""Operators that PyTorch decomposes before an import: its core decompositions, except for operators that the table has
+whole, and more of PyTorch's own for operators that the core list leaves and the table lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Element types of PyTorch and ours, and how PyTorch joins the types of operands."""
+"""Element types of PyTorch and of Tatami, and PyTorch's promotion of operands."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ FROM_TORCH: dict[torch.dtype, DType] = {
     torch.float32: DType.fp32,
     torch.float64: DType.fp64,
 }
+"""Tatami's dtype of each torch.dtype."""
 TO_TORCH: dict[DType, torch.dtype] = {ours: theirs for theirs, ours in FROM_TORCH.items()}
+"""The torch.dtype of each dtype."""
 
 Promotion: TypeAlias = Literal["default", "float", "keep"]
-"""default: the joined type; float: integers and bool become the default float type; keep: bool stays bool where the
-operator computes a truth (`DEFAULT` of an operator that is a predicate is taken care of by its result's metadata)."""
+"""default: the joined type; float: integers and bool become the default float type; keep: the joined type, with bool kept.
+The bool result of a predicate comes from its metadata."""
 _KINDS = {
     "default": ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT,
     "float": ELEMENTWISE_TYPE_PROMOTION_KIND.INT_TO_FLOAT,
     "keep": ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH,
 }
 Operand: TypeAlias = tuple[DType, bool]
-"""dtype and whether the tensor has axes: PyTorch lets tensors with axes decide within a category."""
+"""(dtype, True if the tensor has axes): tensors with axes decide within a category."""
 
 
 def promote(tensors: Sequence[Operand], numbers: Sequence[bool | int | float], promotion: Promotion) -> DType:
-    """The dtype an operator computes in, by PyTorch's rule of promotion."""
+    """The dtype in which an operator computes, by PyTorch's rules of promotion."""
     return _promote(tuple(tensors), tuple(type(n) for n in numbers), promotion, torch.get_default_dtype())
 
 

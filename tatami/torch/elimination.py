@@ -1,6 +1,6 @@
-"""Eliminations over matrices as loops of a frontend graph: a column at a time, over all matrices at once, in fp64.
+"""Eliminations over matrices as loops of a frontend graph: one column after the other, over all matrices at once, in fp64.
 
-Each step works on whole matrices [batch…, rows, columns] with masks made of their indices, so one loop serves every order
+Each step works on whole matrices [batch…, rows, columns] with masks made from their indices, so one loop serves every order
 and every batch. `k` is the step.
 """
 
@@ -16,27 +16,29 @@ from tatami.torch.repeated import repeated
 
 
 class Matrices:
-    """Parts of matrices, in one graph."""
+    """Access to parts of matrices, in one graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.g = graph
 
     def rows(self, x: Tensor) -> Tensor:
-        """The row of every element."""
+        """The row number of every element."""
         return self.g.iota(x.shape, x.rank - 2)
 
     def columns(self, x: Tensor) -> Tensor:
+        """The column number of every element."""
         return self.g.iota(x.shape, x.rank - 1)
 
     def row(self, x: Tensor, at: Tensor) -> Tensor:
-        """Row `at` of each matrix as a matrix [batch…, 1, columns]; `at` of rank 0, or one per matrix."""
+        """Row `at` of each matrix as a matrix [batch…, 1, columns]; `at` has rank 0, or one element per matrix."""
         return self._sum(self.g.where(self.rows(x).one("eq", self.spread(at, x)), x, 0.0), x.rank - 2)
 
     def column(self, x: Tensor, at: Tensor) -> Tensor:
+        """Column `at` of each matrix as a matrix [batch…, rows, 1]."""
         return self._sum(self.g.where(self.columns(x).one("eq", at), x, 0.0), x.rank - 1)
 
     def spread(self, value: Tensor, like: Tensor) -> Tensor:
-        """Axes of size 1 repeated; one value per matrix stands at all its elements."""
+        """Axes of size 1 repeated to the shape of `like`; one value per matrix is repeated to all its elements."""
         if not value.rank:
             return value
         wide = value if value.rank == like.rank else value.reshape(*value.shape, 1, 1)
@@ -47,13 +49,13 @@ class Matrices:
         return x.one("reduce_sum", axes=(axis,)).reshape(*shape)
 
     def put(self, x: Tensor, where: Tensor, value: Tensor) -> Tensor:
-        """`x` with `value`, spread, where the mask is."""
+        """`x` with `value`, repeated, where the mask is true."""
         return self.g.where(where, self.spread(value, x), x)
 
 
 def factored(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
-    """L below the diagonal, U above it, in one matrix; and the pivot of each step, counted from 0: the largest element
-    of its column at or below the diagonal."""
+    """(L below the diagonal and U above it in one matrix, the pivot row of each step counted from 0): the pivot is the
+    largest element of its column at or below the diagonal."""
     count = steps_of(a)
     pivots = m.graph.full((*a.shape[:-2], count), 0, DType.i64)
     lu, pivots = repeated(m.graph, "factor", count, [a, pivots], [], _factor)
@@ -80,7 +82,7 @@ def _factor(g: Graph, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple[
 
 
 def order_of(m: Importer, pivots: Tensor, rows: Expr) -> Tensor:
-    """Which row each row of the factored matrix was: the exchanges of `pivots` one after the other."""
+    """The original row of each row of the factored matrix: the exchanges of `pivots` one after the other."""
     start = m.graph.iota((*pivots.shape[:-1], rows), pivots.rank - 1).reshape(*pivots.shape[:-1], rows, 1)
     (order,) = repeated(m.graph, "exchange", pivots.shape[-1], [start.cast(DType.fp64)], [_as_column(pivots)], _exchange)
     return order.cast(DType.i64)
@@ -102,7 +104,7 @@ def _as_column(x: Tensor) -> Tensor:
 
 
 def exchanged(m: Importer, order: Tensor, x: Tensor, back: bool = False) -> Tensor:
-    """The rows of x in that order, or put back from it: a product with a matrix of zeros and ones."""
+    """The rows of x in that order, or with `back` in the original order: a product with a matrix of zeros and ones."""
     size = order.shape[-2]
     square = (*order.shape[:-2], size, size)
     ones = order.expand(square).one("eq", m.graph.iota(square, len(square) - 1)).cast(x.dtype)
@@ -110,7 +112,7 @@ def exchanged(m: Importer, order: Tensor, x: Tensor, back: bool = False) -> Tens
 
 
 def triangular(m: Importer, a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
-    """X of A X = B; of A its triangle, with ones on the diagonal where it is `unit`. Batches are equal."""
+    """X of A X = B for a triangle of A, with ones on the diagonal if `unit`. Batches are equal."""
     last = a.shape[-1] - 1
 
     def step(g: Graph, k: Tensor, state: list[Tensor], given: list[Tensor]) -> tuple[Tensor]:
@@ -131,7 +133,7 @@ def triangular(m: Importer, a: Tensor, b: Tensor, upper: bool, unit: bool) -> Te
 
 
 def solved(m: Importer, lu: Tensor, pivots: Tensor, b: Tensor, adjoint: bool = False) -> Tensor:
-    """X of A X = B by the factors of A, or of Aᵀ X = B."""
+    """X of A X = B (with `adjoint` of Aᵀ X = B) by the factors of A."""
     order = order_of(m, pivots, lu.shape[-1])
     if adjoint:
         flipped = transposed(lu)
@@ -160,11 +162,12 @@ def _cholesky(g: Graph, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tupl
 
 
 def transposed(x: Tensor) -> Tensor:
+    """The matrices with rows and columns exchanged."""
     return x.transpose(x.rank - 2, x.rank - 1)
 
 
 def steps_of(a: Tensor) -> Expr:
-    """How many steps an elimination has."""
+    """Number of steps of an elimination: the smaller of rows and columns. Raises Refusal for open sizes that differ."""
     rows, columns = a.shape[-2].as_int(), a.shape[-1].as_int()
     if rows is None or columns is None:
         if a.shape[-2] != a.shape[-1]:

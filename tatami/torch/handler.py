@@ -1,4 +1,4 @@
-"""What a row of the operator table is."""
+"""The type of a row of the operator table."""
 
 from __future__ import annotations
 
@@ -6,4 +6,5 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Handler: TypeAlias = Callable[..., Any]
-"""(importer, *the operator's arguments) -> the result, or a tuple of them. Raises Refusal or TatamiError."""
+"""Function of (importer, *the operator's arguments) that returns the result, or a tuple of them. Raises Refusal or
+TatamiError."""

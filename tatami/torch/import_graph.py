@@ -1,8 +1,8 @@
 """A whole fx graph of ATen operators as a frontend graph.
 
-Every node is tried. What cannot be imported is listed with its reason, and its results become inputs of the graph, so
-that one pass finds everything. Inputs keep PyTorch's memory: one whose axes lie in another order enters in that order
-and is permuted in the graph; results leave in the order their metadata promises.
+Every node is tried. Nodes that cannot be imported are listed with their reasons, and their results become inputs of the
+graph, so that one pass finds everything. Inputs keep PyTorch's memory: an input whose axes have another order in memory
+enters in that order and is permuted in the graph; results leave in the order that their metadata promises.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tatami.torch.table import HANDLERS
 
 
 def import_graph(gm: fx.GraphModule, frame: Frame = ALONE) -> Imported:
-    """Import the nodes of `gm`. Never raises for an operator: see `Imported.unsupported`."""
+    """Import the nodes of `gm`. Never raises for an operator: unsupported ones are in `Imported.unsupported`."""
     return _Import(gm, frame).run()
 
 
@@ -46,7 +46,7 @@ class _Import:
         self.placeholders: dict[fx.Node, int] = {}
         self.updates = {n.args[0] for n in gm.graph.nodes if is_update(n)}
         self.owners: dict[int | None, fx.Node] = {}
-        """The node that made the memory which several results share, by that memory."""
+        """Memory that several results share → the node that made it."""
         self.owned: dict[fx.Node, Result] = {}
         self.updated = set(frame.updates.values())
 
@@ -74,7 +74,7 @@ class _Import:
         return self.out
 
     def look(self) -> None:
-        """One number beside the results says which of the forbidden values there are, the first of several."""
+        """Add a result that tells which of the forbidden values occurred: the number of the first one, or 0."""
         if not self.m.forbidden:
             return
         graph = self.out.graph
@@ -86,7 +86,7 @@ class _Import:
         self.out.found = Result("found", (), (), (), ())
 
     def declare_sizes(self) -> None:
-        """Sizes that are arguments and stand in no tensor's shape: the program takes them as symbols with a default."""
+        """Declare sizes that are arguments and are not in any tensor's shape as symbols with a default."""
         graph = self.out.graph
         said = {n for i in graph._inputs for s in i.shape for n in free_vars(s)}
         for node, position in self.placeholders.items():
@@ -105,7 +105,7 @@ class _Import:
             if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
                 self.values[node] = self.out.sizes[position] = size_expr(value)
             elif isinstance(value, torch.SymFloat):
-                self.values[node] = Real(value.node.expr)  # computed again from the sizes, which are arguments too
+                self.values[node] = Real(value.node.expr)  # computed from the sizes, which are arguments too
             elif node.users and all(u.target is with_effects and u.args[0] is node for u in node.users):
                 self.values[node] = None  # a token, which PyTorch passes as None
             elif isinstance(value, torch.Tensor):
@@ -138,7 +138,7 @@ class _Import:
         return x if order is None or _is_identity(order) else x.permute(_inverse(order))
 
     def attribute(self, node: fx.Node) -> Any:
-        """A tensor that the graph holds."""
+        """A tensor held by the graph, as a constant."""
         value: Any = self.gm
         for name in str(node.target).split("."):
             value = getattr(value, name)
@@ -150,7 +150,7 @@ class _Import:
     def call(self, node: fx.Node) -> Any:
         value = node.meta.get("val")
         if isinstance(value, torch.SymBool | bool):
-            return Refusal("a truth about sizes")  # only assertions read it
+            return Refusal("a truth about sizes")  # read by assertions only
         if isinstance(value, torch.SymInt | torch.SymFloat) and str(node.target).startswith("aten.") and not _is_size_of(node):
             return self.number(node, value)
         if isinstance(value, torch.SymInt | int):
@@ -194,7 +194,7 @@ class _Import:
         return size_expr(value)
 
     def effect(self, node: fx.Node) -> Any:
-        """An operator that only raises; its token, which orders such operators, goes through."""
+        """An operator that only raises errors; its token, which orders such operators, is passed on."""
         token, target, *arguments = node.args
         handler = HANDLERS.get(str(target))
         if handler is None or any(v is not None for v in node.meta["val"][1:]):
@@ -203,7 +203,7 @@ class _Import:
         return (self.convert(token), None)
 
     def update(self, node: fx.Node) -> Any:
-        """`copy_` into an argument at the end of the graph: the argument takes the value in place."""
+        """A `copy_` into an argument at the end of the graph: the argument is updated in place."""
         target, source = node.args[0], node.args[1]
         assert isinstance(target, fx.Node)
         later = list(self.gm.graph.nodes)
@@ -219,7 +219,7 @@ class _Import:
         return self.convert(source)
 
     def put(self, port: Argument, old: Tensor, value: Any) -> None:
-        """The argument takes the value, in the order its memory has."""
+        """Write the value to the argument, in its order of axes in memory."""
         value = self.m.filled(self.m.tensor(value, old.dtype), old.shape)
         if port.order is not None and not _is_identity(port.order):
             value = value.permute(port.order)
@@ -227,7 +227,7 @@ class _Import:
         graph.update(Tensor(graph, port.name), value)
 
     def convert(self, value: Any) -> Any:
-        """An argument of a node as the functions of the table take it."""
+        """An argument of a node in the form that the functions of the table take."""
         if isinstance(value, fx.Node):
             found = self.values[value]
             if isinstance(found, Refusal):
@@ -242,8 +242,8 @@ class _Import:
         return value
 
     def checked(self, made: Any, value: Any) -> Any:
-        """The result as the metadata has it. A shape that only differs in how it is written is taken as equal when
-        the program runs."""
+        """The result with the dtype and shape of the metadata. A shape that only differs in its form is assumed equal,
+        which is checked when the program runs."""
         if not isinstance(made, Tensor) or not isinstance(value, torch.Tensor):
             return made
         if made.dtype != dtype_of(value):
@@ -275,7 +275,7 @@ class _Import:
         self.values[node] = self.stand_in(node.meta.get("val"), node.name, why)
 
     def stand_in(self, value: Any, name: str, why: str) -> Any:
-        """What later nodes read instead of a result that PyTorch will compute."""
+        """The inputs that later nodes read instead of a result that PyTorch computes."""
         try:
             if isinstance(value, torch.Tensor):
                 return self.out.graph.input(
@@ -288,7 +288,7 @@ class _Import:
         return Refusal(f"{name} stays in PyTorch")
 
     def view(self, node: fx.Node) -> View | None:
-        """The result as a view of an argument, or of a result that several share; None where it has memory of its own."""
+        """The result as a view of an argument, or of a result that several share; None if it has memory of its own."""
         value = node.meta.get("val")
         storage = None if self.frame.logical else storage_of(value)
         if storage is None:
@@ -361,11 +361,11 @@ ASSERTIONS = frozenset(
     {"aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
      "aten.sym_constrain_range.default", "aten._assert_async.msg", "aten._assert_async.default"}
 )  # fmt: skip
-"""They compute nothing; what they check about sizes, binding checks again."""
+"""Operators without a result; their checks of sizes are repeated when sizes are bound."""
 
 
 ITEMS = frozenset({"aten._local_scalar_dense.default", "aten.item.default"})
-"""They give the one element of a tensor as a number of Python."""
+"""Operators that return the only element of a tensor as a Python number."""
 
 
 def _is_size_of(node: fx.Node) -> bool:
@@ -373,7 +373,7 @@ def _is_size_of(node: fx.Node) -> bool:
 
 
 def is_update(node: fx.Node) -> bool:
-    """Does the node write into an argument of the graph?"""
+    """True if the node writes into an argument of the graph."""
     return (
         node.op == "call_function"
         and str(node.target) == "aten.copy_.default"
@@ -383,7 +383,7 @@ def is_update(node: fx.Node) -> bool:
 
 
 def place_of(node: fx.Node) -> str:
-    """The line of the model that the node came from, else its name in the fx graph."""
+    """The line of the model from which the node comes, else its name in the fx graph."""
     trace = node.meta.get("stack_trace") or ""
     lines = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
     if not lines:
@@ -394,7 +394,7 @@ def place_of(node: fx.Node) -> str:
 
 
 def to_numpy(value: torch.Tensor) -> Any:
-    """The content of a tensor, bfloat16 too; also while PyTorch traces with tensors that have none."""
+    """The content of a tensor, bfloat16 included; works also while PyTorch traces with tensors without content."""
     with unset_fake_temporarily():
         data = value.detach().cpu().contiguous()
         if data.dtype == torch.bfloat16:

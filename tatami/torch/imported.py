@@ -1,4 +1,5 @@
-"""What an fx graph became: a frontend graph, and how arguments and results of the fx graph meet its inputs and outputs."""
+"""Result of an import: a frontend graph, and the relation of its inputs and outputs to arguments and results of the fx
+graph."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tatami.frontend.graph import Graph
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A node that stays in PyTorch. `at`: the line of the model it came from."""
+    """A node that stays in PyTorch. `at`: the line of the model from which it comes."""
 
     node: fx.Node
     operator: str
@@ -26,8 +27,8 @@ class Unsupported:
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor argument of the fx graph: `position` among its placeholders, the input's name, and the order of its
-    axes in memory (None: made contiguous for each call)."""
+    """A tensor argument of the fx graph. `position`: its number among the placeholders; `name`: the input's; `order`: the
+    order of its axes in memory (None: made contiguous for each call)."""
 
     position: int
     name: str
@@ -37,8 +38,8 @@ class Argument:
 
 @dataclass(frozen=True)
 class Result:
-    """A result that the program writes. PyTorch promises `shape` and `strides`; `stored` is the shape without what
-    strides of 0 only repeat, `order` its axes in memory. Without an order it is copied into the strides."""
+    """A result that the program writes. PyTorch promises `shape` and `strides`; `stored`: the shape without axes that
+    strides of 0 repeat; `order`: its axes in memory. Without an order the result is copied into the strides."""
 
     name: str
     order: tuple[int, ...] | None
@@ -49,7 +50,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Check:
-    """A result that is not the caller's: LAPACK's info, for which PyTorch raises what eager raises."""
+    """An additional result with LAPACK's info, for which PyTorch raises the same error as eager."""
 
     info: Result
     name: str
@@ -58,7 +59,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Forbidden:
-    """What eager refuses of the values it is given: the diagnostic of an element for which it holds."""
+    """Values that eager refuses: the diagnostic for such an element."""
 
     kind: str
     at: str
@@ -68,8 +69,8 @@ class Forbidden:
 
 @dataclass(frozen=True)
 class View:
-    """A result that is memory of an argument (its position) or of another result: what is written there shows in both.
-    `offset`: from where that begins, in elements."""
+    """A result that shares memory with an argument (its position) or with another result. `offset`: its beginning in that
+    memory, in elements."""
 
     of: int | Result
     shape: Shape
@@ -78,59 +79,61 @@ class View:
 
 
 Given = Result | View | int | Expr | None
-"""What stands at a place of the fx graph's output: a result, a view or the number of a placeholder, a size, or nothing."""
+"""An entry of the fx graph's output: a result, a view, the number of a placeholder, a size, or nothing."""
 
 
 @dataclass
 class Imported:
-    """What an fx graph became."""
+    """Result of importing an fx graph."""
 
     graph: Graph
     arguments: list[Argument] = field(default_factory=list)
     sizes: dict[int, Expr] = field(default_factory=dict)
-    """Placeholders that are sizes: position -> the expression PyTorch knows them by."""
+    """Placeholders that are sizes: position → the size expression."""
     outputs: list[Given] = field(default_factory=list)
     single: bool = False
-    """The fx graph returns one value, no tuple."""
+    """True if the fx graph returns one value instead of a tuple."""
     unsupported: list[Unsupported] = field(default_factory=list)
     random: bool = False
-    """The program has the input `seed`."""
+    """True if the program has the input `seed`."""
     checks: list[Check] = field(default_factory=list)
     forbidden: list[Forbidden] = field(default_factory=list)
     found: Result | None = None
-    """A result that is not the caller's: 0, or 1 + the position in `forbidden` of what the values broke."""
+    """An additional result: 0, or 1 + the position in `forbidden` of the rule that a value breaks. None without such rules."""
 
     def module(self) -> Module[ir.Graph]:
+        """The graph as a module of one program."""
         return self.graph.module()
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around an fx graph that is a program of its own (torch.export); by position."""
+    """Context of an fx graph that is a whole program (torch.export); entries are keyed by position."""
 
     names: Mapping[int, str] = field(default_factory=dict)
-    """Names of placeholders; the others are arg0, arg1, …"""
+    """Names of placeholders; by default arg0, arg1, …"""
     constants: Mapping[int, torch.Tensor] = field(default_factory=dict)
-    """Placeholders whose content is known: parameters and buffers."""
+    """Content of placeholders that are constants: parameters and buffers."""
     updates: Mapping[int, int] = field(default_factory=dict)
     """Output -> the placeholder that receives it in place."""
     outputs: Mapping[int, str] = field(default_factory=dict)
-    """Names of outputs; the others are out0, out1, …"""
+    """Names of outputs; by default out0, out1, …"""
     logical: bool = False
-    """Arrays come and go row by row whatever memory PyTorch's own tensors had."""
+    """True if arrays are passed row by row, independently of the memory of PyTorch's own tensors."""
     raises: bool = True
-    """The caller raises what `Imported.checks` find."""
+    """True if the caller raises the errors that `Imported.checks` finds."""
     leaves: bool = False
-    """PyTorch may run what it does quicker, as it runs what cannot be imported."""
+    """True if operators that PyTorch runs faster may stay in PyTorch, like those that cannot be imported."""
     held: Collection[int] = ()
     """Placeholders that keep their content over many calls: parameters."""
 
 
 ALONE = Frame()
+"""The frame of a graph without context: default names, no constants."""
 
 
 def described(unsupported: Sequence[Unsupported]) -> str:
-    """One line per operator that cannot be imported, with every place it stands."""
+    """One line per operator that cannot be imported, with every place where it occurs."""
     found: dict[tuple[str, str], list[str]] = {}
     for u in unsupported:
         found.setdefault((u.operator, u.why), []).append(u.at)

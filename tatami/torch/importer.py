@@ -1,4 +1,5 @@
-"""What a function of the operator table may ask for: the graph so far, the metadata of its results, casts, broadcasts."""
+"""Interface for functions of the operator table: the graph under construction, the metadata of the results, casts,
+broadcasts."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tatami.torch.sizes import from_sympy, is_found_by_data, shape_of, size_expr
 
 @dataclass(frozen=True)
 class Real:
-    """A float that is computed from sizes (a SymFloat)."""
+    """A float computed from sizes (a SymFloat)."""
 
     value: sympy.Expr
 
@@ -33,52 +34,52 @@ Value: TypeAlias = Tensor | Number | tuple[Any, ...] | None
 
 @dataclass
 class Importer:
-    """Builds one frontend graph. `results` is the metadata of the results of the node that is being imported."""
+    """The builder of one frontend graph. `results`: metadata of the results of the node that is being imported."""
 
     graph: Graph
     results: tuple[Any, ...] = ()
     seeds: list[Tensor] = field(default_factory=list)
-    """The key of the program's random numbers, an input of its own, once an operator has asked for it."""
+    """The key of the program's random numbers, as an additional input; empty until an operator needs it."""
     draws: int = 0
-    """Operators that drew random numbers so far: each has a stream of its own."""
+    """Number of operators that have drawn random numbers; each has a stream of its own."""
 
     checks: list[tuple[Tensor, tuple[str, bool]]] = field(default_factory=list)
-    """LAPACK's info of operators that raise where it is not 0, and what PyTorch's check is told: name, one matrix."""
+    """(LAPACK's info of an operator that raises if it is not 0, (name, is one matrix) for PyTorch's check)."""
     forbidden: list[tuple[Tensor, Forbidden]] = field(default_factory=list)
-    """Truths that no element may have, and the diagnostic of one that has it."""
+    """(condition that must be false for every element, diagnostic for an element that breaks it)."""
     _looked: dict[tuple[str, Expr, bool], Tensor] = field(default_factory=dict)
-    """Results of `within` for an index, by its name, the size and `from_end`: an index is looked at once."""
+    """Results of `within` by (index name, size, `from_end`), so that an index is checked once."""
     at: str = ""
-    """The node that is being imported, as a diagnostic names it."""
+    """Name of the node that is being imported, for diagnostics."""
     raises: bool = True
-    """Whoever calls the program looks at `checks` and `forbidden`."""
+    """True if the caller of the program evaluates `checks` and `forbidden`."""
     finds_sizes: bool = False
-    """Whether data may decide sizes, each found by a Host step; else such operators are refused."""
+    """True if data may decide sizes, each read by a Host step; else operators with such sizes are refused."""
     leaves: bool = False
-    """PyTorch may run what it does quicker."""
+    """True if operators that PyTorch runs faster may stay in PyTorch."""
     found: set[str] = field(default_factory=set)
-    """The symbols of sizes that steps have found."""
+    """Symbols of the sizes that Host steps read."""
 
     def check(self, info: Tensor, name: str, is_matrix: bool) -> None:
-        """Raise what eager raises under that name where `info` is not 0."""
+        """Let the caller raise eager's error `name` if `info` is not 0."""
         if not self.raises:
             raise Refusal(f"{name} raises where it fails, which a program alone cannot (forms named _ex give info instead)")
         self.checks.append((info, (name, is_matrix)))
 
     def leave_larger(self, matrix: Tensor, order: int) -> None:
-        """Refuse a matrix of more rows or columns than `order`, or of open sizes, where PyTorch may run the operator: LAPACK goes
-        by blocks, and our loops a column or a rotation at a time."""
+        """Refuse a matrix with more rows or columns than `order`, or of open sizes, if PyTorch may run the operator: LAPACK
+        works in blocks, our loops one column or rotation at a time."""
         sizes = [s.as_int() for s in matrix.shape[-2:]]
         if self.leaves and any(s is None or s > order for s in sizes):
             raise Refusal(f"of matrices of more than {order} rows or columns PyTorch is quicker")
 
     @property
     def raises_for_values(self) -> bool:
-        """True if eager looks at the values on this device, and the caller can be told: a GPU is not waited for."""
+        """True if eager checks values on this device, and the caller can be told; on a GPU that would mean waiting."""
         return self.raises and all(v.device.type == "cpu" for v in self.results if isinstance(v, torch.Tensor))
 
     def forbid_zero(self, divisor: Tensor, given: Tensor | Number) -> None:
-        """Integer division by 0 raises where there is anything to divide. `given`: the divisor as the operator has it."""
+        """Forbid integer division by 0 in all elements. `given`: the operator's divisor, a number or a tensor."""
         if isinstance(given, int) and given:
             return
         if not self.raises_for_values or not divisor.dtype.is_int or any(s == ZERO for s in self.shape):
@@ -90,9 +91,9 @@ class Importer:
         self._forbid(zero, Forbidden("DivisionByZero", self.at, why, suggestion))
 
     def within(self, index: Tensor, size: IntoExpr, *, from_end: bool = False) -> tuple[Tensor, str]:
-        """An index (int32 or int64) of an axis of that size, and the policy by which kernels read there. `from_end`: negative ones count from
-        the end. Where the caller can be told, one look at the whole index, what of its elements is used or not, answers for
-        all reads, which then only stay inside; else the kernels look."""
+        """(index of an axis of `size` elements, out-of-range policy for kernels). The index is int32 or int64; with
+        `from_end` negative ones count from the end. If the caller can be told, one check of the whole index serves all
+        reads, which then only stay inside; else the kernels check."""
         if not self.raises_for_values:
             return index, "wrap" if from_end else "error"
         size = expr(size)
@@ -123,13 +124,15 @@ class Importer:
         return self.dtype_at(0)
 
     def shape_at(self, k: int) -> Shape:
+        """The shape of result number k."""
         return shape_of(self.results[k])
 
     def dtype_at(self, k: int) -> DType:
+        """The dtype of result number k."""
         return dtype_of(self.results[k])
 
     def found_size(self, size: Any) -> str:
-        """The symbol of a size that the node being imported finds. Raises Refusal where data may not decide it."""
+        """The symbol of a size that the node being imported reads from data. Raises Refusal if data may not decide it."""
         name = size_expr(size).as_name()
         if not self.finds_sizes or not is_found_by_data(size) or name is None or name in self.found:
             raise Refusal("how many elements it gives depends on data")
@@ -174,26 +177,27 @@ class Importer:
                 return self.graph.size_of(from_sympy(e)).cast(DType.fp64)
 
     def cast(self, x: Tensor, dtype: DType) -> Tensor:
+        """The tensor converted to `dtype`."""
         return x.cast(dtype)
 
     def expand(self, x: Tensor, shape: Sequence[IntoExpr]) -> Tensor:
-        """Right-aligned broadcasting to `shape`; rank 0 stays, elementwise operations spread it."""
+        """`x` broadcast to `shape` from the right; rank 0 stays, since elementwise operations repeat it."""
         to = tuple(expr(s) for s in shape)
         return x if x.shape == to or not x.shape else x.expand(to)
 
     def taken_as(self, x: Tensor, shape: Sequence[IntoExpr]) -> Tensor:
-        """`x` in a shape whose sizes PyTorch guards to be equal though the expressions differ: recorded as an assumption,
+        """`x` in a shape whose sizes PyTorch guards to be equal although the expressions differ: recorded as an assumption,
         checked when sizes are bound."""
         to = tuple(expr(s) for s in shape)
         return x if x.shape == to else x.reshape(to)
 
     def filled(self, x: Tensor, shape: Sequence[IntoExpr]) -> Tensor:
-        """`x` repeated to exactly `shape`, rank 0 too."""
+        """`x` repeated to exactly `shape`, also from rank 0."""
         to = tuple(expr(s) for s in shape)
         return x if x.shape == to else x.expand(to)
 
     def promoted(self, *operands: Tensor | Number, promotion: Promotion = "default") -> DType:
-        """The dtype PyTorch computes these operands in."""
+        """The dtype in which PyTorch computes with these operands."""
         tensors = [(o.dtype, bool(o.shape)) for o in operands if isinstance(o, Tensor)]
         numbers = [
             1 if isinstance(o, Expr) else 1.0 if isinstance(o, Real) else o for o in operands if not isinstance(o, Tensor)
@@ -201,22 +205,22 @@ class Importer:
         return promote(tensors, numbers, promotion)
 
     def joined(self, *operands: Tensor | Number, promotion: Promotion = "default", dtype: DType | None = None) -> list[Tensor]:
-        """The operands in one dtype and of the result's shape (numbers and rank 0 stay rank 0)."""
+        """The operands in one dtype and in the result's shape (numbers and rank 0 stay rank 0)."""
         to = dtype or self.promoted(*operands, promotion=promotion)
         return [self.expand(self.tensor(o, to), self.shape) for o in operands]
 
     def elementwise(self, op: str, *operands: Tensor | Number, promotion: Promotion = "default", **attrs: Any) -> Tensor:
-        """An elementwise operation of the frontend over operands joined as PyTorch joins them."""
+        """An elementwise operation of the frontend over operands converted by PyTorch's rules."""
         values = self.joined(*operands, promotion=promotion)
         return self.graph.one(op, *values, **attrs)
 
     # -- axes ------------------------------------------------------------------------------------
     def axis(self, axis: int, rank: int) -> int:
-        """A position that may count from the end; rank 0 counts as rank 1."""
+        """The axis counted from the front; negative ones count from the end, and rank 0 counts as rank 1."""
         return axis % max(rank, 1)
 
     def axes(self, axes: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
-        """Sorted positions; None and the empty list are all axes."""
+        """Sorted axes counted from the front; None and the empty list stand for all."""
         if axes is None or (not isinstance(axes, int) and not axes):
             return tuple(range(rank))
         given = (axes,) if isinstance(axes, int) else axes
@@ -224,7 +228,7 @@ class Importer:
 
 
 def dtype_of(value: torch.Tensor) -> DType:
-    """Our dtype of a tensor. Raises Refusal."""
+    """Dtype of a torch tensor. Raises Refusal."""
     found = FROM_TORCH.get(value.dtype)
     if found is None:
         raise Refusal(f"the element type {str(value.dtype).removeprefix('torch.')}")
@@ -232,7 +236,7 @@ def dtype_of(value: torch.Tensor) -> DType:
 
 
 def constant_int(size: Any, what: str) -> int:
-    """A size that has to be a number. Raises Refusal."""
+    """A size that must be a number. Raises Refusal."""
     number = expr(size).as_int() if not isinstance(size, bool | float) else int(size)
     if number is None:
         raise Refusal(f"{what} is {size}, and has to be a number")
@@ -240,7 +244,7 @@ def constant_int(size: Any, what: str) -> int:
 
 
 def _fitting(value: bool | int | float, dtype: DType) -> bool | int | float:
-    """A Python number as `dtype` holds it: PyTorch converts numbers to the dtype it computes in."""
+    """A Python number converted to `dtype`, as PyTorch converts numbers to the dtype it computes in."""
     if dtype == DType.bool:
         return bool(value)
     if dtype.is_int:

@@ -1,4 +1,4 @@
-"""A module of PyTorch, or what torch.export made of one, as a frontend module.
+"""A PyTorch module, or an exported program of torch.export, as a frontend module.
 
 Parameters and buffers become constants; a buffer that the model writes becomes a mutable input of its name, which the
 caller passes and which is updated in place. Inputs keep the names of `forward`; a torch.export.Dim names its size.
@@ -60,7 +60,7 @@ def arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def load_exported(
     program: ExportedProgram, example_inputs: Any = None, dims: Mapping[tuple[int, int], str] | None = None
 ) -> Module[ir.Graph]:
-    """Import what torch.export made. `dims`: names of sizes by (input tensor, axis)."""
+    """Import an exported program. `dims`: names of sizes by (input tensor, axis)."""
     program = program.run_decompositions(decompositions())
     signature = program.graph_signature
     held = {**program.state_dict, **program.constants}
@@ -99,7 +99,7 @@ def load_exported(
 
 
 def _renamed(program: ExportedProgram, users: Sequence[int], dims: Mapping[tuple[int, int], str]) -> dict[str, Expr]:
-    """PyTorch's symbols -> the names the caller gave their sizes."""
+    """PyTorch's symbols → the caller's names of their sizes."""
     placeholders = [n for n in program.graph.nodes if n.op == "placeholder"]
     out: dict[str, Expr] = {}
     for (k, axis), name in dims.items():
@@ -112,7 +112,7 @@ def _renamed(program: ExportedProgram, users: Sequence[int], dims: Mapping[tuple
 
 
 def dim_names(args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> dict[tuple[int, int], str]:
-    """(input tensor, axis) -> the name of the torch.export.Dim the caller put there."""
+    """(input tensor, axis) → the name of its torch.export.Dim."""
     if not isinstance(dynamic_shapes, Mapping | list | tuple):
         return {}
     given: list[Any] = [*args, *kwargs.values()]

@@ -1,4 +1,4 @@
-"""Householder reflections as loops of a frontend graph, as LAPACK has them: H = I - tau v vᵀ with v = (0, …, 0, 1, x, …).
+"""Householder reflections as loops of a frontend graph, in LAPACK's form: H = I - tau v vᵀ with v = (0, …, 0, 1, x, …).
 
 The vectors of the reflections stand below the diagonal of a matrix, column by column; each step works on whole matrices.
 """
@@ -14,8 +14,8 @@ from tatami.torch.repeated import repeated
 
 
 def reflected(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
-    """R on and above the diagonal, the vectors below it (geqrf); and tau of each step. Of A divided by its largest element,
-    so that squares neither overflow nor vanish; R is multiplied by it again."""
+    """(R on and above the diagonal with the vectors below it, tau of each step), as geqrf. A is divided by its largest
+    element, so that squares neither overflow nor vanish; R is multiplied by it again."""
     count = steps_of(a)
     tau = m.graph.full((*a.shape[:-2], count), 0, DType.fp64)
     scale = largest_or_one(m, a).expand(a.shape)
@@ -25,13 +25,14 @@ def reflected(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def largest_or_one(m: Importer, a: Tensor) -> Tensor:
-    """[batch…, 1, 1]: the largest size of an element; 1 where that is 0 or not finite."""
+    """[batch…, 1, 1]: the largest magnitude of an element; 1 if that is 0 or not finite."""
     largest = a.abs().one("reduce_max", axes=(a.rank - 2, a.rank - 1), keepdims=True)
     return m.graph.where((largest > 0.0).one("and", largest.one("isfinite")), largest, 1.0)
 
 
 def _reflect(g: Graph, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Column k of a becomes (…, beta, 0, …), beta of the sign that alpha has not, negative where alpha is 0; where it is so already tau is 0."""
+    """One step: column k of a becomes (…, beta, 0, …) with beta's sign opposite to alpha's, negative if alpha is 0; tau is
+    0 if the column has this form already."""
     at = Matrices(g)
     a, taus = state
     rows, columns = at.rows(a), at.columns(a)
@@ -55,7 +56,7 @@ def _reflect(g: Graph, k: Tensor, state: list[Tensor], _: list[Tensor]) -> tuple
 
 
 def applied(at: Matrices, vector: Tensor, tau: Tensor, x: Tensor) -> Tensor:
-    """H x of [batch…, rows, 1], [batch…, 1, 1] and [batch…, rows, columns]."""
+    """H x, from vector [batch…, rows, 1], tau [batch…, 1, 1] and x [batch…, rows, columns]."""
     along = (at.spread(vector, x) * x).one("reduce_sum", axes=(x.rank - 2,), keepdims=True)
     return x - at.spread(tau, x) * at.spread(vector, x) * at.spread(along, x)
 

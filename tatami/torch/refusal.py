@@ -1,8 +1,8 @@
-"""Why an operator cannot be imported."""
+"""The exception for operators that cannot be imported."""
 
 from __future__ import annotations
 
 
 class Refusal(Exception):
-    """An operator, or an argument of it, that the frontend cannot express. Becomes part of one diagnostic, or the
-    operator stays in PyTorch."""
+    """The reason why the frontend cannot express an operator, or an argument of it. It becomes part of one diagnostic, or
+    the operator stays in PyTorch."""

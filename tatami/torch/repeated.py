@@ -1,4 +1,4 @@
-"""The loop of a frontend graph as a function of Python: what one iteration makes of its number, its state and the rest."""
+"""The loop of a frontend graph with a Python function as its body."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_tensor import Tensor
 
 Step: TypeAlias = Callable[[Graph, Tensor, list[Tensor], list[Tensor]], Sequence[Tensor]]
-"""In the body's graph: the iteration's number, the carried values and the others -> the next carried values, then what is
-kept of every iteration."""
+"""Body of a loop: (graph of the body, iteration's number, carried values, other values) -> the next carried values, then
+values that are kept of every iteration."""
 
 
 def repeated(
     graph: Graph, name: str, count: IntoExpr, state: Sequence[Tensor], others: Sequence[Tensor], step: Step
 ) -> list[Tensor]:
-    """The carried values after `count` iterations, then what was kept, stacked on a new first axis."""
+    """The carried values after `count` iterations, then the kept values stacked on a new first axis."""
     return _loop(graph, name, count, state, others, step, None)
 
 
 def repeated_until(
     graph: Graph, name: str, most: IntoExpr, state: Sequence[Tensor], others: Sequence[Tensor], step: Step
 ) -> list[Tensor]:
-    """The same after the iteration that is the last, or after `most`. The last value that `step` makes is no carried one: True
-    if another iteration follows."""
+    """The results of `repeated` after at most `most` iterations: the last value of `step` is not carried; it is True if
+    another iteration follows."""
     return _loop(graph, name, most, state, others, step, -1)
 
 
 def _loop(
     graph: Graph, name: str, count: IntoExpr, state: Sequence[Tensor], others: Sequence[Tensor], step: Step, more: int | None
 ) -> list[Tensor]:
-    """`more`: which of the step's values says whether another iteration follows; None: none does."""
+    """The results of a loop. `more`: position of the value that is True if another iteration follows, or None."""
     body = graph.subgraph(f"{name}_{len(graph.nodes)}")
     k, going = body.input("k", (), DType.i64), body.input("going", (), DType.bool)
     carried = [body.input(f"state{i}", t.shape, t.dtype) for i, t in enumerate(state)]

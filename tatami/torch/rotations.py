@@ -1,7 +1,7 @@
 """Jacobi's method as loops of a frontend graph: rotations of pairs of columns until all are orthogonal, in fp64.
 
-A round rotates all columns at once, in pairs that have none in common; the rounds of a sweep pair each column with every
-other once, as a tournament does. A sweep in which no pair turned by more than rounding is the last.
+A round rotates all columns at once, in disjoint pairs; the rounds of a sweep pair each column with every other once, as in
+a tournament. The method ends after a sweep in which all pairs are orthogonal up to rounding.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from tatami.torch.importer import Importer
 from tatami.torch.repeated import repeated_until
 
 SWEEPS = 40
-"""Sweeps after which the method ends in any case; 6 to 12 are usual."""
+"""Maximum number of sweeps; 6 to 12 are usual."""
 ROUNDING = 2.0**-50
-"""The cosine of the angle between two columns that counts as orthogonal."""
+"""Cosine of the angle between two columns up to which they count as orthogonal."""
 Round: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
-"""(graph, matrices, partner of each column, others) -> the matrices with their columns rotated, and how far each had to be."""
+"""Function of (graph, matrices, partner of each column, others) that returns (the matrices with rotated columns, each
+column's distance from orthogonal)."""
 
 
 def orthogonal_columns(m: Importer, a: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +78,7 @@ def identity(g: Graph, shape: tuple[Expr, ...]) -> Tensor:
 
 
 def _swept(m: Importer, both: Tensor, columns: Expr, turned: Round, others: Sequence[Tensor] = ()) -> Tensor:
-    """Rounds until a sweep is quiet."""
+    """The matrices after rounds until a sweep finds all columns orthogonal."""
     g = m.graph
     rounds = ceildiv(columns, 2) * 2 - 1
 
@@ -93,8 +94,8 @@ def _swept(m: Importer, both: Tensor, columns: Expr, turned: Round, others: Sequ
 
 
 def _partners(g: Graph, columns: Expr, at: Tensor, rounds: Tensor) -> Tensor:
-    """The column that each is paired with in round `at`: i and (at - i) mod rounds; the one that would meet itself meets the
-    last, and where that is none rests, its own partner."""
+    """The partner of each column in round `at`: column (at - i) mod rounds for column i. A column that would be its own
+    partner is paired with the last column; without one it rests, as its own partner."""
     i = g.iota((columns,), 0)
     other = (at - i).one("mod", rounds)
     half = (at * ((rounds + 1).one("idiv", 2))).one("mod", rounds)
@@ -108,12 +109,12 @@ def _rests(g: Graph, partner: Tensor, like: Tensor) -> Tensor:
 
 
 def _angle(g: Graph, cross: Tensor, size: Tensor) -> Tensor:
-    """The distance of two columns from orthogonal: |cross| / size, 0 where size is 0."""
+    """Distance of two columns from orthogonal: |cross| / size, 0 if size is 0."""
     return g.where(size > 0.0, cross.abs() / g.where(size > 0.0, size, 1.0), 0.0)
 
 
 def _rotation(g: Graph, own: Tensor, theirs: Tensor, cross: Tensor, partner: Tensor) -> tuple[Tensor, Tensor]:
-    """(c, s) of x <- c x - s x_partner for each column: of a pair both have the same c, and s of opposite signs."""
+    """(c, s) of x <- c x - s x_partner for each column; both columns of a pair have the same c, and s of opposite signs."""
     rank = own.rank
     first = g.iota(partner.shape, 0).one("lt", partner).expand(own.shape, dims=(rank - 1,))
     still = cross.one("eq", 0.0)
@@ -125,7 +126,7 @@ def _rotation(g: Graph, own: Tensor, theirs: Tensor, cross: Tensor, partner: Ten
 
 
 def _turned(x: Tensor, c: Tensor, s: Tensor, partner: Tensor, axis: int) -> Tensor:
-    """c x - s x_partner along an axis."""
+    """The rotated columns c x - s x_partner along an axis."""
     return c.expand(x.shape) * x - s.expand(x.shape) * _of_partners(x, partner, axis)
 
 
@@ -134,5 +135,5 @@ def _of_partners(x: Tensor, partner: Tensor, axis: int) -> Tensor:
 
 
 def _sum_of_rows(x: Tensor) -> Tensor:
-    """[batch…, 1, columns]"""
+    """Sum over the rows, [batch…, 1, columns]."""
     return x.one("reduce_sum", axes=(x.rank - 2,), keepdims=True)

@@ -1,6 +1,6 @@
-"""Which results of an fx graph share memory, with an argument or with each other: what is written to one shows in all.
+"""Results of an fx graph that share memory with an argument or with each other, so that a write to one shows in all.
 
-The metadata of views has the storage of what they are views of, so that is asked, not which operators were used.
+The metadata of a view has the storage of its base, which is compared; the operators do not matter.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from tatami.torch.sizes import shape_of, size_expr, strides_of
 
 
 def storage_of(value: Any) -> int | None:
-    """Memory that two tensors share where one is a view of the other."""
+    """Identity of a tensor's storage, equal for a tensor and its views; None if it has none."""
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) and value.layout == torch.strided else None
 
 
 def place_in(value: torch.Tensor, whole: torch.Tensor) -> tuple[Shape, Shape, Expr] | None:
-    """Shape, strides and the offset in elements of a tensor in one whose storage it shares; None where it reads the bits
-    otherwise."""
+    """(shape, strides, offset in elements) of a tensor within one whose storage it shares; None if it reads the bits
+    differently."""
     if value.dtype != whole.dtype or value.is_conj() or value.is_neg() or whole.is_conj() or whole.is_neg():
         return None
     return shape_of(value), strides_of(value), size_expr(value.storage_offset()) - size_expr(whole.storage_offset())
 
 
 def owners(gm: fx.GraphModule, given: Sequence[Any], arguments: Collection[fx.Node]) -> dict[int | None, fx.Node]:
-    """The node that made each memory which several of the results `given` share, and no argument does."""
+    """The node that made each storage which several of the results `given` share, and no argument does."""
     of_arguments = {storage_of(n.meta.get("val")) for n in arguments}
     found = [storage_of(n.meta.get("val")) for n in given if isinstance(n, fx.Node)]
     shared = {s for s in found if s is not None and found.count(s) > 1 and s not in of_arguments}

@@ -1,4 +1,4 @@
-"""SymInts as size expressions, and the order in which a tensor's axes lie in memory."""
+"""SymInts as size expressions, and the order of a tensor's axes in memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from tatami.core.expr import Expr, Shape, ceildiv, expr, floordiv, maximum, mini
 from tatami.torch.refusal import Refusal
 
 Size = int | torch.SymInt | Expr
+"""A size of PyTorch or of Tatami."""
 
 
 def size_expr(size: Any) -> Expr:
-    """A size of PyTorch as ours. Raises Refusal for a form the algebra of sizes does not have."""
+    """A PyTorch size as a size expression. Raises Refusal for a form that size expressions do not have."""
     if isinstance(size, Expr):
         return size
     if isinstance(size, torch.SymInt):
@@ -32,16 +33,18 @@ def is_found_by_data(size: Any) -> bool:
 
 
 def is_never_negative(size: torch.SymInt) -> bool:
-    """True if PyTorch has proved or been told (`torch._check`) that the number is 0 or more."""
+    """True if PyTorch has proved, or was told by `torch._check`, that the number is 0 or more."""
     return bool(size.node.shape_env.bound_sympy(size.node.expr).lower >= 0)
 
 
 def shape_of(value: torch.Tensor) -> Shape:
+    """The shape of a torch tensor as size expressions. Raises Refusal."""
     return tuple(size_expr(s) for s in value.shape)
 
 
 def from_sympy(e: sympy.Expr) -> Expr:
-    """Sums, products, powers, floor division, remainder, minimum and maximum of integer symbols."""
+    """A sympy expression of integer symbols as a size expression: sums, products, powers, floor division, remainder,
+    minimum and maximum. Raises Refusal for any other."""
     match e:
         case sympy.Integer():
             return expr(int(e))
@@ -77,7 +80,7 @@ def from_sympy(e: sympy.Expr) -> Expr:
 
 
 def _product(e: sympy.Mul) -> Expr:
-    """An integer product; a rational factor divides what the rest multiplies to."""
+    """An integer product; a rational factor divides the product of the other factors."""
     numerator, denominator = e.as_numer_denom()
     if denominator == 1:
         return product(map(from_sympy, e.args))
@@ -85,15 +88,15 @@ def _product(e: sympy.Mul) -> Expr:
 
 
 def strides_of(value: torch.Tensor) -> Shape:
+    """The strides of a torch tensor as size expressions. Raises Refusal."""
     return tuple(size_expr(s) for s in value.stride())
 
 
 def memory_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
-    """The axes from the slowest to the fastest in memory when the elements lie side by side without gaps and overlaps;
-    None when they do not."""
+    """The axes from the slowest to the fastest in memory if the elements have neither gaps nor overlaps; else None."""
     ones = [a for a in range(len(shape)) if shape[a].as_int() == 1]
     order: list[int] = []
-    inner: tuple[Expr, Expr] = (expr(1), expr(1))  # PyTorch counts an axis of size 0 as one of size 1, or does not
+    inner: tuple[Expr, Expr] = (expr(1), expr(1))  # PyTorch computes strides with size 1, or 0, for an axis of size 0
     left = [a for a in range(len(shape)) if a not in ones]
     while left:  # from the fastest axis on
         fits = [a for a in left if strides[a] in inner]
@@ -107,12 +110,12 @@ def memory_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
 
 
 def in_order(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
-    """The tensor with its axes as they lie in memory."""
+    """The tensor with its axes in memory order; unchanged for None."""
     return tensor if order is None or list(order) == list(range(len(order))) else tensor.permute(*order)
 
 
 def _place_ones(order: Sequence[int], ones: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Axes of size 1 lie anywhere: each goes where the order stays nearest to 0, 1, 2, …"""
+    """The order with axes of size 1, which may stand anywhere, inserted so that it stays nearest to 0, 1, 2, …"""
     out = list(order)
     for axis in ones:
         at = next((k for k, other in enumerate(out) if other > axis), len(out))

@@ -1,4 +1,4 @@
-"""ATen overloads and what imports them: one table, filled by the families aten_*.py."""
+"""Handlers of ATen overloads: one table, filled by the families aten_*.py."""
 
 from __future__ import annotations
 
@@ -27,3 +27,4 @@ HANDLERS: dict[str, Handler] = {
     **ELEMENTWISE, **REDUCE, **VIEW, **INDEX, **CONTRACTION, **ATTENTION, **NORM, **POOL, **CREATE, **RANDOM,
     **SPECIAL, **INCOMPLETE, **POLYNOMIAL, **CONVERT, **MATRIX, **FACTORS, **GRID, **RESIZE, **SCATTER,
 }  # fmt: skip
+"""ATen overload → its handler."""

@@ -9,13 +9,14 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.c.definitions import MAKERS
 from tatami.c.needs import Needs
 from tatami.c.print_index import Bound, index_text
 from tatami.core.expr import expr
 
 
 def test_a_quotient_of_sizes_is_named_once_and_what_a_loop_counts_is_not() -> None:
-    bound, needs = Bound(frozenset(["s0", "s1"])), Needs()
+    bound, needs = Bound(frozenset(["s0", "s1"])), Needs(MAKERS)
     inner = "min(4, (s0 + 7)//8)"
     assert index_text(expr(f"x2*({inner}) + (s0 + 7)//8 + x2//3"), needs, bound).count("n0") == 1
     assert index_text(expr(f"2*({inner})"), needs, bound) == "(n1 * 2)"
@@ -27,9 +28,9 @@ def test_a_quotient_of_sizes_is_named_once_and_what_a_loop_counts_is_not() -> No
 
 def test_a_quotient_by_a_size_may_be_computed_where_that_size_is_zero() -> None:
     bound = Bound(frozenset(["s0", "s1"]))
-    assert index_text(expr("s0//s1"), Needs(), bound) == "n0"
+    assert index_text(expr("s0//s1"), Needs(MAKERS), bound) == "n0"
     assert bound.lines == ["  const int64_t n0 = t_floor_division(s0, t_index_max(s1, 1));\n"]
-    assert index_text(expr("x//s1"), Needs(), bound) == "(t_floor_division(x, s1))"
+    assert index_text(expr("x//s1"), Needs(MAKERS), bound) == "(t_floor_division(x, s1))"
 
 
 def test_a_window_of_open_sizes_spells_no_quotient_of_sizes_out_inside_its_loops() -> None:

@@ -20,12 +20,13 @@ from tatami.core.expr import (
     maximum,
     minimum,
     mod,
+    parse_expr,
     product,
     shape,
     substitute,
     var,
 )
-from tatami.core.expr_text import ExprSyntaxError, parse_expr
+from tatami.core.expr_text import ExprSyntaxError
 
 NAMES = ("M", "N", "i", "j")
 POINTS = [dict(zip(NAMES, p)) for p in itertools.product((1, 2, 5), (1, 3), (0, 1, 4), (0, 2, 3))]

@@ -30,9 +30,9 @@ from tatami.core.diagnostic import TatamiError
 from tatami.cu.ir import Source, Unit
 from tatami.decisions import Decisions
 from tatami.gpu.ir import Kernel
-from tatami.plan.choose import plan_key
 from tatami.plan.choose_gpu import measurable
 from tatami.plan.ir import SchedulePlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
+from tatami.plan.key import plan_key
 from tatami.region.ir import Region
 from tatami.runtime.nvrtc import nvrtc_version
 from tests.cu.machine_code import compiled, machine_code, without_modifiers, wrong_counts

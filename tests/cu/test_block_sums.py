@@ -24,9 +24,9 @@ from tatami.explain import explain
 from tatami.gpu import ir
 from tatami.gpu.lower import _kernels_of, lower_region
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.choose import plan_key
 from tatami.plan.choose_gpu import measurable
 from tatami.plan.ir import Guarded, RegionPlan, Sm90Mma
+from tatami.plan.key import plan_key
 from tatami.region.ir import Region
 from tatami.runtime.host import resolve_target
 from tatami.runtime.nvrtc import has_nvrtc

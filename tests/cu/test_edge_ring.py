@@ -18,10 +18,10 @@ from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
 from tatami.gpu.lower import lower_region
 from tatami.gpu.verify import check_memory
-from tatami.plan.choose import plan_key
 from tatami.plan.choose_gpu import measurable
 from tatami.plan.gpu_limits import needs
 from tatami.plan.ir import Guarded, LocalEdge, Sm80Mma
+from tatami.plan.key import plan_key
 from tatami.region.ir import Region
 from tatami.runtime.nvrtc import has_nvrtc
 from tests.cu.machine_code import machine_code

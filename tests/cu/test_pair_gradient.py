@@ -23,9 +23,9 @@ from tatami.gpu import ir
 from tatami.gpu.pair import lower_pair
 from tatami.gpu.show import show
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.choose import plan_key
 from tatami.plan.choose_pair import estimate_of_pair, pair_plans
 from tatami.plan.ir import Guarded, Sm80Pair, Sm90Pair
+from tatami.plan.key import plan_key
 from tatami.plan.pair_limits import pair_limits, pair_rules
 from tatami.plan.rename import kept_choices
 from tatami.region.ir import Region

@@ -20,9 +20,9 @@ from tatami.cu.print import headers, print_unit
 from tatami.decisions import Decisions
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pair import lower_pair
-from tatami.plan.choose import plan_key
 from tatami.plan.choose_pair import pair_plans
 from tatami.plan.ir import INST_K, Guarded, Sm80Pair, Sm90Pair
+from tatami.plan.key import plan_key
 from tatami.plan.rename import kept_choices
 from tatami.region.ir import Region
 from tatami.region.pair_view import PairView, pair_view

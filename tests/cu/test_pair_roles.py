@@ -24,10 +24,10 @@ from tatami.gpu import ir
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pair import lower_pair
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.choose import plan_key
 from tatami.plan.choose_pair import pair_plans
 from tatami.plan.gpu_limits import MAX_SPLIT
 from tatami.plan.ir import Guarded, Sm80Pair, Sm90Pair
+from tatami.plan.key import plan_key
 from tatami.region.ir import Region
 from tatami.region.pair_view import PairView, pair_view
 from tatami.runtime.nvrtc import has_nvrtc

@@ -14,8 +14,8 @@ import tatami as tt
 from tatami.api import Compilation, prepare
 from tatami.decisions import Decisions
 from tatami.explain import explain
-from tatami.plan.choose import plan_key
 from tatami.plan.ir import GpuStream, Sm80Mma
+from tatami.plan.key import plan_key
 from tatami.plan.pipeline import SINGLE_ISSUES
 from tatami.plan.stream_estimate import POINT_ISSUES, STEP_ISSUES
 from tatami.runtime.nvrtc import has_nvrtc

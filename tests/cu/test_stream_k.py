@@ -24,8 +24,8 @@ from tatami.gpu.problem import problem
 from tatami.gpu.stream_k import cut_problem, stream_region
 from tatami.gpu.verify import verify_kernel
 from tatami.gpu.verify_stream_k import check_rows
-from tatami.plan.choose import plan_key
 from tatami.plan.ir import Guarded, Sm90Mma, StreamK
+from tatami.plan.key import plan_key
 from tatami.plan.stream_k_cut import Cut, cut_of
 from tatami.region.ir import Binary, Read, Region, RegionExpr, Select, Within
 from tatami.runtime.nvrtc import has_nvrtc

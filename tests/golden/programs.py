@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def mlp() -> Graph:
+    """The example of the README, which shows what each box of its picture makes."""
+    g = Graph("mlp")
+    x = g.input("x", ("B", 784), DType.fp32)
+    w = g.constant(np.linspace(-1, 1, 7840, dtype=np.float32).reshape(784, 10))
+    b = g.constant(np.zeros(10, np.float32))
+    g.output("y", (x @ w + b.expand(("B", 10))).softmax(axis=1))
+    return g
 
 
 def gemm_bias_relu() -> Path:
@@ -49,9 +61,7 @@ def row_softmax() -> Graph:
     return g
 
 
-PROGRAMS: dict[str, Callable[[], Graph | Path]] = {
-    f.__name__: f for f in (gemm_bias_relu, conv3x3_silu, causal_attention, row_softmax)
-}
+PROGRAMS: dict[str, Callable[[], Graph | Path]] = {f.__name__: f for f in (mlp, conv3x3_silu, causal_attention, row_softmax)}
 GPU_PROGRAMS: dict[str, Callable[[], Graph | Path]] = {
     f.__name__: f for f in (gemm_bias_relu, conv3x3_silu_fp16, causal_attention_fp16)
 }

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from tatami.api import Compilation, prepare
+from tatami.c.microkernel import routine_unit
 from tatami.core.target import PRESETS
-from tatami.stages import STAGES, show
+from tatami.stages import STAGES
 from tests.golden.programs import GPU_PROGRAMS, PROGRAMS
+from tests.golden.shown import highest, parted, shown
 
 HERE = Path(__file__).parent
 
@@ -38,27 +40,51 @@ def test_every_stage_reads_as_kept(name: str, update_golden: bool) -> None:
 def test_every_stage_for_a_gpu_reads_as_kept(name: str, target: str, update_golden: bool) -> None:
     """What the two kinds of GPU share stands in the program's own folder, beside the CPU's where that is kept too."""
     found = texts(prepare(GPU_PROGRAMS[name](), target=target))
-    compare(name, {p: t for p, t in found.items() if p < PLAN}, update_golden)
-    compare(f"{name}_{target}", {p: t for p, t in found.items() if p >= PLAN}, update_golden)
+    compare(name, {(p, part): t for (p, part), t in found.items() if p < PLAN}, update_golden)
+    compare(f"{name}_{target}", {(p, part): t for (p, part), t in found.items() if p >= PLAN}, update_golden)
 
 
-def texts(compilation: Compilation) -> dict[int, str]:
-    """The text of each stage that there is, by its place in the table of stages."""
+def texts(compilation: Compilation) -> dict[tuple[int, str], str]:
+    """The texts of each stage that there is, by its place in the table of stages and the part of it (`shown`)."""
     return {
-        place: numbered(show(stage.name, compilation.stages[stage.name]))
+        (place, part): numbered(text)
         for place, stage in enumerate(STAGES)
         if stage.name in compilation.stages
+        for part, text in shown(stage.name, compilation.stages[stage.name]).items()
     }
 
 
-def compare(name: str, found: dict[int, str], update_golden: bool) -> None:
+def compare(name: str, found: dict[tuple[int, str], str], update_golden: bool) -> None:
     folder = HERE / name
-    paths = {place: folder / f"{place}_{STAGES[place].file_stem}.txt" for place in found}
-    for place, path in paths.items():
+    paths = {key: folder / f"{key[0]}_{STAGES[key[0]].file_stem}{f'-{key[1]}' if key[1] else ''}.txt" for key in found}
+    for key, path in paths.items():
         if update_golden:
             folder.mkdir(exist_ok=True)
-            path.write_text(found[place])
+            path.write_text(found[key])
         assert path.exists(), f"{path} is missing: run make update-golden and read what it writes"
-        assert found[place] == path.read_text(), f"{path.name} changed"
-    kept = {p for p in folder.iterdir() if min(found) <= int(p.name.partition("_")[0]) <= max(found)}
+        assert found[key] == path.read_text(), f"{path.name} changed"
+    places = [place for place, _ in found]
+    kept = {p for p in folder.iterdir() if min(places) <= int(p.name.partition("_")[0]) <= max(places)}
+    if update_golden:
+        for path in kept - set(paths.values()):
+            path.unlink()
+        kept &= set(paths.values())
     assert kept == set(paths.values())
+
+
+def test_what_stands_before_a_kernel_has_a_file_of_its_own() -> None:
+    head, helpers = "#include <a>\nint f(int);\n", "typedef int a;\nstatic inline a g(void) { return 1; }\n"
+    kernel = "struct chunk0_frame { int x; };\nstatic int chunk0(void) {\n}\n"
+    text, before = parted(f"{head}\n{helpers}{kernel}")
+    assert text == f"{head}\n/* 2 lines of types and functions: 12_c-helpers.txt */\n\n{kernel}" and before == helpers
+    assert parted(f"{head}\n{kernel}") == (f"{head}\n{kernel}", "")
+
+
+def test_one_height_of_a_micro_kernel_is_shown() -> None:
+    unit = routine_unit("tatami_gemm_f32_6x16_8")
+    assert unit is not None
+    text = highest(unit.text)
+    assert "5 lower panels, " in text and "tile_1, tile_2, tile_3, tile_4, tile_5 */" in text
+    assert re.findall(r"void (tile_\d)", text) == ["tile_6"]
+    left_out = int(text.partition("5 lower panels, ")[2].partition(" ")[0])
+    assert unit.text.count("\n") == text.count("\n") + left_out - 1

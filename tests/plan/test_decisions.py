@@ -11,9 +11,10 @@ from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
-from tatami.plan.choose import choose, plan_key
+from tatami.plan.choose import choose
 from tatami.plan.decide import stale_decisions
 from tatami.plan.ir import Condition, CpuContraction, Guarded, ProgramPlan, Sm90Pair
+from tatami.plan.key import plan_key
 from tatami.plan.show import show
 from tatami.plan.verify import verify
 from tatami.poly_core.analyse import analyse

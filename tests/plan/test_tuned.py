@@ -15,9 +15,9 @@ from tatami.gpu.lower import lower_region
 from tatami.gpu.pair import lower_pair
 from tatami.gpu.verify import verify_kernel
 from tatami.plan import tuned as tables
-from tatami.plan.choose import plan_key
 from tatami.plan.choose_gpu import measurable
 from tatami.plan.ir import Guarded, RegionPlan, Sm90Mma, Sm90Pair
+from tatami.plan.key import plan_key
 from tatami.plan.tuned import Entry, tuned_table
 from tatami.region.ir import Region
 from tatami.region.kinds import contractions

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from tatami.core.expr import Expr, evaluate, expr
-from tatami.core.expr_text import parse_expr as parse
+from tatami.core.expr import parse_expr as parse
 from tatami.indexbook.ir import Guard
 from tatami.region.guards import is_proved_inside
 

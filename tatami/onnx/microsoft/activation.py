@@ -1,4 +1,4 @@
-"""Activations alone, after a bias, and inside other operators (FusedConv, FusedGemm)."""
+"""Activations: alone, after a bias, and inside other operators (FusedConv, FusedGemm)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tatami.onnx.ops_normalization import softmax_from
 from tatami.onnx.values import Value
 
 QUICK_GELU_ALPHA = 1.702
-"""Factor inside QuickGelu's sigmoid where the node gives none."""
+"""Factor inside QuickGelu's sigmoid if the node gives none (the operator's default)."""
 _PLAIN = ("Relu", "Sigmoid", "Tanh", "Softplus", "Softsign")
 _PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
     "LeakyRelu": (("alpha", 0.01),),
@@ -33,7 +33,7 @@ _OURS = {
 
 
 def activate(m: Importer, x: str, name: str, parameters: Sequence[float]) -> str:
-    """The activation a fused node names; no name is none."""
+    """The activation `name` of a fused node, applied to `x`; `x` itself for an empty name."""
     if not name:
         return x
     if name in _PLAIN:
@@ -57,7 +57,7 @@ def _gelu_of(m: Importer, x: str, name: str, parameters: Sequence[float]) -> str
 
 
 def quick_gelu(m: Importer, x: str, alpha: float) -> str:
-    """x * sigmoid(alpha * x)."""
+    """The product x * sigmoid(alpha * x)."""
     if alpha == 1.0:
         return m.one("silu", [x])
     value = Num(m, x)
@@ -95,13 +95,13 @@ def _bias_add(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _bias_softmax(m: Importer, n: OnnxNode) -> list[Value]:
-    """Softmax of data + bias over all axes from `axis` on; the shape of the bias says where it broadcasts."""
+    """Softmax of data + bias over all axes from `axis` on; the bias broadcasts by its shape."""
     x = m.joined("add", m.operand(n, 0), m.operand(n, 1))
     return [m.result(softmax_from(m, "softmax", x, n.attr("axis", 1)))]
 
 
 def _swiglu(m: Importer, n: OnnxNode) -> list[Value]:
-    """gate * sigmoid(alpha * gate) * (up + beta), both halves clamped where a limit is given; computed in fp32."""
+    """gate * sigmoid(alpha * gate) * (up + beta), both halves clamped if a limit is given; computed in fp32."""
     gate = Num(m, m.operand(n, 0))
     to = gate.dtype
     if n.has(1):
@@ -131,3 +131,4 @@ ACTIVATION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "BiasSoftmax": _bias_softmax,
     "SwiGLU": _swiglu,
 }
+"""Handlers of this file by operator."""

@@ -17,15 +17,15 @@ from tatami.onnx.values import Value
 
 
 def optional(m: Importer, n: OnnxNode, position: int) -> Num | None:
-    """An operand, or None where it is absent; so is that of a negative position."""
+    """Operand number `position`, or None if it is absent or the position is negative."""
     return Num(m, m.operand(n, position)) if position >= 0 and n.has(position) else None
 
 
 def total_bias(
     m: Importer, n: OnnxNode, q: Num, keys: Expr, past: Expr, mask: Num | None, added: Num | None, filled: Num | None = None
 ) -> Num | None:
-    """Padding mask and attention bias in one. `filled`: how many rows of a shared buffer of `keys` rows hold keys, behind
-    which masks and biases end."""
+    """Padding mask and attention bias in one, or None. `filled`: number of rows in use of a shared buffer of `keys` rows;
+    masks and biases end there."""
     bias = None
     batch, _, queries, _ = q.shape
     if mask is not None:
@@ -40,14 +40,14 @@ def total_bias(
 
 
 def _to_width(x: Num, keys: Expr) -> Num:
-    """A mask or bias of the keys so far, with zeros for the rest of the buffer."""
+    """A mask or bias of the keys in use, with zeros for the rest of the buffer."""
     pads = [(expr(0), expr(0)) for _ in x.shape]
     pads[-1] = (expr(0), keys - x.shape[-1])
     return x.fn("pad", pads=tuple(pads))
 
 
 def _projected(m: Importer, n: OnnxNode, projection: Num) -> tuple[Num, Num, Num]:
-    """q, k and v [B, H, S, D] of what the merged weights give."""
+    """q, k and v [B, H, S, D] from the result of the merged weights."""
     heads = n.attr("num_heads")
     sizes = n.attr("qkv_hidden_sizes", [])
     widths: list[Expr | int] = [*sizes] if sizes else [floordiv(projection.shape[-1], expr(3))] * 3
@@ -58,8 +58,9 @@ def _projected(m: Importer, n: OnnxNode, projection: Num) -> tuple[Num, Num, Num
 def self_attention(
     m: Importer, n: OnnxNode, projection: Num, mask: int, past: int, added: int = -1, length: int = -1
 ) -> list[Value]:
-    """Attention of merged projections; the positions of the mask, the cache [2, B, H, P, D], what is added to the scores and
-    the length of a shared cache among the operands. Results: [B, S, H * E], the cache with the new keys and values."""
+    """Attention of merged projections. `mask`, `past`, `added`, `length`: operand positions of the mask, the cache [2, B, H,
+    P, D], the term added to the scores, and the length of a shared cache. Results: [B, S, H * E], the cache with the new
+    keys and values."""
     if n.attr("do_rotary", 0):
         raise unsupported(m, f"{n.op} with do_rotary", "rotate with RotaryEmbedding before MultiHeadAttention")
     q, k, v = _projected(m, n, projection)
@@ -81,8 +82,8 @@ def _cached(
     *,
     stacked: bool,
 ) -> list[Value]:
-    """The attention over cache and new keys. `filled`: rows of the cache in use, when it is a buffer of full length.
-    `beams`: whose rows of the cache each beam reads."""
+    """The attention over cache and new keys. `filled`: rows of the cache in use, if it is a buffer of full length. `beams`:
+    the beam whose cache rows each beam reads."""
     q, k, v = heads
     queries = q.shape[2]
     if filled is not None:
@@ -103,7 +104,7 @@ def _cached(
 
 
 def _of_buffer(m: Importer, filled: Num, queries: Expr, keys: Expr, *, causal: bool) -> Num:
-    """[S, T]: the rows of a buffer that hold keys, up to the query's own where causal."""
+    """[S, T]: True for the rows of a buffer that hold keys, up to the query's own if causal."""
     row = Num(m, m.one("iota", [], {"shape": (queries, keys), "axis": 1}))
     if causal:
         return row.fn("le", Num(m, m.one("iota", [], {"shape": (queries, keys), "axis": 0})) + filled)
@@ -118,7 +119,7 @@ def _attention(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _quantised_attention(m: Importer, n: OnnxNode) -> list[Value]:
-    """The projection is of quantised matrices; all else is Attention."""
+    """QAttention: Attention whose projection multiplies quantised matrices."""
     x, w, bias, x_scale, w_scale, x_zero, w_zero = (m.operand(n, i) for i in (0, 1, 2, 3, 4, 6, 7))
     projection = scaled_product(m, (x, x_scale, x_zero), (w, w_scale, w_zero), bias, m.dtype(bias))
     return self_attention(m, n, Num(m, projection), mask=5, past=8)
@@ -130,7 +131,7 @@ def operands_by_head(m: Importer, n: OnnxNode, bias: Num | None) -> tuple[Num, N
     [B, S, H, 3, D]                          q, k and v of a head side by side
     [B, S, H * D] and [B, T, H, 2, D]        k and v of a head side by side
     [B, S, H * D], [B, T, H * D], ...        one after the other
-    [B, S, H * D], [B, H, T, D], ...         keys and values by head already: those of an encoder
+    [B, S, H * D], [B, H, T, D], ...         keys and values already split into heads: those of an encoder
     """
     heads = n.attr("num_heads")
     first, second, third = (optional(m, n, i) for i in range(3))
@@ -173,7 +174,7 @@ def _plus(x: Num, bias: Num | None) -> Num:
 
 
 def _multi_head_attention(m: Importer, n: OnnxNode) -> list[Value]:
-    """Results: [B, S, H * E], keys and values with the cache, the scores."""
+    """MultiHeadAttention. Results: [B, S, H * E], keys and values with the cache, the scores."""
     heads = operands_by_head(m, n, optional(m, n, 3))
     old = (optional(m, n, 6), optional(m, n, 7))
     filled = optional(m, n, 8) if old[0] is not None else None
@@ -186,3 +187,4 @@ ATTENTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "QAttention": _quantised_attention,
     "MultiHeadAttention": _multi_head_attention,
 }
+"""Handlers of this file by operator."""

@@ -1,7 +1,7 @@
-"""The attention that all operators of the family come down to: heads apart, one mask, one attention, heads joined.
+"""The attention that all operators of the family are built on: heads split, one mask, one attention, heads joined.
 
-Masks of ONNX Runtime add a large negative number to the scores of keys that are padding, so a query all of whose keys are
-padding sees them all alike; causal masks and windows are absolute.
+Masks of ONNX Runtime add a large negative number to the scores of padding keys, so a query whose keys are all padding attends
+to them equally; causal masks and windows are absolute.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from tatami.onnx.importer import Importer
 from tatami.onnx.operands import unsupported
 
 LOWEST = {DType.fp16: -65504.0, DType.bf16: -3.3895313892515355e38, DType.fp32: -3.4028234663852886e38}
-"""The smallest finite number by dtype."""
+"""The smallest finite number of each dtype."""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Queries [B, H, S, D], keys [B, G, T, D] and values [B, G, T, E], with what is added to the scores or decides them."""
+    """Queries [B, H, S, D], keys [B, G, T, D] and values [B, G, T, E], with masks and terms of the scores."""
 
     q: Num
     k: Num
     v: Num
     scale: float = 0.0
-    """0 is 1 / sqrt(D)."""
+    """Factor of the scores; 0 (default) stands for 1 / sqrt(D)."""
     bias: Num | None = None
-    """Added to the scores; broadcasts to [B, H, S, T]."""
+    """Term added to the scores, which broadcasts to [B, H, S, T]; None without."""
     keep: Num | None = None
-    """False where a key is not seen; broadcasts to [B, H, S, T]."""
+    """False for keys that are not seen; broadcasts to [B, H, S, T]. None if all are."""
     causal: Expr | None = None
-    """Keys up to the query's own position plus this."""
+    """Number added to the query's own position to give the last key it sees; None without a causal mask."""
     softcap: float = 0.0
-    """c * tanh(s / c) of the scaled scores, before anything is added; 0 is none."""
+    """Limit c of the scaled scores, c * tanh(s / c), before any term is added; 0 (default) for none."""
     sink: Num | None = None
-    """[H]: a score per head that takes part in the softmax and has no value."""
+    """[H]: a score per head that takes part in the softmax and has no value; None without."""
 
     @property
     def scores_shape(self) -> Shape:
+        """[B, H, S, T]: the shape of the scores."""
         return (*self.q.shape[:-1], self.k.shape[-2])
 
 
@@ -56,7 +57,7 @@ def join_heads(x: Num) -> Num:
 
 
 def columns(x: Num, *widths: Expr | int) -> list[Num]:
-    """Parts of the last axis."""
+    """Consecutive parts of the last axis, of these widths."""
     axis, at, out = len(x.shape) - 1, expr(0), []
     for width in widths:
         out.append(x.part(axis, at, at + width))
@@ -65,19 +66,19 @@ def columns(x: Num, *widths: Expr | int) -> list[Num]:
 
 
 def fitted(x: Num, shape: Shape) -> Num:
-    """A mask with the sizes of `shape`, from the last axis on, where it is not 1: sizes of another name are taken as equal."""
+    """A mask with the sizes of `shape`, from the last axis on, except where it is 1: sizes of other names are assumed equal."""
     aligned = shape[len(shape) - len(x.shape) :]
     wanted = tuple(s if s == ONE else t for s, t in zip(x.shape, aligned, strict=True))
     return x if x.shape == wanted else x.reshape(*wanted)
 
 
 def position(m: Importer, length: Expr, start: Expr | int = 0) -> Num:
-    """start, start + 1, .. of i64."""
+    """start, start + 1, …: `length` numbers of i64."""
     return Num(m, m.one("iota", [], {"shape": (length,), "axis": 0, "start": start}))
 
 
 def causal_keep(m: Importer, a: Attention) -> Num:
-    """[S, T]: keys up to the query's own position."""
+    """[S, T]: True for keys up to the query's own position."""
     assert a.causal is not None
     queries, keys = a.scores_shape[-2:]
     return position(m, keys).fn("le", position(m, queries, a.causal).unsqueeze(1))
@@ -139,8 +140,8 @@ def attend(m: Importer, a: Attention) -> Num:
 
 
 def scores(m: Importer, a: Attention, hidden: float | None = None) -> Num:
-    """The scores themselves, [B, H, S, T], where a result shows them; `hidden` in place of those that are not seen, or
-    the smallest finite number."""
+    """The scores themselves, [B, H, S, T], for results that contain them; `hidden`, or the smallest finite number, for keys
+    that are not seen."""
     if a.sink is not None:
         raise unsupported(m, "scores as a result beside a sink of the softmax", "leave one of them out")
     batch, heads, _, width = a.q.shape
@@ -165,8 +166,8 @@ def scores(m: Importer, a: Attention, hidden: float | None = None) -> Num:
 
 
 def extended(m: Importer, past: Num | None, new: Num, at: Num | None = None, length: Expr | None = None) -> Num:
-    """A cache [B, H, P, D] with the new rows [B, H, S, D] behind it; with `at` (rank 0, or one per batch) they go to the
-    rows from there on of a cache made `length` long."""
+    """A cache [B, H, P, D] followed by the new rows [B, H, S, D]. With `at` (rank 0, or one per batch) the new rows replace
+    those from there on in a cache of `length` rows."""
     if past is None:
         return new
     if at is None:
@@ -180,8 +181,8 @@ def extended(m: Importer, past: Num | None, new: Num, at: Num | None = None, len
 
 
 def of_beams(m: Importer, cache: Num, source: Num, filled: Num | None) -> Num:
-    """A cache [B * W, H, M, D] as the beams read it: `source` [B, W, M] names, for each row before the `filled`-th (of all
-    but the last one without it), the beam whose key is meant."""
+    """A cache [B * W, H, M, D] as the beams read it: `source` [B, W, M] gives, for each row before number `filled` (for all
+    but the last row without it), the beam whose key is read."""
     rows, heads, keys, width = cache.shape
     entries, beams, _ = source.shape
     source = source.cast(DType.i64)

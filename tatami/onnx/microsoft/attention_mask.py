@@ -1,4 +1,4 @@
-"""Key padding in all forms that the attention operators document, as what is added to the scores."""
+"""Key padding in all forms that the attention operators document, as a term of the scores."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
 
 MASK_FILTER = -10000.0
-"""Added to the score of a key that is padding, where the node gives no `mask_filter_value`."""
+"""Number added to the score of a padding key if the node gives no `mask_filter_value` (the operators' default)."""
 
 
 def filter_value(n: OnnxNode, dtype: DType) -> float:
-    """The node's own, as far as the dtype holds it."""
+    """The node's own `mask_filter_value`, limited to the dtype's range."""
     return max(float(n.attr("mask_filter_value", MASK_FILTER)), LOWEST.get(dtype, MASK_FILTER))
 
 
 def padding_bias(m: Importer, n: OnnxNode, mask: Num, batch: Expr, queries: Expr, keys: Expr, past: Expr, dtype: DType) -> Num:
-    """What a mask adds to the scores [B, H, S, T]:
+    """The term that a mask adds to the scores [B, H, S, T]:
 
-    [B, T], [B, S, T]      0 is padding
-    [B, 1, M, M]           a square of all positions, of which rows past.. and columns ..T count
+    [B, T], [B, S, T]      0 marks padding
+    [B, 1, M, M]           a square of all positions, of which rows past.. and columns ..T are used
     [B]                    lengths: keys from there on are padding
     [2 * B]                ends, then starts: keys before the start are padding too
-    [3 * B + 2]            lengths, then running sums of lengths, which say nothing more
+    [3 * B + 2]            lengths, then running sums of lengths, which add nothing
     """
     real = _real(m, mask, batch, queries, keys, past)
     return real.where(Num(m, m.number(0, dtype)), filter_value(n, dtype))
@@ -47,7 +47,7 @@ def _real(m: Importer, mask: Num, batch: Expr, queries: Expr, keys: Expr, past: 
 
 
 def _of_all_keys(kept: Num, axis: int, keys: Expr, past: Expr) -> Num:
-    """A mask of the new keys only, after a cache all of whose keys are seen."""
+    """A mask of the new keys only, extended to a cache whose keys are all seen."""
     if kept.shape[axis] == keys or past == 0 or kept.shape[axis] + past != keys:
         return kept
     pads = [(past * 0, past * 0) for _ in kept.shape]
@@ -66,5 +66,5 @@ def _by_lengths(m: Importer, lengths: Num, batch: Expr, keys: Expr) -> Num:
 
 
 def _row(place: Num, relation: str, bound: Num) -> Num:
-    """[B, 1, 1, T]."""
+    """The comparison of key positions with one bound per batch, [B, 1, 1, T]."""
     return place.fn(relation, bound.cast(DType.i64).unsqueeze(1, 2, 3))

@@ -25,7 +25,7 @@ NF4 = (
 
 
 def unpacked(x: Num, bits: int, *, high_first: bool = False) -> Num:
-    """Bytes as their parts of `bits` each, along the last axis; the low bits come first."""
+    """Bytes as numbers of `bits` each, along the last axis, low bits first unless `high_first`."""
     if bits == 8:
         return x
     count = 8 // bits
@@ -39,7 +39,7 @@ def unpacked(x: Num, bits: int, *, high_first: bool = False) -> Num:
 
 
 def per_element(scale: Num, axis: int, block: int, size: int) -> Num:
-    """One number per block along an axis as one per element of `size`."""
+    """One number per block along an axis as one per element of the `size` elements."""
     shape = scale.shape
     wide = scale.unsqueeze(axis + 1).fn("expand", shape=(*shape[: axis + 1], block, *shape[axis + 1 :]))
     wide = wide.reshape(*shape[:axis], shape[axis] * block, *shape[axis + 1 :])
@@ -47,8 +47,8 @@ def per_element(scale: Num, axis: int, block: int, size: int) -> Num:
 
 
 def weights_of_bits(m: Importer, n: OnnxNode, bits: int) -> Num:
-    """[N, K] of MatMulNBits: (packed - zero point) * scale in the dtype of the scales. A zero point is packed as the
-    weights are, or a float; 2^(bits - 1) where there is none. `g_idx` names the block of each k."""
+    """[N, K] weights of MatMulNBits: (packed - zero point) * scale in the dtype of the scales. A zero point is packed like the
+    weights, or a float; 2^(bits - 1) by default. `g_idx` gives the block of each k."""
     rows, depth, block = (n.attr(a) for a in ("N", "K", "block_size"))
     blocks = -(-depth // block)
     packed, scales = Num(m, m.operand(n, 1)), Num(m, m.operand(n, 2)).reshape(rows, blocks)
@@ -70,7 +70,8 @@ def weights_of_bits(m: Importer, n: OnnxNode, bits: int) -> Num:
 
 
 def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
-    """`accuracy_level` is a least accuracy; the product is in the operand's own dtype, which is above all of them."""
+    """MatMulNBits. `accuracy_level` is a lower bound; the product is computed in the operand's own dtype, which exceeds all of
+    them."""
     bits = n.attr("bits", 4)
     if bits not in (2, 4, 8) or n.attr("weight_prepacked", 0):
         raise unsupported(
@@ -85,8 +86,8 @@ def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _matmul_bnb4(m: Importer, n: OnnxNode) -> list[Value]:
-    """Four bits are an index into the values of FP4 or NF4, times the largest magnitude of the block; the high bits of a
-    byte come first."""
+    """MatMulBnb4: four bits are an index into the values of FP4 or NF4, times the largest magnitude of the block; the high
+    bits of a byte come first."""
     rows, depth, block = (n.attr(a) for a in ("N", "K", "block_size"))
     a, packed, largest = m.operand(n, 0), Num(m, m.operand(n, 1)), Num(m, m.operand(n, 2))
     table = np.array(NF4 if n.attr("quant_type") == 1 else (*FP4, *(-v for v in FP4)), np.float32)
@@ -97,8 +98,8 @@ def _matmul_bnb4(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _gather_blocks(m: Importer, n: OnnxNode) -> list[Value]:
-    """Rows of a quantised table, dequantised once they are read: (data - zero point) * scale of the block. A row beyond the
-    table is 0."""
+    """GatherBlockQuantized: rows of a quantised table, dequantised after they are read: (data - zero point) * scale of the
+    block. A row beyond the table is 0."""
     data, scales = Num(m, m.operand(n, 0)), Num(m, m.operand(n, 2))
     zero = Num(m, m.operand(n, 3)) if n.has(3) else None
     rank = len(data.shape)
@@ -123,7 +124,7 @@ def _gather_blocks(m: Importer, n: OnnxNode) -> list[Value]:
         return Num(m, m.one("take", [t.tensor, place.tensor], {"axis": along, "bounds": "clamp"}))
 
     def spread(t: Num) -> Num:
-        """A number per block of what was read as one per element; nothing to do where the block itself was looked up."""
+        """One number per element from one per block; unchanged if the block itself was looked up."""
         if along == across:
             return t
         return per_element(t, across + (len(index.shape) - 1 if along < across else 0), block, whole)
@@ -148,3 +149,4 @@ BLOCK_QUANTIZED: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "MatMulBnb4": _matmul_bnb4,
     "GatherBlockQuantized": _gather_blocks,
 }
+"""Handlers of this file by operator."""

@@ -1,14 +1,13 @@
-"""Domain com.microsoft.nchwc: images whose channels lie in blocks of one vector, as ONNX Runtime writes them at its highest
-level of optimisation.
+"""Domain com.microsoft.nchwc: images whose channels are in blocks of one vector, the form that ONNX Runtime writes at its
+highest level of optimisation.
 
 A blocked image is declared as [N, C, H, W] with C rounded up to a whole block; only ReorderInput, ReorderOutput and the
-filters show that memory is in another order. So an image here stays [N, C, H, W] with channels of zeros at its end: plain
-operators between two of this domain mean the same, and a ReorderOutput with the ReorderInput after it is nothing at all
-when C is whole.
+filters show that memory has another order. Here an image stays [N, C, H, W] with channels of zeros at its end: plain operators
+between two of this domain mean the same, and a ReorderOutput followed by a ReorderInput has no effect if C is whole.
 
     ReorderInput     pad the channels to whole blocks
     ReorderOutput    the first `channels` of them
-    Conv             filters [O/b, I/b, H, W, b, b] or, where I is no whole block or 1, [O/b, I, H, W, b] in order again
+    Conv             filters [O/b, I/b, H, W, b, b] or, if I is 1 or not a whole number of blocks, [O/b, I, H, W, b], reordered
 """
 
 from __future__ import annotations
@@ -31,14 +30,15 @@ from tatami.onnx.ops_resize import RESIZE
 from tatami.onnx.values import Value
 
 DOMAIN = "com.microsoft.nchwc"
+"""The domain of operators on blocked images."""
 NARROW, WIDE = 8, 16
-"""Channels in a block: a vector of 256 or of 512 bits of fp32."""
+"""Channels in a block: fp32 elements of a vector of 256 or of 512 bits."""
 
 
 def block_of(nodes: Iterable[onnx.NodeProto], arrays: Callable[[str], np.ndarray | None]) -> int:
-    """Channels in a block of the machine that saved the model, which the model does not say: its filters do, where a count
-    of channels is no multiple of 16, or channels were added up to one. Else this machine's, as in ONNX Runtime, which
-    reads such a model right on that kind of machine only."""
+    """Channels in a block on the machine that saved the model. The model does not record it, but its filters show it if a
+    number of channels is not a multiple of 16, or channels were padded to one. Otherwise this machine's, as in ONNX
+    Runtime, which reads such a model correctly only on that kind of machine."""
     for node in nodes:
         if node.domain == DOMAIN and node.op_type == "Conv":
             filters = arrays(node.input[1])
@@ -98,22 +98,22 @@ def _conv(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _blocks(outputs: int, inputs: int, window: Sequence[int], block: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes of blocked filters as they lie, and the permutation that puts them in order. A depthwise filter, or one of an
-    image that is not blocked, has blocks of outputs only."""
+    """(axes of blocked filters in memory, permutation that puts them in order). Depthwise filters, and filters of an image
+    that is not blocked, have blocks of outputs only."""
     if inputs % block:
         return (outputs // block, inputs, *window, block), (0, 4, 1, 2, 3)
     return (outputs // block, inputs // block, *window, block, block), (0, 5, 1, 4, 2, 3)
 
 
 def _array_in_order(filters: np.ndarray, block: int) -> np.ndarray:
-    """Constant filters [O, I, H, W] in order: kernels other than products would divide at each read of blocked ones."""
+    """Constant filters reordered to [O, I, H, W]: kernels other than products would divide at each read of blocked ones."""
     outputs, inputs, *window = filters.shape
     axes, order = _blocks(outputs, inputs, window, block)
     return np.ascontiguousarray(filters.reshape(axes).transpose(order).reshape(filters.shape))
 
 
 def _in_order(m: Importer, filters: str) -> str:
-    """Filters that the model computes, in order."""
+    """Filters that the model computes, reordered to [O, I, H, W]."""
     shape = [s.as_int() or 0 for s in m.shape(filters)]
     axes, order = _blocks(shape[0], shape[1], shape[2:], m.channel_block)
     return Num(m, filters).reshape(*axes).permute(*order).reshape(*shape).tensor
@@ -129,3 +129,4 @@ BLOCKED: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "GlobalMaxPool": POOL["GlobalMaxPool"],
     "Upsample": RESIZE["Upsample"],
 }
+"""Handlers of this file by operator."""

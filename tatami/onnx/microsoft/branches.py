@@ -1,4 +1,4 @@
-"""Several residual streams beside each other (hyper-connections), [.., C, H] or [.., C * H], and gates over them."""
+"""Several residual streams in one tensor (hyper-connections), [.., C, H] or [.., C * H], and gates over them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tatami.onnx.values import Value
 
 
 def _grouped(x: Num, branches: int) -> Num:
-    """[.., C, H] in fp32."""
+    """The streams as [.., C, H] in fp32."""
     wide = x.cast(DType.fp32)
     return wide.reshape(*x.shape[:-1], branches, x.shape[-1] // branches) if branches else wide
 
 
 def _gates(x: Num, streams: Num) -> Num:
-    """[.., C], [.., C, 1], [.., C, H] or [.., C * H] as what broadcasts to the streams."""
+    """Gates [.., C], [.., C, 1], [.., C, H] or [.., C * H] in a shape that broadcasts to the streams."""
     gates, rank = x.cast(DType.fp32), len(streams.shape)
     if len(gates.shape) == rank:
         return gates
@@ -28,7 +28,7 @@ def _gates(x: Num, streams: Num) -> Num:
 
 
 def _pre_mix(m: Importer, n: OnnxNode) -> list[Value]:
-    """The streams by their gates, added up: [.., H]."""
+    """The streams multiplied by their gates and added up: [.., H]."""
     x = Num(m, m.operand(n, 0))
     streams = _grouped(x, n.attr("num_branches", 0))
     mixed = streams * _gates(Num(m, m.operand(n, 1)), streams)
@@ -37,7 +37,7 @@ def _pre_mix(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _post_mix(m: Importer, n: OnnxNode) -> list[Value]:
-    """Streams mixed by a matrix [.., C, C], or as they are, with a block's result [.., H] added by gates."""
+    """Streams mixed by a matrix [.., C, C], or unchanged, plus a block's result [.., H] times gates."""
     x = Num(m, m.operand(n, 0))
     streams = _grouped(x, n.attr("num_branches", 0))
     rank = len(streams.shape)
@@ -56,8 +56,8 @@ def _normal(m: Importer, x: Num, scale: Num, eps: float) -> Num:
 
 
 def _engram_gate(m: Importer, n: OnnxNode) -> list[Value]:
-    """value [B, T, H] times sigmoid(sign(d) sqrt(max(|d|, 1e-6))), d the product of normalised keys and queries
-    [B, T, C, H] over sqrt(H); and that normalised."""
+    """value [B, T, H] times sigmoid(sign(d) sqrt(max(|d|, 1e-6))), with d the product of normalised keys and queries [B, T, C,
+    H] over sqrt(H); and the same normalised."""
     key, query = (Num(m, m.operand(n, i)).cast(DType.fp32) for i in range(2))
     value = Num(m, m.operand(n, 2))
     eps = float(n.attr("epsilon", 1e-5))
@@ -77,3 +77,4 @@ BRANCHES: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "HyperConnectionPostMix": _post_mix,
     "EngramGate": _engram_gate,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Causal depthwise convolutions whose last inputs are kept between calls."""
+"""Causal depthwise convolutions that keep their last inputs between calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tatami.onnx.values import Value
 
 
 def _causal_conv(m: Importer, n: OnnxNode) -> list[Value]:
-    """A depthwise convolution over the state (or zeros) and x, which looks back only; the last inputs are the new state.
-    Images are [B, C, T], or [B, T, ..] with channels_last."""
+    """CausalConvWithState: a depthwise convolution over the state (or zeros) and x, which reads earlier positions only; the
+    last inputs are the new state. Images are [B, C, T], or [B, T, ..] with channels_last."""
     others = ("state_window", "state_update_capacity", "state_length", "input_channels", "input_channel_offset")
     if n.attr("ndim", 1) != 1 or any(n.attr(a, 0) for a in others) or n.attr("state_channels_last", -1) != -1:
         raise unsupported(
@@ -27,7 +27,7 @@ def _causal_conv(m: Importer, n: OnnxNode) -> list[Value]:
     channels = m.shape(weight)[0]
 
     def first(t: Num) -> Num:
-        """[B, C, T]."""
+        """The image in the order [B, C, T]."""
         return t.reshape(*t.shape[:2], channels).permute(0, 2, 1) if last else t
 
     def back(t: Num) -> Num:
@@ -50,3 +50,4 @@ def _causal_conv(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 CAUSAL_CONV: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"CausalConvWithState": _causal_conv}
+"""Handlers of this file by operator."""

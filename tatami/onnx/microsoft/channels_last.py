@@ -1,6 +1,6 @@
-"""Domain com.ms.internal.nhwc: ONNX's operators on images whose channels are the last axis, as ONNX Runtime rewrites a
-graph for machines that prefer this order. Each is its plain form between two transpositions, which fusion folds into the
-reads; filters, boxes and grids keep their order."""
+"""Domain com.ms.internal.nhwc: ONNX's operators on images whose channels are the last axis, the form in which ONNX Runtime
+rewrites a graph for machines that prefer this order. Each is its plain form between two transpositions, which fusion folds
+into the reads; filters, boxes and grids keep their order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _last(handler: Handler) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def _resize(m: Importer, n: OnnxNode) -> list[Value]:
-    """Scales and sizes are in the order of the image's own axes."""
+    """Resize whose scales and sizes are in the order of the image's own axes."""
     inputs = list(n.inputs)
     rank = len(m.shape(m.operand(n, 0)))
     order = [0, rank - 1, *range(1, rank - 1)]
@@ -58,3 +58,4 @@ CHANNELS_LAST: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "QLinearConv": _last(QUANTIZE["QLinearConv"]),
     "Resize": _resize,
 }
+"""Handlers of this file by operator."""

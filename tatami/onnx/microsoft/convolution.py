@@ -1,4 +1,4 @@
-"""Convolutions with a residual and an activation, and images whose channels are the last axis."""
+"""Convolutions with a residual and an activation, and convolutions of images whose channels are the last axis."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tatami.onnx.values import Value
 
 
 def channels_first(m: Importer, x: str) -> str:
-    """[N, .., C] as [N, C, ..]."""
+    """The image [N, .., C] as [N, C, ..]."""
     rank = len(m.shape(x))
     return m.one("permute", [x], {"perm": (0, rank - 1, *range(1, rank - 1))})
 
 
 def channels_last(m: Importer, x: str) -> str:
-    """[N, C, ..] as [N, .., C]."""
+    """The image [N, C, ..] as [N, .., C]."""
     rank = len(m.shape(x))
     return m.one("permute", [x], {"perm": (0, *range(2, rank), 1)})
 
@@ -40,7 +40,7 @@ def _fused_conv(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _nhwc_conv(m: Importer, n: OnnxNode) -> list[Value]:
-    """Image and residual have their channels last; the filters are [M, C/group, kH, kW]."""
+    """NhwcFusedConv: image and residual have their channels last; the filters are [M, C/group, kH, kW]."""
     x, *rest = m.operands(n)
     if len(rest) > 2 and rest[2]:
         rest[2] = channels_first(m, rest[2])
@@ -48,7 +48,7 @@ def _nhwc_conv(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def with_channels_first(m: Importer, n: OnnxNode, handler: Callable[[Importer, OnnxNode], list[Value] | None]) -> list[Value]:
-    """The handler of an operator on [N, C, ..] for one whose first operand and results are [N, .., C]."""
+    """Results of an operator on [N, .., C], by the handler of the operator on [N, C, ..]."""
     name = f"channels first of {n.inputs[0]}"
     m.values[name] = m.result(channels_first(m, m.operand(n, 0)))
     results = handler(m, replace(n, inputs=(name, *n.inputs[1:]))) or []
@@ -75,3 +75,4 @@ CONVOLUTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "NhwcMaxPool": _nhwc_max_pool,
     "ConvTransposeWithDynamicPads": _conv_transpose_with_pads,
 }
+"""Handlers of this file by operator."""

@@ -1,6 +1,6 @@
-"""Attention of one new token with its cache, and of a decoder whose flags are operands.
+"""Attention of one new token with its cache, and attention of a decoder whose flags are operands.
 
-The cache of keys is in plain order, as in ONNX Runtime's CPU kernels; its CUDA kernels order it otherwise.
+The cache of keys is in plain order, as in ONNX Runtime's CPU kernels; its CUDA kernels use another order.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tatami.onnx.values import Value
 
 
 def _masked_attention(m: Importer, n: OnnxNode) -> list[Value]:
-    """Results: [B, 1, H * E], keys and values of the cache, the softmax's weights."""
+    """DecoderMaskedMultiHeadAttention. Results: [B, 1, H * E], keys and values of the cache, the softmax's weights."""
     heads = n.attr("num_heads")
     query, bias = Num(m, m.operand(n, 0)), optional(m, n, 10)
     key, value = optional(m, n, 1), optional(m, n, 2)
-    if key is not None and value is not None and len(key.shape) == 4:  # those of an encoder, in full
+    if key is not None and value is not None and len(key.shape) == 4:  # complete keys and values of an encoder
         q = query if bias is None else query + bias.part(0, 0, query.shape[2])
         return _results(m, n, split_heads(q, heads), key, value, None, expr(0))
     if key is None or value is None:
@@ -73,9 +73,9 @@ def _masked_self_attention(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _decoder_attention(m: Importer, n: OnnxNode) -> list[Value]:
-    """Sequences are [T, B, I]. Flags: static_kv (keys are those of an encoder), use_past (the cache goes before the new
-    keys, or with static_kv in their place), has_layer_state (the cache is a result), has_key_padding_mask (True is
-    padding). They decide what is computed, so they are constants."""
+    """DecoderAttention. Sequences are [T, B, I]. Flags: static_kv (keys are those of an encoder), use_past (the cache precedes
+    the new keys, or with static_kv replaces them), has_layer_state (the cache is a result), has_key_padding_mask (True
+    marks padding). They decide the structure, so they must be constants."""
     static_kv, use_past, has_state, has_mask = (bool(known_number(m, n, i, "a flag")) for i in range(8, 12))
     heads = n.attr("num_heads")
     query, key = Num(m, m.operand(n, 0)).permute(1, 0, 2), Num(m, m.operand(n, 1)).permute(1, 0, 2)
@@ -105,3 +105,4 @@ DECODER: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "DecoderMaskedSelfAttention": _masked_self_attention,
     "DecoderAttention": _decoder_attention,
 }
+"""Handlers of this file by operator."""

@@ -1,7 +1,7 @@
-"""Mixtures of experts: each token goes through the k experts that its router scores highest.
+"""Mixtures of experts: each token is processed by the k experts that its router scores highest.
 
 Tokens are sorted by expert, so that each expert's product is one block of rows of a grouped product; the results return to
-their tokens' places and are added up by the router's weights.
+their tokens' positions and are added up with the router's weights.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Routes:
-    """Tokens sorted by expert: the token and the expert of each row, where each expert's rows end, and the way back."""
+    """Tokens sorted by expert: the token and the expert of each row, the end of each expert's rows, the row of each (token,
+    choice)."""
 
     token: Num
     expert: Num
     ends: Num
     place: Num
     weights: Num
-    """[T, k]"""
+    """[T, k]: the router's weight of each choice."""
 
 
 def _routes(m: Importer, n: OnnxNode, router: Num, aggregate: Num | None) -> _Routes:
-    """`aggregate`: other scores by which the chosen experts' results are weighed."""
+    """The routes of all tokens. `aggregate`: other scores that weigh the results of the chosen experts."""
     tokens, experts = router.shape
     k = n.attr("k", 1)
     if n.attr("use_sparse_mixer", 0):
@@ -69,7 +70,7 @@ def _routes(m: Importer, n: OnnxNode, router: Num, aggregate: Num | None) -> _Ro
 
 
 def _through(m: Importer, x: Num, layer: _Layer, routes: _Routes) -> Num:
-    """Each row times the weights of its expert, and that expert's bias."""
+    """Each row times the weights of its expert, plus that expert's bias."""
     weights = layer.weights.cast(x.dtype).permute(0, 2, 1)
     y = Num(m, m.one("grouped_matmul", [x.tensor, weights.tensor, routes.ends.tensor]))
     if layer.bias is None:
@@ -78,7 +79,7 @@ def _through(m: Importer, x: Num, layer: _Layer, routes: _Routes) -> Num:
 
 
 def _gated(m: Importer, n: OnnxNode, gate: Num, up: Num) -> Num:
-    """gate * sigmoid(alpha * gate) * (up + beta), clamped where the node gives a limit; geglu is gelu(gate) * up."""
+    """gate * sigmoid(alpha * gate) * (up + beta), clamped if the node gives a limit; gelu(gate) * up for geglu."""
     if n.attr("activation_type") == "geglu":
         return gate.fn("gelu", approximate="tanh") * up
     if n.attr("swiglu_limit_after_activation", 0):
@@ -134,7 +135,7 @@ def _moe(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _dequantised(m: Importer, n: OnnxNode, at: int, zero_at: int, which: int) -> _Layer:
-    """Weights of operands `at` (packed), `at` + 1 (scales) and `at` + 2 (bias): a scale per row or per block of K."""
+    """Weights of operands `at` (packed), `at` + 1 (scales) and `at` + 2 (bias), with a scale per row or per block of K."""
     bits = n.attr(f"fc{which}_expert_weight_bits", n.attr("expert_weight_bits", 4))
     if bits not in (2, 4, 8):
         raise unsupported(m, f"QMoE with weights of {bits} bits", "quantise them to 2, 4 or 8 bits")
@@ -165,3 +166,4 @@ def _qmoe(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 EXPERTS: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"MoE": _moe, "QMoE": _qmoe}
+"""Handlers of this file by operator."""

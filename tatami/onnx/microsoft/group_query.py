@@ -1,7 +1,7 @@
-"""GroupQueryAttention: fewer heads of keys than of queries, a cache, rotary embedding inside.
+"""GroupQueryAttention: fewer key heads than query heads, a cache, rotary embedding inside.
 
-Lengths are data: entry b of the batch has seqlens_k[b] + 1 keys once this step's are in the cache, so the new keys go to
-the rows from P = seqlens_k[b] + 1 - S on, which is 0 at the first prompt (total_sequence_length = S). A query sees the keys
+Lengths are data: entry b of the batch has seqlens_k[b] + 1 keys once this step's are in the cache, so the new keys are written
+to the rows from P = seqlens_k[b] + 1 - S on, which is 0 at the first prompt (total_sequence_length = S). A query sees the keys
 up to its own position P + i.
 """
 
@@ -41,7 +41,7 @@ _UNSUPPORTED = (
 
 
 def _heads(m: Importer, n: OnnxNode) -> tuple[Num, Num, Num]:
-    """q [B, H, S, D], k and v [B, G, S, D]; packed side by side where there is one operand only."""
+    """q [B, H, S, D], k and v [B, G, S, D]; all three packed in one operand if it is the only one."""
     heads, kv_heads = n.attr("num_heads"), n.attr("kv_num_heads")
     q, k, v = (optional(m, n, i) for i in range(3))
     assert q is not None
@@ -52,8 +52,8 @@ def _heads(m: Importer, n: OnnxNode) -> tuple[Num, Num, Num]:
 
 
 def _total_length(m: Importer, n: OnnxNode, past: Expr, new: Expr) -> Expr:
-    """total_sequence_length as a size: that of a bias, what it is made of, one that a Host step reads, or past and new in
-    a body."""
+    """total_sequence_length as a size: the width of a bias, the size expression it was made from, a size read by a Host step,
+    or past + new in a body."""
     if n.has(10):
         return m.shape(m.operand(n, 10))[3]
     value = m.value(n.inputs[6])
@@ -65,7 +65,7 @@ def _total_length(m: Importer, n: OnnxNode, past: Expr, new: Expr) -> Expr:
 
 
 def _normalised(m: Importer, n: OnnxNode, x: Num, weight: int, which: str) -> Num:
-    """Each head by its root mean square, where the operand with the weights is given."""
+    """Each head divided by its root mean square and scaled, if the operand with the scale is given."""
     if not n.has(weight):
         return x
     eps = float(n.attr(f"{which}_norm_epsilon", n.attr("qk_norm_epsilon", 1e-6)))
@@ -73,7 +73,7 @@ def _normalised(m: Importer, n: OnnxNode, x: Num, weight: int, which: str) -> Nu
 
 
 def _window(m: Importer, n: OnnxNode, rows: Num, column: Num, keep: Num | None) -> Num | None:
-    """Only the `local_window_size` keys before and with the query's own."""
+    """`keep` limited to the last `local_window_size` keys up to the query's own."""
     window = n.attr("local_window_size", -1)
     if window < 0:
         return keep
@@ -108,24 +108,24 @@ def _group_query_attention(m: Importer, n: OnnxNode) -> list[Value]:
 
 @dataclass(frozen=True)
 class _Step:
-    """Where one call stands in its cache; numbers per entry of the batch, [B]."""
+    """Position of one call in its cache; numbers per entry of the batch, [B]."""
 
     token: Num
     """Position of the first new token in its sequence."""
     first: Num
-    """Row of the cache where its key goes."""
+    """Row of the cache to which the first token's key is written."""
     rows: Expr
-    """Rows of the cache while the attention runs."""
+    """Number of rows of the cache while the attention runs."""
     kept: Expr
-    """Rows of the cache afterwards."""
+    """Number of rows of the cache afterwards."""
     shift: Num | None = None
-    """Rows that leave a cache as long as its window at the front."""
+    """Number of rows that leave the front of a cache as long as its window; None for another cache."""
 
 
 def _step(m: Importer, n: OnnxNode, past: Expr, length: Expr) -> _Step:
     size = Num(m, m.one("size", [], {"value": length}))
     until = Num(m, m.operand(n, 5)).cast(DType.i64).reshape(m.shape(m.operand(n, 0))[0]) + 1
-    if n.has(16):  # the rows behind these are padding: their keys go where nothing reads them
+    if n.has(16):  # rows beyond the tokens are padding: their keys are written to rows that are never read
         token = until - Num(m, m.operand(n, 16)).cast(DType.i64)
     else:
         prompt = Num(m, m.operand(n, 6)).cast(DType.i64).reshape().fn("eq", size)
@@ -144,8 +144,8 @@ def _step(m: Importer, n: OnnxNode, past: Expr, length: Expr) -> _Step:
 
 
 def _resident(m: Importer, tokens: Num, rows: Expr, window: int) -> Num:
-    """How many of so many tokens are in a cache of `rows` rows: all, or what is left after as many were dropped at once as
-    there is room beyond the window."""
+    """Number of `tokens` that are in a cache of `rows` rows: all, or the rest after blocks of rows as large as the space
+    beyond the window were dropped."""
     capacity = Num(m, m.one("size", [], {"value": rows}))
     room = capacity - (window - 1)
     over = (tokens - capacity).fn("max", 0)
@@ -153,7 +153,7 @@ def _resident(m: Importer, tokens: Num, rows: Expr, window: int) -> Num:
 
 
 def _kept(m: Importer, cache: Num, step: _Step | None) -> Num:
-    """The cache as a result; rows that hold no key are unspecified."""
+    """The cache as a result; rows without a key are unspecified."""
     if step is None or step.rows == step.kept:
         return cache
     if step.shift is None:
@@ -177,7 +177,7 @@ def _rotated(m: Importer, n: OnnxNode, q: Num, k: Num, token: Num | None) -> tup
 
 
 def _request(m: Importer, n: OnnxNode, q: Num, k: Num, v: Num, first: Num | None) -> Attention:
-    """The attention with its masks. Without a cache the causal mask is that of the operation itself."""
+    """The attention with its masks. Without a cache the operation's own causal mask is used."""
     queries, keys = q.shape[2], k.shape[2]
     causal = bool(n.attr("causal", 1))
     bias = optional(m, n, 10)
@@ -209,7 +209,7 @@ def _request(m: Importer, n: OnnxNode, q: Num, k: Num, v: Num, first: Num | None
 
 
 def _sink(m: Importer, n: OnnxNode, q: Num) -> Num | None:
-    """The score per head that the softmax's denominator holds besides: given, or 0 for smooth_softmax."""
+    """The score per head that the softmax's denominator holds in addition: given, or 0 for smooth_softmax; None without."""
     if n.has(11):
         return Num(m, m.operand(n, 11))
     if n.attr("smooth_softmax", -1) == 1:
@@ -218,3 +218,4 @@ def _sink(m: Importer, n: OnnxNode, q: Num) -> Num | None:
 
 
 GROUP_QUERY: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {"GroupQueryAttention": _group_query_attention}
+"""Handlers of this file by operator."""

@@ -1,6 +1,6 @@
-"""Linear attention: a state in place of a cache of keys.
+"""Linear attention: a state instead of a cache of keys.
 
-It is a loop over the tokens, state S [B, G, K, V], one turn without a loop for a single token:
+It is a loop over the tokens with state S [B, G, K, V]; a single token needs no loop:
 
     S <- exp(g) S                        gated, gated_delta
     S <- S + k (beta (v - S' k))'        delta, gated_delta; else S + k v'
@@ -25,12 +25,12 @@ from tatami.onnx.operands import unsupported
 from tatami.onnx.values import Value
 
 NORM_EPSILON = 1e-6
-"""Added to the squared length of a vector that is to be of length 1."""
+"""Number added to the squared length of a vector before it is scaled to length 1 (ONNX Runtime's)."""
 Step = Callable[[Importer, Num, Sequence[Num]], tuple[Num, Num]]
 
 
 def _over_tokens(m: Importer, state: Num, sequences: Sequence[Num], step: Step) -> tuple[Num, Num]:
-    """The last state, and what each token gave on a new first axis. `sequences` have the tokens on axis 0."""
+    """(last state, results of all tokens on a new first axis). `sequences` have the tokens on axis 0."""
     length = sequences[0].shape[0]
     if length == 1:
         last, out = step(m, state, [t.at(0, 0) for t in sequences])
@@ -57,7 +57,7 @@ def _by_token(x: Num, heads: int | Expr) -> Num:
 
 
 def _repeated(x: Num, times: int) -> Num:
-    """Each head of [T, B, H, D] so often, side by side."""
+    """Each head of [T, B, H, D] repeated `times` times, copies next to each other."""
     if times == 1:
         return x
     length, batch, heads, width = x.shape
@@ -68,9 +68,8 @@ def _repeated(x: Num, times: int) -> Num:
 def recurrence(
     m: Importer, q: Num, k: Num, v: Num, decay: Num | None, beta: Num | None, state: Num, scale: float
 ) -> tuple[Num, Num]:
-    """What each token gives, [T, B, H * V], and the last state. q is [T, B, H, K] of H heads, which share the G of k and v;
-    decay is the factor of the state, [T, B, G, K or 1], and beta [T, B, G or 1, 1]: without them the rule has no such
-    term."""
+    """(results of all tokens [T, B, H * V], last state). q is [T, B, H, K] with H heads, which share the G heads of k and v;
+    `decay`: factor of the state, [T, B, G, K or 1]; `beta`: update rate [T, B, G or 1, 1]; None leaves the term out."""
     groups, key = k.shape[2], k.shape[3]
     sequences = [q, k, v, *(t for t in (decay, beta) if t is not None)]
 
@@ -89,7 +88,7 @@ def recurrence(
 
 
 def _scale(m: Importer, n: OnnxNode, width: Expr) -> float:
-    """The node's own, or 1 / sqrt of the width of a query."""
+    """The node's own scale, or 1 / sqrt of the width of a query."""
     number = width.as_int()
     given = float(n.attr("scale", 0.0))
     if not given and not number:
@@ -98,7 +97,7 @@ def _scale(m: Importer, n: OnnxNode, width: Expr) -> float:
 
 
 def _terms(m: Importer, n: OnnxNode, decay: Num | None, beta: Num | None) -> tuple[Num | None, Num | None]:
-    """Decay and update rate as far as the rule has them."""
+    """(decay, update rate), with None for those that the node's rule does not use."""
     rule = n.attr("update_rule", "gated_delta")
     if rule not in ("linear", "gated", "delta", "gated_delta"):
         raise unsupported(m, f"{n.op} by the rule {rule}", "use linear, gated, delta or gated_delta")
@@ -135,8 +134,8 @@ def _linear_attention(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _gated_delta_net(m: Importer, n: OnnxNode) -> list[Value]:
-    """Tokens [B * T, H, K] or [B, T, H, K], or q, k and v of all heads side by side; the state is [B, G, V, K] in fp32.
-    Gates may be raw: the decay of softplus or a bounded sigmoid, the update rate of a sigmoid."""
+    """GatedDeltaNet. Tokens [B * T, H, K] or [B, T, H, K], or q, k and v of all heads in one operand; the state is [B, G, V,
+    K] in fp32. Gates may be raw: the decay a softplus or a bounded sigmoid, the update rate a sigmoid."""
     if n.has(3) or n.attr("state_update_capacity", 0):
         raise unsupported(m, "GatedDeltaNet of packed requests or with captured updates", "give sequences of one length")
     first, old = Num(m, m.operand(n, 0)), optional(m, n, 6)
@@ -167,7 +166,7 @@ def _gated_delta_net(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _apart(m: Importer, packed: Num, state: Num | None) -> list[Num]:
-    """q, k and v of [.., 2 * H * K + G * V]; the state says K, V and G."""
+    """q, k and v of [.., 2 * H * K + G * V]; K, V and G are taken from the state."""
     if state is None:
         raise unsupported(m, "GatedDeltaNet of packed tokens without a state", "give an initial state")
     _, groups, value, key = state.shape
@@ -183,7 +182,8 @@ def _of_heads(x: Num, batch: Expr, length: Expr, groups: int) -> Num:
 
 
 def _activated(m: Importer, n: OnnxNode, decay: Num) -> Num:
-    """The logarithm of the decay: the operand, or by A_log and a bias per head (or per head and key dimension)."""
+    """The logarithm of the decay: the operand itself, or computed from A_log and a bias per head (or per head and key
+    dimension)."""
     kind = n.attr("gate_activation", "none")
     if kind == "none":
         return decay
@@ -202,3 +202,4 @@ LINEAR_ATTENTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "LinearAttention": _linear_attention,
     "GatedDeltaNet": _gated_delta_net,
 }
+"""Handlers of this file by operator."""

@@ -13,7 +13,7 @@ from tatami.onnx.values import Value
 
 
 def _parameters(n: OnnxNode) -> list[float]:
-    """alpha, beta and gamma of the activation as far as they are given."""
+    """The given ones of alpha, beta and gamma of the activation."""
     return [float(n.attr(f"activation_{p}")) for p in ("alpha", "beta", "gamma") if f"activation_{p}" in n.attrs]
 
 
@@ -22,7 +22,7 @@ def _fused_gemm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _oriented(m: Importer, x: str, transposed: bool, batch_transposed: bool) -> str:
-    """An operand as matmul reads it. `batch_transposed`: its first axis is the row, the batch axes lie between."""
+    """An operand in the order that matmul reads. `batch_transposed`: its first axis is the row, followed by the batch axes."""
     rank = len(m.shape(x))
     if rank < 2 or not (transposed or batch_transposed):
         return x
@@ -47,7 +47,7 @@ def _fused_matmul(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _gemm_fast_gelu(m: Importer, n: OnnxNode) -> list[Value]:
-    """gelu(x @ w + bias), the tanh form."""
+    """GemmFastGelu: gelu(x @ w + bias) in the tanh form."""
     out = m.one("matmul", [m.operand(n, 0), m.operand(n, 1)])
     if n.has(2):
         out = m.joined("add", out, m.operand(n, 2))
@@ -69,3 +69,4 @@ MATMUL: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "GemmFastGelu": _gemm_fast_gelu,
     "MatMulInteger16": _matmul_integer_16,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Crops of images, inverses of matrices, tokens that would repeat, hashes."""
+"""Crops of images, inverses of matrices, masks of repeated n-grams, hashes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _inverse(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _line(m: Importer, low: Num, high: Num, size: Num, count: int) -> Num:
-    """[R, count] coordinates: corners on corners; a single one lies in the middle."""
+    """[R, count] coordinates from low to high, both included; a single coordinate is in the middle."""
     last = size - 1.0
     if count == 1:
         return ((low + high) * last * 0.5).unsqueeze(1)
@@ -49,7 +49,7 @@ def _line(m: Importer, low: Num, high: Num, size: Num, count: int) -> Num:
 
 
 def _crop_and_resize(m: Importer, n: OnnxNode) -> list[Value]:
-    """Boxes [R, 4] as y1, x1, y2, x2 in parts of the image; outside of it is `extrapolation_value`."""
+    """CropAndResize: boxes [R, 4] as y1, x1, y2, x2 in fractions of the image; `extrapolation_value` outside it."""
     x, boxes, batch = (Num(m, m.operand(n, i)) for i in range(3))
     sizes = [s.as_int() for s in integers(m, n, 3, "crop_size") or ()]
     height, width = (s or 0 for s in sizes)
@@ -63,7 +63,7 @@ def _crop_and_resize(m: Importer, n: OnnxNode) -> list[Value]:
     image, planes = batch.cast(DType.i64).unsqueeze(1, 2), channels_last(x.cast(kind), 1)
 
     def read(y: Num, at: Num) -> Num:
-        """[R, height, width, C] of rows and columns that lie in the image."""
+        """[R, height, width, C] of rows and columns that are inside the image."""
         shape = (boxes.shape[0], expr(height), expr(width))
         parts = [image, y.cast(DType.i64).unsqueeze(2), at.cast(DType.i64).unsqueeze(1)]
         index = m.one("stack", [p.fn("expand", shape=shape).tensor for p in parts], {"axis": 3})
@@ -84,7 +84,7 @@ def _crop_and_resize(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _no_repeats(m: Importer, n: OnnxNode) -> list[Value]:
-    """-inf for each token that would end an n-gram which the row [B, S] has already."""
+    """NGramRepeatBlock: -inf for each token that would complete an n-gram that the row [B, S] already contains."""
     ids, scores, size = Num(m, m.operand(n, 0)).cast(DType.i64), Num(m, m.operand(n, 1)), n.attr("ngram_size")
     length = ids.shape[1]
     number = length.as_int()
@@ -98,7 +98,7 @@ def _no_repeats(m: Importer, n: OnnxNode) -> list[Value]:
         equal = ids.part(1, i, i + count).fn("eq", ids.part(1, count + i, count + i + 1))
         same = equal if same is None else same.fn("and", equal)
     ends = ids.part(1, size - 1, number)
-    if same is None:  # every token seen before
+    if same is None:  # an n-gram of one token: every token of the row
         same = Num(m, m.one("full", [], {"shape": ends.shape, "value": True, "dtype": DType.bool}))
     low, high = (Num(m, m.one("full", [], {"shape": ends.shape, "value": v, "dtype": scores.dtype})) for v in _INFINITE)
     banned = same.where(low, high)
@@ -129,7 +129,7 @@ def _murmur_hash(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _rotated(x: Num, by: int) -> Num:
-    """Bits moved round to the left."""
+    """Bits rotated to the left by `by`."""
     return x.fn("shl", by).fn("bitor", x.fn("shr", 32 - by))
 
 
@@ -139,3 +139,4 @@ MATRICES: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "NGramRepeatBlock": _no_repeats,
     "MurmurHash3": _murmur_hash,
 }
+"""Handlers of this file by operator."""

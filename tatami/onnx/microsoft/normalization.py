@@ -12,11 +12,11 @@ from tatami.onnx.ops_normalization import layer_norm
 from tatami.onnx.values import Value
 
 SKIP_EPSILON = 1e-12
-"""Epsilon of the residual and embedding normalisations where the node gives none."""
+"""Epsilon of the residual and embedding normalisations if the node gives none (the operators' default)."""
 
 
 def _skip_layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
-    """Results: the normalised sum, its mean, its inverse deviation, the sum itself. The simplified form has no shift."""
+    """Results: the normalised sum, its mean, its inverse deviation, the sum itself. The simplified form has no bias."""
     simplified = n.op == "SkipSimplifiedLayerNormalization"
     total = m.joined("add", m.operand(n, 0), m.operand(n, 1))
     scale, shift, bias = m.operand(n, 2), "", m.operand(n, 3)
@@ -36,7 +36,7 @@ def _skip_layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _embedded(m: Importer, n: OnnxNode, ids: str) -> str:
-    """Word, position and segment embeddings of [B, T] added up; positions count from 0 where none are given."""
+    """Word, position and segment embeddings of [B, T] added up; positions count from 0 if none are given."""
     _batch, length = m.shape(ids)
     total = Num(m, m.one("take", [m.operand(n, 2), ids], {"axis": 0}))
     table = m.operand(n, 3)
@@ -62,7 +62,7 @@ def _embed_layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def word_counts(m: Importer, ids: str, mask: str) -> str:
-    """How many ones each row of the mask has; 0 without a mask."""
+    """Number of ones in each row of the mask; 0 without a mask."""
     if not mask:
         return m.one("full", [], {"shape": (m.shape(ids)[0],), "value": 0, "dtype": DType.i32})
     ones = Num(m, mask).fn("eq", 1).cast(DType.i32)
@@ -95,7 +95,7 @@ def _along_channels(m: Importer, t: str, rank: int, last: bool) -> str:
 
 
 def _beside(m: Importer, skip: str, rank: int, last: bool) -> str:
-    """A skip tensor of x's rank, or [N, C] with axes of size 1 for the image."""
+    """A skip tensor in x's rank: unchanged, or [N, C] with axes of size 1 for the image."""
     if len(m.shape(skip)) == rank:
         return skip
     inner = range(1, rank - 1) if last else range(2, rank)
@@ -119,7 +119,8 @@ def simplified_layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _branchwise_rms_norm(m: Importer, n: OnnxNode) -> list[Value]:
-    """Each branch of H values by its own mean square, in fp32. x is [.., C, H], or [.., C * H] with the count of branches."""
+    """Each branch of H values divided by its own root mean square, in fp32. x is [.., C, H], or [.., C * H] with the number of
+    branches."""
     x = Num(m, m.operand(n, 0))
     shape, to = x.shape, x.dtype
     branches = n.attr("num_branches", 0)
@@ -136,7 +137,7 @@ def _branchwise_rms_norm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _gated_rms_norm(m: Importer, n: OnnxNode) -> list[Value]:
-    """Groups of C values by their mean square, times scale and silu or sigmoid of the gate; all in fp32."""
+    """Groups of C values divided by their root mean square, times scale and silu or sigmoid of the gate; all in fp32."""
     x, scale, gate = (Num(m, m.operand(n, i)) for i in range(3))
     shape, to = x.shape, x.dtype
     count = scale.shape[0]
@@ -156,3 +157,4 @@ NORMALIZATION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "BranchwiseRMSNorm": _branchwise_rms_norm,
     "GatedRMSNorm": _gated_rms_norm,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Operators of com.microsoft that nothing imports, and why; what is left out of some that are imported."""
+"""Operators of com.microsoft that are not imported, with the reason; limits of some that are imported."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NOT_TAKEN: dict[str, str] = {
     "WhisperBeamSearch": _SEARCH,
     "WordConvEmbedding": "an embedding of words by their letters, of one discontinued toolkit; export its Gather, Conv and ReduceMax",
 }
-"""By name: why, and what to do instead."""
+"""Operator that is not imported → the reason, and an alternative."""
 
 LIMITS: dict[str, str] = {
     "Attention": "not with do_rotary",
@@ -92,4 +92,4 @@ LIMITS: dict[str, str] = {
     "Rfft": "one axis of a size that is a number",
     "RotaryEmbedding": "not of packed batches or with a scale",
 }
-"""What an import refuses or computes otherwise."""
+"""Operator → the part that an import refuses or computes differently."""

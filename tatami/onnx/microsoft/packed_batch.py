@@ -1,6 +1,6 @@
-"""Batches without their padding: tokens of all sequences one after the other, [tokens, ..], and where each was.
+"""Batches without their padding: tokens of all sequences one after the other, [tokens, ..], and their positions.
 
-`token_offset` [B, S] lists the places in the padded batch, first those of the tokens, then those of the padding.
+`token_offset` [B, S] lists positions of the padded batch, first those of the tokens, then those of the padding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def restored(m: Importer, tokens: Num, offset: Num) -> Num:
 
 
 def packed(m: Importer, padded: Num, offset: Num, count: Expr) -> Num:
-    """The first `count` places of `offset` from [B, S, ..]."""
+    """[count, ..]: the elements of [B, S, ..] at the first `count` positions of `offset`."""
     batch, length, *rest = padded.shape
     flat = padded.reshape(batch * length, *rest)
     return Num(m, m.one("take", [flat.tensor, _places(offset, count).tensor], {"axis": 0}))
@@ -42,7 +42,7 @@ def _places(offset: Num, count: Expr) -> Num:
 
 
 def _attend(m: Importer, n: OnnxNode, q: Num, k: Num, v: Num, offset: int, sums: int, added: int) -> list[Value]:
-    """Attention of [tokens, H * D] within each sequence; the running sums of lengths say where each ends."""
+    """Attention of [tokens, H * D] within each sequence; the running sums of lengths give the end of each."""
     heads = n.attr("num_heads")
     count = q.shape[0]
     where = Num(m, m.operand(n, offset))
@@ -67,7 +67,7 @@ def _packed_attention(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _packed_multi_head(m: Importer, n: OnnxNode) -> list[Value]:
-    """The query may hold all three by head, [tokens, H, 3, D]."""
+    """PackedMultiHeadAttention. The query may hold q, k and v by head, [tokens, H, 3, D]."""
     first, bias = Num(m, m.operand(n, 0)), optional(m, n, 3)
     if len(first.shape) == 4:
         parts = [first.at(2, i) for i in range(3)]
@@ -81,7 +81,7 @@ def _packed_multi_head(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _remove_padding(m: Importer, n: OnnxNode) -> list[Value]:
-    """Results: the tokens, where they were, the running sums of lengths, the longest length."""
+    """RemovePadding. Results: the tokens, their positions, the running sums of lengths, the longest length."""
     x, lengths = Num(m, m.operand(n, 0)), Num(m, m.operand(n, 1)).cast(DType.i64)
     batch, length, *_ = x.shape
     if not m.reads_sizes:
@@ -105,3 +105,4 @@ PACKED_BATCH: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "RemovePadding": _remove_padding,
     "RestorePadding": _restore_padding,
 }
+"""Handlers of this file by operator."""

@@ -1,4 +1,4 @@
-"""Operators that ONNX has too, under this or another name, and small ones of a few operations."""
+"""Operators that ONNX also has, under this or another name, and small ones of a few operations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _pad(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _range(m: Importer, n: OnnxNode) -> list[Value]:
-    """Bounds may be of shape [1]; the step is 1 where there is none."""
+    """Range whose bounds may have shape [1], with step 1 by default."""
     names = []
     for i in range(3):
         name = f"range {i} of {n.outputs[0]}"
@@ -60,7 +60,7 @@ def _expand_dims(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _unique(m: Importer, n: OnnxNode) -> list[Value]:
-    """Values in the order of their first appearance, the place of each element among them, how often each appears."""
+    """Unique: values in the order of their first appearance, the position of each element among them, their counts."""
     values, _, inverse, counts = INDEXING["Unique"](m, replace(n, attrs={"sorted": 0, "axis": 0}))
     return [values, inverse, counts]
 
@@ -70,12 +70,12 @@ def _identity(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _embedding(m: Importer, n: OnnxNode) -> list[Value]:
-    """Rows of a table; padding_idx and scale_grad_by_freq are about gradients."""
+    """Rows of a table; padding_idx and scale_grad_by_freq only concern gradients."""
     return [m.result(m.one("take", [m.operand(n, 0), m.operand(n, 1)], {"axis": 0}))]
 
 
 def _all_finite(m: Importer, n: OnnxNode) -> list[Value]:
-    """Whether no element of any operand is infinite or NaN, or only one of these."""
+    """True if no element of any operand is infinite or NaN, or only one of these is tested."""
     if n.attr("isinf_only", 0) and n.attr("isnan_only", 0):
         raise unsupported(m, "IsAllFinite with isinf_only and isnan_only", "give one of them")
     whole: Num | None = None
@@ -139,7 +139,7 @@ def _gated_add(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _scaled_silu(m: Importer, n: OnnxNode) -> list[Value]:
-    """silu(scale * x), the scale an operand or `alpha`; the sigmoid is computed in fp32."""
+    """silu(scale * x), with the scale an operand or `alpha`; the sigmoid is computed in fp32."""
     x = Num(m, m.operand(n, 0))
     if n.has(1):
         scale = Num(m, m.operand(n, 1)).reshape().cast(DType.fp32)
@@ -176,3 +176,4 @@ PLAIN: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "ScaledSiLU": _scaled_silu,
     "LinearAttentionGate": _linear_attention_gate,
 }
+"""Handlers of this file by operator."""

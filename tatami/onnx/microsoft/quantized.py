@@ -1,4 +1,4 @@
-"""Operators on quantised tensors: what the operator does in fp32, between dequantisation and quantisation."""
+"""Operators on quantised tensors: the operator in fp32 between dequantisation and quantisation."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from tatami.onnx.values import Value
 
 
 def real(m: Importer, x: str, scale: str, zero: str) -> str:
-    """(x - zero) * scale in fp32 of one scale for the whole tensor."""
+    """(x - zero) * scale in fp32, with one scale for the whole tensor."""
     operands = [x, m.cast(scalar_of(m, scale), DType.fp32), *([scalar_of(m, zero)] if zero else [])]
     return m.one("dequantize", operands, {"to": DType.fp32, "axis": 0})
 
 
 def quantised(m: Importer, x: str, scale: str, zero: str, to: DType) -> str:
-    """round(x / scale) + zero, saturated."""
+    """round(x / scale) + zero, saturated in dtype `to`."""
     operands = [x, m.cast(scalar_of(m, scale), DType.fp32), *([scalar_of(m, zero)] if zero else [])]
     return m.one("quantize", operands, {"to": to, "axis": 0})
 
 
 def _elementwise(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
-    """Operands a, its scale and zero point, b with its own, scale and zero point of the result."""
+    """Handler of a binary operator. Operands: a, its scale and zero point, b with its own, scale and zero point of the
+    result."""
 
     def handler(m: Importer, n: OnnxNode) -> list[Value]:
         a, b = (real(m, *(m.operand(n, i) for i in range(at, at + 3))) for at in (0, 3))
@@ -40,7 +41,7 @@ def _elementwise(op: str) -> Callable[[Importer, OnnxNode], list[Value]]:
 
 
 def _of_one(compute: Callable[[Importer, OnnxNode, str], str]) -> Callable[[Importer, OnnxNode], list[Value]]:
-    """Operands x, its scale and zero point, scale and zero point of the result."""
+    """Handler of a unary operator. Operands: x, its scale and zero point, scale and zero point of the result."""
 
     def handler(m: Importer, n: OnnxNode) -> list[Value]:
         x, scale, zero, y_scale, y_zero = (m.operand(n, i) for i in range(5))
@@ -50,7 +51,7 @@ def _of_one(compute: Callable[[Importer, OnnxNode, str], str]) -> Callable[[Impo
 
 
 def _softmax(m: Importer, n: OnnxNode, x: str) -> str:
-    """By the rule of the Softmax it was made from: over one axis, or before opset 13 over all from `axis` on."""
+    """Softmax in the form of the opset it was made from: over one axis, or before opset 13 over all axes from `axis` on."""
     if n.attr("opset") >= 13:
         return m.one("softmax", [x], {"axis": n.attr("axis", -1)})
     return softmax_from(m, "softmax", x, n.attr("axis", 1))
@@ -75,7 +76,7 @@ def _pool(op: str) -> Callable[[Importer, OnnxNode, str], str]:
 
 
 def _concat(m: Importer, n: OnnxNode) -> list[Value]:
-    """Scale and zero point of the result, then three operands for each part."""
+    """QLinearConcat. Operands: scale and zero point of the result, then three for each part."""
     if len(n.inputs) % 3 != 2:
         why = f"QLinearConcat has {len(n.inputs) - 2} operands after the first two: three for each part are needed"
         raise fail("InvalidDocument", m.site, why, "export the model again")
@@ -130,3 +131,4 @@ QUANTIZED: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "MulInteger": _mul_integer,
     "ReduceSumInteger": _reduce_sum_integer,
 }
+"""Handlers of this file by operator."""

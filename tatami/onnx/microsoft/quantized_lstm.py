@@ -1,10 +1,10 @@
-"""DynamicQuantizeLSTM: weights of 8 bits, and before each product x and h are rounded to 8 bits over their own ranges.
+"""DynamicQuantizeLSTM: weights of 8 bits; before each product x and h are rounded to 8 bits over their own ranges.
 
     gates = quantised(x) @ W * scales                                          [T, B, 4H], all steps in one product
     loop t: i, o, f, c = gates[t] + quantised(h) @ R * scales + bias;  h, c = cell(i, o, f, c)
 
-x has one range for the call and h one for each step, that of all its rows: so does ONNX Runtime with one thread. The zero point
-of h is known only at its step; the sums of R's columns that it multiplies are made once, outside the loop.
+x has one range for the call and h one for each step, over all its rows, as in ONNX Runtime with one thread. The zero point of
+h is known only at its step; the sums of R's columns that it multiplies are computed once, outside the loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tatami.onnx.values import Value
 
 @dataclass(frozen=True)
 class _Weights:
-    """Weights [K, 4H] of one direction as i8, their scale of rank 0 or [4H] and zero point, "" where it is 0."""
+    """Weights [K, 4H] of one direction as i8, their scale (rank 0 or [4H]) and zero point ("" if it is 0), and column sums."""
 
     codes: str
     scale: str
@@ -37,6 +37,7 @@ class _Weights:
 
     @staticmethod
     def of(m: Importer, n: OnnxNode, at: int, scale_at: int, d: int) -> _Weights:
+        """The weights of direction `d` from operands `at` and `scale_at`, as signed integers."""
         zero = n.has(scale_at + 1) and m.known(m.value(n.inputs[scale_at + 1]))
         is_centred = zero is False or (zero is not None and not zero.any())
         point = "" if is_centred else _of_direction(m, n, scale_at + 1, d).tensor
@@ -49,7 +50,7 @@ def _of_direction(m: Importer, n: OnnxNode, i: int, d: int) -> Num:
 
 
 def quantized_lstm(m: Importer, n: OnnxNode) -> list[Value]:
-    """Y [T, D, B, H], the last h and c [D, B, H]."""
+    """Results: Y [T, D, B, H], the last h and c [D, B, H]."""
     names, parameters = activation_functions(m, n)
     attrs = Recurrent(
         direction=n.attr("direction", "forward"), activations=tuple(names), parameters=tuple(parameters),
@@ -74,7 +75,7 @@ def _scaled(sums: Num, left: str, right: str) -> Num:
 
 
 class _Layer:
-    """One direction: a loop over the steps and what it reads."""
+    """One direction: a loop over the steps, and its operands."""
 
     def __init__(self, m: Importer, n: OnnxNode, d: int, attrs: Recurrent, lengths: Num | None, gates: Num) -> None:
         self.m, self.attrs, self.lengths = m, attrs, lengths
@@ -91,7 +92,7 @@ class _Layer:
         self.state = [_of_direction(m, n, i, d) if n.has(i) else zero for i in (5, 6)]
 
     def turned(self, x: Num) -> Num:
-        """Steps from last to first where the layer runs backwards; with lengths, each sequence from its own end."""
+        """Steps from last to first if the layer runs backwards; with lengths, each sequence from its own end."""
         if not self.backwards:
             return x
         if self.lengths is None:
@@ -100,7 +101,7 @@ class _Layer:
         return Num(self.m, self.m.one("reverse_sequence", [x.tensor, self.lengths.tensor], attrs))
 
     def results(self) -> tuple[Num, Num, Num]:
-        """Y, the last h, the last c, without the axis of directions."""
+        """Y, the last h and the last c, without the axis of directions."""
         m, inner = self.m, child(self.m, "lstm")
         inputs: list[Input] = []
         kinds = [TensorType(DType.i64, ()), TensorType(DType.bool, ()), *(TensorType(s.dtype, s.shape) for s in self.state)]
@@ -113,13 +114,13 @@ class _Layer:
         return self.turned(Num(m, y_all)), Num(m, h_last), Num(m, c_last)
 
     def step(self, inner: Importer, t: Num, h: Num, c: Num) -> tuple[Num, Num, Num]:
-        """The row of Y, and the new state."""
+        """(the row of Y, new h, new c) of one step."""
 
         def outer(x: str) -> str:
             return inner.capture(x).tensor if x else ""
 
         lengths = None if self.lengths is None else Num(inner, outer(self.lengths.tensor)).unsqueeze(1)
-        ranged = h if lengths is None else t.fn("le", lengths).where(h, 0.0)  # sequences that ended do not widen it
+        ranged = h if lengths is None else t.fn("le", lengths).where(h, 0.0)  # sequences that have ended do not widen the range
         codes, scale, zero = dynamic_quantize(inner, ranged.tensor)
         r = _Weights(*(outer(x) for x in (self.r.codes, self.r.scale, self.r.zero, self.r.columns)))
         sums = Num(inner, integer_matmul(inner, codes, zero, r.codes, r.zero, r.columns))
@@ -135,6 +136,7 @@ class _Layer:
         return goes_on.where(new_h, 0.0), goes_on.where(new_h, h), goes_on.where(new_c, c)
 
     def cell(self, total: Num, c: Num, peepholes: Num | None) -> tuple[Num, Num]:
+        """(new h, new c) from the gates' sums and the old c."""
         width, f = self.hidden, self.functions
 
         def gate(k: int, peephole: int = -1, state: Num = c) -> Num:

@@ -1,4 +1,4 @@
-"""Products of quantised matrices with scales, bias and a result in fp32 or quantised."""
+"""Products of quantised matrices with scales and bias; the result is fp32 or quantised."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _matmul_to_float(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _dynamic_matmul(m: Importer, n: OnnxNode) -> list[Value]:
-    """a is quantised to u8 over its own range first."""
+    """DynamicQuantizeMatMul: a is first quantised to u8 over its own range."""
     a, b, b_scale, b_zero, bias = (m.operand(n, i) for i in range(5))
     return [m.result(scaled_product(m, dynamic_quantize(m, a), (b, b_scale, b_zero), bias))]
 
@@ -62,7 +62,7 @@ def _gemm(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _embed_layer_norm(m: Importer, n: OnnxNode) -> list[Value]:
-    """EmbedLayerNormalization of tables and weights that are quantised, each with its own scale and zero point."""
+    """QEmbedLayerNormalization: tables and weights are quantised, each with its own scale and zero point."""
     inputs = [n.inputs[i] if n.has(i) else "" for i in range(8)]
     for at, position in enumerate((2, 3, 4, 5, 6)):
         if n.has(position):
@@ -80,3 +80,4 @@ QUANTIZED_PRODUCTS: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "DynamicQuantizeLSTM": quantized_lstm,
     "QEmbedLayerNormalization": _embed_layer_norm,
 }
+"""Handlers of this file by operator."""

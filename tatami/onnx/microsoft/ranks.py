@@ -1,4 +1,4 @@
-"""How many axes the operands of an operator may have, as its documentation says. Handlers rely on it."""
+"""Numbers of axes that the operands of an operator may have, by its documentation. Handlers rely on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tatami.onnx.values import Value
 
 Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
 MOST = 99
-"""Stands for any number of axes."""
+"""Stands for any number of axes as an upper bound."""
 
 RANKS: dict[str, str] = {
     "Attention": "3 2 1 1-4 5 4 0-1",
@@ -75,11 +75,11 @@ RANKS: dict[str, str] = {
     "UnfoldTensor": "1+",
     "Unique": "1",
 }
-"""By operator, one word per operand: a number, the least and the most, n+ for at least n, - for any."""
+"""Ranks of each operator's operands, one word per operand: a number, a range, n+ for at least n, - for any."""
 
 
 def with_ranks(op: str, handler: Handler) -> Handler:
-    """The handler after a check of its operands' axes."""
+    """The handler preceded by a check of its operands' numbers of axes."""
     if op not in RANKS:
         return handler
     bounds = [_bounds(word) for word in RANKS[op].split()]

@@ -1,4 +1,4 @@
-"""Biases of attention scores by the distance of query and key."""
+"""Biases of attention scores by the distance between query and key."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tatami.onnx.values import Value
 
 def _relative_position_bias(m: Importer, n: OnnxNode) -> list[Value]:
     """[1, H, S, S] of a table [buckets, H] (Raffel et al., "Exploring the Limits of Transfer Learning", 2020): half of the
-    buckets for single distances, the others in equal steps of their logarithm up to max_distance; in a bidirectional
-    model keys behind the query have buckets of their own."""
+    buckets for single distances, the others in equal steps of their logarithm up to max_distance; in a bidirectional model
+    keys after the query have buckets of their own."""
     table = Num(m, m.operand(n, 0))
     buckets = table.shape[0].as_int()
     if buckets is None:
@@ -43,8 +43,8 @@ def _relative_position_bias(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _gated_relative_position_bias(m: Importer, n: OnnxNode) -> list[Value]:
-    """rel_pos [1, H, S, S] times u * (r * eco_a - 1) + 2, the gates u and r being sigmoids of the two halves' sums of a
-    projection of each head's query."""
+    """rel_pos [1, H, S, S] times u * (r * eco_a - 1) + 2, with the gates u and r the sigmoids of the sums of the two halves of
+    a projection of each head's query."""
     query, bias, relative, weight, shift, eco = (Num(m, m.operand(n, i)) for i in range(6))
     heads = n.attr("num_heads")
     if n.has(6):
@@ -61,3 +61,4 @@ RELATIVE_BIAS: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "RelativePositionBias": _relative_position_bias,
     "GatedRelativePositionBias": _gated_relative_position_bias,
 }
+"""Handlers of this file by operator."""

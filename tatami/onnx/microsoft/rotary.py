@@ -1,4 +1,4 @@
-"""Rotary embedding with positions as an operand: one where the sequence begins, one per token, or three."""
+"""Rotary embedding with positions as an operand: the sequence's first position, one per token, or three per token."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tatami.onnx.values import Value
 
 
 def rotate(m: Importer, x: Num, cos: str, sin: str, ids: str, *, heads: int, interleaved: bool) -> Num:
-    """x with its axis of heads at `heads` (1 or 2). Tables [position, D / 2] are read at `ids`, [B, T] or [T] of all
-    batches; without these they are [B, T, D / 2] already."""
+    """x after rotary embedding; its axis of heads is `heads` (1 or 2). Tables [position, D / 2] are read at `ids`, [B, T], or
+    [T] for all batches; without ids ("") they are [B, T, D / 2]."""
     width = m.shape(cos)[-1] * 2
     number = 0 if width == x.shape[-1] else width.as_int()
     if number is None:
@@ -28,8 +28,8 @@ def rotate(m: Importer, x: Num, cos: str, sin: str, ids: str, *, heads: int, int
 
 
 def _by_heads(m: Importer, n: OnnxNode, half: Expr) -> tuple[Num, int]:
-    """x [B, T, H * D] as [B, T, H, D], or [B, H, T, D] as it is, and which axis the heads are. A head is as wide as the
-    tables, unless num_heads says otherwise."""
+    """(x with heads, position of the axis of heads): [B, T, H * D] as [B, T, H, D], or [B, H, T, D] unchanged. A head is as
+    wide as the tables, unless num_heads gives another width."""
     if n.attr("is_packed_batching", 0) or float(n.attr("scale", 1.0)) != 1.0:
         raise unsupported(m, f"{n.op} of packed batches or with a scale", "scale the tables, and pad the batches")
     x = Num(m, m.operand(n, 0))
@@ -41,7 +41,7 @@ def _by_heads(m: Importer, n: OnnxNode, half: Expr) -> tuple[Num, int]:
 
 
 def _rotary_embedding(m: Importer, n: OnnxNode) -> list[Value]:
-    """Tables are [positions, D / 2], or of `rotary_embedding_dim` / 2."""
+    """RotaryEmbedding. Tables are [positions, D / 2], or [positions, rotary_embedding_dim / 2]."""
     ids, cos, sin = Num(m, m.operand(n, 1)), m.operand(n, 2), m.operand(n, 3)
     x, heads = _by_heads(m, n, m.shape(cos)[1])
     if len(ids.shape) == 1:
@@ -51,8 +51,8 @@ def _rotary_embedding(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _three_positions(m: Importer, n: OnnxNode) -> list[Value]:
-    """Positions in time, height and width [3, B, T]. `mrope_section` says how many columns of the tables each has: one
-    after the other, or (layout 1) in turns of three, the time having what is left."""
+    """Positions in time, height and width [3, B, T]. `mrope_section` gives each one's number of table columns: one after the
+    other, or (layout 1) in turns of three, with the rest for time."""
     ids, tables = m.operand(n, 1), (m.operand(n, 2), m.operand(n, 3))
     sections, half = n.attr("mrope_section"), m.shape(tables[0])[1]
     owner = np.repeat(np.arange(3), sections)
@@ -75,7 +75,7 @@ def _three_positions(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _gemma_rotary(m: Importer, n: OnnxNode) -> list[Value]:
-    """q * cos + rotated q * sin, and the same of k, at the angles [B, T, D]."""
+    """q * cos + rotated q * sin, and the same for k, at the angles [B, T, D]."""
     angles, q, q_rotated, k, k_rotated = (Num(m, m.operand(n, i)) for i in range(5))
     cos, sin = (angles.fn(f).cast(q.dtype).unsqueeze(1) for f in ("cos", "sin"))
     return [m.result((x * cos + y * sin).tensor) for x, y in ((q, q_rotated), (k, k_rotated))]
@@ -86,3 +86,4 @@ ROTARY: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "MRotaryEmbedding": _three_positions,
     "GemmaRotaryEmbedding": _gemma_rotary,
 }
+"""Handlers of this file by operator."""

@@ -29,7 +29,7 @@ The block of the machine that saved the model (8 or 16 channels) follows from th
 
 
 def show_operators() -> str:
-    """The page."""
+    """The page as Markdown text."""
     count = f"{len(MICROSOFT)} of {len(MICROSOFT) + len(NOT_TAKEN)} operators are taken."
     rows = ["", "## com.microsoft", "", count, "", "| operator | | remark |", "|---|---|---|"]
     for name in sorted({*MICROSOFT, *NOT_TAKEN}):

@@ -1,5 +1,5 @@
-"""Operands and attributes of the operators of ONNX Runtime's own domains, as its documentation lists them, in the form of
-ONNX's own descriptions: a node is repaired or refused by them as one of ONNX's own operators is (repair_node.py).
+"""Operands and attributes of the operators of ONNX Runtime's own domains, from its documentation, in the form of ONNX's own
+descriptions: nodes are checked and repaired by them like those of ONNX's own operators (repair_node.py).
 
     "Gemm": "A B C? | alpha:float transA:int"        C may be absent; an attribute with ! may not
 """
@@ -234,7 +234,7 @@ SIGNATURES: dict[str, dict[str, str]] = {
         "Upsample": "X | coordinate_transformation_mode:string mode:string scales:ints",
     },
 }
-"""By domain and operator: operands, then attributes with their types."""
+"""Domain → operator → its operands, then its attributes with their types."""
 _OPTIONS = {
     "?": OpSchema.FormalParameterOption.Optional,
     "*": OpSchema.FormalParameterOption.Variadic,
@@ -242,7 +242,7 @@ _OPTIONS = {
 
 
 def signature(domain: str, op: str) -> OpSchema | None:
-    """The description of an operator, or None where it is not one of these."""
+    """The description of an operator, or None if it is not one of these."""
     text = SIGNATURES.get(domain, {}).get(op)
     if text is None:
         return None

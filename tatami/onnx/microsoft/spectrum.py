@@ -1,4 +1,4 @@
-"""Fourier transforms of real signals along the last axis, and products of complex numbers kept as pairs."""
+"""Fourier transforms of real signals along the last axis, and products of complex numbers stored as pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _refuse_others(m: Importer, n: OnnxNode) -> None:
 
 
 def _rfft(m: Importer, n: OnnxNode) -> list[Value]:
-    """[.., N] to [.., N / 2 + 1, 2]."""
+    """Rfft: [.., N] to [.., N / 2 + 1, 2]."""
     _refuse_others(m, n)
     x = Num(m, m.operand(n, 0))
     length = x.shape[-1].as_int()
@@ -28,7 +28,7 @@ def _rfft(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _irfft(m: Importer, n: OnnxNode) -> list[Value]:
-    """[.., N / 2 + 1, 2] to [.., N]."""
+    """Irfft: [.., N / 2 + 1, 2] to [.., N]."""
     _refuse_others(m, n)
     x = Num(m, m.operand(n, 0))
     count = x.shape[-2].as_int()
@@ -39,7 +39,7 @@ def _irfft(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _complex_mul(conjugate: bool) -> Callable[[Importer, OnnxNode], list[Value]]:
-    """(a + bi)(c + di) of pairs along the last axis, or with c - di."""
+    """Handler of (a + bi)(c + di) on pairs along the last axis; with c - di if `conjugate`."""
 
     def handler(m: Importer, n: OnnxNode) -> list[Value]:
         x, y = Num(m, m.operand(n, 0)), Num(m, m.operand(n, 1))
@@ -58,3 +58,4 @@ SPECTRUM: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {
     "ComplexMul": _complex_mul(False),
     "ComplexMulConj": _complex_mul(True),
 }
+"""Handlers of this file by operator."""

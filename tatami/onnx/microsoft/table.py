@@ -1,4 +1,4 @@
-"""Every operator of ONNX Runtime's own domains: what imports it, or why nothing does."""
+"""Every operator of ONNX Runtime's own domains, with its handler or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -61,5 +61,8 @@ _OPERATORS: dict[str, Handler] = {
     "Tokenizer": tokenizer,
 }
 MICROSOFT: dict[str, Handler] = {op: with_ranks(op, handler) for op, handler in _OPERATORS.items()}
+"""Handlers of domain com.microsoft, with checks of their operands' ranks."""
 NCHWC: dict[str, Handler] = {**BLOCKED}
+"""Handlers of domain com.microsoft.nchwc."""
 NHWC: dict[str, Handler] = {**CHANNELS_LAST}
+"""Handlers of domain com.ms.internal.nhwc."""

@@ -1,8 +1,8 @@
 """The operators of `ai.onnx.ml`: a file for each family, and the table (docs/onnx-ml.md is printed from it).
 
-table       every operator of the domain: what imports it, and in which words the page tells it
+table       every operator of the domain, with its handler and its text on the page
 trees       TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor
-forest      their nodes, brought to one comparison and one table (core/trees.py)
+forest      their nodes, rewritten to one comparison and one table (core/trees.py)
 linear      LinearClassifier, LinearRegressor
 svm         SVMClassifier, SVMRegressor
 scores      the class of a row of scores, and the transforms after it

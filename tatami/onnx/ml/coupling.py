@@ -2,8 +2,8 @@
 
     Q[i, i] = sum of r[j, i]^2 over j != i,   Q[i, j] = -r[j, i] r[i, j];   p minimises p Q p among the distributions
 
-One class after the other takes its best place and p is normalised; a row is done when no gradient differs from p Q p by
-0.005 / classes, or after 100 turns.
+One class after the other is set to its best value, and p is normalised; a row is done when no gradient differs from p Q p
+by 0.005 / classes, or after 100 iterations.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from tatami.onnx.graphs_inside import child, finish, port
 from tatami.onnx.importer import Importer
 
 TURNS = 100
+"""Maximum number of iterations (LIBSVM's)."""
 TOLERANCE = 0.005
-"""Of all classes together: where LIBSVM stops."""
+"""Largest difference of gradients, for all classes together, at which a row is done (LIBSVM's)."""
 
 
 def coupled(r: Num, pairs: list[tuple[int, int]], count: int) -> Num:
-    """[rows, classes] from [rows, pairs]: r of (i, j) is the probability of i where it is i or j."""
+    """[rows, classes] from [rows, pairs]: r of pair (i, j) is the probability of i, given i or j."""
     m = r.m
     q = _matrix(r, pairs, count)
     rows = r.shape[0]
@@ -43,7 +44,7 @@ def coupled(r: Num, pairs: list[tuple[int, int]], count: int) -> Num:
 
 
 def _matrix(r: Num, pairs: list[tuple[int, int]], count: int) -> Num:
-    """Q, [rows, classes, classes], from r and 1 - r by two tables of places."""
+    """Q, [rows, classes, classes], from r and 1 - r by two tables of positions."""
     m = r.m
     both = m.one("concat", [r.tensor, (r * -1.0 + 1.0).tensor], {"axis": 1})
     place = {}

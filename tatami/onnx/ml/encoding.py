@@ -1,4 +1,4 @@
-"""LabelEncoder, CategoryMapper, OneHotEncoder and ArrayFeatureExtractor: look-ups by key and by place."""
+"""LabelEncoder, CategoryMapper, OneHotEncoder and ArrayFeatureExtractor: look-ups by key and by position."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from tatami.onnx.text_rules import is_printed_as
 from tatami.onnx.values import Value, is_text_array
 
 DENSE = 4096
-"""Integers that a table by key may span beside four for each key: larger spans compare with every key."""
+"""Integer keys are looked up in a table if their span is at most this plus four times their number; otherwise elements are
+compared with every key."""
 
 
 def feature_extractor(m: Importer, n: OnnxNode) -> list[Value]:
-    """Chosen elements of the last axis, by an index of any rank; rank 1 becomes one row."""
+    """ArrayFeatureExtractor: elements of the last axis, by an index of any rank; a result of rank 1 becomes one row."""
     x, index = m.operands(n)
     if len(m.shape(x)) == 1:
         x = m.one("unsqueeze", [x], {"axes": (0,)})
@@ -31,7 +32,8 @@ def feature_extractor(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def label_encoder(m: Importer, n: OnnxNode) -> list[Value]:
-    """The value of the key that equals the element, or the default. Version 1: words to their places and back."""
+    """LabelEncoder: the value of the key that equals the element, or the default. Version 1 maps words to positions, or
+    back."""
     classes = n.attr("classes_strings")
     if classes is not None:
         return _mapped(m, n, np.array(classes, object), np.arange(len(classes)))
@@ -45,6 +47,7 @@ def label_encoder(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def category_mapper(m: Importer, n: OnnxNode) -> list[Value]:
+    """CategoryMapper: words to numbers, or numbers to words, by the dtype of the input. Raises InvalidAttribute."""
     words, numbers = n.attr("cats_strings") or [], n.attr("cats_int64s") or []
     if len(words) != len(numbers):
         raise fail("InvalidAttribute", m.site, f"{len(words)} cats_strings for {len(numbers)} cats_int64s", "give one for each")
@@ -52,7 +55,7 @@ def category_mapper(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _mapped(m: Importer, n: OnnxNode, words: np.ndarray, numbers: np.ndarray) -> list[Value]:
-    """Words to numbers, or numbers to words, by what the input is."""
+    """Words as numbers, or numbers as words, by the dtype of the input."""
     x = m.value(n.inputs[0])
     if x.is_text:
         return [_looked_up(m, x, words, numbers, n.attr("default_int64", -1))]
@@ -92,7 +95,7 @@ def _looked_up(m: Importer, x: Value, keys: np.ndarray, values: np.ndarray, defa
 
 
 def _place(m: Importer, x: Value, keys: np.ndarray) -> Num:
-    """1 + the place of the key that each element equals; 0 where none does. No two keys are equal."""
+    """1 + the position of the key that each element equals; 0 if none does. All keys differ."""
     if x.printed:
         numbers = Num(m, m.data(x))
         return _found(is_printed_as(numbers.unsqueeze(len(numbers.shape)), keys), len(keys))
@@ -116,7 +119,7 @@ def _found(same: Num, count: int) -> Num:
 
 
 def _by_table(m: Importer, x: Num, keys: np.ndarray) -> Num:
-    """By a table over the span of the keys; one place before and one behind it stand for all that is outside."""
+    """Positions of keys by a table over their span; one entry before and one after it stand for all elements outside."""
     low = int(keys.min(initial=0))
     table = np.zeros(int(keys.max(initial=0)) - low + 3, np.int64)
     table[keys.astype(np.int64) - low + 1] = np.arange(1, len(keys) + 1)
@@ -125,7 +128,7 @@ def _by_table(m: Importer, x: Num, keys: np.ndarray) -> Num:
 
 
 def one_hot_encoder(m: Importer, n: OnnxNode) -> list[Value]:
-    """A new last axis with 1 at the element's category. An unknown one has none, also where `zeros` is 0."""
+    """OneHotEncoder: a new last axis with 1 at the element's category. An unknown one has no 1, also if `zeros` is 0."""
     x = m.value(n.inputs[0])
     words, numbers = n.attr("cats_strings"), n.attr("cats_int64s")
     if (words is None) == (numbers is None) or (words is not None) != x.is_text:

@@ -1,11 +1,12 @@
-"""The nodes of an ensemble, brought to one comparison, `x <= split`, and one table (core/trees.py).
+"""The nodes of an ensemble, rewritten to one comparison, `x <= split`, and one table (core/trees.py).
 
     x <  s    x <= the number before s
     x >  s    x <= s with its branches exchanged; x >= s likewise
-    x == s    x <= s, and there x <= the number before s: the false branch
-    x in S    a search tree over the numbers of S, each interval between them the false branch
+    x == s    x <= s, and then x <= the number before s: the false branch
+    x in S    a search tree over the numbers of S; each interval between them leads to the false branch
 
-Each node also says where NaN goes: "<=" and the like hold for no NaN, "!=" holds, and the tracks of missing values add to it.
+Each node also decides where NaN goes: "<=" and the like are false for NaN, "!=" is true, and the flags for missing values
+are added.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from tatami.onnx.importer import Importer
 from tatami.onnx.operands import unsupported
 
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
-"""The modes of TreeEnsemble 5."""
+"""Modes of a node, by the numbers of TreeEnsemble 5."""
 MODES = {"BRANCH_LEQ": LEQ, "BRANCH_LT": LT, "BRANCH_GTE": GTE, "BRANCH_GT": GT, "BRANCH_EQ": EQ, "BRANCH_NEQ": NEQ}
+"""Mode by its name in the older operators."""
 MAX_DEPTH = 4096
-"""Levels of a tree: no tree that was trained has so many; a circle has no end."""
+"""Maximum number of levels of a tree, more than any trained tree has; a cycle exceeds it."""
 
 
 @dataclass
 class Forest:
-    """Nodes by one numbering over all trees, a tree's nodes together, leaves among them (`leaf_row` >= 0). `yes`, `no`: where
-    a node leads. `targets`, `weights`: of each entry of a leaf, `entry_leaf` its row."""
+    """Nodes numbered over all trees, each tree's nodes together, leaves included (`leaf_row` >= 0). `yes`, `no`: the next
+    node of each branch. `targets`, `weights`: output and value of each leaf entry, `entry_leaf` its leaf's row."""
 
     roots: np.ndarray
     features: np.ndarray
@@ -43,15 +45,16 @@ class Forest:
     targets: np.ndarray
     weights: np.ndarray
     members: dict[int, np.ndarray] = field(default_factory=dict)
-    """The set of each node of mode MEMBER."""
+    """The set of each node of mode MEMBER, by node."""
 
     @property
     def leaves(self) -> int:
+        """Number of leaves of all trees."""
         return int(self.leaf_row.max(initial=-1)) + 1
 
 
 def check(m: Importer, forest: Forest) -> None:
-    """Raises UnsupportedModel unless every walk ends at a leaf."""
+    """Raise UnsupportedModel unless every path from a root ends at a leaf."""
     count = len(forest.features)
     for name, where in (("roots", forest.roots), ("true", forest.yes), ("false", forest.no)):
         if len(where) and not (int(where.min()) >= 0 and int(where.max()) < count):
@@ -111,7 +114,7 @@ def tables(forest: Forest, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _More:
-    """Nodes that are added behind those of the model."""
+    """Nodes that are appended to those of the model."""
 
     def __init__(self, first: int) -> None:
         self.first = first
@@ -124,9 +127,10 @@ class _More:
     def search(
         self, feature: int, numbers: np.ndarray, inside: int, outside: int, is_nan_inside: bool
     ) -> tuple[float, int, int, bool]:
-        """Nodes that find out whether x is one of the numbers, which rise, by halves of the intervals between borders. NaN goes
-        to an interval with the right end. The columns of the first node, which stand in the model's own."""
-        borders: list[tuple[float, int]] = []  # (last number of an interval, where it leads)
+        """Add a binary search tree that tests if x is one of `numbers` (ascending), over the borders of intervals; NaN goes
+        to an interval with the right result. Returns (split, yes, no, NaN goes to yes) of the first node, which replaces
+        the model's own."""
+        borders: list[tuple[float, int]] = []  # (last number of an interval, the node it leads to)
         for v in numbers:
             before = np.nextafter(v, v.dtype.type(-np.inf)) if v != -np.inf else v.dtype.type(np.nan)
             borders += [(before, outside), (v, inside)]
@@ -151,7 +155,7 @@ class _More:
         return self.first + place
 
     def _leads(self, node: int, to: int) -> bool:
-        """Whether NaN comes to `to` from the node on."""
+        """True if NaN reaches node `to` from `node`."""
         while node >= self.first:
             i = node - self.first
             node = self.yes[i] if self.nan[i] else self.no[i]
@@ -159,7 +163,7 @@ class _More:
 
 
 def leaf_tables(forest: Forest, outputs: int, dtype: np.dtype, how: str) -> tuple[np.ndarray, np.ndarray]:
-    """(targets, values) of core/trees.py: what each leaf gives, from its first output to its last."""
+    """(targets, values) of core/trees.py: the values of each leaf, from its first output to its last."""
     start = {"sum": 0.0, "min": np.inf, "max": -np.inf}[how]
     rows = forest.leaves
     first, last = np.full(rows, outputs - 1), np.zeros(rows, np.int64)

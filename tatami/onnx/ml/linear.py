@@ -1,4 +1,4 @@
-"""LinearClassifier and LinearRegressor: one product each."""
+"""LinearClassifier and LinearRegressor, one matrix product each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tatami.onnx.values import Value
 
 
 def product_of(m: Importer, n: OnnxNode, x: Num, rows: int) -> Num:
-    """x by the coefficients, which lie a row for each of `rows` results, plus the intercepts."""
+    """x times the coefficients, stored as one row for each of `rows` results, plus the intercepts."""
     weights, intercepts = (np.asarray(n.attr(name) or [], np.float32) for name in ("coefficients", "intercepts"))
     if not rows or not len(weights) or len(weights) % rows or len(intercepts) not in (0, 1, rows):
         why = f"{len(weights)} coefficients and {len(intercepts)} intercepts for {rows} results"
@@ -23,12 +23,14 @@ def product_of(m: Importer, n: OnnxNode, x: Num, rows: int) -> Num:
 
 
 def regressor(m: Importer, n: OnnxNode) -> list[Value]:
+    """LinearRegressor: one product and its transform."""
     y = product_of(m, n, features(m, n), int(n.attr("targets", 1)))
     return [m.result(transformed(y, transform_of(m, n)).tensor)]
 
 
 def classifier(m: Importer, n: OnnxNode) -> list[Value]:
-    """Classes and scores. One set of coefficients for two classes scores the second; the first's is the complement."""
+    """LinearClassifier: classes and scores. One set of coefficients for two classes scores the second; the first's is the
+    complement."""
     labels, name = Labels(m, n, "classlabels_ints"), transform_of(m, n)
     rows = len(n.attr("intercepts") or []) or len(labels)
     y = product_of(m, n, features(m, n), rows)

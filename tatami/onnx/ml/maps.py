@@ -1,4 +1,4 @@
-"""ZipMap, DictVectorizer and CastMap: maps at the ends of a model."""
+"""ZipMap, DictVectorizer and CastMap: maps as inputs and outputs of a model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tatami.onnx.ops_strings import number_of_words, words_of
 from tatami.onnx.values import Value
 
 CASTS = {"TO_FLOAT": DType.fp32, "TO_INT64": DType.i64}
+"""Dtype of each value of the attribute `cast_to`, except strings."""
 
 
 def zip_map(m: Importer, n: OnnxNode) -> list[Value]:
-    """A map of each row: what the caller gets is made of the matrix after the program has run."""
+    """ZipMap: a map for each row, made from the matrix after the program has run."""
     x = Num(m, m.operand(n, 0)).cast(DType.fp32)
     x = x.unsqueeze(0) if len(x.shape) == 1 else x
     words, numbers = n.attr("classlabels_strings"), n.attr("classlabels_int64s")
@@ -37,7 +38,7 @@ def _pairs(m: Importer, n: OnnxNode) -> tuple[Value, Value]:
 
 
 def dict_vectorizer(m: Importer, n: OnnxNode) -> list[Value]:
-    """One row: the map's value of each key of the vocabulary, 0 (or an empty string) where it has none."""
+    """DictVectorizer: one row with the map's value for each key of the vocabulary, 0 (or an empty string) for absent keys."""
     keys, values = _pairs(m, n)
     words, numbers = n.attr("string_vocabulary"), n.attr("int64_vocabulary")
     if keys.is_text != bool(words):
@@ -55,7 +56,7 @@ def dict_vectorizer(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def cast_map(m: Importer, n: OnnxNode) -> list[Value]:
-    """One row of the map's values in the order of its keys, or each at the place that its key says."""
+    """CastMap: one row of the map's values in the order of its keys, or each at the position given by its key."""
     keys, values = _pairs(m, n)
     to, form = n.attr("cast_to", "TO_FLOAT"), n.attr("map_form", "DENSE")
     if to == "TO_STRING":

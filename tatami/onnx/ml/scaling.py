@@ -16,7 +16,7 @@ from tatami.onnx.values import Value
 
 
 def _columns(m: Importer, x: Num, values: np.ndarray, name: str) -> Num:
-    """One number, or one for each column of x."""
+    """One number, or one for each column of x. Raises InvalidAttribute for another count."""
     width = x.shape[-1] if x.shape else expr(1)
     if len(values) not in (1, width.as_int() or len(values)):
         raise fail(
@@ -26,7 +26,7 @@ def _columns(m: Importer, x: Num, values: np.ndarray, name: str) -> Num:
 
 
 def scaler(m: Importer, n: OnnxNode) -> list[Value]:
-    """(x - offset) * scale, in fp32 or in the fp64 of x, to fp32."""
+    """Scaler: (x - offset) * scale, computed in fp32 (fp64 if x is), as fp32."""
     x = Num(m, m.operand(n, 0))
     x = x if x.dtype == DType.fp64 else x.cast(DType.fp32)
     offset, scale = (
@@ -37,7 +37,7 @@ def scaler(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def normalizer(m: Importer, n: OnnxNode) -> list[Value]:
-    """Each row by its largest element, its sum of magnitudes, or its length; a row where that is 0 stays."""
+    """Normalizer: each row divided by its largest element, its sum of magnitudes, or its length; unchanged if that is 0."""
     x = Num(m, m.operand(n, 0))
     if len(x.shape) not in (1, 2):
         raise unsupported(m, f"Normalizer of rank {len(x.shape)}", "give rows of features")
@@ -57,7 +57,7 @@ def normalizer(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def imputer(m: Importer, n: OnnxNode) -> list[Value]:
-    """Elements that are the replaced value (NaN too) by the imputed one, of the column or of all."""
+    """Imputer: elements equal to the replaced value (NaN too) become the imputed value of their column, or the common one."""
     x = Num(m, m.operand(n, 0))
     is_float = x.dtype.is_float
     values = np.asarray(n.attr("imputed_value_floats" if is_float else "imputed_value_int64s") or [], numpy_dtype(x.dtype))
@@ -69,12 +69,13 @@ def imputer(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def binarizer(m: Importer, n: OnnxNode) -> list[Value]:
+    """Binarizer: 1 for elements above the threshold, else 0."""
     x = Num(m, m.operand(n, 0))
     return [m.result(x.fn("gt", float(n.attr("threshold", 0.0))).cast(x.dtype).tensor)]
 
 
 def feature_vectorizer(m: Importer, n: OnnxNode) -> list[Value]:
-    """The inputs beside each other as fp32, each cut or filled up with 0 to its width."""
+    """FeatureVectorizer: the inputs as fp32, joined along the columns, each cropped or padded with 0 to its width."""
     widths = [int(v) for v in n.attr("inputdimensions") or []]
     parts = []
     for position, name in enumerate(n.inputs):

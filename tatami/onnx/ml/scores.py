@@ -1,4 +1,4 @@
-"""The class of a row of scores, the transforms of scores, and how ONNX Runtime makes two columns of one."""
+"""The class of a row of scores, the transforms of scores, and ONNX Runtime's way of making two columns from one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""By the numbers of TreeEnsemble 5."""
+"""Transforms in the order of their numbers in TreeEnsemble 5."""
 
 
 def transform_of(m: Importer, n: OnnxNode) -> str:
+    """The node's post_transform by name. Raises InvalidAttribute."""
     given = n.attr("post_transform", "NONE")
     name = TRANSFORMS[given] if isinstance(given, int) and 0 <= given < len(TRANSFORMS) else str(given)
     if name not in TRANSFORMS:
@@ -26,7 +27,7 @@ def transform_of(m: Importer, n: OnnxNode) -> str:
 
 
 def transformed(y: Num, name: str) -> Num:
-    """[rows, columns] after a transform."""
+    """Scores [rows, columns] after the transform `name`."""
     match name:
         case "LOGISTIC":
             return y.fn("sigmoid")
@@ -41,7 +42,7 @@ def transformed(y: Num, name: str) -> Num:
 
 
 def _softmax_zero(y: Num) -> Num:
-    """softmax over the scores that are not 0; those stay 0 (here: within 1e-7, as in ONNX Runtime)."""
+    """Softmax over the scores that are not 0, which stay 0 (magnitudes up to 1e-7 count as 0, as in ONNX Runtime)."""
     largest = y.fn("reduce_max", axes=(1,), keepdims=True)
     is_zero = y.fn("abs").fn("le", 1e-7)
     powers = (y - largest).fn("exp")
@@ -50,7 +51,7 @@ def _softmax_zero(y: Num) -> Num:
 
 
 def _probit(y: Num) -> Num:
-    """sqrt(2) erfinv(2 y - 1), by Winitzki's formula with a = 0.147, which is ONNX Runtime's."""
+    """sqrt(2) erfinv(2 y - 1), by Winitzki's formula with a = 0.147, as in ONNX Runtime."""
     x = y * 2.0 - 1.0
     log = ((x * -1.0 + 1.0) * (x + 1.0)).fn("log")
     v = log * 0.5 + 2 / (3.14159 * 0.147)
@@ -70,27 +71,28 @@ class Labels:
         return len(self.names)
 
     def pick(self, index: Num, names: list[Any] | None = None) -> Value:
-        """The label of each row by its position."""
+        """The label of each row at position `index`."""
         listed = self.names if names is None else names
         array = np.array(listed, object if self.are_words else np.int64)
         made = self.m.one("take", [self.m.add_constant(self.m.coded(array)), index.tensor], {"axis": 0})
         return self.m.words(made) if self.are_words else self.m.result(made)
 
     def of_sign(self, is_second: Num) -> Value:
-        """The second label where it holds, else the first; 1 and 0 where there are not two."""
+        """The second label if `is_second` is true, else the first; 1 and 0 if there are not two labels."""
         names = self.names if len(self) == 2 else (["0", "1"] if self.are_words else [0, 1])
         return self.pick(is_second.cast(DType.i64), names)
 
 
 def best(y: Num, allowed: np.ndarray | None = None) -> Num:
-    """The first of the largest scores of each row. `allowed`: the columns that may win."""
+    """Position of the first of the largest scores of each row. `allowed`: mask of the columns that may win."""
     if allowed is not None and not allowed.all():
         y = Num(y.m, y.m.add_constant(allowed)).where(y, -np.inf)
     return y.fn("argmax", axis=1)
 
 
 def two_columns(y: Num, name: str, *, is_positive: bool) -> Num:
-    """[rows, 1] scores of the second class as two columns: of probabilities the complement, else the negative."""
+    """[rows, 1] scores of the second class as two columns: the first class's are the complement of probabilities, else the
+    negative."""
     if name == "PROBIT":
         raise fail(
             "UnsupportedModel", y.m.site, "PROBIT of one column of scores for two classes", "give a column for each class"
@@ -103,7 +105,7 @@ def two_columns(y: Num, name: str, *, is_positive: bool) -> Num:
 
 
 def features(m: Importer, n: OnnxNode, *, keep_double: bool = False) -> Num:
-    """The rows of X as fp32, or as fp64 where they are and may stay so; rank 1 is one row."""
+    """The rows of X as fp32, or with `keep_double` as fp64 if they are fp64; rank 1 is one row."""
     x = Num(m, m.operand(n, 0))
     x = x.unsqueeze(0) if len(x.shape) == 1 else x
     return x if keep_double and x.dtype == DType.fp64 else x.cast(DType.fp32)

@@ -1,8 +1,8 @@
 """SVMClassifier and SVMRegressor: kernels of the rows with the support vectors, then one product.
 
-The layout of coefficients and the probabilities of pairs are those of LIBSVM (C.-C. Chang, C.-J. Lin); how pairs become
-classes is the second method of T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability estimates for multi-class classification by
-pairwise coupling" (JMLR 5, 2004), with the stopping rule that ONNX Runtime takes from LIBSVM.
+The layout of coefficients and the probabilities of pairs are those of LIBSVM (C.-C. Chang, C.-J. Lin); pairs become classes
+by the second method of T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability estimates for multi-class classification by pairwise
+coupling" (JMLR 5, 2004), with the stopping rule that ONNX Runtime takes from LIBSVM.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tatami.onnx.node import OnnxNode
 from tatami.onnx.values import Value
 
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
+"""Values of the attribute `kernel_type`."""
 
 
 def _floats(n: OnnxNode, name: str) -> np.ndarray:
@@ -28,7 +29,7 @@ def _floats(n: OnnxNode, name: str) -> np.ndarray:
 
 
 def _kernel(m: Importer, n: OnnxNode, x: Num, vectors: np.ndarray) -> Num:
-    """[rows, vectors] of the kernel."""
+    """[rows, vectors]: the kernel function of each row and vector."""
     kind = n.attr("kernel_type", "LINEAR")
     if kind not in KERNELS:
         raise fail("InvalidAttribute", m.site, f"kernel_type {kind}", f"give one of {', '.join(KERNELS)}")
@@ -55,6 +56,7 @@ def _vectors(m: Importer, n: OnnxNode, count: int) -> np.ndarray:
 
 
 def regressor(m: Importer, n: OnnxNode) -> list[Value]:
+    """SVMRegressor: the kernel times the coefficients plus rho; the sign for a one-class model."""
     x, weights, rho = features(m, n), _floats(n, "coefficients"), _floats(n, "rho")
     count = int(n.attr("n_supports", 0))
     if not len(rho) or not len(weights) or (count and count != len(weights)):
@@ -68,8 +70,8 @@ def regressor(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def classifier(m: Importer, n: OnnxNode) -> list[Value]:
-    """Classes, and scores: of the pairs of classes, or of the classes where probabilities are given or nothing but
-    coefficients."""
+    """SVMClassifier: classes, and scores: those of the pairs of classes, or of the classes if the node has probabilities,
+    or coefficients only."""
     labels, name = Labels(m, n, "classlabels_ints"), transform_of(m, n)
     sizes = [int(v) for v in n.attr("vectors_per_class") or []]
     if sum(sizes) == 0:
@@ -100,7 +102,7 @@ def classifier(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _votes(y: Num, pairs: list[tuple[int, int]], count: int) -> Num:
-    """[rows, classes]: how many pairs each class wins; the first of a pair where its score is above 0."""
+    """[rows, classes]: number of pairs that each class wins; the first of a pair wins if its score is above 0."""
     first, second = (np.zeros((len(pairs), count), np.float32) for _ in range(2))
     for p, (i, j) in enumerate(pairs):
         first[p, i], second[p, j] = 1, 1

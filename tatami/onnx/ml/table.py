@@ -1,4 +1,4 @@
-"""Every operator of `ai.onnx.ml`: what imports it, and what the page says of it (docs/onnx-ml.md)."""
+"""Every operator of `ai.onnx.ml`, with its handler and its text on the page (docs/onnx-ml.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Import: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]
 
 @dataclass(frozen=True)
 class Row:
-    """One operator; `versions` of its domain in which it changed."""
+    """One operator. `run`: its handler; `versions`: versions of the domain in which it changed; `how`, `limits`: texts of
+    the page."""
 
     run: Import
     versions: str
@@ -53,11 +54,13 @@ TABLE: dict[str, Row] = {
     "TreeEnsembleRegressor": Row(trees.regressor, "1, 3, 5", "one kernel of all trees"),
     "ZipMap": Row(maps.zip_map, "1", "a matrix; the maps are made after the program", "its result is an output of the model"),
 }
+"""The row of each operator."""
 ML: dict[str, Import] = {name: row.run for name, row in TABLE.items()}
+"""Handlers of domain ai.onnx.ml."""
 
 
 def page() -> str:
-    """The table of docs/onnx-ml.md."""
+    """The table of docs/onnx-ml.md as Markdown text."""
     lines = ["| operator | versions | becomes | not taken, or otherwise |", "|---|---|---|---|"]
     lines += [f"| {name} | {row.versions} | {row.how} | {row.limits} |" for name, row in TABLE.items()]
     return "\n".join(lines) + "\n"

@@ -19,10 +19,11 @@ from tatami.onnx.operands import unsupported
 from tatami.onnx.values import Value
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-"""By the numbers of TreeEnsemble 5."""
+"""Aggregate functions in the order of their numbers in TreeEnsemble 5."""
 
 
 def ensemble(m: Importer, n: OnnxNode) -> list[Value]:
+    """TreeEnsemble: aggregated leaf values, in the dtype of x, and their transform."""
     forest = _forest_5(m, n)
     outputs, how = int(n.attr("n_targets", 1)), n.attr("aggregate_function", 1)
     if not 0 <= how < len(AGGREGATES):
@@ -32,6 +33,7 @@ def ensemble(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def regressor(m: Importer, n: OnnxNode) -> list[Value]:
+    """TreeEnsembleRegressor: aggregated leaf values plus base values, transformed, as fp32."""
     forest = _forest_1(m, n, "target")
     outputs, how = int(n.attr("n_targets", 1)), n.attr("aggregate_function", "SUM")
     if how not in AGGREGATES:
@@ -46,7 +48,8 @@ def regressor(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def classifier(m: Importer, n: OnnxNode) -> list[Value]:
-    """Classes and scores. Where all weights are of one of two classes, the other's scores follow from them."""
+    """TreeEnsembleClassifier: classes and scores. If all weights belong to one of two classes, the other's scores follow
+    from them."""
     forest, labels = _forest_1(m, n, "class"), Labels(m, n, "classlabels_int64s")
     name, base, count = transform_of(m, n), _numbers(n, "base_values"), len(labels)
     scored = np.unique(forest.targets)
@@ -80,7 +83,7 @@ def classifier(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _sums(m: Importer, x: Num, forest: Forest, outputs: int, how: str) -> Num:
-    """[rows, outputs]: what the leaves of a row give, in the dtype of x."""
+    """[rows, outputs]: aggregated values of the leaves that a row reaches, in the dtype of x."""
     if len(forest.targets) and not 0 <= int(forest.targets.min()) <= int(forest.targets.max()) < outputs:
         raise fail(
             "InvalidAttribute", m.site, f"a leaf for output {int(forest.targets.max())} of {outputs}", "repair the target ids"
@@ -103,7 +106,7 @@ def _sums(m: Importer, x: Num, forest: Forest, outputs: int, how: str) -> Num:
 
 
 def _always_scored(forest: Forest, outputs: int) -> bool:
-    """Whether each leaf gives every output something; else an output may have nothing, which counts as 0."""
+    """True if each leaf has a value for every output; otherwise an output without a value counts as 0."""
     given = np.zeros((forest.leaves, outputs), bool)
     given[forest.entry_leaf, forest.targets] = True
     return bool(given.all())
@@ -120,7 +123,7 @@ def _integers(n: OnnxNode, name: str, dtype: Any = np.int64) -> np.ndarray:
 
 
 def _forest_1(m: Importer, n: OnnxNode, stem: str) -> Forest:
-    """The nodes of the older operators: a tree's nodes by its id and theirs, leaves among them."""
+    """The nodes of the older operators, found by tree id and node id, leaves included."""
     tree, node = _integers(n, "nodes_treeids"), _integers(n, "nodes_nodeids")
     (kinds, which), missing = n.words("nodes_modes"), _integers(n, "nodes_missing_value_tracks_true", bool)
     features, splits = _integers(n, "nodes_featureids"), _numbers(n, "nodes_values")
@@ -158,7 +161,7 @@ def _forest_1(m: Importer, n: OnnxNode, stem: str) -> Forest:
             "InvalidAttribute", m.site, f"{len(weights)} weights for {len(targets)} ids", f"give one of each {stem}_… attribute"
         )
     entry = leaf_row[index.of(entry_tree, entry_node)]
-    on_leaf = entry >= 0  # what an inner node holds is never reached
+    on_leaf = entry >= 0  # weights of an inner node have no effect
     is_missing = missing if len(missing) else np.zeros(len(tree), bool)
     forest = Forest(
         roots, features, modes, splits, sides["true"], sides["false"], is_missing, leaf_row,
@@ -169,7 +172,7 @@ def _forest_1(m: Importer, n: OnnxNode, stem: str) -> Forest:
 
 
 class _Ids:
-    """Positions of nodes by tree and node id."""
+    """Positions of nodes by (tree id, node id)."""
 
     def __init__(self, m: Importer, tree: np.ndarray, node: np.ndarray) -> None:
         self.m = m
@@ -183,6 +186,7 @@ class _Ids:
             raise unsupported(m, "two nodes of one id in a tree", "repair the node ids")
 
     def of(self, tree: np.ndarray, node: np.ndarray) -> np.ndarray:
+        """Positions of the given nodes. Raises UnsupportedModel for a node that does not exist."""
         wanted = tree * self.base + np.clip(node, -1, self.base - 1)
         at = np.searchsorted(self.keys, wanted)
         if len(wanted) and (not len(self.keys) or (self.keys[np.minimum(at, len(self.keys) - 1)] != wanted).any()):
@@ -191,7 +195,7 @@ class _Ids:
 
 
 def _forest_5(m: Importer, n: OnnxNode) -> Forest:
-    """The nodes of TreeEnsemble 5: inner nodes and leaves numbered apart. Each leaf is one entry."""
+    """The nodes of TreeEnsemble 5: inner nodes and leaves have separate numbers. Each leaf is one entry."""
     modes = _integers(n, "nodes_modes")
     splits, weights = (np.asarray(n.attr(name, [])).reshape(-1) for name in ("nodes_splits", "leaf_weights"))
     inner, leaves = len(modes), len(weights)
@@ -232,7 +236,7 @@ def _forest_5(m: Importer, n: OnnxNode) -> Forest:
 
 
 def _members(modes: np.ndarray, values: np.ndarray) -> dict[int, np.ndarray]:
-    """The set of each membership node: the values up to the next NaN."""
+    """The set of each membership node: its values up to the next NaN."""
     ends = np.nonzero(np.isnan(values))[0]
     parts = np.split(values, ends)
     sets = [p[~np.isnan(p)] for p in parts]

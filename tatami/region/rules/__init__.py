@@ -31,3 +31,4 @@ RULES: tuple[Callable[[Region], Region], ...] = (
     normalise_guards,
     drop_dead_lets,
 )
+"""The rewrites in their order."""

@@ -12,7 +12,7 @@ from tatami.region.walk import all_axes, children, with_children
 
 
 def normalise_guards(region: Region) -> Region:
-    """Nested guards with one filling merge; guards that always hold go.
+    """Nested guards with equal values outside become one; guards that always hold are removed.
 
     select(within g1, select(within g2, x, 0), 0)    ->   select(within g1 g2, x, 0)
     select(within 0 <= m < M, x, 0)                  ->   x

@@ -1,4 +1,4 @@
-"""Indices that are known coordinates."""
+"""Indexed reads whose index is a known coordinate become plain reads."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_at_known_index(region: Region) -> Region:
 
 
 def _coordinate(e: RegionExpr) -> Expr | None:
-    """The index expression that `e` is, through integer casts that hold it."""
+    """The coordinate that `e` equals, through integer casts that can hold it; else None."""
     while isinstance(e, Cast) and not e.bits and e.to.is_int and e.to.itemsize >= 4:
         e = e.x
     return e.value if isinstance(e, Index) and e.dtype.is_int and e.dtype.itemsize >= 4 else None

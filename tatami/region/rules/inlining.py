@@ -1,7 +1,7 @@
-"""Putting a let's expression where it is used.
+"""Replacement of references to a let by its expression.
 
-Only expressions without reduces and scans are moved, so that nothing is bound twice. A product that was widened by its
-let (D2.21) stays exact: where the new place would not widen it the same way, its operands or its result get a cast.
+Only expressions without reduces and scans are moved, so that no axis is bound twice. A product that was widened by its let
+(D2.21) stays exact: if the new place would not widen it the same way, its operands or its result get a cast.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tatami.region.walk import (
 
 
 class Use(msgspec.Struct, frozen=True):
-    """One mention of a let: by which let, with which axes in scope, and whether through a map."""
+    """One reference to a let: the let that contains it, the axes in scope, and True if it reads through a map."""
 
     user: str
     scope: frozenset[str]
@@ -39,7 +39,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 def uses_of_lets(region: Region) -> dict[str, list[Use]]:
-    """Every mention of every let in an expression."""
+    """References to each let in the Region's expressions."""
     out: dict[str, list[Use]] = {let.name: [] for let in region.lets}
     for let in region.lets:
         stack: list[tuple[RegionExpr, frozenset[str]]] = [(let.expr, frozenset(let.axes))]
@@ -58,7 +58,7 @@ def yielded_lets(region: Region) -> set[str]:
 
 
 def is_elementwise(e: RegionExpr) -> bool:
-    """No reduce and no scan anywhere inside."""
+    """True if `e` contains no reduce and no scan."""
     return not any(isinstance(n, Reduce | Scan) for n in nodes(e))
 
 
@@ -97,7 +97,7 @@ def inline_lets(region: Region, decide: Callable[[Let, LetUse], bool]) -> Region
 
 
 def fit(e: RegionExpr, dtype: DType, wanted: DType | None, types: Types) -> RegionExpr:
-    """`e`, the expression of a let of `dtype`, so that it means the same where `wanted` is the dtype asked for."""
+    """`e`, the expression of a let of `dtype`, with casts that keep its value in a place where `wanted` is the wanted dtype."""
     if types.of(e, wanted) == dtype:
         return e
     if types.of(e) == dtype:
@@ -136,5 +136,5 @@ def simplify_indices(e: RegionExpr, extents: dict[str, Expr], lets: dict[str, Le
 
 
 def straight(use: At, axes: tuple[str, ...]) -> Ref | At:
-    """Ref when the map is the let's own axes."""
+    """`use` as a Ref if its map is the let's own axes."""
     return Ref(use.let) if all(m.as_name() == a for m, a in zip(use.map, axes, strict=True)) else use

@@ -1,4 +1,4 @@
-"""Movement into reads (C-CON1, spec 3 §6.3.1, §6.5)."""
+"""Rules that turn movement into index maps of reads (C-CON1, spec 3 §6.3.1, §6.5)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tatami.region.rules.inlining import inline_lets, is_elementwise, straight
 from tatami.region.walk import LetUse, all_axes, lets_by_name, nodes, rewrite
 
 MAX_INDEX_NODES = 24
+"""Maximum number of nodes of a coordinate that every reader computes again."""
 
 
 def spell_out_positions(region: Region) -> Region:
@@ -81,7 +82,7 @@ def inline_movement(region: Region) -> Region:
 
 
 def is_view(e: RegionExpr) -> bool:
-    """One value moved: a read, a reference or a constant under guards, casts and roundings of reads."""
+    """True if `e` moves one value: a read, a reference or a constant under guards, casts and roundings of reads."""
     match e:
         case Read() | Const() | Index() | Ref() | At():
             return True
@@ -94,7 +95,7 @@ def is_view(e: RegionExpr) -> bool:
 
 
 def is_coordinate(e: RegionExpr) -> bool:
-    """A short computation with coordinates and constants alone."""
+    """True if `e` is a short computation with coordinates and constants alone."""
     allowed = (Index, Const, Within, Unary, Binary, Select, Cast)
     inner = list(nodes(e))
     return len(inner) <= MAX_INDEX_NODES and all(isinstance(n, allowed) for n in inner)

@@ -15,6 +15,7 @@ from tatami.region.rules.inlining import fit, uses_of_lets, yielded_lets
 from tatami.region.walk import Types, all_axes, free_axes, lets_by_name, rewrite
 
 MERGEABLE = ("sum", "prod", "max", "min", "and", "or")
+"""Reduces whose nesting is one reduce over both sets of axes."""
 
 
 def merge_nested_reduce(region: Region) -> Region:
@@ -54,9 +55,8 @@ def hoist_invariant(region: Region) -> Region:
     y [m] = sum over k of c[m] * x[m, k]    ->   y_s [m] = sum over k of x[m, k];  y [m] = y_s * c[m]
     y [m] = sum over k of c[m] * x[k]       ->   y_s [] = sum over k of x[k];      y [m] = y_s * c[m]
 
-    Only for sums in integers or in at least 32-bit floats: a narrow sum could overflow where its scaled terms did not.
-    Under max and min nothing moves: the sign of the factor is not known. From a sum of nothing nothing moves either: what
-    its factors read need not be there.
+    Only for sums in integers or in at least 32-bit floats: a narrow sum could overflow where its scaled terms did not. Factors
+    stay under max and min, since their sign is not known, and in sums over an empty axis, since their reads may not exist.
     """
     lets = lets_by_name(region)
     extents = all_axes(region)
@@ -97,7 +97,7 @@ def _hoisted(let: Let, lets: dict[str, Let], axes: frozenset[str], types: Types)
 
 
 def _factors(e: RegionExpr, types: Types) -> list[RegionExpr]:
-    """Factors of a product. Only products of one dtype are taken apart."""
+    """Factors of a product. A product whose dtype differs from its operands' stays one factor."""
     out: list[RegionExpr] = []
     stack = [e]
     while stack:
@@ -114,7 +114,7 @@ def _as(e: RegionExpr, dtype: DType, types: Types) -> RegionExpr:
 
 
 def factor_common(region: Region) -> Region:
-    """R2, where it is exact: under an integer sum a common factor is taken out of a sum of two products.
+    """R2 where it is exact: in an integer sum, a common factor of two added products is taken out.
 
     sum over k of a*x + a*y    ->   sum over k of a*(x + y)
     """
@@ -144,7 +144,7 @@ def _factored(e: RegionExpr, types: Types) -> RegionExpr | None:
 
 
 def distribute(region: Region, name: str) -> Region:
-    """R2 on request: take the common factor out of the sum in let `name`. Raises E1402 when that would change rounding."""
+    """R2 on request: take the common factor out of the sum in let `name`. Raises E1402 if that would change rounding."""
     let = lets_by_name(region).get(name)
     if let is None or not isinstance(let.expr, Reduce):
         raise fail("InvalidRegion", name, "no reduce has that name", "name a let whose expression is a reduce")

@@ -8,12 +8,12 @@ from tatami.region.rules.movement import is_view
 from tatami.region.walk import LetUse, let_uses, lets_by_name, nodes, used_lets
 
 MAX_NODES = 48
-"""Nodes of an expression; larger ones stay in lets."""
+"""Maximum number of nodes of an inlined expression; larger ones stay in lets."""
 
 
 def inline_single_use(region: Region) -> Region:
-    """A let that is read once, at its own axes, and not written goes into its reader. What follows a reduce over its
-    own axes, and no other reduce needs, stays one operation per let: the epilogue of the reduce (R3).
+    """A let that is read once, at its own axes, and not written goes into its reader. Values that follow a reduce over its own
+    axes, and that no other reduce needs, keep one let per operation: the epilogue of the reduce (R3).
 
     s = x - mx;  e = exp(s)                   ->   e = exp(x - mx)
     q [m, k] = Q[m, k] * 0.125;  sum over k of q * K[n, k]   ->   sum over k of (Q[m, k] * 0.125) * K[n, k]
@@ -42,7 +42,7 @@ def inline_single_use(region: Region) -> Region:
 
 
 def is_scaled_view(e: RegionExpr) -> bool:
-    """A read times a constant: as cheap as the read, wherever it is repeated."""
+    """True if `e` is a read times a constant: as cheap as the read, however often it is repeated."""
     match e:
         case Binary(fn="mul", x=x, y=y):
             scaled = (is_view(x) and isinstance(y, Const)) or (isinstance(x, Const) and is_view(y))
@@ -52,7 +52,7 @@ def is_scaled_view(e: RegionExpr) -> bool:
 
 
 def _epilogues(region: Region) -> set[str]:
-    """Lets over the axes of a reduce they read, directly or through such lets, that no later reduce needs."""
+    """Lets over exactly the axes of a reduce they read, directly or through other epilogues, that no later reduce needs."""
     lets = lets_by_name(region)
     feeding: set[str] = set()
     for let in reversed(region.lets):

@@ -1,4 +1,4 @@
-"""What is no longer needed goes; a last cast joins the yield."""
+"""Removal of unused lets, inputs and axes; a last cast joins the yield."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cast_into_yield(region: Region) -> Region:
 
 
 def drop_dead_lets(region: Region) -> Region:
-    """Lets that no yield needs, inputs that nothing reads, axes that nothing runs over."""
+    """The Region without lets that no yield needs, inputs that no let reads and axes that no let runs over."""
     lets = lets_by_name(region)
     live: set[str] = set()
     stack = sorted(yielded_lets(region))

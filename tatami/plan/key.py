@@ -1,0 +1,22 @@
+"""The key of a plan: a hash of the canonical Region, and the class of the target. Equal Regions have one key."""
+
+from __future__ import annotations
+
+from tatami.core.target import Target
+from tatami.region.canonical_key import canonical, key_of_canonical
+from tatami.region.ir import Region
+
+
+def target_class(target: Target) -> str:
+    """The part of a plan's key that names the machine: kind, instruction set and what it has beyond that."""
+    return "+".join((f"{target.kind}:{target.isa}" if target.isa else target.kind, *target.features))
+
+
+def plan_key(region: Region, target: Target) -> str:
+    """The key of the plan of a Region, whatever its values are called."""
+    return canonical_plan_key(canonical(region)[0], target)
+
+
+def canonical_plan_key(renamed: Region, target: Target) -> str:
+    """The key from a Region that has its canonical names already."""
+    return f"{key_of_canonical(renamed)[:32]}@{target_class(target)}"

@@ -24,8 +24,8 @@ from tatami.api import prepare
 from tatami.core.codec import to_builtins
 from tatami.cu.ir import Source
 from tatami.decisions import Decisions
-from tatami.plan.choose_gpu import Offer, measurable, tunable
-from tatami.plan.ir import Guarded
+from tatami.plan.choose_gpu import measurable, tunable
+from tatami.plan.ir import Candidate, Guarded
 from tatami.plan.key import plan_key
 from tatami.plan.rename import kept_choices
 from tatami.plan.tuned import Entry
@@ -44,19 +44,19 @@ def simulated(chip: str) -> Iterator[tuple[str, Entry]]:
         compilation = prepare(case.make(), target=chip)
         (region,) = (r for r in compilation.stages["realised"].main.body if isinstance(r, Region) and contractions(r))
         key = plan_key(region, compilation.target)
-        offers = tunable(region, compilation.target, {})
+        candidates = tunable(region, compilation.target, {})
         (own, *_) = measurable(region, compilation.target, {})
-        if offers and own.estimate["total"] <= CLOSE * offers[0].estimate["total"]:
-            offers = (own, *offers)
-        best = next((o for o in offers if is_clean(case, chip, key, o)), None)
+        if candidates and own.estimate["total"] <= CLOSE * candidates[0].estimate["total"]:
+            candidates = (own, *candidates)
+        best = next((o for o in candidates if is_clean(case, chip, key, o)), None)
         if best is not None:
             record = f"simulated (decision 0016); compiled by NVRTC {nvrtc_version()} without spills or warnings"
             document = to_builtins(kept_choices((Guarded((), best.plan),), region))
-            yield key, Entry(case.name, "simulation", best.estimate["total"], len(offers), record, document)
+            yield key, Entry(case.name, "simulation", best.estimate["total"], len(candidates), record, document)
 
 
-def is_clean(case: Case, chip: str, key: str, offer: Offer) -> bool:
-    stages = prepare(case.make(), target=chip, decisions=Decisions(plans={key: offer.plan})).stages
+def is_clean(case: Case, chip: str, key: str, candidate: Candidate) -> bool:
+    stages = prepare(case.make(), target=chip, decisions=Decisions(plans={key: candidate.plan})).stages
     source: Source = stages["cu"].main
     return all(is_clean_text(u.text, u.arch, tuple(source.headers.items())) for u in source.units)
 

@@ -42,6 +42,7 @@ from tatami.plan.gpu_limits import (
     stop_rules,
 )
 from tatami.plan.ir import (
+    Candidate,
     GpuSync,
     Guarded,
     Rejected,
@@ -55,7 +56,7 @@ from tatami.plan.ir import (
 from tatami.plan.pair_limits import PairPlan
 from tatami.plan.passes import size_at
 from tatami.plan.pipeline import PLAIN, Traffic
-from tatami.plan.product_plans import epilogue_of, sm80_plan, sm90_plan, tails
+from tatami.plan.product_plans import epilogue_of, product_line, sm80_plan, sm90_plan, tails
 from tatami.plan.stream_estimate import stream_estimate
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.gemm_view import (
@@ -123,8 +124,8 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
     traffic = _traffic(region, view, sizes)
-    for conditions, candidates in _groups(region, view, target, sizes):
-        best, refused = fastest(candidates, view, target, sizes, traffic)
+    for conditions, plans in _groups(region, view, target, sizes):
+        best, refused = fastest(plans, view, target, sizes, traffic)
         rejected = rejected or refused
         if best is not None:
             choices.append(Guarded(conditions, best.plan, best.estimate))
@@ -145,8 +146,8 @@ def _against_streaming(
     estimate = stream_estimate(region, view, plan, target, sizes)
     if not isinstance(best.plan, Sm80Mma | Sm90Mma | GpuSync) or not estimate:
         return choices, ()
-    streamed = Offer(f"gpu_stream threads {plan.threads}, {plan.groups[0]} for a point", plan, estimate)
-    tiled = Offer(Candidate(best.plan).line, best.plan, best.estimate)
+    streamed = Candidate(plan, f"gpu_stream threads {plan.threads}, {plan.groups[0]} for a point", estimate)
+    tiled = Candidate(best.plan, product_line(best.plan), best.estimate)
     quicker, other = sorted((tiled, streamed), key=lambda o: o.estimate["total"])
     why = f"slower: {other.estimate['total'] * 1e6:.4g} us against {quicker.estimate['total'] * 1e6:.4g} us"
     kept = choices if quicker is tiled else [Guarded((), plan, estimate)]
@@ -182,48 +183,11 @@ def _product_of(region: Region) -> GemmView | str:
     return "one side of the product has no axis of its own: memory decides"
 
 
-# -- candidates ------------------------------------------------------------------------------------
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    plan: Sm80Mma | Sm90Mma | GpuSync
-    estimate: dict[str, float] = {}
-
-    @property
-    def line(self) -> str:
-        p = self.plan
-        name = {Sm80Mma: "sm80_mma", Sm90Mma: "sm90_mma", GpuSync: "gpu_sync"}[type(p)]
-        tile = "x".join(map(str, p.tile))
-        match p:
-            case Sm80Mma():
-                return f"{name} {tile} {p.inst_shape} warp {p.warp_tile} stages {p.stages} width {p.vectorize.width}" + (
-                    f" split_k {p.split_k}" if p.split_k > 1 else ""
-                )
-            case Sm90Mma():
-                words = (
-                    (p.schedule, p.schedule != "cooperative"),
-                    (f"cluster {p.cluster[0]}x{p.cluster[1]}", p.cluster != (1, 1)),
-                    ("stores by TMA", p.epilogue_store == "stmatrix_tma"),
-                    ("residual by TMA", p.epilogue_load == "tma"),
-                    ("operands exchanged", p.swap_ab),
-                    (
-                        f"stream_k of {p.stream_k.rows} rows over {p.stream_k.units}" if p.stream_k else "",
-                        p.stream_k is not None,
-                    ),
-                    (f"split_k {p.split_k}{' of persistent tiles' if p.persistent else ''}", p.split_k > 1),
-                    (
-                        f"{' and '.join(o for o, who in zip('AB', p.loads) if who == 'cp_async')} by cp.async",
-                        "cp_async" in p.loads,
-                    ),
-                )
-                said = "".join(f", {word}" for word, holds in words if holds)
-                return f"{name} {tile} consumers {p.consumers} stages {p.stages}{said}"
-            case GpuSync():
-                return f"{name} {tile} block {p.block[0]}x{p.block[1]}"
+# -- plans ----------------------------------------------------------------------------------------
 
 
 def fastest(
-    candidates: list[Candidate],
+    plans: Sequence[MmaPlan | GpuSync],
     view: GemmView,
     target: Target,
     sizes: Mapping[str, int],
@@ -234,14 +198,14 @@ def fastest(
     dtype = view.lhs.dtype
     fits: list[tuple[tuple[bool, int], Candidate, list[str]]] = []
     rejected: list[Rejected] = []
-    for c in candidates:
-        estimate = gpu_estimate(c.plan, dtype, _dims(view, sizes, c.plan.tile[0]), target, traffic)
-        c = msgspec.structs.replace(c, estimate=estimate)
-        if broken := [*_rules(c.plan, view), *hard_limits(c.plan, dtype, target)]:
-            rejected.append(Rejected(c.line, broken[0], estimate))
+    for plan in plans:
+        estimate = gpu_estimate(plan, dtype, _dims(view, sizes, plan.tile[0]), target, traffic)
+        line = product_line(plan)
+        if broken := [*_rules(plan, view), *hard_limits(plan, dtype, target)]:
+            rejected.append(Rejected(line, broken[0], estimate))
         else:
-            stop = stop_rules(c.plan, dtype, target)
-            fits.append(((bool(spills(c.plan, dtype, target)), len(stop)), c, stop))
+            stop = stop_rules(plan, dtype, target)
+            fits.append(((bool(spills(plan, dtype, target)), len(stop)), Candidate(plan, line, estimate), stop))
     if not fits:
         return None, tuple(rejected)
     fewest = min(rank for rank, _, _ in fits)
@@ -304,32 +268,25 @@ def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Ma
     return stream_plan(region, target, sizes) if is_direct else plan
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """A plan that fits a Region and the machine, with the line that names it."""
-
-    line: str
-    plan: SchedulePlan
-    estimate: dict[str, float] = {}
-
-
-def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Offer, ...]:
+def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:
     """The plans that `choose_gpu` chooses among where sizes meet its conditions and the machine has what they want, the
     fastest by the estimate first: what a search runs."""
     if region.opaque is not None:
-        return (Offer("gpu_stream", routine_plan(region, sizes)),)
+        return (Candidate(routine_plan(region, sizes), "gpu_stream", {}),)
     view = _product_of(region)
     if isinstance(view, str):
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
-        return tuple(Offer(name_pair(p), p, e) for p, e in pairs) or (Offer("gpu_stream", stream_plan(region, target, sizes)),)
-    _, candidates = _groups(without_partials(region)[0], view, target, sizes)[0]
-    return _offers([c.plan for c in candidates], region, view, target, sizes)
+        streamed = Candidate(stream_plan(region, target, sizes), "gpu_stream", {})
+        return tuple(Candidate(p, name_pair(p), e) for p, e in pairs) or (streamed,)
+    _, plans = _groups(without_partials(region)[0], view, target, sizes)[0]
+    return _fitting(plans, region, view, target, sizes)
 
 
-def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Offer, ...]:
+def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:
     """Of a product or a pair that the SM90 templates take at all its sizes, the plans with every shape and order of tiles, the
     fastest by the estimate first: what a table of tuned plans is chosen from. None of another Region."""
     if region.opaque is None and len(contractions(region)) > 1:
-        return tuple(Offer(name_pair(p), p, e) for p, e in tunable_pairs(region, target, sizes))
+        return tuple(Candidate(p, name_pair(p), e) for p, e in tunable_pairs(region, target, sizes))
     view = "" if region.opaque is not None else _product_of(region)
     if isinstance(view, str) or target.isa != "sm90" or why_not_wgmma(region, view):
         return ()
@@ -345,77 +302,77 @@ def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[O
     plans = [sm90_plan(plain, view, s, staged, row, loads) for s in shapes]
     orders: tuple[TileOrder, ...] = ("grouped", "hilbert", "row")
     ordered = [msgspec.structs.replace(p, tile_order=order) for p in plans for order in orders]
-    return _offers(ordered, region, view, target, sizes)
+    return _fitting(ordered, region, view, target, sizes)
 
 
-def offered(plan: MmaPlan | GpuSync | PairPlan, region: Region, target: Target, sizes: Mapping[str, int]) -> Offer:
+def offered(plan: MmaPlan | GpuSync | PairPlan, region: Region, target: Target, sizes: Mapping[str, int]) -> Candidate:
     """A plan for a Region that is a product or a pair of them, with its line and its estimate."""
     if isinstance(plan, Sm80Pair | Sm90Pair):
-        return Offer(name_pair(plan), plan, estimate_of_pair(region, plan, target, sizes))
+        return Candidate(plan, name_pair(plan), estimate_of_pair(region, plan, target, sizes))
     view = _product_of(region)
     assert not isinstance(view, str)
     estimate = gpu_estimate(plan, view.lhs.dtype, _dims(view, sizes, plan.tile[0]), target, _traffic(region, view, sizes))
-    return Offer(Candidate(plan).line, plan, estimate)
+    return Candidate(plan, product_line(plan), estimate)
 
 
-def _offers(
+def _fitting(
     plans: Sequence[MmaPlan | GpuSync], region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
-) -> tuple[Offer, ...]:
+) -> tuple[Candidate, ...]:
     """Those that the machine has room for, the fastest first."""
     dtype = view.lhs.dtype
     fits = [p for p in plans if not [*_rules(p, view), *hard_limits(p, dtype, target), *spills(p, dtype, target)]]
-    offers = [offered(p, region, target, sizes) for p in fits]
-    return tuple(sorted(offers, key=lambda o: o.estimate["total"]))
+    found = [offered(p, region, target, sizes) for p in fits]
+    return tuple(sorted(found, key=lambda c: c.estimate["total"]))
 
 
 def _groups(
     region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
-) -> list[tuple[tuple[Condition, ...], list[Candidate]]]:
-    """Candidates by the conditions under which they apply; the last apply always."""
-    slow = [] if not why_not_mma(view) else _sync_candidates(region, view, target)
+) -> list[tuple[tuple[Condition, ...], Sequence[MmaPlan | GpuSync]]]:
+    """The plans to choose from by the conditions under which they apply; the last apply always."""
+    slow = [] if not why_not_mma(view) else _sync_plans(region, view, target)
     if slow and (target.isa != "sm90" or why_not_wgmma(region, view)):
         return [((), slow)]
     width = 16 // view.lhs.dtype.itemsize
     conditions, wide = _alignment(view, width)
-    out: list[tuple[tuple[Condition, ...], list[Candidate]]] = []
+    out: list[tuple[tuple[Condition, ...], Sequence[MmaPlan | GpuSync]]] = []
     if wide:
-        fast: list[Candidate] = []
+        fast: list[Sm90Mma] = []
         loads = sm90_loads(region, view, conditions) if target.isa == "sm90" else ""
         if isinstance(loads, Loads):
             conditions = _not_empty(conditions, mapped_sizes(region, view))
-            fast = _sm90_candidates(region, view, conditions, loads, target, sizes)
+            fast = _sm90_plans(region, view, conditions, loads, target, sizes)
         few = isinstance(loads, Loads) and not loads.why
-        out.append((conditions, fast if slow else [*fast, *_sm80_candidates(region, view, width, few=few)]))
+        out.append((conditions, fast if slow else [*fast, *_sm80_plans(region, view, width, few=few)]))
     if conditions or not wide:
-        general = slow or _sm80_candidates(region, view, min(2, width // 2), few=True)
+        general = slow or _sm80_plans(region, view, min(2, width // 2), few=True)
         loads = sm90_loads(region, view, ()) if target.isa == "sm90" else ""
         if isinstance(loads, Loads) and not _not_empty((), mapped_sizes(region, view)):
-            general = [*_sm90_candidates(region, view, (), loads, target, sizes), *general]
+            general = [*_sm90_plans(region, view, (), loads, target, sizes), *general]
         out.append(((), general))
     return out
 
 
-def _sm80_candidates(region: Region, view: GemmView, width: int, few: bool = False) -> list[Candidate]:
+def _sm80_plans(region: Region, view: GemmView, width: int, few: bool = False) -> list[Sm80Mma]:
     out = []
     tiles, split = TILES[sm80_instruction(view.lhs.dtype, view.tf32)]
     for tile, warp in tiles[3:] if few and tiles is not FMA_TILES else tiles:
         for stages in (2,) if few else (2, 3, 4):
-            out.append(Candidate(sm80_plan(region, view, tile, warp, stages, width)))
+            out.append(sm80_plan(region, view, tile, warp, stages, width))
     tile, warp = split
     for parts in SPLITS if view.groups is None else ():
         plan = sm80_plan(region, view, tile, warp, 3, width)
-        out.append(Candidate(msgspec.structs.replace(plan, split_k=parts)))
+        out.append(msgspec.structs.replace(plan, split_k=parts))
     return out
 
 
-def _sm90_candidates(
+def _sm90_plans(
     region: Region,
     view: GemmView,
     conditions: tuple[Condition, ...],
     loads: Loads,
     target: Target,
     sizes: Mapping[str, int],
-) -> list[Candidate]:
+) -> list[Sm90Mma]:
     """Shapes that split k are ranked among themselves, and SPLIT_SHAPES of them kept, the best cut by stream-K in the second
     one's place where there is one: which of them is any good depends on how many tiles there are."""
     staged, row = can_stage(region, view, conditions), row_bytes(region, view, loads)
@@ -435,21 +392,19 @@ def _sm90_candidates(
 
     cut = sorted(cut_plans(plans, view, target), key=rank)[:1]
     left_out = sorted(split, key=rank)[SPLIT_SHAPES - len(cut) :]
-    return [Candidate(p) for p in (*plans, *cut) if p not in left_out]
+    return [p for p in (*plans, *cut) if p not in left_out]
 
 
-def _sync_candidates(region: Region, view: GemmView, target: Target) -> list[Candidate]:
+def _sync_plans(region: Region, view: GemmView, target: Target) -> list[GpuSync]:
     return [
-        Candidate(
-            GpuSync(
-                tile=tile,
-                block=(16, 16),
-                bind={"m.o": "block.y", "n.o": "block.x"},
-                predicate_tail=tails(view, tile),
-                epilogue=epilogue_of(region, view),
-                arch=target.isa or "sm80",
-                acc=view.acc,
-            )
+        GpuSync(
+            tile=tile,
+            block=(16, 16),
+            bind={"m.o": "block.y", "n.o": "block.x"},
+            predicate_tail=tails(view, tile),
+            epilogue=epilogue_of(region, view),
+            arch=target.isa or "sm80",
+            acc=view.acc,
         )
         for tile in SYNC_TILES
     ]

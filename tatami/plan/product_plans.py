@@ -1,11 +1,13 @@
-"""The plan of a product by each MMA template, once its tile is decided: the fields that follow from the Region."""
+"""The plan of a product by each MMA template, once its tile is decided: the fields that follow from the Region; the line that names it."""
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from tatami.core.kernel import is_divisible
 from tatami.plan.choose_sm90 import COPYING_REGISTERS, REGISTERS, Loads, Shape, stages_of
-from tatami.plan.gpu_limits import sm80_instruction, sm90_depth, sm90_instruction
-from tatami.plan.ir import INST_K, Async, Cache, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
+from tatami.plan.gpu_limits import MmaPlan, sm80_instruction, sm90_depth, sm90_instruction
+from tatami.plan.ir import INST_K, Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
 from tatami.region.gemm_view import GemmView, mergeable, why_not_plain
 from tatami.region.ir import Region
 
@@ -96,3 +98,38 @@ def kind_of(view: GemmView) -> str:
 
 def edges_of(region: Region, view: GemmView) -> tuple[LocalEdge, ...]:
     return (LocalEdge(view.acc, view.epilogue[0].name),) if view.epilogue else ()
+
+
+def product_line(plan: MmaPlan | GpuSync) -> str:
+    """The line that identifies a plan of a product among its candidates."""
+    name = {Sm80Mma: "sm80_mma", Sm90Mma: "sm90_mma", GpuSync: "gpu_sync"}[type(plan)]
+    tile = "x".join(map(str, plan.tile))
+    match plan:
+        case Sm80Mma():
+            return (
+                f"{name} {tile} {plan.inst_shape} warp {plan.warp_tile} stages {plan.stages} width {plan.vectorize.width}"
+                + (f" split_k {plan.split_k}" if plan.split_k > 1 else "")
+            )
+        case Sm90Mma():
+            words = (
+                (plan.schedule, plan.schedule != "cooperative"),
+                (f"cluster {plan.cluster[0]}x{plan.cluster[1]}", plan.cluster != (1, 1)),
+                ("stores by TMA", plan.epilogue_store == "stmatrix_tma"),
+                ("residual by TMA", plan.epilogue_load == "tma"),
+                ("operands exchanged", plan.swap_ab),
+                (
+                    f"stream_k of {plan.stream_k.rows} rows over {plan.stream_k.units}" if plan.stream_k else "",
+                    plan.stream_k is not None,
+                ),
+                (f"split_k {plan.split_k}{' of persistent tiles' if plan.persistent else ''}", plan.split_k > 1),
+                (
+                    f"{' and '.join(o for o, who in zip('AB', plan.loads) if who == 'cp_async')} by cp.async",
+                    "cp_async" in plan.loads,
+                ),
+            )
+            said = "".join(f", {word}" for word, holds in words if holds)
+            return f"{name} {tile} consumers {plan.consumers} stages {plan.stages}{said}"
+        case GpuSync():
+            return f"{name} {tile} block {plan.block[0]}x{plan.block[1]}"
+        case _:
+            assert_never(plan)

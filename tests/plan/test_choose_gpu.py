@@ -16,7 +16,7 @@ from tatami.explain import explain
 from tatami.frontend.graph import Graph
 from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region, lower_split, lower_stream_k
-from tatami.plan.choose_gpu import Candidate, choose_gpu, fastest, measurable
+from tatami.plan.choose_gpu import choose_gpu, fastest, measurable
 from tatami.plan.decide import read_plan
 from tatami.plan.gpu_limits import Needs, limits, needs, stop_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, SchedulePlan, Sm80Mma, Sm90Mma, StreamK
@@ -165,23 +165,23 @@ def test_rejections_carry_both_numbers() -> None:
 )
 def test_each_stop_rule_ends_the_search_at_a_candidate(plan: Sm80Mma, target: str, rule: str) -> None:
     (found,) = [r for r in stop_rules(plan, DType.fp16, PRESETS[target]) if re.match(rule, r)]
-    candidates = [Candidate(plan), Candidate(sm90() if target == "sm90" else sm80((64, 64, 32), 2, warp="32x32"))]
+    other = sm90() if target == "sm90" else sm80((64, 64, 32), 2, warp="32x32")
     view = gemm_view(gemm())
     assert isinstance(view, GemmView)
-    best, rejected = fastest(candidates, view, PRESETS[target], BIG)
-    assert best is not None and best.plan == candidates[1].plan
+    best, rejected = fastest([plan, other], view, PRESETS[target], BIG)
+    assert best is not None and best.plan == other
     assert [found in r.why for r in rejected] == [True]
 
 
 def test_a_plan_that_spills_is_not_taken_where_all_break_a_rule() -> None:
     """It breaks one rule, the other two."""
-    spilling, slow = Candidate(sm80((128, 128, 64), 2)), Candidate(sm80((256, 128, 32), 2, width=4))
+    spilling, slow = sm80((128, 128, 64), 2), sm80((256, 128, 32), 2, width=4)
     view = gemm_view(gemm())
     assert isinstance(view, GemmView)
-    broken = [stop_rules(c.plan, DType.fp16, PRESETS["sm80"]) for c in (spilling, slow)]
+    broken = [stop_rules(p, DType.fp16, PRESETS["sm80"]) for p in (spilling, slow)]
     assert [len(b) for b in broken] == [1, 2] and "some spill" in broken[0][0]
     best, rejected = fastest([spilling, slow], view, PRESETS["sm80"], BIG)
-    assert best is not None and best.plan == slow.plan and "some spill" in rejected[0].why
+    assert best is not None and best.plan == slow and "some spill" in rejected[0].why
 
 
 def test_a_product_is_streamed_where_the_machine_has_room_for_no_tile() -> None:

@@ -8,28 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tatami.compilation import Compilation
-from tatami.core.arguments import bool_argument, count_argument, path_argument, sizes_argument, text_argument
+from tatami.core.custom.verbatim import KernelCode
 from tatami.core.diagnostic import fail
 from tatami.core.document import document_text
+from tatami.core.faults.arguments import bool_argument, count_argument, path_argument, sizes_argument, text_argument
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.core.verbatim import KernelCode
 from tatami.decisions import Decisions
-from tatami.dump import to_document
 from tatami.observer import explained
-from tatami.preparation import SizeRequest, TargetRequest, prepare, prepare_saved
+from tatami.prepare import SizeRequest, TargetRequest, prepare, prepare_saved
 from tatami.runtime.function import Function
 from tatami.stages import BY_NAME, STAGES, show
+from tatami.storage.dump import to_document
 
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan
     from tatami.gpu.ir import AnyKernel
     from tatami.progress import ProgressRequest
-    from tatami.runtime.cpu_program import CpuProgram
+    from tatami.runtime.building.user_text import UserText
+    from tatami.runtime.cpu.program import CpuProgram
     from tatami.runtime.cuda.program import CudaProgram
-    from tatami.runtime.emulated_program import EmulatedProgram
-    from tatami.runtime.user_text import UserText
-    from tatami.stored import StoredProgram
+    from tatami.runtime.emulated.program import EmulatedProgram
+    from tatami.storage.program_record import StoredProgram
 
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "load", "prepare"]
 
@@ -74,21 +74,21 @@ class CompiledFunction(Function):
 
     def explain(self) -> str:
         """The report as text: what fused and what did not, with reasons; plans chosen and rejected."""
-        from tatami.explain import explain
+        from tatami.report.explain import explain
 
         return explain(self.compilation)
 
     def to_dot(self) -> str:
         """The model as DOT text, the operations of each kernel in a cluster."""
-        from tatami.core.picture_dot import dot
-        from tatami.picture import compiled_picture
+        from tatami.core.drawing.dot import dot
+        from tatami.report.compiled_picture import compiled_picture
 
         return dot(compiled_picture(self.compilation))
 
     def to_svg(self) -> str:
         """The model as an SVG document, which notebooks show for the function."""
-        from tatami.core.picture_svg import svg
-        from tatami.picture import compiled_picture
+        from tatami.core.drawing.svg import svg
+        from tatami.report.compiled_picture import compiled_picture
 
         return svg(compiled_picture(self.compilation))
 
@@ -98,13 +98,13 @@ class CompiledFunction(Function):
     def save(self, path: str | Path) -> Path:
         """Write the program to a `.tatami` file: documents, constants and machine code. `tt.load` reads it, and every command
         takes it as a MODEL. Raises FileUnwritable."""
-        from tatami.saved import save
+        from tatami.storage.tatami_file import save
 
         return save(path_argument(path, "path"), self.compilation, self.sizes)
 
     def fetch(self, name: str, /, **inputs: Any) -> Any:
         """The value of a node (any stage's id or name), computed by the first stage that has it. Raises UnknownName."""
-        from tatami.playback import fetch
+        from tatami.report.playback import fetch
 
         return fetch(self.compilation, (text_argument(name, "name"),), inputs, self.sizes)[name]
 
@@ -151,8 +151,8 @@ def compile(
     Raises TatamiError with at least one Diagnostic.
     """
     from tatami.progress import shown
-    from tatami.runtime.host import thread_count
-    from tatami.shape_sets import compile_shape_set
+    from tatami.runtime.machine.host import thread_count
+    from tatami.specialised.shape_sets import compile_shape_set
 
     asked = sizes_argument(sizes)
     bool_argument(trust, "trust")
@@ -184,8 +184,8 @@ def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -
     trust: its machine code may run as it is; else the program is compiled again from the documents in the file, through
     the cache. Raises TatamiError.
     """
-    from tatami.runtime.host import runs_here, thread_count
-    from tatami.saved import SUFFIX, open_saved
+    from tatami.runtime.machine.host import runs_here, thread_count
+    from tatami.storage.tatami_file import SUFFIX, open_saved
 
     path = path_argument(path, "path")
     bool_argument(trust, "trust")
@@ -214,7 +214,7 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
         with explained("execution", compilation.observer.from_document):
             on_device = load_cuda_program(compilation)
             return CompiledFunction(compilation, on_device.execution, on_device, sizes)
-    from tatami.runtime.host import check_runs_here
+    from tatami.runtime.machine.host import check_runs_here
 
     check_runs_here(target)
     program = find_program(compilation)
@@ -224,7 +224,7 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
 
 def find_program(compilation: Compilation) -> StoredProgram:
     """The compiled program: as it was saved, else from the cache, else compiled and added to the cache."""
-    from tatami import program_cache
+    from tatami.storage import program_cache
 
     if compilation.program is None:
         compilation.program = program_cache.find(compilation)
@@ -237,15 +237,15 @@ def find_program(compilation: Compilation) -> StoredProgram:
 def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram:
     """The program, compiled through all stages and the C compiler. timed: its entry measures the time of each kernel."""
     from tatami.execution.ir import launched_kernels
-    from tatami.runtime.apart import Apart, apart
-    from tatami.runtime.compiler import find_compiler
-    from tatami.runtime.objects import Unit, object_key, program_units
-    from tatami.runtime.objects import build as build_object
-    from tatami.runtime.pool import runtime_body
-    from tatami.runtime.sanitizer import sanitizer_flags
-    from tatami.runtime.short_call import made_beside
-    from tatami.runtime.user_text import UserText
-    from tatami.stored import StoredProgram
+    from tatami.runtime.building.apart import Apart, apart
+    from tatami.runtime.building.compiler import find_compiler
+    from tatami.runtime.building.objects import Unit, object_key, program_units
+    from tatami.runtime.building.objects import build as build_object
+    from tatami.runtime.building.sanitizer import sanitizer_flags
+    from tatami.runtime.building.user_text import UserText
+    from tatami.runtime.cpu.pool import runtime_body
+    from tatami.runtime.cpu.short_call import made_beside
+    from tatami.storage.program_record import StoredProgram
 
     execution = compilation.stages["execution"]
     with explained("execution", compilation.observer.from_document):
@@ -283,10 +283,10 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
 
 def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:
     """The program loaded into this process."""
-    from tatami.runtime.cpu_program import CpuProgram
-    from tatami.runtime.host import thread_count, trim_heap
-    from tatami.runtime.pool import get_pool, load_program
-    from tatami.runtime.sanitizer import is_asked_for
+    from tatami.runtime.building.sanitizer import is_asked_for
+    from tatami.runtime.cpu.pool import get_pool, load_program
+    from tatami.runtime.cpu.program import CpuProgram
+    from tatami.runtime.machine.host import thread_count, trim_heap
 
     library = load_program(program.library, program.runtime, keep=is_asked_for())
     loaded = CpuProgram(program.execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
@@ -297,7 +297,7 @@ def load_stored(compilation: Compilation, program: StoredProgram, threads: int |
 
 def load_cpu_program(compilation: Compilation, threads: int | None = None, timed: bool = False) -> CpuProgram:
     """The compiled and loaded program of a CPU target. timed: its entry measures the time of each kernel."""
-    from tatami.runtime.host import check_runs_here
+    from tatami.runtime.machine.host import check_runs_here
 
     check_runs_here(compilation.target)
     return load_stored(compilation, make_program(compilation, timed), threads)
@@ -306,8 +306,8 @@ def load_cpu_program(compilation: Compilation, threads: int | None = None, timed
 def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
     """The kernels of a GPU target, compiled as C++ for the emulated machine and loaded."""
     from tatami.gpu.ir import BodyKernel
-    from tatami.runtime.emulated_machine import build_machine
-    from tatami.runtime.emulated_program import EmulatedProgram
+    from tatami.runtime.emulated.machine import build_machine
+    from tatami.runtime.emulated.program import EmulatedProgram
 
     execution = compilation.stages["execution"]
     source = compilation.stages["cu"].main
@@ -325,7 +325,7 @@ def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
 def behind_line(kernel: AnyKernel, line: int) -> dict[str, str]:
     """Origin of a line of a kernel's text: the GPU `statement` that it was printed for, and the fields of the `plan` that
     decide it. Empty for a line of the frame, or of a kernel without statements."""
-    from tatami.cu.kernel_text import statement_at
+    from tatami.cu.products.kernel import statement_at
     from tatami.gpu.ir import Kernel
     from tatami.gpu.plan_fields import plan_fields
     from tatami.gpu.show import statement_text
@@ -349,7 +349,7 @@ def load_cuda_program(compilation: Compilation) -> CudaProgram:
 
 def _user_texts(compilation: Compilation) -> dict[str, UserText]:
     """Unit -> the node and the text of a body that a user wrote."""
-    from tatami.runtime.user_text import UserText
+    from tatami.runtime.building.user_text import UserText
 
     loop, realised = compilation.stages.get_made("loop"), compilation.stages.get_made("realised")
     out: dict[str, UserText] = {}
@@ -371,7 +371,7 @@ def _where(compilation: Compilation) -> Callable[[str, str], str]:
     """A function from (program, Region or step) to the nodes of the model that it computes, for faults at run time."""
 
     def where(program: str, name: str) -> str:
-        from tatami.explain import trace
+        from tatami.report.explain import trace
 
         stages = compilation.stages
         regions = stages["region"] if compilation.first in _ABOVE_REGIONS else stages.get_made("region")

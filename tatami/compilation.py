@@ -14,7 +14,7 @@ from tatami.observer import Observer
 from tatami.stages import STAGES, Stages, runner
 
 if TYPE_CHECKING:
-    from tatami.stored import StoredProgram
+    from tatami.storage.program_record import StoredProgram
 
 
 class Compilation:
@@ -84,7 +84,7 @@ def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> lis
 
         found += stale_decisions(region, target, decisions.plans)
     if tiny is not None and decisions.partitions:
-        from tatami.region.partition import program_key
+        from tatami.region.fusion.partition import program_key
 
         present = {program_key(p) for p in tiny.programs.values()}
         found += [
@@ -109,8 +109,8 @@ def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> lis
 def decisions_of(stages: Stages) -> Decisions:
     """The decisions of a compilation, in the form that repeats them."""
     from tatami.plan.rename import kept_choices
+    from tatami.region.fusion.partition import program_key
     from tatami.region.ir import Region
-    from tatami.region.partition import program_key
 
     partitions: dict[str, Any] = {}
     plans: dict[str, Any] = {}

@@ -11,18 +11,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tatami.core.arguments import bool_argument
 from tatami.core.codec import parse_text
-from tatami.core.data_files import ModelFile, read_model
 from tatami.core.diagnostic import Diagnostic, fail
 from tatami.core.document import changed_input, check_file, is_document, parse_document, read_bytes, sha256_of
+from tatami.core.faults.arguments import bool_argument
+from tatami.core.files.data_files import ModelFile, read_model
 from tatami.core.module import Module
-from tatami.dump import from_document, own_stage
-from tatami.imported import import_file
 from tatami.stages import STAGES
+from tatami.storage.dump import from_document, own_stage
+from tatami.storage.import_cache import import_file
 
 if TYPE_CHECKING:
-    from tatami.specialisation import Source
+    from tatami.specialised.specialisation import Source
 
 Given = dict[str, Module[Any]]
 
@@ -139,7 +139,7 @@ def _open_file(path: Path, example_inputs: Any, trust: bool, compare: bool) -> G
         return open_folder(path, trust=trust, compare=compare)
     suffix = path.suffix.lower()
     if suffix == ".tatami":
-        from tatami.saved import open_saved
+        from tatami.storage.tatami_file import open_saved
 
         return open_saved(path, trust=trust).given
     loader = BY_SUFFIX.get(suffix)

@@ -3,16 +3,16 @@ two boxes is indented.
 
     stage              made from                              made by                     what it is
     frontend           (given)                                an importer, the Graph API  what the model means
-      instances        frontend                               frontend/instantiate.py     one graph per shape and dtype of its calls
-      calls            instances                              frontend/inline.py          which calls are inlined
-      linked           instances, calls                       frontend/inline.py          the graphs after inlining
-      integers         linked                                 frontend/dequantised.py     dequantised products as integer sums
-      filters          integers                               frontend/folded_scales.py   channel scales inside constant filters
+      instances        frontend                               frontend/rewrites/instantiate.py     one graph per shape and dtype of its calls
+      calls            instances                              frontend/rewrites/inline.py          which calls are inlined
+      linked           instances, calls                       frontend/rewrites/inline.py          the graphs after inlining
+      integers         linked                                 frontend/rewrites/dequantised.py     dequantised products as integer sums
+      filters          integers                               frontend/rewrites/folded_scales.py   channel scales inside constant filters
       tiny@imported    filters                                tiny/lower.py               movement, elementwise, reduce
     tiny               tiny@imported                          tiny/normalize.py           the same in normal form
     indexbook          tiny                                   indexbook/analyse.py        axes, domains, access maps per value
     poly_view          tiny, indexbook                        poly_view/extract.py        contractions, dependences, fusion edges
-      partition        tiny, indexbook, poly_view             region/partition.py         which nodes share a kernel
+      partition        tiny, indexbook, poly_view             region/fusion/partition.py         which nodes share a kernel
       region@explicit  tiny, indexbook, poly_view, partition  region/lower.py             a Region per kernel, as value SSA
     region             region@explicit                        region/canonicalise.py      the same in normal form
     poly_core          region, poly_view                      poly_core/analyse.py        facts about each Region
@@ -52,20 +52,20 @@ def compile_stages(
 def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[str, int] | None) -> None:
     """Define the stages of the chain for `target`, from the frontend to the code."""
     from tatami.execution.lower import lower as lower_to_execution
-    from tatami.frontend.dequantised import multiply_integers
-    from tatami.frontend.folded_scales import fold_scales
-    from tatami.frontend.inline import choose_calls, inline_calls
-    from tatami.frontend.instantiate import instantiate_calls
+    from tatami.frontend.rewrites.dequantised import multiply_integers
+    from tatami.frontend.rewrites.folded_scales import fold_scales
+    from tatami.frontend.rewrites.inline import choose_calls, inline_calls
+    from tatami.frontend.rewrites.instantiate import instantiate_calls
     from tatami.indexbook.analyse import analyse as analyse_indices
     from tatami.plan.choose import choose
     from tatami.plan.plan_realised import added_regions, plan_realised
     from tatami.plan.realise import realise
     from tatami.poly_core.analyse import analyse as analyse_regions
     from tatami.poly_view.extract import extract
-    from tatami.region.block_sums import reduce_in_blocks
+    from tatami.region.block_reduces.block_sums import reduce_in_blocks
     from tatami.region.canonicalise import canonicalise
+    from tatami.region.fusion.partition import partition
     from tatami.region.lower import lower as lower_to_regions
-    from tatami.region.partition import partition
     from tatami.tiny.lower import lower as lower_to_tiny
     from tatami.tiny.normalize import normalize
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tatami.core.arguments import bool_argument
+from tatami.core.faults.arguments import bool_argument
 from tatami.observer import Progress
 
 ProgressRequest = bool | Progress | None

@@ -15,7 +15,7 @@ os.environ.setdefault("TATAMI_PROGRAM_CACHE", "0")  # tests are about the stages
 AS_SHIPPED = ("tests/c/", "tests/loop/", "tests/models/", "tests/runtime/")
 """Tests whose C is compiled as users' is; elsewhere the meaning of programs is asked, which a quick build has too."""
 
-AS_MEASURED = ("tests/models/", "tests/runtime/test_calibration.py")
+AS_MEASURED = ("tests/models/", "tests/runtime/machine/test_calibration.py")
 """Tests that plan by the rates of the machine they run on, as users do; elsewhere plans are the same on all of an instruction set."""
 
 settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -23,7 +23,7 @@ settings.load_profile("ci")
 
 # Modules that are oracles themselves: without the package they compare with there is nothing to collect.
 needs = {
-    "torch": ["frontend/oracle_*.py", "frontend/test_oracle.py", "torch/*.py", "models/*.py"],
+    "torch": ["frontend/oracles/*.py", "torch/*.py", "models/*.py"],
     "transformers": ["models/*.py"],
 }
 collect_ignore_glob = [pattern for package, patterns in needs.items() if find_spec(package) is None for pattern in patterns]

@@ -9,7 +9,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.dtype import DType
-from tatami.core.numerics import cast
+from tatami.core.numbers.numerics import cast
 from tatami.core.ops import OPS
 from tatami.core.tensor import numpy_dtype
 

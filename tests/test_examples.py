@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tatami.api import Compilation, build, prepare
+from tatami.cli.inputs import gather_inputs
 from tatami.core.codec import parse_text
 from tatami.core.diagnostic import TatamiError
 from tatami.core.module import Module
-from tatami.explain import explain, kernel_origins
-from tatami.inputs import gather_inputs
-from tatami.playback import play_back
 from tatami.region.ir import Binary, Region
+from tatami.report.explain import explain, kernel_origins
+from tatami.report.playback import play_back
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 DOCUMENTS = sorted((EXAMPLES / "spec").glob("*.json"))

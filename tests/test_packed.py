@@ -73,8 +73,8 @@ def copy_of_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 DIGESTS = """
-from tatami.program_cache import own_files
-from tatami.saved import code_stamp
+from tatami.storage.program_cache import own_files
+from tatami.storage.tatami_file import code_stamp
 print(own_files(), code_stamp())
 """
 
@@ -82,7 +82,7 @@ print(own_files(), code_stamp())
 @pytest.mark.parametrize(
     "name",
     [
-        "tiny/lower_view.py",
+        "tiny/lowering/view.py",
         "c/runtime_text/pool.c",
         "c/pages/panel.c",
         "cu/header/tatami_ptx.cuh",

@@ -8,8 +8,8 @@ import pytest
 from tatami.api import Compilation, build, prepare
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
-from tatami.playback import play_back
 from tatami.region.ir import Step
+from tatami.report.playback import play_back
 
 RNG = np.random.default_rng(0)
 

@@ -34,7 +34,7 @@ from benchmarks.cpu.machine import describe
 from benchmarks.cpu.memory import measure_growth
 from benchmarks.cpu.report import Record, table_text, write_report
 from benchmarks.cpu.turns import Worker, measure_case
-from tatami.runtime.host import detect_host, usable_cores
+from tatami.runtime.machine.host import detect_host, usable_cores
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

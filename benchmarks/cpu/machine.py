@@ -8,8 +8,8 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from tatami.runtime.compiler import find_compiler
-from tatami.runtime.host import detect_host
+from tatami.runtime.building.compiler import find_compiler
+from tatami.runtime.machine.host import detect_host
 
 
 def describe() -> dict[str, str]:

@@ -41,7 +41,7 @@ def main() -> None:
     args = parser.parse_args()
     os.environ.update(environment(args.threads))
 
-    from tatami.runtime.host import detect_host
+    from tatami.runtime.machine.host import detect_host
 
     rows = []
     for name, shape, axis in [("cumsum", shape, axis) for shape, axis in SCANS] + REDUCES:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.cpu.contestants import OURS, applies, contestant, first_array
 
 if TYPE_CHECKING:
-    from tatami.runtime.peak import Probe
+    from tatami.runtime.machine.peak import Probe
 
 REST, REST_CPU, PATIENCE = 2e-3, 2e-4, 0.2
 """Threads are at rest that use so many seconds of the processors in so many; they are waited for so long at most."""
@@ -75,7 +75,7 @@ class _Server:
         import msgspec
 
         from benchmarks.cpu.blocks import timed_block
-        from tatami.runtime.peak import Probe
+        from tatami.runtime.machine.peak import Probe
 
         if self.probe is None:
             self.probe = Probe(self.threads)

@@ -18,7 +18,7 @@ import tatami as tt
 from benchmarks.gpu.places import Emulated, Kernel, Where
 from tatami.core.tensor import numpy_dtype
 from tatami.cu.print import headers
-from tatami.cu.wgmma_text import wgmma_function
+from tatami.cu.products.wgmma import wgmma_function
 from tatami.runtime.cuda.tensor_map import Map
 
 GOLDEN = Path(__file__).parent / "lanes"

@@ -18,7 +18,7 @@ from tatami.runtime.cuda.device_array import empty, upload
 from tatami.runtime.cuda.kernels import Kernels
 from tatami.runtime.cuda.steps import KernelStep, MapAt, Place
 from tatami.runtime.cuda.tensor_map import Map
-from tatami.runtime.emulated_machine import Im2col, LaunchShape, MapOver, Pointer, build_machine
+from tatami.runtime.emulated.machine import Im2col, LaunchShape, MapOver, Pointer, build_machine
 
 POISON = 0xFF
 """Every byte of an output before a kernel runs: a NaN in every float."""

@@ -30,8 +30,8 @@ from tatami.plan.key import plan_key
 from tatami.plan.rename import kept_choices
 from tatami.plan.tuned import Entry
 from tatami.region.ir import Region
-from tatami.region.kinds import contractions
-from tatami.runtime.nvrtc import compile_cubin, nvrtc_version
+from tatami.region.views.kinds import contractions
+from tatami.runtime.building.nvrtc import compile_cubin, nvrtc_version
 
 CLOSE = 1.01
 """The simulation does not tell plans apart that are this close: then the one that the planner takes by itself is kept."""

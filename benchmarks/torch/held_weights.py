@@ -22,7 +22,7 @@ def measure(name: str, rounds: int) -> dict[str, float]:
     """Milliseconds of a call, by contestant."""
     import torch
 
-    from tatami.runtime.digest import Digest
+    from tatami.runtime.cpu.digest import Digest
 
     torch.set_num_threads(1)
     inputs = ZOO[name].inputs(ZOO[name].sizes)

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 import tatami as tt
-from tatami.dump import write_dump, write_pieces
-from tatami.explain import kernel_origins
-from tatami.playback import compare_outputs
-from tatami.printed import print_program
+from tatami.report.explain import kernel_origins
+from tatami.report.playback import compare_outputs
+from tatami.storage.code_folder import print_program
+from tatami.storage.dump import write_dump, write_pieces
 
 HERE = Path(__file__).parent
 OUT = Path("dumps/digits")

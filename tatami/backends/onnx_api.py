@@ -19,10 +19,10 @@ from onnx.backend.base import Backend, BackendRep
 
 from tatami.api import build
 from tatami.api import prepare as prepare_stages
-from tatami.core.data_files import DataFiles
 from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.files.data_files import DataFiles
 from tatami.onnx.source import OnnxSource
-from tatami.specialisation import Key, Policy, Program, ShapeSet
+from tatami.specialised.specialisation import Key, Policy, Program, ShapeSet
 
 
 class Prepared(BackendRep):  # type: ignore[misc]

@@ -13,9 +13,9 @@ from typing import Any
 
 import onnx
 
-from tatami.adaptive import DeferredFunction
 from tatami.api import CompiledFunction, compile
 from tatami.backends.onnx_api import Prepared
+from tatami.specialised.adaptive import DeferredFunction
 
 
 class Engine:

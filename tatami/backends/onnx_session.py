@@ -30,7 +30,7 @@ from tatami.backends.onnx_session_errors import (
 from tatami.backends.onnx_session_options import RunOptions, SessionOptions, note
 from tatami.backends.onnx_session_values import ModelMetadata, NodeArg, OrtValue, given, taken
 from tatami.core.diagnostic import TatamiError, diagnostic
-from tatami.core.plain_file import read_plain
+from tatami.core.files.plain_file import read_plain
 
 Signature: TypeAlias = tuple[tuple[str, np.dtype, tuple[int, ...]], ...]
 PROVIDERS = ("CPUExecutionProvider",)

@@ -21,8 +21,8 @@ import torch
 from tatami.backends.torch_report import GraphReport
 from tatami.core.signature import Input
 from tatami.runtime.arrays import to_numpy
-from tatami.runtime.cpu_program import CpuProgram
-from tatami.runtime.digest import Digest
+from tatami.runtime.cpu.digest import Digest
+from tatami.runtime.cpu.program import CpuProgram
 from tatami.torch.imported import Argument
 from tatami.torch.sizes import in_order
 

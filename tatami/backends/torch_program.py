@@ -16,12 +16,12 @@ import torch
 from tatami.api import CompiledFunction
 from tatami.backends.torch_parameters import Parameters
 from tatami.backends.torch_report import GraphReport
-from tatami.core.binding import solve
 from tatami.core.diagnostic import TatamiError, diagnostic, fail
 from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.signature import Input
+from tatami.core.sizes.binding import solve
 from tatami.runtime.arrays import to_numpy
-from tatami.runtime.cpu_program import CpuProgram, Sized
+from tatami.runtime.cpu.program import CpuProgram, Sized
 from tatami.runtime.cuda.arrays import ALIGNMENT
 from tatami.runtime.cuda.device_array import DeviceArray
 from tatami.runtime.cuda.program import CudaProgram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.verbatim import VerbatimCode
+from tatami.core.custom.verbatim import VerbatimCode
 
 
 class Unit(msgspec.Struct, frozen=True, omit_defaults=True):

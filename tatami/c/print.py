@@ -7,14 +7,14 @@ from typing import Any
 from tatami.c.abi import abi
 from tatami.c.check_launches import check_launches
 from tatami.c.ir import Source, Unit
+from tatami.c.kernels.print_kernel import print_kernel
 from tatami.c.print_checked import print_checked
 from tatami.c.print_entry import print_entry
-from tatami.c.print_kernel import print_kernel
 from tatami.c.routines import routine_units
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.core.verbatim import VerbatimCode
 from tatami.execution.ir import launched_kernels
 
 

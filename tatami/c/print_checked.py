@@ -9,10 +9,10 @@ of this text: registers and variables end in ``$``, buffers in ``$$``, and no na
 
 from __future__ import annotations
 
-from tatami.c.c_types import memory_short, memory_type
-from tatami.c.casts import narrow_text, widen_text
 from tatami.c.ir import Unit
-from tatami.c.print_kernel import KernelPrinter, unit_of
+from tatami.c.kernels.c_types import memory_short, memory_type
+from tatami.c.kernels.casts import narrow_text, widen_text
+from tatami.c.kernels.print_kernel import KernelPrinter, unit_of
 from tatami.core.dtype import DType
 from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
 from tatami.loop.ir import (

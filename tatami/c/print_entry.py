@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
+from tatami.core.faults.size_fault import literal
 from tatami.core.kernel import THREADS, Condition
 from tatami.core.module import Module
 from tatami.core.page import Page, page
-from tatami.core.size_fault import literal
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import (
     BufferInfo,

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from tatami.c.ir import Unit
-from tatami.c.microkernel import panel_units, routine_unit
-from tatami.c.tiles import tile_unit
+from tatami.c.products.amx_tiles import tile_unit
+from tatami.c.products.microkernel import panel_units, routine_unit
 from tatami.c.user_routine import user_unit
-from tatami.core.verbatim import VerbatimCode
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
 
 

@@ -9,10 +9,10 @@ is seen, wherever the tensor lies in the arena.
 
 from __future__ import annotations
 
-from tatami.c.c_types import memory_type
 from tatami.c.ir import Unit
+from tatami.c.kernels.c_types import memory_type
+from tatami.core.custom.verbatim import VerbatimCode, as_code
 from tatami.core.page import page
-from tatami.core.verbatim import VerbatimCode, as_code
 from tatami.loop.ir import BufferParam, UserRoutine
 
 USER_FILE = "body"

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr, expr
-from tatami.core.verbatim import VerbatimCode
 
 T = TypeVar("T")
 MAX_BYTES = 256 << 20

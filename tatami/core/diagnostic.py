@@ -1,7 +1,7 @@
 """One diagnostic: the fault, its place, the reason, and the suggestion (spec 3 §14).
 
 Verifiers return lists of these and never raise. `TatamiError` carries a list to the caller; the command line prints them and
-exits 1. Every code stands in `tatami.core.diagnostics_table.TABLE` and in `docs/diagnostics.md`."""
+exits 1. Every code stands in `tatami.core.faults.diagnostics_table.TABLE` and in `docs/diagnostics.md`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tatami.core.diagnostics_table import TABLE
+from tatami.core.faults.diagnostics_table import TABLE
 
 
 class Patch(msgspec.Struct, frozen=True, omit_defaults=True):

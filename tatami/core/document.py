@@ -23,7 +23,7 @@ import msgspec
 from tatami.core.codec import MAX_BYTES, dump_text, from_builtins, to_builtins
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.plain_file import read_plain
+from tatami.core.files.plain_file import read_plain
 from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
+from tatami.core.algebra.expr_text import Operation, read
 from tatami.core.diagnostic import fail
-from tatami.core.expr_text import Operation, read
 
 
 class Var:

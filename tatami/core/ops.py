@@ -1,7 +1,7 @@
 """Scalar operations: a row each, with all that a layer has to know of one (decision 0060).
 
 The name is the region's word; tiny prints it in capitals (`uop`), with the spec's spelling where that differs. Layers look
-their column up: numpy's meaning (`core/numerics.py`), the text of C (`c/scalar_ops.py`) and of CUDA (`cu/expr_text.py`), costs.
+their column up: numpy's meaning (`core/numbers/numerics.py`), the text of C (`c/kernels/scalar_ops.py`) and of CUDA (`cu/expr_text.py`), costs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CFunction(msgspec.Struct, frozen=True):
     by_fours: bool = False
     """True if vectors of fp32 go through double precision, four lanes at a time; default False."""
     is_chain: bool = False
-    """True if the vectors' instructions wait for each other on every machine, without a branch (`loop/interleave.py`); default
+    """True if the vectors' instructions wait for each other on every machine, without a branch (`loop/passes/interleave.py`); default
     False."""
 
 
@@ -58,10 +58,10 @@ class ScalarOp(msgspec.Struct, frozen=True):
     exact: bool
     """True if nothing is rounded: the result of numbers on the grid of a narrow float is on that grid."""
     numpy: str
-    """Meaning: a function of numpy (`np.exp`) or of `core/numerics.py` (`numerics.erf`). Integers have meanings of their own for
+    """Meaning: a function of numpy (`np.exp`) or of `core/numbers/numerics.py` (`numerics.erf`). Integers have meanings of their own for
     `rem`, `mod` and `pow`."""
     c: str | CFunction
-    """C: an operator, INLINE, DEFINED, or functions. Integers and bools have what `c/scalar_ops.py` makes of the operator."""
+    """C: an operator, INLINE, DEFINED, or functions. Integers and bools have what `c/kernels/scalar_ops.py` makes of the operator."""
     cuda: str
     """CUDA: an operator, INLINE, or a function of `cu/header`. Arithmetic of integers calls `tt_<name>` for an operator."""
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tatami.core.bounds import Extents, linearize, simplify, unravel
+from tatami.core.algebra.bounds import Extents, linearize, simplify, unravel
 from tatami.core.diagnostic import fail
 from tatami.core.expr import (
     ONE,

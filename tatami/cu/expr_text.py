@@ -13,10 +13,10 @@ from typing import TypeAlias
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Extreme, Floor, Var
-from tatami.core.numerics import constant
+from tatami.core.faults.size_fault import literal
+from tatami.core.numbers.numerics import constant
 from tatami.core.ops import OPS
 from tatami.core.scalar import Scalar, number, scalar
-from tatami.core.size_fault import literal
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Read, Ref, RegionExpr, Select, Unary, Within
 

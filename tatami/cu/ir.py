@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.verbatim import NO_CODE, VerbatimCode
+from tatami.core.custom.verbatim import NO_CODE, VerbatimCode
 
 
 class Unit(msgspec.Struct, frozen=True):

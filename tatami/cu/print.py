@@ -5,16 +5,16 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.core.verbatim import VerbatimCode
-from tatami.cu.body_text import body_text
 from tatami.cu.expr_text import SHORT
 from tatami.cu.ir import Source, Unit
-from tatami.cu.kernel_text import kernel_text
-from tatami.cu.sort_text import sort_text
-from tatami.cu.stream_text import stream_text
-from tatami.cu.wgmma_text import KIND, Form, wgmma_function
+from tatami.cu.products.kernel import kernel_text
+from tatami.cu.products.wgmma import KIND, Form, wgmma_function
+from tatami.cu.streaming.custom_body import body_text
+from tatami.cu.streaming.sort import sort_text
+from tatami.cu.streaming.stream import stream_text
 from tatami.execution.ir import launched_kernels
 from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
 from tatami.gpu.stream_ir import SortKernel, StreamKernel

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import cached_property, wraps
 from typing import Any, NamedTuple, TypeVar
 
-from tatami.core.binding import equation_symbols
 from tatami.core.module import Module
 from tatami.core.signature import Equation, symbols
+from tatami.core.sizes.binding import equation_symbols
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op, pointers
 from tatami.execution.waves import operation_symbols, order, roots
 

@@ -13,15 +13,15 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, free_vars, product
 from tatami.core.module import Module
 from tatami.core.signature import Output
-from tatami.core.verbatim import VerbatimCode
 from tatami.execution.ir import BufferInfo, Call, Copy, ExecutionPlan, If, Instruction, Loop, Op, Operation
 from tatami.execution.waves import order
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.ops_control import bound_sizes, call_inputs
+from tatami.frontend.operations.control import bound_sizes, call_inputs
 
 
 def from_graph(frontend: Module[Graph]) -> Module[ExecutionPlan]:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.bounds import is_at_most
+from tatami.core.algebra.bounds import is_at_most
 from tatami.core.expr import ZERO, Expr, exact_div, expr
 from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruction, Launch
 from tatami.execution.waves import placed
-from tatami.region.concatenation import Part, concatenated
 from tatami.region.ir import Program, Region
+from tatami.region.views.concatenation import Part, concatenated
 
 
 def join(plan: ExecutionPlan, program: Program) -> ExecutionPlan:

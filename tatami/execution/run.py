@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tatami.core.binding import bind_loop_results, bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate
 from tatami.core.module import Module
-from tatami.core.numerics import Mode, cast, storage_dtype
+from tatami.core.numbers.numerics import Mode, cast, storage_dtype
+from tatami.core.sizes.binding import bind_loop_results, bind_sizes, check_new_sizes
 from tatami.execution.frames import MAX_DEPTH
 from tatami.execution.ir import (
     BufferInfo,

@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-from tatami.core.bounds import is_at_most, is_nonneg
+from tatami.core.algebra.bounds import is_at_most, is_nonneg
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ZERO, Expr, free_vars
 from tatami.core.kernel import THREADS

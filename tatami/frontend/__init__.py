@@ -4,7 +4,7 @@ Made by the importers (`onnx`, `torch`, `harp`), by documents (`load.py`) and by
 
     ir.py          Graph, Node, TensorType
     ops.py         the table of operations; a family per file: attributes, operands, type rule
-    graph.py       the Graph API; graph_tensor.py its tensors
+    graph.py       the Graph API; frontend/graph_api/tensor.py its tensors
     verify.py      names, order, types, calls      show.py  text and DOT      run.py  the meaning in numpy
     precision.py   the `precision=` option
 

@@ -19,32 +19,32 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tatami.core.arguments import text_argument
-from tatami.core.bounds import settled_size
-from tatami.core.conditions import broken_numbers
+from tatami.core.algebra.bounds import settled_size
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, IntoExpr, expr, free_vars, var
+from tatami.core.faults.arguments import text_argument
+from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module
 from tatami.core.ops import highest, lowest
 from tatami.core.scalar import scalar
 from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage
-from tatami.core.size_fault import size_fault
+from tatami.core.sizes.conditions import broken_numbers
 from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
-from tatami.frontend.graph_arguments import constant, integer
-from tatami.frontend.graph_arguments import dtype as dtype_named
-from tatami.frontend.graph_arguments import name as named
-from tatami.frontend.graph_arguments import size as size_expr
-from tatami.frontend.graph_arguments import tensors as listed
-from tatami.frontend.graph_kernels import Kernels
-from tatami.frontend.graph_makers import Makers
-from tatami.frontend.graph_place import caller
-from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.graph_api.arguments import constant, integer
+from tatami.frontend.graph_api.arguments import dtype as dtype_named
+from tatami.frontend.graph_api.arguments import name as named
+from tatami.frontend.graph_api.arguments import size as size_expr
+from tatami.frontend.graph_api.arguments import tensors as listed
+from tatami.frontend.graph_api.kernels import Kernels
+from tatami.frontend.graph_api.makers import Makers
+from tatami.frontend.graph_api.place import caller
+from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.operation import Site, attribute_values
+from tatami.frontend.operations.result_sizes import found_symbols
+from tatami.frontend.operations.size_conditions import node_claims, with_conditions
 from tatami.frontend.ops import OPS, check_operand_count, infer, suggested_op
-from tatami.frontend.result_sizes import found_symbols
-from tatami.frontend.size_conditions import node_claims, with_conditions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -320,14 +320,14 @@ class Graph(Makers, Kernels):
 
     def to_dot(self) -> str:
         """The module as DOT text, a cluster per subgraph."""
-        from tatami.core.picture_dot import dot
+        from tatami.core.drawing.dot import dot
         from tatami.frontend.picture import picture
 
         return dot(picture(self.module()))
 
     def to_svg(self) -> str:
         """The module as an SVG document, which notebooks show for the graph."""
-        from tatami.core.picture_svg import svg
+        from tatami.core.drawing.svg import svg
         from tatami.frontend.picture import picture
 
         return svg(picture(self.module()))

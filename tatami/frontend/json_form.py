@@ -1,5 +1,5 @@
 """The exchange form of a graph: plain JSON values, except that the attributes of a custom kernel are code
-(core/verbatim.py)."""
+(core/custom/verbatim.py)."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, right_aligned, text, trusted_attributes
+from tatami.frontend.operations.elementwise import ELEMENTWISE
+from tatami.frontend.operations.size_conditions import with_conditions
 from tatami.frontend.ops import OPS, infer, operands_of
-from tatami.frontend.ops_elementwise import ELEMENTWISE
-from tatami.frontend.size_conditions import with_conditions
 
 _BROADCASTING = frozenset(op.name for op in ELEMENTWISE) - {"quantize", "dequantize"}
 _OWN_KEYS = ("op", "name", "inputs", "outputs", "attrs")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core import view as v
-from tatami.core.bounds import is_nonneg, linearize
+from tatami.core.algebra.bounds import is_nonneg, linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import ONE, expr
 from tatami.core.view import View, contiguous

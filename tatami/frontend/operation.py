@@ -15,10 +15,10 @@ from typing import Any, TypeAlias, get_args, get_type_hints
 import msgspec
 
 from tatami.core.codec import from_builtins, to_builtins
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape
-from tatami.core.verbatim import VerbatimCode
 from tatami.frontend.ir import Graph, Node, TensorType
 
 Operands: TypeAlias = Sequence[TensorType | None]

@@ -17,16 +17,16 @@ import msgspec
 from tatami.core.diagnostic import fail
 from tatami.frontend.ir import Node, TensorType
 from tatami.frontend.operation import Operands, Operation, Site, attributes
-from tatami.frontend.ops_contraction import CONTRACTION
-from tatami.frontend.ops_control import CONTROL
-from tatami.frontend.ops_elementwise import ELEMENTWISE
-from tatami.frontend.ops_indexing import INDEXING
-from tatami.frontend.ops_kernel import KERNEL
-from tatami.frontend.ops_kernel_body import KERNEL_BODY
-from tatami.frontend.ops_movement import MOVEMENT
-from tatami.frontend.ops_recurrent import RECURRENT
-from tatami.frontend.ops_reduction import REDUCTION
-from tatami.frontend.ops_trees import TREES
+from tatami.frontend.operations.contraction import CONTRACTION
+from tatami.frontend.operations.control import CONTROL
+from tatami.frontend.operations.elementwise import ELEMENTWISE
+from tatami.frontend.operations.indexing import INDEXING
+from tatami.frontend.operations.kernel import KERNEL
+from tatami.frontend.operations.kernel_body import KERNEL_BODY
+from tatami.frontend.operations.movement import MOVEMENT
+from tatami.frontend.operations.recurrent import RECURRENT
+from tatami.frontend.operations.reduction import REDUCTION
+from tatami.frontend.operations.trees import TREES
 
 _MOVES = frozenset([
     "identity", "contiguous", "where", "cast", "bitcast", "reshape", "permute", "expand", "unsqueeze", "squeeze", "flatten",

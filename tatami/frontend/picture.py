@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tatami.core.drawing.picture import Arrow, Box, BoxKind, Cluster, Picture
 from tatami.core.module import Module
-from tatami.core.picture import Arrow, Box, BoxKind, Cluster, Picture
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import text
+from tatami.frontend.operations.control import CALLEES
 from tatami.frontend.ops import OPS
-from tatami.frontend.ops_control import CALLEES
 
 Groups = Mapping[tuple[str, str], str]
 """(program, node) -> label of the group it belongs to, such as a kernel. Equal labels are one group."""

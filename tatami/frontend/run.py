@@ -11,27 +11,27 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tatami.core.binding import bind_loop_results, bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
-from tatami.core.numerics import Array, Mode, cast, storage_dtype
+from tatami.core.numbers.numerics import Array, Mode, cast, storage_dtype
+from tatami.core.sizes.binding import bind_loop_results, bind_sizes, check_new_sizes
 from tatami.core.tensor import numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.meaning.contraction import CONTRACTION
+from tatami.frontend.meaning.elementwise import ELEMENTWISE
+from tatami.frontend.meaning.indexing import INDEXING
+from tatami.frontend.meaning.kernel import KERNEL
+from tatami.frontend.meaning.movement import MOVEMENT
+from tatami.frontend.meaning.recurrent import RECURRENT
+from tatami.frontend.meaning.reduction import REDUCTION
+from tatami.frontend.meaning.scope import Scope
+from tatami.frontend.meaning.trees import TREES
 from tatami.frontend.operation import attributes
+from tatami.frontend.operations.control import call_inputs
+from tatami.frontend.operations.result_sizes import found_symbols
 from tatami.frontend.ops import operation
-from tatami.frontend.ops_control import call_inputs
-from tatami.frontend.result_sizes import found_symbols
-from tatami.frontend.run_contraction import CONTRACTION
-from tatami.frontend.run_elementwise import ELEMENTWISE
-from tatami.frontend.run_indexing import INDEXING
-from tatami.frontend.run_kernel import KERNEL
-from tatami.frontend.run_movement import MOVEMENT
-from tatami.frontend.run_recurrent import RECURRENT
-from tatami.frontend.run_reduction import REDUCTION
-from tatami.frontend.run_scope import Scope
-from tatami.frontend.run_trees import TREES
 
 Meaning: TypeAlias = Callable[[Scope, Any], "Array | tuple[Array, ...]"]
 MEANING: dict[str, Meaning] = {

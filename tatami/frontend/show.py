@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tatami.core.conditions import equation_text
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Input, Output
+from tatami.core.sizes.conditions import equation_text
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.node_view import loads_text
 from tatami.frontend.operation import text

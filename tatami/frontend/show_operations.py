@@ -9,18 +9,18 @@ import msgspec
 
 from tatami.core.codec import to_builtins
 from tatami.core.expr import Expr
+from tatami.frontend.graph_api.spellings import spelling
 from tatami.frontend.operation import Operation
-from tatami.frontend.ops_contraction import CONTRACTION
-from tatami.frontend.ops_control import CONTROL
-from tatami.frontend.ops_elementwise import ELEMENTWISE
-from tatami.frontend.ops_indexing import INDEXING
-from tatami.frontend.ops_kernel import KERNEL
-from tatami.frontend.ops_kernel_body import KERNEL_BODY
-from tatami.frontend.ops_movement import MOVEMENT
-from tatami.frontend.ops_recurrent import RECURRENT
-from tatami.frontend.ops_reduction import REDUCTION
-from tatami.frontend.ops_trees import TREES
-from tatami.frontend.spellings import spelling
+from tatami.frontend.operations.contraction import CONTRACTION
+from tatami.frontend.operations.control import CONTROL
+from tatami.frontend.operations.elementwise import ELEMENTWISE
+from tatami.frontend.operations.indexing import INDEXING
+from tatami.frontend.operations.kernel import KERNEL
+from tatami.frontend.operations.kernel_body import KERNEL_BODY
+from tatami.frontend.operations.movement import MOVEMENT
+from tatami.frontend.operations.recurrent import RECURRENT
+from tatami.frontend.operations.reduction import REDUCTION
+from tatami.frontend.operations.trees import TREES
 
 FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
     ("Elementwise", ELEMENTWISE),
@@ -43,9 +43,9 @@ Every operation of a row
 - is `x.op("name", other operands, attribute=value)` in Python, and what the second column says;
 - has the same name in [the .harp language](language.md), as a function or a method: `name(x, attribute=value)`
   (`tests/harp/test_every_operation.py`);
-- has a numpy meaning, the reference (`tatami/frontend/run_*.py`), and a lowering (`tatami/tiny/lower_*.py`) that is compiled for the CPU;
+- has a numpy meaning, the reference (`tatami/frontend/meaning/*.py`), and a lowering (`tatami/tiny/lowering/*.py`) that is compiled for the CPU;
 - is compared in the test of the last column: reference and compiled kernels against numpy or PyTorch, and drawn by the
-  random graphs (`python -m tests.generated_graphs`).
+  random graphs (`python -m tests.random_models.generated_graphs`).
 
 Operands in brackets may be absent. Shapes of elementwise operands are equal, or rank 0; nothing is cast or broadcast
 silently.
@@ -56,18 +56,18 @@ _FEATURES = """
 
 | feature | in Python | in .harp | test |
 |---|---|---|---|
-| numbers on either side of an operator | `1 / x`, `2.0 ** x` | the same | `tests/frontend/oracle_operators.py::arithmetic_as_written` |
-| numpy's slices: steps, ends beyond the axis, None, `...` | `x[1:, ::-2, None]` | the same | `tests/frontend/oracle_operators.py::indexing_as_in_numpy` |
-| an index tensor or list | `x[:, i]`, `x[[2, 0]]` | `take` | `tests/frontend/oracle_operators.py::indexing_by_tensors` |
+| numbers on either side of an operator | `1 / x`, `2.0 ** x` | the same | `tests/frontend/oracles/operators.py::arithmetic_as_written` |
+| numpy's slices: steps, ends beyond the axis, None, `...` | `x[1:, ::-2, None]` | the same | `tests/frontend/oracles/operators.py::indexing_as_in_numpy` |
+| an index tensor or list | `x[:, i]`, `x[[2, 0]]` | `take` | `tests/frontend/oracles/operators.py::indexing_by_tensors` |
 | equal shapes or rank 0; else the `expand` to write | `x + row` is E1001 | the same | `tests/frontend/test_graph.py::test_mismatch_names_the_expand_to_write` |
 | dtypes are inferred; a number adopts its neighbour's | `g.number(2)` | literals | `tests/frontend/test_graph.py::test_a_number_that_meets_nothing_is_an_error` |
 | sizes that stay symbols | `g.input("x", ("B", "2*N"), tt.fp32)` | `x: f32[B, 2*N]` | `tests/rows/test_graph.py::test_related_sizes_run_without_recompiling` |
 | graphs called like functions, several results | `g.call(f, x)` | `f(x)` | `tests/rows/test_graph.py::test_a_call_with_two_results_is_one_node` |
-| a wrong argument of any method is one diagnostic | | | `tests/test_wrong_arguments.py::test_a_method_of_a_tensor` |
+| a wrong argument of any method is one diagnostic | | | `tests/api/test_wrong_arguments.py::test_a_method_of_a_tensor` |
 | compositions are one kernel | `explain` | | `tests/frontend/test_one_kernel.py::test_a_composition_is_one_kernel` |
 | views compose pointwise | | | `tests/core/test_view_compose.py::test_composition_of_every_pair_is_pointwise` |
 | DOT of any graph | `g.to_dot()` | | `tests/rows/test_graph.py::test_dot_shows_every_node_and_edge` |
-| random graphs of the whole vocabulary | | | `tests/test_generated_models.py::test_graphs_of_the_whole_vocabulary_agree_with_their_meaning` |
+| random graphs of the whole vocabulary | | | `tests/random_models/test_generated_models.py::test_graphs_of_the_whole_vocabulary_agree_with_their_meaning` |
 """
 
 

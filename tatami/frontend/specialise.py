@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
-from tatami.core import substitute
+from tatami.core.algebra import substitute
 from tatami.core.expr import Expr, IntoExpr, expr, var
 from tatami.core.module import Module
 from tatami.frontend.ir import Graph, Node

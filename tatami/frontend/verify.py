@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.conditions import broken_numbers
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, free_vars
+from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module
-from tatami.core.size_fault import size_fault
+from tatami.core.sizes.conditions import broken_numbers
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, is_legal_symbol, text
+from tatami.frontend.operations.control import CALLEES
+from tatami.frontend.operations.size_conditions import graph_conditions, node_claims
 from tatami.frontend.ops import infer, operands_of
-from tatami.frontend.ops_control import CALLEES
-from tatami.frontend.size_conditions import graph_conditions, node_claims
 
 MAX_DEPTH = 10
 """Maximum depth of calls; a deeper chain is taken for a recursion."""

@@ -10,7 +10,7 @@ Made from Regions and their plans. A kernel states what is asynchronous by token
 
 Two products whose first gives the weights of the second, as in attention, are one kernel (`pair.py`). Regions without a
 matrix product go through the streaming template (`stream_ir.py`): phases over the points of a group of
-threads, which is a thread, a part of a warp, a warp or a block; few long lines are cut into parts (`stream_parts.py`).
+threads, which is a thread, a part of a warp, a warp or a block; few long lines are cut into parts (`gpu/streaming/parts.py`).
 Sorts have a template of their own.
 
     kernel k0(p0: fp16, p1: fp16, p2: fp16, out p3: fp16) sm80 mma tile=[128, 64, 64] stages=2 threads=64

@@ -26,11 +26,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.kernel import Binding, KernelFace
 from tatami.core.scalar import Scalar
-from tatami.core.verbatim import VerbatimCode
 from tatami.gpu.stream_ir import Param, SortKernel, StreamKernel
 from tatami.indexbook.ir import Guard
 from tatami.plan.ir import TileOrder
@@ -460,7 +460,7 @@ class FirstProduct(msgspec.Struct, frozen=True):
 
 
 class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Operand A of the product over the keys, made block by block from a first product (region/online.py):
+    """Operand A of the product over the keys, made block by block from a first product (region/views/pairs/online.py):
 
         score[m, key] = `score`(sum over d of left[m, d] * right[key, d]), -inf where `excluded` does not hold
         A[m, key]     = exp(score - max over key) / sum over key of exp(score - max over key)
@@ -557,7 +557,7 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     tile_rows: tuple[int, int] | None = None
     """The first of the rows of tiles (of a cluster's) that this kernel computes, and their number; None: all."""
     units: int = 0
-    """Stream-K: so many CTAs, or clusters, share one line of the blocks of k of all tiles, evenly (`plan/stream_k_cut.py`). What
+    """Stream-K: so many CTAs, or clusters, share one line of the blocks of k of all tiles, evenly (`plan/gpu/stream_k_cut.py`). What
     the loop over tiles visits are pieces of tiles; `split` is the most that a tile has."""
     uneven: bool = False
     """Tiles differ in their number of blocks; each has one at least."""

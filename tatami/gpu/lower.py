@@ -15,22 +15,22 @@ from tatami.core.diagnostic import fail
 from tatami.core.kernel import Binding, KernelFace, KernelParam, is_divisible
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.gpu.body import lower_body
-from tatami.gpu.frame import refuse
 from tatami.gpu.ir import AnyKernel, Kernel, Program
-from tatami.gpu.pair import lower_pair
-from tatami.gpu.plan_words import check_words, tail_roles
-from tatami.gpu.problem import problem, swapped
-from tatami.gpu.sm80 import lower_sm80
-from tatami.gpu.sm90 import lower_sm90
-from tatami.gpu.sort import DOWN, lower_sort
-from tatami.gpu.split_k import split_region
-from tatami.gpu.stream import lower_stream
-from tatami.gpu.stream_k import cut_problem, stream_region
-from tatami.gpu.sync import lower_sync
-from tatami.plan.gpu_limits import block_rules, group_rules, hard_limits, shape_rules
+from tatami.gpu.pairs.lower import lower_pair
+from tatami.gpu.products.frame import refuse
+from tatami.gpu.products.plan_words import check_words, tail_roles
+from tatami.gpu.products.problem import problem, swapped
+from tatami.gpu.products.sm80 import lower_sm80
+from tatami.gpu.products.sm90 import lower_sm90
+from tatami.gpu.products.split_k import split_region
+from tatami.gpu.products.stream_k import cut_problem, stream_region
+from tatami.gpu.products.sync import lower_sync
+from tatami.gpu.streaming.custom_body import lower_body
+from tatami.gpu.streaming.lower import lower_stream
+from tatami.gpu.streaming.sort import DOWN, lower_sort
+from tatami.plan.gpu.limits import block_rules, group_rules, hard_limits, shape_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
-from tatami.region.codes import spelled_out
+from tatami.region.views.fp8 import spelled_out
 
 
 def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: Target) -> Module[Program]:

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 import msgspec
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ZERO, Expr, step_of
 from tatami.core.kernel import KernelFace, is_divisible
 from tatami.core.module import Module
-from tatami.core.verbatim import VerbatimCode
 from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import (
     AnyKernel,
@@ -51,14 +51,14 @@ from tatami.gpu.ir import (
     Weigh,
     Wgmma,
 )
-from tatami.gpu.protocol_program import all_statements
-from tatami.gpu.protocol_state import Hazard
-from tatami.gpu.protocol_store import check_stores
-from tatami.gpu.prove import explore, simulate
+from tatami.gpu.proof.program import all_statements
+from tatami.gpu.proof.prove import explore, simulate
+from tatami.gpu.proof.state import Hazard
+from tatami.gpu.proof.stores import check_stores
+from tatami.gpu.proof.verify_stream import verify_sort, verify_stream
+from tatami.gpu.proof.verify_stream_k import check_rows, check_units
 from tatami.gpu.show import statement_text
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
-from tatami.gpu.verify_stream import verify_sort, verify_stream
-from tatami.gpu.verify_stream_k import check_rows, check_units
 
 
 def verify(module: Module[Program]) -> list[Diagnostic]:

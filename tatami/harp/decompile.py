@@ -28,15 +28,15 @@ from tatami.frontend.graph import Graph as Scratch
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.node_view import INDEXED, LINEAR
 from tatami.frontend.operation import attributes
+from tatami.frontend.operations.control import CALLEES
 from tatami.frontend.ops import OPS
-from tatami.frontend.ops_control import CALLEES
 from tatami.frontend.verify import verify
-from tatami.harp.calls import MOST_AXES
+from tatami.harp.elaboration.calls import MOST_AXES
+from tatami.harp.elaboration.values import dtype_name
 from tatami.harp.fmt import format_text
-from tatami.harp.names import Names, is_name
-from tatami.harp.values import dtype_name
-from tatami.harp.write import Code, number_code, payload_text, size_text, string_text, type_text
-from tatami.harp.write_operation import expression
+from tatami.harp.writing.names import Names, is_name
+from tatami.harp.writing.write import Code, number_code, payload_text, size_text, string_text, type_text
+from tatami.harp.writing.write_operation import expression
 
 INLINE_ELEMENTS = 16
 """Maximum number of elements of a constant that is written out."""

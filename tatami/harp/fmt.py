@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tatami.harp.ir import LEVELS
-from tatami.harp.layout import Broken, Comment, Doc, Group, Line, Nest, render
 from tatami.harp.parse import parse
+from tatami.harp.writing.layout import Broken, Comment, Doc, Group, Line, Nest, render
 
 WIDTH = 100
 """Maximum number of columns of a line, if it can be broken."""

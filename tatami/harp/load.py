@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tatami.core.arguments import bool_argument, mapping_argument, text_argument
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.document import read_bytes
+from tatami.core.faults.arguments import bool_argument, mapping_argument, text_argument
 from tatami.core.module import Module
 from tatami.frontend import ir as frontend
 from tatami.harp import ir
-from tatami.harp.constants import Constants
-from tatami.harp.elaborate import elaborate
+from tatami.harp.elaboration.constants import Constants
+from tatami.harp.elaboration.elaborate import elaborate
 from tatami.harp.parse import MAX_CHARACTERS
 from tatami.harp.parse import parse as parse_tree
 from tatami.harp.source import Source, Span

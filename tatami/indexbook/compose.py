@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple, assert_never
 
-from tatami.core.bounds import Extents, bounds, is_nonneg, is_within, linearize, simplify, unravel
+from tatami.core.algebra.bounds import Extents, bounds, is_nonneg, is_within, linearize, simplify, unravel
 from tatami.core.expr import ONE, ZERO, Expr, Extreme, Floor, Shape, Var, free_vars, product, substitute, var
 from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard

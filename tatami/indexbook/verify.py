@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from tatami.core.bounds import simplify
+from tatami.core.algebra.bounds import simplify
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ONE, Expr, Floor, Shape, free_vars
 from tatami.core.module import Module

@@ -21,12 +21,12 @@ from typing import TypeAlias
 
 import msgspec
 
+from tatami.core.custom.verbatim import NO_CODE, VerbatimCode
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.kernel import Binding, KernelFace
 from tatami.core.ops import OPS, result_dtype
 from tatami.core.scalar import Scalar
-from tatami.core.verbatim import NO_CODE, VerbatimCode
 from tatami.indexbook.ir import Guard
 
 # -- values --------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ class Function(msgspec.Struct, frozen=True):
 
 class UserRoutine(msgspec.Struct, frozen=True):
     """A routine whose body a user wrote, for the one kernel that calls it. In `text` the placeholders are names of ours
-    (core/kernel_body.py); it takes the operands, the results, then the extents of them all."""
+    (core/custom/kernel_body.py); it takes the operands, the results, then the extents of them all."""
 
     name: str
     inputs: tuple[BufferParam, ...]
@@ -359,7 +359,7 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line for readers: kind and plan, no user names."""
     user: UserRoutine | None = None
     side_by_side: bool = False
-    """Blocks hold several long chains for the C compiler to lay side by side (loop/interleave.py)."""
+    """Blocks hold several long chains for the C compiler to lay side by side (loop/passes/interleave.py)."""
     extents: tuple[Expr, ...] = ()
     """Elements of each parameter, over s0, s1, …, where each access is compared with them before it is made."""
 

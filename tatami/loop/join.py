@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tatami.core.dtype import DType
+from tatami.loop.emit.emitter import Emitter, Point, accumulator_dtype, combine, neutral_value
 from tatami.loop.ir import Assign, Cast, Const, Fma, Horizontal, Op, Reg, type_of
-from tatami.loop.pointwise import Emitter, Point, accumulator_dtype, combine, neutral_value
 from tatami.region.ir import Binary, Reduce
 
 

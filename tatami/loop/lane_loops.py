@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, product, var
-from tatami.loop.flatten import FlatLet
+from tatami.loop.emit.emitter import Emitter, Point
+from tatami.loop.emit.flatten import FlatLet
 from tatami.loop.ir import Cast, Const, For, IndexOf, Reg, Value, type_of
-from tatami.loop.pointwise import Emitter, Point
-from tatami.loop.schedule import Pass, Scheduler, cost
+from tatami.loop.nests.schedule import Pass, Scheduler, cost
 from tatami.region.ir import Reduce, Yield
 
 WORK = 1 << 14

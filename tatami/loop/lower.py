@@ -11,27 +11,27 @@ from typing import Any
 
 import msgspec
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, var
 from tatami.core.kernel import Binding, KernelFace, KernelParam
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.core.verbatim import VerbatimCode
 from tatami.loop import ir
-from tatami.loop.contraction import lower_contraction
-from tatami.loop.in_place import in_place
-from tatami.loop.interleave import has_chains_side_by_side, interleaved
-from tatami.loop.local_bytes import local_bytes
-from tatami.loop.nontemporal import nontemporal
+from tatami.loop.attention.streaming import lower_streaming
+from tatami.loop.emit.rename import Names, rename, rename_plan
+from tatami.loop.images.planes import lower_planes
+from tatami.loop.images.whole_planes import lower_window
+from tatami.loop.images.winograd import lower_winograd
+from tatami.loop.nests.rows import lower_rows
 from tatami.loop.opaque import lower_opaque
-from tatami.loop.planes import lower_planes
-from tatami.loop.rename import Names, rename, rename_plan
-from tatami.loop.rows import lower_rows
-from tatami.loop.settle import settled
-from tatami.loop.streaming import lower_streaming
-from tatami.loop.turn import lower_turn
-from tatami.loop.whole_planes import lower_window
-from tatami.loop.winograd import lower_winograd
+from tatami.loop.passes.in_place import in_place
+from tatami.loop.passes.interleave import has_chains_side_by_side, interleaved
+from tatami.loop.passes.local_bytes import local_bytes
+from tatami.loop.passes.nontemporal import nontemporal
+from tatami.loop.passes.settle import settled
+from tatami.loop.products.contraction import lower_contraction
+from tatami.loop.products.transpose import lower_turn
 from tatami.plan.ir import (
     CpuContraction,
     CpuPlanes,
@@ -45,8 +45,8 @@ from tatami.plan.ir import (
     Scalar,
     SchedulePlan,
 )
-from tatami.region.codes import spelled_out
 from tatami.region.ir import Program, Region
+from tatami.region.views.fp8 import spelled_out
 
 
 def lower(

@@ -12,14 +12,14 @@ import hashlib
 import msgspec
 
 from tatami.core.codec import dump_text, to_builtins
+from tatami.core.custom.kernel_body import Ranks, bound_text, counters_in
+from tatami.core.custom.verbatim import KernelCode
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, product, var
-from tatami.core.kernel_body import Ranks, bound_text, counters_in
+from tatami.core.numbers.trees import ROWS
 from tatami.core.scalar import Scalar
-from tatami.core.trees import ROWS
-from tatami.core.verbatim import KernelCode
-from tatami.loop.grain import grain
+from tatami.loop.emit.grain import grain
 from tatami.loop.ir import Body, BufferParam, Call, Integer, Parallel, Pointer, UserRoutine
 from tatami.region.ir import Opaque, Param, Region, Target
 from tatami.region.walk import routine_operands

@@ -16,7 +16,6 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, free_vars
 from tatami.core.module import Module
 from tatami.core.ops import OPS
-from tatami.loop.in_place import in_place
 from tatami.loop.ir import (
     Across,
     Assign,
@@ -60,7 +59,8 @@ from tatami.loop.ir import (
     Zip,
     type_of,
 )
-from tatami.loop.nontemporal import misplaced
+from tatami.loop.passes.in_place import in_place
+from tatami.loop.passes.nontemporal import misplaced
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ABOUT = re.compile(r"[A-Za-z0-9_ ,.:x-]{0,200}")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import onnx
 
-from tatami.core.data_files import ModelFile
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
-from tatami.onnx.order import graphs_of, words_of
-from tatami.onnx.repair import Repair, repaired
-from tatami.onnx.schemas import DEFAULT
+from tatami.core.files.data_files import ModelFile
+from tatami.onnx.files.order import graphs_of, words_of
+from tatami.onnx.files.repair import Repair, repaired
+from tatami.onnx.files.schemas import DEFAULT
 
 
 def check_file(file: ModelFile, path: Path | None = None) -> tuple[list[Diagnostic], tuple[Repair, ...]]:

@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tatami.core.bounds import is_always_less
+from tatami.core.algebra.bounds import is_always_less
 from tatami.core.codec import to_builtins
-from tatami.core.data_files import DataFiles
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, expr, free_vars
+from tatami.core.files.data_files import DataFiles
 from tatami.core.signature import Equation, Input
 from tatami.core.tensor import Tensor, dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Operation, Site, UnequalSizes, attributes, simplicity
 from tatami.frontend.ops import OPS
-from tatami.onnx.definitions import Stored
+from tatami.onnx.files.definitions import Stored
+from tatami.onnx.files.tensors import array_of
 from tatami.onnx.node import OnnxNode as OnnxNode
-from tatami.onnx.tensors import array_of
+from tatami.onnx.strings.words import Joined, Table
 from tatami.onnx.values import Strung, Value, is_text_array
-from tatami.onnx.words import Joined, Table
 
 MODEL_WORDS: frozenset[str] = frozenset([""])
 """The source of words that come from the model's own constants."""

@@ -10,24 +10,24 @@ import numpy as np
 import onnx
 
 from tatami.core.codec import dump_text, parse_text
-from tatami.core.data_files import DataFiles, ModelFile
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, var
+from tatami.core.files.data_files import DataFiles, ModelFile
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import is_legal_symbol
-from tatami.frontend.size_conditions import with_conditions
+from tatami.frontend.operations.size_conditions import with_conditions
 from tatami.onnx.declared import declared
-from tatami.onnx.import_node import import_nodes
+from tatami.onnx.files.repair import Repaired, repaired
+from tatami.onnx.files.tensors import array_of
 from tatami.onnx.importer import FROM_ONNX, Importer
-from tatami.onnx.map_input import map_input
-from tatami.onnx.ports import Absent, Form, Imported, InOne, Many, Maps, One, Pairs, Printed, Text
-from tatami.onnx.repair import Repaired, repaired
+from tatami.onnx.nodes.import_node import import_nodes
+from tatami.onnx.sequences.map_input import map_input
+from tatami.onnx.sequences.ports import Absent, Form, Imported, InOne, Many, Maps, One, Pairs, Printed, Text
 from tatami.onnx.support import unsupported_nodes
-from tatami.onnx.tensors import array_of
 from tatami.onnx.values import Strung, Value
 
 MAX_DECISIVE = 64

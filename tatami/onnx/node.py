@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tatami.onnx.definitions import Stored
+from tatami.onnx.files.definitions import Stored
 
 LONG = 4096
 """Minimum elements of a list that is converted to a Python list only on demand: a forest has millions of nodes."""

@@ -6,35 +6,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from tatami.onnx.control import CONTROL as CONTROL
+from tatami.onnx.images.pool import POOL
+from tatami.onnx.images.resize import RESIZE
+from tatami.onnx.images.roi import ROI
+from tatami.onnx.images.sampling import SAMPLING
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.table import MICROSOFT, NCHWC, NHWC, PLAIN
 from tatami.onnx.ml.table import ML
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.ops_activation import ACTIVATION
-from tatami.onnx.ops_attention import ATTENTION
-from tatami.onnx.ops_cast import CAST
-from tatami.onnx.ops_contraction import CONTRACTION
-from tatami.onnx.ops_creation import CREATION
-from tatami.onnx.ops_elementwise import ELEMENTWISE
-from tatami.onnx.ops_experimental import EXPERIMENTAL
-from tatami.onnx.ops_indexing import INDEXING
-from tatami.onnx.ops_linear_algebra import LINEAR_ALGEBRA
-from tatami.onnx.ops_movement import MOVEMENT
-from tatami.onnx.ops_normalization import NORMALIZATION
-from tatami.onnx.ops_pool import POOL
-from tatami.onnx.ops_quantize import QUANTIZE
-from tatami.onnx.ops_recurrent import RECURRENT
-from tatami.onnx.ops_reduction import REDUCTION
-from tatami.onnx.ops_resize import RESIZE
-from tatami.onnx.ops_roi import ROI
-from tatami.onnx.ops_sampling import SAMPLING
-from tatami.onnx.ops_sequence import SEQUENCE
-from tatami.onnx.ops_shape import SHAPE
-from tatami.onnx.ops_signal import SIGNAL
-from tatami.onnx.ops_strings import STRINGS
-from tatami.onnx.ops_text import TEXT
-from tatami.onnx.ops_training import TRAINING
+from tatami.onnx.operators.activation import ACTIVATION
+from tatami.onnx.operators.attention import ATTENTION
+from tatami.onnx.operators.cast import CAST
+from tatami.onnx.operators.contraction import CONTRACTION
+from tatami.onnx.operators.creation import CREATION
+from tatami.onnx.operators.elementwise import ELEMENTWISE
+from tatami.onnx.operators.experimental import EXPERIMENTAL
+from tatami.onnx.operators.indexing import INDEXING
+from tatami.onnx.operators.linear_algebra import LINEAR_ALGEBRA
+from tatami.onnx.operators.movement import MOVEMENT
+from tatami.onnx.operators.normalization import NORMALIZATION
+from tatami.onnx.operators.quantize import QUANTIZE
+from tatami.onnx.operators.recurrent import RECURRENT
+from tatami.onnx.operators.reduction import REDUCTION
+from tatami.onnx.operators.shape import SHAPE
+from tatami.onnx.operators.signal import SIGNAL
+from tatami.onnx.operators.training import TRAINING
+from tatami.onnx.sequences.operators import SEQUENCE
+from tatami.onnx.strings.ngrams import TEXT
+from tatami.onnx.strings.operators import STRINGS
+from tatami.onnx.subgraphs.control import CONTROL as CONTROL
 from tatami.onnx.values import Value
 
 Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value] | None]

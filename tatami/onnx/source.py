@@ -15,11 +15,11 @@ from typing import Any
 
 import onnx
 
-from tatami.core.data_files import DataFiles, ModelFile, read_model
 from tatami.core.diagnostic import TatamiError, fail
+from tatami.core.files.data_files import DataFiles, ModelFile, read_model
+from tatami.onnx.files.repair import Repaired, repaired
 from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
-from tatami.onnx.ports import Imported, arguments_of, results_of
-from tatami.onnx.repair import Repaired, repaired
+from tatami.onnx.sequences.ports import Imported, arguments_of, results_of
 
 OF_FILES = "E17"
 """Prefix of the codes of faults of files, compilers and the machine, which do not depend on sizes."""

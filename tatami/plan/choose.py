@@ -12,13 +12,13 @@ from tatami.core.module import Module
 from tatami.core.signature import is_constant, symbols
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
-from tatami.plan.choose_layouts import choose_layouts
-from tatami.plan.constant_arguments import constant_arguments
-from tatami.plan.convert import with_layouts
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.guards import Planned, behind_guards
 from tatami.plan.ir import CpuSplit, Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.key import canonical_plan_key, plan_key
+from tatami.plan.memory.constant_arguments import constant_arguments
+from tatami.plan.memory.convert import with_layouts
+from tatami.plan.memory.layouts import choose_layouts
 from tatami.plan.rename import inverse, rename_choice
 from tatami.plan.usual_sizes import least_sizes, usual_sizes
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts

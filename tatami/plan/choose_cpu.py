@@ -6,26 +6,16 @@ from collections.abc import Mapping
 
 from tatami.core.expr import free_vars, product
 from tatami.core.target import Target, lanes_of
-from tatami.plan.choose_contraction import contraction_candidate, register_tile
-from tatami.plan.choose_convolution import (
+from tatami.plan.cpu.contraction import contraction_candidate, register_tile
+from tatami.plan.cpu.convolution import (
     convolution_candidates,
     find_planes,
     find_winograd,
     planes_estimate,
     winograd_estimate,
 )
-from tatami.plan.choose_rows import rows_candidate, scalar_candidate, vector_widths
-from tatami.plan.choose_window import window_candidate, window_estimate
-from tatami.plan.estimate import (
-    contraction_estimate,
-    loops_estimate,
-    multiply_adds_per_cycle,
-    rank,
-    seconds_of_bytes,
-    streaming_estimate,
-    trips,
-    turn_estimate,
-)
+from tatami.plan.cpu.split import crossing_lets, split_parts, split_region
+from tatami.plan.cpu.window import window_candidate, window_estimate
 from tatami.plan.ir import (
     TURNED_LANES,
     Candidate,
@@ -42,15 +32,25 @@ from tatami.plan.ir import (
     Scalar,
     SchedulePlan,
 )
-from tatami.plan.passes import size_at, skeleton
-from tatami.plan.split import crossing_lets, split_parts, split_region
+from tatami.plan.loops.estimate import (
+    contraction_estimate,
+    loops_estimate,
+    multiply_adds_per_cycle,
+    rank,
+    seconds_of_bytes,
+    streaming_estimate,
+    trips,
+    turn_estimate,
+)
+from tatami.plan.loops.rows import rows_candidate, scalar_candidate, vector_widths
+from tatami.plan.loops.schedule import size_at, skeleton
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Read, Region
-from tatami.region.kinds import kind_of
-from tatami.region.online import Online, find_online
-from tatami.region.turned import find_turned
+from tatami.region.views.images.window import find_window
+from tatami.region.views.kinds import kind_of
+from tatami.region.views.pairs.online import Online, find_online
+from tatami.region.views.transpose import find_turned
 from tatami.region.walk import all_axes, lets_by_name, nodes
-from tatami.region.window import find_window
 
 
 def choose_cpu(

@@ -13,9 +13,19 @@ import msgspec
 from tatami.core.expr import Expr, exact_div, free_vars, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
-from tatami.plan.block_work import block_work
-from tatami.plan.choose_pair import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
-from tatami.plan.choose_sm90 import (
+from tatami.plan.gpu.block_work import block_work
+from tatami.plan.gpu.estimate import gpu_estimate
+from tatami.plan.gpu.limits import (
+    MmaPlan,
+    block_rules,
+    hard_limits,
+    shape_rules,
+    sm80_instruction,
+    spills,
+    stop_rules,
+)
+from tatami.plan.gpu.product_plans import epilogue_of, product_line, sm80_plan, sm90_plan, tails
+from tatami.plan.gpu.sm90_shapes import (
     Loads,
     can_stage,
     every_shape,
@@ -29,18 +39,10 @@ from tatami.plan.choose_sm90 import (
     why_not_fetched,
     why_not_wgmma,
 )
-from tatami.plan.choose_stream import routine_plan, stream_plan
-from tatami.plan.choose_stream_k import cut_plans, why_not_cut
-from tatami.plan.gpu_estimate import gpu_estimate
-from tatami.plan.gpu_limits import (
-    MmaPlan,
-    block_rules,
-    hard_limits,
-    shape_rules,
-    sm80_instruction,
-    spills,
-    stop_rules,
-)
+from tatami.plan.gpu.sm_load import PLAIN, Traffic
+from tatami.plan.gpu.stream import routine_plan, stream_plan
+from tatami.plan.gpu.stream_estimate import stream_estimate
+from tatami.plan.gpu.stream_k import cut_plans, why_not_cut
 from tatami.plan.ir import (
     Candidate,
     GpuSync,
@@ -53,13 +55,14 @@ from tatami.plan.ir import (
     Sm90Pair,
     TileOrder,
 )
-from tatami.plan.pair_limits import PairPlan
-from tatami.plan.passes import size_at
-from tatami.plan.pipeline import PLAIN, Traffic
-from tatami.plan.product_plans import epilogue_of, product_line, sm80_plan, sm90_plan, tails
-from tatami.plan.stream_estimate import stream_estimate
+from tatami.plan.loops.schedule import size_at
+from tatami.plan.pairs.choose import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
+from tatami.plan.pairs.limits import PairPlan
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.gemm_view import (
+from tatami.region.ir import Region
+from tatami.region.views.kinds import contractions
+from tatami.region.views.partials import without_partials
+from tatami.region.views.product import (
     GemmOperand,
     GemmView,
     Group,
@@ -69,10 +72,7 @@ from tatami.region.gemm_view import (
     why_not_mma,
     why_not_plain,
 )
-from tatami.region.ir import Region
-from tatami.region.kinds import contractions
-from tatami.region.partials import without_partials
-from tatami.region.slides import guarded_read
+from tatami.region.views.slides import guarded_read
 
 SM80_TILES = (
     ((128, 128, 32), "64x64"),

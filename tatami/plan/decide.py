@@ -38,8 +38,8 @@ from tatami.plan.verify import SPLIT_ALONE
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
-from tatami.region.kinds import contractions, kind_of
-from tatami.region.row_groups import within_a_group
+from tatami.region.views.kinds import contractions, kind_of
+from tatami.region.views.row_groups import within_a_group
 
 MMA_FIELDS = frozenset({"tile", "stages", "bind", "warp_tile"})
 

@@ -22,9 +22,9 @@ from tatami.core.expr import free_vars, var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import cpu_candidates, guarded, plan_estimate
-from tatami.plan.estimate import rank
 from tatami.plan.ir import CpuContraction, CpuPlanes, Guarded, SchedulePlan
-from tatami.plan.packed_operands import packed_operands
+from tatami.plan.loops.estimate import rank
+from tatami.plan.memory.packed_operands import packed_operands
 from tatami.plan.usual_sizes import LEAST
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region

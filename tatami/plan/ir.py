@@ -17,7 +17,7 @@ Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
 Dot: TypeAlias = Literal["", "pairs", "quads", "pairs_vnni", "quads_vnni", "quads_amx"]
 DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "quads": 4, "pairs_vnni": 2, "quads_vnni": 4, "quads_amx": 4}
-"""Steps of k that a multiply-add of the micro-kernel takes (region/narrow.py)."""
+"""Steps of k that a multiply-add of the micro-kernel takes (region/views/narrow.py)."""
 DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8"}
 """What a target has to have for it."""
 DOTS_OF_ANY_SIGNS: frozenset[Dot] = frozenset({"quads", "quads_amx"})
@@ -38,7 +38,7 @@ class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
     """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order.
 
     `vector` is the axis whose loop steps by a whole vector, wherever it stands: a pass axis, or the last outer axis
-    (then of every pass); "" computes one element at a time. The full rule is `plan/passes.py`.
+    (then of every pass); "" computes one element at a time. The full rule is `plan/loops/schedule.py`.
     """
 
     axes: tuple[str, ...]
@@ -93,9 +93,9 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
 
     `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that
     threads divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together.
-    `packed` names operands whose panels `setup` writes once. `in_place` names the sides whose operand is used where it lies, without a copy (region/matrix.py says
+    `packed` names operands whose panels `setup` writes once. `in_place` names the sides whose operand is used where it lies, without a copy (region/views/matrix.py says
     when). `dot`: narrow integers are packed and multiplied in pairs or quads of k, of which kc is then a number
-    (region/narrow.py); by VNNI or by tiles of AMX where the name says so. Quads without either are widened by the
+    (region/views/narrow.py); by VNNI or by tiles of AMX where the name says so. Quads without either are widened by the
     micro-kernel: half the bytes of pairs, for a third more instructions. `images`: axes of one side that are taken one at a
     time, as batch axes are: the others of that side are a matrix then, as the places of one image are for a 1x1 convolution.
     """
@@ -124,7 +124,7 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
 
 class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_streaming"):
     """Two contractions as one pass over blocks of `keys` columns of the first: what lies between stays in cache
-    (region/online.py says when). `mr` x `nr` is the tile of the micro-kernel, nr rows wide; `width` in elements of fp32."""
+    (region/views/pairs/online.py says when). `mr` x `nr` is the tile of the micro-kernel, nr rows wide; `width` in elements of fp32."""
 
     first: str
     second: str
@@ -136,7 +136,7 @@ class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_strea
 
 class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window"):
     """A window that slides over a plane: blocks of `rows` rows of results, what they see copied without guards to scratch
-    (region/window.py says when). What `ahead` blocks see is copied before the first of them is computed, so that no
+    (region/views/images/window.py says when). What `ahead` blocks see is copied before the first of them is computed, so that no
     load waits for stores. `let` is the reduce; `width` in elements of fp32. `whole`: a block is a plane, whose rows are
     copied as they lie; of two vectors a row at most, which know their columns outside. `joined`: a vector of columns that is
     no whole line is made of the two that it meets, for cores that read two lines in the time of two multiply-adds. `lying`:
@@ -153,7 +153,7 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
 
 class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winograd"):
     """A 3x3 convolution of stride 1 or 2 by tiles of 2x2 results: 16, 20 or 25 products instead of 36 per tile
-    (region/convolution.py says when, region/tiles.py how). Blocks of `rows` x `columns` tiles are transformed into panels of
+    (region/views/images/convolution.py says when, region/views/images/winograd.py how). Blocks of `rows` x `columns` tiles are transformed into panels of
     mr, multiplied with the weights that `setup` has transformed (`packed` names them) in slivers of nr filters, and
     transformed back. `split` names what threads divide: the blocks of tiles, or channels and then filters."""
 
@@ -169,7 +169,7 @@ class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winogr
 
 
 class CpuPlanes(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_planes"):
-    """A convolution whose image is copied once, without guards and strides, to planes (region/planes.py): at each place of the
+    """A convolution whose image is copied once, without guards and strides, to planes (region/views/images/planes.py): at each place of the
     window the products find their operand where a table says, and nothing is packed. Blocks of `rows` x `columns` results;
     the tile is mr filters, weights that `setup` has packed (`packed` names them), by nr neighbours along the rows of the
     block, which follow each other."""
@@ -186,7 +186,7 @@ class CpuPlanes(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_planes")
 
 class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
     """A map that reads along `across` and writes along `along`, by square tiles of `tile` elements a side
-    (region/turned.py says when); `width` in elements of fp32."""
+    (region/views/transpose.py says when); `width` in elements of fp32."""
 
     along: str
     across: str
@@ -195,7 +195,7 @@ class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
 
 
 class CpuSplit(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_split"):
-    """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/split.py)."""
+    """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/cpu/split.py)."""
 
     parts: tuple[tuple[str, ...], ...]
 
@@ -257,7 +257,7 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
 class StreamK(msgspec.Struct, frozen=True):
     """The blocks of k of the last `rows` rows of tiles are one line, cut evenly over `units` CTAs, or clusters, which have rows
     and tiles of a cluster's; a second kernel adds the pieces of each tile in the order of k and runs the epilogue
-    (`plan/stream_k_cut.py`). Whole tiles before them are a kernel of their own. All sizes are known."""
+    (`plan/gpu/stream_k_cut.py`). Whole tiles before them are a kernel of their own. All sizes are known."""
 
     rows: int
     units: int
@@ -313,7 +313,7 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
 
 
 class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="sm80_pair"):
-    """Two contractions as one kernel that goes once along `second`'s k (region/online.py): scores, weights and the
+    """Two contractions as one kernel that goes once along `second`'s k (region/views/pairs/online.py): scores, weights and the
     result stay in registers. tile = [rows, columns of the result, keys of a block]; `depth` elements of the first
     product's k, all at once; a warp has `warp_rows` rows. With `stages` 1 the copies of the one operand run under the
     math of the other."""

@@ -3,7 +3,7 @@
     plan packs n1            setup:  n1_p[k, n] <- n1[k, n]     blocked, slivers of nr columns
     n9 = sum n0 * n1   ->    main:   n9 = sum n0[m, k] * n1_p[k, n]
 
-A plan that asks for nothing leaves the module as it is. What a packed operand looks like is in plan/packed_operands.py;
+A plan that asks for nothing leaves the module as it is. What a packed operand looks like is in plan/memory/packed_operands.py;
 its logical meaning is the operand's, so the realised Regions mean what the planned ones do.
 
 A Region with several guarded plans has a realised form for each, since each may pack another operand or pack it otherwise;
@@ -23,11 +23,11 @@ from tatami.core.layout import MemRef, packed_layout
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.plan.choose import constant_tensors
-from tatami.plan.constant_arguments import constant_arguments, without_unread
-from tatami.plan.convert import with_layouts
+from tatami.plan.cpu.split import split_region
 from tatami.plan.ir import CpuSplit, ProgramPlan, SchedulePlan
-from tatami.plan.packed_operands import PackedOperand, packed_operands
-from tatami.plan.split import split_region
+from tatami.plan.memory.constant_arguments import constant_arguments, without_unread
+from tatami.plan.memory.convert import with_layouts
+from tatami.plan.memory.packed_operands import PackedOperand, packed_operands
 from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Region, RegionExpr, Step, Target, Yield
 from tatami.region.walk import Types, reads
 

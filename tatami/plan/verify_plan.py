@@ -8,10 +8,10 @@ from typing import assert_never
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
-from tatami.plan.choose_convolution import find_planes, find_winograd
-from tatami.plan.choose_sm90 import are_even, residuals
-from tatami.plan.choose_window import not_lying, not_whole
-from tatami.plan.gpu_limits import crowded_rules, group_rules, hard_limits, shape_rules
+from tatami.plan.cpu.convolution import find_planes, find_winograd
+from tatami.plan.cpu.window import not_lying, not_whole
+from tatami.plan.gpu.limits import crowded_rules, group_rules, hard_limits, shape_rules
+from tatami.plan.gpu.sm90_shapes import are_even, residuals
 from tatami.plan.ir import (
     AMX_TILE,
     DOT_COUNT,
@@ -35,18 +35,18 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
-from tatami.plan.pair_limits import pair_limits, pair_rules
-from tatami.plan.schedule_rules import invalid_plan, schedule_rules
-from tatami.region.gemm_view import GemmView, gemm_view
+from tatami.plan.loops.rules import invalid_plan, schedule_rules
+from tatami.plan.pairs.limits import pair_limits, pair_rules
 from tatami.region.ir import Region
-from tatami.region.kinds import contractions, epilogue_of, operand_tensor
-from tatami.region.matrix import by_images, side_matrix
-from tatami.region.narrow import groups_of, operand_dtypes, packed_read
-from tatami.region.online import find_online
-from tatami.region.pair_view import pair_view
-from tatami.region.turned import find_turned
+from tatami.region.views.images.window import find_window, is_looped
+from tatami.region.views.kinds import contractions, epilogue_of, operand_tensor
+from tatami.region.views.matrix import by_images, side_matrix
+from tatami.region.views.narrow import groups_of, operand_dtypes, packed_read
+from tatami.region.views.pairs.online import find_online
+from tatami.region.views.pairs.pair import pair_view
+from tatami.region.views.product import GemmView, gemm_view
+from tatami.region.views.transpose import find_turned
 from tatami.region.walk import Types, all_axes, lets_by_name, used_lets
-from tatami.region.window import find_window, is_looped
 
 MAX_TILE = 1024
 """Elements a side of a turned tile: its scratch is a few megabytes at most."""

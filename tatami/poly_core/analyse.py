@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.bounds import bounds
+from tatami.core.algebra.bounds import bounds
 from tatami.core.expr import ZERO, Expr, Floor, Var, free_vars, product, var
 from tatami.core.layout import size_elements
 from tatami.core.module import Module
 from tatami.poly_core.ir import BankHint, ComputeAt, Contraction, MinBuffer, PairDependence, PolyCore, RegionFacts
 from tatami.poly_view.ir import PolyView
 from tatami.region.ir import At, Binary, Let, Program, Read, ReadAt, Reduce, Ref, Region, Scan, Select, Step, Unary
-from tatami.region.kinds import contractions, epilogue_of, kind_of, operand_tensor
+from tatami.region.views.kinds import contractions, epilogue_of, kind_of, operand_tensor
 from tatami.region.walk import LetUse, all_axes, index_expressions, let_shape, let_uses, lets_by_name, nodes, reads
 
 BANKS = 32

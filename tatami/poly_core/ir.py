@@ -54,7 +54,7 @@ class RegionFacts(msgspec.Struct, frozen=True, omit_defaults=True):
 
     region: str
     kind: str
-    """Kind in region/kinds.py: map, stencil, rows, contraction, streaming_pair, scan, scatter, opaque."""
+    """Kind in region/views/kinds.py: map, stencil, rows, contraction, streaming_pair, scan, scatter, opaque."""
     parallel_axes: tuple[str, ...]
     reduce_axes: tuple[str, ...]
     tail_axes: tuple[str, ...]

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.bounds import bounds, is_nonneg
+from tatami.core.algebra.bounds import bounds, is_nonneg
+from tatami.core.algebra.inverse import invert
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
-from tatami.core.inverse import invert
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import GatherOp, InputOp, Node
 

@@ -6,7 +6,7 @@ axes cannot follow from each other. Only guards that share axes are passed to is
 
 from __future__ import annotations
 
-from tatami.core.bounds import is_within
+from tatami.core.algebra.bounds import is_within
 from tatami.core.expr import Expr, free_vars
 from tatami.indexbook.ir import Guard
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.assumed import NOTHING, Assumed
+from tatami.core.algebra.assumed import NOTHING, Assumed
 from tatami.core.module import Module, Origins
+from tatami.region.form.keep_inside import keep_inside
 from tatami.region.ir import Program, Region
-from tatami.region.keep_inside import keep_inside
 from tatami.region.rules import RULES
 
 

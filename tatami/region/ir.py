@@ -20,12 +20,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tatami.core.custom.verbatim import KernelCode
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape
 from tatami.core.layout import MemRef
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
-from tatami.core.verbatim import KernelCode
 from tatami.indexbook.ir import Guard
 from tatami.tiny.ir import Bounds
 

@@ -18,9 +18,9 @@ from tatami.core.expr import Expr
 from tatami.core.layout import Layout, MemRef
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
-from tatami.region.infer import infer_constants, let_axes, read_sizes, reduce_names
 from tatami.region.ir import Iter, Let, Param, Program, Reduce, Ref, Region, RegionExpr, Scan, Target, Yield
-from tatami.region.load_expr import ExprLoader, index_of
+from tatami.region.loading.expressions import ExprLoader, index_of
+from tatami.region.loading.infer import infer_constants, let_axes, read_sizes, reduce_names
 from tatami.region.verify import verify
 from tatami.region.walk import Types, children, with_children
 

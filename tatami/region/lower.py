@@ -15,18 +15,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.assumed import Assumed
+from tatami.core.algebra.assumed import Assumed
 from tatami.core.expr import Expr
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef
 from tatami.core.module import Module, Origins
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import PolyView, Statement
-from tatami.region.form_region import ProgramFacts, form_region
+from tatami.region.form.form_region import ProgramFacts, form_region
+from tatami.region.form.keep_inside import keep_inside
+from tatami.region.form.stored_values import choose_storage
 from tatami.region.ir import Opaque, Param, Region, Step, Target
 from tatami.region.ir import Program as RegionProgram
-from tatami.region.keep_inside import keep_inside
 from tatami.region.partition_ir import Group, Partition
-from tatami.region.storage import choose_storage
 from tatami.tiny.ir import CallOp, InputOp, Node, Program, ResultOp
 
 

@@ -7,14 +7,14 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from tatami.core.binding import bind_loop_results, bind_results, bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
-from tatami.core.numerics import Mode, cast, storage_dtype
+from tatami.core.numbers.numerics import Mode, cast, storage_dtype
+from tatami.core.sizes.binding import bind_loop_results, bind_results, bind_sizes, check_new_sizes
 from tatami.core.tensor import numpy_dtype
 from tatami.region.ir import Param, Program, Region, Step
-from tatami.region.run_region import concrete, run_region, run_routine
+from tatami.region.meaning.region import concrete, run_region, run_routine
 
 Array: TypeAlias = np.ndarray
 Sizes: TypeAlias = dict[str, int]

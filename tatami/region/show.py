@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from tatami.core.custom.verbatim import code_texts
 from tatami.core.expr import Expr, Shape
 from tatami.core.layout import ROW_MAJOR, MemRef
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
-from tatami.core.verbatim import code_texts
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
     At,
@@ -43,7 +43,7 @@ from tatami.region.ir import (
     Within,
     Yield,
 )
-from tatami.region.kinds import kind_of
+from tatami.region.views.kinds import kind_of
 
 _INFIX = {
     "add": ("+", 5), "sub": ("-", 5), "mul": ("*", 6), "div": ("/", 6), "eq": ("==", 3), "ne": ("!=", 3), "lt": ("<", 3),

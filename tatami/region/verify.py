@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tatami.core.assumed import NOTHING, Assumed
+from tatami.core.algebra.assumed import NOTHING, Assumed
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
-from tatami.core.routine_types import routine_fault
+from tatami.core.numbers.routine_types import routine_fault
 from tatami.core.signature import repeated_input, symbols
+from tatami.region.checks.lets import check_let
+from tatami.region.checks.yields import check_yields
 from tatami.region.ir import Program, Region, Step
-from tatami.region.verify_lets import check_let
-from tatami.region.verify_yields import check_yields
 from tatami.region.walk import routine_operands
 
 

@@ -15,16 +15,16 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from tatami.core.arguments import mapping_argument
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
+from tatami.core.faults.arguments import mapping_argument
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature, symbols
 from tatami.core.tensor import numpy_dtype
 from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
-from tatami.runtime.quick_call import QuickCall, Shapes
+from tatami.runtime.cpu.quick_call import QuickCall, Shapes
 
 KEPT_SHAPES = 256
 """Maximum number of tuples of shapes for which quick calls are kept."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.numerics import cast
-from tatami.tiny.routines import ROUTINES
+from tatami.core.numbers.numerics import cast
+from tatami.tiny.meaning.routines import ROUTINES
 
 Routine: TypeAlias = Callable[[Sequence[np.ndarray], Mapping[str, Any]], Sequence[np.ndarray]]
 Place: TypeAlias = Callable[[], str]

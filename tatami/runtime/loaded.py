@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from tatami.core.binding import bind_sizes
 from tatami.core.module import Module
-from tatami.core.quick_binding import QuickBinding
+from tatami.core.sizes.binding import bind_sizes
+from tatami.core.sizes.quick_binding import QuickBinding
 from tatami.execution.ir import ExecutionPlan
 from tatami.execution.waves import operation_symbols
 

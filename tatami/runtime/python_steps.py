@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, Type
 
 import numpy as np
 
-from tatami.core.binding import bind_loop_results, bind_results, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
+from tatami.core.sizes.binding import bind_loop_results, bind_results, check_new_sizes
 from tatami.execution.arena import Frame, callee_sizes, place_buffers, slots
 from tatami.execution.frames import MAX_DEPTH, Layouts, callees
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
+from tatami.runtime.cpu.turns import has_native_turns, run_turns
 from tatami.runtime.host_steps import Place, run_host_step
-from tatami.runtime.turns import has_native_turns, run_turns
 
 if TYPE_CHECKING:
-    from tatami.runtime.cpu_program import CpuProgram
+    from tatami.runtime.cpu.program import CpuProgram
 
 Array: TypeAlias = np.ndarray
 KEPT_PLACEMENTS = 64

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tatami.c.print_main import Expected, Memory, constant_names, print_main
-from tatami.core.binding import bind_sizes
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
-from tatami.core.numerics import philox
+from tatami.core.numbers.numerics import philox
 from tatami.core.signature import Signature, symbols
+from tatami.core.sizes.binding import bind_sizes
 from tatami.core.tensor import numpy_dtype
 from tatami.cu.ir import Source as CudaSource
 from tatami.cu.print_main import constant_places

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, assert_never
 
-from tatami.core.bounds import is_always_less, is_outside, slice_size, without_common_factor
+from tatami.core.algebra.bounds import is_always_less, is_outside, slice_size, without_common_factor
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, product

@@ -15,11 +15,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tatami.core.custom.verbatim import KernelCode
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
-from tatami.core.verbatim import KernelCode
 
 
 class InputOp(msgspec.Struct, frozen=True, tag_field="uop", tag="INPUT"):

@@ -27,12 +27,12 @@ from tatami.core.module import Module
 from tatami.core.ops import BY_UOP, OPS
 from tatami.core.signature import Equation, Input, Output, Signature, symbols
 from tatami.tiny.build import Builder, Value
+from tatami.tiny.checks.views import is_axis_name
 from tatami.tiny.infer import Type
 from tatami.tiny.ir import Elementwise, InputOp, Node, Program
-from tatami.tiny.load_uops import UOPS, refuse
-from tatami.tiny.repair import REPAIRS
+from tatami.tiny.loading.repair import REPAIRS
+from tatami.tiny.loading.uops import UOPS, refuse
 from tatami.tiny.verify import expressions
-from tatami.tiny.verify_view import is_axis_name
 
 _ENTRY_KEYS = {"id", "out", "uop", "op", "src", "arg", "dtype", "shape", "tag"}
 

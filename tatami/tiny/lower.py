@@ -18,24 +18,24 @@ from tatami.core.module import Module, Origins
 from tatami.core.signature import Input, Storage
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import attributes
+from tatami.frontend.operations.control import CALLEES
 from tatami.frontend.ops import operation
-from tatami.frontend.ops_control import CALLEES
-from tatami.tiny.branches import separate_branches
 from tatami.tiny.build import Builder, Value
 from tatami.tiny.infer import Type
 from tatami.tiny.ir import InputOp, Program
-from tatami.tiny.lower_contraction import CONTRACTION
-from tatami.tiny.lower_control import CONTROL
-from tatami.tiny.lower_elementwise import ELEMENTWISE
-from tatami.tiny.lower_indexing import INDEXING
-from tatami.tiny.lower_kernel import KERNEL
-from tatami.tiny.lower_movement import MOVEMENT
-from tatami.tiny.lower_recurrent import RECURRENT
-from tatami.tiny.lower_reduction import REDUCTION
-from tatami.tiny.lower_rule import Rule, Use
-from tatami.tiny.lower_transposed import conv_transpose
-from tatami.tiny.lower_trees import TREES
-from tatami.tiny.small_dtypes import as_bytes, carrier
+from tatami.tiny.lowering.branches import separate_branches
+from tatami.tiny.lowering.contraction import CONTRACTION
+from tatami.tiny.lowering.control import CONTROL
+from tatami.tiny.lowering.elementwise import ELEMENTWISE
+from tatami.tiny.lowering.indexing import INDEXING
+from tatami.tiny.lowering.kernel import KERNEL
+from tatami.tiny.lowering.movement import MOVEMENT
+from tatami.tiny.lowering.recurrent import RECURRENT
+from tatami.tiny.lowering.reduction import REDUCTION
+from tatami.tiny.lowering.rule import Rule, Use
+from tatami.tiny.lowering.small_dtypes import as_bytes, carrier
+from tatami.tiny.lowering.transposed import conv_transpose
+from tatami.tiny.lowering.trees import TREES
 
 RULES: dict[str, Rule] = {
     **ELEMENTWISE,

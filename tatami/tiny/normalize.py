@@ -12,18 +12,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tatami.core.assumed import NOTHING, Assumed
+from tatami.core.algebra.assumed import NOTHING, Assumed
+from tatami.core.algebra.substitute import substitute_sizes
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, var
 from tatami.core.module import Module
 from tatami.core.scalar import Scalar, scalar
 from tatami.core.signature import Equation, Signature, bound_values
-from tatami.core.substitute import substitute_sizes
 from tatami.core.tensor import Tensor
-from tatami.tiny.equations import padded_reshape, replace_equal_symbols
-from tatami.tiny.hoist import hoist_constants
+from tatami.tiny.checks.size_conditions import with_conditions
 from tatami.tiny.infer import Type, are_assumed_equal, joined_shape, reshape_equation
-from tatami.tiny.invariants import read_unchanged_states
 from tatami.tiny.ir import (
     CallOp,
     ConstOp,
@@ -38,15 +36,17 @@ from tatami.tiny.ir import (
     ReshapeOp,
     ViewOp,
 )
-from tatami.tiny.setup import split_setup
-from tatami.tiny.simplify import Rewrite, simplify
-from tatami.tiny.size_conditions import with_conditions
-from tatami.tiny.tidy import live_ids, tidy
+from tatami.tiny.passes.equations import padded_reshape, replace_equal_symbols
+from tatami.tiny.passes.hoist import hoist_constants
+from tatami.tiny.passes.invariants import read_unchanged_states
+from tatami.tiny.passes.setup import split_setup
+from tatami.tiny.passes.simplify import Rewrite, simplify
+from tatami.tiny.passes.tidy import live_ids, tidy
 
 
 def normalize(module: Module[Program], keeps_narrow: bool = False) -> Module[Program]:
     """The module in normal form, with the same meaning. `origins` lead to the ids of the input module. `keeps_narrow`:
-    integers of 8 bits that main converts to floats stay integers (tiny/setup.py)."""
+    integers of 8 bits that main converts to floats stay integers (tiny/passes/setup.py)."""
     programs: dict[str, Program] = {}
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, given in module.programs.items():

@@ -14,14 +14,14 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from tatami.core import numerics
-from tatami.core.binding import bind_loop_results, bind_results, bind_sizes, check_new_sizes
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, Var, evaluate, free_vars
 from tatami.core.module import Module
-from tatami.core.numerics import Mode, cast, constant, storage_dtype
+from tatami.core.numbers import numerics
+from tatami.core.numbers.numerics import Mode, cast, constant, storage_dtype
 from tatami.core.scalar import Scalar
+from tatami.core.sizes.binding import bind_loop_results, bind_results, bind_sizes, check_new_sizes
 from tatami.core.tensor import numpy_dtype
 from tatami.tiny.ir import (
     BitcastOp,
@@ -49,8 +49,8 @@ from tatami.tiny.ir import (
     SizeOp,
     ViewOp,
 )
-from tatami.tiny.routines import ROUTINES
-from tatami.tiny.run_contract import LIMIT, contract, lone_products
+from tatami.tiny.meaning.contraction import LIMIT, contract, lone_products
+from tatami.tiny.meaning.routines import ROUTINES
 
 Array: TypeAlias = np.ndarray
 Sizes: TypeAlias = dict[str, int]

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tatami.core.conditions import equation_text
+from tatami.core.custom.verbatim import code_texts
 from tatami.core.expr import Shape
 from tatami.core.module import Module
 from tatami.core.ops import OPS
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
-from tatami.core.verbatim import code_texts
+from tatami.core.sizes.conditions import equation_text
 from tatami.tiny.ir import (
     BitcastOp,
     CallOp,

@@ -12,15 +12,17 @@ from typing import Any
 
 import msgspec
 
-from tatami.core.bounds import is_positive
+from tatami.core.algebra.bounds import is_positive
 from tatami.core.codec import to_builtins
-from tatami.core.conditions import broken_numbers, conditions
 from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, free_vars
 from tatami.core.module import Module
-from tatami.core.routine_types import routine_fault
+from tatami.core.numbers.routine_types import routine_fault
 from tatami.core.signature import Input, Output, Signature, repeated_input, symbols
+from tatami.core.sizes.conditions import broken_numbers, conditions
+from tatami.tiny.checks.size_conditions import program_claims
+from tatami.tiny.checks.views import is_axis_name, verify_view
 from tatami.tiny.infer import Type, infer
 from tatami.tiny.ir import (
     CallOp,
@@ -36,9 +38,7 @@ from tatami.tiny.ir import (
     SizeOp,
     ViewOp,
 )
-from tatami.tiny.repair import REPAIRS
-from tatami.tiny.size_conditions import program_claims
-from tatami.tiny.verify_view import is_axis_name, verify_view
+from tatami.tiny.loading.repair import REPAIRS
 
 _RESERVED = re.compile(r"[ir]\d+|min|max|floor")
 

@@ -21,8 +21,8 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_tensor import Tensor
-from tatami.torch.aten_view import part
+from tatami.frontend.graph_api.tensor import Tensor
+from tatami.torch.aten.view import part
 from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported, View
 from tatami.torch.importer import Importer, Real, dtype_of
 from tatami.torch.refusal import Refusal

@@ -14,7 +14,7 @@ from torch.utils._sympy import functions as torch_sympy
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, IntoExpr, Shape, expr, product
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.dtypes import FROM_TORCH, Promotion, promote
 from tatami.torch.imported import Forbidden
 from tatami.torch.refusal import Refusal

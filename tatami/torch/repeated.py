@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tatami.core.dtype import DType
 from tatami.core.expr import IntoExpr
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.graph_api.tensor import Tensor
 
 Step: TypeAlias = Callable[[Graph, Tensor, list[Tensor], list[Tensor]], Sequence[Tensor]]
 """Body of a loop: (graph of the body, iteration's number, carried values, other values) -> the next carried values, then

@@ -9,11 +9,11 @@ from tatami.c.abi import abi
 from tatami.c.check_launches import check_launches
 from tatami.c.ir import Source, Unit
 from tatami.c.verify import verify
+from tatami.core.custom.verbatim import NO_CODE
 from tatami.core.dtype import DType
 from tatami.core.expr import var
 from tatami.core.kernel import KernelFace, KernelParam
 from tatami.core.module import Module
-from tatami.core.verbatim import NO_CODE
 from tatami.execution.ir import ExecutionPlan, Launch, Ptr, SizeArg
 from tatami.loop.ir import BufferParam, Kernel, Program
 from tests.execution.test_verify_rules import a, buffer, launch, plan, run

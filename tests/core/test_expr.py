@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tatami.core.algebra.expr_text import ExprSyntaxError
 from tatami.core.expr import (
     ZERO,
     Expr,
@@ -26,7 +27,6 @@ from tatami.core.expr import (
     substitute,
     var,
 )
-from tatami.core.expr_text import ExprSyntaxError
 
 NAMES = ("M", "N", "i", "j")
 POINTS = [dict(zip(NAMES, p)) for p in itertools.product((1, 2, 5), (1, 3), (0, 1, 4), (0, 2, 3))]

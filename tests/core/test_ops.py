@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tatami.c.needs import Needs
-from tatami.c.scalar_ops import op_text
+from tatami.c.kernels.needs import Needs
+from tatami.c.kernels.scalar_ops import op_text
 from tatami.core.dtype import DType
-from tatami.core.numerics import FUNCTIONS
+from tatami.core.numbers.numerics import FUNCTIONS
 from tatami.core.ops import DEFINED, EACH, INLINE, LANE, OPS, REDUCE_OPS, CFunction, ScalarOp, result_dtype
 from tatami.cu.expr_text import binary_text, unary_text
 
@@ -93,7 +93,7 @@ def test_what_costs_more_than_an_addition_is_costly() -> None:
 
 COMBINED = {*REDUCE_OPS, "set", "add", "mul"}
 """Words of reduces and of writes, some of which are operations too."""
-OWN_WORDS = {"core/ops.py", "core/expr_text.py"}
+OWN_WORDS = {"core/ops.py", "core/algebra/expr_text.py"}
 """The table itself; words of index expressions, three of which are operations too."""
 LAYERS_WITH_COLUMNS = ("core", "plan", "loop", "gpu", "execution", "c", "cu", "emulated", "runtime")
 

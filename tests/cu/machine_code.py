@@ -20,12 +20,12 @@ import pytest
 
 from tatami.cu.ir import Unit
 from tatami.emulated.lines import section
-from tatami.gpu.copies import is_stored
 from tatami.gpu.ir import CpAsync, Kernel, Loop, Role, Stmt
+from tatami.gpu.products.copies import is_stored
 from tatami.plan.ir import Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
-from tatami.runtime.cache import default_cache
+from tatami.runtime.building.cache import default_cache
+from tatami.runtime.building.nvrtc import Cubin, compile_cubin
 from tatami.runtime.cuda.cubins import unit_key
-from tatami.runtime.nvrtc import Cubin, compile_cubin
 
 
 def compiled(unit: Unit, headers: Mapping[str, str]) -> Cubin:

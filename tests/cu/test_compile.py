@@ -18,7 +18,7 @@ from tatami.cu.print import headers, print_unit
 from tatami.gpu.lower import lower_region
 from tatami.plan.ir import Guarded, SchedulePlan
 from tatami.region.ir import Region
-from tatami.runtime.nvrtc import Cubin, has_nvrtc
+from tatami.runtime.building.nvrtc import Cubin, has_nvrtc
 from tests.cu import machine_code as code
 from tests.cu.machine_code import sass
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync

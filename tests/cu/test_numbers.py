@@ -12,7 +12,7 @@ import pytest
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, expr
 from tatami.core.layout import MemRef
-from tatami.gpu.split_k import split_region
+from tatami.gpu.products.split_k import split_region
 from tatami.region.ir import Read, Region
 from tatami.region.walk import nodes
 from tests.cu.test_compile import BY8

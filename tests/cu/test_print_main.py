@@ -23,7 +23,7 @@ from tatami.gpu.lower import lower
 from tatami.plan.choose_gpu import choose_gpu
 from tatami.plan.ir import ProgramPlan, RegionPlan
 from tatami.region.ir import Program, Region
-from tests.cu.test_im2col import Conv
+from tests.cu.products.test_im2col import Conv
 from tests.gpu.gemm_examples import gemm
 
 SIZES = {"M": 200, "N": 136, "K": 328}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tatami.core.custom.verbatim import NO_CODE
 from tatami.core.module import Module
-from tatami.core.verbatim import NO_CODE
 from tatami.cu.ir import Source, Unit
 from tatami.cu.verify import verify
 

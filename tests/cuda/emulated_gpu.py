@@ -15,14 +15,14 @@ from unittest import mock
 
 import numpy as np
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
-from tatami.core.verbatim import VerbatimCode
 from tatami.cu.ir import Unit
 from tatami.execution.ir import Choose, ExecutionPlan, Launch, Ptr, SizeArg
+from tatami.runtime.building.nvrtc import Cubin
 from tatami.runtime.cuda import cubins, device, driver
-from tatami.runtime.emulated_machine import EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
-from tatami.runtime.nvrtc import Cubin
+from tatami.runtime.emulated.machine import EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
 from tests.cuda import fake_driver
 from tests.cuda.fake_driver import FakeDriver
 

@@ -7,11 +7,11 @@ from unittest import mock
 
 import pytest
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import TatamiError
-from tatami.core.verbatim import VerbatimCode
 from tatami.cu.ir import Unit
-from tatami.runtime import nvrtc
-from tatami.runtime.cache import Cache
+from tatami.runtime.building import nvrtc
+from tatami.runtime.building.cache import Cache
 from tatami.runtime.cuda import cubins
 
 pytestmark = pytest.mark.skipif(not nvrtc.has_nvrtc(), reason="NVRTC is not installed")

@@ -17,8 +17,8 @@ from tatami.cu.ir import Unit
 from tatami.decisions import Decisions
 from tatami.gpu.ir import GridDependency, Kernel
 from tatami.gpu.verify import verify
-from tatami.runtime import emulated_machine
-from tatami.runtime.nvrtc import Cubin
+from tatami.runtime.building.nvrtc import Cubin
+from tatami.runtime.emulated import machine as emulated_machine
 from tests.cuda.emulated_gpu import cubins_of, emulated_gpu
 from tests.cuda.programs import eighths, on_gpu, same_as_reference
 

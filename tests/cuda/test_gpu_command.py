@@ -20,7 +20,7 @@ from benchmarks.gpu.report import table_text, tuned_plans
 from benchmarks.gpu.speed import Contest
 from benchmarks.gpu.steps import STEPS
 from tatami.cu.print import headers
-from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
+from tatami.runtime.building.nvrtc import compile_cubin, has_nvrtc
 from tests.cuda.emulated_gpu import EmulatedGpu, emulated_gpu
 
 ROOT = Path(__file__).parents[2]

@@ -85,5 +85,5 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 
 def test_a_planted_missing_file_is_found() -> None:
-    text = "`region/ir.py` `tatami/region/ir.py` `tests/docs/test_links.py::slug` `region/nowhere.py` `frontend/ops_*.py` `m/n`"
+    text = "`region/ir.py` `tatami/region/ir.py` `tests/docs/test_links.py::slug` `region/nowhere.py` `frontend/operations/*.py` `m/n`"
     assert missing_places(text) == ["line 1: `tests/docs/test_links.py::slug`", "line 1: `region/nowhere.py`"]

@@ -20,7 +20,7 @@ import numpy as np
 
 from tatami.api import build, prepare
 from tatami.core.diagnostic import TatamiError
-from tatami.playback import compare_outputs
+from tatami.report.playback import compare_outputs
 from tests.frontend.cases import CASES
 from tests.frontend.test_meaning import built
 

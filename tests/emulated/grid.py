@@ -31,7 +31,7 @@ from tatami.core.expr import evaluate
 from tatami.core.signature import Signature, symbols
 from tatami.core.tensor import numpy_dtype
 from tatami.gpu.ir import Kernel
-from tatami.playback import compare_outputs, least_precise
+from tatami.report.playback import compare_outputs, least_precise
 
 HALF, FULL, BRAIN, WHOLE = tt.fp16, tt.fp32, tt.bf16, tt.i32
 FLOATS = (HALF, BRAIN, FULL)

@@ -10,11 +10,11 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS
-from tatami.core.verbatim import VerbatimCode
 from tatami.cu.ir import Unit
 from tatami.cu.print import headers, print_unit
 from tatami.emulated.report import Report
@@ -22,7 +22,7 @@ from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region
 from tatami.plan.ir import Guarded
 from tatami.region.ir import Region
-from tatami.runtime.emulated_machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
+from tatami.runtime.emulated.machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
 
 NUMPY = {DType.fp16: np.float16, DType.bf16: ml_dtypes.bfloat16, DType.fp32: np.float32}
 Change = Callable[[str], str]

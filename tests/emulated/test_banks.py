@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tatami.core.dtype import DType
-from tatami.gpu.pair import lower_pair
+from tatami.gpu.pairs.lower import lower_pair
 from tatami.poly_core.analyse import conflict_ways
-from tatami.runtime.emulated_machine import EmulatedMachine
+from tatami.runtime.emulated.machine import EmulatedMachine
 from tests.cu.test_compile import BY8
 from tests.emulated.kernels import NUMPY, Built, changed
 from tests.emulated.texts import eighths, machine_of
 from tests.gpu.gemm_examples import HINTS, gemm, sm80
-from tests.gpu.test_pair import PRECISION, plan_for, region_for
+from tests.gpu.pairs.test_pair import PRECISION, plan_for, region_for
 
 SIZES = {"M": 64, "N": 64, "K": 64}
 PLANS: dict[str, tuple[DType, Any]] = {

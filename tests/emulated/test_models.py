@@ -13,8 +13,8 @@ from click.testing import CliRunner
 import tatami as tt
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
-from tatami.core.numerics import storage_dtype
-from tatami.explain import explain
+from tatami.core.numbers.numerics import storage_dtype
+from tatami.report.explain import explain
 
 TARGETS = ["emulated-sm80", "emulated-sm90"]
 RANDOM = 20

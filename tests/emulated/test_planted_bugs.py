@@ -14,7 +14,7 @@ import pytest
 
 from tatami.core.dtype import DType
 from tatami.emulated.report import KINDS, Report
-from tatami.runtime.emulated_machine import EmulatedMachine, Pointer
+from tatami.runtime.emulated.machine import EmulatedMachine, Pointer
 from tests.cu.test_compile import BY8
 from tests.emulated.kernels import Built, changed
 from tests.emulated.texts import CASES, eighths, machine_of, run, text_of

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cu import test_block_sums, test_gathered, test_pair_roles, test_stream_k, test_warpgroups
+from tests.cu.pairs import test_pair_roles
+from tests.cu.products import test_block_sums, test_gathered, test_stream_k, test_warpgroups
 from tests.emulated.test_planted_bugs import BUGS
-from tests.gpu import test_pair, test_verify
+from tests.gpu import test_verify
+from tests.gpu.pairs import test_pair
 
 PAGE = Path(__file__).parents[2] / "docs" / "planted-faults.md"
 PUBLIC = {

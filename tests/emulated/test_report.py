@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tatami.api import behind_line
-from tatami.cu.kernel_text import kernel_text, statement_at
+from tatami.cu.products.kernel import kernel_text, statement_at
 from tatami.emulated.lines import LineTable
 from tatami.emulated.report import read_report, to_diagnostic
 from tatami.gpu.ir import CpAsync, LdMatrix, Loop, Wait

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tatami.cu.print import headers
-from tatami.cu.wgmma_text import wgmma_function
+from tatami.cu.products.wgmma import wgmma_function
 from tatami.emulated.sources import kernel_headers
-from tatami.runtime.emulated_machine import EmulatedMachine
-from tatami.runtime.nvrtc import compile_cubin, has_nvrtc
+from tatami.runtime.building.nvrtc import compile_cubin, has_nvrtc
+from tatami.runtime.emulated.machine import EmulatedMachine
 from tests.emulated.texts import CASES, machine_of, run, text_of
 
 SCHEDULES = range(21)

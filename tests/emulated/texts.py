@@ -9,14 +9,14 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.core.tensor import dtype_of
-from tatami.core.verbatim import VerbatimCode
 from tatami.cu.ir import Unit
 from tatami.cu.print import headers
 from tatami.emulated.report import Report
-from tatami.runtime.emulated_machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
+from tatami.runtime.emulated.machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
 
 FOLDER = Path(__file__).parent / "texts"
 Array = np.ndarray

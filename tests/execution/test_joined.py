@@ -13,8 +13,8 @@ from tatami.core.expr import ZERO, expr
 from tatami.core.module import Module
 from tatami.execution.ir import Copy, ExecutionPlan
 from tatami.execution.verify import verify
-from tatami.region.concatenation import concatenated
 from tatami.region.ir import Region
+from tatami.region.views.concatenation import concatenated
 
 replace = msgspec.structs.replace
 Inputs = dict[str, np.ndarray]

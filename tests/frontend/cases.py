@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from tatami.core.dtype import DType
+from tatami.core.numbers.trees import node_table
 from tatami.core.tensor import numpy_dtype
-from tatami.core.trees import node_table
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.graph_api.tensor import Tensor
 
 try:
     import torch

@@ -10,8 +10,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
 from tatami.frontend.run import run
-
-from .test_meaning import built, close
+from tests.frontend.test_meaning import built, close
 
 NAMES = ["conv_transpose1d", "conv_transpose2d-phases", "conv_transpose2d-one-tap", "trilu", "resize-linear", "lstm-all", "gru", "if-unlike", "loop-until",
          "rotary_embedding", "scatter-add", "unique-then", "nms", "pad-reflect", "fold-2d", "max_pool_indices", "slice-reverse",

@@ -7,9 +7,8 @@ from tatami.indexbook.analyse import analyse
 from tatami.poly_view.extract import extract
 from tatami.tiny.lower import lower
 from tatami.tiny.normalize import normalize
-
-from .cases import CASES
-from .test_meaning import built
+from tests.frontend.cases import CASES
+from tests.frontend.test_meaning import built
 
 PATTERNS = {"einsum-three": 2, "einsum-sum": 0, "einsum": 2, "matmul-size1": 0}
 PATTERNS |= {"conv_transpose1d": 2, "conv_transpose2d-phases": 6, "conv_transpose2d-one-tap": 2}

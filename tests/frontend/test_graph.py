@@ -7,7 +7,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_place import placed
+from tatami.frontend.graph_api.place import placed
 from tatami.frontend.run import run
 from tatami.frontend.verify import verify
 

@@ -13,8 +13,7 @@ from tatami.frontend.run import run
 from tatami.frontend.verify import verify
 from tatami.tiny.lower import lower
 from tatami.tiny.run import run as run_tiny
-
-from .cases import CASES
+from tests.frontend.cases import CASES
 
 SPEC = {
     "signature": {

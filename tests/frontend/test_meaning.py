@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tatami.core.binding import bind_sizes
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
 from tatami.core.module import Module
+from tatami.core.sizes.binding import bind_sizes
 from tatami.frontend import ir
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.ops import OPS
 from tatami.frontend.run import run
 from tatami.frontend.verify import verify
@@ -21,8 +21,7 @@ from tatami.tiny.lower import lower
 from tatami.tiny.normalize import normalize
 from tatami.tiny.run import run as run_tiny
 from tatami.tiny.verify import verify as verify_tiny
-
-from .cases import CASES, draw
+from tests.frontend.cases import CASES, draw
 
 EPS = {DType.fp16: 1e-3, DType.bf16: 8e-3, DType.fp32: 1e-5, DType.fp64: 1e-6}
 

@@ -8,7 +8,7 @@ import pytest
 
 import tatami as tt
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.graph_api.tensor import Tensor
 
 COMPOSITIONS: dict[str, Callable[[Graph, Tensor], Tensor]] = {
     "softmax of masked scores": lambda g, x: g.where(g.input("mask", ("B", 64), tt.bool), x * 0.125, float("-inf")).softmax(),

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 import tatami as tt
+from tatami.frontend.graph_api.spellings import SPELLINGS
 from tatami.frontend.ops import OPS
 from tatami.frontend.show_operations import show_operations
-from tatami.frontend.spellings import SPELLINGS
-from tests.generated_graphs import drawn_operations
-
-from .test_compiled import NAMES
-from .test_meaning import built
+from tests.frontend.test_compiled import NAMES
+from tests.frontend.test_meaning import built
+from tests.random_models.generated_graphs import drawn_operations
 
 ROOT = Path(__file__).parents[2]
 BODY = "`tests/rows/test_custom_kernel.py`"
@@ -25,7 +24,7 @@ BODY = "`tests/rows/test_custom_kernel.py`"
 def cited() -> dict[str, str]:
     """Operation -> the test whose graph has it most often: found by building the graphs."""
     pytest.importorskip("torch")
-    from tests.frontend.test_oracle import ORACLES, Oracle
+    from tests.frontend.oracles.test_oracles import ORACLES, Oracle
 
     sizes: dict[str, tuple[int, str]] = {}
     for name, fill in ORACLES.items():
@@ -33,7 +32,7 @@ def cited() -> dict[str, str]:
         fill(o)
         drawn = drawn_operations(o.g.module())
         for op, count in drawn.items():
-            sizes[op] = max(sizes.get(op, (0, "")), (count, f"`test_oracle.py[{name}]`"))
+            sizes[op] = max(sizes.get(op, (0, "")), (count, f"`tests/frontend/oracles/test_oracles.py[{name}]`"))
     for case in NAMES:
         for op in drawn_operations(built(case)[0]):
             sizes.setdefault(op, (0, f"`test_compiled.py[{case}]`"))

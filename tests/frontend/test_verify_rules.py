@@ -15,7 +15,7 @@ from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, Output, Signature
 from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.size_conditions import graph_conditions
+from tatami.frontend.operations.size_conditions import graph_conditions
 from tatami.frontend.verify import verify
 
 replace = msgspec.structs.replace

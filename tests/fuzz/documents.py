@@ -18,14 +18,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tatami.runtime.compiler import find_compiler
-from tatami.runtime.sanitizer import sanitizer_library
+from tatami.runtime.building.compiler import find_compiler
+from tatami.runtime.building.sanitizer import sanitizer_library
 from tests.fuzz import pool
-from tests.fuzz.document_edits import draw
-from tests.fuzz.document_programs import EDITED, documents
+from tests.fuzz.edits.document_edits import draw
+from tests.fuzz.edits.document_programs import EDITED, documents
 
 FINE = ("refused", "obeyed", "checked", "label", "uncalled")
-WORKER = "tests.fuzz.document_worker"
+WORKER = "tests.fuzz.edits.document_worker"
 
 
 def environment(documents_file: Path) -> dict[str, str]:

@@ -26,10 +26,10 @@ from unittest import mock
 from tatami.api import prepare
 from tatami.compilation import Compilation
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.dump import write_dump
-from tatami.printed import code_texts, print_program
-from tests.fuzz.marker_forms import Form, forms, with_marker
-from tests.fuzz.marker_places import Place, places
+from tatami.storage.code_folder import code_texts, print_program
+from tatami.storage.dump import write_dump
+from tests.fuzz.marking.marker_forms import Form, forms, with_marker
+from tests.fuzz.marking.marker_places import Place, places
 from tests.fuzz.programs import PROGRAMS
 
 MARK = "zq7x"
@@ -104,8 +104,8 @@ class Probe:
 
         os.environ["TATAMI_PROGRAM_CACHE"] = "0"
         with (
-            mock.patch("tatami.runtime.objects.run_compiler", self.compiled),
-            mock.patch("tatami.runtime.objects.default_cache", _no_cache),
+            mock.patch("tatami.runtime.building.objects.run_compiler", self.compiled),
+            mock.patch("tatami.runtime.building.objects.default_cache", _no_cache),
         ):
             try:
                 make_program(made)
@@ -119,7 +119,7 @@ class Probe:
 
 
 def _no_cache() -> Any:
-    from tatami.runtime.cache import Cache
+    from tatami.runtime.building.cache import Cache
 
     return Cache(None)
 

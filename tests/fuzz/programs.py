@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.trees import node_table
+from tatami.core.numbers.trees import node_table
 from tatami.frontend.graph import Graph
 from tests.golden.programs import causal_attention, conv3x3_silu, gemm_bias_relu, row_softmax
-from tests.test_documents import branches_loops_calls, constants_and_setup, gather_scan_sort, host_and_state
+from tests.storage.test_documents import branches_loops_calls, constants_and_setup, gather_scan_sort, host_and_state
 
 
 def products_of_integers() -> Graph:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fuzz import document_worker, views
-from tests.fuzz.document_programs import documents
+from tests.fuzz import views
+from tests.fuzz.edits import document_worker
+from tests.fuzz.edits.document_programs import documents
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tatami.core.diagnostic import TatamiError
-from tatami.runtime.compiler import find_compiler
-from tatami.runtime.sanitizer import sanitizer_library
+from tatami.runtime.building.compiler import find_compiler
+from tatami.runtime.building.sanitizer import sanitizer_library
 from tests.fuzz.documents import FINE, campaign
 
 SHARE = range(400)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tatami.api import Compilation, prepare
-from tatami.c.microkernel import routine_unit
+from tatami.c.products.microkernel import routine_unit
 from tatami.core.target import PRESETS
 from tatami.stages import STAGES
 from tests.golden.programs import GPU_PROGRAMS, PROGRAMS

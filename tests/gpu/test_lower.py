@@ -15,9 +15,9 @@ from tatami.core.signature import Signature
 from tatami.core.target import PRESETS
 from tatami.gpu import ir
 from tatami.gpu.lower import lower, lower_region, lower_split
-from tatami.gpu.prove import explore, simulate
+from tatami.gpu.proof.prove import explore, simulate
 from tatami.gpu.show import show
-from tatami.plan.gpu_limits import shape_rules
+from tatami.plan.gpu.limits import shape_rules
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan
 from tatami.region.ir import Program, Region
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
@@ -176,7 +176,7 @@ def test_names_of_sizes_stay_outside_kernels() -> None:
     """A convolution divides by sizes to find its coordinates; all of them are arguments."""
     from tatami.cu.print import print_unit
     from tatami.frontend.graph import Graph
-    from tests.cu.test_stream_numbers import stages_of
+    from tests.cu.streaming.test_stream_numbers import stages_of
 
     def conv(g: Graph) -> None:
         x = g.input("x", ("Batch", 3, "Height", "Width"), DType.fp32)

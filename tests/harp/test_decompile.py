@@ -22,11 +22,11 @@ from tatami.core.tensor import numpy_dtype
 from tatami.frontend.graph import Graph
 from tatami.harp.decompile import decompiled
 from tatami.harp.fmt import WIDTH, format_text
-from tatami.harp.write import size_text
+from tatami.harp.writing.write import size_text
 from tests.frontend.cases import CASES
-from tests.generated import Generated, graphs
 from tests.harp.structure import assert_same
-from tests.model_maker import make_model
+from tests.random_models.generated import Generated, graphs
+from tests.random_models.model_maker import make_model
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "harp").glob("*.harp"))
 

@@ -23,9 +23,9 @@ from tatami.frontend.ir import Graph as Program
 from tatami.frontend.ir import Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
+from tatami.harp.elaboration.parameters import GRAPH_METHODS, TENSOR_METHODS, attributes_of, graph_method, tensor_method
+from tatami.harp.elaboration.values import dtype_name
 from tatami.harp.load import parse
-from tatami.harp.parameters import GRAPH_METHODS, TENSOR_METHODS, attributes_of, graph_method, tensor_method
-from tatami.harp.values import dtype_name
 from tests.frontend.cases import CASES
 
 

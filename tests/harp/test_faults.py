@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 import tatami as tt
 from tatami.cli import main
-from tatami.core.array_file import ArrayArchive
 from tatami.core.diagnostic import Diagnostic, TatamiError
+from tatami.core.files.array_file import ArrayArchive
 
 MAIN = "graph<N=4> main(x: f32[N, 3], y: f32[N, 3]) -> f32[N, 3] {\n"
 CALLEE = "graph<M=2, K=3> f(a: f32[M, K], b: f32[M, K]) -> f32[M, K] { return a + b }\n"

@@ -10,8 +10,8 @@ import pytest
 
 import tatami as tt
 from tatami.core.tensor import numpy_dtype
+from tatami.harp.elaboration.values import dtype_name
 from tatami.harp.load import load_file
-from tatami.harp.values import dtype_name
 
 X = np.arange(4, dtype=np.float32) - 1
 STEP = "graph step(i: i64[], go: bool[], x: f32[4]) -> (keep: bool[], y: f32[4]) { return x.sum() < 10.0, x * 2.0 }"

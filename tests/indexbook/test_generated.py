@@ -13,8 +13,8 @@ from tatami.tiny.lower import lower
 from tatami.tiny.normalize import normalize
 from tatami.tiny.run import run
 from tatami.tiny.verify import verify
-from tests.generated import Generated, graphs
 from tests.indexbook.test_analyse import check
+from tests.random_models.generated import Generated, graphs
 
 
 @given(graphs())

@@ -18,7 +18,7 @@ from tatami.indexbook.json_form import decode, encode
 from tatami.indexbook.verify import verify
 from tatami.tiny.ir import GatherOp, Program
 from tests.tiny.build import F32, I64, Build
-from tests.tiny.test_load_damaged import damaged
+from tests.tiny.loading.test_load_damaged import damaged
 
 
 def gemm() -> Module[Program]:

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tatami.c.c_types import memory_type
-from tatami.c.print_kernel import print_kernel
+from tatami.c.kernels.c_types import memory_type
+from tatami.c.kernels.print_kernel import print_kernel
 from tatami.c.routines import routine_units
 from tatami.core.expr import evaluate
 from tatami.core.layout import size_elements
@@ -28,7 +28,7 @@ from tatami.loop.ir import Kernel
 from tatami.loop.lower import lower
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, SchedulePlan
 from tatami.region.ir import Program, Region
-from tatami.runtime.library import Library
+from tatami.runtime.building.library import Library
 
 RUNTIME = Path(__file__).parents[2] / "tatami" / "c" / "runtime_text"
 POOL = """

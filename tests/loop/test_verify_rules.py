@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 import pytest
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding, KernelFace, KernelParam
 from tatami.core.module import Module
-from tatami.core.verbatim import VerbatimCode
 from tatami.indexbook.ir import Guard
 from tatami.loop.ir import (
     Across,

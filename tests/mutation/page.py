@@ -47,7 +47,7 @@ to notice each. Texts of messages stay as they are ([0055](decisions/0055-mutati
     python -m tests.mutation --only loop/verify --update
 
 runs the mutants of the files named so, each in a process forked from a warm one, with the tests that reach its lines, and writes this
-page; without `--only`, of all files listed. Not tried yet: `gpu/verify.py`, `core/target_check.py`, `region/partition_check.py`,
+page; without `--only`, of all files listed. Not tried yet: `gpu/verify.py`, `core/faults/target_check.py`, `region/fusion/check.py`,
 `onnx/check.py`; `poly_view/verify.py`, whose faults are warnings for the most part, was at 33 of 164 when it was tried. A survivor is listed with its reason (`tests/mutation/survivors.py`); one without is a failure.
 
 | file | mutants | noticed | survivors | share |

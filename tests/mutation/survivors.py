@@ -55,7 +55,7 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "performance only: modules of the frontend are not imported": ("check_operations: without `return []`",),
     },
-    "tatami/region/verify_lets.py": {
+    "tatami/region/checks/lets.py": {
         "equivalent: a set is never longer than its list": (
             "_LetCheck.faults: `len(set(self.let.axes)) != len(self.let.axes)` → `len(set(self.let.axes)) < len(self.let.axes)`",
             "_LetCheck.reduce: `len(set(e.axes)) != len(e.axes)` → `len(set(e.axes)) < len(e.axes)`",
@@ -69,13 +69,13 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "_wider: `max(known, key=lambda d: (d.is_float, d.itemsize))` → `min(known, key=lambda d: (d.is_float, d.itemsize))`",
         ),
     },
-    "tatami/region/verify_yields.py": {
+    "tatami/region/checks/yields.py": {
         "performance only: where the numbers of elements are equal, the ends are, in every form that is written": (
             "_coverage: `written != total and (not all((_spans(ends, size) for ends, size in along)))` → "
             "`not all((_spans(ends, size) for ends, size in along))`",
         ),
     },
-    "tatami/gpu/verify_stream.py": {
+    "tatami/gpu/proof/verify_stream.py": {
         "equivalent: threads are multiples of 32": (
             ": `1024` → `1025`",
             "verify_sort: `0` → `1` (2)",
@@ -137,7 +137,7 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "equivalent: no fault is found in equal shapes": ("_outputs: `actual.shape != wanted.shape` → `True`",),
     },
-    "tatami/tiny/verify_view.py": {
+    "tatami/tiny/checks/views.py": {
         "performance only: without equations nothing is rewritten": (
             "verify_view: `is_within(place, size, extents) or is_within(assumed.rewrite … , assumed.extents(extents))` → "
             "`is_within(assumed.rewrite(place), assumed.rewrite(size), assumed.extents(extents))`",

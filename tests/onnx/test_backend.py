@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 import tatami.onnx.backend as backend
 from tatami.core.diagnostic import TatamiError
-from tatami.specialisation import MAX_SPECIALISATIONS
+from tatami.specialised.specialisation import MAX_SPECIALISATIONS
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 import tatami as tt
-from tatami.adaptive import AdaptiveFunction, DeferredFunction
 from tatami.core.diagnostic import TatamiError
+from tatami.specialised.adaptive import AdaptiveFunction, DeferredFunction
 from tests.onnx.test_models import FLOAT, INT64, compare, ints, model, weights, x
 
 node = helper.make_node

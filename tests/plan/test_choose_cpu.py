@@ -9,14 +9,14 @@ from tatami.api import prepare
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS, Target
 from tatami.plan.choose import choose
-from tatami.plan.choose_contraction import even_band
+from tatami.plan.cpu.contraction import even_band
 from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuTurn, CpuWinograd, Pass
-from tatami.plan.passes import skeleton
+from tatami.plan.loops.schedule import skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Scan
 from tests.loop import zoo
-from tests.loop.contraction_harness import matmul
+from tests.loop.products.contraction_harness import matmul
 from tests.region import examples as ex
 
 AVX512 = PRESETS["cpu:avx512"]

@@ -161,7 +161,7 @@ def test_a_layout_changes_the_kernel_key_only() -> None:
 
 
 def test_sizes_reach_the_plan_key() -> None:
-    from tatami.core.substitute import substitute_sizes
+    from tatami.core.algebra.substitute import substitute_sizes
 
     assert canonical_key(substitute_sizes(ex.gemm(), {"M": expr(5)})) != canonical_key(ex.gemm())
 

@@ -13,10 +13,10 @@ from tatami.api import prepare
 from tatami.indexbook.analyse import analyse
 from tatami.plan.ir import CpuRows
 from tatami.poly_view.extract import extract
-from tatami.region.partition import program_key
+from tatami.region.fusion.partition import program_key
+from tatami.region.fusion.values import resident_values, virtual_values
 from tatami.region.partition_ir import Group, Partition
-from tatami.region.values import resident_values, virtual_values
-from tests.open_size_graphs import make_graph
+from tests.random_models.open_size_graphs import make_graph
 
 TARGET = "cpu:avx512"
 

@@ -18,10 +18,10 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import var
 from tatami.core.kernel import Condition, is_met
 from tatami.core.target import PRESETS
-from tatami.dump import write_dump
 from tatami.execution.ir import Choose
 from tatami.plan.guards import GRID, MOST_GUARDED, MOST_PLANS, PRODUCTS
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuSplit, Guarded, RegionPlan
+from tatami.storage.dump import write_dump
 
 ONE = msgspec.structs.replace(PRESETS["cpu:avx512"], cores=1)
 TWO = msgspec.structs.replace(PRESETS["cpu:avx512"], cores=2)

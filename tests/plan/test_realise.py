@@ -4,16 +4,16 @@ import msgspec
 import numpy as np
 import pytest
 
+from tatami.core.algebra.substitute import substitute_sizes
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
 from tatami.core.layout import Layout, MemRef, address, packed_layout
 from tatami.core.module import Module
-from tatami.core.substitute import substitute_sizes
 from tatami.core.target import PRESETS
 from tatami.core.tensor import Tensor
 from tatami.plan.choose import choose
-from tatami.plan.convert import with_layouts
 from tatami.plan.ir import CpuContraction, CpuWinograd, ProgramPlan
+from tatami.plan.memory.convert import with_layouts
 from tatami.plan.plan_realised import plan_realised
 from tatami.plan.realise import realise
 from tatami.plan.verify import verify as verify_plans
@@ -23,7 +23,7 @@ from tatami.region.ir import Let, Program, Read, Region, Yield
 from tatami.region.ir import Target as Output
 from tatami.region.run import run
 from tatami.region.verify import verify
-from tests.loop.contraction_harness import matmul
+from tests.loop.products.contraction_harness import matmul
 from tests.region import examples as ex
 
 TARGET = PRESETS["cpu:avx512"]
@@ -250,7 +250,7 @@ def _renamed(e: object) -> object:
 
 def test_attention_streams_or_by_decision_runs_as_products_and_rows() -> None:
     from tatami.plan.ir import CpuSplit, CpuStreaming
-    from tatami.region.kinds import kind_of
+    from tatami.region.views.kinds import kind_of
 
     module = ex.program_of(ex.attention())
     sizes = {"B": 12, "M": 128, "N": 128, "D": 64}

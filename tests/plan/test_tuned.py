@@ -12,7 +12,7 @@ from tatami.api import Compilation, prepare
 from tatami.decisions import Decisions
 from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region
-from tatami.gpu.pair import lower_pair
+from tatami.gpu.pairs.lower import lower_pair
 from tatami.gpu.verify import verify_kernel
 from tatami.plan import tuned as tables
 from tatami.plan.choose_gpu import measurable
@@ -20,7 +20,7 @@ from tatami.plan.ir import Guarded, RegionPlan, Sm90Mma, Sm90Pair
 from tatami.plan.key import plan_key
 from tatami.plan.tuned import Entry, tuned_table
 from tatami.region.ir import Region
-from tatami.region.kinds import contractions
+from tatami.region.views.kinds import contractions
 
 CASE = gemm(1024, 1024, 1024)
 CASES = {c.name: c for c in tuned()}

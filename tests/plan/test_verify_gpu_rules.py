@@ -8,9 +8,9 @@ import pytest
 
 from tatami.core.target import PRESETS
 from tatami.plan.verify_plan import verify_plan
-from tests.cu.legal_problems import CONVOLUTIONS, image_region
+from tests.cu.every_choice.legal_problems import CONVOLUTIONS, image_region
 from tests.gpu.gemm_examples import gemm, rows_in_groups, sm80, sm90, sync
-from tests.gpu.test_pair import attention, plan_for, region_of
+from tests.gpu.pairs.test_pair import attention, plan_for, region_of
 from tests.plan.test_verify_rules import AVX512, faults, replace
 from tests.region import examples as ex
 

@@ -24,11 +24,11 @@ from tatami.plan.ir import (
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Region
-from tests.loop.convolutions import convolution, graph
-from tests.loop.test_planes import CASES as PLANES
-from tests.loop.test_streaming import graph as attention
-from tests.loop.test_window import WINDOWS, C, depthwise
-from tests.loop.test_window import graph as windows
+from tests.loop.attention.test_streaming import graph as attention
+from tests.loop.images.convolutions import convolution, graph
+from tests.loop.images.test_planes import CASES as PLANES
+from tests.loop.images.test_window import WINDOWS, C, depthwise
+from tests.loop.images.test_window import graph as windows
 from tests.region import examples as ex
 
 replace = msgspec.structs.replace

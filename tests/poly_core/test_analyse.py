@@ -22,7 +22,7 @@ def test_gemm_facts() -> None:
 
 
 def test_exact_tiles_have_no_tail() -> None:
-    from tatami.core.substitute import substitute_sizes
+    from tatami.core.algebra.substitute import substitute_sizes
 
     region = substitute_sizes(ex.gemm(), {"M": expr(128), "N": expr(128), "K": expr(64)})
     assert facts_of(region).tail_axes == ()

@@ -9,10 +9,10 @@ import pytest
 
 from tatami.core.codec import parse_text
 from tatami.core.diagnostic import TatamiError
-from tatami.region.kinds import kind_of
 from tatami.region.load import load
 from tatami.region.run import run
 from tatami.region.show import show
+from tatami.region.views.kinds import kind_of
 
 SPEC = Path(__file__).parents[2] / "examples" / "spec"
 PRINTED = sorted(p.stem for p in (SPEC / "as-printed").glob("3-6.8.*.json") if not p.name.endswith(".expected.json"))

@@ -5,10 +5,10 @@ from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.indexbook.analyse import analyse
 from tatami.poly_view.extract import extract
+from tatami.region.fusion.partition import partition
 from tatami.region.ir import At, BroadcastInDim, Read, Reduce, Ref, Region, Transpose
 from tatami.region.ir import Program as RegionProgram
 from tatami.region.lower import lower
-from tatami.region.partition import partition
 from tatami.region.run import run
 from tatami.tiny.ir import Program
 from tests.tiny_programs import Builder, gemm_bias_relu, row_softmax

@@ -12,9 +12,9 @@ from tatami.indexbook.analyse import analyse
 from tatami.poly_view.extract import extract
 from tatami.poly_view.verify import verify as verify_view
 from tatami.region.canonicalise import canonicalise
+from tatami.region.fusion.partition import partition
 from tatami.region.ir import Region
 from tatami.region.lower import lower
-from tatami.region.partition import partition
 from tatami.region.rules import RULES
 from tatami.region.run import run
 from tatami.region.verify import verify

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tatami.region.run_region as region_run
+import tatami.region.meaning.region as region_run
 from tatami.core.dtype import DType
 from tatami.region.run import run, run_region
 from tests.region import examples as ex

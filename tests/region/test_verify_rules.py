@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from tatami.core.assumed import NOTHING, Assumed
+from tatami.core.algebra.assumed import NOTHING, Assumed
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
 from tatami.core.layout import MemRef

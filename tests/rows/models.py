@@ -9,8 +9,8 @@ import numpy as np
 from tatami.api import Compilation, build, prepare
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
-from tatami.playback import compare_outputs
 from tatami.region.ir import Region
+from tatami.report.playback import compare_outputs
 from tatami.stages import show
 
 RNG = np.random.default_rng(0)

@@ -16,8 +16,8 @@ from tatami.api import build, compile, prepare
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.explain import explain
 from tatami.frontend.graph import Graph
+from tatami.report.explain import explain
 from tatami.stages import STAGES, show
 from tests.gpu.gemm_examples import gemm as gemm_region
 from tests.gpu.gemm_examples import sm80
@@ -390,7 +390,7 @@ def test_the_estimate_is_its_terms() -> None:
 
 def test_overlap_gains_the_shorter_of_load_and_epilogue() -> None:
     from tatami.core.target import PRESETS
-    from tatami.plan.gpu_estimate import gpu_estimate
+    from tatami.plan.gpu.estimate import gpu_estimate
 
     dims = (1, 4096, 4096, 4096)
     on, off = (gpu_estimate(sm80(stages=3, overlap=o), DType.fp16, dims, PRESETS["sm80"]) for o in (True, False))
@@ -400,7 +400,7 @@ def test_overlap_gains_the_shorter_of_load_and_epilogue() -> None:
 
 
 def test_every_code_is_documented() -> None:
-    from tatami.core.diagnostics_table import TABLE
+    from tatami.core.faults.diagnostics_table import TABLE
 
     page = (ROOT / "docs" / "diagnostics.md").read_text()
     assert [k.code for k in TABLE.values() if k.code not in page] == []

@@ -16,10 +16,10 @@ from tatami.api import CompiledFunction
 from tatami.cli import main
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.document import document_text
-from tatami.dump import to_document
 from tatami.frontend.graph import Graph
-from tatami.playback import play_back
-from tatami.preparation import resolve_target
+from tatami.prepare import resolve_target
+from tatami.report.playback import play_back
+from tatami.storage.dump import to_document
 
 RNG = np.random.default_rng(26)
 
@@ -165,7 +165,7 @@ def refused(action: Any) -> Diagnostic:
 
 
 def document_of(g: Graph, stage: str = "frontend", target: str = "cpu") -> dict[str, Any]:
-    from tests.test_diagnostics import stage_of
+    from tests.api.test_diagnostics import stage_of
 
     return stage_of(g, stage, target)
 

@@ -21,13 +21,13 @@ from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.ops import OPS as SCALAR_OPS
 from tatami.decisions import Decisions
-from tatami.explain import trace
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_tensor import Tensor
+from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.node_view import node_view
 from tatami.frontend.run import run as run_frontend
-from tatami.playback import compare_outputs, play_back
-from tatami.runtime.host import detect_host
+from tatami.report.explain import trace
+from tatami.report.playback import compare_outputs, play_back
+from tatami.runtime.machine.host import detect_host
 from tatami.stages import show
 
 RNG = np.random.default_rng(0)

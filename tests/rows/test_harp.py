@@ -14,7 +14,7 @@ import tatami as tt
 from tatami.api import compile, prepare
 from tatami.cli import main
 from tatami.compilation import Compilation
-from tatami.explain import kernel_origins
+from tatami.report.explain import kernel_origins
 
 RELU = """graph<B=1, N=1> relu(x: f32[B, N]) -> (y: f32[B, N]) {
     zero = 0.0

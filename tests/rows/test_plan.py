@@ -18,7 +18,7 @@ from tatami.execution.show import show
 from tatami.execution.verify import verify
 from tatami.frontend.graph import Graph
 from tatami.models import open_model
-from tatami.playback import compare_outputs
+from tatami.report.playback import compare_outputs
 from tests.golden.programs import PROGRAMS
 
 

@@ -13,7 +13,7 @@ from tatami.api import CompiledFunction, compile, prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.ops import OPS, result_dtype
-from tatami.playback import compare_outputs, play_back
+from tatami.report.playback import compare_outputs, play_back
 from tatami.tiny.json_form import decode, encode
 
 SPEC = Path(__file__).parents[2] / "examples" / "spec"

@@ -13,10 +13,10 @@ from tatami.execution.ir import ExecutionPlan
 from tatami.execution.lower import lower
 from tatami.execution.verify import verify
 from tatami.region.ir import Binary, Program, Region, Unary
-from tatami.runtime.cpu_program import CpuProgram
+from tatami.runtime.building.objects import Unit, build, program_units
+from tatami.runtime.cpu.pool import get_pool, load_program
+from tatami.runtime.cpu.program import CpuProgram
 from tatami.runtime.function import Function
-from tatami.runtime.objects import Unit, build, program_units
-from tatami.runtime.pool import get_pool, load_program
 
 KERNELS = """\
 #include "tatami.h"

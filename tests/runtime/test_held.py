@@ -17,7 +17,7 @@ from tatami.execution.ir import ExecutionPlan
 from tatami.execution.verify import verify
 from tatami.region.ir import Program
 from tatami.region.run import run as run_regions
-from tatami.runtime.cpu_program import CpuProgram
+from tatami.runtime.cpu.program import CpuProgram
 from tatami.runtime.stand_alone import stand_alone_main
 from tests.cuda.emulated_gpu import emulated_gpu
 from tests.cuda.programs import on_gpu, same_as_reference

@@ -14,7 +14,7 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
-from tatami.printed import print_program
+from tatami.storage.code_folder import print_program
 
 QEMU = next((q for n in ("qemu-aarch64-static", "qemu-aarch64") if (q := shutil.which(n))), None)
 

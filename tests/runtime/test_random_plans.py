@@ -11,7 +11,8 @@ from tatami.core.module import Module
 from tatami.execution import arena
 from tatami.region.ir import Program
 from tatami.region.run import run as run_regions
-from tatami.runtime import arrays, cpu_program
+from tatami.runtime import arrays
+from tatami.runtime.cpu import program as cpu_program
 from tests.execution.regions import N, program, region
 from tests.runtime.compiled import compiled
 

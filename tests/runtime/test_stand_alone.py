@@ -18,8 +18,8 @@ from tatami.core.tensor import Tensor
 from tatami.execution.ir import ExecutionPlan
 from tatami.region.ir import Program
 from tatami.region.run import run as run_regions
-from tatami.runtime.compiler import find_compiler
-from tatami.runtime.objects import runtime_headers, runtime_text
+from tatami.runtime.building.compiler import find_compiler
+from tatami.runtime.building.objects import runtime_headers, runtime_text
 from tatami.runtime.stand_alone import StandAlone, philox_fill, stand_alone_main
 from tests.execution.regions import F32, N, chain, program, region
 from tests.runtime.compiled import KERNELS, plan_of
@@ -76,7 +76,7 @@ def test_an_update_is_compared_in_its_input(tmp_path: Path) -> None:
 
 
 def test_a_program_with_host_steps_is_refused() -> None:
-    from tests.runtime.test_cpu_program import host_main
+    from tests.runtime.cpu.test_program import host_main
 
     execution = plan_of(Module({"main": host_main()}))
     with pytest.raises(TatamiError, match="E1802"):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tatami.core.algebra.substitute import specialise
 from tatami.core.codec import parse_text
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import expr
 from tatami.core.module import Module
-from tatami.core.substitute import specialise
 from tatami.indexbook.analyse import analyse
 from tatami.indexbook.verify import verify as verify_book
 from tatami.tiny.ir import Program

@@ -7,7 +7,7 @@ import pytest
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
-from tatami.core.numerics import philox, philox_words
+from tatami.core.numbers.numerics import philox, philox_words
 from tatami.core.ops import OPS
 from tatami.core.signature import Equation
 from tatami.core.tensor import numpy_dtype
@@ -355,7 +355,7 @@ def test_deferred_products_equal_formed_ones(kind: DType, mode: str, monkeypatch
     data = {p.tensor: rng.integers(-4, 5, [s.as_int() for s in p.shape]).astype(numpy_dtype(kind)) for p in b.inputs}
     formed = run(m, data, mode=mode)  # type: ignore[arg-type]
     monkeypatch.setattr("tatami.tiny.run.LIMIT", 0)
-    monkeypatch.setattr("tatami.tiny.run_contract.LIMIT", 7)
+    monkeypatch.setattr("tatami.tiny.meaning.contraction.LIMIT", 7)
     deferred = run(m, data, mode=mode)  # type: ignore[arg-type]
     for name in formed:
         assert np.array_equal(formed[name], deferred[name]), name

@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from tatami.core.custom.verbatim import KernelCode, VerbatimCode
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, Output, Signature
-from tatami.core.verbatim import KernelCode, VerbatimCode
 from tatami.tiny.ir import (
     CallOp,
     CastOp,

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 from tatami import backends  # noqa: E402
-from tatami.runtime.digest import LOOKS  # noqa: E402
+from tatami.runtime.cpu.digest import LOOKS  # noqa: E402
 
 
 class Half(nn.Linear):  # type: ignore[misc]

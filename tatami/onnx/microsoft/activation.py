@@ -10,7 +10,7 @@ from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
-from tatami.onnx.ops_normalization import softmax_from
+from tatami.onnx.operators.normalization import softmax_from
 from tatami.onnx.values import Value
 
 QUICK_GELU_ALPHA = 1.702

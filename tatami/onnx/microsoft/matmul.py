@@ -8,7 +8,7 @@ from tatami.core.dtype import DType
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.activation import activate
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.ops_contraction import gemm
+from tatami.onnx.operators.contraction import gemm
 from tatami.onnx.values import Value
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, product
 from tatami.onnx.arithmetic import Num, size_of
+from tatami.onnx.images.sampling import channels_last
 from tatami.onnx.importer import Importer
-from tatami.onnx.microsoft.attention_core import position
+from tatami.onnx.microsoft.transformer.attention_core import position
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import integers, unsupported
-from tatami.onnx.ops_linear_algebra import MAX_ORDER
-from tatami.onnx.ops_sampling import channels_last
+from tatami.onnx.operators.linear_algebra import MAX_ORDER
 from tatami.onnx.values import Value
 
 

@@ -8,7 +8,7 @@ from tatami.core.dtype import DType
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.ops_normalization import layer_norm
+from tatami.onnx.operators.normalization import layer_norm
 from tatami.onnx.values import Value
 
 SKIP_EPSILON = 1e-12

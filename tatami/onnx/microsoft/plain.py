@@ -10,14 +10,14 @@ import numpy as np
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, floordiv
 from tatami.onnx.arithmetic import Num
+from tatami.onnx.images.sampling import SAMPLING
 from tatami.onnx.importer import Importer
-from tatami.onnx.microsoft.attention_core import position
+from tatami.onnx.microsoft.transformer.attention_core import position
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import known_number, unsupported
-from tatami.onnx.ops_creation import CREATION
-from tatami.onnx.ops_indexing import INDEXING
-from tatami.onnx.ops_movement import MOVEMENT
-from tatami.onnx.ops_sampling import SAMPLING
+from tatami.onnx.operators.creation import CREATION
+from tatami.onnx.operators.indexing import INDEXING
+from tatami.onnx.operators.movement import MOVEMENT
 from tatami.onnx.values import Value
 
 

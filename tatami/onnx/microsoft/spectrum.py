@@ -8,7 +8,7 @@ from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
-from tatami.onnx.ops_signal import transform
+from tatami.onnx.operators.signal import transform
 from tatami.onnx.values import Value
 
 

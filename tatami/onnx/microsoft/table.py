@@ -7,30 +7,30 @@ from typing import TypeAlias
 
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.activation import ACTIVATION
-from tatami.onnx.microsoft.attention import ATTENTION
-from tatami.onnx.microsoft.block_quantized import BLOCK_QUANTIZED
-from tatami.onnx.microsoft.blocked import BLOCKED
-from tatami.onnx.microsoft.branches import BRANCHES
-from tatami.onnx.microsoft.causal_conv import CAUSAL_CONV
-from tatami.onnx.microsoft.channels_last import CHANNELS_LAST
-from tatami.onnx.microsoft.convolution import CONVOLUTION
-from tatami.onnx.microsoft.decoder import DECODER
-from tatami.onnx.microsoft.experts import EXPERTS
-from tatami.onnx.microsoft.group_query import GROUP_QUERY
-from tatami.onnx.microsoft.linear_attention import LINEAR_ATTENTION
+from tatami.onnx.microsoft.images.blocked import BLOCKED
+from tatami.onnx.microsoft.images.channels_last import CHANNELS_LAST
+from tatami.onnx.microsoft.images.convolution import CONVOLUTION
 from tatami.onnx.microsoft.matmul import MATMUL
 from tatami.onnx.microsoft.matrices import MATRICES
 from tatami.onnx.microsoft.normalization import NORMALIZATION, simplified_layer_norm
-from tatami.onnx.microsoft.packed_batch import PACKED_BATCH
 from tatami.onnx.microsoft.plain import PLAIN as UNDER_OTHER_NAMES
-from tatami.onnx.microsoft.quantized import QUANTIZED
-from tatami.onnx.microsoft.quantized_products import QUANTIZED_PRODUCTS
+from tatami.onnx.microsoft.quantization.block_quantized import BLOCK_QUANTIZED
+from tatami.onnx.microsoft.quantization.quantized import QUANTIZED
+from tatami.onnx.microsoft.quantization.quantized_products import QUANTIZED_PRODUCTS
 from tatami.onnx.microsoft.ranks import with_ranks
-from tatami.onnx.microsoft.relative_bias import RELATIVE_BIAS
-from tatami.onnx.microsoft.rotary import ROTARY
 from tatami.onnx.microsoft.spectrum import SPECTRUM
+from tatami.onnx.microsoft.transformer.attention import ATTENTION
+from tatami.onnx.microsoft.transformer.branches import BRANCHES
+from tatami.onnx.microsoft.transformer.causal_conv import CAUSAL_CONV
+from tatami.onnx.microsoft.transformer.decoder import DECODER
+from tatami.onnx.microsoft.transformer.experts import EXPERTS
+from tatami.onnx.microsoft.transformer.group_query import GROUP_QUERY
+from tatami.onnx.microsoft.transformer.linear_attention import LINEAR_ATTENTION
+from tatami.onnx.microsoft.transformer.packed_batch import PACKED_BATCH
+from tatami.onnx.microsoft.transformer.relative_bias import RELATIVE_BIAS
+from tatami.onnx.microsoft.transformer.rotary import ROTARY
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.ops_strings import tokenizer
+from tatami.onnx.strings.operators import tokenizer
 from tatami.onnx.values import Value
 
 Handler: TypeAlias = Callable[[Importer, OnnxNode], list[Value]]

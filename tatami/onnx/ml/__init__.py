@@ -2,7 +2,7 @@
 
 table       every operator of the domain, with its handler and its text on the page
 trees       TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor
-forest      their nodes, rewritten to one comparison and one table (core/trees.py)
+forest      their nodes, rewritten to one comparison and one table (core/numbers/trees.py)
 linear      LinearClassifier, LinearRegressor
 svm         SVMClassifier, SVMRegressor
 scores      the class of a row of scores, and the transforms after it

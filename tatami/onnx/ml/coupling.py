@@ -14,8 +14,8 @@ from tatami.core.dtype import DType
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.arithmetic import Num
-from tatami.onnx.graphs_inside import child, finish, port
 from tatami.onnx.importer import Importer
+from tatami.onnx.subgraphs.graphs_inside import child, finish, port
 
 TURNS = 100
 """Maximum number of iterations (LIBSVM's)."""

@@ -13,8 +13,8 @@ from tatami.core.tensor import numpy_dtype
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
-from tatami.onnx.ops_strings import words_of
-from tatami.onnx.text_rules import is_printed_as
+from tatami.onnx.strings.operators import words_of
+from tatami.onnx.strings.text_rules import is_printed_as
 from tatami.onnx.values import Value, is_text_array
 
 DENSE = 4096

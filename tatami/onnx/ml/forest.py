@@ -1,4 +1,4 @@
-"""The nodes of an ensemble, rewritten to one comparison, `x <= split`, and one table (core/trees.py).
+"""The nodes of an ensemble, rewritten to one comparison, `x <= split`, and one table (core/numbers/trees.py).
 
     x <  s    x <= the number before s
     x >  s    x <= s with its branches exchanged; x >= s likewise
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tatami.core.trees import node_table
+from tatami.core.numbers.trees import node_table
 from tatami.onnx.importer import Importer
 from tatami.onnx.operands import unsupported
 
@@ -73,7 +73,7 @@ def check(m: Importer, forest: Forest) -> None:
 
 
 def tables(forest: Forest, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """(nodes, roots) of core/trees.py for x of the dtype."""
+    """(nodes, roots) of core/numbers/trees.py for x of the dtype."""
     splits = forest.splits.astype(dtype)
     yes, no, nan = forest.yes.copy(), forest.no.copy(), forest.is_missing_yes.copy()
     below = np.isin(forest.modes, (LT, GTE))
@@ -163,7 +163,7 @@ class _More:
 
 
 def leaf_tables(forest: Forest, outputs: int, dtype: np.dtype, how: str) -> tuple[np.ndarray, np.ndarray]:
-    """(targets, values) of core/trees.py: the values of each leaf, from its first output to its last."""
+    """(targets, values) of core/numbers/trees.py: the values of each leaf, from its first output to its last."""
     start = {"sum": 0.0, "min": np.inf, "max": -np.inf}[how]
     rows = forest.leaves
     first, last = np.full(rows, outputs - 1), np.zeros(rows, np.int64)

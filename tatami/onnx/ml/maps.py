@@ -10,7 +10,7 @@ from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
-from tatami.onnx.ops_strings import number_of_words, words_of
+from tatami.onnx.strings.operators import number_of_words, words_of
 from tatami.onnx.values import Value
 
 CASTS = {"TO_FLOAT": DType.fp32, "TO_INT64": DType.i64}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.bounds import is_within
+from tatami.core.algebra.bounds import is_within
 from tatami.core.expr import Expr
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Let, Region, RegionExpr, Select, Within

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.bounds import is_within
+from tatami.core.algebra.bounds import is_within
 from tatami.core.expr import Expr
 from tatami.region.ir import Cast, Index, Read, ReadAt, Region, RegionExpr
 from tatami.region.walk import all_axes, rewrite

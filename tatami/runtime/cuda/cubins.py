@@ -16,12 +16,12 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.cu.ir import Unit
-from tatami.runtime.apart import apart
-from tatami.runtime.cache import Cache, content_key, default_cache
-from tatami.runtime.compiler import time_limit
-from tatami.runtime.host import usable_cores
-from tatami.runtime.leftovers import at_end
-from tatami.runtime.nvrtc import Cubin, compile_cubin, nvrtc_version
+from tatami.runtime.building.apart import apart
+from tatami.runtime.building.cache import Cache, content_key, default_cache
+from tatami.runtime.building.compiler import time_limit
+from tatami.runtime.building.leftovers import at_end
+from tatami.runtime.building.nvrtc import Cubin, compile_cubin, nvrtc_version
+from tatami.runtime.machine.host import usable_cores
 
 FORMAT = "cubin 1"
 """Version of the entries in the cache."""
@@ -73,7 +73,7 @@ def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str, 
         return {u.symbol: compile_cubin(u.text, arch, headers, f"{u.symbol}.cu") for u in units}
     limit = time_limit() + 2.0 * len(units)
     asked = [json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu"}) for u in units]
-    command = [sys.executable, "-m", "tatami.runtime.nvrtc_worker"]
+    command = [sys.executable, "-m", "tatami.runtime.building.nvrtc_worker"]
     done = _ended(command, "\n".join(asked) + "\n", limit, stop)
     if done is None:
         at = units[0].symbol

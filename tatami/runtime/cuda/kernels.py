@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tatami.core.diagnostic import fail
+from tatami.runtime.building.nvrtc import Cubin
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import host_bytes
 from tatami.runtime.cuda.faults import Faults
 from tatami.runtime.cuda.steps import KernelStep, MapAt, Place
 from tatami.runtime.cuda.tensor_map import MAP_BYTES, Map, encode
-from tatami.runtime.nvrtc import Cubin
 
 FREE_SHARED_BYTES = 48 << 10
 """Bytes of dynamic shared memory that a kernel may have without a request to the driver."""

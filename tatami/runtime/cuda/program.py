@@ -20,6 +20,7 @@ from tatami.core.expr import evaluate
 from tatami.core.module import Module
 from tatami.execution.arena import Planner, aligned
 from tatami.execution.ir import ExecutionPlan
+from tatami.runtime.building.nvrtc import Cubin
 from tatami.runtime.cuda.arrays import CudaArrays
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import Block, DeviceArray, empty, upload
@@ -28,7 +29,6 @@ from tatami.runtime.cuda.hosted import HostedRun
 from tatami.runtime.cuda.kernels import Kernels
 from tatami.runtime.cuda.steps import CopyStep, DeviceLayouts, KernelStep, Resolver, Steps
 from tatami.runtime.loaded import LoadedModule, Where
-from tatami.runtime.nvrtc import Cubin
 
 KEPT_SIZES = 256
 """Maximum number of tuples of sizes for which steps are kept."""

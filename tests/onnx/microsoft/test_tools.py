@@ -15,7 +15,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 
 import tatami as tt
 from tests.onnx.microsoft.against_onnxruntime import model_of, node
-from tests.onnx.microsoft.test_layouts import network, plain
+from tests.onnx.microsoft.images.test_layouts import network, plain
 
 RNG = np.random.default_rng(19)
 

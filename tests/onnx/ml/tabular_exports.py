@@ -20,8 +20,7 @@ import onnx
 
 from tatami.backends.onnx_api import OnnxBackend
 from tatami.core.diagnostic import TatamiError
-
-from .both import runtime, same
+from tests.onnx.ml.both import runtime, same
 
 Make = Callable[[], tuple[Any, dict[str, Any], Any]]
 """The model as ONNX, its inputs, and what the package predicts (None where there is nothing to compare)."""

@@ -10,8 +10,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from . import both  # noqa: E402
-from .both import compare, model, node  # noqa: E402
+from tests.onnx.ml import both  # noqa: E402
+from tests.onnx.ml.both import compare, model, node  # noqa: E402
 
 FEATURES = 5
 DTYPES = [np.float32, np.float64, np.int64, np.int32]

@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx")
 
 from tatami.onnx.ml.table import TABLE, page  # noqa: E402
 from tatami.onnx.registry import handler_of  # noqa: E402
-from tatami.onnx.text_rules import MOVES  # noqa: E402
+from tatami.onnx.strings.text_rules import MOVES  # noqa: E402
 
 PAGE = Path(__file__).parents[3] / "docs" / "onnx-ml.md"
 

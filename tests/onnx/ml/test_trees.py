@@ -14,9 +14,8 @@ pytest.importorskip("onnxruntime")
 import tatami as tt  # noqa: E402
 from tatami.backends.onnx_api import OnnxBackend  # noqa: E402
 from tatami.core.diagnostic import TatamiError  # noqa: E402
-
-from . import both, forests  # noqa: E402
-from .both import compare, model, node  # noqa: E402
+from tests.onnx.ml import both, forests  # noqa: E402
+from tests.onnx.ml.both import compare, model, node  # noqa: E402
 
 COUNTS = (1, 7, 19, 0, 300)
 FEATURES = 6

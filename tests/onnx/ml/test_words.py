@@ -12,9 +12,8 @@ pytest.importorskip("onnxruntime")
 
 from tatami.backends.onnx_api import OnnxBackend  # noqa: E402
 from tatami.core.diagnostic import TatamiError  # noqa: E402
-
-from . import both  # noqa: E402
-from .both import compare, model, node  # noqa: E402
+from tests.onnx.ml import both  # noqa: E402
+from tests.onnx.ml.both import compare, model, node  # noqa: E402
 
 A = np.array([["red", "é", ""], ["blue", "red", "new word"]], object)
 B = np.array([["green", "red", "x"], ["blue", "", "y"]], object)

@@ -1,0 +1,159 @@
+"""Time per kernel on this machine, next to the plan's estimate (D2.18: measuring stands above the pipeline)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from tatami.api import Compilation, load_cpu_program
+from tatami.core.cost import rates
+from tatami.core.expr import free_vars
+from tatami.core.kernel import is_met
+from tatami.core.target import Target
+from tatami.plan.choose import estimate_at
+from tatami.plan.ir import Guarded
+from tatami.plan.loops.estimate import number_at
+from tatami.region.ir import Region
+from tatami.region.walk import all_axes
+from tatami.report.explain import kernel_origins
+from tatami.runtime.function import Function
+from tatami.runtime.machine.host import thread_count
+from tatami.runtime.machine.peak import Peaks, check_measurable
+
+MIN_RUNS = 5
+"""Runs that are made whatever time they take."""
+MAX_RUNS = 200
+"""Runs after which the time left is not used: the least time hardly changes."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One kernel: `seconds` is the least of all runs. Figures of the model are for the measured sizes and the threads that
+    ran; they are None in called programs and for sizes that data decide.
+
+    estimate: the plan's, in seconds. bound: seconds that the machine's peaks allow for `flops` and `bytes` (the roofline).
+    flops, bytes: the Region's at the measured sizes (spec 5 §10: 2MNK and each operand and result once).
+    occupancy: share of the machine's cores that ran it. plan: kind of the plan.
+    """
+
+    kernel: str
+    kind: str
+    sources: tuple[str, ...]
+    seconds: float
+    estimate: float | None
+    bound: float | None
+    flops: float | None
+    bytes: float | None
+    occupancy: float
+    plan: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Times of all kernels. `whole`: the least time of a run without clocks in it, in seconds. `runs`: number of runs."""
+
+    timings: tuple[Timing, ...]
+    whole: float
+    runs: int
+
+
+def estimate_sizes(compilation: Compilation) -> dict[str, int]:
+    """Sizes of symbols for which the plans were chosen, and at which their estimates were taken."""
+    out: dict[str, int] = {}
+    for choice in _choices(compilation, {}).values():
+        for name, value in choice.estimate.items():
+            if name.startswith("at."):
+                out.setdefault(name.removeprefix("at."), int(value))
+    return out
+
+
+def measure(
+    compilation: Compilation,
+    inputs: Mapping[str, np.ndarray],
+    sizes: Mapping[str, int],
+    threads: int | None,
+    seconds: float = 1.0,
+    peaks: Peaks | None = None,
+) -> Measurement:
+    """Run `main` on `inputs` for about `seconds`, each time without and with clocks around kernels.
+
+    `sizes`: value of each size symbol. `threads`: None for all cores. `peaks`: measured peaks of the machine; None for those
+    of its description, by which plans are chosen. Raises TatamiError where kernels cannot be timed."""
+    check_measurable(compilation.target)
+    execution = compilation.stages["execution"]
+    plain = Function(execution, load_cpu_program(compilation, threads), sizes=sizes)
+    program = load_cpu_program(compilation, threads, timed=True)
+    timed = Function(execution, program, sizes=sizes)
+    call, clocked = plain.bind(inputs), timed.bind(inputs)
+    call(), clocked()
+    program.times()
+    least: dict[tuple[str, str], float] = {}
+    whole, runs = float("inf"), 0
+    until = time.perf_counter() + seconds
+    while runs < MIN_RUNS or (time.perf_counter() < until and runs < MAX_RUNS):
+        started = time.perf_counter()
+        call()
+        whole = min(whole, time.perf_counter() - started)
+        clocked()
+        for key, taken in program.times().items():
+            least[key] = min(least.get(key, float("inf")), taken)
+        runs += 1
+    choices = _choices(compilation, sizes)
+    known = {(k.program, k.name): k for k in kernel_origins(compilation)}
+    facts = {(p, f.region): f for p, body in compilation.stages["poly_core"].programs.items() for f in body.regions}
+    regions = {r.name: r for r in compilation.stages["region"].main.body if isinstance(r, Region)}
+    used = threads or thread_count()
+    ran_on = msgspec.structs.replace(compilation.target, cores=used)
+    busy = min(1.0, used / max(1, compilation.target.cores))
+    timings: list[Timing] = []
+    for (name, kernel), taken in least.items():
+        if name == "setup":
+            continue
+        origin = known.get((name, kernel))
+        found = choices.get((name, kernel))
+        region = regions.get(kernel) if name == "main" else None  # a callee has sizes of its own, and may run many times
+        fact = facts.get((name, kernel)) if region is not None and _symbols(region) <= sizes.keys() else None
+        terms: dict[str, float] = {}
+        if found is not None and region is not None and fact is not None:
+            terms = estimate_at(region, fact, found, ran_on, sizes)
+        kind = origin.kind if origin is not None else "step"
+        sources = origin.sources if origin is not None else ()
+        flops = bytes_ = bound = None
+        if fact is not None:
+            flops, bytes_ = (
+                number_at(fact.flops, sizes),
+                number_at(fact.bytes_read, sizes) + number_at(fact.bytes_written, sizes),
+            )
+            bound = _roofline(ran_on, peaks or _stated_peaks(ran_on), flops, bytes_)
+        plan = type(found.plan).__name__ if found is not None else ""
+        timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan))
+    return Measurement(tuple(timings), whole, runs)
+
+
+def _stated_peaks(target: Target) -> Peaks:
+    """Peaks of a target's description; a cache is taken to have four times the bandwidth of memory."""
+    r = rates(target)
+    return Peaks(r.flops * max(1, target.cores), r.bandwidth, 4 * r.bandwidth)
+
+
+def _roofline(target: Target, peaks: Peaks, flops: float, bytes_: float) -> float:
+    """Seconds at the machine's peaks. Bytes that fit the cache are read from it, since they are there after the first run."""
+    return max(flops / peaks.flops, bytes_ / (peaks.cache if bytes_ <= rates(target).cache else peaks.memory))
+
+
+def _symbols(region: Region) -> set[str]:
+    return {name for size in all_axes(region).values() for name in free_vars(size)}
+
+
+def _choices(compilation: Compilation, sizes: Mapping[str, int]) -> dict[tuple[str, str], Guarded]:
+    """The plan of each Region that runs at these sizes; the plan without conditions if `sizes` does not decide."""
+    plans = compilation.stages["plan"].programs if "plan" in compilation.stages else {}
+
+    def taken(choice: Guarded) -> bool:
+        return all(free_vars(c.size) <= sizes.keys() and is_met(c, sizes) for c in choice.conditions)
+
+    return {(name, r.region): next(c for c in r.choices if taken(c)) for name, plan in plans.items() for r in plan.regions}

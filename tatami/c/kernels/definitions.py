@@ -1,0 +1,456 @@
+"""Definitions that are made for an element type and a number of lanes: each a C function named by its key (`needs`).
+
+Meaning: `core/numbers/numerics.py`; integers wrap through unsigned arithmetic, nothing is undefined.
+"""
+
+from __future__ import annotations
+
+from tatami.c.kernels.c_types import SHORT_C, SHORT_SIZE, short
+from tatami.c.kernels.literals import float_literal, int_literal
+from tatami.c.kernels.needs import Maker, Needs
+from tatami.c.kernels.scalar_ops import OF_NUMBERS, op_text, where_text
+from tatami.c.kernels.vector_width import compare_halves, compare_text, convert_text
+from tatami.core.dtype import DType
+from tatami.core.ops import DEFINED, OPS, CFunction, highest, lowest
+
+
+def _splat(key: str, base: str, lanes: int, needs: Needs) -> str:
+    element = base.removeprefix("splat_")
+    v = needs.vector(element, lanes)
+    return f"static inline {v} t_{key}({SHORT_C[element]} x) {{ return ({v}){{{', '.join(['x'] * lanes)}}}; }}"
+
+
+def _iota(key: str, base: str, lanes: int, needs: Needs) -> str:
+    element = base.removeprefix("iota_")
+    v = needs.vector(element, lanes)
+    return f"static inline {v} t_{key}(void) {{ return ({v}){{{', '.join(str(i) for i in range(lanes))}}}; }}"
+
+
+def _blend(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """blend_<element>x<W>(mask, a, b): a where the mask, else b."""
+    element = base.removeprefix("blend_")
+    v, m = needs.vector(element, lanes), needs.vector("i32", lanes)
+    same = needs.vector(f"i{8 * SHORT_SIZE[element]}", lanes)
+    mask = "m" if same == m else convert_text("m", "i32", same.removesuffix(f"x{lanes}"), lanes, needs)
+    return (
+        f"static inline {v} t_{key}({m} m, {v} a, {v} b) {{\n"
+        f"  {same} k = {mask};\n  return ({v})((({same})a & k) | (({same})b & ~k));\n}}"
+    )
+
+
+def _shift(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """shift_up<k>_<element>x<W>(x, fill): lane i is lane i-k of x (down: i+k), of fill where there is none."""
+    _, way, element = base.split("_")
+    by = int(way.removeprefix("up")) if way.startswith("up") else -int(way.removeprefix("down"))
+    return _of_two(key, element, [i - by if 0 <= i - by < lanes else lanes + i for i in range(lanes)], needs)
+
+
+def _across(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """across_<start>_<element>x<W>(x, y): W lanes of x followed by y, from lane `start` on. Of AVX-512 one instruction, which gcc
+    does not find."""
+    _, start, element = base.split("_")
+    general = _of_two(key, element, [int(start) + i for i in range(lanes)], needs)
+    if (lanes, SHORT_SIZE[element]) != (16, 4):
+        return general
+    v, words = needs.vector(element, lanes), needs.vector("i32", lanes)
+    return (
+        f"#if defined(__AVX512F__) && !defined(__clang__)\n"
+        f"static inline {v} t_{key}({v} x, {v} y) {{\n"
+        f"  return ({v})__builtin_ia32_alignd512_mask(({words})y, ({words})x, {start}, ({words}){{0}}, (unsigned short)-1);\n}}\n"
+        f"#else\n{general}\n#endif"
+    )
+
+
+def _zip(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """zip_<half>_<element>x<W>(x, y): lanes of x and y in turns, those of their first or of their second halves."""
+    _, half, element = base.split("_")
+    start = 0 if half == "first" else lanes // 2
+    return _of_two(key, element, [start + i // 2 + i % 2 * lanes for i in range(lanes)], needs)
+
+
+def _unzip(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """unzip_<which>_<element>x<W>(x, y): every second lane of x followed by y."""
+    _, which, element = base.split("_")
+    order = [2 * i + (which == "odd") for i in range(lanes)]
+    general = _of_two(key, element, order, needs)
+    if (lanes, SHORT_SIZE[element]) != (8, 4):
+        return general
+    v = needs.vector(element, lanes)
+    return (
+        f"#if !defined(__clang__) && __GNUC__ >= 12 && !defined(__AVX512VL__)\n"
+        f"static inline {v} t_{key}({v} a, {v} b) {{\n{_by_halves(v, 'a, b', order, needs)}}}\n#else\n{general}\n#endif"
+    )
+
+
+def _by_halves(v: str, two: str, order: list[int], needs: Needs) -> str:
+    """Eight lanes of `two` registers of two halves of four: they are shuffled within these, then their pairs are put in order,
+    an instruction each, which gcc does not find."""
+    pairs = needs.vector("f64", 4)
+    halves = ", ".join(str(order[i]) for i in (0, 1, 4, 5, 2, 3, 6, 7))
+    return (
+        f"  {pairs} x = ({pairs})__builtin_shufflevector({two}, {halves});\n"
+        f"  return ({v})__builtin_shufflevector(x, x, 0, 2, 1, 3);\n"
+    )
+
+
+def _of_two(key: str, element: str, order: list[int], needs: Needs) -> str:
+    """Lanes of the first vector, and counted on, of the second."""
+    v = needs.vector(element, len(order))
+    index = needs.vector(f"i{8 * SHORT_SIZE[element]}", len(order))
+    which = ", ".join(map(str, order))
+    return (
+        f"static inline {v} t_{key}({v} x, {v} y) {{\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  return __builtin_shufflevector(x, y, {which});\n"
+        f"#else\n  return __builtin_shuffle(x, y, ({index}){{{which}}});\n#endif\n}}"
+    )
+
+
+def _active(key: str, base: str, lanes: int, needs: Needs) -> str:
+    element = base.removeprefix("active_")
+    v = needs.vector(element, lanes)
+    c = SHORT_C[element]
+    return (
+        f"static inline {v} t_{key}(const {c}* p, int64_t n) {{\n  {v} r = {{0}};\n"
+        f"  for (int64_t i = 0; i < n; ++i) r[i] = p[i];\n  return r;\n}}"
+    )
+
+
+def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """second_<element>x<W>(p): p[0], p[2], …: two loads that meet, so that nothing past the last of them is read."""
+    element = base.removeprefix("second_")
+    v = needs.vector(element, lanes)
+    order = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
+    elements = ", ".join(f"p[{2 * i}]" for i in range(lanes))
+    two = f"*(const {v}_u*)p, *(const {v}_u*)(p + {lanes - 1})"
+    if (lanes, SHORT_SIZE[element]) == (8, 4):
+        steps = _by_halves(v, two, order, needs)
+    else:
+        steps = f"  return __builtin_shufflevector({two}, {', '.join(map(str, order))});\n"
+    return (
+        f"static inline {v} t_{key}(const {SHORT_C[element]}* p) {{\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n{steps}#else\n  return ({v}){{{elements}}};\n#endif\n}}"
+    )
+
+
+def _repeated(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """repeated_<n>_<element>x<W>(p, step): p[0] n times, p[step] n times, …"""
+    times, element = base.removeprefix("repeated_").split("_")
+    v, each = needs.vector(element, lanes), int(times)
+    elements = ", ".join(f"p[{i // each} * step]" for i in range(lanes))
+    plain = f"  return ({v}){{{elements}}};\n"
+    if lanes // each < 2:
+        body = plain
+    else:
+        few, order = needs.vector(element, lanes // each), ", ".join(str(i // each) for i in range(lanes))
+        body = (
+            f"#if defined(__clang__) || __GNUC__ >= 12\n  if (step == 1) {{\n    const {few} x = *(const {few}_u*)p;\n"
+            f"    return __builtin_shufflevector(x, x, {order});\n  }}\n#endif\n{plain}"
+        )
+    return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step) {{\n{body}}}"
+
+
+def _strided(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """strided_<element>x<W>(p, step): p[0], p[step], … One address with offsets: C compilers take minutes over loops in
+    which each lane has an address of its own."""
+    element = base.removeprefix("strided_")
+    v = needs.vector(element, lanes)
+    elements = ", ".join(f"p[{i} * step]" for i in range(lanes))
+    return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step) {{ return ({v}){{{elements}}}; }}"
+
+
+def _picked(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """picked_<element>x<W>(p, step, at): p[at[0] * step], p[at[1] * step], …"""
+    element = base.removeprefix("picked_")
+    v, positions = needs.vector(element, lanes), needs.vector("i64", lanes)
+    elements = ", ".join(f"p[at[{i}] * step]" for i in range(lanes))
+    return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step, {positions} at) {{ return ({v}){{{elements}}}; }}"
+
+
+_COMBINE = {
+    "sum": "add",
+    "prod": "mul",
+    "max": "max",
+    "min": "min",
+    "and": "and",
+    "or": "or",
+    "larger": "larger",
+    "smaller": "smaller",
+}
+
+
+def _lane(dtype: DType, x: str, lane: str) -> str:
+    return f"({x}[{lane}] & 1)" if dtype == DType.bool else f"{x}[{lane}]"
+
+
+def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """h_<fn>_<dtype>x<W>."""
+    _, fn, dtype_name = base.split("_")
+    dtype = DType(dtype_name)
+    v = needs.register(dtype, lanes)
+    half = lanes // 2
+    h = needs.register(dtype, half)
+    scalar = SHORT_C[short(dtype)]
+    if half == 1:
+        combined = op_text(_COMBINE[fn], dtype, 1, [_lane(dtype, "x", "0"), _lane(dtype, "x", "1")], needs)
+        return f"static inline {scalar} t_{key}({v} x) {{ return {combined}; }}"
+    if short(dtype) == "f32" and fn in OF_NUMBERS:  # is one NaN? asked beside the exchanges, each of which waits for the last
+        some, numbers = needs.add(f"any_i32x{lanes}"), needs.add(f"h_{OF_NUMBERS[fn]}_fp32x{lanes}")
+        nan = compare_text(dtype, lanes, "!=", "x", "x", needs)
+        return f'static inline float t_{key}({v} x) {{ return {some}({nan}) ? __builtin_nanf("") : {numbers}(x); }}'
+    if short(dtype) in ("f32", "i32") and dtype != DType.bool and lanes == 4:
+        return _horizontal4(key, _COMBINE[fn], dtype, needs)
+    inner = needs.add(f"h_{fn}_{dtype_name}x{half}")
+    combined = op_text(_COMBINE[fn], dtype, half, ["u.h[0]", "u.h[1]"], needs)
+    return (
+        f"static inline {scalar} t_{key}({v} x) {{\n  union {{ {v} v; {h} h[2]; }} u = {{x}};\n"
+        f"  return {inner}({combined});\n}}"
+    )
+
+
+def _horizontal4(key: str, fn: str, dtype: DType, needs: Needs) -> str:
+    """Four floats or integers by two exchanges of lanes, in registers. (Lanes taken out one by one are compared by branches.)"""
+    v, index = needs.register(dtype, 4), needs.vector("i32", 4)
+
+    def turned(order: str) -> str:
+        return f"__builtin_shufflevector(x, x, {order});\n#else\n  y = __builtin_shuffle(x, ({index}){{{order}}});\n#endif\n"
+
+    joined = op_text(fn, dtype, 4, ["x", "y"], needs)
+    steps = "".join(
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  y = {turned(order)}  x = {joined};\n"
+        for order in ("2, 3, 0, 1", "1, 0, 3, 2")
+    )
+    return f"static inline {SHORT_C[short(dtype)]} t_{key}({v} x) {{\n  {v} y;\n{steps}  return x[0];\n}}"
+
+
+def _lanes_call(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """each_<scalar function>_<arity>_<element>x<W>: a scalar function lane by lane."""
+    words = base.removeprefix("each_").split("_")
+    element, arity, function = words[-1], int(words[-2]), "_".join(words[:-2])
+    v = needs.vector(element, lanes)
+    names = "abc"[:arity]
+    call = f"{function}({', '.join(f'u{n}.s[i]' for n in names)})"
+    declared = "\n".join(f"  union {{ {v} v; {SHORT_C[element]} s[{lanes}]; }} u{n} = {{{n}}};" for n in names)
+    return (
+        f"static inline {v} t_{key}({', '.join(f'{v} {n}' for n in names)}) {{\n{declared}\n"
+        f"  for (int i = 0; i < {lanes}; ++i) ua.s[i] = {call};\n  return ua.v;\n}}"
+    )
+
+
+def _longs(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """longs_<i8|u8>x<W>: as 32 bits. gcc takes a conversion apart, though there is an instruction."""
+    source = base.removeprefix("longs_")
+    s, h, d = (needs.vector(e, lanes) for e in (source, f"{source[0]}16", "i32"))
+    move = "__builtin_ia32_pmov" + ("sx" if source == "i8" else "zx") + f"bd{32 * lanes}"
+    bytes_ = "typedef char C __attribute__((vector_size(16)));"
+    if lanes == 16:
+        known, fast = "__AVX512F__", f"  {bytes_}\n  return ({d}){move}_mask((C)x, ({d}){{0}}, -1);\n"
+    else:
+        halves = "typedef long long L __attribute__((vector_size(16)));"
+        known = "__AVX2__"
+        fast = (
+            f"  {bytes_}\n  {halves}\n  union {{ {s} x; long long bits; }} u = {{x}};\n"
+            f"  return ({d}){move}((C)(L){{u.bits, 0}});\n"
+        )
+    plain = f"  return __builtin_convertvector(__builtin_convertvector(x, {h}), {d});\n"
+    body = f"#if defined({known}) && !defined(__clang__)\n{fast}#else\n{plain}#endif\n"
+    return f"static inline {d} t_{key}({s} x) {{\n{body}}}"
+
+
+def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """toint_<f32|f64>_<int>x<W>: truncate, saturate, NaN to 0."""
+    _, source, target = base.split("_")
+    s, d = needs.vector(source, lanes), needs.vector(target, lanes)
+    dtype = DType(target)
+    low, high = lowest(dtype), highest(dtype)
+    high_text = float_literal(float(high), source)
+    low_text = float_literal(float(low), source)
+    if lanes == 1:
+        return (
+            f"static inline {d} t_{key}({s} x) {{\n  if (x != x) return 0;\n"
+            f"  if (x >= {high_text}) return {int_literal(high, dtype)};\n"
+            f"  if (x <= {low_text}) return {int_literal(low, dtype)};\n  return ({d})x;\n}}"
+        )
+    if source == "f32" and dtype.itemsize <= 2:  # the limits are floats: what is beyond them is clamped before it is converted
+        least, most = (f"{needs.add(f'{fn}_f32x{lanes}')}" for fn in ("max", "min"))
+        blend, splat = needs.add(f"blend_f32x{lanes}"), needs.add(f"splat_f32x{lanes}")
+        clamped = f"{most}({least}(x, {splat}({low_text})), {splat}({high_text}))"
+        number = f"{blend}({compare_text(DType.fp32, lanes, '==', 'x', 'x', needs)}, {clamped}, {splat}(0))"
+        return f"static inline {d} t_{key}({s} x) {{ return {convert_text(number, source, target, lanes, needs)}; }}"
+    i = needs.vector("i64" if source == "f64" else "i32", lanes)
+    m = needs.vector("i32", lanes)
+    blend_s, blend_d = needs.add(f"blend_{source}x{lanes}"), needs.add(f"blend_{target}x{lanes}")
+    splat_s, splat_d = needs.add(f"splat_{source}x{lanes}"), needs.add(f"splat_{target}x{lanes}")
+
+    def mask(e: str) -> str:
+        return f"({e})" if i == m else f"__builtin_convertvector(({e}), {m})"
+
+    return (
+        f"static inline {d} t_{key}({s} x) {{\n"
+        f"  {m} high = {mask(f'x >= {splat_s}({high_text})')}, low = {mask(f'x <= {splat_s}({low_text})')};\n"
+        f"  {m} inside = {mask('x == x')} & ~high & ~low;\n"
+        f"  {d} r = {convert_text(f'{blend_s}(inside, x, {splat_s}(0))', source, target, lanes, needs)};\n"
+        f"  r = {blend_d}(high, {splat_d}({int_literal(high, dtype)}), r);\n"
+        f"  return {blend_d}(low, {splat_d}({int_literal(low, dtype)}), r);\n}}"
+    )
+
+
+def _integer_function(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """int_<op>_<dtype>: division, remainder, power and shifts, total over all operands."""
+    _, op, name = key.split("_")
+    c = SHORT_C[name]
+    u = SHORT_C["u" + name[1:]]
+    bits = SHORT_SIZE[name] * 8
+    signed = name[0] == "i"
+    wide = "uint32_t" if bits < 32 else u
+    head = f"static inline {c} t_{key}({c} x, {c} y) {{ "
+    minus = f"if (y == -1) return ({c})(0 - ({wide})x); " if signed else ""
+    match op:
+        case "idiv":
+            return head + f"if (y == 0) return 0; {minus}return ({c})(x / y); }}"
+        case "rem":
+            return head + f"if (y == 0) return 0; {'if (y == -1) return 0; ' if signed else ''}return ({c})(x % y); }}"
+        case "mod":
+            rem = needs.add(f"int_rem_{name}")
+            fix = f"if (r != 0 && (r < 0) != (y < 0)) r = ({c})(r + y); " if signed else ""
+            return head + f"{c} r = {rem}(x, y); {fix}return r; }}"
+        case "pow":
+            low = "if (y < 0) return x == 1 ? 1 : x == -1 ? ((y & 1) ? -1 : 1) : 0; " if signed else ""
+            return (
+                head + f"{low}{wide} b = ({wide})x, r = 1; {u} n = ({u})y; "
+                f"while (n) {{ if (n & 1) r = ({wide})(r * b); b = ({wide})(b * b); n >>= 1; }} return ({c})({u})r; }}"
+            )
+        case "shl":
+            inside = f"y >= 0 && y < {bits}" if signed else f"y < {bits}"
+            return head + f"return ({inside}) ? ({c})({u})(({wide})x << y) : 0; }}"
+        case "shr":
+            inside = f"y >= 0 && y < {bits}" if signed else f"y < {bits}"
+            outside = f"(x < 0 ? ({c})-1 : 0)" if signed else "0"
+            return head + f"return ({inside}) ? ({c})(x >> y) : {outside}; }}"
+    raise KeyError(key)
+
+
+_MAX_REGISTER = {("f32", 16): ("__AVX512F__", 512), ("f32", 8): ("__AVX512VL__", 256), ("f32", 4): ("__AVX512VL__", 128)}
+"""Where gcc has masks, and its names for a register's width. The instructions for max and min give their second operand of
+two zeros and where one is NaN; so a maximum that is carried on as `a` waits for one instruction where `b` is a number."""
+
+
+def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """abs, sign, relu, tf32, max, min, isinf of floats: NaN goes through all of them."""
+    fn, element = base.split("_")
+    n = max(lanes, 1)
+    t, m = needs.vector(element, n), needs.vector("i32", n)
+    dtype = DType.fp32 if element == "f32" else DType.fp64
+    infinity = f"__builtin_inf{'f' if element == 'f32' else ''}()"
+
+    def where(mask: str, a: str, b: str) -> str:
+        return where_text(dtype, n, [mask, a, b], needs)
+
+    def mask(op: str, a: str, b: str) -> str:
+        return compare_text(dtype, n, op, a, b, needs)
+
+    def value(text: str) -> str:
+        return text if n == 1 else f"{needs.add(f'splat_{element}x{n}')}({text})"
+
+    if fn in ("max", "min"):
+        order = ">" if fn == "max" else "<"
+        nan, beyond = mask("!=", "b", "b"), mask(order, "b", "a")
+        body = f"  return {where(f'({beyond} | {nan})', 'b', 'a')};"
+        if element == "f32" and n == 1:  # a comparison of numbers that nobody foresees: no branch
+            wide, lane = needs.add(f"{fn}_f32x4"), needs.add("splat_f32x4")
+            body = f"  return {wide}({lane}(a), {lane}(b))[0];"
+        if (element, n) in _MAX_REGISTER:
+            masked, register = _MAX_REGISTER[element, n]
+            order = f"__builtin_ia32_cmpps{register}_mask(b, b, 7, -1{', 4' if n == 16 else ''})"
+            name = f"__builtin_ia32_{fn}ps{register if n > 4 else ''}"
+            texts = [(masked, f"{name}_mask(b, a, b, {order}{', 4' if n == 16 else ''})")]
+            if n < 16:
+                texts.append(("__AVX__" if n == 8 else "__SSE__", where(nan, "b", f"{name}(b, a)")))
+            for macro, text in reversed(texts):
+                body = f"#if defined({macro}) && !defined(__clang__)\n  return {text};\n#else\n{body}\n#endif"
+        return f"static inline {t} t_{key}({t} a, {t} b) {{\n{body}\n}}"
+    if fn == "isinf":
+        high, low = (mask("==", "a", value(x)) for x in (infinity, "-" + infinity))
+        return f"static inline {m} t_{key}({t} a) {{ return ({high} | {low}); }}"
+    if fn == "relu":
+        body = where(mask("<=", "a", value("0")), value("0"), "a")
+    elif fn == "sign":
+        body = where(
+            mask(">", "a", value("0")), value("1"), where(mask("<", "a", value("0")), value("-1"), f"(a + {value('0')})")
+        )
+    elif fn == "tf32":
+        bits, dropped = needs.vector(f"u{element[1:]}", n), 13 if element == "f32" else 42
+        body = f"({t})(((({bits})a + {1 << (dropped - 1):#x}u) >> {dropped}) << {dropped})"
+        body = where(mask("==", "(a - a)", value("0")), body, "a")  # neither infinite nor NaN
+    else:  # abs
+        unsigned = needs.vector(f"u{element[1:]}", n)
+        magnitude = "0x7fffffffu" if element == "f32" else "0x7fffffffffffffffu"
+        body = f"({t})(({unsigned})a & {magnitude})"
+    return f"static inline {t} t_{key}({t} a) {{ return {body}; }}"
+
+
+_LARGER = {
+    ("f32", 16): ("__AVX512F__", "{}ps512_mask(a, b, a, -1, 4)"),
+    ("f32", 8): ("__AVX__", "{}ps256(a, b)"),
+    ("f32", 4): ("__SSE__", "{}ps(a, b)"),
+    ("i32", 16): ("__AVX512F__", "p{}sd512_mask(a, b, a, -1)"),
+    ("i32", 8): ("__AVX2__", "p{}sd256(a, b)"),
+    ("i32", 4): ("__SSE4_1__", "p{}sd128(a, b)"),
+}
+"""Where gcc has one instruction for it, which it does not find in a comparison and a choice."""
+
+
+def _of_numbers(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """larger_<f32|i32>x<W>, smaller_…: of two of which none is NaN."""
+    fn, element = base.split("_")
+    v, dtype = needs.vector(element, lanes), DType.fp32 if element == "f32" else DType.i32
+    order = compare_text(dtype, lanes, ">" if fn == "larger" else "<", "a", "b", needs)
+    body = f"  return {where_text(dtype, lanes, [order, 'a', 'b'], needs)};"
+    if (element, lanes) in _LARGER:
+        macro, text = _LARGER[element, lanes]
+        text = text.format("max" if fn == "larger" else "min")
+        body = f"#if defined({macro}) && !defined(__clang__)\n  return __builtin_ia32_{text};\n#else\n{body}\n#endif"
+    return f"static inline {v} t_{key}({v} a, {v} b) {{\n{body}\n}}"
+
+
+BY_FOURS = {op.c.vectors: op.arity for op in OPS.values() if isinstance(op.c, CFunction) and op.c.by_fours}
+"""Functions of fp32 that go through double precision, and their operands: four at a time, as many doubles as a vector of AVX2
+has. Wider ones compilers take apart lane by lane."""
+
+
+def _by_fours(key: str, base: str, lanes: int, needs: Needs) -> str:
+    """<function>_f32x<W>: `<function>four_f32` for each four lanes; two lanes fill one of four twice."""
+    fn = base.removesuffix("_f32")
+    v, four, names = needs.vector("f32", lanes), needs.vector("f32", 4), "xy"[: BY_FOURS[fn]]
+    one = needs.add(f"{fn}four_f32")
+    head = f"static inline {v} t_{key}({', '.join(f'{v} {n}' for n in names)}) {{\n"
+    if lanes == 2:
+        twice = ", ".join(f"({four}){{{n}[0], {n}[1], {n}[0], {n}[1]}}" for n in names)
+        return f"{head}  {four} both = {one}({twice});\n  return ({v}){{both[0], both[1]}};\n}}"
+    unions = ", ".join(f"{n}s = {{{n}}}" for n in names)
+    each = f"  for (int i = 0; i < {lanes // 4}; ++i) xs.four[i] = {one}({', '.join(f'{n}s.four[i]' for n in names)});\n"
+    return f"{head}  union {{ {v} all; {four} four[{lanes // 4}]; }} {unions};\n{each}  return xs.all;\n}}"
+
+
+MAKERS: dict[str, Maker] = {
+    "splat": _splat,
+    "iota": _iota,
+    "blend": _blend,
+    "active": _active,
+    "shift": _shift,
+    "across": _across,
+    "zip": _zip,
+    "unzip": _unzip,
+    "second": _second,
+    "repeated": _repeated,
+    "strided": _strided,
+    "picked": _picked,
+    "h": _horizontal,
+    "each": _lanes_call,
+    "toint": _to_int,
+    "longs": _longs,
+    "int": _integer_function,
+    "compare": compare_halves,
+    **dict.fromkeys(("larger", "smaller"), _of_numbers),
+    **dict.fromkeys(BY_FOURS, _by_fours),
+    **dict.fromkeys((op.name for op in OPS.values() if op.c == DEFINED), _simple),
+}

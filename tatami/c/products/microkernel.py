@@ -1,0 +1,408 @@
+"""The routines that contractions call: a register-tiled micro-kernel and a transposing pack (notes: cpu §1).
+
+They depend on nothing but element type, tile and vector width, so each is one unit, compiled once per machine; sizes
+are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 rows by 32 columns, 16 lanes;
+``tatami_pack_f32_16`` transposes fp32 in blocks of 16. ``tatami_gemm_i16x2_12x32_16`` takes two steps of k at once, where
+they are one element of 32 bits, and k counts such elements (c/products/dots.py). C form: ``int name(void* const* buffers, const int64_t* sizes)``.
+
+    tatami_gemm_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1
+        c[rows][nr] += a * b over k0 <= k < k1 (k0 = 0: c is overwritten). a is ceil(rows/mr) balanced panels
+        [depth][r], panel p from row rows*p/np on; b is [k1-k0][nr]. Each block of k is summed from zero in order of k
+        and then added, whatever the threads do.
+    tatami_rows_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, pitch, k0, k1
+        The same, where a is no panels but [depth][pitch]: its first `rows` columns are the rows of c.
+    tatami_into_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1, pitch of b, pitch of c
+        As tatami_gemm, where b and c are nr columns of matrices with longer rows.
+    tatami_lies_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, pitch of a, k0, k1, pitch of b, pitch of c
+        As tatami_into, where a is no panels but a matrix [rows][pitch]: all three lie where they are.
+    tatami_table_<t>_<mr>x<nr>_<lanes>   buffers a, b, c, table; sizes rows, depth, k0, k1
+        As tatami_gemm, where row k of b begins at b[table[k]]; k counts from 0, not from k0.
+    tatami_wide_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1, pitch of b, pitch of c, columns
+        As tatami_into for at most mr rows and any number of columns: memory is read row by row of b, as it lies.
+    tatami_slivers_<t>_<mr>x<nr>_<lanes> buffers to, from; sizes rows, columns, pitch, each
+        Columns of a matrix copied as slivers, which begin `each` elements apart: to[s*each + k*nr + j] =
+        from[k*pitch + s*nr + j] for k < rows; the last sliver is filled up with zeros. mr rows at a time go along all slivers.
+    tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
+        to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
+
+Each height of a panel is a function of its own. Where the calls of a program say what their rows may be, few heights occur,
+and only those are compiled (`panel_units`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tatami.c.ir import Unit
+from tatami.c.products.dots import DOTS, dot_text
+from tatami.core.custom.verbatim import VerbatimCode
+from tatami.core.page import Page, page
+
+_C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
+_C_TYPES |= dict.fromkeys(DOTS, ("uint32_t", 4))
+_NARROW = {"f32i8": "int8_t", "f32u8": "uint8_t"}
+"""Elements of b that are narrower than those of a and c, which are fp32: widened as they are read."""
+_C_TYPES |= dict.fromkeys(_NARROW, ("float", 4))
+_NAME = re.compile(
+    r"tatami_(gemm|rows|into|lies|table|wide|slivers|pack)_([a-z]\d+(?:x\d[a-z]*|[iu]8)?)_(?:(\d+)x(\d+)_)?(\d+)"
+)
+K_UNROLL = 4
+"""Steps of k in the loop's body at most."""
+_FULL = 16
+"""Multiply-adds that fill a body: beside so many a loop's own instructions cost nothing, and more steps only compile longer.
+Pointers that walk are such instructions: so many for each two of them, where a is a matrix."""
+PARTS = 4
+"""Panels that share the fetching of the next block, a row of it in so many steps; where there are fewer, each fetches more."""
+GROUP = 8
+"""Rows of b that the wide kernel reads side by side: as many streams as a prefetcher follows, and ways of L1."""
+FEW = 3
+"""One of so many parts of mr rows, where there are no more, asks for nothing but what it reads soon: it waits for loads, and
+requests for the block after take their place. Measured, from L2 1.2 to 3 times the rate, from L3 the same or better."""
+AHEAD = 16
+"""Rows of b between the one in use and the one that is asked for."""
+_REFUSED = 3
+"""TATAMI_ARGUMENT of tatami.h."""
+_CHAIN = 8
+"""Independent sums the micro-kernel keeps in flight at least: the latency of a multiply-add times its ports."""
+
+
+@lru_cache(maxsize=64)
+def routine_unit(name: str) -> Unit | None:
+    """The unit that defines routine `name`, or None when the name is not of this file."""
+    found = _parts_of(name)
+    if found is None:
+        return None
+    kind, element, lanes = found[1], found[2], int(found[5])
+    if kind == "pack":
+        return Unit(VerbatimCode(_pack_text(name, element, lanes)))
+    t = _tile_of(found)
+    if kind == "slivers":
+        return Unit(VerbatimCode(_slivers_text(name, element, t)))
+    text = _wide_text if kind == "wide" else _gemm_text
+    return Unit(VerbatimCode(text(name, element, t, range(1, t.mr + 1))), contract=True)
+
+
+def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
+    """The units of a micro-kernel for calls with so many `rows`, by file: each height of their panels is a unit, which
+    programs share, and the routine refuses others. Empty for a name that is no micro-kernel, and where no call has rows."""
+    found = _parts_of(name)
+    if found is None or found[1] in ("pack", "slivers"):
+        return {}
+    t, element = _tile_of(found), found[2]
+    heights = sorted({h for n in rows if n for p in [-(-n // t.mr)] for h in (n // p, -(-n // p))})
+    if not heights:
+        return {}
+    if t.kind == "wide":
+        return {f"{name}.c": Unit(VerbatimCode(_wide_text(name, element, t, heights)), contract=True)}
+    head = _element_text(element, t.lanes)
+    tiles = {f"{name}_{h}": f"{head}\n{_tile_text(f'{name}_{h}', h, t)}" for h in heights}
+    texts = {name: _gemm_text(name, element, t, heights, apart=True), **tiles}
+    return {f"{file}.c": Unit(VerbatimCode(text), contract=True) for file, text in texts.items()}
+
+
+def _parts_of(name: str) -> re.Match[str] | None:
+    """Kind, element, mr, nr and lanes of a routine of this file; groups of k have the kinds that a plan's dot takes."""
+    found = _NAME.fullmatch(name)
+    kinds = {**dict.fromkeys(DOTS, ("gemm", "into")), **dict.fromkeys(_NARROW, ("gemm", "into", "lies"))}
+    is_known = found is not None and found[2] in _C_TYPES and found[1] in kinds.get(found[2], (found[1],))
+    return found if is_known else None
+
+
+def _tile_of(found: re.Match[str]) -> _Tile:
+    return _Tile(
+        found[1], int(found[3]), int(found[4]), int(found[5]), _C_TYPES[found[2]][1], found[2] in DOTS, found[2] in _NARROW
+    )
+
+
+def _element_text(element: str, lanes: int) -> str:
+    c, size = _C_TYPES[element]
+    more = _bytes_text(element, lanes) if element in _NARROW else dot_text(element, lanes) if element in DOTS else ""
+    return _page("element").fill(TYPE=c, VECTOR=size * lanes, BYTES=size, MORE=more)
+
+
+def _bytes_text(element: str, lanes: int) -> str:
+    return _page("bytes").fill(
+        TYPE=_NARROW[element],
+        LANES=lanes,
+        WIDE=4 * lanes,
+        HAS={16: "__AVX512F__", 8: "__AVX2__"}.get(lanes, ""),
+        WIDEN="vpmovsxbd" if _NARROW[element] == "int8_t" else "vpmovzxbd",
+        REGISTER="v" if lanes == 16 else "x",
+    )
+
+
+def _page(name: str) -> Page:
+    return page("tatami.c", f"{name}.c")
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What a micro-kernel is made for. kind: how its operands lie, the second word of its name."""
+
+    kind: str
+    mr: int
+    nr: int
+    lanes: int
+    itemsize: int
+    dots: bool
+    """Is an element a group of k, multiplied with another by `dot`?"""
+    narrow: bool = False
+    """Are elements of b a byte each?"""
+
+    @property
+    def vectors(self) -> int:
+        return self.nr // self.lanes
+
+    @property
+    def is_pitched(self) -> bool:
+        """Are b and c columns of matrices with rows of their own length?"""
+        return self.kind in ("into", "lies")
+
+    @property
+    def fetches(self) -> bool:
+        """Do rows of b follow each other, so that a tile can ask for those to come?"""
+        return self.kind != "table"
+
+    @property
+    def lines(self) -> range:
+        """The elements of a row of b at which cache lines begin."""
+        return range(0, self.nr, 64 if self.narrow else max(1, 64 // self.itemsize))
+
+    @property
+    def b_type(self) -> str:
+        return "B" if self.narrow else "T"
+
+    @property
+    def ahead(self) -> int:
+        """Rows of b between the one in use and the one that is asked for: as many bytes of each type."""
+        return AHEAD * 4 if self.narrow else AHEAD
+
+    @property
+    def parameters(self) -> str:
+        """Of the function of one panel."""
+        sizes = {"gemm": "", "table": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[self.kind]
+        more = f", const {self.b_type} *next, int64_t some" if self.fetches else ", const int64_t *at"
+        more += "".join(f", int64_t {p}" for p in sizes.split(", ") if p)
+        return f"int64_t kc, const T *a, const {self.b_type} *b, T *c, int64_t first{more}"
+
+    def folds(self, row: int) -> bool:
+        """Do the multiply-adds of a row broadcast their element themselves? In AVX-512 one instruction does both: fewer
+        instructions, but a load for each vector. Half of the rows balances the two."""
+        return self.itemsize * self.lanes == 64 and self.vectors > 1 and row % 2 == 1 and self.kind != "lies" and not self.dots
+
+
+def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart: bool = False) -> str:
+    """The routine for panels of these heights, whose tiles stand in it, or `apart` in units of their own."""
+    if t.nr % t.lanes or not 1 <= t.mr <= 64:
+        raise ValueError(f"{name}: {t.nr} columns are not whole vectors of {t.lanes}")
+    tile = name if apart else "tile"
+    if apart:
+        tiles = [f"void {tile}_{rows}({t.parameters});" for rows in heights]
+    else:
+        tiles = [f"static __attribute__((noinline)) {_tile_text(f'{tile}_{rows}', rows, t)}" for rows in heights]
+    start, step, more = {
+        "gemm": ("k0 * r", "r * depth", ", next, some"),
+        "table": ("k0 * r", "r * depth", ", (const int64_t *)buffers[3] + k0"),
+        "into": ("k0 * r", "r * depth", ", next, some, sizes[4], sizes[5]"),
+        "rows": ("k0 * depth", "r", ", next, some, depth"),
+        "lies": ("k0", "r * depth", ", next, some, depth, sizes[4], sizes[5]"),
+    }[t.kind]
+    return _page("micro_kernel").fill(
+        ELEMENT=_element_text(element, t.lanes),
+        TILES=tiles,
+        NAME=name,
+        B=t.b_type,
+        MR=t.mr,
+        LESS=t.mr - 1,
+        FETCHES=t.fetches,
+        PARTS=PARTS,
+        NEXT="sizes[4]" if t.is_pitched else t.nr,
+        CASES=[f"case {rows}: {tile}_{rows}(k1 - k0, a + {start}, b, c, k0 == 0{more}); break;" for rows in heights],
+        REFUSED=_REFUSED,
+        STEP=step,
+        C_PITCH="sizes[5]" if t.is_pitched else t.nr,
+    )
+
+
+def _tile_text(function: str, rows: int, t: _Tile) -> str:
+    """One panel of `rows`. Two prefetchers: `ahead` of the rows of b in use, into L1; and where rows are more than a few `next`,
+    `some` rows every few steps, of those that the next call uses, into L2."""
+    nr, lanes, vectors = t.nr, t.lanes, t.vectors
+    b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
+
+    def element(step: int, row: int, vector: int) -> str:
+        match t.kind:
+            case "rows":
+                return f"a{vector}[{step} * pitch + {row}]"
+            case "lies":
+                return f"r{row // 3 * 3}[{row % 3} * pitch + {step}]"
+            case _:
+                return f"a{vector}[{step * rows + row}]"
+
+    walks = {"rows": "{} * pitch", "lies": "{}"}.get(t.kind, f"{{}} * {rows}")
+    names_a = [f"r{i}" for i in range(0, rows, 3)] if t.kind == "lies" else ["a0"]
+    if any(t.folds(i) for i in range(rows)):
+        names_a += [f"a{v}" for v in range(1, vectors)]
+    sets = min(K_UNROLL, max(1, _CHAIN // (rows * vectors)))
+    sets = {3: 2}.get(sets, sets)
+    full = _FULL * max(1, len(names_a) // 2 if t.kind == "lies" else 1)
+    steps = next(s for s in (1, 2, K_UNROLL) if s * rows * vectors >= full or s == K_UNROLL)
+    names = [[[f"c{i}_{v}" if s == 0 else f"c{i}_{v}_{s}" for s in range(sets)] for v in range(vectors)] for i in range(rows)]
+    flat = [n for row in names for vector in row for n in vector]
+    pointers: list[str] = []
+    for n in names_a:
+        pointers.append(f"const T *{n} = a{f' + {n[1:]} * pitch' if n[0] == 'r' else ''};")
+        if n[0] == "a" and n != "a0":
+            pointers.append(f'__asm__("" : "+r"({n}));  /* the compiler is not to know that it is a0: one broadcast a use */')
+
+    def step(u: int) -> list[str]:
+        begin = f"at[{u}]" if t.kind == "table" else f"{u} * {b_pitch}"
+        read = "wide({})" if t.narrow else "*(const U *)({})"
+        lines = [f"  V b{v} = {read.format(f'b + {begin} + {v * lanes}')};" for v in range(vectors)]
+        for i in range(rows):
+            sums = [names[i][v][u % sets] for v in range(vectors)]
+            if t.folds(i):
+                lines.append("  " + " ".join(f"{n} += {element(u, i, v)} * b{v};" for v, n in enumerate(sums)))
+                continue
+            kind, one = ("V", "(V){0} + ") if t.dots else ("T", "")
+            adds = " ".join(f"{n} = dot({n}, s, b{v});" if t.dots else f"{n} += s * b{v};" for v, n in enumerate(sums))
+            lines.append(f"  {{ {kind} s = {one}{element(u, i, 0)}; {adds} }}")
+        return ["{", *lines, "}"]
+
+    def fetched(u: int) -> list[str]:
+        """What step u fetches: its row of b `ahead`, and step 0 its rows of `next`."""
+        if not t.fetches:
+            return []
+        out = [" ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines)]
+        if u == 0 and rows * FEW > t.mr:
+            fetch = " ".join(f"__builtin_prefetch(next + {x}, 0, 2);" for x in t.lines) + f" next += {b_pitch};"
+            fetch = f"int64_t x = some; do {{ {fetch} }} while (--x);"
+            out.append(f"{{ {fetch} }}" if steps == PARTS else f"if (k % {PARTS} == 0) {{ {fetch} }}")
+        return out
+
+    def onward(steps: int) -> str:
+        b = f"at += {steps}" if t.kind == "table" else f"b += {steps} * {b_pitch}"
+        return " ".join(f"{n} += {walks.format(steps)};" for n in names_a) + f" {b};"
+
+    places = [(names[i][v][0], f"{i} * {c_pitch} + {v * lanes}") for i in range(rows) for v in range(vectors)]
+    return _page("panel").fill(
+        FUNCTION=function,
+        PARAMETERS=t.parameters,
+        SUMS=", ".join(f"{n} = {{0}}" for n in flat),
+        FETCHES=t.fetches,
+        B=t.b_type,
+        AHEAD=t.ahead,
+        B_PITCH=b_pitch,
+        POINTERS=pointers,
+        STEPS=steps,
+        BODY=[line for u in range(steps) for line in (*fetched(u), *step(u))],
+        ON=onward(steps),
+        REST=steps > 1,
+        ONE=step(0),
+        ON_ONE=onward(1),
+        JOINS=[f"{n[0]} += {other};" for row in names for n in row for other in n[1:]],
+        WRITES=[f"*(U *)(c + {at}) = {n};" for n, at in places],
+        ADDS=[f"*(U *)(c + {at}) += {n};" for n, at in places],
+    )
+
+
+def _wide_text(name: str, element: str, t: _Tile, heights: Sequence[int]) -> str:
+    cases = [f"case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;" for rows in heights]
+    return _page("wide").fill(
+        ELEMENT=_element_text(element, t.lanes),
+        BANDS=[_band_text(rows, t) for rows in heights],
+        NAME=name,
+        GROUP=GROUP,
+        CASES=cases,
+        REFUSED=_REFUSED,
+    )
+
+
+def _band_text(rows: int, t: _Tile) -> str:
+    """Where rows are few, registers hold the sums of twice the vectors of a tile: memory is read at a higher rate where more
+    lines of a row are taken together."""
+    vectors = t.vectors * 2 if 2 * rows < t.mr else t.vectors
+    some, more = ([v * t.lanes for v in range(n)] for n in (t.vectors, vectors))
+
+    def columns(at: list[int], width: int, steps: str) -> str:
+        kind, of = ("T", "T") if width == 1 else ("V", "U")
+
+        def stores(how: str) -> str:
+            return " ".join(f"*({of} *)(c + {i} * cp + j + {x}) {how} c{i}_{x};" for i in range(rows) for x in at)
+
+        adds = (f"T s = a[k * {rows} + {i}]; {' '.join(f'c{i}_{x} += s * b{x};' for x in at)}" for i in range(rows))
+        return _page("band_columns").fill(
+            WIDTH=width,
+            TYPE=kind,
+            SUMS=", ".join(f"c{i}_{x} = {{0}}" for i in range(rows) for x in at),
+            GROUP=GROUP,
+            STEPS=steps,
+            LOADS=[f"{kind} b{x} = *(const {of} *)(b + k * bp + j + {x});" for x in at],
+            ADDS=[f"{{ {add} }}" for add in adds],
+            WRITES=stores("="),
+            INTO=stores("+="),
+        )
+
+    return _page("band").fill(
+        ROWS=rows,
+        GROUP=GROUP,
+        GROUPS=columns(more, t.lanes * vectors, str(GROUP)),
+        TILES=columns(some, t.nr, "steps"),
+        SINGLES=columns([0], 1, "steps"),
+    )
+
+
+def _slivers_text(name: str, element: str, t: _Tile) -> str:
+    vectors = [(q, v * t.lanes) for q in range(t.mr) for v in range(t.nr // t.lanes)]
+    return _page("slivers").fill(
+        ELEMENT=_element_text(element, t.lanes),
+        NAME=name,
+        NR=t.nr,
+        MR=t.mr,
+        WHOLE=[f"*(U *)(a + {q * t.nr + v}) = *(const U *)(b + {q} * pitch + {v});" for q, v in vectors],
+        ONE=[f"*(U *)(a + q * {t.nr} + {v}) = *(const U *)(b + q * pitch + {v});" for q, v in vectors if not q],
+    )
+
+
+def _pack_text(name: str, element: str, lanes: int) -> str:
+    shuffles, final = _transpose_text(lanes)
+    rows = [(i, f"(k + {i}) * pitch + j") for i in range(lanes)]
+    masked = [f"__builtin_ia32_storeups512_mask(to + {at}, {final[i]}, live);" for i, at in rows]
+    column = [f"(j + {i} < columns ? j + {i} : columns - 1)" for i in range(lanes)]
+    return _page("pack").fill(
+        ELEMENT=_element_text(element, lanes),
+        NAME=name,
+        LANES=lanes,
+        TWICE=2 * lanes,
+        LOADS=[f"V r{i} = *(const U *)(from + {column[i]} * stride + k);" for i in range(lanes)],
+        SHUFFLES=shuffles,
+        STORES=[f"*(U *)(to + {at}) = {final[i]};" for i, at in rows],
+        MASKED=masked if (element, lanes) == ("f32", 16) else [],
+        PARTS=[f"part[{i}] = {final[i]};" for i in range(lanes)],
+    )
+
+
+def _transpose_text(lanes: int) -> tuple[list[str], list[str]]:
+    """Shuffles that turn rows r0… into columns; returns the lines and the names of the results in order."""
+    lines: list[str] = []
+    rows = [f"r{i}" for i in range(lanes)]
+    width = lanes // 2
+    level = 0
+    while width >= 1:
+        new = list(rows)
+        low = [i if i % (2 * width) < width else lanes + i - width for i in range(lanes)]
+        high = [i + width if i % (2 * width) < width else lanes + i for i in range(lanes)]
+        for i in range(lanes):
+            if i % (2 * width) < width:
+                a, b = rows[i], rows[i + width]
+                na, nb = f"t{level}_{i}", f"t{level}_{i + width}"
+                lines.append(f"V {na} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, low))});")
+                lines.append(f"V {nb} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, high))});")
+                new[i], new[i + width] = na, nb
+        rows = new
+        width //= 2
+        level += 1
+    return lines, rows

@@ -1,0 +1,287 @@
+"""The command line. A wrong input results in a diagnostic and exit code 1, never in a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tatami.cli.terminal import show_diagnostics
+
+if TYPE_CHECKING:
+    from tatami.cli.request import Request
+
+TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
+
+\b
+  tatami run model.onnx --check           compile, run on generated inputs, compare with the reference
+  tatami run model.onnx --input image=photo.npy --output out.npz
+  tatami compile model.onnx -o out --dump=all
+                                          every stage as text and JSON, and the generated C
+  tatami compile model.onnx -o model.tatami
+                                          one file that loads at once: a MODEL, and for tt.load
+  tatami run out/6_region.json --check    go on from any stage of a dump
+  tatami playback model.onnx              run every stage that computes; name the first that differs
+  tatami bench model.onnx -D B=32         time and roofline per kernel
+  tatami explain model.onnx               what was fused, what was not, and why
+  tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
+  tatami check model.harp                 all that is wrong with a text, with line and column
+  tatami check model.onnx                 all that onnx.checker finds, and what an import repairs
+  tatami fmt model.harp                   lay it out; --check only looks
+  tatami decompile model.onnx             write model.harp, large constants in model.npz
+
+\b
+MODEL is .harp, .onnx, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
+frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
+
+Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_PROGRAM_CACHE=0 (compile anew),
+TATAMI_CALIBRATE=0 (plan by the usual rates of the instruction set), TATAMI_SANITIZE (docs/custom_kernels.md).
+"""
+"""The text of `tatami --help`."""
+
+
+TARGETS = """Default: cpu, or what a document was made for. cpu (this machine), cpu:generic, cpu:avx2, cpu:avx512, cpu:neon; cuda (this machine's GPU); code for a GPU:
+sm80, sm90, a100, a100-40gb, h100, h100-pcie, h200, rtx3090, rtx4090; the same run on the CPU: emulated-sm80, emulated-sm90
+(or another GPU's name); reference; or a .json file of `tatami calibrate -o`"""
+"""The help text of the option --target."""
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that every command on a model takes."""
+
+    @click.argument("model")
+    @click.option("--target", help=TARGETS)
+    @click.option("-D", "defines", multiple=True, metavar="NAME=VALUE", help="value of a size symbol, e.g. -D B=32")
+    @click.option(
+        "--precision", type=click.Choice(["fp32", "tf32", "bf16", "fp16"]), help="lower contractions to this precision"
+    )
+    @click.option("--decisions", type=click.Path(), help="a decisions or plan document to obey")
+    @click.option("--trust", is_flag=True, help="accept documents that carry code")
+    @refusing
+    @wraps(command)
+    def defined(**options: Any) -> None:
+        from tatami.cli.request import Request
+
+        sizes = parse_defines(options.pop("defines"))
+        asked = {name: options.pop(name) for name in ("model", "target", "precision", "decisions", "trust")}
+        command(Request(sizes=sizes, **asked), **options)
+
+    return defined
+
+
+def refusing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with errors turned into text and an exit code."""
+
+    @wraps(command)
+    def guarded(**options: Any) -> None:
+        from tatami.cli.interrupts import ended_by_signals
+        from tatami.core.diagnostic import TatamiError, diagnostic
+
+        def say_interrupted() -> None:
+            show_diagnostics(
+                [diagnostic("Interrupted", "command", "interrupted", "run it again; nothing was left half-written")]
+            )
+
+        try:
+            with ended_by_signals(say_interrupted):
+                command(**options)
+        except TatamiError as error:
+            show_diagnostics(error.diagnostics)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            say_interrupted()
+            sys.exit(130)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
+        except RecursionError:
+            deep = diagnostic(
+                "InputTooLarge", "command", "the model is nested too deeply", "flatten its control flow or expressions"
+            )
+            show_diagnostics([deep])
+            sys.exit(1)
+        except MemoryError:
+            show_diagnostics([diagnostic("OutOfMemory", "command", "the machine has no more memory", "use smaller sizes (-D)")])
+            sys.exit(1)
+        except Exception as error:
+            if os.environ.get("TATAMI_LOG"):
+                raise
+            show_diagnostics([internal_error(error)])
+            sys.exit(1)
+
+    return guarded
+
+
+def internal_error(error: Exception) -> Any:
+    """The diagnostic for a fault of Tatami itself: its place, and how to see more."""
+    import traceback
+
+    from tatami.core.diagnostic import diagnostic
+
+    frames = traceback.extract_tb(error.__traceback__)
+    place = next((f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames) if "tatami" in f.filename), "command")
+    why = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+    return diagnostic(
+        "InternalError", place, why, "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints"
+    )
+
+
+def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:
+    """Size symbol -> value from texts ``B=32``. Raises InvalidSymbol."""
+    from tatami.core.diagnostic import fail
+
+    out: dict[str, int] = {}
+    for text in defines:
+        name, _, value = text.partition("=")
+        if not name or not (value.isascii() and value.isdigit()) or len(value) > 18:
+            raise fail("InvalidSymbol", f"-D {text[:80]}", "a size is a name and an integer from 0 to 10^18", "write -D B=32")
+        out[name] = int(value)
+    return out
+
+
+@click.group(help=TUTORIAL, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="tatami")
+def main() -> None:
+    """The command `tatami`; SIGTERM ends it with exit code 143."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+@main.command(short_help="compile and run")
+@common
+@click.option(
+    "--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3", help="an input; others are generated (seed 0)"
+)
+@click.option("--output", type=click.Path(), help="write the outputs to this .npz")
+@click.option(
+    "--fetch", "fetch_names", multiple=True, metavar="NAME", help="also show the value of this node (any stage's id or name)"
+)
+@click.option("--check", is_flag=True, help="compare every output with the float64 reference")
+def run(request: Request, **options: Any) -> None:
+    """Compile MODEL and run it once."""
+    from tatami.cli.run_commands import run_command
+
+    run_command(request, **options)
+
+
+@main.command(name="compile", short_help="compile; write a program, or code and dumps")
+@common
+@click.option(
+    "-o", "--output", default="tatami-out", show_default=True, type=click.Path(), help="folder to write, or a file name.tatami"
+)
+@click.option("--dump", default="", metavar="STAGE,...|all", help="stages to write as documents and text")
+@click.option("--embed", is_flag=True, help="documents that need no other file")
+def compile_(request: Request, **options: Any) -> None:
+    """Compile MODEL. Into a folder: the generated code, a stand-alone main, and dumps. Into a .tatami file: the program, as
+    tt.load and every command take it."""
+    from tatami.cli.compile_command import compile_command
+
+    compile_command(request, **options)
+
+
+@main.command(short_help="compare all stages on the same inputs")
+@common
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
+def playback(request: Request, **options: Any) -> None:
+    """Run every stage that computes on the same inputs; name the first stage and element that differ."""
+    from tatami.cli.run_commands import playback_command
+
+    playback_command(request, **options)
+
+
+@main.command(short_help="time and roofline per kernel")
+@common
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
+@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
+@click.option("--seconds", type=click.FloatRange(0, 600), default=1.0, show_default=True, help="how long to measure")
+@click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
+@click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
+def bench(request: Request, **options: Any) -> None:
+    """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks."""
+    from tatami.cli.run_commands import bench_command
+
+    bench_command(request, **options)
+
+
+@main.command(short_help="what was decided, and why")
+@common
+@click.option("--svg", type=click.Path(), metavar="FILE", help="also draw the model, the operations of a kernel in one frame")
+@click.option("--dot", type=click.Path(), metavar="FILE", help="the same drawing as DOT text")
+def explain(request: Request, **options: Any) -> None:
+    """Fused and not fused, with the rule and the gain; plans chosen and rejected; copies and host steps."""
+    from tatami.cli.run_commands import explain_command
+
+    explain_command(request, **options)
+
+
+@main.command(short_help="measure this machine anew")
+@click.option("-o", "output", type=click.Path(), metavar="FILE.json", help="write the target document: --target FILE.json")
+@refusing
+def calibrate(output: str | None) -> None:
+    """Measure the rates of this CPU that plans of target cpu are made by, and keep them in the cache. The first compilation
+    does so by itself; do it again where the machine was busy then."""
+    from tatami.cli.run_commands import calibrate_command
+
+    calibrate_command(output)
+
+
+@main.command(short_help="say what is wrong with a model")
+@click.argument("models", nargs=-1, required=True)
+@click.option("--trust", is_flag=True, help="accept documents that carry code")
+@refusing
+def check(models: tuple[str, ...], trust: bool) -> None:
+    """Read each of MODELS and say all that is wrong with it; graphs that nothing calls are checked too. For an .onnx file
+    also all that onnx.checker finds, and what an import repairs."""
+    from tatami.cli.run_commands import check_command
+
+    check_command(models, trust)
+
+
+@main.command(short_help="lay out .harp texts")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--check", is_flag=True, help="write nothing; exit code 1 when a text is not laid out")
+@click.option("-o", "--output", type=click.Path(), help="write here instead of in place; - is standard output")
+@refusing
+def fmt(files: tuple[str, ...], check: bool, output: str | None) -> None:
+    """Lay out each of FILES in place; comments stay. - reads standard input."""
+    from tatami.cli.harp_commands import fmt_command
+
+    fmt_command(files, check, output)
+
+
+@main.command(short_help="write a model as a .harp text")
+@click.argument("model")
+@click.option("-o", "--output", type=click.Path(), help="the .harp file, its .npz beside it; - is standard output")
+@click.option("--trust", is_flag=True, help="accept documents that carry code")
+@refusing
+def decompile(model: str, output: str | None, trust: bool) -> None:
+    """Write MODEL as a .harp text, large constants in an .npz next to it."""
+    from tatami.cli.harp_commands import decompile_command
+
+    decompile_command(model, output, trust)
+
+
+@main.command(short_help="the JSON schema of a stage")
+@click.argument("stage")
+def schema(stage: str) -> None:
+    """Print the JSON schema of the documents of STAGE."""
+    from tatami.core.codec import dump_text
+    from tatami.core.codec import schema as schema_of
+    from tatami.core.diagnostic import TatamiError
+    from tatami.stages import body_type
+    from tatami.stages import stage as find
+
+    try:
+        click.echo(dump_text(schema_of(body_type(find(stage)))), nl=False)
+    except TatamiError as error:
+        show_diagnostics(error.diagnostics)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

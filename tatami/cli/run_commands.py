@@ -1,0 +1,254 @@
+"""The work of the commands: `cli.py` parses arguments, this file does the work, and diagnostics travel as TatamiError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tatami.api import Compilation, build
+from tatami.cli.inputs import gather_inputs
+from tatami.cli.request import Request
+from tatami.cli.terminal import printable, show_diagnostics
+from tatami.core.codec import dump_text, to_builtins
+from tatami.core.diagnostic import Diagnostic, TatamiError, fail
+from tatami.prepare import checked, is_document
+from tatami.progress import shown
+from tatami.report.playback import Agreement, compare_outputs, fetch, least_precise, play_back
+from tatami.stages import verify
+from tatami.storage.dump import write_bytes, write_text
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def run_command(
+    request: Request,
+    inputs: tuple[str, ...],
+    output: str | None,
+    fetch_names: tuple[str, ...],
+    check: bool,
+) -> None:
+    """`tatami run`: run the model once and print its outputs. With `check`, exit code 1 if an output differs from the
+    reference."""
+    with shown(True) as progress:
+        compilation = request.compilation(progress)
+        function = build(compilation, sizes=request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes)
+    function.sizes.update(bound)
+    results = function(arrays)
+    show_diagnostics(compilation.warnings)
+    for name, array in results.items():
+        console.print(printable(f"{name}: {array.dtype}{list(array.shape)}"))
+        console.print(_preview(array), markup=False)
+    if fetch_names:
+        _show_fetched(compilation, fetch_names, arrays, bound)
+    if output is not None:
+        _save(Path(output), results)
+    if check:
+        reference = compilation.reference_run(arrays, bound)
+        through = least_precise(compilation.stages[compilation.first])
+        agreements = compare_outputs(function.signature, results, reference, through)
+        _show_agreements(agreements)
+        if any(a.difference for a in agreements):
+            raise SystemExit(1)
+
+
+def _preview(array: np.ndarray) -> str:
+    with np.printoptions(precision=5, threshold=24, edgeitems=3, linewidth=100):
+        return str(np.asarray(array))
+
+
+def _save(path: Path, results: Mapping[str, np.ndarray]) -> None:
+    import io
+
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **dict(results))
+    write_bytes(path, buffer.getvalue())
+    console.print(f"wrote {printable(str(path))}", markup=False)
+
+
+def _show_agreements(agreements: tuple[Agreement, ...]) -> None:
+    for a in agreements:
+        if a.difference is None:
+            console.print(
+                printable(f"check {a.output}: agrees with the float64 reference (relative error {a.error:.1e})"), markup=False
+            )
+        else:
+            d = a.difference
+            console.print(
+                printable(
+                    f"check {a.output}: DIFFERS at {list(d.index)}: {d.value} instead of {d.expected} ({d.count} elements)"
+                ),
+                markup=False,
+            )
+
+
+def _show_fetched(compilation: Compilation, names: tuple[str, ...], arrays: Any, bound: Any) -> None:
+    found = fetch(compilation, names, arrays, bound)
+    for name in names:
+        console.print(printable(f"{name}: {found[name].dtype}{list(found[name].shape)}"), markup=False)
+        console.print(_preview(found[name]), markup=False)
+
+
+def check_command(models: tuple[str, ...], trust: bool) -> None:
+    """`tatami check`: read and verify every model, then raise the faults of all together."""
+    from tatami.models import check_format, open_model
+
+    faults: list[Diagnostic] = []
+    for model in models:
+        found: list[Diagnostic] = []
+        try:
+            found, repairs = check_format(Path(model))
+            for r in repairs:
+                console.print(printable(f"{model}: an import repairs {r.at}: {r.what}"), markup=False)
+            given = open_model(model, trust=trust)
+            found += [d for name, value in given.items() for d in verify(name, value, given.get) if not d.is_warning]
+            if not found and is_document(model):
+                checked(given, None, trust)
+        except TatamiError as error:
+            found = [*found, *error.diagnostics]
+        if not found:
+            console.print(printable(f"{model}: {_what_was_read(given)}, no faults"), markup=False)
+        faults += found
+    if faults:
+        raise TatamiError(*faults)
+
+
+def _what_was_read(given: Mapping[str, Any]) -> str:
+    graphs = given["frontend"].programs if "frontend" in given else ()
+    count, what = (len(graphs), "graph") if graphs else (len(given), "stage")
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def playback_command(
+    request: Request,
+    inputs: tuple[str, ...],
+) -> None:
+    """`tatami playback`: run every stage on the same inputs. Exit code 1 if one differs, which is printed."""
+    compilation = replace(request, compare=True).compilation()
+    function = build(compilation, sizes=request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes)
+    function.sizes.update(bound)
+    compiled = function(arrays)
+    result = play_back(compilation.values(), arrays, bound, compiled)
+    table = Table(box=None, pad_edge=False)
+    for column in ("stage", "agrees", "relative error"):
+        table.add_column(column)
+    for r in result.results:
+        worst = max((a.error for a in r.agreements), default=0.0)
+        table.add_row(r.stage, "yes" if r.ok else "NO", f"{worst:.1e}")
+    console.print(table)
+    first = result.first_divergence
+    if first is None:
+        console.print("no divergence")
+        return
+    d = next(a.difference for a in first.agreements if a.difference is not None)
+    console.print(
+        printable(
+            f"first divergence: stage {first.stage}, output {d.output} at {list(d.index)}: {d.value} instead of {d.expected}"
+        ),
+        markup=False,
+    )
+    raise SystemExit(1)
+
+
+def explain_command(
+    request: Request,
+    svg: str | None = None,
+    dot: str | None = None,
+) -> None:
+    """`tatami explain`: print the report; `svg`, `dot`: files for the picture of the compilation."""
+    from tatami.core.drawing import dot as picture_dot
+    from tatami.core.drawing import svg as picture_svg
+    from tatami.report.compiled_picture import compiled_picture
+    from tatami.report.explain import explain
+
+    compilation = request.compilation()
+    console.print(printable(explain(compilation)), markup=False)
+    for file, draw in ((svg, picture_svg.svg), (dot, picture_dot.dot)):
+        if file is not None:
+            write_text(Path(file), draw(compiled_picture(compilation)))
+            console.print(printable(f"wrote {file}"), markup=False)
+
+
+def calibrate_command(output: str | None) -> None:
+    """`tatami calibrate`: measure this CPU and print its rates; `output`: file for the target document."""
+    from tatami.plan.loops.estimate import multiply_adds_per_cycle
+    from tatami.runtime.machine.calibration import calibrate
+
+    if output is not None and Path(output).suffix.lower() != ".json":
+        raise fail("InvalidAttribute", "-o", f"{output[:60]!r} is not the name of a .json file", "write -o machine.json")
+    t = calibrate()
+    console.print(
+        f"{t.name}, {t.cores} cores: {t.clock / 1e9:.1f} GHz, {multiply_adds_per_cycle(t):g} vector multiply-adds a cycle "
+        f"({t.flops_fp32 / 1e9:.0f} GFLOP/s a core in fp32), {t.bandwidth / 1e9:.0f} GB/s from memory; "
+        f"{t.l1_bytes >> 10} KB L1, {t.l2_bytes >> 10} KB L2, {t.l3_bytes >> 20} MB L3",
+        markup=False,
+    )
+    if output is not None:
+        console.print(printable(str(write_text(Path(output), dump_text(to_builtins(t))))), markup=False)
+
+
+def bench_command(
+    request: Request,
+    inputs: tuple[str, ...],
+    threads: int | None,
+    seconds: float,
+    ledger: str | None,
+    svg: str | None,
+) -> None:
+    """`tatami bench`: time each kernel, print the table, append to the ledger; `svg`: file for the roofline."""
+    from tatami.bench.ledger import append_measurement
+    from tatami.bench.measure import estimate_sizes, measure
+    from tatami.bench.roofline import roofline_svg
+    from tatami.runtime.building.cache import default_cache, make_private
+    from tatami.runtime.machine.host import thread_count
+    from tatami.runtime.machine.peak import measured_peaks
+
+    compilation = request.compilation()
+    peaks = measured_peaks(compilation.target, thread_count(threads))
+    planned = estimate_sizes(compilation)
+    function = build(compilation, threads, request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes, otherwise=planned)
+    found = measure(compilation, arrays, bound, threads, seconds, peaks)
+    rows: list[tuple[str, ...]] = [
+        ("kernel", "kind", "ms", "share", "estimate ms", "GFLOP/s", "GB/s", "of roofline", "flops", "bytes", "computes")
+    ]
+    total = sum(t.seconds for t in found.timings) or 1.0
+    for t in found.timings:
+        estimate = f"{t.estimate * 1e3:.4f}" if t.estimate is not None else ""
+        roof = f"{t.bound / t.seconds:.0%}" if t.bound is not None and t.seconds > 0 else ""
+        names = printable(", ".join(t.sources))[:80]
+        rate = (f"{n / t.seconds / 1e9:.1f}" if n and t.seconds > 0 else "" for n in (t.flops, t.bytes))
+        work = ("" if n is None else f"{n:.0f}" for n in (t.flops, t.bytes))
+        share = f"{t.seconds / total:.0%}"
+        rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", share, estimate, *rate, roof, *work, names))
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(w) if c < 2 else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths))]
+        console.print("  ".join([*cells, row[-1]]).rstrip(), markup=False)
+    at = ", ".join(f"{n}={v}" for n, v in bound.items())
+    line = f"whole program {found.whole * 1e3:.4f} ms, kernels {total * 1e3:.4f} ms, least of {found.runs} runs"
+    console.print(printable(f"{line}{' at ' + at if at else ''}"), markup=False)
+    console.print(
+        f"peaks of this machine: {peaks.flops / 1e9:.0f} GFLOP/s, {peaks.memory / 1e9:.0f} GB/s from memory,"
+        f" {peaks.cache / 1e9:.0f} GB/s from cache",
+        markup=False,
+    )
+    if svg is not None:
+        write_text(Path(svg), roofline_svg(found.timings, peaks, Path(request.model).name))
+        console.print(printable(f"wrote {svg}"), markup=False)
+    root = default_cache().root
+    path = Path(ledger) if ledger else root / "ledger.csv" if root is not None else None
+    if path is not None and not ledger:
+        with suppress(OSError):  # the ledger says what is wrong with the folder
+            make_private(path.parent)
+    if path is not None:
+        append_measurement(path, Path(request.model).name, compilation.target.name, bound, found)
+        console.print(printable(f"appended to {path}"), markup=False)

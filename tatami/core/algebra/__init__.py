@@ -1,0 +1,1 @@
+"""Facts about index expressions: ranges, proofs, inverses, substitutions, the text form."""

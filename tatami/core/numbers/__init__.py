@@ -1,0 +1,1 @@
+"""Arithmetic as Tatami defines it: numpy's meaning of each scalar operation, small floats, decision trees."""

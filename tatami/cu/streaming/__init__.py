@@ -1,0 +1,1 @@
+"""CUDA text of kernels without a product: streaming phases, scans, joins, sorts, custom bodies."""

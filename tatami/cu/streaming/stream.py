@@ -1,0 +1,446 @@
+"""A streaming kernel as text: the point of this thread or group, then its phases.
+
+    const tt_i64 i0 = point;
+    float f0 = -inf;
+    for (i1 = member * 4; i1 < s0; i1 += 32 * 4) f0 = max of f0 and four lanes
+    f0 = tt_joined<tt_most, 32>(f0, smem);
+
+Where vectors need sizes that are multiples of the width, the kernel is there twice: with vectors, and one element at
+a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+
+from tatami.core.dtype import DType
+from tatami.core.expr import substitute, var
+from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Value, constant_text, factor_text, index_text
+from tatami.cu.lines import Lines
+from tatami.cu.products.epilogue import stored
+from tatami.cu.streaming.join import SHARED, join_of, start_of
+from tatami.cu.streaming.scan import scan_text
+from tatami.cu.values_text import Values
+from tatami.gpu.stream_ir import Fold, Part, Phase, Running, StreamKernel, StreamStore, Tile, Write
+from tatami.region.ir import Read, Ref
+
+_ARG = {"argmax": "tt_first_most", "argmin": "tt_first_least"}
+
+
+def stream_text(kernel: StreamKernel) -> str:
+    return StreamText(kernel).text()
+
+
+class StreamText:
+    """A kernel being printed: statements for one form of it at a time."""
+
+    def __init__(self, kernel: StreamKernel) -> None:
+        self.k = kernel
+        self.l = Lines()
+        self.sizes = {a.name: a.size for a in (*kernel.points, *kernel.axes)}
+        self.params = {p.name: p.dtype for p in kernel.params}
+        self.width = 1
+        self.keeps = False
+        """Is the text that of rows held in registers?"""
+        self.v = self.values()
+
+    def values(self) -> Values:
+        k = self.k
+        return Values(self.l, self.params, {x.name: x for x in k.lets}, {x.name: x for x in k.positions})
+
+    def text(self) -> str:
+        k, l = self.k, self.l
+        l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', '#include "tatami_stream.cuh"', "")
+        params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
+        params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
+        l.add(f"TT_KERNEL({k.threads}, 1)", f"{k.face.symbol}({', '.join(params)}) {{")
+        l.depth += 1
+        if k.shared_bytes:
+            l.add(f"TT_DYNAMIC_SMEM({SHARED});")
+        even = " && ".join(f"{factor_text(e)} % {k.width} == 0" for e in k.even)
+        forms: list[tuple[str, int, bool]] = [(even, k.width, False)]
+        if k.kept:
+            row = next(p for p in k.phases if p.axes)
+            fits = f"{factor_text(self.sizes[row.axes[0]])} <= {k.turns * k.group * k.width}"
+            sure = self.sizes[row.axes[0]].as_int() is not None
+            forms = [(" && ".join(c for c in (even, "" if sure else fits) if c), k.width, True), *([] if sure else forms)]
+        if even:
+            forms.append(("", 1, False))
+        self.choice(forms)
+        l.depth -= 1
+        l.add("}")
+        return l.text()
+
+    def choice(self, forms: list[tuple[str, int, bool]]) -> None:
+        """The first form whose condition holds: (condition, width, whether rows are kept); the last has none."""
+        (when, width, self.keeps), *others = forms
+        if not when:
+            self.body(width)
+            return
+        l = self.l
+        with l.block(f"if ({when})", "} else {"):
+            self.body(width)
+        l.depth += 1
+        self.choice(others)
+        l.depth -= 1
+        l.add("}")
+
+    # -- where this thread is ----------------------------------------------------------------------
+    def body(self, width: int) -> None:
+        k, l = self.k, self.l
+        self.width = width
+        self.v = self.values()
+        total = " * ".join(factor_text(a.size) for a in k.points) or "1"
+        if k.tile is not None:
+            self.live = ""
+            self.tiled(k.tile)
+            return
+        if k.across:
+            beside = k.threads // k.group
+            l.add(f"const int member = tt_thread() / {beside};")
+            first = f"(tt_i64)tt_block_x() * {beside * k.width}"
+            self.live = "live"
+            with self.v.block(f"for (int turn = 0; turn < {k.width}; ++turn)") if width < k.width else nullcontext():
+                at = f"turn * {beside} + tt_thread() % {beside}" if width < k.width else f"tt_thread() % {beside} * {width}"
+                l.add(f"tt_i64 point = {first} + {at};", f"const bool live = point < (tt_i64){total};", "if (!live) point = 0;")
+                self.place()
+                self.phases()
+            return
+        if k.group > 1:
+            per_block = k.threads // k.group
+            which = "tt_block_x()" if per_block == 1 else f"(tt_i64)tt_block_x() * {per_block} + tt_thread() / {k.group}"
+            l.add(f"const int member = tt_thread(){f' % {k.group}' if per_block > 1 else ''};")
+            if per_block == 1:
+                l.add(*([f"const tt_i64 point = {which};"] if k.points else []))
+                self.live = ""
+            else:
+                l.add(f"tt_i64 point = {which};", f"const bool live = point < (tt_i64){total};", "if (!live) point = 0;")
+                self.live = "live"
+            self.place()
+            self.phases()
+            return
+        self.live = ""
+        first = f"(tt_i64)tt_block_x() * {k.threads * k.width}"
+        if width == k.width:
+            each = "tt_thread()" if width == 1 else f"tt_thread() * {width}"
+            l.add(f"const tt_i64 point = {first} + {each};", f"if (point >= (tt_i64){total}) return;")
+            self.place()
+            self.phases()
+            return
+        with self.v.block(f"for (int turn = 0; turn < {k.width}; ++turn)"):
+            l.add(f"const tt_i64 point = {first} + turn * {k.threads} + tt_thread();", f"if (point >= (tt_i64){total}) return;")
+            self.place()
+            self.phases()
+
+    def place(self) -> None:
+        """The coordinates of `point`."""
+        points = self.k.points
+        self.coordinates("point", tuple(a.name for a in points), lane=self.lane if self.k.lanes_are_points else "")
+
+    @property
+    def lane(self) -> str:
+        return next((p.lane for p in self.k.phases if p.lane), "") if self.width > 1 else ""
+
+    def coordinates(self, linear: str, axes: tuple[str, ...], lane: str) -> None:
+        """Axes from a row-major number; a lane axis gets the name of its first lane."""
+        rest = linear
+        for position, a in reversed(list(enumerate(axes))):
+            name = f"{a}_0" if a == lane else a
+            size = factor_text(self.sizes[a])
+            self.l.add(f"const tt_i64 {name} = {rest if position == 0 else f'{rest} % {size}'};")
+            if position > 0:
+                self.l.add(f"const tt_i64 {a}_over = {rest} / {size};")
+                rest = f"{a}_over"
+
+    # -- phases ------------------------------------------------------------------------------------
+    def load_row(self) -> None:
+        """What phases share of a row, in registers."""
+        k, n = self.k, self.width
+        p = next(p for p in k.phases if p.axes and not isinstance(p, Running))
+        assert not isinstance(p, Running)
+        for number, r in enumerate(k.kept):
+            self.l.add(f"tt_lanes<{STORED_TYPE[self.params[r.tensor]]}, {n}> kept{number}[{k.turns}];")
+        self.l.add(f"const tt_i64 end_row = {self.end(p)};")
+        with self.turns("end_row"):
+            self.coordinates("at", p.axes, lane=p.lane)
+            for number, r in enumerate(k.kept):
+                at = substitute(r.map[0], {p.lane: var(f"{p.lane}_0")})
+                self.l.add(f"kept{number}[turn] = tt_load_lanes<{n}>({r.tensor} + {factor_text(at)}{self.count_text(p)});")
+
+    @contextmanager
+    def turns(self, end: str) -> Iterator[None]:
+        """The vectors of a kept row that are this thread's."""
+        k = self.k
+        with self.v.block(f"TT_UNROLL for (int turn = 0; turn < {k.turns}; ++turn)"):
+            self.l.add(f"const tt_i64 at = (tt_i64)(turn * {k.group} + member) * {self.width};", f"if (at >= {end}) continue;")
+            yield
+
+    def end(self, p: Fold | Write) -> str:
+        total = f"(tt_i64){' * '.join(factor_text(self.sizes[a]) for a in p.axes)}"
+        if isinstance(p, Fold) and p.part is not None:
+            total = self.part_end(p, p.part, total)
+        return f"({self.live} ? {total} : 0)" if self.live else total
+
+    def first(self, p: Phase) -> str:
+        """The first element of the phase's part."""
+        return f"first_{self.number(p)}"
+
+    def begin(self, p: Fold | Running, part: Part) -> None:
+        self.l.add(f"const tt_i64 {self.first(p)} = {self.converted(self.v.value(part.number), DType.i64)} * {part.size};")
+
+    def part_end(self, p: Phase, part: Part, total: str) -> str:
+        return f"tt_min({self.first(p)} + {part.size}, {total})"
+
+    def phases(self) -> None:
+        if self.keeps:
+            self.load_row()
+        for p in self.k.phases:
+            match p:
+                case Fold():
+                    self.fold(p)
+                case Running():
+                    scan_text(self, p)
+                case Write():
+                    self.write(p)
+
+    @contextmanager
+    def loops(self, p: Fold | Write) -> Iterator[None]:
+        """Every point of the phase's axes that is this thread's; the innermost in steps of the lanes."""
+        k, l = self.k, self.l
+        with ExitStack() as stack:
+            if k.group == 1:
+                for a in p.axes:
+                    stack.enter_context(self.v.block(f"for (tt_i64 {a} = 0; {a} < {index_text(self.sizes[a])}; ++{a})"))
+            elif p.axes:
+                width = self.width if p.lane and not k.across else 1
+                step = k.group * width
+                first = f"member * {width}" if width > 1 else "member"
+                if isinstance(p, Fold) and p.part is not None:
+                    self.begin(p, p.part)
+                    first = f"{self.first(p)} + {first}"
+                l.add(f"const tt_i64 end_{self.number(p)} = {self.end(p)};")
+                stack.enter_context(
+                    self.turns(f"end_{self.number(p)}")
+                    if self.keeps
+                    else self.v.block(f"for (tt_i64 at = {first}; at < end_{self.number(p)}; at += {step})")
+                )
+                self.coordinates("at", p.axes, lane=p.lane if self.width > 1 and not k.across else "")
+            else:
+                alone = "member == 0" if not self.live else "live && member == 0"
+                stack.enter_context(self.v.block(f"if ({alone})"))
+            yield
+
+    def number(self, p: Phase) -> int:
+        return self.k.phases.index(p)
+
+    @contextmanager
+    def lanes(self, p: Phase, reads: bool = True) -> Iterator[None]:
+        """The lanes at this place, each once: `q` counts them. Reads of all lanes come first."""
+        if self.width == 1 or not p.lane:
+            yield
+            return
+        n = self.width
+        base = {p.lane: var(f"{p.lane}_0")}
+        count = self.count_text(p)
+        loaded: dict[Read, str] = {}
+        for r in p.wide if reads else ():
+            if self.keeps and r in self.k.kept:
+                loaded[r] = f"kept{self.k.kept.index(r)}[turn]"
+                continue
+            name = self.v.fresh("w")
+            at = substitute(r.map[0], base)
+            inside = [x for x in self.v.places(at) if self.v.positions[x].bounds != "assume"]
+            load = f"tt_load_lanes<{n}>({r.tensor} + {factor_text(at)}{count})"
+            kind = f"tt_lanes<{STORED_TYPE[self.params[r.tensor]]}, {n}>"
+            if inside:
+                self.l.add(f"{kind} {name} = {{}};")
+                self.l.add(f"if ({self.v.inside_text(inside)}) {name} = {load};{self.v.fault_text(inside)}")
+            else:
+                self.l.add(f"const {kind} {name} = {load};")
+            loaded[r] = name
+        with self.v.block(f"TT_UNROLL for (int q = 0; q < {n}; ++q)"):
+            if count:
+                self.l.add(f"if (q >= {self.remaining(p)}) continue;")
+            self.l.add(f"const tt_i64 {p.lane} = {p.lane}_0 + q;")
+            for r, name in loaded.items():
+                self.v.remember(r, (f"tt_value({name}.at[q])", self.params[r.tensor]))
+            for fold, d in self.lane_folds.items():
+                self.v.remember(fold, (f"{fold}[q]", d))
+            yield
+
+    @property
+    def lane_folds(self) -> dict[str, DType]:
+        """Folds that have a result per lane."""
+        if not self.k.lanes_are_points or self.width == 1:
+            return {}
+        return {p.name: _result(p) for p in self.k.phases if isinstance(p, Fold)}
+
+    def ragged(self, p: Phase) -> bool:
+        """May the last lanes of the axis be outside?"""
+        size = self.sizes[p.lane]
+        return size not in self.k.even and not all(c % self.width == 0 for _, c in size.terms)
+
+    def remaining(self, p: Phase) -> str:
+        return f"{factor_text(self.sizes[p.lane])} - {p.lane}_0"
+
+    def count_text(self, p: Phase) -> str:
+        return f", {self.remaining(p)}" if self.ragged(p) else ""
+
+    # -- tiles -------------------------------------------------------------------------------------
+    def tiled(self, t: Tile) -> None:
+        """Load along the tile's axis, turn around in shared memory, write along the lanes."""
+        k, l, n = self.k, self.l, self.width
+        a, b = k.points[-1].name, t.axis
+        (p,) = k.phases
+        l.add("tt_i64 block = tt_block_x();")
+        for axis in (a, b):
+            count = f"(({factor_text(self.sizes[axis])} + {t.size - 1}) / {t.size})"
+            l.add(f"const tt_i64 {axis}_first = block % {count} * {t.size};", f"block /= {count};")
+        rest = tuple(i.name for i in k.points if i.name not in (a, b))
+        if rest:
+            self.coordinates("block", rest, lane="")
+        at = 0
+        tiles: dict[Read, str] = {}
+        for number, r in enumerate(t.reads):
+            d = self.params[r.tensor]
+            tiles[r] = f"tile{number}"
+            l.add(f"{STORED_TYPE[d]}* const tile{number} = ({STORED_TYPE[d]}*)({SHARED} + {at});")
+            at += t.size * t.size * d.itemsize
+        slots, line = t.size * t.size // n, t.size // n
+        place = f"tt_turned<{t.size}, {t.chunk}>"
+        with self.v.block(f"for (int slot = tt_thread(); slot < {slots}; slot += {k.threads})"):
+            l.add(f"const int row = slot / {line}, column = slot % {line} * {n};")
+            l.add(f"const tt_i64 {a} = {a}_first + row, {b} = {b}_first + column;")
+            with self.v.block(f"if ({a} < {factor_text(self.sizes[a])} && {b} < {factor_text(self.sizes[b])})"):
+                for r, tile in tiles.items():
+                    source = f"{r.tensor} + {factor_text(r.map[0])}"
+                    l.add(f"tt_put_lanes<{n}>({tile} + {place}(row, column), tt_load_lanes<{n}>({source}));")
+        l.add("tt_sync_threads();")
+        with self.v.block(f"for (int slot = tt_thread(); slot < {slots}; slot += {k.threads})"):
+            l.add(f"const int column = slot / {line}, row_0 = slot % {line} * {n};")
+            first = f"{a}_0" if n > 1 and p.lane else a
+            l.add(f"const tt_i64 {first} = {a}_first + row_0, {b} = {b}_first + column;")
+            with self.v.block(f"if ({first} < {factor_text(self.sizes[a])} && {b} < {factor_text(self.sizes[b])})"):
+                row = "row_0 + q" if n > 1 else "row_0"
+                for r, tile in tiles.items():
+                    self.v.remember(r, (f"tt_value({tile}[{place}({row}, column)])", self.params[r.tensor]))
+                self.write(p)  # type: ignore[arg-type]
+
+    # -- fold --------------------------------------------------------------------------------------
+    def fold(self, p: Fold) -> None:
+        k, l = self.k, self.l
+        place = p.reduce.fn in _ARG
+        d = p.of if place else p.reduce.dtype
+        kind = f"tt_place<{VALUE_TYPE[d]}>" if place else VALUE_TYPE[d]
+        join = _ARG[p.reduce.fn] if place else join_of(p.reduce.fn, d)
+        start = "{0, -1}" if place else start_of(p.reduce.fn, d)
+        per_lane = k.lanes_are_points and bool(p.lane) and self.width > 1
+        acc = f"{p.name}_acc"
+        if per_lane:
+            l.add(
+                f"{kind} {acc}[{self.width}];",
+                f"TT_UNROLL for (int q = 0; q < {self.width}; ++q) {acc}[q] = {kind}{_braced(start)};",
+            )
+        else:
+            l.add(f"{kind} {acc} = {start};")
+        one = f"{acc}[q]" if per_lane else acc
+        with self.loops(p) if p.axes or k.group == 1 else self.v.block(), self.lanes(p):
+            text, found = self.v.value(p.reduce.body)
+            if place:
+                text = f"{kind}{{{text}, {p.axes[0] if p.axes else '0'}}}"
+            elif VALUE_TYPE[found] != VALUE_TYPE[d]:
+                text = f"({VALUE_TYPE[d]}){text}"
+            l.add(f"{one} = {join}::join({one}, {text});")
+        if k.across:
+            each = f"tt_joined_across<{join}, {k.group}, {k.threads}>({one}, {SHARED})"
+            l.add(f"TT_UNROLL for (int q = 0; q < {self.width}; ++q) {one} = {each};" if per_lane else f"{one} = {each};")
+        elif k.group > 1:
+            l.add(f"{acc} = tt_joined<{join}, {k.group}>({acc}, {SHARED if k.shared_bytes else 'nullptr'});")
+        result = _result(p)
+        if per_lane:
+            l.add(f"{VALUE_TYPE[result]} {p.name}[{self.width}];")
+            l.add(f"TT_UNROLL for (int q = 0; q < {self.width}; ++q) {p.name}[q] = {self.finished(p, f'{acc}[q]')};")
+        else:
+            l.add(f"const {VALUE_TYPE[result]} {p.name} = {self.finished(p, acc)};")
+            self.v.remember(p.name, (p.name, result))
+        if p.stores:
+            alone = f"if ({'live && ' if self.live else ''}member == 0)"
+            with self.v.block(alone) if k.group > 1 else nullcontext():
+                if per_lane:
+                    self.write_lanes(p, lambda: self.v.value(Ref(p.name)), reads=False)
+                else:
+                    self.store(p.stores, (p.name, result))
+
+    def finished(self, p: Fold, acc: str) -> str:
+        if p.reduce.fn in _ARG:
+            return f"({acc}.at < 0 ? 0 : {acc}.at)"
+        d = p.reduce.dtype
+        if p.reduce.init is not None:
+            acc = f"{join_of(p.reduce.fn, d)}::join<{VALUE_TYPE[d]}>({acc}, {constant_text(p.reduce.init, d)})"
+        return f"tt_round_{SHORT[d]}({acc})" if d in SHORT else acc
+
+    # -- write -------------------------------------------------------------------------------------
+    def write(self, p: Write) -> None:
+        with self.loops(p) if p.axes or self.k.group > 1 else self.v.block():
+            if p.share is not None:
+                self.v.places(p.share.place)
+                place, number = index_text(p.share.place), factor_text(p.share.number)
+                self.l.add(f"if ((tt_u64)({place}) % {p.share.count} != (tt_u64){number}) continue;")
+            if p.lane and self.width > 1:
+                self.write_lanes(p, lambda: self.v.value(p.value))
+            else:
+                self.store(p.stores, self.v.value(p.value))
+
+    def write_lanes(self, p: Phase, value: Callable[[], Value], reads: bool = True) -> None:
+        """All lanes of `value`, then the stores: wide ones at once."""
+        n = self.width
+        made: list[tuple[StreamStore, str]] = []
+        for s in p.stores:
+            if s.wide:
+                name = self.v.fresh("o")
+                self.l.add(f"tt_lanes<{STORED_TYPE[self.params[s.param]]}, {n}> {name}{' = {}' if self.ragged(p) else ''};")
+                made.append((s, name))
+        with self.lanes(p, reads):
+            result = value()
+            for s, name in made:
+                self.l.add(f"{name}.at[q] = {stored(result, self.params[s.param])};")
+            self.store(tuple(s for s in p.stores if not s.wide), result)
+        for s, name in made:
+            at = substitute(s.index, {p.lane: var(f"{p.lane}_0")})
+            inside = [x for x in self.v.places(at) if self.v.positions[x].bounds != "assume"]
+            text = f"tt_store_lanes<{n}>({s.param} + {factor_text(at)}, {name}{self.count_text(p)});"
+            if inside:
+                text = f"if ({self.v.inside_text(inside)}) {text}{self.v.fault_text(inside)}"
+            self.l.add(text)
+
+    def store(self, stores: tuple[StreamStore, ...], value: Value) -> None:
+        for s in stores:
+            inside = [x for x in self.v.places(s.index) if self.v.positions[x].bounds != "assume"]
+            d = self.params[s.param]
+            to = f"{s.param}[{index_text(s.index)}]"
+            text = f"{to} = {stored(joined(s.combine, to, value, d), d)};"
+            if inside:
+                text = f"if ({self.v.inside_text(inside)}) {text}{self.v.fault_text(inside)}"
+            self.l.add(text)
+
+    def converted(self, value: Value, d: DType) -> str:
+        return value[0] if VALUE_TYPE[value[1]] == VALUE_TYPE[d] else f"({VALUE_TYPE[d]}){value[0]}"
+
+
+def _result(p: Fold) -> DType:
+    return DType.i64 if p.reduce.fn in _ARG else p.reduce.dtype
+
+
+def _braced(start: str) -> str:
+    return start if start.startswith("{") else f"({start})"
+
+
+def joined(combine: str, to: str, value: Value, d: DType) -> Value:
+    """What an element becomes where a value meets it."""
+    if combine == "set":
+        return value
+    fn = {"add": "sum", "mul": "prod"}.get(combine, combine)
+    kind = VALUE_TYPE[d]
+    text = value[0] if VALUE_TYPE[value[1]] == kind else f"({kind}){value[0]}"
+    return f"{join_of(fn, d)}::join<{kind}>(tt_value({to}), {text})", d

@@ -1,0 +1,246 @@
+"""Products and convolutions of dequantised integers: sums of integers, exact, and one factor after them.
+
+    y = matmul(dequantize(a, sa, za), dequantize(b, sb, zb))
+    ->   s = matmul(a, b) acc_dtype=i32, less what the zero points add;   y = cast(s, fp32) * (sa * sb)
+    y = matmul(x, dequantize(w, s))   ->   y = matmul(x, cast(w, fp32)) * s     w a constant: it stays 8 bits wide in memory
+
+Scales are a common factor of all terms and leave the sum, so that the meaning is the same and the sum is exact. A scale belongs to
+the whole tensor, or there is one per row of the left operand or per column of the right one. Movement between a dequantisation
+and its product moves the integers instead. Bias, activation and quantisation that follow are the product's epilogue as for floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from tatami.core.codec import to_builtins
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, Shape, product
+from tatami.core.module import Module
+from tatami.core.target import Target
+from tatami.core.tensor import Tensor
+from tatami.frontend.ir import Graph, Node
+from tatami.frontend.operation import attributes
+from tatami.frontend.operations.contraction import Conv, Gemm
+from tatami.frontend.ops import OPS
+from tatami.frontend.rewrites.integer_products import as_signed, integer_conv, integer_matmul
+from tatami.frontend.rewrites.rewriting import Rewriting
+
+LONGEST_SUM = (2**31 - 1) // 255**2
+"""Maximum number of terms, each a product of two differences of 8 bits, for which a sum of 32 bits cannot overflow."""
+FILTERS_OF_WINDOWS = 128
+"""Minimum number of filters for which a convolution with windows gains from tile registers: packing its windows byte by byte
+takes the time of this many filters' products. Without tile registers fp32 is faster, by its transformation of 3x3 windows
+(measured 2 times)."""
+_EIGHT_BITS = (DType.i8, DType.u8)
+_PLAIN_MOVEMENT = ("reshape", "permute", "expand", "slice", "squeeze", "unsqueeze", "contiguous", "identity", "flip")
+"""Movement of one operand that keeps all values."""
+_PRODUCTS = ("matmul", "linear", "gemm", "conv")
+
+
+class Codes(msgspec.Struct, frozen=True):
+    """A dequantised tensor, (tensor - zero) * scale, by names. `zero`: "" if it is 0; `axis`: the axis of a scale or zero
+    point of rank 1."""
+
+    tensor: str
+    scale: str
+    zero: str
+    axis: int
+    is_constant: bool
+
+
+def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
+    """The module with integer sums for products of dequantised operands where `target`, a CPU, gains from them; unchanged for
+    GPUs."""
+    if target.kind != "cpu":
+        return module
+    programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
+    for name, graph in module.programs.items():
+        if any(n.op == "dequantize" for n in graph.graph):
+            work = _Rewriting(graph, module, target, constants, dict(module.origins.get(name, {})))
+            programs[name], origins[name] = work.result(), work.origins
+    return replace(module, programs=programs, constants=constants, origins=origins)
+
+
+class _Rewriting(Rewriting):
+    """The rewriting of one graph's products to sums of integers."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        module: Module[Graph],
+        target: Target,
+        constants: dict[str, Tensor],
+        origins: dict[str, tuple[str, ...]],
+    ) -> None:
+        super().__init__(graph, module, constants, origins)
+        self.target = target
+        self.codes: dict[str, Codes | None] = {}
+
+    def result(self) -> Graph:
+        for node in self.graph.graph:
+            self.at = node
+            made = self.product(node) if node.op in _PRODUCTS else self.same_codes(node) if node.op == "quantize" else None
+            if made is None:
+                self.nodes.append(node)
+            else:
+                self.add("identity", [made], {}, node.outputs)
+        return self.rewritten()
+
+    def same_codes(self, node: Node) -> str | None:
+        """The codes that a quantisation reproduces: it quantises what was dequantised with the same scale and zero point, and
+        the quotient is within a rounding of the integer. None for other quantisations."""
+        codes, own = self.codes_of(node.inputs[0]), self.scaling(node)
+        if codes is None or self.dtype(codes.tensor) != self.dtype(node.outputs[0]) or not self.per(codes, own.axis):
+            return None
+        return codes.tensor if (codes.scale, codes.zero) == (own.scale, own.zero) else None
+
+    # -- what is multiplied ---------------------------------------------------------------------
+    def product(self, node: Node) -> str | None:
+        """The node's result from integer sums; None if an operand is not dequantised, or if the sum could overflow."""
+        a, b = node.inputs[:2]
+        if self.dtype(a) != DType.fp32 or self.dtype(node.outputs[0]) != DType.fp32:
+            return None
+        left, right = self.codes_of(a), self.codes_of(b)
+        if right is None:
+            return None
+        attrs = attributes(OPS[node.op], node)
+        bias = node.inputs[2] if len(node.inputs) > 2 else ""
+        if left is None:
+            return self.widened(node, right, bias, attrs)
+        if node.op == "conv":
+            return self.convolution(left, right, bias, attrs)
+        flips = {"linear": (False, True), "matmul": (False, False)}
+        turned = flips[node.op] if node.op in flips else (attrs.trans_a, attrs.trans_b)
+        if turned[0]:
+            left = self.swapped(left)
+        if turned[1]:
+            right = self.swapped(right)
+        return self.matrices(left, right, bias, attrs if node.op == "gemm" else Gemm())
+
+    def widened(self, node: Node, b: Codes, bias: str, attrs: Any) -> str | None:
+        """The product of floats and integers cast to float, with the scale after the sum: weights stay narrow in memory."""
+        turned = node.op == "linear" or (node.op == "gemm" and attrs.trans_b)
+        if not b.is_constant or node.op == "conv" or len(self.shape(b.tensor)) != 2 or not self.per(b, 0 if turned else 1):
+            return None
+        if b.zero:
+            known = self.constants.get(b.zero)
+            if known is None or self.dtype(b.tensor) != DType.u8 or not (known.array == 128).all():
+                return None
+            b = msgspec.structs.replace(b, tensor=as_signed(self, b.tensor, "")[0])
+        operands = [node.inputs[0], self.cast(b.tensor, DType.fp32)]
+        is_scaled = node.op == "gemm" and bias and attrs.beta != 0.0
+        kept = {**to_builtins(attrs), **({"beta": 0.0} if is_scaled else {})}
+        out = self.joined("mul", self.one(node.op, operands, kept), b.scale)
+        if not bias or (node.op == "gemm" and attrs.beta == 0.0):
+            return out
+        more = bias if not is_scaled or attrs.beta == 1.0 else self.joined("mul", bias, self.number(attrs.beta, DType.fp32))
+        return self.joined("add", out, more)
+
+    def matrices(self, a: Codes, b: Codes, bias: str, attrs: Gemm) -> str | None:
+        ranks = len(self.shape(a.tensor)), len(self.shape(b.tensor))
+        rows, columns = self.per(a, ranks[0] - 2), self.per(b, ranks[1] - 1)
+        if min(ranks) < 2 or not rows or not columns or not _is_short(self.shape(a.tensor)[-1]):
+            return None
+        sums = integer_matmul(self, a.tensor, a.zero, b.tensor, b.zero)
+        out = self.scaled(sums, self.along(a.scale, 1), self.along(b.scale, 0), attrs.alpha)
+        if bias and attrs.beta != 0.0:
+            addend = bias if attrs.beta == 1.0 else self.joined("mul", bias, self.number(attrs.beta, DType.fp32))
+            out = self.joined("add", out, addend)
+        return out
+
+    def convolution(self, x: Codes, w: Codes, bias: str, attrs: Conv) -> str | None:
+        shape = self.shape(w.tensor)
+        if not self.per(x, None) or not self.per(w, 0) or len(self.shape(x.tensor)) != len(shape):
+            return None
+        if not _is_short(product(shape[1:])) or not self.gains(shape, attrs):
+            return None
+        kept = {k: v for k, v in to_builtins(attrs).items() if k not in ("acc_dtype", "out_dtype")}
+        sums = integer_conv(self, x.tensor, x.zero, w.tensor, w.zero, "", kept)
+        out = self.scaled(sums, x.scale, self.along(w.scale, len(shape) - 2), 1.0)
+        if bias:
+            out = self.joined("add", out, self.along(bias, len(shape) - 2))
+        return out
+
+    def gains(self, filters: Shape, attrs: Conv) -> bool:
+        """True if integers are faster than fp32: for windows of one element, for groups, and for windows if tile registers
+        multiply many filters."""
+        count = filters[0].as_int()
+        is_window = product(filters[2:]).as_int() != 1
+        by_tiles = "amx_int8" in self.target.features and count is not None and count >= FILTERS_OF_WINDOWS
+        return not is_window or attrs.groups > 1 or by_tiles
+
+    def scaled(self, sums: str, left: str, right: str, alpha: float) -> str:
+        factor = self.joined("mul", left, right)
+        if alpha != 1.0:
+            factor = self.joined("mul", factor, self.number(alpha, DType.fp32))
+        return self.joined("mul", self.cast(sums, DType.fp32), factor)
+
+    def per(self, codes: Codes, axis: int | None) -> bool:
+        """True if scale and zero point belong to the whole tensor, or have an element for each position of this axis."""
+        ranks = {len(self.shape(t)) for t in (codes.scale, codes.zero) if t}
+        return ranks == {0} or (max(ranks) == 1 and codes.axis == axis)
+
+    def along(self, t: str, after: int) -> str:
+        """A tensor of rank 1 followed by `after` axes of size 1."""
+        return self.one("unsqueeze", [t], {"axes": tuple(range(1, 1 + after))}) if after and self.shape(t) else t
+
+    # -- where codes come from ------------------------------------------------------------------
+    def codes_of(self, tensor: str) -> Codes | None:
+        """The integers whose dequantisation, perhaps moved, is `tensor`; None if it is not dequantised."""
+        if tensor not in self.codes:
+            chain: list[Node] = []
+            node = self.producers.get(tensor)
+            while node is not None and node.op in _PLAIN_MOVEMENT:
+                chain.append(node)
+                node = self.producers.get(node.inputs[0])
+            codes = None if node is None or node.op != "dequantize" else self.dequantised(node)
+            for step in reversed(chain):
+                codes = None if codes is None else self.moved(codes, step)
+            self.codes[tensor] = codes
+        return self.codes[tensor]
+
+    def dequantised(self, node: Node) -> Codes | None:
+        codes = self.scaling(node)
+        plain = {self.dtype(codes.scale), self.dtype(node.outputs[0])} == {DType.fp32}
+        return codes if plain and self.dtype(codes.tensor) in _EIGHT_BITS else None
+
+    def scaling(self, node: Node) -> Codes:
+        """Operands of a quantisation or dequantisation. A constant array of one element is replaced by a constant of rank 0,
+        and a zero point of 0 left out."""
+        x, scale, zero = (*node.inputs, "")[:3]
+        scale, zero = (self.plain_number(t) if t else "" for t in (scale, zero))
+        known = self.constants.get(zero)
+        rank = len(self.shape(x))
+        axis = attributes(OPS[node.op], node).axis % rank if rank else 0
+        return Codes(x, scale, "" if known is not None and not known.array.any() else zero, axis, x in self.constants)
+
+    def plain_number(self, t: str) -> str:
+        made = self.producers.get(t)
+        if made is not None and made.op == "constant":
+            return self.number(made.attrs["value"], self.dtype(t))
+        source = made.inputs[0] if made is not None and made.op == "reshape" else t
+        if self.shape(t) or source not in self.constants:
+            return t
+        return self.number(self.constants[source].array.item(), self.dtype(t))
+
+    def moved(self, codes: Codes, step: Node) -> Codes | None:
+        """The codes after a movement; None if a scale per element of an axis does not keep that axis whole."""
+        axis = codes.axis
+        if not self.per(codes, None):
+            if step.op == "permute":
+                axis = [p % len(step.attrs["perm"]) for p in step.attrs["perm"]].index(axis)
+            elif step.op not in ("contiguous", "identity"):
+                return None
+        return msgspec.structs.replace(codes, tensor=self.one(step.op, [codes.tensor, *step.inputs[1:]], step.attrs), axis=axis)
+
+    def swapped(self, codes: Codes) -> Codes:
+        return msgspec.structs.replace(codes, tensor=self.one("permute", [codes.tensor], {"perm": (1, 0)}), axis=1 - codes.axis)
+
+
+def _is_short(size: Expr) -> bool:
+    number = size.as_int()
+    return number is not None and number <= LONGEST_SUM

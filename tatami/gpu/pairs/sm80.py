@@ -1,0 +1,193 @@
+"""Two products as one kernel on SM80: FlashAttention-2's body.
+
+    CpAsync left; for each block of keys: CpAsync right, values ahead; Mma scores; Weigh; Rescale; Mma acc
+    Epilogue; StGlobalVec
+
+A warp has rows of its own, whose scores and weights stay in its registers. Weights made of several first products have a
+tile of scores for each. Where the values are what the first one has at its right, both are read from one ring.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from tatami.core.expr import ONE, Expr, ceildiv, expr, product, substitute, var
+from tatami.core.kernel import Binding
+from tatami.gpu.ir import (
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    Fma,
+    Kernel,
+    LdMatrix,
+    Loop,
+    Mma,
+    Operand,
+    Rescale,
+    Ring,
+    StGlobalVec,
+    Stmt,
+    StRows,
+    SyncThreads,
+    Token,
+    Wait,
+    Weigh,
+    Weights,
+    ZeroAcc,
+)
+from tatami.gpu.products.copies import copy_width
+from tatami.gpu.products.frame import bind_kernel, contraction_kernel, pair_tokens, tile_stores
+from tatami.gpu.products.problem import Problem
+from tatami.gpu.products.sm80 import LAST, K
+from tatami.plan.ir import INST_K, Sm80Pair
+from tatami.plan.pairs.limits import row_bytes_of, threads_of_pair
+from tatami.region.ir import Let
+
+
+class Copy(NamedTuple):
+    ring: str
+    token: str
+    predicate: tuple[str, ...]
+    width: int
+    trans: bool
+
+
+def pair_body(
+    *,
+    stages: int,
+    firsts: tuple[tuple[Copy, Copy], ...],
+    v: Copy | None,
+    turned: bool,
+    shape: str,
+    steps: tuple[int, int],
+    dtype: str,
+    lets: tuple[Let, ...],
+    stores: tuple[StRows | StGlobalVec, ...],
+) -> tuple[Stmt, ...]:
+    """`firsts`: left and right of each; `v`: None where the values are the first one's right, of which the second product reads
+    other fragments (`turned`). `steps` of the instruction `shape` along d and along a block's keys. With one stage a block's B
+    is copied under the first product and the next block's `right` under the second, or after it where B is `right`; with more,
+    all are copied stages - 1 blocks ahead."""
+    values = v or firsts[0][1]._replace(trans=turned)
+    lefts, rights = [q for q, _ in firsts], [k for _, k in firsts]
+    streamed = [*rights, *([v] if v else [])]
+    last = f"tS{len(firsts) - 1 or ''}"
+
+    def load(c: Copy, block: Expr) -> CpAsync:
+        return CpAsync(c.ring, block, c.predicate, c.width, Token(c.token, block))
+
+    def read(c: Copy, block: Expr) -> LdMatrix:
+        return LdMatrix(c.ring, block, c.trans, Token(c.token, block))
+
+    scores: list[Stmt] = []
+    for i, (q, k) in enumerate(firsts):
+        name, done = f"scores{i or ''}", Token(f"tS{i or ''}", K)
+        if shape == "fma":
+            scores.append(Fma(name, K, (Token(q.token, expr(0)), Token(k.token, K)), done))
+        else:
+            scores += [read(q, expr(0)), read(k, K), Mma(name, shape, steps[0], dtype, K, done)]
+    result: list[Stmt]
+    if shape == "fma":
+        result = [Fma("acc", K, (Token(values.token, K), Token("tP", K)), Token("tMMA", K))]
+    else:
+        result = [read(values, K), Mma("acc", shape, steps[1], dtype, K, Token("tMMA", K))]
+    weigh: list[Stmt] = [Weigh("scores", K, Token(last, K), Token("tW", K)), Rescale("acc", K, Token("tW", K), Token("tP", K))]
+    there = tuple(Token(c.token, K) for c in streamed)
+    first: list[Stmt] = [load(q, expr(0)) for q in lefts]
+    if stages == 1:
+        first += [*(load(k, expr(0)) for k in rights), CommitGroup()]
+        step: list[Stmt] = [
+            Wait(tuple(Token(k.token, K) for k in rights), "cp_async_group"),
+            SyncThreads((Token("tFree", K - 1),)),
+        ]
+        if v is not None:
+            step += [load(v, K), CommitGroup(), *scores, Wait((Token(v.token, K),), "cp_async_group")]
+            step += [SyncThreads((Token("tFree", K),)), *(load(k, K + 1) for k in rights), CommitGroup(), *weigh, *result]
+        else:
+            step += [*scores, *weigh, *result, SyncThreads((Token("tFree", K),))]
+            step += [*(load(k, K + 1) for k in rights), CommitGroup()]
+    else:
+        for j in range(stages - 1):
+            first += [*(load(c, expr(j)) for c in streamed), CommitGroup()]
+        step = [
+            Wait(there, "cp_async_group", pending=stages - 2),
+            SyncThreads((Token("tFree", K - 1),)),
+            *(load(c, K + (stages - 1)) for c in streamed),
+            CommitGroup(),
+            *scores,
+            *weigh,
+            *result,
+        ]
+    finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST)), *stores]
+    return (ZeroAcc("acc"), *first, Loop("blocks", tuple(step)), *finish)
+
+
+def lower_sm80_pair(
+    p: Problem, w: Weights, plan: Sm80Pair, tail: tuple[str, ...], joined: tuple[StRows, ...]
+) -> tuple[Kernel, Binding]:
+    bm, bn, bk = plan.tile
+    assert p.b is not None
+    values = msgspec.structs.replace(p.b, ring=w.firsts[0].right.ring) if plan.shared else p.b
+    operands: list[tuple[Operand, str, str, Expr, int, int, int]] = []
+    for i, f in enumerate(w.firsts):
+        operands.append((f.left, f"tQ{i or ''}", "m", p.m, bm, plan.depth, 1))
+        operands.append((f.right, f"tK{i or ''}", "k", p.k, bk, plan.depth, plan.stages))
+    if not plan.shared:
+        operands.append((p.b, "tB", "n", p.n, bn, bk, plan.stages))
+    rings, copies, base = [], [], 0
+    for o, token, role, size, extent, inner, slots in operands:
+        across = "k" if token == "tB" else "d"
+        along = p.k if token == "tB" else w.depth
+        rows, columns = (extent, inner) if o.major == "k" else (inner, extent)
+        row_bytes = row_bytes_of(w.shape, columns)
+        # Multiply-adds take neighbours of one row along m, n or keys: 32 bytes, which lie in no two rows' banks.
+        swizzle = 0 if w.shape == "fma" and o.major == "mn" else 128 if row_bytes % 128 == 0 else 64
+        # Lanes of tf32 read eight neighbours of four rows, or (values along keys) two neighbours of eight: two chunks.
+        apart = 2 if w.shape == "m16n8k8" and (o.major == "mn") != (token == "tB") else 1
+        ring = Ring(o.ring, base, rows, row_bytes, slots, swizzle, swizzle_step=apart, once=token.startswith("tQ"))
+        rings.append(ring)
+        base += ring.slot_bytes * slots
+        predicate = tuple(r for r in (role, across) if r in tail)
+        # `right` is the B of its product as the values are of theirs: k along a row of shared memory needs no transpose
+        copies.append(Copy(o.ring, token, predicate, copy_width(o, size, along, p.conditions, plan.width), o.major == "mn"))
+    body = pair_body(
+        stages=plan.stages,
+        firsts=tuple(zip(copies[::2], copies[1::2], strict=False)),
+        v=None if plan.shared else copies[-1],
+        turned=p.b.major == "mn",
+        shape=w.shape,
+        steps=(plan.depth // INST_K.get(w.shape, 4), bk // INST_K.get(w.shape, 4)),
+        dtype=f"{p.multiplied}_fp32acc",
+        lets=p.lets,
+        stores=(*joined, *tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0)),
+    )
+    kernel = contraction_kernel(
+        p,
+        "sm80",
+        plan.tile,
+        plan.stages,
+        threads=threads_of_pair(plan),
+        rows=bm // plan.warp_rows,
+        cols=1,
+        a=Operand("", p.a_dtype),
+        b=values,
+        smem=tuple(rings),
+        barriers=(),
+        model="cp_async_group",
+        template="pair",
+        shared=base,
+        origin="tile",
+        body=body,
+        bind={},
+        tail=tail,
+        maps=(),
+        split=plan.split,
+    )
+    tokens = pair_tokens(len(w.firsts))
+    kernel = msgspec.structs.replace(kernel, weights=w, tokens=tokens, grid={"x": "m", "y": "n", "z": "b"})
+    kernel, binding = bind_kernel(p, kernel, {}, persistent=0)
+    names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
+    tiles = substitute(ceildiv(p.m, bm) * product(p.batch) * plan.split, names)
+    return kernel, msgspec.structs.replace(binding, grid=(tiles, ONE, ONE))

@@ -1,0 +1,95 @@
+"""The names in a plan: axes, places, lets, tensors. What means nothing in this Region is refused by name."""
+
+from __future__ import annotations
+
+from tatami.gpu.products.problem import Problem
+from tatami.plan.gpu.limits import algorithm_rules
+from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
+from tatami.region.ir import Binary, Reduce, Region, Unary
+from tatami.region.walk import nodes, reads
+
+PLACES = ("block.x", "block.y", "block.z", "warp.x", "warp.y", "lane", "thread.x", "thread.y")
+
+
+def role_of(axis: str, roles: dict[str, str]) -> str | None:
+    """``"m.i.i"`` -> m; the Region's own axis names are understood too."""
+    head = axis.split(".")[0]
+    if head in roles:
+        return roles[head]
+    return head if head in ("m", "n", "k", "d", "b") else None
+
+
+def tail_roles(axes: tuple[str, ...], roles: dict[str, str]) -> tuple[str, ...]:
+    found = {role_of(a, roles) for a in axes}
+    return tuple(r for r in ("m", "n", "k", "d") if r in found)
+
+
+def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -> list[str]:
+    """Reasons to refuse the plan, each naming the field and the word."""
+    out = [
+        f"predicate_tail names {a!r}, which is no axis of the Region"
+        for a in plan.predicate_tail
+        if role_of(a, p.roles) is None
+    ]
+    for axis, place in plan.bind.items():
+        if role_of(axis, p.roles) is None:
+            out.append(f"bind names {axis!r}, which is no axis of the Region")
+        if place not in PLACES:
+            out.append(f"bind puts {axis} on {place!r}; places are {', '.join(PLACES)}")
+    blocks = [place for place in plan.bind.values() if place.startswith("block.")]
+    if len(blocks) != len(set(blocks)):
+        out.append(f"bind puts two axes on one place ({', '.join(sorted(blocks))})")
+    words = epilogue_words(region, p.acc)
+    out += [f"epilogue names {e!r}; this Region has {', '.join(sorted(words))}" for e in plan.epilogue if e not in words]
+    if isinstance(plan, GpuSync):
+        return out
+    tensors = {x.name for x in region.inputs} | {"A", "B"}
+    wanted = {c.tensor for c in plan.cache}
+    if plan.cache:
+        out += [f"cache names {c.tensor!r}, which is no input" for c in plan.cache if c.tensor not in tensors]
+        out += [f"cache keeps {c.tensor} in {c.where!r}; only smem is implemented" for c in plan.cache if c.where != "smem"]
+        operands = _operands(region, p.acc)
+        for letter, name in zip("AB", operands):
+            if letter not in wanted and name not in wanted:
+                out.append(f"cache leaves out {letter}: ldmatrix and wgmma read operands from shared memory only")
+    if plan.layout_hints.get("C_stride", "row") != "row":
+        out.append(f"layout_hints.C_stride {plan.layout_hints['C_stride']!r}: only row is implemented")
+    unknown = set(plan.layout_hints) - {"A_swizzle", "B_swizzle", "C_stride"}
+    out += [f"layout_hints names {u!r}; hints are A_swizzle, B_swizzle, C_stride" for u in sorted(unknown)]
+    if isinstance(plan, Sm90Mma):
+        for hint in ("A_swizzle", "B_swizzle"):
+            if not plan.layout_hints.get(hint, True):
+                out.append(f"layout_hints.{hint} false: the wgmma descriptors of this template are swizzled")
+    after = {let.name for let in region.lets} - {p.acc}
+    for e in plan.local_edges:
+        if e.buffer != "reg" and isinstance(plan, Sm90Mma):
+            out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: on sm90 epilogue_store says how results leave")
+        elif e.buffer != "reg" and e.source in after:
+            out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: only what leaves the accumulator is exchanged")
+    out += algorithm_rules(plan.algo_choice, ("matmul", "conv", "grouped_matmul"), ("implicit_gemm", "gemm"))
+    return out
+
+
+def epilogue_words(region: Region, acc: str) -> set[str]:
+    """Lets and operations after the accumulator; `bias` where something is added."""
+    words = set()
+    for let in region.lets:
+        if let.name == acc:
+            continue
+        words.add(let.name)
+        for e in nodes(let.expr):
+            if isinstance(e, Unary | Binary):
+                words.add(e.fn)
+                if e.fn == "add":
+                    words |= {"bias", "residual"}
+                if e.fn == "max":
+                    words.add("relu")
+    return words
+
+
+def _operands(region: Region, acc: str) -> tuple[str, str]:
+    let = next(x for x in region.lets if x.name == acc)
+    assert isinstance(let.expr, Reduce) and isinstance(let.expr.body, Binary)
+    sides = (let.expr.body.x, let.expr.body.y)
+    names = [next((e.tensor for e in reads(s)), "") for s in sides]
+    return names[0], names[1]

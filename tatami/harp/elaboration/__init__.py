@@ -1,0 +1,1 @@
+"""From syntax tree to frontend module: scopes, calls, arguments, expressions, constants."""

@@ -1,0 +1,1 @@
+"""From values to text: names, expressions, operations, and line breaking."""

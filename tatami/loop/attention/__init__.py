@@ -1,0 +1,1 @@
+"""Template of attention: two products in one pass over blocks of keys."""

@@ -1,0 +1,696 @@
+"""The value of a Region expression at one point or at `lanes` neighbouring points, as statements and registers.
+
+A Point says where each axis is, as index expressions over loop variables, and which loop variable counts lanes. What
+does not depend on that variable stays one lane and is splat where it meets lanes. Contiguous reads become vector loads,
+affine ones gathers; whatever else depends on the lane is computed lane by lane with the scalar code, so every
+expression has a vector form. A guarded read happens only where its guard holds (C-16, D2.16): no read leaves its
+tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from tatami.core.algebra.bounds import is_always_at_most, is_within, simplify
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Var, expr, free_vars, substitute, var
+from tatami.core.layout import MemRef, address
+from tatami.core.ops import neutral
+from tatami.core.scalar import Scalar, scalar
+from tatami.indexbook.ir import Guard
+from tatami.loop.emit.flatten import FlatLet
+from tatami.loop.emit.ranges import ANY, comparison
+from tatami.loop.ir import (
+    Assign,
+    Cast,
+    Const,
+    Declare,
+    Fault,
+    For,
+    Gather,
+    If,
+    IndexOf,
+    Lane,
+    LaneRange,
+    Load,
+    Op,
+    Random,
+    Reg,
+    SetLane,
+    Splat,
+    Stmt,
+    Store,
+    Value,
+    Within,
+    type_of,
+)
+from tatami.region import ir as region_ir
+from tatami.region.ir import Region, RegionExpr
+from tatami.region.walk import Types, children
+from tatami.tiny.ir import Bounds
+
+
+class Point(msgspec.Struct, frozen=True):
+    """`env`: axis -> index expression. `vector`: the loop variable that stands for lanes, or ""."""
+
+    env: dict[str, Expr]
+    vector: str = ""
+    lanes: int = 1
+    row: int = 0
+    """Which of the outer points that are computed together."""
+
+    def at(self, e: Expr) -> Expr:
+        return substitute(e, self.env)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A let in a local buffer, row-major over `axes` (the others are those of the running outer point)."""
+
+    buffer: str
+    dtype: DType
+    axes: tuple[str, ...]
+    sizes: tuple[Expr, ...]
+    grouped: str = ""
+    """The outer axis whose points are computed in groups: its entry counts from the first of the group."""
+    base: Expr = ZERO
+    """What the entry of the first axis counts from."""
+
+
+class Emitter:
+    """Statements under construction for one kernel. Names are counters."""
+
+    def __init__(self, region: Region, lets: dict[str, FlatLet], typer: Types) -> None:
+        self.region = region
+        self.lets = lets
+        self.typer = typer
+        self.memrefs: dict[str, MemRef] = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
+        self.sizes: dict[str, Expr] = {it.name: it.size for it in (*region.iters, *region.reduce_axes)}
+        self.extents: dict[str, Expr] = {}
+        """Extents of loop variables in use."""
+        self.stored: dict[str, Stored] = {}
+        self.group_base: Expr = ZERO
+        self.moved: dict[str, str] = {}
+        """Inputs that are read from a copy."""
+        self.blocks: list[list[Stmt]] = [[]]
+        self.memos: list[dict[object, Value]] = [{}]
+        self.aligned: dict[str, int] = {}
+        """Loop variables that are multiples of a number: of the lanes that start there."""
+        self.lane_loops: list[tuple[str, str, int]] = []
+        """The loops over the lanes of a vector that are open: its axis, the loop's variable, the lanes."""
+        self.counter = 0
+
+    # -- building --------------------------------------------------------------------------------
+    def fresh(self, prefix: str) -> str:
+        self.counter += 1
+        return f"{prefix}{self.counter}"
+
+    def emit(self, *stmts: Stmt) -> None:
+        self.blocks[-1].extend(stmts)
+
+    @contextmanager
+    def block(self, sealed: bool = False) -> Iterator[list[Stmt]]:
+        """Statements emitted inside go to the yielded list. Sealed: registers from outside are not visible."""
+        out: list[Stmt] = []
+        self.blocks.append(out)
+        saved = self.memos
+        self.memos = [{}] if sealed else [*saved, {}]
+        try:
+            yield out
+        finally:
+            self.memos = saved
+            self.blocks.pop()
+
+    def declare(self, value: Value, prefix: str = "v") -> Reg:
+        t = type_of(value)
+        reg = Reg(self.fresh(prefix), t.dtype, t.lanes)
+        self.emit(Declare(reg, value))
+        return reg
+
+    def integer(self, value: Value, extent: Expr | None = None) -> str:
+        """A register that index expressions may name."""
+        reg = Reg(self.fresh("i"), DType.i64)
+        self.emit(Declare(reg, value, integer=True))
+        if extent is not None:
+            self.extents[reg.name] = extent
+        return reg.name
+
+    def loop(self, extent: Expr, prefix: str = "x") -> str:
+        name = self.fresh(prefix + "_")
+        self.extents[name] = extent
+        return name
+
+    def recall(self, key: object) -> Value | None:
+        for memo in reversed(self.memos):
+            if key in memo:
+                return memo[key]
+        return None
+
+    def remember(self, key: object, value: Value) -> None:
+        self.memos[-1][key] = value
+
+    # -- addresses -------------------------------------------------------------------------------
+    def address(self, tensor: str, index: tuple[Expr, ...]) -> Expr:
+        m = self.memrefs[tensor]
+        return self.simplified(address(m.layout, m.shape, index))
+
+    def simplified(self, e: Expr) -> Expr:
+        return simplify(e, self.extents) if _has_floor(e) else e
+
+    def stored_address(self, s: Stored, let: FlatLet, index: tuple[Expr, ...]) -> Expr:
+        out = ZERO
+        for k, (axis, size) in enumerate(zip(s.axes, s.sizes, strict=True)):
+            i = index[let.axes.index(axis)] - (s.base if k == 0 else ZERO)
+            out = out * size + (i - self.group_base if axis == s.grouped else i)
+        return self.simplified(out)
+
+    def step(self, e: Expr, p: Point) -> Expr | None:
+        """How far `e` moves from lane to lane of `p`; None when unevenly."""
+        return lane_step(e, p.vector, p.lanes if p.vector and self.aligned.get(p.vector, 1) % p.lanes == 0 else 0)
+
+    def repeats(self, addr: Expr, p: Point) -> int:
+        """How many neighbouring lanes of `p` each have the same of elements that follow each other; 0 where they have not."""
+        if not p.vector or self.aligned.get(p.vector, 1) % p.lanes:
+            return 0
+        for each in (n for n in range(2, p.lanes + 1) if p.lanes % n == 0):
+            at = [substitute(addr, {p.vector: var(p.vector) * each + k}) for k in range(2 * each)]
+            if all(a == at[0] for a in at[:each]) and all(a == at[0] + 1 for a in at[each:]):
+                return each
+        return 0
+
+    def load(self, buffer: str, addr: Expr, dtype: DType, p: Point) -> Value:
+        """The elements at `addr` for every lane of `p`."""
+        step = self.step(addr, p)
+        if step is None:
+            each = self.repeats(addr, p)
+            if each:
+                return Gather(buffer, addr, ONE, dtype, p.lanes, each)
+            return self.lanewise(dtype, p, lambda q: Load(buffer, substitute(addr, {p.vector: q}), dtype))
+        if step == ZERO:
+            return Load(buffer, addr, dtype)
+        if step == ONE:
+            return Load(buffer, addr, dtype, p.lanes)
+        return Gather(buffer, addr, step, dtype, p.lanes)
+
+    def store(self, buffer: str, addr: Expr, value: Value, p: Point, active: Expr | None = None) -> None:
+        """Write every lane of `value` at `addr`; only the first `active` ones where they are neighbours."""
+        if not p.vector:
+            self.emit(Store(buffer, addr, value))
+            return
+        wide = self.widen(value, p.lanes)
+        if self.step(addr, p) == ONE:
+            self.emit(Store(buffer, addr, wide, active))
+            return
+        assert active is None, "lanes that are stored one by one are all stored"
+        reg = wide if isinstance(wide, Reg) else self.declare(wide)
+        for i in range(p.lanes):
+            self.emit(Store(buffer, substitute(addr, {p.vector: var(p.vector) + i}), Lane(reg, expr(i))))
+
+    # -- lanes -----------------------------------------------------------------------------------
+    def widen(self, value: Value, lanes: int) -> Value:
+        return value if type_of(value).lanes == lanes else Splat(value, lanes)
+
+    def level(self, *values: Value) -> tuple[Value, ...]:
+        """The values with the same number of lanes."""
+        lanes = max(type_of(v).lanes for v in values)
+        return tuple(self.widen(v, lanes) for v in values)
+
+    def lanewise(self, dtype: DType, p: Point, one: Callable[[Expr], Value]) -> Value:
+        """A vector whose lanes are computed one by one; `one` gets the position of the lane."""
+        reg = self.declare(Splat(Const(0, dtype), p.lanes))
+        q = self.loop(expr(p.lanes), "q")
+        self.lane_loops.append((p.vector, q, p.lanes))
+        with self.block() as body:
+            self.emit(SetLane(reg, var(q), one(var(p.vector) + var(q))))
+        self.lane_loops.pop()
+        self.emit(For(q, ZERO, expr(p.lanes), tuple(body)))
+        return reg
+
+    def by_lane(self, e: RegionExpr, p: Point) -> Value:
+        def one(position: Expr) -> Value:
+            env = {a: substitute(x, {p.vector: position}) for a, x in p.env.items()}
+            return self.value(e, Point(env))
+
+        return self.lanewise(self.typer.dtype(e), p, one)
+
+    # -- expressions -----------------------------------------------------------------------------
+    def value(self, e: RegionExpr, p: Point) -> Value:
+        """`e` at `p`, with one lane when it is the same for all lanes of `p`."""
+        match e:
+            case region_ir.Read(tensor=tensor, map=map_):
+                return self.read(tensor, tuple(p.at(x) for x in map_), p)
+            case region_ir.At(let=let, map=map_):
+                return self.let_at(let, tuple(p.at(x) for x in map_), p)
+            case region_ir.ReadAt():
+                return self.read_at(e, p)
+            case region_ir.Const(value=value, dtype=dtype):
+                return Const(value, dtype)
+            case region_ir.Index(value=value, dtype=dtype):
+                return self.index(p.at(value), dtype, p)
+            case region_ir.Within(guards=guards):
+                return self.within(tuple(Guard(p.at(g.index), p.at(g.size)) for g in guards), p)
+            case region_ir.Unary(fn=fn, x=x):
+                return Op(fn, (self.value(x, p),))
+            case region_ir.Binary(fn=fn, x=x, y=y):
+                known = self.decided(e, p)
+                return self.binary(fn, x, y, p) if known is None else Const(known, DType.bool)
+            case region_ir.Select():
+                return self.select(e, p)
+            case region_ir.Cast(x=x, to=to, bits=bits):
+                inner = self.value(x, p)
+                return inner if type_of(inner).dtype == to else Cast(inner, to, bits)
+            case region_ir.Random(key=key, counter=counter):
+                return self.random(e, key, p.at(counter), p)
+            case _:
+                raise TypeError(type(e).__name__)
+
+    def binary(self, fn: str, x: RegionExpr, y: RegionExpr, p: Point) -> Value:
+        a, b = self.level(self.value(x, p), self.value(y, p))
+        if fn == "pow" and isinstance(y, region_ir.Const) and type_of(a).dtype in (DType.fp32, DType.fp64):
+            if y.value == 2:
+                a = self.named(a)
+                return Op("mul", (a, a))
+            if y.value == 3:
+                a = self.named(a)
+                return Op("mul", (Op("mul", (a, a)), a))
+            if y.value == 1:
+                return a
+        if fn == "div" and isinstance(y, region_ir.At) and self.is_softmax_sum(y.let) and type_of(a).dtype == DType.fp32:
+            sum_ = self.value(y, p)
+            if type_of(sum_).lanes == 1:  # in vectors and in the tail alike: equal inputs give equal results
+                key = ("recip", sum_)
+                factor = self.recall(key)
+                if factor is None:
+                    factor = self.declare(Op("recip", (sum_,)))
+                    self.remember(key, factor)
+                return Op("mul", self.level(a, factor))
+        return Op(fn, (a, b))
+
+    def is_softmax_sum(self, name: str) -> bool:
+        """A sum of ``exp(x - max)``: at least 1, so that one reciprocal may stand for many divisions."""
+        reduce = self.lets[name].expr
+        if not isinstance(reduce, region_ir.Reduce) or reduce.fn != "sum":
+            return False
+        body = self.through(reduce.body)
+        if not isinstance(body, region_ir.Unary) or body.fn != "exp":
+            return False
+        inner = self.through(body.x)
+        if not isinstance(inner, region_ir.Binary) or inner.fn != "sub":
+            return False
+        top = inner.y
+        if not isinstance(top, region_ir.At):
+            return False
+        highest = self.lets[top.let].expr
+        return isinstance(highest, region_ir.Reduce) and highest.fn == "max" and highest.axes == reduce.axes
+
+    def through(self, e: RegionExpr) -> RegionExpr:
+        """The expression of a map let behind a plain reference."""
+        while isinstance(e, region_ir.At) and self.lets[e.let].kind == "map":
+            e = self.lets[e.let].expr
+        return e
+
+    def named(self, value: Value) -> Value:
+        """A register (or constant) for a value that is used twice."""
+        return value if isinstance(value, (Reg, Const)) else self.declare(value)
+
+    def read(self, tensor: str, index: tuple[Expr, ...], p: Point) -> Value:
+        addr = self.address(tensor, index)
+        key = ("read", tensor, addr, p.lanes if p.vector in free_vars(addr) else 1)
+        known = self.recall(key)
+        if known is None:
+            known = self.declare(self.load(self.moved.get(tensor, tensor), addr, self.memrefs[tensor].dtype, p))
+            self.remember(key, known)
+        return known
+
+    def let_key(self, let: str, index: tuple[Expr, ...], p: Point) -> object:
+        depends = p.vector and any(p.vector in free_vars(x) for x in index)
+        return ("let", let, index, p.lanes if depends else 1)
+
+    def let_at(self, name: str, index: tuple[Expr, ...], p: Point) -> Value:
+        """A let at an index: a register computed before, its buffer, or its expression there and then."""
+        key = self.let_key(name, index, p)
+        known = self.recall(key) or self.lane_of_let(name, index)
+        if known is not None:
+            return known
+        let = self.lets[name]
+        stored = self.stored.get(name)
+        if stored is not None:
+            value = self.load(stored.buffer, self.stored_address(stored, let, index), stored.dtype, p)
+        else:
+            if let.kind != "map":
+                raise ValueError(f"{name} is read before it is computed")
+            value = self.value(let.expr, Point(dict(zip(let.axes, index, strict=True)), p.vector, p.lanes, p.row))
+            if isinstance(value, Const):
+                return value
+        reg = value if isinstance(value, Reg) else self.declare(value)
+        self.remember(key, reg)
+        return reg
+
+    def lane_of_let(self, name: str, index: tuple[Expr, ...]) -> Value | None:
+        """Inside a loop over lanes: the lane of a vector of that let, where one is in a register."""
+        for vector, q, lanes in self.lane_loops:
+            first = tuple(substitute(x, {q: ZERO}) for x in index)
+            known = self.recall(("let", name, first, lanes))
+            if known is not None and index == tuple(substitute(x, {vector: var(vector) + var(q)}) for x in first):
+                return Lane(known, var(q)) if type_of(known).lanes > 1 else known
+        return None
+
+    def index(self, value: Expr, dtype: DType, p: Point) -> Value:
+        value = self.simplified(value)
+        step = self.step(value, p)
+        if step is None:
+            return self.lanewise(dtype, p, lambda q: _index_value(substitute(value, {p.vector: q}), dtype, 1, None))
+        if step == ZERO:
+            return _index_value(value, dtype, 1, None)
+        return _index_value(value, dtype, p.lanes, step)
+
+    def decided(self, e: region_ir.Binary, p: Point) -> bool | None:
+        """What a comparison of an index with a number is, where it is the same at every place of the loops."""
+        g = comparison(e)
+        if g is None:
+            return None
+        left = p.at(g.index)
+        if not self.is_of_loops(left):
+            return None
+        return True if is_within(left, ANY, self.extents) else False if is_within(-left - 1, ANY, self.extents) else None
+
+    def is_of_loops(self, e: Expr) -> bool:
+        """Is it made of loop variables alone? Sizes among them would be taken to be 1 at least."""
+        return free_vars(e) <= self.extents.keys()
+
+    def is_outside(self, g: Guard) -> bool:
+        """Does a guard hold nowhere in the loops?"""
+        if not self.is_of_loops(g.index - g.size):
+            return False
+        return any(is_within(distance, ANY, self.extents) for distance in (-g.index - 1, g.index - g.size))
+
+    def within(self, guards: tuple[Guard, ...], p: Point) -> Value:
+        """The conjunction of guards, one lane when no guard depends on the lane."""
+        if any(self.is_outside(g) for g in guards):
+            return Const(False, DType.bool)
+        left = [g for g in guards if not is_within(g.index, g.size, self.extents)]
+        uniform = tuple(g for g in left if self.step(g.index, p) == ZERO and self.step(g.size, p) == ZERO)
+        parts: list[Value] = [Within(uniform)] if uniform else []
+        for g in left:
+            if g in uniform:
+                continue
+            step = self.step(g.index, p)
+            if step == ONE and self.step(g.size, p) == ZERO:
+                parts.append(LaneRange(-g.index, g.size - g.index, p.lanes))
+            elif step == -ONE and self.step(g.size, p) == ZERO:
+                parts.append(LaneRange(g.index - g.size + 1, g.index + 1, p.lanes))
+            else:
+                parts.append(self.lanewise(DType.bool, p, lambda q, g=g: Within((_move(g, p.vector, q),))))  # type: ignore[misc]
+        if not parts:
+            return Const(True, DType.bool)
+        out = parts[0]
+        for part in parts[1:]:
+            out = Op("and", self.level(out, part))
+        return out
+
+    def select(self, e: region_ir.Select, p: Point) -> Value:
+        """`where`; a side that reads memory is evaluated only where its side of the predicate is taken."""
+        lazy = (_reads(e.then) or _reads(e.other)) and self.guards_reads(e.pred)
+        if not lazy:
+            pred = self.value(e.pred, p)
+            if isinstance(pred, Const):
+                return self.value(e.then if pred.value else e.other, p)
+            if p.vector and type_of(pred).lanes == 1 and comparison(e.pred) and (_reads(e.then) or _reads(e.other)):
+                return self.branch(pred, e.then, e.other, p)
+            then, other = (self.value(x, p) for x in (e.then, e.other))
+            return Op("where", self.level(pred, then, other))
+        with self.block() as test:
+            pred = self.value(e.pred, p)
+        if isinstance(pred, Const):
+            return self.value(e.then if pred.value else e.other, p)
+        if type_of(pred).lanes == 1:
+            self.emit(*test)
+            return self.branch(pred, e.then, e.other, p)
+        inside = self.ends_within(e.pred, p)
+        if inside is None:
+            return self.by_lane(e, p)
+        # All lanes inside: one vector; none inside: the other side; else lane by lane.
+        reg = self.declare(Splat(Const(0, self.typer.dtype(e)), p.lanes))
+        with self.block() as whole:
+            self.emit(Assign(reg, self.widen(self.value(e.then, p), p.lanes)))
+        with self.block() as parts:
+            self.emit(Assign(reg, self.by_lane(e, p)))
+        self.emit(If(inside, tuple(whole), self.unless_outside(e, p, reg, tuple(parts))))
+        return reg
+
+    def unless_outside(self, e: region_ir.Select, p: Point, reg: Reg, parts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """`parts`, but where a guard holds for no lane: there the other side, if it is a constant."""
+        if not isinstance(e.pred, region_ir.Within) or not isinstance(e.other, region_ir.Const):
+            return parts
+        none = (Assign(reg, self.widen(Const(e.other.value, e.other.dtype), p.lanes)),)
+        for g in e.pred.guards:
+            index, size = p.at(g.index), p.at(g.size)
+            step = (self.step(index, p) or ZERO).as_int()
+            if step is None:
+                continue
+            other_end = index + step * (p.lanes - 1)
+            least, most = (index, other_end) if step >= 0 else (other_end, index)
+            before, after = (Within((Guard(distance, ANY),)) for distance in (-most - 1, least - size))
+            parts = (If(before, none, (If(after, none, parts),)),)
+        return parts
+
+    def branch(self, pred: Value, then: RegionExpr, other: RegionExpr, p: Point) -> Value:
+        dtype = self.typer.dtype(then)
+        with self.block() as yes:
+            a = self.value(then, p)
+        with self.block() as no:
+            b = self.value(other, p)
+        lanes = max(type_of(a).lanes, type_of(b).lanes)
+        zero: Value = Const(0, dtype)
+        reg = Reg(self.fresh("v"), dtype, lanes)
+        if isinstance(b, Const):
+            self.emit(Declare(reg, self.widen(b, lanes)))
+            self.emit(If(pred, (*yes, Assign(reg, self.widen(a, lanes)))))
+        else:
+            self.emit(Declare(reg, self.widen(zero, lanes)))
+            self.emit(If(pred, (*yes, Assign(reg, self.widen(a, lanes))), (*no, Assign(reg, self.widen(b, lanes)))))
+        return reg
+
+    def guards_reads(self, pred: RegionExpr) -> bool:
+        """Does a Within take part in the predicate?"""
+        stack = [pred]
+        while stack:
+            e = stack.pop()
+            if isinstance(e, region_ir.Within):
+                return True
+            if isinstance(e, region_ir.At) and e.let not in self.stored and self.lets[e.let].kind == "map":
+                stack.append(self.lets[e.let].expr)
+            stack.extend(children(e))
+        return False
+
+    def ends_within(self, pred: RegionExpr, p: Point) -> Value | None:
+        """For a Within of affine guards: a test that holds when all lanes are inside."""
+        if not isinstance(pred, region_ir.Within):
+            return None
+        ends: list[Guard] = []
+        for g in pred.guards:
+            index, size = p.at(g.index), p.at(g.size)
+            step = self.step(index, p)
+            if step is None or self.step(size, p) != ZERO:
+                return None
+            ends.append(Guard(index, size))
+            if step != ZERO:
+                ends.append(Guard(index + step * (p.lanes - 1), size))
+        return Within(tuple(ends))
+
+    def random(self, e: RegionExpr, key: RegionExpr, counter: Expr, p: Point) -> Value:
+        step = self.step(counter, p)
+        if step is None or step not in (ZERO, ONE):
+            return self.by_lane(e, p)
+        with self.block() as before:
+            k = self.value(key, p)
+        if type_of(k).lanes != 1:
+            return self.by_lane(e, p)
+        self.emit(*before)
+        return Random(self.named(k), counter, p.lanes if step == ONE else 1)
+
+    # -- indexed reads ---------------------------------------------------------------------------
+    def read_at(self, e: region_ir.ReadAt, p: Point) -> Value:
+        with self.block() as before:
+            values = [self.value(i, p) for i in e.indices]
+        self.emit(*before)
+        if any(type_of(v).lanes != 1 for v in values):
+            return self.gathered(e, values, p)
+        m = self.memrefs[e.tensor]
+        index, guards = self.indices(tuple(None if x is None else p.at(x) for x in e.map), values, m.shape, e.bounds)
+        addr = self.address(e.tensor, index)
+        if not guards:
+            return self.load(self.moved.get(e.tensor, e.tensor), addr, m.dtype, p)
+        with self.block() as read:
+            value = self.load(self.moved.get(e.tensor, e.tensor), addr, m.dtype, p)
+        lanes = type_of(value).lanes
+        reg = Reg(self.fresh("v"), m.dtype, lanes)
+        self.emit(Declare(reg, self.widen(Const(0, m.dtype), lanes)))
+        fault: tuple[Stmt, ...] = (Fault(1),) if e.bounds in ("error", "wrap") else ()
+        self.emit(If(Within(guards), (*read, Assign(reg, value)), fault))
+        return reg
+
+    def gathered(self, e: region_ir.ReadAt, values: list[Value], p: Point) -> Value:
+        """A read at positions of its own for every lane: the indices in vectors, then element by element."""
+        m = self.memrefs[e.tensor]
+        sizes = [size for entry, size in zip(e.map, m.shape, strict=True) if entry is None]
+        placed = iter(
+            [self.named(self.bounded(self.as_index(v), size, e.bounds)) for v, size in zip(values, sizes, strict=True)]
+        )
+        picked = self.picked(e, m, p)
+        if picked is not None:
+            (own,) = placed
+            base, stride = picked
+            at = own if isinstance(own, Reg) and own.lanes > 1 else self.declare(self.widen(own, p.lanes))
+            return Gather(self.moved.get(e.tensor, e.tensor), base, stride, m.dtype, p.lanes, at=at)
+        out = self.declare(Splat(Const(0, m.dtype), p.lanes))
+        q = self.loop(expr(p.lanes), "q")
+        index: list[Expr] = []
+        guards: list[Guard] = []
+        with self.block() as body:
+            for entry, size in zip(e.map, m.shape, strict=True):
+                if entry is not None:
+                    index.append(substitute(p.at(entry), {p.vector: var(p.vector) + var(q)}))
+                    continue
+                own = next(placed)
+                name = self.integer(Lane(own, var(q)) if isinstance(own, Reg) and own.lanes > 1 else own, size)
+                index.append(var(name))
+                if not is_inside(e.bounds, size):
+                    guards.append(Guard(var(name), size))
+            read = Load(self.moved.get(e.tensor, e.tensor), self.address(e.tensor, tuple(index)), m.dtype)
+            fault: tuple[Stmt, ...] = (Fault(1),) if e.bounds in ("error", "wrap") else ()
+            taken = SetLane(out, var(q), read)
+            self.emit(If(Within(tuple(guards)), (taken,), fault) if guards else taken)
+        self.emit(For(q, ZERO, expr(p.lanes), tuple(body)))
+        return out
+
+    def picked(self, e: region_ir.ReadAt, m: MemRef, p: Point) -> tuple[Expr, Expr] | None:
+        """Where lanes read at positions along one axis that are known to be inside, and everything else stands still: the address
+        of the first position, and how far apart they are. None where each lane has to be looked at."""
+        if not all(is_inside(e.bounds, n) for n in m.shape) or sum(x is None for x in e.map) != 1:
+            return None
+        first, second = (self.address(e.tensor, tuple(expr(k) if x is None else p.at(x) for x in e.map)) for k in (0, 1))
+        third = self.address(e.tensor, tuple(expr(2) if x is None else p.at(x) for x in e.map))
+        stride = second - first
+        if p.vector in free_vars(first) | free_vars(stride) or third - second != stride:
+            return None
+        return first, stride
+
+    def as_index(self, value: Value) -> Value:
+        return value if type_of(value).dtype == DType.i64 else Cast(value, DType.i64)
+
+    def indices(
+        self, map_: tuple[Expr | None, ...], values: list[Value], shape: tuple[Expr, ...], bounds: Bounds
+    ) -> tuple[tuple[Expr, ...], tuple[Guard, ...]]:
+        """Index expressions with the None entries taken from `values`, and what has to hold before the access."""
+        left = iter(values)
+        index: list[Expr] = []
+        guards: list[Guard] = []
+        for entry, size in zip(map_, shape, strict=True):
+            if entry is not None:
+                index.append(entry)
+                continue
+            name = self.integer(self.bounded(self.as_index(next(left)), size, bounds), size)
+            index.append(var(name))
+            if not is_inside(bounds, size):
+                guards.append(Guard(var(name), size))
+        return tuple(index), tuple(guards)
+
+    def bounded(self, number: Value, size: Expr, bounds: Bounds) -> Value:
+        """`number` with what is outside moved inside, as far as the policy does; every lane of it."""
+        match bounds:
+            case "wrap":
+                number = self.named(number)
+                negative = Op("lt", self.level(number, Const(0, DType.i64)))
+                moved = Op("add", self.level(number, IndexOf(size, DType.i64)))
+                return Op("where", (negative, moved, number))
+            case "clamp":
+                least = Op("max", self.level(self.named(number), Const(0, DType.i64)))
+                return Op("min", self.level(least, IndexOf(size - 1, DType.i64)))
+            case _:
+                return number
+
+
+# -- facts ---------------------------------------------------------------------------------------
+
+
+def is_inside(bounds: Bounds, size: Expr) -> bool:
+    """True if an index under that policy is inside its axis whatever its value was: nothing has to be asked before an access."""
+    return bounds == "assume" or (bounds == "clamp" and is_always_at_most(ONE, size))
+
+
+def lane_step(e: Expr, vector: str, lanes: int = 0) -> Expr | None:
+    """`c` when ``e = a + c * vector`` with `a` and `c` free of it; None when it is not of that form. With `lanes` the
+    variable is a multiple of them, and a quotient that no lane changes counts as free of it."""
+    if not vector or vector not in free_vars(e):
+        return ZERO
+    step = ZERO
+    for mono, coef in e.terms:
+        rest = [a for a in mono if not (isinstance(a, Var) and a.name == vector)]
+        count = len(mono) - len(rest)
+        if any(_moves(a, vector, lanes) for a in rest) or count > 1:
+            return None
+        if count:
+            step = step + Expr(((tuple(rest), coef),))
+    return step
+
+
+def _moves(atom: Atom, vector: str, lanes: int) -> bool:
+    """Does an atom change with the variable, from one lane to the next?
+
+    floor((x + 32*y) / 64) is the same for 16 lanes when x is a multiple of 16.
+    """
+    if vector not in free_vars(Expr((((atom,), 1),))):
+        return False
+    if not lanes or not isinstance(atom, Floor) or (atom.den.as_int() or 1) % lanes:
+        return True
+    rest = atom.num - var(vector)
+    return vector in free_vars(rest) or any(coef % lanes for _, coef in rest.terms)
+
+
+def _has_floor(e: Expr) -> bool:
+    return any(isinstance(a, Floor) for mono, _ in e.terms for a in mono)
+
+
+def _index_value(value: Expr, dtype: DType, lanes: int, step: Expr | None) -> Value:
+    if dtype.is_int:
+        return IndexOf(value, dtype, lanes, step)
+    return Cast(IndexOf(value, DType.i64, lanes, step), dtype)
+
+
+def _move(g: Guard, vector: str, position: Expr) -> Guard:
+    return Guard(substitute(g.index, {vector: position}), substitute(g.size, {vector: position}))
+
+
+def _reads(e: RegionExpr) -> bool:
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, (region_ir.Read, region_ir.ReadAt, region_ir.At)):
+            return True
+        stack.extend(children(x))
+    return False
+
+
+def accumulator_dtype(dtype: DType) -> DType:
+    """16-bit floats accumulate in fp32 (core.numerics.reduce)."""
+    return DType.fp32 if dtype.is_narrow_float else dtype
+
+
+def combine(fn: str, dtype: DType) -> str:
+    """The scalar op that joins two values of a reduce or scan."""
+    if dtype == DType.bool:
+        return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
+    return {"sum": "add", "prod": "mul"}.get(fn, fn)
+
+
+def neutral_value(fn: str, dtype: DType) -> Const:
+    return Const(_neutral(fn, dtype), dtype)
+
+
+def _neutral(fn: str, dtype: DType) -> Scalar:
+    if dtype == DType.bool:
+        return fn in ("prod", "min", "and")
+    return scalar(neutral(fn, dtype))

@@ -1,0 +1,27 @@
+"""How many elements the buffers of a kernel have, in its own sizes: what its accesses are checked against."""
+
+from __future__ import annotations
+
+from tatami.core.expr import Expr
+from tatami.core.layout import size_elements
+from tatami.loop import ir
+from tatami.loop.emit.rename import rename
+from tatami.region.ir import Program, Region
+from tatami.region.views.fp8 import spelled_out
+
+
+def extents_of_kernels(program: Program, loops: ir.Program) -> dict[str, tuple[Expr, ...] | None]:
+    """Per kernel the elements of each parameter over s0, s1, …; None where Regions of other shapes share it."""
+    regions = {step.name: step for step in program.body if isinstance(step, Region)}
+    found: dict[str, tuple[Expr, ...] | None] = {}
+    for b in loops.bindings:
+        own = extents(regions[b.region])
+        found[b.kernel] = own if found.get(b.kernel, own) == own else None
+    return found
+
+
+def extents(region: Region) -> tuple[Expr, ...]:
+    """The elements of its inputs, then of its outputs."""
+    renamed, _ = rename(spelled_out(region))
+    memrefs = [*(p.memref for p in renamed.inputs), *(t.memref for t in renamed.outputs)]
+    return tuple(size_elements(m.layout, m.shape) for m in memrefs)

@@ -1,0 +1,1 @@
+"""Templates of windows and convolutions: planes, rows used in place, Winograd tiles."""

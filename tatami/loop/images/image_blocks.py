@@ -1,0 +1,148 @@
+"""What the templates of convolutions share: blocks of an image's results as items of work, and the epilogue along them.
+
+Results lie in a grid of `step` x `step` each (tiles of Winograd's sums; 1: the results themselves). A block has `own_rows` x
+`own_columns` entries of it, from (`top`, `left`) on: of an image of open width, which may be narrower than the plan's block,
+as many more rows as have the same number of entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from tatami.core.algebra.bounds import linearize
+from tatami.core.expr import (
+    ONE,
+    ZERO,
+    Expr,
+    ceildiv,
+    expr,
+    floordiv,
+    free_vars,
+    maximum,
+    minimum,
+    product,
+    step_of,
+    substitute,
+    var,
+)
+from tatami.core.layout import packed_layout
+from tatami.core.ops import OPS
+from tatami.core.target import lanes_of
+from tatami.loop import ir as loop
+from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.segments import collapse, walk
+from tatami.loop.products.contraction import ELEMENT
+from tatami.loop.products.packing import Stmts, Tiles, misfit
+from tatami.plan.ir import CpuPlanes, CpuWinograd
+from tatami.region.ir import Read, ReadAt, Reduce, Region, Unary
+from tatami.region.views.images.convolution import Convolution
+from tatami.region.views.images.planes import BAND_ROWS
+from tatami.region.views.kinds import epilogue_of
+from tatami.region.walk import lets_by_name, nodes, reads
+
+
+class ImageBlocks(Tiles):
+    """A convolution of a renamed Region whose weights `setup` has packed."""
+
+    def __init__(self, region: Region, plan: CpuWinograd | CpuPlanes, conv: Convolution, step: int, bands: int = 1) -> None:
+        """`bands`: into how many, for threads to share, rows of an open number are divided if these are enough."""
+        acc = lets_by_name(region)[plan.acc].expr
+        assert isinstance(acc, Reduce)
+        self.element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
+        super().__init__(region, plan.acc, acc.dtype, conv.channels, lanes, f"tatami_pack_{self.element}_{lanes}")
+        self.region, self.conv = region, conv
+        self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
+        self.columns = conv.slides[-1]
+        self.height, self.width = (ONE, *(self.extents[s.axis] for s in conv.slides))[-2:]
+        self.channels, self.filters = (product(self.extents[a] for a in g) for g in (conv.channels, conv.filters))
+        self.grid_rows, self.grid_columns = (ceildiv(x, expr(step)) for x in (self.height, self.width))
+        self.block_columns = minimum(expr(plan.columns), maximum(ONE, self.grid_columns))
+        most = expr(plan.rows)
+        if self.grid_columns.as_int() is None:
+            most = floordiv(most * plan.columns, self.block_columns)
+        if self.grid_rows.as_int() is None and bands > 1:
+            most = minimum(most, maximum(expr(BAND_ROWS // step), ceildiv(self.grid_rows, expr(bands))))
+        self.block_rows = minimum(most, maximum(ONE, self.grid_rows))
+        self.down = ceildiv(self.grid_rows, self.block_rows)
+        self.across = ceildiv(self.grid_columns, self.block_columns)
+        self.outer = (*conv.shape.batch, *conv.images)
+        self.items = product(self.extents[a] for a in self.outer) * self.down * self.across
+
+    def packed_weights(self, plan: CpuWinograd | CpuPlanes, matrix: tuple[Expr, ...], block: int, how: str) -> str:
+        """The tensor of packed weights, `matrix` after the batch: checked by its shape and its layout."""
+        (name,) = {r.tensor for r in reads(self.conv.weights)} & set(plan.packed) or {""}
+        memref = self.memrefs.get(name)
+        shape = (*(self.extents[a] for a in self.conv.shape.batch), *matrix)
+        if memref is None or memref.shape != shape or memref.layout != packed_layout(len(shape), block):
+            raise misfit(plan, plan.acc, f"its weights are not {how} in setup")
+        return name
+
+    def enter(self, item: Expr) -> Stmts:
+        """Registers of a block: the outer axes, its first row and column of the grid, and how many it has."""
+        declare, self.at, block = self.batch_values(self.outer, item, self.down * self.across)
+        row = floordiv(block, self.across)
+        down, self.top, self.own_rows = self.balanced(self.grid_rows, row, self.down)
+        across, self.left, self.own_columns = self.balanced(self.grid_columns, block - row * self.across, self.across)
+        return (*declare, *down, *across)
+
+    def group(self) -> Expr:
+        """Which matrix of weights the block takes."""
+        batch = self.conv.shape.batch
+        return linearize(tuple(self.at[a] for a in batch), tuple(self.extents[a] for a in batch))
+
+    def spread(self, axes: tuple[str, ...], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
+        """Where each of `axes` is, from their linear index."""
+        if len(axes) == 1:
+            return (), {axes[0]: index}
+        declare, values, _ = self.batch_values(axes, index, ONE)
+        return declare, values
+
+    def along(self, axes: tuple[str, ...], at: dict[str, Expr], lo: Expr, hi: Expr, sums: str, start: Expr) -> Stmts:
+        """The epilogue at ``lo <= linear index of axes < hi``, whose sums begin at `start`."""
+        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
+        uses = [substitute(u, at) for u in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
+        group = collapse(axes, self.extents, uses, f"{sums}_g")
+
+        def across(outer: dict[str, Expr], name: str, first: Expr, stop: Expr, base: Expr) -> Stmts:
+            x = self.counter(group.spans[-1].size)
+            bound = {**at, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
+
+            def finish(y: str, p: Point, active: Expr | None = None) -> None:
+                self.finish_sum(self.region, p, sums, start + base + var(y) - lo, active)
+
+            if self.is_costly and self.is_masked(uses, axes, x, bound):
+                return self.masked_along(bound, x, first, stop, finish)
+            return self.run_along(bound, x, first, stop, finish, (self.lanes, self.lanes // 2, self.lanes // 4, 1))
+
+        return walk(group, lo, hi, self.counter, across)
+
+    @cached_property
+    def is_costly(self) -> bool:
+        """True if the epilogue has functions that take a vector as long as a single element."""
+        lets = (self.lets[n].expr for n in epilogue_of(self.region, self.acc))
+        return any(isinstance(n, Unary) and OPS[n.fn].is_costly for e in lets for n in nodes(e))
+
+    def is_masked(self, uses: Sequence[Expr], axes: tuple[str, ...], x: str, bound: dict[str, Expr]) -> bool:
+        """True if a vector of results may be computed past the last one: nothing is read along them, and they are neighbours."""
+        moves = {a for a in axes if x in free_vars(bound[a])}
+        targets = {self.target(y) for y in self.region.yields}
+        lies = all(step_of(substitute(t, {a: bound[a] for a in moves}), x) == ONE for t in targets)
+        lets = [self.lets[n].expr for n in epilogue_of(self.region, self.acc)]
+        read = [r for e in lets for r in nodes(e) if isinstance(r, Read | ReadAt)]
+        return lies and self.lanes > 1 and not any(i is None or moves & free_vars(i) for r in read for i in r.map)
+
+    def masked_along(
+        self, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, finish: Callable[[str, Point, Expr | None], None]
+    ) -> Stmts:
+        """Whole vectors, then one of which the first lanes are results."""
+        whole, declare = self.integer(lo + floordiv(maximum(ZERO, hi - lo), expr(self.lanes)) * self.lanes)
+
+        def part(start: Expr, stop: Expr, active: Expr | None) -> loop.For:
+            y = self.counter(self.em.extents[x])
+            p = Point({a: substitute(v, {x: var(y)}) for a, v in bound.items()}, y, self.lanes)
+            with self.em.block() as stmts:
+                finish(y, p, active)
+            return loop.For(y, start, stop, tuple(stmts), step=self.lanes, simd=True)
+
+        return (declare, part(lo, whole, None), part(whole, hi, hi - whole))

@@ -1,0 +1,149 @@
+"""Windows whose rows are read where they lie, without a copy (loop/images/window.py has the loops; stride 1 or 2 along the columns).
+
+    for a few rows of results:
+        where all rows that they see are inside:
+            the first vector of columns     lanes outside are put in
+            vectors in the middle           loads from the tensor, no guard
+            the last ones                   lanes outside are put in, as many results as there are columns
+        else: what they see is copied to scratch, as for blocks of rows
+
+A vector that meets the end of a row reads on into its neighbours, of which lanes are then thrown away: so the rows before and
+after it are inside too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tatami.core.expr import ONE, ZERO, Expr, expr, product, substitute, var
+from tatami.indexbook.ir import Guard
+from tatami.loop import ir as loop
+from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.grain import grain
+from tatami.loop.images.window import SEEN, Windows
+from tatami.loop.products.packing import Stmts
+from tatami.plan.ir import CpuWindow
+from tatami.region.ir import Region
+from tatami.region.views.images.window import Plane, Window, columns_inside, inner_vectors
+
+
+class LyingWindows(Windows):
+    def __init__(self, region: Region, plan: CpuWindow, window: Window, plane: Plane) -> None:
+        super().__init__(region, plan, window)
+        assert self.rows is not None
+        self.plane, self.down = plane, self.rows
+        self.is_lying = False
+        """Are the rows in hand read where they lie?"""
+        self.first_column: int | None = None
+        """Of the vector in hand, where lanes of it or of what it sees are outside."""
+        self.group = self.rows_together(self.terms())
+        self.seen_rows = self.span(self.down, expr(self.group))
+
+    def body(self) -> loop.Body:
+        items = product(self.extents[a] for a in self.window.outer) * self.blocks
+        x = self.counter(items)
+        self.scratch, _ = self.lay_out(ONE)
+        self.kept = self.kept_rows()
+        work = grain(1 << 14, self.block * self.width * self.terms())
+        stmts = (self.each_item(var(x), ONE, self.all_rows),)
+        parallel = loop.Parallel(x, items, work, stmts, (self.scratch, *self.kept))
+        return loop.Body((parallel,), about=f"window of {self.terms()}, rows in place, blocks of {self.plan.rows}")
+
+    def some_rows(self, y: Expr, count: int) -> Stmts:
+        s, (block, end, own) = self.down, (self.y0, self.y1, self.own)
+        self.y0, self.y1, self.own = y, y + count, ZERO
+        copied = (*self.fill(), *super().some_rows(y, count))
+        self.is_lying = True
+        lying = super().some_rows(y, count)
+        self.is_lying = False
+        self.y0, self.y1, self.own = block, end, own
+        height = expr(self.plane.first + self.plane.rows)
+        first = y * s.stride + s.offset
+        before, after = first - 1, first + self.span(s, expr(count))
+        return (loop.If(loop.Within((Guard(before, height), Guard(after, height))), lying, copied),)
+
+    @property
+    def whole_width(self) -> int:
+        size = self.width.as_int()
+        assert size is not None
+        return size
+
+    def vectors(self) -> Iterator[tuple[Expr, Expr, Expr | None]]:
+        """Those from the first to the last all of whose windows are inside together, the others each by itself."""
+        if not self.is_lying:
+            yield from super().vectors()
+            return
+        first, last = inner_vectors(self.region, self.window, self.plane, self.lanes)
+        before, after = range(0, first, self.lanes), range(last, self.whole_width, self.lanes)
+        ends = [(x, x + self.lanes) for x in (*before, *after)]
+        inner = [(first, last)] if first < last else []
+        for start, stop in sorted(ends + inner):
+            self.first_column = None if (start, stop) in inner else start
+            left = self.whole_width - start
+            yield expr(start), expr(stop), expr(left) if left < self.lanes and self.is_direct else None
+
+    def look(self, at: dict[str, int], p: Point) -> None:
+        """A vector of the tensor stands for one of the scratch."""
+        if not self.is_lying:
+            super().look(at, p)
+            return
+        s, c = self.down, self.columns
+        key = self.em.let_key(SEEN, tuple(p.at(e) for e in self.seen(at).map), p)
+        if self.em.recall(key) is not None:
+            return
+        row = p.at(var(s.axis)) * s.stride + (at[s.window] * s.dilation + s.offset)
+        start = at[c.window] * c.dilation + (c.offset.as_int() or 0)
+        self.em.remember(key, (self.every_second if c.stride == 2 else self.neighbours)(row, start, p))
+
+    def neighbours(self, row: Expr, start: int, p: Point) -> loop.Reg:
+        """A vector of the tensor's columns from `start` after those of `p` on."""
+        over = start % p.lanes if self.plan.joined else 0
+        first = self.line(row, start - over, p)
+        return self.em.declare(loop.Across(first, self.line(row, start - over + p.lanes, p), over)) if over else first
+
+    def every_second(self, row: Expr, start: int, p: Point) -> loop.Reg:
+        """The same of every second column. A vector that begins with the last odd column before two lines takes that from the
+        line where it lies."""
+        lanes = p.lanes
+        if not self.plan.joined:
+            odd = (start - (self.columns.offset.as_int() or 0)) % 2
+            return self.unzipped(row, start - odd, odd, p)
+        column, odd = divmod(start, 2)
+        over = column % lanes
+        base = 2 * (column - over)
+        if not over:
+            return self.unzipped(row, base, odd, p)
+        before = self.line(row, base + lanes, p) if odd and over == lanes - 1 else self.unzipped(row, base, odd, p)
+        return self.em.declare(loop.Across(before, self.unzipped(row, base + 2 * lanes, odd, p), over))
+
+    def unzipped(self, row: Expr, start: int, odd: int, p: Point) -> loop.Reg:
+        key = ("unzipped", row, start, odd, p.at(var(self.columns.axis)))
+        known = self.em.recall(key)
+        if isinstance(known, loop.Reg):
+            return known
+        reg = self.em.declare(loop.Unzip(self.line(row, start, p), self.line(row, start + p.lanes, p), odd == 1))
+        self.em.remember(key, reg)
+        return reg
+
+    def line(self, row: Expr, start: int, p: Point) -> loop.Reg:
+        """Neighbours that are loaded as they lie."""
+        em = self.em
+        column = p.at(var(self.columns.axis)) * self.columns.stride + start
+        key = ("line", row, column)
+        known = em.recall(key)
+        if isinstance(known, loop.Reg):
+            return known
+        tensor = self.window.read.tensor
+        place = substitute(self.address(tensor, self.entries()), {**self.at, "seen_row": row, "seen_column": column})
+        value: loop.Value = loop.Load(tensor, em.simplified(place), self.seen_dtype, p.lanes)
+        outside = em.widen(loop.Const(self.window.outside, self.seen_dtype), p.lanes)
+        if self.first_column is not None:
+            at = self.first_column * self.columns.stride + start
+            low, high = max(0, -at), min(p.lanes, columns_inside(self.window, self.plane) - at)
+            if low >= high:
+                value = outside
+            elif high - low < p.lanes:
+                value = loop.Op("where", em.level(loop.LaneRange(expr(low), expr(high), p.lanes), value, outside))
+        reg = em.declare(value)
+        em.remember(key, reg)
+        return reg

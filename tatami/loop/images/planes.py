@@ -1,0 +1,198 @@
+"""A convolution whose image is copied once to planes, where products find it by a table (region/views/images/planes.py has the places).
+
+    for each block of results
+        for each channel: what the block sees of it, without guards, a plane for each remainder by the strides
+        for each sliver of nr neighbours: sums += weights * planes[sliver + table[k]], then the epilogue
+
+The rows of a plane follow each other, so a sliver runs over the ends of rows. What lies there is no result, and is thrown
+away: of each row as many as a result sees to its right. So an element is copied once, where packed slivers would hold it
+for each place of the window.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tatami.core.algebra.bounds import linearize
+from tatami.core.dtype import DType
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.target import CACHE_LINE
+from tatami.loop import ir as loop
+from tatami.loop.emit.grain import GRAIN_FLOPS, grain
+from tatami.loop.images.image_blocks import ImageBlocks
+from tatami.loop.products.packing import Stmts, misfit, split_guards
+from tatami.plan.ir import CpuPlanes
+from tatami.region.ir import Region
+from tatami.region.views.images.convolution import STILL, Convolution, find_convolution, with_still_axis
+from tatami.region.views.images.planes import BANDS, Plane, panel_of, plane_at, planes_of, reach_of, runs_of
+from tatami.region.views.slides import Slide
+
+WHOLE = Plane(0, 0, 0)
+"""Of the rows of an image of one dimension: one row."""
+LINE = 16
+"""Planes are odd numbers of so many elements apart, so that channels do not share the sets of a cache."""
+ROLLED = 4
+"""Planes alike from which on a loop fills them: a stride of 128 is 128 planes, whose statements one by one take the C compiler seconds."""
+
+
+def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:
+    """The kernel body of a renamed Region whose weights are packed. Raises InvalidPlan when they are not."""
+    found = find_convolution(region)
+    if isinstance(found, str):
+        raise misfit(plan, plan.acc, found)
+    return _Planes(region, plan, with_still_axis(region, found)).body()
+
+
+class _Planes(ImageBlocks):
+    def __init__(self, region: Region, plan: CpuPlanes, conv: Convolution) -> None:
+        super().__init__(region, plan, conv, 1, BANDS)
+        self.plan = plan
+        self.extents = {**self.extents, STILL: ONE}
+        self.k = self.channels * product(self.extents[s.window] for s in conv.slides)
+        panel = panel_of(self.filters.as_int() or 1, self.mr)
+        self.padded = ceildiv(self.filters, expr(panel)) * panel
+        self.weights = self.packed_weights(plan, (self.k, self.filters), panel, "packed")
+        self.planes = [planes_of(s, self.window(s)) for s in conv.slides]
+        self.planes_each = prod(map(len, self.planes))
+        reach = [0, *(reach_of(s, self.window(s)) for s in conv.slides)][-2:]
+        self.pitch = self.block_columns + reach[1]
+        self.plane = ceildiv((self.block_rows + reach[0]) * self.pitch, expr(2 * LINE)) * (2 * LINE) + LINE
+
+    def window(self, slide: Slide) -> int:
+        size = self.extents[slide.window].as_int()
+        assert size is not None
+        return size
+
+    def body(self) -> loop.Body:
+        planes = self.planes_each
+        table = loop.LocalBuffer(self.em.fresh("b"), DType.i64, self.k)
+        seen = self.local(self.channels * planes * self.plane + self.nr)
+        sums = self.local(self.padded * self.nr + self.lanes)
+        self.table, self.seen, self.sums = table.name, seen.name, sums.name
+        item, channel = self.counter(self.items), self.counter(self.channels)
+        neighbours = (self.block_rows - 1) * self.pitch + self.block_columns
+        sliver = self.counter(ceildiv(neighbours, expr(self.nr)))
+        work = grain(GRAIN_FLOPS, neighbours * self.k * self.filters * 2)
+        enter = self.enter(var(item))
+        count, d = self.integer(ceildiv((self.own_rows - 1) * self.pitch + self.own_columns, expr(self.nr)))
+        stmts = (
+            *enter,
+            d,
+            loop.For(channel, ZERO, self.channels, self.fill(var(channel))),
+            self.clear(self.channels * planes * self.plane, expr(self.nr)),
+            loop.For(sliver, ZERO, count, self.multiply(var(sliver))),
+        )
+        kernel = (table, self.fill_table(), loop.Parallel(item, self.items, work, stmts, (seen, sums)))
+        about = f"planes, blocks of {self.plan.rows}x{self.plan.columns}, {self.mr}x{self.nr}, kc {self.plan.kc}"
+        return loop.Body(kernel, about=about)
+
+    # -- into planes ---------------------------------------------------------------------------
+
+    def fill_table(self) -> loop.Stmt:
+        """Where each k is, from a result's own entry."""
+        channel = self.counter(self.channels)
+        declare, values = self.spread(self.conv.channels, var(channel))
+        windows = {s.window: self.counter(self.extents[s.window]) for s in self.conv.slides}
+        values = values | {axis: var(x) for axis, x in windows.items()}
+        which, within = ZERO, ZERO
+        for slide, of_dimension in zip(self.conv.slides, self.planes, strict=True):
+            number, entry = plane_at(slide)
+            which, within = which * len(of_dimension) + number, within * self.pitch + entry
+        place = substitute((var(channel) * self.planes_each + which) * self.plane + within, values)
+        k = linearize(tuple(values[a] for a in self.conv.shape.k), tuple(self.extents[a] for a in self.conv.shape.k))
+        body: Stmts = (loop.Store(self.table, k, loop.IndexOf(place, DType.i64)),)
+        for axis, x in reversed(windows.items()):
+            body = (loop.For(x, ZERO, self.extents[axis], body),)
+        return loop.For(channel, ZERO, self.channels, (*declare, *body))
+
+    def fill(self, channel: Expr) -> Stmts:
+        """All planes of one channel: what results of the block depend on, and zeros, since a number that happens to lie
+        there could be one that multiplies slowly: slivers run into what follows a plane, one that no place meets too."""
+        declare, values = self.spread(self.conv.channels, channel)
+        *above, across = self.planes
+        out: list[loop.Stmt] = [*declare]
+        for i, down in enumerate(above[0] if above else (WHOLE,)):
+            for alike, first, right in runs_of(across):
+                number = channel * self.planes_each + (i * len(across) + first)
+                if alike < ROLLED:
+                    for k in range(alike):
+                        out += self.fill_plane(values, number + k, down, right, expr(k))
+                else:
+                    x = self.counter(expr(alike))
+                    out.append(loop.For(x, ZERO, expr(alike), self.fill_plane(values, number + var(x), down, right, var(x))))
+        return tuple(out)
+
+    def fill_plane(self, values: dict[str, Expr], number: Expr, down: Plane | None, right: Plane | None, k: Expr) -> Stmts:
+        """One plane, of the `k`-th place across after that of `right`."""
+        start, d = self.integer(number * self.plane)
+        if down is None or right is None:
+            return (d, self.clear(start, self.plane))
+        r = self.counter(self.block_rows + down.reach)
+        place = {s.axis: self.top + var(r) - down.back for s in self.conv.slides[:-1]}
+        place |= {s.window: expr(down.place) for s in self.conv.slides[:-1]}
+        rows = self.own_rows + down.reach
+        line = self.fill_row(values | place, start + var(r) * self.pitch, right, k)
+        return (d, loop.For(r, ZERO, rows, line), self.clear(start + rows * self.pitch, self.plane - rows * self.pitch))
+
+    def fill_row(self, values: dict[str, Expr], to: Expr, plane: Plane, k: Expr) -> Stmts:
+        """A row of a plane, of the `k`-th place after the plane's."""
+        guards, inside, outside = split_guards(self.conv.image)
+        count = self.own_columns + plane.reach
+        x = self.counter(self.block_columns + plane.reach)
+        place = {self.columns.axis: self.left + var(x) - plane.back, self.columns.window: k + plane.place}
+        copies = self.copy(inside, outside, guards, {**self.at, **values, **place}, x, ZERO, count, self.seen, to)
+        return (*copies, self.clear(to + count, self.pitch - count))
+
+    def clear(self, start: Expr, count: Expr) -> loop.For:
+        x = self.counter(count)
+        return loop.For(x, ZERO, count, (loop.Store(self.seen, start + var(x), loop.Const(0, self.dtype)),))
+
+    # -- products ------------------------------------------------------------------------------
+
+    def multiply(self, sliver: Expr) -> Stmts:
+        """All filters at nr neighbours: the products and the epilogue."""
+        q, d = self.integer(sliver * self.nr)
+
+        def block(k0: Expr, k1: Expr) -> Stmts:
+            pointers = (
+                loop.Pointer(self.weights, self.group() * self.k * self.padded),
+                loop.Pointer(self.seen, q),
+                loop.Pointer(self.sums, ZERO),
+                loop.Pointer(self.table, ZERO),
+            )
+            sizes = tuple(map(loop.Integer, (self.padded, self.k, k0, k1)))
+            routine = f"tatami_table_{self.element}_{self.mr}x{self.nr}_{self.lanes}"
+            return (loop.Call(routine, (*pointers, *sizes), True, self.counts(self.padded)),)
+
+        blocks = maximum(ONE, ceildiv(self.k, expr(self.plan.kc)))
+        return (d, *self.prefetch(q), *self.each_block(self.k, blocks, block), *self.epilogue(q))
+
+    def prefetch(self, q: Expr) -> Stmts:
+        """The lines that the epilogue touches from the first of its results on, asked for before the products: filters lie
+        far apart."""
+        f = self.counter(self.filters)
+        y, d0 = self.integer(minimum(floordiv(q, self.pitch), self.own_rows - 1))
+        x, d1 = self.integer(minimum(q - y * self.pitch, self.own_columns - 1))
+        declare, at = self.spread(self.conv.filters, var(f))
+        at |= self.at | {s.axis: here for s, here in zip(self.conv.slides, (self.top + y, self.left + x)[-len(self.planes) :])}
+        asked = tuple(
+            loop.Prefetch(buffer, substitute(place, at) + ahead, written)
+            for buffer, place, written in self.finished_places(self.region)
+            if step_of(place, self.columns.axis) == ONE
+            for ahead in range(0, self.nr, CACHE_LINE // self.memrefs[buffer].dtype.itemsize)
+        )
+        return (d0, d1, loop.For(f, ZERO, self.filters, (*declare, *asked)))
+
+    def epilogue(self, q: Expr) -> Stmts:
+        """Of each row that the neighbours q … lie in, filter by filter, the part that are results."""
+        y, f = self.counter(self.block_rows), self.counter(self.filters)
+        from_row, d0 = self.integer(var(y) * self.pitch - q)
+        first, d1 = self.integer(maximum(ZERO, -from_row))
+        stop, d2 = self.integer(minimum(self.own_columns, expr(self.nr) - from_row))
+        declare, values = self.spread(self.conv.filters, var(f))
+        at = {**self.at, **values, **{s.axis: self.top + var(y) for s in self.conv.slides[:-1]}}
+        start = var(f) * self.nr + from_row + first
+        results = self.along((self.columns.axis,), at, self.left + first, self.left + stop, self.sums, start)
+        rows = minimum(self.own_rows, floordiv(q + (self.nr - 1), self.pitch) + 1)
+        lines = loop.For(f, ZERO, self.filters, (*declare, *results))
+        return (loop.For(y, floordiv(q, self.pitch), rows, (d0, d1, d2, lines)),)

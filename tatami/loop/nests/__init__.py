@@ -1,0 +1,1 @@
+"""Template of plain nests: phases, passes, reductions, scans, scatters."""

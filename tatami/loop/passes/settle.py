@@ -1,0 +1,146 @@
+"""What is known when a kernel is made goes out of its text: registers of integers that are constants or other names, floors
+and extremes that the ranges of loops decide, loops that run once or never, guards that always hold, scratch that nobody uses.
+
+    parallel x1 < 144                         parallel x1 < 144
+      for x8 < min(144 - x1, 1)                 for x15 < 58
+        i9 = x1 + x8                     ->       if 0 <= x15 - 1 < 56: …
+        i11 = i9 // 144
+        for x15 < 58
+          if 0 <= i11 * 56 + x15 - 1 < 56: …
+
+The C compiler finds the same, later; a reader does not, and both take longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tatami.core.algebra.bounds import decided, is_within
+from tatami.core.algebra.substitute import rewritten
+from tatami.core.expr import Expr, Extreme, Floor, free_vars, substitute, var
+from tatami.indexbook.ir import Guard
+from tatami.loop.ir import Assign, Declare, For, If, IndexOf, LocalBuffer, Parallel, Reg, SetLane, Stmt, Within
+from tatami.loop.walk import nodes
+
+
+def settled(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The same statements with what is known put in its place. Results have the same bits."""
+    changing, used = set[str](), set[str]()
+    declared = Counter[str]()
+    for s in nodes(stmts):
+        if isinstance(s, Declare):
+            declared[s.reg.name] += 1
+        elif isinstance(s, Assign | SetLane):
+            changing.add(s.reg.name)
+        elif hasattr(s, "buffer"):
+            used.add(s.buffer)
+    facts = _Facts(frozenset(changing), frozenset(n for n, times in declared.items() if times > 1), frozenset(used))
+    return _Block(facts, {}, {}).stmts(stmts)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Of a kernel: registers that are assigned to, names that several blocks declare, buffers that are used."""
+
+    changing: frozenset[str]
+    repeated: frozenset[str]
+    used: frozenset[str]
+
+
+class _Block:
+    """`known`: what names stand for. `ranges`: loop variables that count from 0 to a constant."""
+
+    def __init__(self, facts: _Facts, known: dict[str, Expr], ranges: dict[str, Expr]) -> None:
+        self.facts, self.known, self.ranges = facts, known, ranges
+        self.declared: set[str] = set()
+
+    def stmts(self, stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
+        return tuple(made for s in stmts for made in self.stmt(s))
+
+    def inner(self, known: Mapping[str, Expr], ranges: Mapping[str, Expr]) -> _Block:
+        return _Block(self.facts, {**self.known, **known}, {**self.ranges, **ranges})
+
+    def inside(self, stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
+        return self.inner({}, {}).stmts(stmts)
+
+    def stmt(self, s: Stmt) -> tuple[Stmt, ...]:
+        match s:
+            case Declare(reg=reg, value=IndexOf(value=value, lanes=1), integer=True) if reg.name not in self.facts.changing:
+                value = self.expr(value)
+                if value.as_int() is not None or any(value == var(n) for n in free_vars(value) - self.facts.changing):
+                    self.known[reg.name] = value
+                    return ()
+            case LocalBuffer(name=name) if name not in self.facts.used:
+                return ()
+            case For():
+                return self.loop(s)
+            case If(cond=Within() as cond):
+                guards = self.guards(cond)
+                if not guards and (body := self.here(s.then, {})) is not None:
+                    return body
+                return (If(Within(guards), self.inside(s.then), self.inside(s.otherwise)),)
+            case If():
+                return (If(self.mapped(s.cond), self.inside(s.then), self.inside(s.otherwise)),)
+            case Parallel():
+                count = self.expr(s.count)
+                chunk = self.inner({}, {})
+                prologue = chunk.stmts(s.prologue)
+                body = chunk.inner({}, {s.var: count} if count.as_int() is not None else {}).stmts(s.body)
+                return (Parallel(s.var, count, self.expr(s.grain), body, prologue),)
+        if isinstance(s, Declare):
+            self.declared.add(s.reg.name)
+            self.known.pop(s.reg.name, None)
+        made: Stmt = self.mapped(s)
+        return (made,)
+
+    def loop(self, s: For) -> tuple[Stmt, ...]:
+        start, stop = self.expr(s.start), self.expr(s.stop)
+        first, trip = start.as_int(), (stop - start).as_int()
+        if trip is not None and trip <= 0:
+            return ()
+        is_once = first is not None and trip is not None and trip <= s.step
+        if is_once and (body := self.here(s.body, {s.var: start})) is not None:
+            return body
+        ranges = {s.var: stop} if first == 0 and trip is not None else {}
+        return (msgspec.structs.replace(s, start=start, stop=stop, body=self.inner({}, ranges).stmts(s.body)),)
+
+    def here(self, stmts: tuple[Stmt, ...], known: Mapping[str, Expr]) -> tuple[Stmt, ...] | None:
+        """The statements of a block within as statements of this one; None where another block has names of it."""
+        block = self.inner(known, {})
+        made = block.stmts(stmts)
+        if block.declared & self.facts.repeated:
+            return None
+        self.declared |= block.declared
+        return made
+
+    def expr(self, e: Expr) -> Expr:
+        e = substitute(e, self.known)
+        if any(isinstance(a, Floor | Extreme) for atoms, _ in e.terms for a in atoms):
+            names = free_vars(e)
+            if names <= self.ranges.keys():
+                return decided(e, {n: self.ranges[n] for n in sorted(names)})
+        return e
+
+    def guards(self, cond: Within) -> tuple[Guard, ...]:
+        found = [Guard(self.expr(g.index), self.expr(g.size)) for g in cond.guards]
+        ranges = self.ranges.keys()
+        holds = [free_vars(g.index) | free_vars(g.size) <= ranges and is_within(g.index, g.size, self.ranges) for g in found]
+        return tuple(g for g, always in zip(found, holds, strict=True) if not always)
+
+    def mapped(self, x: Any) -> Any:
+        """A statement or value with all its expressions settled; a register that is known is a number."""
+        return rewritten(x, self.known_node)
+
+    def known_node(self, x: Any) -> Any:
+        match x:
+            case Expr():
+                return self.expr(x)
+            case Reg():
+                return IndexOf(self.known[x.name], x.dtype) if x.name in self.known else x
+            case _:
+                return None

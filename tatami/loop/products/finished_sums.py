@@ -1,0 +1,161 @@
+"""What becomes of the finished sums of a sliver: everything after the accumulator, while they are in cache.
+
+sums[row][nr]    vectors along a row            results lie along n
+two rows         vectors along both, zipped     results of a row lie between those of its neighbour, as of a transposed
+                                                convolution of stride 2
+turned first     vectors along a column         results lie along m
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, step_of, substitute, var
+from tatami.core.target import CACHE_LINE
+from tatami.loop import ir as loop
+from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.segments import Group, collapse, cut_innermost, walk
+from tatami.loop.products.packing import Stmts, Tiles
+from tatami.plan.ir import CpuContraction
+from tatami.region.ir import Region
+
+Part: TypeAlias = tuple[Group, Expr, Expr]
+"""lo <= linear index < hi of a group of axes."""
+
+
+class FinishedSums(Tiles):
+    """The epilogue of sums whose rows are `m_axes` and columns `n_axes`, in slivers of `nr` columns."""
+
+    region: Region
+    plan: CpuContraction
+    m_axes: tuple[str, ...]
+    n_axes: tuple[str, ...]
+    m: Expr
+    nr: int
+    is_turned: bool
+    is_zipped: bool
+
+    def goes_down(self) -> bool:
+        """Do results that follow each other in memory lie in one column of the sums? Then these are turned first."""
+        if not (self.pack_routine and self.m_axes and self.n_axes):
+            return False
+        targets = [self.target(y) for y in self.region.yields]
+        return all(step_of(t, self.m_axes[-1]) == ONE and step_of(t, self.n_axes[-1]) != ONE for t in targets)
+
+    def goes_in_pairs(self) -> bool:
+        """Do results of rows 2i and 2i + 1 of the sums take turns in memory?"""
+        m = self.m.as_int()
+        if self.is_turned or m is None or m % 2 or self.nr % self.lanes or len(self.m_axes) != 1 or not self.n_axes:
+            return False
+        row, column = self.m_axes[0], self.n_axes[-1]
+        for target in map(self.target, self.region.yields):
+            one, other = (substitute(target, {row: var(row) * 2 + i}) for i in range(2))
+            if step_of(one, column) != expr(2) or other - one != ONE:
+                return False
+        return True
+
+    def epilogue(self, values: dict[str, Expr], i0: Expr, i1: Expr, j0: Expr, j1: Expr, sums: str) -> Stmts:
+        """Lets after the accumulator and all writes, on rows i0 … i1 and columns j0 … j1 of the finished sums: vectors go
+        along rows, or along columns after a turn."""
+        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.plan.acc]
+        uses = [substitute(a, values) for a in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
+        rows = collapse(self.m_axes, self.extents, uses, f"{sums}_m")
+        uses = [substitute(u, rows.values) for u in uses]
+        columns = collapse(self.n_axes, self.extents, uses, f"{sums}_n")
+        if not self.is_turned:
+            columns = cut_innermost(columns, [substitute(u, columns.values) for u in uses], self.nr)
+            known, columns, line = self.line_of(columns, j0)
+            lines, across = (rows, i0, i1), (columns, j0 - line, j1 - line)
+            if self.is_zipped:
+                return (*known, *self.finish_pairs(lines, across, values, sums))
+            return (*known, *self.finish_lines(lines, across, values, sums, ZERO, expr(self.nr)))
+        count, start = i1 - i0, (i1 - i0) * self.nr
+        sizes = tuple(map(loop.Integer, (count, count, expr(self.nr), expr(self.nr))))
+        turn = loop.Call(self.pack_routine, (loop.Pointer(sums, start), loop.Pointer(sums, ZERO), *sizes), routine=True)
+        return (turn, *self.finish_lines((columns, j0, j1), (rows, i0, i1), values, sums, start, count))
+
+    def line_of(self, columns: Group, j0: Expr) -> tuple[Stmts, Group, Expr]:
+        """The outer spans as registers where a sliver lies in one line of the inner one; the inner one, and where the line
+        begins."""
+        *outer, inner = columns.spans
+        if not outer or (inner.size.as_int() or 1) % self.nr:
+            return (), columns, ZERO
+        line, first = self.integer(floordiv(j0, inner.size))
+        more, at = self.digits([(span.name, span.size) for span in outer], line)
+        values = {a: substitute(v, at) for a, v in columns.values.items()}
+        return (first, *more), Group((inner,), values), line * inner.size
+
+    def finish_lines(self, lines: Part, along: Part, values: dict[str, Expr], sums: str, start: Expr, pitch: Expr) -> Stmts:
+        """The results of sums that begin at `start`, line by line of `pitch`, in vectors along them."""
+        (outer_group, outer_lo, outer_hi), (inner_group, inner_lo, inner_hi) = lines, along
+        widths = (self.lanes, self.lanes // 4, 1) if self.is_turned else (self.lanes, 1)
+
+        def per_line(outer: dict[str, Expr], line: str, lo: Expr, hi: Expr, base: Expr) -> Stmts:
+            i = self.counter(outer_group.spans[-1].size)
+            bound_line = {**values, **{a: substitute(v, {**outer, line: var(i)}) for a, v in outer_group.values.items()}}
+            at = start + (base + var(i) - outer_lo) * pitch
+
+            def across(inner: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+                x = self.counter(inner_group.spans[-1].size)
+                bound = {**bound_line, **{a: substitute(v, {**inner, name: var(x)}) for a, v in inner_group.values.items()}}
+                finish = lambda y, p: self.finish_sum(self.region, p, sums, at + jbase + var(y) - inner_lo)  # noqa: E731
+                return self.run_along(bound, x, jlo, jhi, finish, widths)
+
+            return (loop.For(i, lo, hi, walk(inner_group, inner_lo, inner_hi, self.counter, across)),)
+
+        return walk(outer_group, outer_lo, outer_hi, self.counter, per_line)
+
+    def finish_pairs(self, lines: Part, along: Part, values: dict[str, Expr], sums: str) -> Stmts:
+        """The results of an even number of lines, by two whose results take turns."""
+        (rows, lo, hi), (columns, first, last) = lines, along
+        i = self.counter(self.m)
+        pair = [(var(i) * 2 + r, {rows.spans[-1].name: var(i) * 2 + r}) for r in range(2)]
+
+        def across(inner: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
+            x = self.counter(columns.spans[-1].size)
+            place = {a: substitute(v, {**inner, name: var(x)}) for a, v in columns.values.items()}
+            bound = [{**values, **place, **{a: substitute(v, row) for a, v in rows.values.items()}} for _, row in pair]
+
+            def finish(y: str, p: Point) -> None:
+                other = msgspec.structs.replace(p, env={a: substitute(v, {x: var(y)}) for a, v in bound[1].items()})
+                found = []
+                for point, (row, _) in zip((p, other), pair, strict=True):
+                    self.take_sum(point, sums, (row - lo) * self.nr + jbase + var(y) - first)
+                    found.append(list(self.results_at(self.region, point)))
+                for (to, address, even), (_, next_address, odd) in zip(*found, strict=True):
+                    if p.lanes == 1:
+                        self.em.store(to, address, even, p)
+                        self.em.store(to, next_address, odd, other)
+                        continue
+                    wide = (self.em.widen(value, p.lanes) for value in (even, odd))
+                    both = [v if isinstance(v, loop.Reg) else self.em.declare(v) for v in wide]
+                    for k in range(2):
+                        self.em.emit(loop.Store(to, address + k * p.lanes, loop.Zip(both[0], both[1], k == 1)))
+
+            return self.run_along(bound[0], x, jlo, jhi, finish, (self.lanes, 1))
+
+        return (loop.For(i, floordiv(lo, expr(2)), floordiv(hi, expr(2)), walk(columns, first, last, self.counter, across)),)
+
+    def prefetch(self, values: dict[str, Expr], i0: Expr, rows: Expr, j0: Expr) -> Stmts:
+        """The lines that the epilogue writes, and reads beside the sums, asked for before the products. A sliver has a few
+        of each row, and rows lie far apart: nothing else foresees them."""
+        found: list[tuple[str, Expr, str, bool]] = []
+        for buffer, place, written in self.finished_places(self.region):
+            at = substitute(place, values)
+            down = collapse(self.m_axes, self.extents, [at], f"{buffer}_m")
+            across = collapse(self.n_axes, self.extents, [at], f"{buffer}_n")
+            at = substitute(at, {**down.values, **across.values})
+            row, column = down.spans[-1].name, across.spans[-1].name
+            if len(down.spans) + len(across.spans) == 2 and step_of(at, column) == ONE and step_of(at, row) not in (ZERO, ONE):
+                found.append((buffer, substitute(at, {column: j0}), row, written))
+        if not found:
+            return ()
+        i = self.counter(self.m)
+        lines = tuple(
+            loop.Prefetch(buffer, substitute(at, {row: i0 + var(i)}) + x, written)
+            for buffer, at, row, written in found
+            for x in range(0, self.nr, CACHE_LINE // self.memrefs[buffer].dtype.itemsize)
+        )
+        return (loop.For(i, ZERO, rows, lines),)

@@ -1,0 +1,177 @@
+"""The panels and slivers of a contraction: where they are, what room they take, how they are packed (loop/products/contraction.py).
+
+lhs   panels [K][r] of r <= mr rows, or rows as a matrix has them for tiles of AMX
+rhs   slivers [K][nr], filled up with zeros; for tiles bands of such slivers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tatami.core.algebra.bounds import linearize
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, substitute, var
+from tatami.loop import ir as loop
+from tatami.loop.products.finished_sums import FinishedSums
+from tatami.loop.products.packing import Stmts, name_of
+from tatami.region.ir import Read, RegionExpr
+from tatami.region.views.matrix import Matrix
+
+COPIED_ROWS = 4
+"""Rows that a copy of slivers takes at a time: as many lines are written next to each other."""
+
+
+class Slivers(FinishedSums):
+    """`sliver` columns are packed together, `nr` summed together: the same but for tiles."""
+
+    element: str
+    lhs: RegionExpr
+    rhs: RegionExpr
+    mr: int
+    sliver: int
+    n: Expr
+    k: Expr
+    k_blocks: Expr
+    rows_lie: Matrix | None
+    ready: Read | None
+    copied: Matrix | None
+    """Where the columns' operand lies, when it is a matrix of which slivers are plain copies."""
+
+    def local_panels(self, rows: Expr) -> loop.LocalBuffer:
+        """Room for panels of that many rows; none when rows are used where they lie."""
+        return self.local(ZERO if self.rows_lie is not None else rows * self.k)
+
+    def local_sliver(self) -> loop.LocalBuffer:
+        """Room for one block of k of a sliver, for tiles for all of k; none when the slivers are ready."""
+        depth = self.k if self.plan.by_tiles else ceildiv(self.k, self.k_blocks)
+        return self.local(ZERO if self.ready is not None else depth * self.nr)
+
+    def local_sums(self, rows: Expr) -> loop.LocalBuffer:
+        """Room for the sums of a sliver, and for the same turned; of a panel for tiles."""
+        held = expr(self.mr) if self.plan.by_tiles else rows
+        return self.local(held * self.nr * (2 if self.is_turned else 1))
+
+    def row_blocks(self) -> tuple[Expr, Expr]:
+        """Number of row blocks, and the rows of the largest: mc, less where K is long."""
+        mc = maximum(
+            expr(2 * self.mr),
+            minimum(expr(self.plan.mc), floordiv(expr(2 * self.plan.mc * self.plan.kc), maximum(self.k, ONE))),
+        )
+        blocks = maximum(ONE, ceildiv(self.m, mc))
+        if not self.is_turned:
+            return blocks, ceildiv(self.m, blocks)
+        vectors = ceildiv(self.m, expr(self.lanes))
+        each = maximum(ONE, ceildiv(vectors, blocks))
+        return maximum(ONE, ceildiv(vectors, each)), each * self.lanes
+
+    def row_block(self, part: Expr, blocks: Expr, most: Expr) -> tuple[Stmts, Expr, Expr]:
+        """First and number of the rows of one of `blocks`, of `most` rows at most: balanced, but where results go down the rows,
+        by whole vectors, which only the last block may have no whole number of."""
+        if not self.is_turned:
+            return self.balanced(self.m, part, blocks)
+        first, d0 = self.integer(part * most)
+        count, d1 = self.integer(minimum(most, self.m - first))
+        m, rows = self.m.as_int(), most.as_int()
+        if m is not None and rows is not None:
+            self.known[name_of(count)] = {rows, m % rows or rows} if m > rows else {m}
+        return (d0, d1), first, count
+
+    def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
+        return self.each_block(self.k, self.k_blocks, make)
+
+    def sliver_at(self, k0: Expr, sliver: Expr) -> Expr:
+        return sliver * self.k * self.nr + k0 * self.sliver
+
+    def ready_sliver(self, read: Read, values: dict[str, Expr], k0: Expr, s: Expr) -> loop.Pointer:
+        memref = self.memrefs[read.tensor]
+        lead = linearize(tuple(substitute(x, values) for x in read.map[:-2]), memref.shape[:-2])
+        each = ceildiv(self.n, expr(self.sliver)) * self.sliver * self.k
+        return loop.Pointer(read.tensor, lead * each + self.sliver_at(k0, s))
+
+    def place(self, matrix: Matrix, values: dict[str, Expr], row: Expr, column: Expr) -> loop.Pointer:
+        return loop.Pointer(matrix.tensor, substitute(matrix.first, values) + matrix.pitch * row + column)
+
+    def each_panel(self, rows: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
+        """make(first row, number of rows) for each of the balanced panels of `rows`."""
+        count = ceildiv(rows, expr(self.mr))
+        q = self.counter(ceildiv(self.m, expr(self.mr)))
+        declare, first, r = self.balanced(rows, var(q), count)
+        return (loop.For(q, ZERO, count, (*declare, *make(first, r))),)
+
+    def pack_rows(self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr) -> Stmts:
+        """All panels of a block of rows, for all of k; none where rows are used in place."""
+        if self.rows_lie is not None:
+            return ()
+        count = ceildiv(rows, expr(self.mr))
+        q = self.counter(count)
+        return self.each_k_block(
+            lambda k0, k1: (loop.For(q, ZERO, count, self.pack_panel(values, to, i0, rows, count, var(q), k0, k1)),)
+        )
+
+    def pack_panel(
+        self,
+        values: dict[str, Expr],
+        to: str,
+        i0: Expr,
+        rows: Expr,
+        count: Expr,
+        q: Expr,
+        k0: Expr,
+        k1: Expr,
+        depth: Expr | None = None,
+    ) -> Stmts:
+        """Panel q of `count` balanced ones; for tiles its rows as a matrix would have them. A panel has room for all of k,
+        or for the `depth` of it from k0 on."""
+        declare, first, r = self.balanced(rows, q, count)
+        i1 = i0 + first + r
+        start, each = (k0, self.k) if depth is None else (ZERO, depth)
+        if self.plan.by_tiles:
+            base = first * each + start
+            return (*declare, *self.pack(self.lhs, self.k_axes, values, to, base, each, k0, k1, i0 + first, i1, self.m_axes))
+        base = first * each + start * r
+        return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i1, k0, k1))
+
+    def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
+        """Sliver s, filled up with zeros; for tiles a band of slivers."""
+        lo = s * self.nr
+        if self.copied is not None:
+            return self.copy_slivers(self.copied, values, loop.Pointer(to, base), s, s + 1, k0, k1)
+        if not self.plan.by_tiles:
+            return self.pack_columns(values, to, base, lo, k0, k1)
+        q = self.counter(expr(self.nr // self.sliver))
+        count = ceildiv(minimum(self.n, lo + self.nr) - lo, expr(self.sliver))
+        each = self.pack_columns(values, to, base + var(q) * self.k * self.sliver, lo + var(q) * self.sliver, k0, k1)
+        return (loop.For(q, ZERO, count, each),)
+
+    def end_of_sliver(self, j0: Expr, is_full: bool = False) -> Expr:
+        """The column after the sliver that begins with column `j0`."""
+        n = self.n.as_int()
+        is_full = is_full or (n is not None and n % self.nr == 0)
+        return j0 + self.nr if is_full else minimum(self.n, j0 + self.nr)
+
+    def copy_slivers(
+        self,
+        matrix: Matrix,
+        values: dict[str, Expr],
+        to: loop.Pointer,
+        s0: Expr,
+        s1: Expr,
+        k0: Expr,
+        k1: Expr,
+        depth: Expr | None = None,
+    ) -> Stmts:
+        """Slivers s0 <= s < s1 one after the other, each with room for `depth` of k: for all, where that is None."""
+        columns = minimum(self.n, s1 * self.nr) - s0 * self.nr
+        sizes = map(loop.Integer, (k1 - k0, columns, matrix.pitch, (self.k if depth is None else depth) * self.nr))
+        routine = f"tatami_slivers_{self.element}_{COPIED_ROWS}x{self.nr}_{self.lanes}"
+        return (loop.Call(routine, (to, self.place(matrix, values, k0, s0 * self.nr), *sizes), routine=True),)
+
+    def pack_columns(self, values: dict[str, Expr], to: str, base: Expr, lo: Expr, k0: Expr, k1: Expr) -> Stmts:
+        """A sliver from column `lo` on, filled up with zeros."""
+        nr = self.sliver
+        hi, d = self.integer(minimum(self.n, lo + nr))
+        x, y = self.counter(self.k), self.counter(expr(nr))
+        place = base + var(x) * nr + var(y)
+        rest = loop.For(y, hi - lo, expr(nr), (loop.Store(to, place, loop.Const(0, self.dtype)),))
+        fill = loop.For(x, ZERO, (k1 - k0) * minimum(ONE, expr(nr) - (hi - lo)), (rest,))
+        packed = self.pack(self.rhs, self.n_axes, values, to, base, expr(nr), lo, hi, k0, k1)
+        return (d, *packed) if (self.n.as_int() or 1) % nr == 0 else (d, *packed, fill)

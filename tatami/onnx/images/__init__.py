@@ -1,0 +1,1 @@
+"""ONNX operators on images: pooling, resizing, regions of interest, sampling between points."""

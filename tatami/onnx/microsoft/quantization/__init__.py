@@ -1,0 +1,1 @@
+"""Operators on quantised tensors: blocks of few bits, products, LSTM."""

@@ -1,0 +1,1 @@
+"""Operators of transformers: attention in all its forms, caches, rotary embeddings, experts."""

@@ -1,0 +1,1 @@
+"""CPU candidates by template: packed products, convolutions, windows, operands used in place."""

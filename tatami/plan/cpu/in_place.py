@@ -1,0 +1,111 @@
+"""Which operands of a contraction a kernel uses where they lie: those whose copy would cost more than it saves.
+
+A copied element serves the whole other side: half a nanosecond against a sum per element of it (notes: cpu §1). Rows that
+lie apart make the micro-kernel a tenth slower, columns that do so are read from other pages each time: by each panel, where
+the caches do not hold a block of them, because lines that lie a multiple of many lines apart share the same few places.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Literal
+
+from tatami.core.target import CACHE_LINE, Target
+from tatami.plan.ir import FAR
+from tatami.region.ir import Region
+from tatami.region.views.kinds import contractions
+from tatami.region.views.matrix import Matrix, by_images, side_matrix
+from tatami.region.views.narrow import Groups
+
+WIDE, NARROW = 256, 64
+"""Elements of the other side from which on rows, and columns, are copied."""
+WIDE_NEAR, NARROW_NEAR = 352, 160
+"""The same where they lie near each other."""
+WIDE_APART = 64
+"""Of rows that L2 does not hold, so that each sliver fetches them anew, from memory where others use L3: rows 128 KB apart
+(128x128x32768) took 91 ms in place and 13.5 copied then, 12.0 and 13.5 else."""
+NEAR = 1536
+"""Bytes from row to row, below which some rows share a page: measured."""
+WAYS = 8
+"""Lines that a set of L2 holds, taken for all: targets do not say."""
+TALL = 8
+"""Rows of a panel at most whose results may lie the same number of pages apart: as many lines as a set of L1 holds."""
+
+
+def in_place_sides(
+    region: Region,
+    acc: str,
+    swap: bool,
+    extent: tuple[int, int, int],
+    tile: tuple[int, int],
+    target: Target,
+    packed: bool,
+    groups: Groups | None = None,
+    images: tuple[str, ...] = (),
+) -> tuple[Literal["m", "n"], ...]:
+    """Of a contraction of (narrow, wide, k): narrow rows by wide columns, in panels and slivers of a `tile`; `packed`: the
+    columns' operand is made ready by `setup`; `groups`: it goes by tiles of groups of k, which take rows as they lie at no
+    cost; `images`: axes that are taken one at a time."""
+    narrow, wide, k = extent
+    shape = by_images(next(c for c in contractions(region) if c.acc == acc), images)
+    sides: list[Literal["m", "n"]] = []
+    rows, columns = (side_matrix(region, shape, side, swap, groups) for side in ("m", "n"))
+    if groups is not None:
+        return () if rows is None else ("m",)
+    if rows is not None:
+        held = _is_held(region, rows, narrow, _lines(region, rows, min(k, depth_of(target))), target)
+        if wide <= (WIDE_NEAR if _is_near(region, rows) else WIDE if held else WIDE_APART):
+            sides.append("m")
+    if columns is not None and not packed:
+        if _is_near(region, columns):
+            most = NARROW_NEAR
+        else:
+            lines = _lines(region, columns, tile[1])
+            most = NARROW if _is_held(region, columns, min(k, depth_of(target)) * lines, 1, target) else 0
+        if narrow <= max(tile[0], most):  # one panel reads no line twice
+            sides.append("n")
+    return tuple(sides)
+
+
+def lies_in_long_rows(region: Region, acc: str, swap: bool) -> bool:
+    """Is the columns' operand a matrix of long rows, which one panel reads from beginning to end?"""
+    shape = next(c for c in contractions(region) if c.acc == acc)
+    columns = side_matrix(region, shape, "n", swap)
+    return columns is not None and _pitch(region, columns) >= FAR
+
+
+def tall_tile(narrow: int, tile: tuple[int, int], lanes: int) -> tuple[int, int]:
+    """The tile where columns lie in long rows: of rows a little more than a panel has, one panel of all and vectors of
+    columns, so that each row of the columns' operand is read once."""
+    return (narrow, lanes) if tile[0] < narrow <= TALL else tile
+
+
+def _pitch(region: Region, matrix: Matrix) -> int:
+    """Bytes from row to row; 0 where that is not known."""
+    return (matrix.pitch.as_int() or 0) * _itemsize(region, matrix)
+
+
+def _is_held(region: Region, matrix: Matrix, rows: int, lines: int, target: Target) -> bool:
+    """Does L2 hold so many lines of some rows? A step of many lines from row to row reaches few of its sets."""
+    pitch = _pitch(region, matrix)
+    sets = max(1, target.l2_bytes // CACHE_LINE // WAYS)
+    step = gcd(max(1, pitch // CACHE_LINE), sets) if pitch % CACHE_LINE == 0 else 1
+    return rows * lines <= sets // step * min(lines, step) * WAYS
+
+
+def _lines(region: Region, matrix: Matrix, elements: int) -> int:
+    """Lines of so many neighbours."""
+    return -(-elements * _itemsize(region, matrix) // CACHE_LINE)
+
+
+def _itemsize(region: Region, matrix: Matrix) -> int:
+    return next(p.memref.dtype.itemsize for p in region.inputs if p.name == matrix.tensor)
+
+
+def depth_of(target: Target) -> int:
+    """kc: steps of k of which a sliver stays in L1, and a block of panels in L2."""
+    return 256 if target.l2_bytes < 512 << 10 else 384 if target.l2_bytes < 2 << 20 else 512
+
+
+def _is_near(region: Region, matrix: Matrix) -> bool:
+    return 0 < _pitch(region, matrix) < NEAR

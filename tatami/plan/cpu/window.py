@@ -1,0 +1,145 @@
+"""CPU candidates of windows that slide over a plane: blocks of rows, or planes copied as they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.target import CACHE_LINE, Target, lanes_of
+from tatami.plan.ir import Candidate, CpuWindow, Rejected
+from tatami.plan.loops.estimate import multiply_adds_per_cycle, operations, rank, rows_estimate, trips
+from tatami.plan.loops.schedule import size_at
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.ir import Region
+from tatami.region.views.images.window import MAX_TERMS, Plane, Window, find_plane, find_window, inner_vectors, is_looped
+from tatami.region.walk import all_axes, lets_by_name
+
+WINDOW_BYTES = 24 << 10
+"""Of what a block of rows sees: stays in L1."""
+
+
+def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
+    """What the windows of a block of rows see, copied without guards; then vectors along the columns."""
+    found = find_window(region)
+    if isinstance(found, str):
+        return Rejected("cpu_window", found)
+    lanes = target.lanes
+    if lanes < 4:
+        return Rejected("cpu_window", f"vectors of {lanes} elements; the template takes 4 or more")
+    extents = all_axes(region)
+    itemsize = lets_by_name(region)[found.let].dtype.itemsize
+    line = (size_at(extents[found.slides[-1].axis], sizes) * found.slides[-1].stride + 2 * lanes) * itemsize
+    step = found.slides[0].stride
+    rows = max(4, WINDOW_BYTES // (line * step) // 4 * 4) if len(found.slides) == 2 else 1
+    height = size_at(extents[found.slides[0].axis], sizes) if len(found.slides) == 2 else 1
+    ahead = min(8, max(1, WINDOW_BYTES // 3 // (line * step * max(1, min(rows, height)))))
+    is_narrow = multiply_adds_per_cycle(target) <= 1.0
+    joined = is_narrow and not is_looped(region, found) and lanes * itemsize == CACHE_LINE and itemsize == 4
+    how = f", width {lanes}{', vectors joined' if joined else ''}"
+    made = [(CpuWindow(found.let, rows, ahead, lanes, joined=joined), f"blocks of {rows} rows, {ahead} ahead{how}")]
+    for width in (lanes, lanes // 2) if is_narrow else (lanes,):
+        lying = CpuWindow(found.let, rows, 1, width, joined=joined and width == lanes, lying=True)
+        if not not_lying(region, lying, found):
+            how = f", width {width}{', vectors joined' if lying.joined else ''}"
+            made.append((lying, f"blocks of {rows} rows where they lie{how}"))
+    plane = find_plane(region, found)
+    if isinstance(plane, Plane) and (size := plane.seen * plane.pitch * itemsize) <= WINDOW_BYTES:
+        width = trips(region, (found.slides[-1].axis,), sizes)
+        narrower = min(lanes, max(4, 1 << (width - 1).bit_length()))
+        whole = CpuWindow(found.let, height, min(8, max(1, WINDOW_BYTES // 3 // size)), narrower, whole=True)
+        if not not_whole(region, whole, found):
+            made.append((whole, f"whole planes, {whole.ahead} ahead, width {narrower}"))
+    candidates = [
+        Candidate(plan, f"cpu_window, {how}", window_estimate(region, facts, plan, found, target, sizes)) for plan, how in made
+    ]
+    return min(candidates, key=lambda c: rank(c.estimate))
+
+
+LOADED = {(1, True): 1.0, (1, False): 1.08, (2, True): 1.6, (2, False): 2.5}
+"""Time of vectors of rows that lie, by the stride along the columns and whether they are joined: measured where a core reads a
+line in the time of a multiply-add."""
+BORDER = 6
+"""Vectors of a row at most that see the outside, where rows lie."""
+GROUP = 8
+"""Rows of results that share what they load: of the first and the last of them all is copied."""
+WHOLE_VECTORS = 2
+"""Vectors of a row at most where planes are copied whole: each knows its columns outside."""
+
+
+def not_whole(region: Region, plan: CpuWindow, found: Window) -> str:
+    """Why planes of this Region are not copied whole under this plan, in numbers."""
+    if is_looped(region, found):
+        return f"a window of more than {MAX_TERMS} places, which loops read from blocks of rows"
+    plane = find_plane(region, found)
+    if isinstance(plane, str):
+        return plane
+    extents, columns = all_axes(region), found.slides[-1]
+    height, width = (extents[s.axis].as_int() or 0 for s in found.slides)
+    lanes = lanes_of(plan.width, lets_by_name(region)[found.let].dtype.itemsize)
+    if width > WHOLE_VECTORS * lanes:
+        return f"{width} columns, vectors of {lanes}; a whole plane has {WHOLE_VECTORS} vectors a row at most"
+    if columns.stride > 2:
+        return f"stride {columns.stride}; vectors take every element or every second one"
+    if plan.rows < height:
+        return f"blocks of {plan.rows} rows of {height}; a whole plane is one block"
+    return ""
+
+
+def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
+    """Why rows of this Region are not read where they lie under this plan, in numbers."""
+    if is_looped(region, found):
+        return f"a window of more than {MAX_TERMS} places, which loops read from blocks of rows"
+    plane = find_plane(region, found)
+    if isinstance(plane, str):
+        return plane
+    extents, columns, lets = all_axes(region), found.slides[-1], lets_by_name(region)
+    width, lanes = extents[columns.axis].as_int() or 0, lanes_of(plan.width, lets[found.let].dtype.itemsize)
+    tensor = next(p.memref for p in region.inputs if p.name == found.read.tensor)
+    if columns.stride > 2:
+        return f"stride {columns.stride} along the columns; vectors take every element or every second one"
+    if tensor.dtype != lets[found.let].dtype or found.inside != found.read:
+        return f"the windows see a function of the image, which is {tensor.dtype}, their result {lets[found.let].dtype}"
+    if width < lanes or plane.pitch < columns.stride * lanes:
+        return f"{width} columns of {plane.pitch}, vectors of {lanes} by {columns.stride}"
+    if columns.guard is not None and columns.guard.as_int() is None:
+        return f"{columns.guard} columns are inside; they have to be known"
+    first, last = inner_vectors(region, found, plane, lanes)
+    if (apart := -(-(first + width - last) // lanes)) > BORDER:
+        return f"{apart} vectors of columns see the outside; each is text of its own, and there are {BORDER} at most"
+    return ""
+
+
+def window_estimate(
+    region: Region, facts: RegionFacts, plan: CpuWindow, found: Window, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Cycles of whole vectors along the columns: a load and half a multiply-add per place of the window, a few for the
+    epilogue; and of the copy, which a stride of more than 2 along the columns does element by element. Of whole planes the copy is a few
+    vectors, and rows share more of what they load. Rows that lie are not copied; where a core multiplies and adds one vector
+    a cycle, half a vector takes half the time."""
+    extents = all_axes(region)
+    columns = found.slides[-1]
+    width = trips(region, (columns.axis,), sizes)
+    height = trips(region, tuple(s.axis for s in found.slides[:-1]), sizes)
+    outer = trips(region, found.outer, sizes)
+    terms = trips(region, tuple(s.window for s in found.slides), sizes)
+    lanes = lanes_of(plan.width, lets_by_name(region)[found.let].dtype.itemsize)
+    vectors = -(-width // lanes)
+    epilogue = operations(region, tuple(n for n in lets_by_name(region) if n != found.let))
+    plane = find_plane(region, found) if plan.whole else ""
+    if isinstance(plane, Plane):
+        each = 0.5 * terms + 0.5 * columns.stride * size_at(extents[columns.window], sizes) + 4.0 + epilogue
+        copied = 2.0 * -(-plane.rows * plane.pitch // lanes)
+        cycles = outer * (height * vectors * each + copied)
+        return rows_estimate(facts, cycles, max(1, target.cores) if outer > 1 else 1, target, sizes)
+    cycles = outer * height * vectors * (0.75 * terms + 4.0 + epilogue)
+    seen_rows = height * found.slides[0].stride if len(found.slides) == 2 else 1
+    per_row = (vectors + 1) * 3.0 * columns.stride if columns.stride <= 2 else 1.5 * width * columns.stride
+    again = 1.0 + size_at(extents[found.slides[0].window], sizes) / max(1.0, plan.rows * found.slides[0].stride)
+    cycles += outer * seen_rows * per_row * min(again, 2.0)
+    if plan.lying:
+        each = (0.5 * terms + 1.0 + 0.5 * epilogue) * LOADED[columns.stride, plan.joined]
+        copied = min(1.0, 2.0 * GROUP / height)
+        cycles = copied * cycles + (1.0 - copied) * outer * height * vectors * each
+    if multiply_adds_per_cycle(target) <= 1.0:
+        cycles *= plan.width / target.lanes
+    threads = max(1, target.cores) if outer > 1 else 1
+    return rows_estimate(facts, cycles, threads, target, sizes)

@@ -1,0 +1,60 @@
+"""What reducing rows and columns of a product adds to its epilogue, for each result (decision 0026).
+
+The lets that are reduced are computed once more, and again where exponentials follow their maximum. Each reduction adds one
+operation. A quad joins 16 columns of a row by two shuffles; eight lanes join eight columns of two rows each by seven, with two
+selections and one operation beside each.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.ops import OPS
+from tatami.region.ir import Binary, Cast, Let, Select, Unary
+from tatami.region.views.product import GemmView
+from tatami.region.walk import nodes, used_lets
+
+ROUNDING = 2
+"""Instructions of a cast to 16 bits, which are there and back in registers."""
+
+
+class BlockWork(msgspec.Struct, frozen=True):
+    """Operations for each result; bytes of all blocks that are stored."""
+
+    ordinary: float = 0.0
+    exponentials: float = 0.0
+    shuffles: float = 0.0
+    stored_bytes: float = 0.0
+
+
+def block_work(view: GemmView) -> BlockWork:
+    rows = sum(p.axis in view.n.axes for p in view.partials)
+    columns, less = len(view.partials) - rows, sum(bool(p.top) for p in view.partials)
+    first = _operations({p.source for p in view.partials}, view.epilogue)
+    second = _operations({p.source for p in view.partials if p.top}, view.epilogue)
+    return BlockWork(
+        ordinary=first + second + len(view.partials) + less + rows * 2 / 16 + columns * 7 * 3 / 16,
+        exponentials=float(less),
+        shuffles=rows * 2 / 16 + columns * 7 / 16,
+        stored_bytes=sum(DType.fp32.itemsize / p.width for p in view.partials),
+    )
+
+
+def _operations(sources: set[str], lets: tuple[Let, ...]) -> float:
+    """Of these lets and all that they need."""
+    needed, found = set(sources), 0
+    for let in reversed(lets):
+        if let.name in needed:
+            needed |= set(used_lets(let.expr))
+            for n in nodes(let.expr):
+                match n:
+                    case Unary(fn=fn) | Binary(fn=fn):
+                        found += OPS[fn].flops
+                    case Cast(to=to) if to.is_narrow_float:
+                        found += ROUNDING
+                    case Select():
+                        found += 1
+                    case _:
+                        pass
+    return float(found)

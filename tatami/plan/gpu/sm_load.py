@@ -1,0 +1,254 @@
+"""What a contraction kernel asks of an SM, however it was planned: the input of the simulation (plan/gpu/simulate.py)."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.target import Target
+from tatami.plan.gpu.block_work import BlockWork
+from tatami.plan.gpu.limits import needs, sides
+from tatami.plan.gpu.tile_order import missed_bytes
+from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
+from tatami.plan.simulation.figures import Figures, figures_of
+
+FREE_ARRIVALS = 4
+"""Of a consumer warpgroup: a lane of each warp says that a slot is free."""
+COPIERS = 128
+"""Threads of a producer that copy, each of which arrives."""
+COPY_ISSUES, BLOCK_ISSUES = 10.0, 60.0
+"""Instructions of a copy by a producer's thread, and beside them once a block: as ptxas makes them (tests/cu/products/test_gathered.py)."""
+SINGLE_ISSUES = 130.0
+"""Instructions of a copy of one element of a window, by a thread that copies and multiplies: its place and guards are divisions
+by constants, in 64 bits (tests/cu/products/test_stem.py)."""
+SECTOR = 32
+PAIRS = 8
+"""Elements of a line's read by the four lanes that hold a row of a fragment, two each: what the epilogue reads directly."""
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """Bytes and cycles are per CTA and block of k, those of results per tile."""
+
+    tiles: int
+    blocks: int
+    """Of k, per tile."""
+    stages: int
+    ctas_per_sm: int
+    math_cycles: float
+    block_bytes: float
+    l2_bytes: float
+    """What the SM asks of L2: less than `block_bytes` where a cluster shares."""
+    dram_bytes: float
+    """Of that, what L2 lacks."""
+    smem_reads: float
+    result_bytes: float
+    store_bytes: float
+    """Written to L2, whole sectors."""
+    store_lines: float = 0.0
+    """Lines of 128 bytes that the store instructions touch, each as often as they do; none for asynchronous stores."""
+    tensor: bool = True
+    boxes: int = 2
+    """Operands that TMA brings, each by one instruction."""
+    copy_issues: float = 0.0
+    """Instructions that each warp of a producer issues for a block whose other operands its threads copy."""
+    address_cycles: float = 0.0
+    """Of the issue slots, for a block whose elements are copied one by one by the threads that multiply."""
+    copy_bytes: float = 128.0
+    """That a copy writes to shared memory per clock: fewer than its width where an instruction of a warp moves fewer."""
+    specialised: bool = True
+    """A producer warp; else all threads copy and multiply."""
+    consumers: int = 1
+    pingpong: bool = False
+    persistent: bool = False
+    overlap: bool = False
+    """The first blocks of the next tile are copied while this one is written."""
+    wait_depth: int = 0
+    free_arrivals: int = 1
+    """Lanes of a consumer that say that a slot is free."""
+    full_arrivals: int = 0
+    """Lanes of a consumer that arrive at the barrier of a full slot before they wait for it."""
+    cluster: int = 1
+    staged_store: bool = False
+    """Results through shared memory and an asynchronous store."""
+    read_bytes: float = 0.0
+    """Of a tile, by its epilogue."""
+    read_lines: float = 0.0
+    """As `store_lines`."""
+    fetched: bool = False
+    """What the epilogue reads is copied to shared memory under the products."""
+    reducing: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Of a tile, whose rows or columns the epilogue reduces: cycles of the ordinary cores, of exponentials and of shuffles."""
+
+
+class Traffic(msgspec.Struct, frozen=True):
+    """What a product moves besides each of its m x k, k x n and m x n elements."""
+
+    distinct: tuple[float, float] = (1.0, 1.0)
+    """Of the m x k and k x n elements that it reads, those that memory has: windows of an image overlap."""
+    epilogue_bytes: float = 0.0
+    """That the epilogue reads for each result."""
+    singles: tuple[bool, bool] = (False, False)
+    """Is an operand read in windows whose neighbours do not lie together, so that threads copy it element by element?"""
+    blocks: BlockWork = BlockWork()
+    """That reductions of rows and columns add."""
+    is_stored: bool = True
+    """Are results stored, beside what is reduced?"""
+
+
+PLAIN = Traffic()
+"""Operands that lie in memory element by element, and no residual."""
+
+
+def pipeline_of(
+    plan: Sm80Mma | Sm90Mma | GpuSync,
+    dtype: DType,
+    dims: tuple[int, int, int, int],
+    target: Target,
+    traffic: Traffic = PLAIN,
+) -> Pipeline:
+    """`dims` are batch, m, n, k."""
+    b, m, n, k = dims
+    distinct = traffic.distinct
+    if isinstance(plan, Sm90Mma) and plan.swap_ab:
+        m, n, distinct = n, m, distinct[::-1]
+    bm, bn, bk = plan.tile
+    split = 1 if isinstance(plan, GpuSync) else plan.split_k
+    rows, columns, blocks = -(-m // bm), -(-n // bn), max(1, -(-k // (split * bk)))
+    ctas = max(1, needs(plan, dtype, target).ctas_per_sm)
+    size = dtype.itemsize
+    element = (max(2, size) if split == 1 else 4) if traffic.is_stored else 0
+    result = bm * bn * (element + traffic.blocks.stored_bytes)
+    panels = (bm * bk * blocks * size * distinct[0], bn * bk * blocks * size * distinct[1])
+    order = "row" if isinstance(plan, GpuSync) else plan.tile_order
+    missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)
+    width = 1 if isinstance(plan, GpuSync) else plan.vectorize.width
+    piece = 4 * width * size  # what the four lanes that hold a row of a fragment write of it
+    common = Pipeline(
+        tiles=b * split * rows * columns,
+        blocks=blocks,
+        stages=1,
+        ctas_per_sm=ctas,
+        math_cycles=_math_cycles(plan, dtype, target, figures_of(target)),
+        block_bytes=(bm + bn) * bk * size,
+        l2_bytes=(bm + bn) * bk * size,
+        dram_bytes=missed / (rows * columns * blocks),
+        smem_reads=_smem_reads(plan, size),
+        result_bytes=result,
+        store_bytes=result * max(1.0, SECTOR / piece),
+        store_lines=bm * bn / (4 * width) if traffic.is_stored else 0.0,
+        read_bytes=bm * bn * traffic.epilogue_bytes,
+        reducing=_reducing(bm * bn, traffic.blocks, target),
+        read_lines=bm * bn / PAIRS if traffic.epilogue_bytes else 0.0,
+        boxes=0,
+        specialised=False,
+    )
+    match plan:
+        case GpuSync():
+            return msgspec.structs.replace(common, tensor=False, copy_bytes=min(128, 32 * size))
+        case Sm80Mma():
+            overlap = plan.async_.enable and plan.async_.epilogue_overlap
+            singles = sum(extent * bk for extent, single in zip((bm, bn), traffic.singles) if single)
+            return msgspec.structs.replace(
+                common,
+                address_cycles=SINGLE_ISSUES * singles / 32 / figures_of(target).issues_per_clock,
+                stages=plan.stages if plan.async_.enable else 1,
+                tensor=plan.inst_shape != "fma",
+                copy_bytes=min(128, 32 * width * size),
+                persistent=overlap,
+                overlap=overlap,
+            )
+        case Sm90Mma():
+            down, across = plan.cluster
+            a = bm / (across if plan.multicast in ("a", "both") else 1)
+            rhs = bn / (down if plan.multicast in ("b", "both") else 1)
+            return msgspec.structs.replace(
+                common,
+                stages=plan.stages,
+                l2_bytes=(a + rhs) * bk * size,
+                store_lines=0.0 if plan.epilogue_store == "stmatrix_tma" else common.store_lines,
+                boxes=plan.loads.count("tma"),
+                copy_issues=_copy_issues(plan),
+                copy_bytes=_mixed_rate(plan, 32 * width * size),
+                specialised=True,
+                consumers=plan.consumers,
+                pingpong=plan.schedule == "pingpong",
+                persistent=plan.persistent,
+                overlap=plan.async_.epilogue_overlap,
+                wait_depth=plan.wait_depth,
+                free_arrivals=FREE_ARRIVALS,
+                cluster=down * across,
+                staged_store=plan.epilogue_store == "stmatrix_tma",
+                fetched=plan.epilogue_load == "tma",
+                read_lines=0.0 if plan.epilogue_load == "tma" else common.read_lines,
+            )
+        case _:
+            assert_never(plan)
+
+
+def _reducing(results: int, work: BlockWork, target: Target) -> tuple[float, float, float]:
+    figures = figures_of(target)
+    per_clock = target.flops_fp32 / 2 / target.sms / target.clock
+    return (
+        results * work.ordinary / per_clock,
+        results * work.exponentials / figures.exponentials_per_clock,
+        results * work.shuffles / figures.shuffles_per_clock,
+    )
+
+
+def _copy_issues(plan: Sm90Mma) -> float:
+    """Of a producer's warp and block."""
+    rows = sum(extent for extent, who in zip(plan.tile, plan.loads) if who == "cp_async")
+    return COPY_ISSUES * rows * plan.tile[2] / (plan.vectorize.width * COPIERS) + BLOCK_ISSUES if rows else 0.0
+
+
+def _mixed_rate(plan: Sm90Mma, copied: float) -> float:
+    """Bytes per clock of the copies of a block, of which some move `copied`."""
+    bm, bn, _ = plan.tile
+    clocks = sum(extent / (128 if who == "tma" else min(128, copied)) for extent, who in zip((bm, bn), plan.loads))
+    return (bm + bn) / clocks
+
+
+def tensor_flops(dtype: DType, target: Target) -> float:
+    """Peak of the tensor cores for operands of a dtype; fp32 stands for tf32."""
+    by_size = {1: target.flops_fp8, 2: target.flops_fp16, 4: target.flops_tf32}
+    return by_size.get(dtype.itemsize) or target.flops_fp16
+
+
+def _math_cycles(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, target: Target, figures: Figures) -> float:
+    """Of a block of k: the tensor cores' rate; else the multiply-adds, which share the issue slots with their reads."""
+    bm, bn, bk = plan.tile
+    flops = 2.0 * bm * bn * bk
+    per_clock = tensor_flops(dtype, target) / target.sms / target.clock
+    match plan:
+        case Sm90Mma():
+            return flops / per_clock
+        case Sm80Mma(inst_shape="fma"):
+            wm, wn = sides(plan.warp_tile) or (64, 32)
+            a, b, reads = wm // 8, wn // 4, 4  # values of A and B that a thread multiplies, and elements per read of them
+        case Sm80Mma():
+            return flops / per_clock / figures.mma_share
+        case GpuSync():
+            a, b, reads = bm // plan.block[0], bn // plan.block[1], 1
+        case _:
+            assert_never(plan)
+    multiply_adds = flops / 2 / 32
+    issued = multiply_adds * (1 + (a + b) / (reads * a * b))
+    return max(flops / (target.flops_fp32 / target.sms / target.clock), issued / figures.issues_per_clock)
+
+
+def _smem_reads(plan: Sm80Mma | Sm90Mma | GpuSync, size: int) -> float:
+    bm, bn, bk = plan.tile
+    match plan:
+        case Sm90Mma():  # an instruction of 32 bytes of k reads 64 rows of A and all of B
+            return bm / 64 * (bk * size / 32) * (2048 + 32 * bn)
+        case Sm80Mma():
+            wm, wn = sides(plan.warp_tile) or (64, 64)
+            if plan.inst_shape == "fma":  # each lane reads its own 16 bytes; equal addresses of a warp are read once
+                return bm / wm * (bn / wn) * (wm // 8 + wn // 4) * 32 * bk * size
+            return bm / wm * (bn / wn) * (wm + wn) * bk * size
+        case GpuSync():
+            return (bm * plan.block[1] + bn * plan.block[0]) * bk * size
+        case _:
+            assert_never(plan)

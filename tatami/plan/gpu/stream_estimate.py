@@ -1,0 +1,37 @@
+"""Seconds of a product by the streaming template, by what it issues: no operand is kept on chip, so each term of each sum is two
+loads and two addresses.
+
+    compute = warps of points * (POINT_ISSUES + terms of a thread * STEP_ISSUES) / issue slots        memory = bytes / bandwidth
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.expr import product
+from tatami.core.target import Target
+from tatami.plan.ir import GpuStream
+from tatami.plan.loops.schedule import size_at
+from tatami.plan.simulation.figures import figures_of
+from tatami.region.ir import Region
+from tatami.region.views.product import GemmView
+
+POINT_ISSUES, STEP_ISSUES = 140.0, 93.0
+"""Instructions of a warp for a point, and for a term of each thread, where an operand is windows of an image: as ptxas makes them
+of a convolution of 3 channels (tests/cu/products/test_stem.py)."""
+
+
+def stream_estimate(
+    region: Region, view: GemmView, plan: GpuStream, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Of one kernel; nothing of a plan of several."""
+    if not plan.fused:
+        return {}
+    points, terms = (size_at(e, sizes) for e in (view.batch.size * view.m.size * view.n.size, view.k.size))
+    group = max(plan.groups, default=1)
+    issued = points * group / 32 * (POINT_ISSUES + -(-terms // group) * STEP_ISSUES)
+    compute = issued / figures_of(target).issues_per_clock / target.sms / target.clock
+    ports = (*(p.memref for p in region.inputs), *(o.memref for o in region.outputs))
+    memory = sum(size_at(product(m.shape), sizes) * m.dtype.itemsize for m in ports) / target.bandwidth
+    launch = target.launch_seconds
+    return {"compute": compute, "memory": memory, "launch": launch, "total": max(compute, memory) + launch}

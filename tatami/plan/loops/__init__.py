@@ -1,0 +1,1 @@
+"""Plans of plain loop nests: schedule, rules, candidates, and estimated seconds."""

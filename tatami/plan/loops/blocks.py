@@ -1,0 +1,117 @@
+"""Long lines of reduces and scans cut into blocks (`Blocks`): how large, and whether all threads share a line.
+
+The size of a block depends on sizes and lanes alone, so that results do not depend on the number of threads; a `round`
+only says who computes what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.target import Target
+from tatami.plan.ir import Blocks
+from tatami.plan.loops.estimate import trips
+from tatami.plan.loops.schedule import size_at
+from tatami.region.ir import Let, Reduce, Region, Scan
+from tatami.region.walk import all_axes
+
+SCAN_BLOCK = 4096
+"""Elements of a scan whose prefixes are made together: far more than a vector, far less than a cache."""
+SHARED = 1 << 16
+"""Elements of a line that pay for two parallel regions per round (some 20 us)."""
+REDUCE_BLOCK = 1 << 14
+"""Terms of a partial result: a task of some microseconds."""
+FEW = 32
+"""Results from which on they are shared out whole. A constant: the order of additions is no matter of threads."""
+LANES_OF_REDUCE = 64
+"""Results side by side that a task takes (loop/nests/rows.py)."""
+FAR = 4096
+"""Bytes of a row of results from which on memory is read row by row (loop/nests/column_reduces.py)."""
+ROWS = (64, 32, 16)
+"""Rows of a block then: results are written and read again once for so many."""
+BLOCKS = 4
+"""Blocks for threads at least."""
+POSITIONS_FROM = 4
+"""Threads from which on positions of extremes are worth blocks, which read twice: first the extreme of each, then where
+it stands. Threads may choose: a position is exact."""
+LANES_OF_TASK = 256
+"""Lanes that a task takes where threads share neighbouring lines (loop/nests/rows.py)."""
+
+
+def scan_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str, int]) -> Blocks | None:
+    """The blocks of the Region's longest scan; None where a line is one block."""
+    extents = all_axes(region)
+    scans = [(let, let.expr) for let in region.lets if isinstance(let.expr, Scan)]
+    if not scans:
+        return None
+    let, scan = max(scans, key=lambda s: size_at(extents[s[1].axis], sizes))
+    across = vector if vector in let.axes and vector != scan.axis else ""
+    lanes = size_at(extents[across], sizes) if across else 1
+    size = max(64, SCAN_BLOCK // _power_of_two(lanes))
+    known = extents[scan.axis].as_int()
+    if known is not None and known <= size:
+        return None
+    return Blocks(scan.axis, size, _round(region, let, scan, across, size, target, sizes))
+
+
+def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str, int]) -> Blocks | None:
+    """Blocks of the longest reduce, where its results are too few to be shared out by themselves. `size` counts the
+    outermost of its axes."""
+    extents = all_axes(region)
+    reduces = [(let, let.expr) for let in region.lets if isinstance(let.expr, Reduce)]
+    if not reduces:
+        return None
+    let, reduce = max(reduces, key=lambda r: trips(region, (*r[0].axes, *r[1].axes), sizes))
+    if reduce.fn in ("argmax", "argmin") and target.cores < POSITIONS_FROM:
+        return None
+    results, inner = trips(region, let.axes, sizes), trips(region, reduce.axes[1:], sizes)
+    terms, known = size_at(extents[reduce.axes[0]], sizes), extents[reduce.axes[0]].as_int()
+    across = vector in let.axes
+    width = size_at(extents[vector], sizes) if across else 1
+    by_rows = width * reduce.dtype.itemsize >= FAR and results < FEW * width
+    tasks = -(-results // LANES_OF_REDUCE) if across else results
+    if tasks >= FEW and not (by_rows and _ends_in(region, let)):
+        return None
+    if results * inner * terms < SHARED:
+        return None
+    size = max(1, REDUCE_BLOCK // (inner * (results if across else 1)))
+    size = size // 64 * 64 if size > 64 else size
+    if by_rows:
+        size = max(size, next((n for n in ROWS if known is None or n * BLOCKS <= known), 1))
+    if known is not None and known < 2 * size:
+        return None
+    return Blocks(reduce.axes[0], size, 0 if _have_lines_of_their_own(tasks, target) else -(-terms // size))
+
+
+def _ends_in(region: Region, let: Let) -> bool:
+    """Is `let` the only reduce or scan, and are no outputs larger than its results? What it reads is then read once."""
+    reduces = [other for other in region.lets if isinstance(other.expr, Reduce | Scan)]
+    after = {y.source for y in region.yields}
+    return reduces == [let] and all(set(other.axes) <= set(let.axes) for other in region.lets if other.name in after)
+
+
+def _round(region: Region, let: Let, scan: Scan, across: str, size: int, target: Target, sizes: Mapping[str, int]) -> int:
+    """Blocks at a time where lines are too few for the threads, 0 where each thread takes lines of its own. What a round
+    reads twice takes half of the threads' own caches."""
+    cores = max(1, target.cores)
+    extents = all_axes(region)
+    lanes = size_at(extents[across], sizes) if across else 1
+    lines = trips(region, tuple(a for a in let.axes if a not in (scan.axis, across)), sizes)
+    if _have_lines_of_their_own(lines * -(-lanes // LANES_OF_TASK), target):
+        return 0
+    if size_at(extents[scan.axis], sizes) * lanes < SHARED:
+        return 0
+    room = cores * max(target.l2_bytes, 1 << 18) // 2
+    blocks = -(-size_at(extents[scan.axis], sizes) // size)
+    return min(blocks, max(4 * cores, room // (size * lanes * max(4, scan.dtype.itemsize))))
+
+
+def _have_lines_of_their_own(tasks: int, target: Target) -> bool:
+    """Are the threads even when each takes whole lines?"""
+    cores = max(1, target.cores)
+    return cores == 1 or tasks >= 4 * cores or tasks % cores == 0
+
+
+def _power_of_two(n: int) -> int:
+    """The largest power of two that is at most n."""
+    return 1 << (max(1, n).bit_length() - 1)

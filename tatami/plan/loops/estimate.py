@@ -1,0 +1,268 @@
+"""Seconds of a candidate on a CPU: roofline with the cost of accesses (spec 3 §11).
+
+    time = max(compute, memory) + launch
+    compute = cycles of all points / (clock * threads),  memory = bytes / bandwidth
+
+Cycles of a point: one operation per lane and half cycle (two vector units); a load or store that moves by one element
+takes 1/width cycle, one that stays 1/width, any other 1. A transcendental counts 10 operations (notes: cpu §2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.cost import op_cost
+from tatami.core.expr import Expr, evaluate, free_vars, product
+from tatami.core.target import Target, lanes_of
+from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, CpuStreaming, CpuTurn, Dot, Pass, Scalar
+from tatami.plan.loops.accesses import AccessMove, accesses, stride_kind
+from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
+from tatami.poly_core.ir import RegionFacts
+from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
+from tatami.region.views.images.convolution import find_convolution
+from tatami.region.views.pairs.online import Online
+from tatami.region.views.transpose import Turned
+from tatami.region.walk import all_axes, lets_by_name, nodes
+
+DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.5, "quads": 1.2, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
+"""Multiply-adds beside those of fp32, measured (of AMX with its loads): without VNNI a pair takes two instructions, one of
+them on more ports than a multiply-add has, and quads are first widened to pairs."""
+GATHERED, CHECKED = 1.5, 3.0
+"""Cycles of an element that is read at a position of its own: its index is taken out of a vector, and looked at where nobody has
+said that it is inside."""
+SCATTERED = 4.0
+"""Cycles of an element that is written into a line of its own: neighbours come to the line at other times."""
+CHAIN = 4.0
+"""Cycles from one addition to the next that needs it."""
+PEAK_SHARE_CONTRACTION = 0.8
+CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
+"""Half a nanosecond per element of fp32 (notes: cpu §1), at the clock of the machine that this was measured on."""
+WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
+"""The same for what windows see, of which neighbours lie in short rows, and where they lie apart: measured."""
+
+
+def clock(target: Target) -> float:
+    """Cycles per second of one core, as costs count them: two fused multiply-adds of a vector per cycle give its peak. Where
+    a core does one, its other operations of whole vectors take twice as long too."""
+    return target.flops_fp32 / (4 * target.lanes)
+
+
+def multiply_adds_per_cycle(target: Target) -> float:
+    """Of vectors, by one core; 2 where its clock was not measured."""
+    return target.flops_fp32 / (2 * target.lanes * target.clock) if target.clock else 2.0
+
+
+def seconds_per_packed_byte(target: Target) -> float:
+    return CYCLES_PER_PACKED_BYTE / (target.clock or USUAL_CLOCK)
+
+
+def seconds_of_bytes(facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> float:
+    return (number_at(facts.bytes_read, sizes) + number_at(facts.bytes_written, sizes)) / max(target.bandwidth, 1.0)
+
+
+def number_at(e: Expr, sizes: Mapping[str, int]) -> float:
+    return float(evaluate(e, {name: sizes.get(name, 128) for name in free_vars(e)}))
+
+
+def trips(region: Region, axes: tuple[str, ...], sizes: Mapping[str, int]) -> int:
+    extents = all_axes(region)
+    out = 1
+    for a in axes:
+        out *= size_at(extents[a], sizes)
+    return out
+
+
+def operations(region: Region, lets: tuple[str, ...]) -> int:
+    """Scalar operations of one point of these lets."""
+    table = lets_by_name(region)
+    total = 0
+    for name in lets:
+        total += 1
+        for n in nodes(table[name].expr):
+            if isinstance(n, Unary | Binary):
+                total += op_cost(n.fn)
+            elif isinstance(n, Select):
+                total += 1
+    return total
+
+
+def pass_cycles(
+    region: Region,
+    skeleton: Skeleton,
+    p: Pass,
+    vector: str,
+    width: int,
+    moves: tuple[AccessMove, ...],
+    sizes: Mapping[str, int],
+) -> float:
+    """Cycles of one pass over all outer iterations, when `vector` ("" for none) steps by `width`."""
+    lets = lets_by_name(region)
+    inside = set(p.lets) | {n for n, s in skeleton.storage.items() if s == "recompute"}
+    lanes = width if vector else 1
+    if vector:
+        extent = size_at(all_axes(region)[vector], sizes)
+        lanes_used = extent / (-(-extent // width))
+    else:
+        lanes_used = 1.0
+    cost = operations(region, p.lets) / (2.0 * lanes) + sum(_scan_cycles(lets[n], vector, lanes) for n in p.lets)
+    for m in moves:
+        if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "tile", "workspace")):
+            continue
+        if vector and vector in m.gathers:
+            cost += (CHECKED if m.is_checked else GATHERED) * m.share(vector)
+            continue
+        move = "far" if not vector or m.linear is None else stride_kind(m.linear, vector)
+        each = (SCATTERED if m.written else 1.0) if move == "far" and vector else 1.0 / lanes
+        cost += each * m.share(vector)
+    points = trips(region, (*skeleton.outer, *p.axes), sizes)
+    horizontal = 0.0
+    if vector:
+        for name in p.lets:
+            if vector in nest_of(lets[name], skeleton.outer)[1]:
+                horizontal += 6.0 * points / max(1, size_at(all_axes(region)[vector], sizes))
+    return points * cost * (lanes / lanes_used) + horizontal
+
+
+def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
+    """Cycles per element that a scan waits for itself: an addition in one chain, hidden by others across lanes; the
+    shifted additions within a vector along its axis."""
+    if not isinstance(let.expr, Scan):
+        return 0.0
+    if not vector:
+        return CHAIN
+    return (CHAIN + 2.0 * (lanes.bit_length() - 1)) / lanes if vector == let.expr.axis else 1.0 / lanes
+
+
+def roofline(
+    work: dict[str, float], facts: RegionFacts, target: Target, sizes: Mapping[str, int], more_bytes: float = 0.0
+) -> dict[str, float]:
+    """The terms of an estimate: those of `work`, in seconds one after the other, beside memory. `more_bytes`: that packed
+    operands have beyond those the Region reads."""
+    memory = seconds_of_bytes(facts, target, sizes) + more_bytes / max(target.bandwidth, 1.0)
+    launch = target.launch_seconds
+    return {**work, "memory": memory, "launch": launch, "total": max(sum(work.values()), memory) + launch}
+
+
+def rank(estimate: Mapping[str, float]) -> tuple[float, float]:
+    """What candidates are sorted by: the time, and where memory takes as long for several, all else that is done meanwhile."""
+    work = sum(v for k, v in estimate.items() if k not in ("memory", "launch", "total") and not k.startswith("at."))
+    return estimate["total"], work
+
+
+def rows_estimate(
+    facts: RegionFacts, cycles: float, threads: int, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    compute = cycles / max(clock(target), 1.0) / max(1, threads)
+    return roofline({"compute": compute}, facts, target, sizes)
+
+
+def loops_estimate(
+    region: Region, facts: RegionFacts, plan: Scalar | CpuRows, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Plain loops or rows. Threads take part where an axis is split, or blocks that need no order."""
+    bones = Skeleton(plan.outer, plan.passes, plan.storage)
+    moves = accesses(region)
+    width, threads = 1, 1
+    if isinstance(plan, CpuRows):
+        shared = plan.blocks is not None and plan.blocks.round > 0
+        width, threads = plan.width, max(1, target.cores) if plan.parallel or shared else 1
+    cycles = sum(pass_cycles(region, bones, p, p.vector, width if p.vector else 1, moves, sizes) for p in plan.passes)
+    found = rows_estimate(facts, cycles, threads, target, sizes)
+    again = sum(seconds_of_reading_again(region, bones, p, moves, target, sizes) for p in plan.passes)
+    return {**found, "again": again, "total": found["total"] + again} if again else found
+
+
+def seconds_of_reading_again(
+    region: Region, skeleton: Skeleton, p: Pass, moves: tuple[AccessMove, ...], target: Target, sizes: Mapping[str, int]
+) -> float:
+    """Of what a pass reads more than once because L2 does not keep it from one time to the next: from L3 four times as fast as
+    from memory."""
+    extents = all_axes(region)
+    nest = [(a, size_at(extents[a], sizes)) for a in (*skeleton.outer, *p.axes)]
+    itemsizes = {q.name: q.memref.dtype.itemsize for q in region.inputs}
+    seconds = 0.0
+    for m in moves:
+        if m.let not in p.lets or m.target not in itemsizes or m.linear is None or m.gathers:
+            continue
+        swept = read = float(itemsizes[m.target])
+        for axis, extent in reversed(nest):
+            if stride_kind(m.linear, axis) != "none":
+                swept, read = swept * extent, read * extent
+            elif swept > target.l2_bytes:
+                read *= extent
+        near = 4.0 if swept <= target.l3_bytes / 2 else 1.0
+        seconds += (read - swept) / (max(target.bandwidth, 1.0) * near)
+    return seconds
+
+
+def contraction_estimate(
+    region: Region, facts: RegionFacts, plan: CpuContraction, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Full tiles take what useful work and waste take. What is used in place counts as copied: it slows the products, by
+    less than the copy; but for columns that one panel of rows reads, once and as they lie."""
+    c = facts.contractions[0]
+    b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
+    wide, narrow = (m, n) if plan.swap else (n, m)
+    itemsize = lets_by_name(region)[c.acc].dtype.itemsize
+    left, right = (c.rhs, c.lhs) if plan.swap else (c.lhs, c.rhs)
+    is_read_once = right in plan.packed or ("n" in plan.in_place and narrow <= plan.mr)
+    copied = (0 if left in plan.packed else narrow) + (0 if is_read_once else wide)
+    packed_bytes = b * k * copied * itemsize / DOT_COUNT[plan.dot]
+    tiles_m, tiles_n = -(-narrow // plan.mr) * plan.mr, -(-wide // plan.nr) * plan.nr
+    waste = (min(tiles_m, narrow * 1.15) * tiles_n) / max(1, narrow * wide)
+    if plan.by_tiles:
+        half, depth = plan.mr // 2, 16 * DOT_COUNT[plan.dot]
+        waste = -(-narrow // half) * half * tiles_n * (-(-k // depth) * depth) / max(1, narrow * wide * k)
+    threads = max(1, target.cores)
+    rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
+    compute = 2.0 * b * m * n * k * waste / rate / threads
+    packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads
+    held = sum(
+        number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
+    )
+    more = b * k * wide * itemsize / DOT_COUNT[plan.dot] - held if right in plan.packed and plan.dot else 0.0
+    return roofline({"compute": compute, "packing": packing}, facts, target, sizes, more)
+
+
+def _packing_of_windows(region: Region) -> float:
+    """Times that an element takes which a window sees; 1 where no operand slides."""
+    found = find_convolution(region)
+    if isinstance(found, str):
+        return 1.0
+    return WINDOW_PACKING if found.slides[-1].stride == 1 else STRIDED_PACKING
+
+
+CYCLES_PER_SCORE = 24.0
+"""Of a vector of scores on its way to weights: loads, the maximum, exp, the sum."""
+CYCLES_PER_WEIGHT = 4.0
+"""The same where weights are pointwise in the scores: a load and a store. What is computed costs as much in the epilogue of
+a product by itself, where no estimate counts it."""
+
+
+def streaming_estimate(
+    region: Region, facts: RegionFacts, plan: CpuStreaming, found: Online, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Both products over whole slivers of rows, and what lies between. Operands that move with the keys are packed once."""
+    b, rows, keys = (trips(region, group, sizes) for group in (found.second.batch, (found.rows,), (found.keys,)))
+    deep = sum(trips(region, first.k, sizes) for first in found.firsts) + trips(region, found.second.n, sizes)
+    padded = -(-rows // plan.nr) * plan.nr
+    itemsize = lets_by_name(region)[plan.first].dtype.itemsize
+    threads = max(1, target.cores)
+    products = 2.0 * b * padded * keys * deep / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    cycles = CYCLES_PER_SCORE if found.top or found.sums else CYCLES_PER_WEIGHT
+    between = b * padded * keys / plan.width * cycles / max(clock(target), 1.0) / threads
+    packing = b * (keys + rows) * deep * itemsize * seconds_per_packed_byte(target) / threads
+    return roofline({"compute": products + between, "packing": packing}, facts, target, sizes)
+
+
+def turn_estimate(
+    region: Region, facts: RegionFacts, plan: CpuTurn, found: Turned, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    """Every turned operand once through registers, a vector by a load, an exchange per halving and a store; then the map."""
+    elements = trips(region, tuple(all_axes(region)), sizes)
+    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
+    lanes = lanes_of(plan.width, itemsize)
+    turned = len(found.reads) * (lanes.bit_length() + 1.0)
+    cycles = elements / lanes * (turned + operations(region, tuple(lets_by_name(region))) / 2)
+    threads = max(1, target.cores) if elements > plan.tile**2 else 1
+    return rows_estimate(facts, cycles, threads, target, sizes)

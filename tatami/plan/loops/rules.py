@@ -1,0 +1,194 @@
+"""Does a schedule of loops fit its Region: passes, storage, vectors, blocks, parts? Every rule of `plan/loops/schedule.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.target import Target
+from tatami.plan.ir import Blocks, CpuRows, GpuStream, Pass, Scalar
+from tatami.plan.loops.schedule import nest_of, stored_moves
+from tatami.region.ir import Reduce, Region, Scan
+from tatami.region.walk import all_axes, lets_by_name
+
+
+def invalid_plan(region: Region, why: str, suggestion: str) -> Diagnostic:
+    return diagnostic("InvalidPlan", region.name, why, suggestion)
+
+
+def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
+    if region.opaque is not None:
+        parts = plan.parts if isinstance(plan, GpuStream) else ()
+        why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
+        if plan.outer or plan.passes or plan.storage:
+            yield invalid_plan(
+                region, f"loops for the routine {region.opaque.routine}", "leave outer, passes and storage empty"
+            )
+        if parts and region.opaque.routine not in ("sort", "topk"):
+            yield invalid_plan(region, why, "give none: only sorts have parts")
+        elif len(parts) > 1 or any(p not in (1 << n for n in range(4, 11)) for p in parts):
+            yield invalid_plan(region, why, "give one part, a power of two from 16 to 1024, or none")
+        return
+    axes, lets = all_axes(region), lets_by_name(region)
+    unknown = [a for a in (*plan.outer, *(a for p in plan.passes for a in p.axes)) if a not in axes]
+    unknown += [n for n in (*plan.storage, *(n for p in plan.passes for n in p.lets)) if n not in lets]
+    if unknown:
+        yield invalid_plan(
+            region,
+            f"{unknown[0]!r} is neither an axis nor a let of the Region",
+            f"axes: {', '.join(axes)}; lets: {', '.join(lets)}",
+        )
+        return
+    for names in (plan.outer, *(p.axes for p in plan.passes)):
+        if len(set(names)) < len(names):
+            yield invalid_plan(region, f"loops over {', '.join(names)}", "name each axis once")
+            return
+    outputs = [t.name for t in region.outputs]
+    if isinstance(plan, CpuRows) and (wrong := [t for t in plan.nontemporal if t not in outputs]):
+        yield invalid_plan(region, f"{wrong[0]} past the caches, which is no output", f"outputs: {', '.join(outputs)}")
+    place: dict[str, int] = {}
+    for i, p in enumerate(plan.passes):
+        for n in p.lets:
+            if n in place:
+                yield invalid_plan(region, f"let {n} is in pass {place[n]} and in pass {i}", "put each let in exactly one pass")
+            place[n] = i
+    for n in lets:
+        stored = plan.storage.get(n)
+        if stored is None:
+            yield invalid_plan(region, f"let {n} has no storage", "give it register, row, workspace or recompute")
+        elif (stored == "recompute") == (n in place):
+            how = "is recomputed and in a pass" if n in place else "is in no pass and not recomputed"
+            yield invalid_plan(region, f"let {n} {how}", "put it in one pass, or recompute it")
+        elif stored == "recompute" and isinstance(lets[n].expr, Reduce | Scan):
+            yield invalid_plan(region, f"let {n} is a reduce and recomputed", "store it")
+    if any(n not in place and plan.storage.get(n) != "recompute" for n in lets):
+        return
+    for i, p in enumerate(plan.passes):
+        yield from _pass(region, plan.outer, i, p)
+    yield from _order(region, plan.outer, plan.storage, place)
+    if isinstance(plan, CpuRows):
+        yield from _vectors(region, plan, target)
+    if isinstance(plan, GpuStream):
+        yield from _parts(region, plan)
+
+
+def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
+    """Lines over several blocks: of what reduces or scans, by groups, each part whole vectors. Owners of elements."""
+    lets = lets_by_name(region)
+    if not 1 <= plan.owners <= 1024:
+        yield invalid_plan(region, f"{plan.owners} owners of what is written", "give 1 to 1024")
+    for name, row in (("groups", plan.groups), ("parts", plan.parts)):
+        if row and len(row) != len(plan.passes):
+            yield invalid_plan(region, f"{len(row)} {name} for {len(plan.passes)} passes", "give one entry per pass, or none")
+            return
+    for i, (p, part) in enumerate(zip(plan.passes, plan.parts)):
+        if part == 0:
+            continue
+        if plan.fused or any(not isinstance(lets[n].expr, Reduce | Scan) for n in p.lets):
+            yield invalid_plan(
+                region, f"pass {i} in parts of {part}: it is fused, or holds more than reduces and scans", "use 0"
+            )
+        elif part < 16 or part % 16 or not plan.groups or plan.groups[i] < 2:
+            why = f"pass {i} in parts of {part} by groups of {plan.groups[i] if plan.groups else 1}"
+            yield invalid_plan(region, why, "a part has a multiple of 16 elements and a group of 2 threads or more")
+
+
+def _pass(region: Region, outer: tuple[str, ...], number: int, p: Pass) -> Iterator[Diagnostic]:
+    lets = lets_by_name(region)
+    for n in p.lets:
+        point, inner, _ = nest_of(lets[n], outer)
+        if point | set(inner) != set(p.axes):
+            needs = ", ".join(sorted(point | set(inner))) or "nothing"
+            yield invalid_plan(
+                region,
+                f"pass {number} loops over {', '.join(p.axes) or 'nothing'}, let {n} needs {needs}",
+                "give the pass exactly the axes of its lets",
+            )
+        elif inner and set(p.axes[len(p.axes) - len(inner) :]) != set(inner):
+            yield invalid_plan(
+                region, f"pass {number} does not end with {', '.join(inner)}, which {n} reduces", "put reduced axes innermost"
+            )
+
+
+def _order(
+    region: Region, outer: tuple[str, ...], storage: Mapping[str, str], place: Mapping[str, int]
+) -> Iterator[Diagnostic]:
+    """Uses come after definitions, registers do not outlive their point, moved axes are not outer."""
+    lets = lets_by_name(region)
+    position = {n: i for i, n in enumerate(lets)}
+    recompute = {n for n, how in storage.items() if how == "recompute"}
+    anchored = {n for y in region.yields for n in (y.source, *y.indices)}
+    for let in region.lets:
+        if (let.name in anchored or isinstance(let.expr, Reduce | Scan)) and (
+            missing := [a for a in outer if a not in let.axes]
+        ):
+            yield invalid_plan(
+                region,
+                f"outer axis {missing[0]} is no axis of {let.name}, which would be computed again",
+                f"take {missing[0]} out of outer",
+            )
+        if storage[let.name] == "recompute":
+            continue
+        for name, moved in stored_moves(let.expr, lets, recompute):
+            if wrong := [a for a in outer if a in moved]:
+                why = f"{let.name} reads {name} elsewhere along outer axis {wrong[0]}"
+                yield invalid_plan(region, why, f"take {wrong[0]} out of outer, or recompute {name}")
+            here, there = place[let.name], place[name]
+            if there > here or (there == here and position[name] > position[let.name]):
+                yield invalid_plan(region, f"{let.name} in pass {here} uses {name} of pass {there}", "order the passes by use")
+            elif there == here and (isinstance(lets[name].expr, Reduce) or moved):
+                yield invalid_plan(region, f"{let.name} uses {name}, not complete in pass {here}", "put it in a later pass")
+            elif there != here and storage[name] == "register" and set(lets[name].axes) - set(outer):
+                yield invalid_plan(
+                    region, f"{name} is in a register of pass {there} and used in pass {here}", "store it as a row"
+                )
+
+
+def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnostic]:
+    lanes = target.lanes
+    if plan.width > lanes:
+        yield diagnostic(
+            "ResourceExceeded",
+            region.name,
+            f"vectors of {plan.width} elements; {target.name} has {target.vector_bytes} bytes, {lanes} elements",
+            f"use width {lanes}",
+        )
+    if plan.width < 1 or plan.width & (plan.width - 1):
+        yield invalid_plan(region, f"vectors of {plan.width} elements", f"use a power of two up to {lanes}")
+    if plan.vector_axis and plan.vector_axis not in all_axes(region):
+        why = f"vectors along {plan.vector_axis!r}, which is no axis of the Region"
+        yield invalid_plan(region, why, f"axes: {', '.join(all_axes(region))}")
+    if not 0 <= plan.parallel <= len(plan.outer):
+        yield invalid_plan(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
+    if plan.blocks is not None:
+        yield from _blocks(region, plan.blocks)
+    yield from _steps(region, plan)
+    for i, p in enumerate(plan.passes):
+        if p.vector and p.vector not in p.axes and p.vector not in plan.outer[-1:]:
+            yield invalid_plan(
+                region,
+                f"pass {i} steps along {p.vector}, which is not one of its loops",
+                "use a pass axis or the last outer axis",
+            )
+
+
+def _steps(region: Region, plan: CpuRows) -> Iterator[Diagnostic]:
+    """The axis of vectors is the one that passes step along: all of them where it is an outer axis, else one at least."""
+    along, steps = plan.vector_axis, [p.vector for p in plan.passes]
+    is_of_all = along in ("", *plan.outer)
+    if steps and (set(steps) != {along} if is_of_all else along not in steps):
+        why = f"vectors along {along!r}, passes along {', '.join(map(repr, steps))}"
+        yield invalid_plan(region, why, f"let {'every pass' if is_of_all else 'a pass'} step along {along!r}")
+
+
+def _blocks(region: Region, blocks: Blocks) -> Iterator[Diagnostic]:
+    along = {a for let in region.lets for a in nest_of(let, ())[1]}
+    if blocks.axis not in along:
+        which = ", ".join(sorted(along)) or "none"
+        yield invalid_plan(region, f"blocks of {blocks.axis!r}, along which nothing reduces or scans", f"such axes: {which}")
+    if blocks.size < 1 or blocks.round < 0:
+        yield invalid_plan(
+            region,
+            f"blocks of {blocks.size} elements, {blocks.round} at a time",
+            "use a size of 1 or more, a round of 0 or more",
+        )

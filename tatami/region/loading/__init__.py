@@ -1,0 +1,1 @@
+"""Parts of the loader of Region documents: expressions, and what a document leaves out."""

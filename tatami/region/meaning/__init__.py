@@ -1,0 +1,1 @@
+"""Numpy meaning of a Region: lets as arrays over axes, accesses, sums of products."""

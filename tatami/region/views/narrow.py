@@ -1,0 +1,176 @@
+"""Sums of products of narrow integers: one multiply-add takes several neighbours of k, packed into an element of 32 bits.
+
+    sum over k of x[k] * y[k]     ->     sum over g of dot(X[g], Y[g])
+    X[g] = x[2g] & 0xffff | x[2g+1] << 16        dot: x[2g] * y[2g] + x[2g+1] * y[2g+1]
+
+Four numbers of 8 bits are packed likewise. Zeros follow the last k. Sums wrap in 32 bits, so that they are exact in any order.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tatami.core.dtype import DType
+from tatami.core.expr import Expr, ceildiv, expr, floordiv, free_vars, substitute, var
+from tatami.indexbook.ir import Guard
+from tatami.region.ir import Binary, Cast, Const, Index, Iter, Let, Read, Reduce, Region, RegionExpr, Select, Within
+from tatami.region.views.contraction import ContractionShape
+from tatami.region.walk import Types, all_axes, lets_by_name, substitute_axes
+
+BITS = 32
+"""Bits of a packed element, and of a sum."""
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """`count` neighbours along `axis`, whose extent is `size`, are packed into one element."""
+
+    axis: str
+    count: int
+    size: Expr
+
+    @property
+    def number(self) -> Expr:
+        """Number of groups along the axis, the last of which may be partial."""
+        return ceildiv(self.size, expr(self.count))
+
+    @property
+    def bits(self) -> int:
+        """Bits of one member of a group."""
+        return BITS // self.count
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the axis has a known extent and whole groups."""
+        size = self.size.as_int()
+        return size is not None and size % self.count == 0
+
+
+def groups_of(region: Region, shape: ContractionShape, count: int) -> Groups:
+    """Groups along a k axis that has whole groups; if there is none, along the longest axis (an axis of unknown extent counts
+    as longest)."""
+    extents = all_axes(region)
+    found = [Groups(a, count, extents[a]) for a in shape.k]
+    longest = max(found, key=lambda g: 1 << 62 if (n := g.size.as_int()) is None else n)
+    return next((g for g in found if g.is_whole), longest)
+
+
+def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
+    """The narrowest dtype known to hold the values of an operand, seen through casts to wider types and guards to zero."""
+    match e:
+        case Cast(x=x, to=to, bits=False):
+            inner = narrow_dtype(x, groups, types)
+            return inner if to.widens(inner) and (to.is_signed or not inner.is_signed) else to
+        case Select(pred=Within(), then=then, other=Const(value=value)) if not value:
+            return narrow_dtype(then, groups, types)
+        case Binary() if packed_read(e, groups) is not None:
+            return _held(e, groups)
+        case _:
+            return types.dtype(e)
+
+
+def operand_dtypes(region: Region, shape: ContractionShape, count: int, any_signs: bool = False) -> tuple[DType, DType] | None:
+    """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two signed
+    numbers of 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs)."""
+    types, groups = Types(region), groups_of(region, shape, count)
+    lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
+    if count == 2:
+        fits = {lhs, rhs} <= {DType.i8, DType.u8, DType.i16}
+    else:
+        fits = {lhs, rhs} <= {DType.i8, DType.u8} and (any_signs or lhs != rhs)
+    sums = lets_by_name(region)[shape.acc].expr
+    return (lhs, rhs) if fits and isinstance(sums, Reduce) and sums.dtype == DType.i32 else None
+
+
+def joined(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
+    """An operand in packed elements of i32; the value of the axis is then a group's number."""
+    read = packed_read(e, groups)
+    if read is not None:
+        return read
+    types = Types(region)
+    if isinstance(e, Cast) and isinstance(e.x, Select) and _is_padding(e.x, groups):
+        e = Select(e.x.pred, Cast(e.x.then, e.to), Const(0, e.to))
+    if isinstance(e, Select) and _is_padding(e, groups):
+        return Select(e.pred, joined(e.then, groups, region), Const(0, DType.i32))
+    wide = e if types.dtype(e) == DType.i32 else Cast(e, DType.i32)
+    parts = [_part(wide, t, groups, region) for t in range(groups.count)]
+    out = parts[0]
+    for part in parts[1:]:
+        out = Binary("bitor", out, part)
+    return out
+
+
+def _part(e: RegionExpr, t: int, groups: Groups, region: Region) -> RegionExpr:
+    """The bits of member `t` of a group, at their position in the packed element."""
+    at = var(groups.axis) * groups.count + t
+    x = substitute_axes(e, {groups.axis: at}, lets_by_name(region))
+    if t and not groups.is_whole:
+        x = Select(Within((Guard(at, groups.size),)), x, Const(0, DType.i32))
+    if t + 1 < groups.count:
+        x = Binary("bitand", x, Const((1 << groups.bits) - 1, DType.i32))
+    return Binary("shl", x, Const(groups.bits * t, DType.i32)) if t else x
+
+
+def _is_padding(e: Select, groups: Groups) -> bool:
+    """True if `e` is zero outside a guard that is the same for all members of a group."""
+    if not isinstance(e.pred, Within) or not isinstance(e.other, Const) or e.other.value:
+        return False
+    return all(groups.axis not in free_vars(g.index) for g in e.pred.guards)
+
+
+def _of_group(read: Read, groups: Groups) -> Read:
+    """`read` at the first member of a group."""
+    return Read(read.tensor, tuple(substitute(x, {groups.axis: var(groups.axis) * groups.count}) for x in read.map))
+
+
+def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
+    """The inverse of `joined`: the operand at one position of k, as that member's bits of a packed element. `packed`: read
+    of packed elements, in which the axis counts groups; `held`: dtype of the operand's values."""
+    group = floordiv(var(groups.axis), expr(groups.count))
+    own = var(groups.axis) - group * groups.count
+    read = Read(packed.tensor, tuple(substitute(x, {groups.axis: group}) for x in packed.map))
+    if held.is_signed or 8 * held.itemsize < groups.bits:
+        up = Index((expr(groups.count - 1) - own) * groups.bits, DType.i32)
+        return Binary("shr", Binary("shl", read, up), Const(BITS - groups.bits, DType.i32))
+    down = Index(own * groups.bits, DType.i32)
+    return Binary("bitand", Binary("shr", read, down), Const((1 << groups.bits) - 1, DType.i32))
+
+
+def packed_read(e: RegionExpr, groups: Groups) -> Read | None:
+    """The read of packed elements if the operand has the form that `parted` gives; else None."""
+    if not isinstance(e, Binary) or not isinstance(e.x, Binary) or not isinstance(e.x.x, Read):
+        return None
+    read = _of_group(e.x.x, groups)
+    return read if e == parted(read, groups, _held(e, groups)) else None
+
+
+def _held(e: Binary, groups: Groups) -> DType:
+    """The dtype of the values in an expression that `parted` made."""
+    return DType.i16 if groups.count == 2 else DType.i8 if e.fn == "shr" else DType.u8
+
+
+def lying_groups(e: RegionExpr, groups: Groups, types: Types) -> Read | None:
+    """The read of a group's first member if neighbours in memory already form a packed element; else None."""
+    read = lying_read(e, groups, types)
+    return None if read is None else _of_group(read, groups)
+
+
+def lying_read(e: RegionExpr, groups: Groups, types: Types) -> Read | None:
+    """The operand's read if it is used unchanged and its elements have the bits of a group's member; else None."""
+    while isinstance(e, Cast) and narrow_dtype(e, groups, types) != e.to:
+        e = e.x
+    is_plain = isinstance(e, Read) and types.dtype(e).is_int and 8 * types.dtype(e).itemsize == groups.bits
+    return e if isinstance(e, Read) and is_plain and groups.is_whole else None
+
+
+def in_groups(region: Region, shape: ContractionShape, groups: Groups) -> Region:
+    """The Region over groups instead of elements of k. The product that it sums stands for the dot of two groups."""
+
+    def changed(let: Let) -> Let:
+        if let.name != shape.acc:
+            return let
+        assert isinstance(let.expr, Reduce)
+        body = Binary("mul", joined(shape.lhs, groups, region), joined(shape.rhs, groups, region))
+        return msgspec.structs.replace(let, expr=msgspec.structs.replace(let.expr, body=body))
+
+    axes = tuple(Iter(a.name, groups.number) if a.name == groups.axis else a for a in region.reduce_axes)
+    return msgspec.structs.replace(region, lets=tuple(map(changed, region.lets)), reduce_axes=axes)

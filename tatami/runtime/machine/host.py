@@ -1,0 +1,186 @@
+"""This machine as a Target, and target names as Targets. A target that this machine cannot run is refused by name."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from tatami.core.diagnostic import fail
+from tatami.core.target import PRESETS, Target
+
+_NEEDS = {
+    "avx2": frozenset({"avx2", "fma", "f16c", "bmi2"}),
+    "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c"}),
+}
+
+_FEATURES = {("avx2", "vnni"): "avx_vnni", ("avx512", "vnni"): "avx512_vnni", ("avx512", "amx_int8"): "amx_int8"}
+"""(instruction set, feature of a Target) -> Linux's flag for it."""
+_TILES = frozenset({"amx_tile", "amx_int8"})
+
+GPU_NUMBERS = (
+    "arch", "sms", "clock", "l2_bytes", "l2_bytes_per_clock", "smem_per_sm", "smem_per_block", "registers_per_sm",
+    "max_threads_per_sm", "max_blocks_per_sm", "flops_fp32", "flops_fp16", "bandwidth",
+)  # fmt: skip
+"""Fields of a GPU's description that the planner divides by."""
+
+
+@lru_cache(maxsize=1)
+def detect_host() -> Target:
+    """The Target of this CPU: instruction set, cores that this process may use, cache sizes."""
+    isa = next((i for i in ("avx512", "avx2", "neon") if _has(i)), "generic")
+    base = PRESETS[f"cpu:{isa}"]
+    caches = _cache_sizes()
+    return msgspec.structs.replace(
+        base,
+        features=tuple(name for (set_, name), flag in _FEATURES.items() if set_ == isa and flag in _cpu_flags()),
+        cores=usable_cores(),
+        l1_bytes=caches.get("l1", base.l1_bytes),
+        l2_bytes=caches.get("l2", base.l2_bytes),
+        l3_bytes=caches.get("l3", base.l3_bytes),
+    )
+
+
+def resolve_target(target: str | Target) -> Target:
+    """The Target of a name: "cpu" is this machine, the rest are presets. Raises UnknownTarget, also for a GPU's Target without
+    a number that plans need."""
+    if isinstance(target, Target):
+        missing = [f for f in GPU_NUMBERS if not getattr(target, f)] if target.kind == "cuda" else []
+        if missing:
+            use = "start from a known one: msgspec.structs.replace(tatami.core.target.PRESETS['h200'], name=…)"
+            raise fail("UnknownTarget", f"target {target.name[:60]}", f"{', '.join(missing)} is not given", use)
+        return target
+    if target == "cpu":
+        from tatami.runtime.machine.calibration import this_machine
+
+        return this_machine()
+    if target in PRESETS:
+        preset = PRESETS[target]
+        if preset.kind == "cpu" and _has(preset.isa):
+            host = detect_host()
+            fields = {"cores": host.cores, "l1_bytes": host.l1_bytes, "l2_bytes": host.l2_bytes, "l3_bytes": host.l3_bytes}
+            return msgspec.structs.replace(preset, **fields)
+        return preset
+    gpu = PRESETS.get(target.removeprefix("emulated-"))
+    if gpu is not None and gpu.kind == "cuda":
+        return msgspec.structs.replace(gpu, name=target, emulated=True)
+    from tatami.runtime.cuda.device import cuda_target, split_name
+
+    device = split_name(target)
+    if device is not None:
+        return cuda_target(*device)
+    known = ", ".join(["cpu", *PRESETS, "cuda", "emulated-sm80", "emulated-sm90"])
+    raise fail("UnknownTarget", "target", f"{target[:60]!r} is not a target", f"use one of {known}, or a Target document")
+
+
+def runs_here(target: Target) -> bool:
+    """True if this machine has everything that code for `target` needs."""
+    return target.kind == "reference" or target.emulated or (target.kind == "cpu" and not _missing(target))
+
+
+def check_runs_here(target: Target) -> None:
+    """Raise UnknownTarget if this CPU lacks instructions of `target`."""
+    missing = _missing(target) if target.kind == "cpu" else []
+    if missing:
+        raise fail(
+            "UnknownTarget",
+            target.name,
+            f"this machine ({platform.machine()}) lacks {', '.join(missing)}",
+            f"compile for `cpu` (here {detect_host().name}), or run on a machine that has it",
+        )
+
+
+def thread_count(threads: int | None = None) -> int:
+    """`threads`, else TATAMI_NUM_THREADS, else the cores that this process may use."""
+    if threads is None:
+        text = os.environ.get("TATAMI_NUM_THREADS", "").strip()
+        if not text:
+            return usable_cores()
+        if not text.isdigit():
+            raise fail(
+                "InvalidAttribute",
+                "TATAMI_NUM_THREADS",
+                f"{text[:40]!r} is not a number of threads",
+                "use a number from 1 to 1024",
+            )
+        threads = int(text)
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
+        raise fail("InvalidAttribute", "threads", f"{threads!r:.80} threads", "use a number from 1 to 1024")
+    return threads
+
+
+def usable_cores() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def trim_heap() -> None:
+    """Return free memory of the process's heap to the system, if the C library can do so (glibc). Otherwise it keeps up to 64
+    MB of freed blocks, which a process that has loaded its model does not need."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    if trim is not None:
+        trim.argtypes = [ctypes.c_size_t]
+        trim(0)
+
+
+def _missing(target: Target) -> list[str]:
+    """Flags that the code for a CPU needs and this one lacks."""
+    if not _has(target.isa):
+        return sorted(_NEEDS.get(target.isa, frozenset({target.isa})) - _cpu_flags())
+    flags = (_FEATURES.get((target.isa, feature), feature) for feature in target.features)
+    return [flag for flag in flags if flag not in _cpu_flags()]
+
+
+def _has(isa: str) -> bool:
+    machine = platform.machine().lower()
+    if isa == "generic":
+        return True
+    if isa == "neon":
+        return machine in ("aarch64", "arm64")
+    needs = _NEEDS.get(isa)
+    return needs is not None and machine in ("x86_64", "amd64") and needs <= _cpu_flags()
+
+
+@lru_cache(maxsize=1)
+def _cpu_flags() -> frozenset[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        if line.startswith(("flags", "Features")):
+            flags = frozenset(line.partition(":")[2].split())
+            return flags if _has_tiles(flags) else flags - _TILES
+    return frozenset()
+
+
+def _has_tiles(flags: frozenset[str]) -> bool:
+    """True if Linux grants this process tile registers, for all of its threads. It does from 5.16 on, if every thread's signal
+    stack is large enough."""
+    if not flags >= _TILES or platform.machine().lower() != "x86_64":
+        return False
+    system_call, arch_prctl, ask_for, tile_data = ctypes.CDLL(None).syscall, 158, 0x1023, 18
+    return int(system_call(ctypes.c_long(arch_prctl), ctypes.c_long(ask_for), ctypes.c_long(tile_data))) == 0
+
+
+def _cache_sizes() -> dict[str, int]:
+    """Bytes of the data caches of the first CPU, as the kernel reports them."""
+    out: dict[str, int] = {}
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level = (folder / "level").read_text().strip()
+            kind = (folder / "type").read_text().strip()
+            size = (folder / "size").read_text().strip()
+        except OSError:
+            continue
+        number = size.rstrip("KMG")
+        if kind in ("Data", "Unified") and number.isdigit() and int(number) > 0:
+            out[f"l{level}"] = int(number) * units.get(size[-1], 1)
+    return out

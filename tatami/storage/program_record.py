@@ -1,0 +1,82 @@
+"""The parts of a compiled program that loading needs: its instructions, the constants they read, the shared object.
+
+`StoredProgram` has them; `program_record` and `read_record` convert it to text, in which a constant that the model has too
+is named by its content only. The program cache keeps such texts by the content of the model; a `.tatami` file holds one
+next to the model's documents. No text holds code: the shared object is found by its hash and checked when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from tatami.core.codec import decode_record, encode_record
+from tatami.core.diagnostic import Diagnostic
+from tatami.core.document import ConstantRef, embed_constant, load_constant
+from tatami.core.module import Module
+from tatami.core.tensor import Tensor
+from tatami.execution.ir import ExecutionPlan
+
+
+@dataclass(frozen=True)
+class StoredProgram:
+    """A compiled program. `warnings`: findings of the verifiers when it was made. `runtime`: the library that it uses, if it
+    came with one (`runtime/cpu/pool.py`)."""
+
+    execution: Module[ExecutionPlan]
+    library: bytes
+    library_key: str
+    warnings: tuple[Diagnostic, ...] = ()
+    runtime: bytes | None = None
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The text form of a program. `library`: key of the shared object. A constant without data is one of the model."""
+
+    programs: dict[str, ExecutionPlan]
+    constants: dict[str, ConstantRef]
+    library: str
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+def program_record(program: StoredProgram, of_model: Iterable[Tensor]) -> bytes | None:
+    """The program as text; None for a program that would not be read back equal."""
+    constants = constant_refs(program.execution.constants, of_model)
+    record = Record(dict(program.execution.programs), constants, program.library_key, program.warnings)
+    text = encode_record(record)
+    try:
+        return text if decode_record(text, Record) == record else None
+    except ValueError:  # an expression longer than documents may have
+        return None
+
+
+def read_record(text: bytes) -> Record:
+    """The record in a text. Raises ValueError for any other text."""
+    return decode_record(text, Record)
+
+
+def execution_of(record: Record, of_model: Mapping[str, Tensor]) -> Module[ExecutionPlan] | None:
+    """The module with its constants; None if the model lacks one."""
+    constants = constants_of_refs(record.constants, of_model)
+    return None if constants is None else Module(record.programs, constants)
+
+
+def constant_refs(constants: Mapping[str, Tensor], of_model: Iterable[Tensor]) -> dict[str, ConstantRef]:
+    """Name -> reference: constants that the model has by their sha256, the others with their data."""
+    known = {t.sha256 for t in of_model}
+    return {
+        n: ConstantRef(t.dtype, t.shape, t.sha256) if t.sha256 in known else embed_constant(t) for n, t in constants.items()
+    }
+
+
+def constants_of_refs(refs: Mapping[str, ConstantRef], of_model: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """Name -> constant, those of the model found by their sha256; None if it lacks one."""
+    constants: dict[str, Tensor] = {}
+    for name, ref in refs.items():
+        found = of_model.get(ref.sha256)
+        if found is None and not ref.data and 0 not in ref.shape:
+            return None
+        constants[name] = load_constant(name, ref, None) if found is None else found
+    return constants

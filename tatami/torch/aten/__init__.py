@@ -1,0 +1,1 @@
+"""ATen operators by family: one function per overload, joined by `torch.table`."""

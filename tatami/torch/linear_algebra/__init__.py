@@ -1,0 +1,1 @@
+"""Matrix factors, inverses and linear equations as loops of a frontend graph."""

@@ -1,0 +1,1 @@
+"""Special functions: of one variable, incomplete gamma functions, orthogonal polynomials."""

@@ -1,0 +1,1 @@
+"""The rules by which the benchmarks count, and the pages they write."""

@@ -1,0 +1,1 @@
+"""Two products in one kernel."""

@@ -1,0 +1,1 @@
+"""Operations with the answers of numpy and PyTorch, by family."""

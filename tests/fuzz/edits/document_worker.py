@@ -1,0 +1,192 @@
+"""One edited document in this process: refused with a diagnostic, or run and compared with what it says.
+
+Started by `documents` under the sanitizers' runtime. Reads a seed a line, answers one JSON text a line:
+{"kind": refused | same | obeyed | …, "stage", "edits", "why"}.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tatami.api import build, prepare
+from tatami.core.diagnostic import TatamiError
+from tatami.core.expr import evaluate
+from tatami.core.signature import Input, Signature, symbols
+from tatami.models import open_model
+from tatami.report.playback import compare_outputs
+from tatami.runtime.cpu.program import CpuProgram
+from tatami.stages import BY_NAME, encode_body
+from tests.fuzz.edits.document_edits import draw, pattern
+from tests.fuzz.edits.document_programs import REFERENCE, array, bound
+
+MOST_ELEMENTS = 1 << 16
+COMPUTES = ("frontend", "tiny@imported", "tiny", "region@explicit", "region")
+"""Stages with a meaning of their own in numpy."""
+
+
+def inputs_of(
+    signature: Signature, arguments: Iterable[Input], call: int
+) -> tuple[dict[str, np.ndarray], dict[str, int]] | None:
+    """Arrays for a call, and the sizes they show; None where they would be too large or cannot be."""
+    sizes = {s: bound(s, call) for s in (*symbols(signature), *signature.defaults, *signature.must_bind)}
+    out: dict[str, np.ndarray] = {}
+    for k, port in enumerate(arguments):
+        try:
+            shape = tuple(int(evaluate(s, sizes)) for s in port.shape)
+        except (KeyError, ZeroDivisionError, TatamiError):
+            return None
+        if any(n < 0 for n in shape) or np.prod([float(n) for n in shape]) > MOST_ELEMENTS:
+            return None
+        out[port.tensor] = array(port.dtype, shape, 7 * k + call)
+    return out, sizes
+
+
+def attempt(stage: str, document: dict[str, Any], text: str) -> dict[str, Any]:
+    """`text`: the C text of the document that was not edited."""
+    try:
+        compilation = prepare(document)
+        f = build(compilation)
+    except TatamiError as error:
+        return refused(error)
+    signature = f.execution.main.signature
+    checked = any(d.kind == "CheckedKernel" for d in compilation.warnings)
+    kinds: list[str] = []
+    for call in (0, 1):
+        made = inputs_of(signature, f.arguments, call)
+        if made is None:
+            kinds.append("uncalled")
+            continue
+        arrays, sizes = made
+        try:
+            got = f({n: a.copy() for n, a in arrays.items()})
+        except TatamiError as error:
+            kinds.append(refused(error)["kind"])
+            continue
+        got = {n: np.asarray(a) for n, a in got.items()}
+        if stage == REFERENCE:
+            kinds.append("same")  # it is the reference
+            continue
+        try:
+            expected, of = meaning(compilation, arrays, sizes)
+        except TatamiError as error:
+            return {"kind": "reference refuses", "why": str(error)[:300]}
+        if checked:
+            kinds.append("checked")
+            continue
+        wrong = [a for a in compare_outputs(of, got, expected) if a.difference is not None]
+        if wrong:  # a constant beyond its dtype is infinite there, and a number in float64
+            expected, of = meaning(compilation, arrays, sizes, "declared")
+            wrong = [a for a in compare_outputs(of, got, expected) if a.difference is not None]
+        if wrong:
+            d = wrong[0].difference
+            return {"kind": "differs", "why": f"call {call}: {wrong[0].output}{d.index if d else ''}: {d}"[:300]}
+        kinds.append("same")
+    derived = stage not in (*COMPUTES, "execution", REFERENCE)
+    if derived and set(kinds) == {"same"} and c_text(compilation) == text:
+        return {"kind": "nothing changed", "why": ""}
+    return {"kind": "checked" if "checked" in kinds else "obeyed" if "same" in kinds else kinds[0], "why": ""}
+
+
+def c_text(compilation: Any) -> str:
+    source = compilation.stages["c"].main
+    return "\n".join([source.entry, *sorted(f"{name} {u.text}" for name, u in source.units.items())])
+
+
+def meaning(
+    compilation: Any, arrays: dict[str, np.ndarray], sizes: dict[str, int], mode: str = "float64"
+) -> tuple[dict[str, np.ndarray], Signature]:
+    """What the document says: its own numpy meaning, or that of the stage it was derived from."""
+    first = compilation.stages.get_made(compilation.first)
+    return compilation.reference_run({n: a.copy() for n, a in arrays.items()}, sizes, mode), first.main.signature
+
+
+def refused(error: TatamiError) -> dict[str, Any]:
+    d = error.diagnostics[0]
+    if not (d.code and d.kind and d.at and d.why and d.suggestion) or d.kind == "InternalError":
+        return {"kind": "unclear", "why": str(error)[:300]}
+    if "do not fit together" in d.why:
+        return {"kind": "unforeseen", "why": str(error)[:300]}
+    return {"kind": "refused", "why": f"{d.kind}: {d.why}"[:160]}
+
+
+@functools.cache
+def unedited(document: str, stage: str) -> str:
+    return "" if stage == REFERENCE else c_text(prepare(json.loads(document)))
+
+
+def encoded(document: dict[str, Any]) -> Any:
+    """What a document says, however it is spelled."""
+    s = BY_NAME[document["stage"]]
+    given = open_model(document)[s.name]
+    return [(name, without_labels(encode_body(s, program))) for name, program in given.programs.items()]
+
+
+def without_labels(value: Any) -> Any:
+    """What is left of a document's values without figures of estimates (`parallel` says which kernels run beside others, where
+    there are others), and without bounds of a plan, which may be beyond what its Region has."""
+    if isinstance(value, dict):
+        return {k: without_labels(v) for k, v in value.items() if k not in UNSHOWN and v != {}}
+    return [without_labels(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+UNSHOWN = ("estimate", "rejected", "mc", "nc", "parallel")
+
+
+LABELS = re.compile(r"origins|estimate|rejected|debug_name|about|passes\.\*\.lets|memref\.alignment")
+"""Fields that people read: where things came from, what was weighed. They are shown as they stand."""
+
+
+def is_label(path: tuple[str | int, ...]) -> bool:
+    return LABELS.search(pattern(path)) is not None
+
+
+def filled_arenas() -> None:
+    """Memory of an arena that nothing wrote is full of NaN."""
+    take = CpuProgram.take_arena
+
+    def filled(self: CpuProgram, size: int) -> tuple[np.ndarray, int]:
+        arena, start = take(self, size)
+        arena[:] = 0xFF
+        return arena, start
+
+    CpuProgram.take_arena = filled  # type: ignore[method-assign]
+
+
+def answer(seed: int, programs: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
+    program, stage, document, edits = draw(seed, programs)
+    told: dict[str, Any] = {"program": program, "stage": stage, "edits": list(map(str, edits))}
+    try:
+        original = programs[program]
+        outcome = attempt(stage, document, unedited(json.dumps(original.get(stage)), stage))
+        if outcome["kind"] == "nothing changed":
+            same = encoded(document) == encoded(original[stage])
+            outcome["kind"] = "label" if same or all(is_label(e.path) for e in edits) else "ignored"
+        return {**told, **outcome}
+    except (Exception, RecursionError) as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).parent.name}/{Path(frame.filename).name}:{frame.lineno}"
+        return {**told, "kind": "traceback", "why": f"{type(error).__name__}: {error} ({place})"[:300]}
+
+
+def main() -> None:
+    programs = json.loads(Path(os.environ["TATAMI_FUZZ_DOCUMENTS"]).read_text())
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    filled_arenas()
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(int(line), programs)) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Markers in strings of documents: the places, and the forms in which a document arrives."""

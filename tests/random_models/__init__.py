@@ -1,0 +1,1 @@
+"""Random graphs, programs and models, and the tests that draw from them."""

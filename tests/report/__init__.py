@@ -1,0 +1,1 @@
+"""Copies, pictures, playback."""

@@ -1,0 +1,122 @@
+"""Kernels that one run of the compiler takes together: each keeps the names, types and macros that it defines for itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tatami as tt
+from tatami.core.target import PRESETS
+from tatami.runtime.building import objects
+from tatami.runtime.building.cache import Cache
+from tatami.runtime.building.joined_units import LEAST_RUNS, SMALL, TOGETHER, joined_text, may_join, runs
+from tatami.runtime.building.objects import Unit, build, load
+from tatami.storage.dump import write_dump
+
+GENERIC = PRESETS["cpu:generic"]
+EXPORT = '__attribute__((visibility("default"))) '
+
+TWICE = f"""#include <stdint.h>
+#include <string.h>
+typedef int32_t few __attribute__((vector_size(16)));
+typedef int32_t T;
+struct frame {{ T x; }};
+static inline T t_change(T x) {{ return x * 2; }}
+#if 1
+#define FUSED
+#endif
+static __attribute__((noinline)) T chunk(struct frame f) {{ few v = {{f.x}}; return t_change(v[0]); }}
+{EXPORT}int twice(int x) {{ return (int)chunk((struct frame){{x}}); }}
+"""
+HALF = f"""#include <math.h>
+typedef double few __attribute__((vector_size(16)));
+typedef double T;
+struct frame {{ T low, x; }};
+#ifdef FUSED
+#error the macro of another unit
+#endif
+static inline T t_change(T x) {{ return floor(x / 2); }}
+static T chunk(const struct frame* f) {{ few v = {{f->low, f->x}}; return t_change(v[1]); }}
+{EXPORT}int half(int x) {{ const struct frame f = {{1, x}}; return (int)chunk(&f); }}
+"""
+
+
+def test_units_keep_what_they_define_for_themselves() -> None:
+    kernels = [Unit(t, kernel=True) for t in (TWICE, HALF)]
+    others = [Unit(f"int other{i}(void) {{ return {i}; /* {'-' * 300} */ }}\n", kernel=True) for i in range(2 * LEAST_RUNS)]
+    library = load(build([*others, *kernels], GENERIC, cache=Cache(None)))
+    assert (library.twice(21), library.half(85)) == (42, 42)
+
+
+def test_names_are_what_keeps_them_apart() -> None:
+    """The same files without names of their own are no C."""
+    text = joined_text(["a.c", "b.c"], [TWICE, HALF])
+    includes = [line for line in text.splitlines() if line.startswith("#include")]
+    files = {"a.c": TWICE, "b.c": HALF}
+    good = Unit(text + "int whole(void) { return 0; }\n")
+    assert load(build([good], GENERIC, headers=files, cache=Cache(None))).half(9) == 4
+    with pytest.raises(tt.TatamiError, match=r"redefinition|conflicting"):
+        build([Unit("\n".join(includes) + "\n")], GENERIC, headers=files, cache=Cache(None))
+
+
+def test_runs_take_small_units_of_one_kind() -> None:
+    texts = ["x" * 1000] * 100
+    found = runs(texts, [k % 2 if k < 90 else None for k in range(100)])
+    assert sorted(i for run in found for i in run) == list(range(100))
+    assert all(len({i % 2 for i in run}) == 1 for run in found if len(run) > 1)
+    assert all(len(run) == 1 for run in found if run[0] >= 90)
+    assert LEAST_RUNS <= len([run for run in found if run[0] < 90]) <= 2 * LEAST_RUNS
+    many = runs(["x" * 5000] * 300, [0] * 300)
+    assert all(sum(5000 for _ in run) <= TOGETHER for run in many) and len(many) == 25
+    assert runs(["x"] * 4, [0] * 4) == [(0,), (1,), (2,), (3,)]
+
+
+def test_what_concerns_later_text_is_compiled_alone() -> None:
+    assert may_join(TWICE)
+    assert not may_join('#pragma GCC optimize ("schedule-insns")\n' + TWICE)
+    assert not may_join(TWICE + " " * SMALL)
+
+
+def many() -> tt.Graph:
+    g = tt.Graph("many")
+    x = y = g.input("x", ("N", 12), tt.fp32)
+    for i in range(1, 25):
+        table = g.constant(np.linspace(-1, 1, 12 * (12 + i), dtype=np.float32).reshape(12, 12 + i))
+        y = ((y.exp() if i % 3 else y.tanh()) @ table).softmax(1)[:, :12] + x / float(i)
+    g.output("y", y)
+    return g
+
+
+def test_a_program_of_many_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of many kinds give what the reference gives, from fewer runs of the compiler than there are kernels."""
+    g = many()
+    run, started = objects.run_compiler, []
+
+    def counted(*arguments: object, **options: object) -> None:
+        started.append(arguments)
+        run(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(objects, "run_compiler", counted)
+    f = tt.compile(g)
+    assert len(started) < len(f.stages["c"].value.main.units) / 2
+    sample = np.random.default_rng(0).standard_normal((7, 12)).astype(np.float32)
+    wanted = tt.compile(g, target="reference")(x=sample)["y"]
+    np.testing.assert_allclose(f(x=sample)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_edited_text_is_compiled_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trusted document of the stage may define what no printer does; here each kernel has a table of its own."""
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "cache"))
+    f = tt.compile(many())
+    write_dump(tmp_path, f.compilation.values(), ("c",), f.compilation.target)
+    (path,) = tmp_path.glob("*_c.json")
+    document = json.loads(path.read_text())
+    for k, unit in enumerate(document["programs"]["main"]["units"].values()):
+        unit["text"] += f"\nstatic __attribute__((unused)) const int table[] = {{{k}}};\n"
+    path.write_text(json.dumps(document))
+    sample = np.random.default_rng(0).standard_normal((7, 12)).astype(np.float32)
+    assert np.array_equal(tt.compile(path, trust=True)(x=sample)["y"], f(x=sample)["y"])

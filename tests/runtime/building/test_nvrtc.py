@@ -1,0 +1,22 @@
+"""Which files NVRTC is loaded from."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tatami.runtime.building import nvrtc
+
+
+def test_the_systems_nvrtc_loads_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    (tmp_path / "libnvrtc-builtins.so.13").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(nvrtc.sysconfig, "get_paths", lambda: {"platlib": str(tmp_path)})
+    monkeypatch.setattr(nvrtc.ctypes.util, "find_library", lambda _: "libnvrtc.so.13")
+    monkeypatch.setattr(nvrtc.ctypes, "CDLL", loaded.append)
+    nvrtc._library.__wrapped__()
+    assert loaded == ["libnvrtc.so.13"]

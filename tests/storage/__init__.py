@@ -1,0 +1,1 @@
+"""Documents, caches and `.tatami` files."""

@@ -397,7 +397,7 @@ class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
     """The address of an element over m or n, k and b, where it has no strides; 0 stands where a guard fails."""
     guards: tuple[Guard, ...] = ()
     run: int = 1
-    """Of a gathered operand, elements along k that lie together under the same guards (`gemm_view.run_of`)."""
+    """Of a gathered operand, elements along k that lie together under the same guards (`region/views/product.py:run_of`)."""
 
 
 class Ring(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -5,9 +5,12 @@ Made from `region`, `poly_core` and a Target by `choose`; equal Regions (modulo 
 `setup`; `plan_realised` plans what that added. What holds (``verify``, ``verify_plan``):
 
 - one RegionPlan per Region, its last choice without conditions; those before it are for sizes that a guard names (`guards`);
-- a schedule obeys the rules of `passes` (outer axes, passes, storage), which stand there in full;
+- a schedule obeys the rules of `loops/schedule.py` (outer axes, passes, storage), which stand there in full;
 - tiles fit the registers, vectors the lanes; every refusal has both numbers (InvalidPlan, ResourceExceeded);
 - a decision is obeyed or refused; a key that names no Region warns (StaleDecision).
+
+The folders: `loops` has schedules of plain nests, `cpu` the CPU's templates, `gpu` products and streams of a GPU, `pairs` two
+products in one GPU kernel, `simulation` the engine that estimates GPU pipelines, `memory` layouts, packing and conversions.
 
 A dump::
 

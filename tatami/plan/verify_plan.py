@@ -1,4 +1,4 @@
-"""Does a plan fit its Region and its target? Its schedule (`schedule_rules`), tile sizes, and resources with numbers."""
+"""Does a plan fit its Region and its target? Its schedule (`loops/rules.py`), tile sizes, and resources with numbers."""
 
 from __future__ import annotations
 

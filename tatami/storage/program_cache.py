@@ -1,7 +1,7 @@
 """The cache of compiled programs, by their inputs: a second `tt.compile` of a model goes straight to loading.
 
 The key is the content of the given stages with their constants, the target, the decisions, the usual sizes, the C
-compiler with its flags, and Tatami's own files. The entry is a record (`stored`) that names the shared object's entry.
+compiler with its flags, and Tatami's own files. The entry is a record (`program_record`) that names the shared object's entry.
 An entry that is missing, damaged or does not fit is a miss: the chain runs as if there were no cache. The stages of a
 program that was found are made when they are looked up. TATAMI_PROGRAM_CACHE=0 turns it off.
 """

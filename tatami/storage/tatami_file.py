@@ -3,7 +3,7 @@
     manifest        version, target, decisions, sizes, and the machine and version that the machine code is for
     <stage>.json    the documents the program was compiled from (the frontend's, normally), constants by name
     constants/…     their bytes, once each
-    program.json    the record of the compiled program (`stored`)
+    program.json    the record of the compiled program (`program_record`)
     program.so      its machine code
     runtime.so      the part of its process that it uses: the thread pool, if there is none yet
 

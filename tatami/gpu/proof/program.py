@@ -41,7 +41,7 @@ def flat_program(body: tuple[Stmt, ...], turn: int = 0, turns: int = 1) -> list[
 
 
 def _flatten(body: tuple[Stmt, ...], out: list[Op], turn: int, turns: int) -> None:
-    """Chunks and what is fetched for them are left out: they concern one warpgroup (`protocol_store`)."""
+    """Chunks and what is fetched for them are left out: they concern one warpgroup (`stores`)."""
     for s in body:
         if isinstance(s, Loop) and s.over == "chunks":
             continue

@@ -44,7 +44,7 @@ MIXED_REGISTERS = 32
 KNOWN_REGISTERS = 16
 """Where an input says which keys there are."""
 SPARE_REGISTERS = 16
-"""Of a consumer beside the estimate, as `gpu_limits.SPARE`."""
+"""Of a consumer beside the estimate, as `plan/gpu/limits.py:SPARE`."""
 WARP_PLACE_REGISTERS = 24
 """What a warp of 32 rows takes for that beside two first products; with fewer ptxas spills."""
 MAX_SECTION = 1024

@@ -32,22 +32,23 @@ from tatami.region.walk import all_axes
 
 Sizes: TypeAlias = Mapping[str, int]
 SMALL, LARGE = 14, 500
-"""Elements of an axis that stand for few and for many; beside them 1 and the hint are asked for. They are no multiples of
-vectors, as few sizes are, so that what is left over counts."""
+"""Elements of an axis that stand for few and for many; the points also have 1 and the hint. They are not multiples of vectors,
+as few sizes are, so that tails count."""
 NEAR = 4.0
-"""Times that a cache is as fast as memory."""
+"""Ratio of the bandwidth of cache to that of memory."""
 FAR = 3
-"""Times that a size differs from the hint at least, for its plan to be looked for."""
+"""Least ratio of a size to the hint for which a plan of its own is considered."""
 SHARE = 0.04
-"""Of the program's estimate at a point, from which on a kernel counts there."""
+"""Least share of the program's estimate, at a point, of a kernel that counts there."""
 GAIN, AHEAD = 1.3, 1.05
-"""Times of the other plan: the least gain at the point, and anywhere behind the guard. Estimates are off by as much."""
+"""Least ratios of the own plan's time to the other's: at the point, and anywhere behind the guard. Estimates are off by as
+much."""
 GAIN_OF_KINDS, AHEAD_OF_KINDS = 2.0, 1.5
-"""The same of a plan of another kind."""
+"""GAIN and AHEAD for a plan of another kind."""
 PRODUCTS = frozenset([CpuContraction, CpuPlanes])
 """Kinds of plans whose estimates count the same products: of whole tiles of the register micro-kernel."""
 MOST_PLANS, MOST_GUARDED = 2, 6
-"""Of a Region beside its own, and of a program: kernels that are compiled more."""
+"""Additional plans, which are additional kernels to compile: per Region, and per program."""
 MOST_PACKED = 1 << 20
 """Bytes of weights that `setup` may pack in one more form for a guarded plan."""
 GRID = (1, 2, 4, *(7 << n for n in range(14)))
@@ -65,6 +66,7 @@ class Planned:
     symbols: Mapping[str, str]
 
     def at(self, sizes: Sizes) -> dict[str, int]:
+        """The sizes of a point by the Region's own symbols."""
         return {own: sizes[name] for name, own in self.symbols.items() if name in sizes}
 
 
@@ -133,8 +135,8 @@ def _seconds(p: Planned, plan: SchedulePlan, target: Target, sizes: Sizes) -> fl
 
 
 def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
-    """What a plan takes where its operands lie in cache, as they do between the kernels of a program: memory is NEAR times as
-    fast then, so that what is computed counts."""
+    """Seconds of a plan whose operands are in cache, as between the kernels of a program: memory counts as NEAR times faster,
+    which gives computation more weight."""
     memory = estimate.get("memory", 0.0)
     if not estimate or memory * target.bandwidth > target.l3_bytes / 2:
         return estimate.get("total", 0.0)
@@ -164,7 +166,8 @@ def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, se
 
 
 def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:
-    """Times of the Region's own plan to those of another that is kept beside it: at the point, and anywhere behind the guard."""
+    """Least ratios (at the point, behind the guard) of the own plan's time to another's that is kept in addition; infinite
+    between kinds whose estimates do not compare."""
     if type(plan) is type(own):
         return GAIN, AHEAD
     return (GAIN_OF_KINDS, AHEAD_OF_KINDS) if {type(plan), type(own)} <= PRODUCTS else (inf, inf)
@@ -200,14 +203,14 @@ def _next(size: int, step: int) -> int:
 
 
 def _packs_much(p: Planned, plan: SchedulePlan) -> bool:
-    """Does `setup` pack many weights in one more form for this plan?"""
+    """True if `setup` would pack more than MOST_PACKED bytes of weights in another form for this plan."""
     known = [(o.tensor, o.lets, o.block, o.shape) for o in packed_operands(p.region, p.own.plan)]
     more = [o for o in packed_operands(p.region, plan) if (o.tensor, o.lets, o.block, o.shape) not in known]
     return sum(prod(n.as_int() or 0 for n in o.shape) * o.lets[-1].dtype.itemsize for o in more) > MOST_PACKED
 
 
 def _is_new(f: _Found, kept: Sequence[_Found]) -> bool:
-    """Is there room for one more, and is the guard no part of another?"""
+    """True if there is room for one more plan, and its guard is not part of another's."""
     same = [k for k in kept if k.number == f.number]
     if any(_covers(k.guarded, f.guarded) for k in same):
         return False
@@ -220,7 +223,7 @@ def _is_new(f: _Found, kept: Sequence[_Found]) -> bool:
 
 
 def _covers(one: Guarded, other: Guarded) -> bool:
-    """Do the conditions of `one` hold wherever those of `other` do?"""
+    """True if the conditions of `one` hold wherever those of `other` do."""
     inner = {c.size: c for c in other.conditions}
     return all(
         c.size in inner and c.low <= inner[c.size].low and (not c.high or 0 < inner[c.size].high <= c.high)

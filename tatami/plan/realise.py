@@ -3,11 +3,11 @@
     plan packs n1            setup:  n1_p[k, n] <- n1[k, n]     blocked, slivers of nr columns
     n9 = sum n0 * n1   ->    main:   n9 = sum n0[m, k] * n1_p[k, n]
 
-A plan that asks for nothing leaves the module as it is. What a packed operand looks like is in plan/memory/packed_operands.py;
+A plan that asks for nothing leaves the module as it is. The form of a packed operand is in plan/memory/packed_operands.py;
 its logical meaning is the operand's, so the realised Regions mean what the planned ones do.
 
 A Region with several guarded plans has a realised form for each, since each may pack another operand or pack it otherwise;
-in the program stands the last of them, which also names what the others read.
+the program contains the last of them, which also names the inputs of the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Re
 from tatami.region.walk import Types, reads
 
 Variants: TypeAlias = Mapping[str, Mapping[str, tuple[Region, ...]]]
-"""By program and Region: its realised forms in the order of its guarded plans, where there are several."""
+"""Realised forms in the order of the guarded plans, by program and Region, for Regions with several plans."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ class _Packing(msgspec.Struct, frozen=True):
 def _pack_program(
     program: Program, plan: ProgramPlan, ports: dict[str, Input], taken: set[str]
 ) -> tuple[Program, list[_Packing], dict[str, tuple[Region, ...]]]:
-    """With what was packed and the realised forms of Regions with several plans. `ports`: the inputs that `setup` may read."""
+    """The program with packed operands read, the packings, and the realised forms of Regions with several plans. `ports`: the
+    inputs that `setup` may read."""
     plans = {r.region: r for r in plan.regions}
     made: dict[tuple[str, str], _Packing] = {}
     variants: dict[str, tuple[Region, ...]] = {}
@@ -133,7 +134,7 @@ def _turned(conversion: Region, ports: dict[str, Input]) -> _Packing:
 
 
 def _with_made(program: Program, packings: list[_Packing]) -> Program:
-    """The program with what was packed among its inputs, and without the constants that nothing reads any more."""
+    """The program with the packed tensors among its inputs, and without constants that nothing reads."""
     if not packings:
         return program
     ids = (*program.inputs, *(p.made_id for p in packings))

@@ -22,6 +22,7 @@ from tatami.plan.rename import obeyed_choices
 from tatami.region.ir import Region
 
 TUNED = Sm80Mma | Sm90Mma | GpuSync | Sm80Pair | Sm90Pair
+"""Kinds of plans that a table may have."""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache
 def tuned_table(chip: str) -> Mapping[str, Entry]:
-    """By the key of a plan; empty where the chip has no table."""
+    """The entries of a chip by the key of the plan; empty if the chip has no table."""
     file = files("tatami.plan") / "tuned_plans" / f"{chip}.json"
     return msgspec.json.decode(file.read_bytes(), type=dict[str, Entry]) if file.is_file() else {}
 

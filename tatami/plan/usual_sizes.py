@@ -13,6 +13,7 @@ from tatami.region.ir import Program, Region
 from tatami.region.walk import all_axes
 
 USUAL = 128
+"""Elements, of a symbol without quotients."""
 LEAST = 4
 """Elements of an axis that is a quotient."""
 MOST = 1 << 16
@@ -20,13 +21,13 @@ MOST = 1 << 16
 
 
 def usual_sizes(program: Program) -> dict[str, int]:
-    """By symbol, where it is not 128."""
+    """The usual size of each symbol that has another than USUAL."""
     wanted = {name: min(MOST, size) for name, size in least_sizes(program).items()}
     return {name: size for name, size in sorted(wanted.items()) if size > USUAL}
 
 
 def least_sizes(program: Program) -> dict[str, int]:
-    """By symbol: the size from which on axes that are quotients of it have some elements."""
+    """The least size of each symbol that gives axes that are quotients of it at least LEAST elements."""
     found: dict[str, int] = {}
     seen: set[Expr] = set()
     for size in _sizes(program):

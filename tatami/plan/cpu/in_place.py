@@ -1,4 +1,4 @@
-"""Which operands of a contraction a kernel uses where they lie: those whose copy would cost more than it saves.
+"""Operands of a contraction that a kernel reads in place: those whose copy would cost more than it saves.
 
 A copied element serves the whole other side: half a nanosecond against a sum per element of it (notes: cpu §1). Rows that
 lie apart make the micro-kernel a tenth slower, columns that do so are read from other pages each time: by each panel, where
@@ -18,12 +18,12 @@ from tatami.region.views.matrix import Matrix, by_images, side_matrix
 from tatami.region.views.narrow import Groups
 
 WIDE, NARROW = 256, 64
-"""Elements of the other side from which on rows, and columns, are copied."""
+"""Elements of the other side up to which rows, and columns, are read in place."""
 WIDE_NEAR, NARROW_NEAR = 352, 160
-"""The same where they lie near each other."""
+"""WIDE and NARROW for rows that lie near each other."""
 WIDE_APART = 64
-"""Of rows that L2 does not hold, so that each sliver fetches them anew, from memory where others use L3: rows 128 KB apart
-(128x128x32768) took 91 ms in place and 13.5 copied then, 12.0 and 13.5 else."""
+"""WIDE for rows that L2 does not hold: each sliver reads them again, from memory if others use L3. Rows 128 KB apart
+(128x128x32768) took 91 ms in place and 13.5 copied then, 12.0 and 13.5 otherwise."""
 NEAR = 1536
 """Bytes from row to row, below which some rows share a page: measured."""
 WAYS = 8
@@ -43,9 +43,9 @@ def in_place_sides(
     groups: Groups | None = None,
     images: tuple[str, ...] = (),
 ) -> tuple[Literal["m", "n"], ...]:
-    """Of a contraction of (narrow, wide, k): narrow rows by wide columns, in panels and slivers of a `tile`; `packed`: the
-    columns' operand is made ready by `setup`; `groups`: it goes by tiles of groups of k, which take rows as they lie at no
-    cost; `images`: axes that are taken one at a time."""
+    """Sides of a contraction (narrow, wide, k) that are read in place: narrow rows by wide columns, in panels and slivers of a
+    `tile`. `packed`: `setup` packs the columns' operand; `groups`: tiles of groups of k, which read rows in place at no cost;
+    `images`: axes that are taken one at a time."""
     narrow, wide, k = extent
     shape = by_images(next(c for c in contractions(region) if c.acc == acc), images)
     sides: list[Literal["m", "n"]] = []
@@ -68,7 +68,8 @@ def in_place_sides(
 
 
 def lies_in_long_rows(region: Region, acc: str, swap: bool) -> bool:
-    """Is the columns' operand a matrix of long rows, which one panel reads from beginning to end?"""
+    """True if the columns' operand is a matrix with rows at least FAR bytes apart, which one panel reads from beginning to
+    end."""
     shape = next(c for c in contractions(region) if c.acc == acc)
     columns = side_matrix(region, shape, "n", swap)
     return columns is not None and _pitch(region, columns) >= FAR
@@ -86,7 +87,8 @@ def _pitch(region: Region, matrix: Matrix) -> int:
 
 
 def _is_held(region: Region, matrix: Matrix, rows: int, lines: int, target: Target) -> bool:
-    """Does L2 hold so many lines of some rows? A step of many lines from row to row reaches few of its sets."""
+    """True if L2 holds `lines` lines of each of `rows` rows. If the distance between rows is a multiple of many lines, they
+    share few of its sets."""
     pitch = _pitch(region, matrix)
     sets = max(1, target.l2_bytes // CACHE_LINE // WAYS)
     step = gcd(max(1, pitch // CACHE_LINE), sets) if pitch % CACHE_LINE == 0 else 1
@@ -94,7 +96,7 @@ def _is_held(region: Region, matrix: Matrix, rows: int, lines: int, target: Targ
 
 
 def _lines(region: Region, matrix: Matrix, elements: int) -> int:
-    """Lines of so many neighbours."""
+    """Cache lines of `elements` contiguous elements."""
     return -(-elements * _itemsize(region, matrix) // CACHE_LINE)
 
 
@@ -103,7 +105,7 @@ def _itemsize(region: Region, matrix: Matrix) -> int:
 
 
 def depth_of(target: Target) -> int:
-    """kc: steps of k of which a sliver stays in L1, and a block of panels in L2."""
+    """kc: steps of k for which a sliver stays in L1 and a block of panels in L2."""
     return 256 if target.l2_bytes < 512 << 10 else 384 if target.l2_bytes < 2 << 20 else 512
 
 

@@ -1,4 +1,4 @@
-"""What a GPU plan needs of the machine, and why a plan is refused: questions that a plan answers by itself.
+"""Resources that a GPU plan needs, and reasons to reject a plan, from the plan and the target alone.
 
 Shared memory: one slot of A and B is BM*BK + BK*BN elements (spec 5 §4.2). Registers per thread: accumulators
 BM*BN/threads, the fragments of two steps (of four for `fma`), and addresses: some of them once, some for each step of BK
@@ -19,34 +19,41 @@ from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma, Sm90Pair
 
 MmaPlan = Sm80Mma | Sm90Mma
 MAX_SPLIT = 32
+"""Parts of k (or of keys) of a plan at most."""
 MOST_REGISTERS = 255
+"""Registers that a thread can address."""
 SPILLED = 16
-"""Registers beyond those, of addresses: a plan may have them in memory, the planner offers none that does."""
+"""Registers for addresses above MOST_REGISTERS that an explicit plan may have, spilled to memory; the planner offers none that
+spills."""
 KEPT = 24
-"""Registers of addresses that are kept from one group of rows to the next."""
+"""Registers for addresses that are kept from one group of rows to the next."""
 LEAST_REGISTERS = 24
-"""That setmaxnreg leaves a thread."""
+"""Registers per thread that setmaxnreg leaves at least."""
 PRODUCER_REGISTERS = {1: 40, 2: 40, 3: 32}
-"""The fewest of a producer, which counts tiles and parts of k, by its consumers; with fewer ptxas spills."""
+"""Registers per producer thread at least, for counting tiles and parts of k, by number of consumers; with fewer ptxas
+spills."""
 STORED_REGISTERS = 24
-"""Registers of a consumer whose results are stored one by one, for their addresses: with fewer ptxas spills."""
+"""Registers per consumer thread for the addresses of results stored one by one; with fewer ptxas spills."""
 SPARE, COPIED_SPARE = 24, 48
-"""Registers of a consumer beside its estimate, and where the producer's threads copy: ptxas hoists what it can. A plan without
-them has no more to give."""
+"""Registers per consumer thread in addition to its estimate, without and with producer threads that copy: ptxas hoists loads
+into them. A plan that has no more to give does without them."""
 ALONE_SPARE, MOST_ALONE = 24, 224
-"""Of one consumer: more to spare, since ptxas begins with 255 registers for each thread of such a kernel, but no more than the
-pairs of public kernels give it."""
+"""Registers per thread of a single consumer: additional spare ones, since ptxas begins with 255 per thread of such a kernel,
+and the most that it gets, as in the pairs of public kernels."""
 COPIER_REGISTERS = 80
-"""The fewest of a producer whose threads copy, for the places that they copy from."""
+"""Registers per producer thread at least if its threads copy, for the addresses that they copy from."""
 INSTRUCTION_REGISTERS = 26
-"""Beside the accumulators of one wgmma: ptxas takes none where a kernel has fewer to start with."""
+"""Registers per thread of one wgmma in addition to its accumulators: if a kernel starts with fewer, ptxas does not compile
+it."""
 STORED_ACCUMULATORS, FEWER_ACCUMULATORS = 128, 96
-"""Of a warpgroup that stores results one by one; the fewer where it is alone, or keeps more beside them. With more ptxas spills, or
-serialises wgmma (C7514)."""
+"""Accumulators per thread at most for a warpgroup that stores results one by one; the fewer if it is alone or keeps other
+values too. With more ptxas spills, or serialises wgmma (C7514)."""
 MAX_CLUSTER = 8
+"""CTAs per cluster, the portable size."""
 MAX_EDGE_DEPTH = 4
+"""Slots of the shared-memory ring of a local edge at most."""
 BARRIER_BYTES = 1024
-"""Kept in front of the rings: barriers, and the alignment of the first ring."""
+"""Bytes in front of the rings: barriers, and the alignment of the first ring."""
 
 
 STORE_ROWS, STORE_SLOTS = 64, 2
@@ -71,6 +78,8 @@ def store_slots(plan: Sm90Mma) -> int:
 
 
 class Needs(msgspec.Struct, frozen=True):
+    """Resources of a kernel: threads and shared memory per CTA, registers per thread, CTAs that an SM holds at once."""
+
     threads: int
     smem_bytes: int
     registers: int
@@ -78,7 +87,7 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 def sides(text: str) -> tuple[int, int] | None:
-    """``"64x64"`` -> (64, 64)."""
+    """The two numbers of a text: ``"64x64"`` -> (64, 64); None for any other text."""
     m = re.fullmatch(r"(\d{1,4})x(\d{1,4})", text)
     return (int(m[1]), int(m[2])) if m else None
 
@@ -90,7 +99,7 @@ def instruction(text: str) -> tuple[int, int, int] | None:
 
 
 def sm80_instruction(dtype: DType, tf32: bool) -> str:
-    """What multiplies operands of `dtype` on SM80: `inst_shape` of a plan."""
+    """`inst_shape` of an SM80 plan for operands of `dtype`."""
     return "m16n8k16" if dtype.is_narrow_float else "m16n8k8" if tf32 else "fma"
 
 
@@ -100,7 +109,7 @@ def sm90_depth(dtype: DType) -> int:
 
 
 def sm90_instruction(dtype: DType, bn: int) -> str:
-    """What multiplies operands of `dtype` on SM90, fp32 rounded to tf32: `inst_shape` of a plan."""
+    """`inst_shape` of an SM90 plan for operands of `dtype`, fp32 rounded to tf32."""
     return f"m64n{bn}k{sm90_depth(dtype)}"
 
 
@@ -112,6 +121,7 @@ def edge_ring(plan: Sm80Mma) -> tuple[int, int, int]:
 
 
 def threads_of(plan: MmaPlan | GpuSync) -> int:
+    """Threads per CTA of the plan's kernel."""
     match plan:
         case Sm80Mma():
             warp = sides(plan.warp_tile) or (64, 64)
@@ -123,6 +133,7 @@ def threads_of(plan: MmaPlan | GpuSync) -> int:
 
 
 def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
+    """Bytes of shared memory per CTA of the plan's kernel."""
     bm, bn, bk = plan.tile
     match plan:
         case Sm80Mma():
@@ -151,7 +162,7 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
                 return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40 + kept
             return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 34 + plan.tile[2] // 16 * 8 + kept
         case Sm90Mma():
-            # Of exchanged operands, neighbours in a thread's registers are rows apart: each has an address of 64 bits.
+            # With exchanged operands, neighbours in a thread's registers are rows apart: each has an address of 64 bits.
             return accumulators_of(plan) * (3 if plan.swap_ab else 1) + 40
         case GpuSync():
             mm, mn = bm // plan.block[0], bn // plan.block[1]
@@ -159,13 +170,14 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
 
 
 def needs(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> Needs:
+    """Resources of the plan's kernel; registers per thread are estimated."""
     threads, smem, registers = threads_of(plan), smem_of(plan, dtype), registers_of(plan)
     per_thread = 168 if isinstance(plan, Sm90Mma) and threads == 384 else min(registers, MOST_REGISTERS)
     return resident(target, threads, smem, registers, per_thread)
 
 
 def resident(target: Target, threads: int, smem: int, registers: int, per_thread: int) -> Needs:
-    """With the CTAs that an SM holds at once, where each thread gets `per_thread` registers."""
+    """Needs with the CTAs that an SM holds at once if each thread gets `per_thread` registers."""
     ctas = min(
         target.smem_per_sm // max(1, smem + 1024),
         target.registers_per_sm // max(1, -(-per_thread // 8) * 8 * threads),
@@ -223,7 +235,7 @@ def role_registers(plan: Sm90Mma, target: Target) -> tuple[int, int]:
 
 
 def with_spare(plan: Sm90Mma | Sm90Pair, least: int, spare: int, threads: int, target: Target) -> int:
-    """Of a thread of a consumer, some to spare beside `least`, or as many as there are beside its producer."""
+    """Registers per consumer thread: `least` and `spare` more, or as many as the producer leaves."""
     pool = target.registers_per_sm // threads // 8 * 8 * threads
     most = (pool // 128 - plan.registers[0]) // max(1, plan.consumers) // 8 * 8
     if plan.consumers == 1:
@@ -232,10 +244,11 @@ def with_spare(plan: Sm90Mma | Sm90Pair, least: int, spare: int, threads: int, t
 
 
 def register_limits(plan: Sm90Mma | Sm90Pair, threads: int, fewest: tuple[int, int], columns: int, target: Target) -> list[str]:
-    """Of warpgroups that hand registers to each other. `columns`: of the widest wgmma."""
+    """Violated limits of warpgroups that hand registers to each other by setmaxnreg. `fewest`: registers per thread of
+    producer and consumer; `columns`: of the widest wgmma."""
     out = []
     total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
-    first = target.registers_per_sm // threads // 8 * 8  # of each thread, the same number
+    first = target.registers_per_sm // threads // 8 * 8  # per thread, the same number for all
     if total > first * threads:
         out.append(f"setmaxnreg needs {total} registers > {first * threads} that {threads} threads start with")
     if (taken := columns // 2 + INSTRUCTION_REGISTERS) > first:
@@ -247,7 +260,8 @@ def register_limits(plan: Sm90Mma | Sm90Pair, threads: int, fewest: tuple[int, i
 
 
 def limits(n: Needs, target: Target, warps_share: bool = False) -> list[str]:
-    """`warps_share`: warpgroups hand registers to each other, so that the threads do not all have as many."""
+    """Violated limits of the target. `warps_share`: warpgroups hand registers to each other, so threads may have different
+    numbers."""
     out = []
     if n.smem_bytes > target.smem_per_block:
         out.append(f"shared memory {n.smem_bytes} B > {target.smem_per_block} B per CTA")
@@ -316,7 +330,7 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
 
 
 MOST_REDUCED = 128
-"""Accumulators of a thread beside which it can reduce: ptxas keeps values in memory beside 192."""
+"""Accumulators per thread with which it can also reduce; with 192 ptxas keeps values in memory."""
 
 
 def block_rules(plan: MmaPlan | GpuSync) -> list[str]:
@@ -441,6 +455,7 @@ def _stream_k_rules(plan: Sm90Mma) -> list[str]:
 
 
 def register_rules(plan: Sm90Mma | Sm90Pair) -> list[str]:
+    """Violated rules of setmaxnreg: multiples of 8 in range, the producer with no more than a consumer."""
     least, most = LEAST_REGISTERS, MOST_REGISTERS + 1
     out = [
         f"setmaxnreg {r} is not a multiple of 8 in {least}..{most}" for r in plan.registers if r % 8 or not least <= r <= most
@@ -451,8 +466,8 @@ def register_rules(plan: Sm90Mma | Sm90Pair) -> list[str]:
 
 
 def crowded_rules(plan: Sm90Mma, beside: str = "", stored: bool = True) -> list[str]:
-    """Whether a warpgroup has registers for its accumulators, the addresses of exchanged ones, and what is kept `beside`; with
-    `stored` where results are stored one by one."""
+    """Violated limits on a warpgroup's registers for accumulators, for addresses of exchanged ones, and for values kept (named
+    by `beside`). `stored`: results are stored one by one."""
     fewer = beside or (stored and plan.consumers == 1)
     most, has = FEWER_ACCUMULATORS if fewer else STORED_ACCUMULATORS, accumulators_of(plan) * (3 if plan.swap_ab else 1)
     if has <= most or (stored and plan.epilogue_store != "direct"):
@@ -481,7 +496,8 @@ def _cluster_rules(plan: Sm90Mma) -> list[str]:
 
 
 def algorithm_rules(choice: dict[str, str], kinds: tuple[str, ...], own: tuple[str, ...]) -> list[str]:
-    """What a template's plan may say of its algorithm: a name of its own (`direct` has become another plan by now)."""
+    """Violated rules on a plan's algo_choice: operations of `kinds` only, algorithms of `own` only (`direct` names another
+    plan)."""
     out = [f"algo_choice names {kind!r}; this plan is for {' or '.join(kinds)}" for kind in choice if kind not in kinds]
     wrong = {kind: algo for kind, algo in choice.items() if algo not in (*own, "direct")}
     return out + [f"algo_choice.{kind} {algo!r}: {own[0]}, direct are implemented" for kind, algo in wrong.items()]

@@ -13,6 +13,8 @@ from tatami.region.views.product import GemmView, mergeable, why_not_plain
 
 
 def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: str, stages: int, width: int) -> Sm80Mma:
+    """The plan of the SM80 template for a tile, a warp's part of it, `stages` slots, and vector accesses of `width`
+    elements."""
     instruction = sm80_instruction(view.lhs.dtype, view.tf32)
     return Sm80Mma(
         tile=tile,
@@ -35,7 +37,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
 
 
 def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: int, loads: Loads) -> Sm90Mma:
-    """`row`: bytes of a block of k."""
+    """The plan of the SM90 template for a shape. `staged`: results leave by TMA; `row`: bytes of a row of a block of k."""
     bm, bn = shape.tile
     bk = row // view.lhs.dtype.itemsize
     stages = stages_of(shape, staged, row)
@@ -73,6 +75,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
 
 
 def cached(view: GemmView) -> tuple[Cache, ...]:
+    """Both operands by the tensor that they read, as copied to shared memory."""
     return tuple(Cache(o.gather.tensor if o.gather is not None else o.tensor) for o in (view.lhs, view.rhs))
 
 
@@ -85,6 +88,7 @@ def tails(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
 
 
 def epilogue_of(region: Region, view: GemmView) -> tuple[str, ...]:
+    """Names of the lets after the accumulator."""
     return tuple(let.name for let in view.epilogue)
 
 
@@ -97,6 +101,7 @@ def kind_of(view: GemmView) -> str:
 
 
 def edges_of(region: Region, view: GemmView) -> tuple[LocalEdge, ...]:
+    """The edge from the accumulator to the first let of the epilogue; none without an epilogue."""
     return (LocalEdge(view.acc, view.epilogue[0].name),) if view.epilogue else ()
 
 

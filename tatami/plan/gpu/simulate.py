@@ -28,7 +28,7 @@ ROUNDS = 2
 
 
 class Sm(Units):
-    """With the tiles that it still has."""
+    """The units of an SM with the tiles that are left for it."""
 
     def __init__(self, p: Pipeline, target: Target) -> None:
         super().__init__(target)
@@ -46,7 +46,7 @@ class Sm(Units):
         return max(math, self.smem.serve(now, self.p.smem_reads / parts / self.f.smem_bytes_per_clock))
 
     def read(self, now: float, share: float) -> float:
-        """What the epilogue reads for a share of a tile, from memory: when the last of it is there."""
+        """The time at which the epilogue's reads from memory, for a share of a tile, have arrived."""
         size = share * self.p.read_bytes
         if not size:
             return now
@@ -146,7 +146,7 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
 
 
 def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
-    """A CTA whose threads all copy, wait and multiply: a ring of `stages`, of which one is no overlap at all."""
+    """A CTA whose threads all copy, wait and multiply, with a ring of `stages`; with one stage nothing overlaps."""
     f = sm.f
 
     def threads() -> Role:

@@ -1,4 +1,4 @@
-"""What a contraction kernel asks of an SM, however it was planned: the input of the simulation (plan/gpu/simulate.py)."""
+"""Demands of a contraction kernel on an SM, for any kind of plan: the input of the simulation (plan/gpu/simulate.py)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import Figures, figures_of
 
 FREE_ARRIVALS = 4
-"""Of a consumer warpgroup: a lane of each warp says that a slot is free."""
+"""Lanes of a consumer warpgroup, one per warp, that signal a free slot."""
 COPIERS = 128
 """Threads of a producer that copy, each of which arrives."""
 COPY_ISSUES, BLOCK_ISSUES = 10.0, 60.0
-"""Instructions of a copy by a producer's thread, and beside them once a block: as ptxas makes them (tests/cu/products/test_gathered.py)."""
+"""Instructions of one copy by a producer thread, and additional ones per block: as ptxas makes them
+(tests/cu/products/test_gathered.py)."""
 SINGLE_ISSUES = 130.0
 """Instructions of a copy of one element of a window, by a thread that copies and multiplies: its place and guards are divisions
 by constants, in 64 bits (tests/cu/products/test_stem.py)."""
 SECTOR = 32
+"""Bytes of a sector of L2, the unit of its stores."""
 PAIRS = 8
 """Elements of a line's read by the four lanes that hold a row of a fragment, two each: what the epilogue reads directly."""
 
@@ -33,15 +35,15 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     tiles: int
     blocks: int
-    """Of k, per tile."""
+    """Number of blocks of k, per tile."""
     stages: int
     ctas_per_sm: int
     math_cycles: float
     block_bytes: float
     l2_bytes: float
-    """What the SM asks of L2: less than `block_bytes` where a cluster shares."""
+    """Bytes that the SM requests from L2: fewer than `block_bytes` if a cluster shares them."""
     dram_bytes: float
-    """Of that, what L2 lacks."""
+    """Bytes of `l2_bytes` that L2 lacks."""
     smem_reads: float
     result_bytes: float
     store_bytes: float
@@ -54,9 +56,9 @@ class Pipeline(msgspec.Struct, frozen=True):
     copy_issues: float = 0.0
     """Instructions that each warp of a producer issues for a block whose other operands its threads copy."""
     address_cycles: float = 0.0
-    """Of the issue slots, for a block whose elements are copied one by one by the threads that multiply."""
+    """Cycles of the issue slots for a block whose elements are copied one by one by the threads that multiply."""
     copy_bytes: float = 128.0
-    """That a copy writes to shared memory per clock: fewer than its width where an instruction of a warp moves fewer."""
+    """Bytes per clock that a copy writes to shared memory: fewer than its width if an instruction of a warp moves fewer."""
     specialised: bool = True
     """A producer warp; else all threads copy and multiply."""
     consumers: int = 1
@@ -66,35 +68,35 @@ class Pipeline(msgspec.Struct, frozen=True):
     """The first blocks of the next tile are copied while this one is written."""
     wait_depth: int = 0
     free_arrivals: int = 1
-    """Lanes of a consumer that say that a slot is free."""
+    """Lanes of a consumer that signal a free slot."""
     full_arrivals: int = 0
     """Lanes of a consumer that arrive at the barrier of a full slot before they wait for it."""
     cluster: int = 1
     staged_store: bool = False
     """Results through shared memory and an asynchronous store."""
     read_bytes: float = 0.0
-    """Of a tile, by its epilogue."""
+    """Bytes that the epilogue of a tile reads."""
     read_lines: float = 0.0
-    """As `store_lines`."""
+    """Lines of 128 bytes that the epilogue's loads touch, each as often as they do."""
     fetched: bool = False
-    """What the epilogue reads is copied to shared memory under the products."""
+    """Operands of the epilogue are copied to shared memory during the products."""
     reducing: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Of a tile, whose rows or columns the epilogue reduces: cycles of the ordinary cores, of exponentials and of shuffles."""
+    """Cycles per tile whose rows or columns the epilogue reduces: of the ordinary cores, of exponentials and of shuffles."""
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What a product moves besides each of its m x k, k x n and m x n elements."""
+    """Bytes that a product moves in addition to its m x k, k x n and m x n elements, and how."""
 
     distinct: tuple[float, float] = (1.0, 1.0)
-    """Of the m x k and k x n elements that it reads, those that memory has: windows of an image overlap."""
+    """Shares of the m x k and k x n elements that are distinct in memory: windows of an image overlap."""
     epilogue_bytes: float = 0.0
-    """That the epilogue reads for each result."""
+    """Bytes that the epilogue reads for each result."""
     singles: tuple[bool, bool] = (False, False)
-    """Is an operand read in windows whose neighbours do not lie together, so that threads copy it element by element?"""
+    """True for an operand of windows whose neighbours are not contiguous: threads copy it element by element."""
     blocks: BlockWork = BlockWork()
-    """That reductions of rows and columns add."""
+    """Work of reductions of rows and columns."""
     is_stored: bool = True
-    """Are results stored, beside what is reduced?"""
+    """True if results are stored in addition to being reduced."""
 
 
 PLAIN = Traffic()
@@ -108,7 +110,7 @@ def pipeline_of(
     target: Target,
     traffic: Traffic = PLAIN,
 ) -> Pipeline:
-    """`dims` are batch, m, n, k."""
+    """The demands of a plan's kernel. `dims` are batch, m, n, k."""
     b, m, n, k = dims
     distinct = traffic.distinct
     if isinstance(plan, Sm90Mma) and plan.swap_ab:
@@ -124,7 +126,7 @@ def pipeline_of(
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)
     width = 1 if isinstance(plan, GpuSync) else plan.vectorize.width
-    piece = 4 * width * size  # what the four lanes that hold a row of a fragment write of it
+    piece = 4 * width * size  # bytes that the four lanes of a row of a fragment write
     common = Pipeline(
         tiles=b * split * rows * columns,
         blocks=blocks,
@@ -198,7 +200,7 @@ def _reducing(results: int, work: BlockWork, target: Target) -> tuple[float, flo
 
 
 def _copy_issues(plan: Sm90Mma) -> float:
-    """Of a producer's warp and block."""
+    """Instructions per producer warp and block for copies by threads; 0 if TMA copies all."""
     rows = sum(extent for extent, who in zip(plan.tile, plan.loads) if who == "cp_async")
     return COPY_ISSUES * rows * plan.tile[2] / (plan.vectorize.width * COPIERS) + BLOCK_ISSUES if rows else 0.0
 
@@ -217,7 +219,7 @@ def tensor_flops(dtype: DType, target: Target) -> float:
 
 
 def _math_cycles(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, target: Target, figures: Figures) -> float:
-    """Of a block of k: the tensor cores' rate; else the multiply-adds, which share the issue slots with their reads."""
+    """Cycles per block of k: by the tensor cores' rate, else by multiply-adds, which share the issue slots with their reads."""
     bm, bn, bk = plan.tile
     flops = 2.0 * bm * bn * bk
     per_clock = tensor_flops(dtype, target) / target.sms / target.clock

@@ -24,7 +24,8 @@ of a convolution of 3 channels (tests/cu/products/test_stem.py)."""
 def stream_estimate(
     region: Region, view: GemmView, plan: GpuStream, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Of one kernel; nothing of a plan of several."""
+    """Seconds of one kernel by the resource that limits it: compute, memory, launch, total; empty if the plan is several
+    kernels."""
     if not plan.fused:
         return {}
     points, terms = (size_at(e, sizes) for e in (view.batch.size * view.m.size * view.n.size, view.k.size))

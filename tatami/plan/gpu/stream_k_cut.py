@@ -4,8 +4,8 @@
     units                |    0    |    1    |   2  |   unit u has [u*line/units, (u+1)*line/units)
     pieces               0 of 0; 1 of 0, 0 of 1; 1 of 1, 0 of 2; …
 
-The tail is the last rows of tiles; those before it are whole tiles of a kernel of their own. Which pieces a tile has follows
-from its number by integer arithmetic.
+The tail is the last rows of tiles; those before it are whole tiles of a kernel of their own. The pieces of a tile follow from
+its number by integer arithmetic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tatami.core.expr import Expr, expr, floordiv
 from tatami.plan.ir import Sm90Mma
 
 MAX_PIECES = 32
-"""Of one tile: terms of the sum that joins them."""
+"""Pieces of one tile: terms of the sum that joins them."""
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -27,22 +27,24 @@ class Cut(msgspec.Struct, frozen=True):
     first: int
     """Rows of whole tiles, before the tail."""
     rows: int
-    """Of the tail."""
+    """Rows of tiles of the tail."""
     tiles: int
-    """Of the tail: of its rows, in every batch; of one batch row by row."""
+    """Tiles of the tail: of its rows, in every batch; of one batch row by row."""
     blocks: int
-    """Of k, per tile."""
+    """Number of blocks of k, per tile."""
     units: int
 
     @property
     def line(self) -> int:
+        """Blocks of k of all tiles of the tail."""
         return self.tiles * self.blocks
 
     def unit(self, block: int) -> int:
-        """That has a block of the line: the last one that begins at it or before."""
+        """The unit that has a block of the line: the last one that begins at it or before."""
         return ((block + 1) * self.units - 1) // self.line
 
     def pieces_of(self, tile: int) -> int:
+        """Number of pieces of a tile of the tail."""
         return self.unit((tile + 1) * self.blocks - 1) - self.unit(tile * self.blocks) + 1
 
     def pieces_at(self, tile: Expr) -> Expr:
@@ -53,10 +55,12 @@ class Cut(msgspec.Struct, frozen=True):
 
     @property
     def fewest(self) -> int:
+        """Pieces of the tile that has fewest."""
         return min(map(self.pieces_of, range(self.tiles)))
 
     @property
     def most(self) -> int:
+        """Pieces of the tile that has most."""
         return max(map(self.pieces_of, range(self.tiles)))
 
     def pieces(self, unit: int) -> Iterator[tuple[int, int, int, int]]:

@@ -1,4 +1,4 @@
-"""Does a schedule of loops fit its Region: passes, storage, vectors, blocks, parts? Every rule of `plan/loops/schedule.py`."""
+"""Rules that a schedule of loops has to fulfil for its Region: passes, storage, vectors, blocks, parts (`plan/loops/schedule.py`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from tatami.region.walk import all_axes, lets_by_name
 
 
 def invalid_plan(region: Region, why: str, suggestion: str) -> Diagnostic:
+    """The diagnostic InvalidPlan at a Region."""
     return diagnostic("InvalidPlan", region.name, why, suggestion)
 
 
 def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
+    """Diagnostics InvalidPlan of each violated rule; none if the schedule fits."""
     if region.opaque is not None:
         parts = plan.parts if isinstance(plan, GpuStream) else ()
         why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"

@@ -68,6 +68,7 @@ class Skeleton(msgspec.Struct, frozen=True):
 
 
 def anchored_lets(region: Region) -> frozenset[str]:
+    """Lets that are reduces, scans, yielded or indices of scatters: computed once per point."""
     yields = {n for y in region.yields for n in (y.source, *y.indices)}
     return frozenset(let.name for let in region.lets if let.name in yields or isinstance(let.expr, Reduce | Scan))
 
@@ -94,7 +95,7 @@ def main_order(region: Region) -> tuple[str, ...]:
 
 
 def row_major_order(region: Region) -> bool:
-    """Do the writes of a scatter have to happen in the let's own order?"""
+    """True if a scatter's writes have to happen in the let's own order."""
     return any(y.indices or y.combine != "set" for y in region.yields)
 
 
@@ -130,8 +131,8 @@ def skeleton(region: Region, sizes: Mapping[str, int], l2_bytes: int) -> Skeleto
 
 
 def _is_repeated_more(region: Region, let: Let, recompute: set[str], outer: tuple[str, ...], sizes: Mapping[str, int]) -> bool:
-    """Would a stored row be computed more often than its uses read it? In each outer iteration over an axis that the let lacks
-    it is computed again: a part of a concatenation, over its own length, for every place along the joined axis."""
+    """True if a stored row would be computed more often than its uses read it. Each outer iteration over an axis that the let
+    lacks computes it again: a part of a concatenation, over its own length, for every place along the joined axis."""
     extents = all_axes(region)
     stored = _points({*outer, *let.axes}, extents, sizes)
     if stored <= _points(set(let.axes), extents, sizes):
@@ -200,7 +201,7 @@ def cost_of(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> int:
 
 
 def outer_axes(region: Region, anchored: frozenset[str], recompute: set[str], order: tuple[str, ...]) -> tuple[str, ...]:
-    """See the page. Lets that are stored and moved along an axis exclude it."""
+    """The outer axes by the rules of this file's docstring. Lets that are stored and moved along an axis exclude it."""
     lets = lets_by_name(region)
     common = set(order)
     for let in region.lets:
@@ -307,7 +308,7 @@ def _form_passes(region: Region, recompute: set[str], outer: tuple[str, ...], or
 
 
 def _is_same_point(let: Let, used: str, lets: Mapping[str, Let], recompute: set[str], outer: tuple[str, ...]) -> bool:
-    """Does `let` use `used` by Ref only (also through recomputed lets), and is `used` complete at its point?"""
+    """True if `let` uses `used` by Ref only (also through recomputed lets), and `used` is complete at its point."""
     if isinstance(lets[used].expr, Reduce):
         return False
     stack: list[RegionExpr] = [let.expr]

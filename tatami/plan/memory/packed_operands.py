@@ -1,4 +1,4 @@
-"""What `setup` makes of a constant operand, as the plan of its Region asks (plan/realise.py puts it in).
+"""Packed forms of constant operands, which `setup` makes if the plan of the Region asks for them (plan/realise.py puts them in).
 
 A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes,
 in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
@@ -8,8 +8,8 @@ in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is 
     cpu_planes        the weights of a convolution, panels of as many filters each
     cpu_winograd      3x3 weights transformed to 16 matrices (region/views/images/winograd.py): [batch…, 16, C, F], slivers of nr filters
 
-What the realised Region reads means the operand. Of transformed weights that is their inverse, which is short: weights
-0, 1, 2 of a dimension are its matrices 0, 1, 3, or 0, 1 - 2, 3.
+The realised Region's expression has the value of the operand. For transformed weights it is the inverse transform, which is
+short: weights 0, 1, 2 of a dimension are its matrices 0, 1, 3, or 0, 1 - 2, 3.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, 
 
 
 def packs_rows(region: Region, shape: ContractionShape, plan: CpuContraction) -> bool:
-    """May `setup` pack the rows' operand in panels: are they whole, and go all of them along the columns of each thread?"""
+    """True if `setup` may pack the rows' operand in panels: whole panels, each read for all columns of a thread."""
     extents = all_axes(region)
     rows = product(extents[a] for a in (shape.n if plan.swap else shape.m)).as_int()
     return (
@@ -77,7 +77,7 @@ def packs_rows(region: Region, shape: ContractionShape, plan: CpuContraction) ->
 
 
 def is_packable(region: Region, operand: RegionExpr, axes: tuple[str, ...]) -> bool:
-    """Does the operand read one tensor, and are its axes of known extents?"""
+    """True if the operand reads one tensor, and all of `axes` have known sizes."""
     extents = all_axes(region)
     one = len({r.tensor for r in reads(operand)}) == 1
     return one and not let_uses(operand) and all(extents[a].as_int() is not None for a in axes)
@@ -126,7 +126,8 @@ def _slivers(
 
 
 def stored_narrow(operand: RegionExpr, sums: DType, types: Types) -> Read | None:
-    """What is read of 8 bits where it is widened to the fp32 of the sums: slivers stay narrow, the micro-kernel widens them."""
+    """The read of 8-bit integers under a cast to fp32 sums, else None: its slivers stay narrow, and the micro-kernel widens
+    them."""
     if not isinstance(operand, Cast) or operand.to != DType.fp32 or sums != DType.fp32 or not isinstance(operand.x, Read):
         return None
     return operand.x if types.dtype(operand.x) in (DType.i8, DType.u8) else None

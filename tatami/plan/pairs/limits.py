@@ -1,4 +1,4 @@
-"""What a plan for two products in one kernel needs of the machine, and why one is refused."""
+"""Resources that a plan for two products in one kernel needs, and reasons to reject it."""
 
 from __future__ import annotations
 
@@ -28,30 +28,33 @@ from tatami.region.walk import nodes
 
 PairPlan = Sm80Pair | Sm90Pair
 DIRECT_REGISTERS = 50
-"""What arithmetic of direct weights takes, and what they read of a row or a key: with fewer ptxas spills."""
+"""Registers per thread for the arithmetic of direct weights, and for values read per row or per key; with fewer ptxas
+spills."""
 PLACE_REGISTERS = 95
-"""The same where something is read at each place, as a mask is."""
+"""Registers per thread as DIRECT_REGISTERS, if values are read per row and key, such as a mask."""
 MANY_KEYS, MANY_KEYS_REGISTERS = 128, 16
-"""More of them for each consumer of a block of more keys."""
+"""Keys of a block above which each consumer thread takes more registers, and how many more."""
 PARTS_REGISTERS = 32
-"""The fewest of a producer that counts parts of keys."""
+"""Registers per producer thread at least if it counts parts of keys."""
 READ_REGISTERS = 8
-"""For what is read at each place, beside a register for every other place while the next scores are multiplied."""
+"""Registers per thread for values read per row and key; in addition, one per two places while the next scores are
+multiplied."""
 HEAVY_REGISTERS = 16
-"""Of scores that are made by a function of many instructions (a soft cap's tanh)."""
+"""Registers per thread if scores need a function of many instructions (tanh for a soft cap)."""
 MIXED_REGISTERS = 32
-"""Of one consumer whose tiles are parts of keys, or of several batches."""
+"""Registers per thread of a single consumer whose tiles are parts of keys, or of several batches."""
 KNOWN_REGISTERS = 16
-"""Where an input says which keys there are."""
+"""Registers per thread if an input says which keys exist."""
 SPARE_REGISTERS = 16
-"""Of a consumer beside the estimate, as `gpu_limits.SPARE`."""
+"""Registers per consumer thread in addition to the estimate, as `gpu_limits.SPARE`."""
 WARP_PLACE_REGISTERS = 24
-"""What a warp of 32 rows takes for that beside two first products; with fewer ptxas spills."""
+"""Registers per thread of a warp of 32 rows that reads per row and key, with two first products; with fewer ptxas spills."""
 MAX_SECTION = 1024
 """Batches whose tiles are mixed: kernels count a section's tiles in 32 bits."""
 
 
 def threads_of_pair(plan: PairPlan) -> int:
+    """Threads per CTA of the plan's kernel."""
     match plan:
         case Sm80Pair():
             return 32 * (plan.tile[0] // plan.warp_rows)
@@ -60,7 +63,7 @@ def threads_of_pair(plan: PairPlan) -> int:
 
 
 def element_bytes(plan: PairPlan) -> int:
-    """Of an operand."""
+    """Bytes of an operand's element in shared memory."""
     return 2 if isinstance(plan, Sm90Pair) or plan.inst_shape == "m16n8k16" else 4
 
 
@@ -108,6 +111,7 @@ def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
 
 
 def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
+    """Fields of a plan that contradict each other, the instructions or the Region, with the numbers."""
     bm, bn, bk = plan.tile
     out = algorithm_rules(plan.algo_choice, ("attention",), ("one_pass",))
     shape = plan.inst_shape if isinstance(plan, Sm80Pair) else "m16n8k16"
@@ -155,8 +159,8 @@ def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
 
 
 def registers_of_weights(view: PairView, plan: PairPlan) -> int:
-    """Of a consumer thread, beside those of any pair: what ptxas was found to take, for it hoists what comes from memory, and
-    more of it in a kernel of one consumer, whose threads could have 255 registers each."""
+    """Registers per consumer thread in addition to those of any pair, as ptxas was found to take: it hoists loads from memory,
+    and more of them in a kernel of one consumer, whose threads could have 255 registers each."""
     parts = [view.score, *(x.expr for x in view.lets), *([view.excluded] if view.excluded is not None else [])]
     places = [frozenset().union(*map(free_vars, n.map)) for e in parts for n in nodes(e) if isinstance(n, Read)]
     at_places = any({view.rows, view.keys} <= at for at in places)
@@ -182,6 +186,7 @@ def role_registers_of_pair(plan: Sm90Pair, view: PairView, target: Target) -> tu
 
 
 def pair_limits(plan: PairPlan, view: PairView, target: Target) -> list[str]:
+    """Violated limits of the target, with both numbers; empty if the kernel fits."""
     n = needs_of_pair(plan, target)
     if isinstance(plan, Sm90Pair):
         fewest = role_registers_of_pair(plan, view, target)

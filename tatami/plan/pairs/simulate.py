@@ -21,13 +21,14 @@ from tatami.plan.simulation.roles import Barrier, Role, Simulated, Step, combine
 from tatami.plan.simulation.units import Units
 
 LANES = 4
-"""Of a warpgroup, one per warp, that say that a slot is free."""
+"""Lanes of a warpgroup, one per warp, that signal a free slot."""
 SLICES = 4
-"""Of a product or of a block's weights, in which groups that multiply or weigh at the same time take turns."""
+"""Parts of a product, or of a block's weights, in which concurrent groups take turns."""
 WHOLE = 24
-"""Blocks of an SM that are simulated one by one; of more, a few tiles of a few blocks tell what a tile and a block take."""
+"""Blocks of an SM up to which all are simulated; above, a few tiles of a few blocks determine the time per tile and per
+block."""
 TILES, BLOCKS = 2, 4
-"""Such tiles per CTA of the SM, and their blocks."""
+"""Tiles per CTA in such a short simulation, and their blocks."""
 
 
 class Pairs(Units):
@@ -39,19 +40,21 @@ class Pairs(Units):
         self.left = list(reversed(p.tiles))
 
     def load(self, now: float, size: float, missed: float) -> float:
+        """The time at which `size` bytes, of which L2 lacks the share `missed`, have arrived in shared memory."""
         return self.copy(now, size, size, size * missed, self.p.copy_bytes, self.p.specialised)
 
     def multiply(self, now: float, product: Multiply) -> float:
-        """A slice of it. Fewer than four warps have the rate of so many."""
+        """The time at which one slice of a product is done. Fewer than four warps have their share of the rate."""
         own = product.cycles / SLICES
         end = max(self.math.serve(now, own), now + own / self.p.part)
         return max(end, self.smem.serve(now, product.smem_bytes / SLICES / self.f.smem_bytes_per_clock))
 
     def compute(self, now: float, cycles: float) -> float:
+        """The time at which `cycles` of ordinary work are done. Fewer than four warps have their share of the rate."""
         return max(self.ordinary.serve(now, cycles), now + cycles / self.p.part)
 
     def exponentiate(self, now: float, cycles: float, beside: float) -> float:
-        """With ordinary work beside it."""
+        """The time at which exponentials, and ordinary work at the same time (`beside`), are done."""
         powers = max(self.exponentials.serve(now, cycles), now + cycles / self.p.part)
         return max(powers, self.compute(now, beside))
 
@@ -73,6 +76,7 @@ class Slots:
         self.free = [Barrier(groups) for _ in range(slots)]
 
     def at(self, barriers: list[Barrier], block: int) -> tuple[Barrier, int]:
+        """The barrier of a block's slot, and the number of its phase."""
         return barriers[block % self.slots], block // self.slots
 
 
@@ -95,6 +99,7 @@ class Cta:
             self.clock.start((self.overlapped if p.overlap else self.plain)(g, at), at)
 
     def producer(self, at: float) -> Role:
+        """The role that copies rows, keys and values of all tiles."""
         p = self.p
         now = yield at
         step = 0
@@ -106,6 +111,7 @@ class Cta:
             step += blocks
 
     def fill(self, now: float, ring: Slots, block: int, size: float, missed: float) -> Step:
+        """Copy `size` bytes of a block to its slot once the slot is free; ends when the copy is issued."""
         if block >= ring.slots:
             now = yield ring.at(ring.free, block - ring.slots)
             now += self.f.barrier_wait
@@ -115,6 +121,7 @@ class Cta:
         return now
 
     def multiplier(self, group: Group, at: float) -> Role:
+        """The role of the tensor cores for one group: its products in order, in slices."""
         now = yield at
         index = 0
         while True:
@@ -126,18 +133,19 @@ class Cta:
             index += 1
 
     def start(self, now: float, g: int, product: Multiply) -> tuple[Barrier, int]:
-        """When it has ended."""
+        """Start a product of group `g`; returns the barrier and phase of its end."""
         group = self.groups[g]
         group.products.append(product)
         self.clock.arrive(group.issued, now)
         return group.done, len(group.products) - 1
 
     def there(self, ring: Slots, block: int) -> Step:
+        """Wait until a block is in its slot."""
         now = yield ring.at(ring.full, block)
         return (yield now + self.f.barrier_wait)
 
     def release(self, now: float, ring: Slots, block: int) -> Step:
-        """A slot: without roles all groups wait until each has."""
+        """Free a slot. Without roles all groups wait until each has freed it."""
         if self.p.specialised:
             now = yield self.sm.arrive(now, LANES)
         self.clock.arrive(ring.at(ring.free, block)[0], now + self.f.barrier_arrive)
@@ -147,17 +155,19 @@ class Cta:
         return now
 
     def my_turn(self, now: float, g: int, block: int) -> Step:
+        """Wait until group `g` may start its products, if groups take turns."""
         if self.p.in_turns and (g or block):
             now = yield self.go[g], block if g else block - 1
             now = yield now + self.f.barrier_wait
         return now
 
     def pass_on(self, now: float, g: int) -> None:
+        """Give the turn to the next group, if groups take turns."""
         if self.p.in_turns:
             self.clock.arrive(self.go[(g + 1) % self.p.groups], now + self.f.barrier_arrive)
 
     def weigh(self, now: float) -> Step:
-        """From scores to the largest of each row; then exponentials, with the rest beside them."""
+        """Scores to the largest of each row; then exponentials, with the remaining work at the same time."""
         w = self.p.weighing
         for _ in range(SLICES):
             now = yield self.sm.compute(now, w.before / SLICES)
@@ -166,9 +176,11 @@ class Cta:
         return now
 
     def rescale(self, now: float) -> float:
+        """The time at which the accumulators are scaled."""
         return self.sm.compute(now, self.p.weighing.rescale)
 
     def overlapped(self, g: int, at: float) -> Role:
+        """The role of group `g` when the next block's scores are multiplied while this block's become weights."""
         p = self.p
         now = yield at
         step = 0
@@ -200,7 +212,7 @@ class Cta:
         self.end(now)
 
     def plain(self, g: int, at: float) -> Role:
-        """With more than one slot threads without roles meet once a block."""
+        """The role of group `g` without overlap. With several slots, threads without roles meet once a block."""
         p = self.p
         early = p.specialised or (p.stages == 1 and not p.shared)
         now = yield at
@@ -234,6 +246,7 @@ class Cta:
         return self.sm.store(self.rescale(now), self.p.store_bytes, self.p.store_lines)
 
     def end(self, now: float) -> None:
+        """End of one group; the last of a CTA starts the next CTA if tiles are left."""
         self.at_work -= 1
         if not self.at_work and self.sm.left:
             Cta(self.sm, now)
@@ -260,7 +273,7 @@ def simulate_pair(p: PairPipeline, target: Target) -> Simulated:
 
 
 def run_whole_pair(p: PairPipeline, target: Target) -> Simulated:
-    """`p.tiles`, block by block."""
+    """Cycles for `p.tiles`, simulated block by block."""
     sm = Pairs(p, target)
     for _ in range(min(p.ctas_per_sm, len(p.tiles))):
         if sm.left:

@@ -1,4 +1,4 @@
-"""What a kernel of two products asks of an SM, however it was planned: the input of its simulation (plan/pairs/simulate.py)."""
+"""Demands of a kernel of two products on an SM, for any kind of plan: the input of its simulation (plan/pairs/simulate.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tatami.plan.pairs.work import PairWork
 from tatami.plan.simulation.figures import figures_of
 
 WARPS = 4
-"""Of a group: one in each part of an SM."""
+"""Warps of a group: one in each part of an SM."""
 
 
 class Multiply(msgspec.Struct, frozen=True):
@@ -25,12 +25,12 @@ class Weighing(msgspec.Struct, frozen=True):
     """A block's scores of a group become weights: cycles of the ordinary cores, and of the unit for exponentials."""
 
     before: float
-    """Until the largest score of each row is known."""
+    """Cycles until the largest score of each row is known."""
     exponentials: float
     beside: float
-    """Ordinary work beside the exponentials."""
+    """Cycles of ordinary work at the same time as the exponentials."""
     rescale: float
-    """Of the accumulators, once the products before have ended."""
+    """Cycles to scale the accumulators, once the products before have ended."""
 
 
 class WeightWork(msgspec.Struct, frozen=True):
@@ -50,23 +50,23 @@ class PairPipeline(msgspec.Struct, frozen=True):
     stages: int
     ctas_per_sm: int
     scores: Multiply
-    """Of all first products."""
+    """All first products together."""
     result: Multiply
     weighing: Weighing
     rows_bytes: float
-    """Of the first operand, per tile."""
+    """Bytes of the first operand, per tile."""
     keys_bytes: float
-    """But of those that are the values (`shared`)."""
+    """Bytes of keys, without those that are the values (`shared`)."""
     values_bytes: float
     missed: float
-    """Of keys and values, the share that L2 lacks."""
+    """Share of keys and values that L2 lacks."""
     store_bytes: float
-    """Of the results of a group, per tile."""
+    """Bytes of the results of a group, per tile."""
     store_lines: float
     part: float = 1.0
-    """Of the units of an SM that a group can use: fewer than four warps have fewer."""
+    """Share of an SM's units that a group can use: below 1 for fewer than four warps."""
     copy_bytes: int = 128
-    """That a copy writes to shared memory per clock."""
+    """Bytes per clock that a copy writes to shared memory."""
     specialised: bool = True
     """A producer warp and asynchronous products; else all threads copy and multiply."""
     overlap: bool = False
@@ -78,7 +78,7 @@ class PairPipeline(msgspec.Struct, frozen=True):
 
 
 def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: WeightWork | None = None) -> PairPipeline:
-    """`weight`: where weights are direct."""
+    """The demands of a plan's kernel. `weight`: the work of a weight, if weights are direct."""
     bm, bn, bk = plan.tile
     size, firsts = element_bytes(plan), firsts_of(plan)
     groups, part = (plan.consumers, 1.0) if isinstance(plan, Sm90Pair) else _groups(plan)
@@ -109,7 +109,7 @@ def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: Wei
 
 
 def _groups(plan: Sm80Pair) -> tuple[int, float]:
-    """Of four warps, and the share of an SM that one can use."""
+    """Groups of four warps, and the share of an SM that one can use."""
     warps = plan.tile[0] // plan.warp_rows
     return max(1, warps // WARPS), min(1.0, warps / WARPS)
 
@@ -154,7 +154,8 @@ def weighing_of(rows: float, keys: int, columns: int, target: Target) -> Weighin
 
 
 def direct_weighing_of(scores: float, weight: WeightWork, target: Target) -> Weighing:
-    """Beside its own operations half a packing of two weights. No row is known, and no accumulator is scaled."""
+    """Work per block of direct weights: their own operations, and half a packing of two weights per score; neither a row's
+    maximum nor a scaling of accumulators."""
     figures = figures_of(target)
     per_clock = target.flops_fp32 / 2 / target.sms / target.clock
     return Weighing(

@@ -1,4 +1,4 @@
-"""Which blocks of keys the tiles of two products in one kernel visit, and how the tiles fall to the SMs."""
+"""The blocks of keys that the tiles of two products in one kernel visit, and the tiles of each SM."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from tatami.region.views.pairs.pair import PairView
 from tatami.region.walk import all_axes
 
 EXACT = 1 << 14
-"""Tiles that are dealt one by one; of more, each SM has its share."""
+"""Tiles up to which they are dealt one by one; above, each SM has its share."""
 
 SECTIONS = 16
+"""Numbers of mixed batches that are tried."""
 EVEN = 0.97
 """Share of the SMs' time in which they have tiles, with which no other number of mixed batches is tried."""
 
 
 class PairWork(msgspec.Struct, frozen=True):
+    """Tiles, blocks and bytes of a kernel of two products."""
+
     tiles: tuple[int, ...]
     """Blocks of each tile of the SM that has most blocks, in order."""
     count: int
     """Tiles of all SMs, parts of keys included."""
     blocks: int
-    """Of all tiles."""
+    """Blocks of keys of all tiles."""
     moved: float
     """Bytes of operands and results, each counted once."""
     missed: float
@@ -39,6 +42,7 @@ class PairWork(msgspec.Struct, frozen=True):
 
 
 def pair_work(region: Region, view: PairView, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> PairWork:
+    """Tiles, blocks and bytes of a plan's kernel at the given sizes."""
     extents = all_axes(region)
     bm, bn, bk = plan.tile
     rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
@@ -80,7 +84,8 @@ def balanced_section(
 
 
 def _blocks(view: PairView, extents: tuple[int, int], bm: int, bk: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Of each tile of rows, between the bounds of its first and its last row; bounds that memory holds are not known."""
+    """Number of blocks of keys per tile of rows, between the bounds of its first and its last row; bounds read from memory do
+    not count."""
     rows, keys = extents
     out = []
     for m in range(0, rows, bm):

@@ -13,6 +13,8 @@ import msgspec
 
 
 class Simulated(msgspec.Struct, frozen=True):
+    """The result of a simulation, in cycles of the SM."""
+
     cycles: float
     busy: dict[str, float]
     """Share of the time that each unit works."""
@@ -26,7 +28,7 @@ class Server:
         self.busy = 0.0
 
     def serve(self, now: float, cycles: float) -> float:
-        """When a request that is made now is done."""
+        """The time at which a request made `now` is done, `cycles` after those before it."""
         self.free = max(self.free, now) + cycles
         self.busy += cycles
         return self.free
@@ -44,6 +46,7 @@ class Barrier:
 
 
 Role = Generator["float | tuple[Barrier, int]", float, None]
+"""One role of a kernel: a generator that yields a time, or a barrier and a phase, and is sent the time at which it goes on."""
 Step = Generator["float | tuple[Barrier, int]", float, float]
 """A part of a role; its value is the time at which it ends."""
 
@@ -57,14 +60,17 @@ class Clock:
         self.end = 0.0
 
     def start(self, role: Role, at: float = 0.0) -> None:
+        """Begin a role at time `at`."""
         next(role)
         self.resume(role, at)
 
     def resume(self, role: Role, at: float) -> None:
+        """Let a role go on at time `at`."""
         self.count += 1
         heapq.heappush(self.queue, (at, self.count, role))
 
     def arrive(self, barrier: Barrier, at: float) -> None:
+        """One arrival at a barrier at time `at`; if it ends a phase, the roles that wait for the phase go on."""
         barrier.latest = max(barrier.latest, at)
         barrier.pending -= 1
         if barrier.pending:
@@ -77,6 +83,7 @@ class Clock:
             self.resume(role, barrier.ends[phase])
 
     def run(self) -> float:
+        """The time at which the last role has ended, or waits for ever."""
         while self.queue:
             now, _, role = heapq.heappop(self.queue)
             self.end = max(self.end, now)
@@ -101,7 +108,7 @@ def further(a: Simulated, b: Simulated, times: float) -> Simulated:
 
 
 def combined(parts: Sequence[tuple[Simulated, float]]) -> Simulated:
-    """Their sum, each counted so often: what a longer run takes, of shorter ones."""
+    """The sum of runs, each with its weight: a longer run estimated from shorter ones."""
     cycles = sum(weight * run.cycles for run, weight in parts)
     worked = {unit: sum(weight * run.busy[unit] * run.cycles for run, weight in parts) for unit in parts[0][0].busy}
     return Simulated(cycles, {unit: min(1.0, max(0.0, time / cycles)) for unit, time in worked.items()})

@@ -40,7 +40,7 @@ class Units:
         return self.barriers.serve(now, lanes / self.f.arrivals_per_clock)
 
     def run(self) -> Simulated:
-        """Until every role has ended or waits for ever."""
+        """The result once every role has ended or waits for ever."""
         end = self.clock.run()
         # An SM's own path to L2 is wider than its share of L2: over the whole kernel the share is what counts.
         shared = self.l2.busy * self.l2_rate * self.target.sms / l2_bytes_per_clock(self.target)

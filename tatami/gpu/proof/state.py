@@ -113,7 +113,8 @@ class BarrierState:
 
 @dataclass
 class State:
-    """`run`: blocks since the last tile's start at the end of the stream, up to a bound."""
+    """One state of all actors, barriers and slots. `run`: blocks since the last tile's start at the end of the stream, up to a
+    bound."""
 
     stream: tuple[int, ...]
     actors: list[Actor]

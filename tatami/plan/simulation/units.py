@@ -11,8 +11,8 @@ from tatami.plan.simulation.roles import Clock, Server, Simulated
 
 
 class Units:
-    """`math`: tensor cores, or the issue slots of what multiplies; `ordinary`: all other arithmetic; `shuffles`: between lanes; `stores`: lines that
-    load and store instructions touch; `barriers`: lanes that arrive."""
+    """The units of one SM. `math`: tensor cores, or the issue slots of multiply-adds; `ordinary`: all other arithmetic;
+    `shuffles`: between lanes; `stores`: lines that load and store instructions touch; `barriers`: lanes that arrive."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.f = target, figures_of(target)

@@ -13,9 +13,9 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     text: VerbatimCode
     contract: bool = False
     light: bool = False
-    """Its work is done by the routines that it calls: it is compiled with less optimisation."""
+    """True if its work is done by the routines that it calls: it is compiled with less optimisation."""
     user: bool = False
-    """Holds text that a user wrote: compiled with warnings that a C programmer wants as errors."""
+    """True if it has text that a user wrote: compiled with warnings that C programmers want as errors."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -25,4 +25,4 @@ class Source(msgspec.Struct, frozen=True):
     units: dict[str, Unit]
     entry: VerbatimCode
     abi: str = ""
-    """What the runtime that calls the text has to agree on (`c/abi.py`)."""
+    """The agreement with the runtime that calls the text (`c/abi.py`)."""

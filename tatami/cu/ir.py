@@ -8,7 +8,7 @@ from tatami.core.custom.verbatim import NO_CODE, VerbatimCode
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """`arch` is what NVRTC compiles for: sm_80, sm_90a. `symbol` is the entry."""
+    """The text of one kernel. `arch` is NVRTC's architecture: sm_80, sm_90a. `symbol` is the entry."""
 
     symbol: str
     arch: str

@@ -46,6 +46,7 @@ class Barrier:
 
 
 Role = Generator["float | tuple[Barrier, int]", float, None]
+"""One role of a kernel: a generator that yields a time, or a barrier and a phase, and is sent the time at which it goes on."""
 Step = Generator["float | tuple[Barrier, int]", float, float]
 """A part of a role; its value is the time at which it ends."""
 

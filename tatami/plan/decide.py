@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, assert_never, get_args
 
 import msgspec
 
@@ -13,19 +13,16 @@ from tatami.core.expr import free_vars
 from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.plan.cpu.contraction import CONTRACTION
+from tatami.plan.cpu.streaming import STREAMING
+from tatami.plan.cpu_kinds import cpu_kind_of
 from tatami.plan.ir import (
     CpuContraction,
-    CpuPlanes,
-    CpuRows,
+    CpuPlan,
     CpuSplit,
-    CpuStreaming,
-    CpuTurn,
-    CpuWindow,
-    CpuWinograd,
     GpuStream,
     GpuSync,
     Guarded,
-    Scalar,
     SchedulePlan,
     Sm80Mma,
     Sm80Pair,
@@ -33,12 +30,13 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.key import plan_key, target_class
+from tatami.plan.loops.kinds import EVERY
 from tatami.plan.rename import obeyed_choices
 from tatami.plan.verify import SPLIT_ALONE
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
-from tatami.region.views.kinds import contractions, kind_of
+from tatami.region.views.kinds import Kind, contractions, kind_of
 from tatami.region.views.row_groups import within_a_group
 
 MMA_FIELDS = frozenset({"tile", "stages", "bind", "warp_tile"})
@@ -115,22 +113,19 @@ def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[
     ]
 
 
-def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
+def kinds_of_plan(plan: SchedulePlan) -> frozenset[Kind]:
+    """Kinds of Regions that a plan without a key may mean."""
+    if isinstance(plan, CpuPlan):
+        return cpu_kind_of(plan).regions
     match plan:
-        case CpuWinograd() | CpuPlanes():
-            return frozenset({"contraction"})
-        case CpuContraction() | Sm80Mma() | Sm90Mma() | GpuSync():
-            return frozenset({"contraction", "streaming_pair"})
-        case CpuWindow():
-            return frozenset({"stencil"})
-        case CpuTurn():
-            return frozenset({"map"})
-        case CpuStreaming() | Sm80Pair() | Sm90Pair():
-            return frozenset({"streaming_pair"})
-        case CpuSplit():
-            return frozenset({"rows", "stencil", "streaming_pair"})
-        case CpuRows() | GpuStream() | Scalar():
-            return frozenset({"map", "rows", "stencil", "scan", "scatter", "contraction", "streaming_pair"})
+        case Sm80Mma() | Sm90Mma() | GpuSync():
+            return CONTRACTION.regions
+        case Sm80Pair() | Sm90Pair():
+            return STREAMING.regions
+        case GpuStream():
+            return EVERY
+        case _:
+            assert_never(plan)
 
 
 def read_choices(value: Any, at: str) -> Choices:

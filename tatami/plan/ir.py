@@ -6,13 +6,22 @@ pass, or recomputed), and storage per let. Every rejected candidate says why, in
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from tatami.core.kernel import Condition
 from tatami.core.layout import Layout
+from tatami.core.renaming import Mark
 
+AXIS, LET, READ, WRITTEN = Mark("axis"), Mark("let"), Mark("tensor read"), Mark("tensor written")
+AxisName: TypeAlias = Annotated[str, AXIS]
+"""Name of an axis of the Region; in plans of a GPU with what a tile makes of it (``m.o``)."""
+LetName: TypeAlias = Annotated[str, LET]
+ReadName: TypeAlias = Annotated[str, READ]
+"""Name of a tensor that the Region reads."""
+WrittenName: TypeAlias = Annotated[str, WRITTEN]
+"""Name of an output of the Region."""
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
 Dot: TypeAlias = Literal["", "pairs", "quads", "pairs_vnni", "quads_vnni", "quads_amx"]
@@ -41,17 +50,17 @@ class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
     (then of every pass); "" computes one element at a time. The full rule is `plan/loops/schedule.py`.
     """
 
-    axes: tuple[str, ...]
-    lets: tuple[str, ...]
-    vector: str = ""
+    axes: tuple[AxisName, ...]
+    lets: tuple[LetName, ...]
+    vector: AxisName = ""
 
 
 class Scalar(msgspec.Struct, frozen=True, tag_field="kind", tag="scalar"):
     """Plain loops, one element at a time: correct for every Region that is not opaque."""
 
-    outer: tuple[str, ...]
+    outer: tuple[AxisName, ...]
     passes: tuple[Pass, ...]
-    storage: dict[str, Storage]
+    storage: dict[LetName, Storage]
 
 
 class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,7 +74,7 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
     those of a scan are carried on, and all threads make the results of these blocks while what they read is in cache.
     """
 
-    axis: str
+    axis: AxisName
     size: int
     round: int = 0
 
@@ -78,14 +87,14 @@ class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind",
     fp32. `nontemporal` are outputs that are stored past the caches, which could not hold them until they are read.
     """
 
-    outer: tuple[str, ...]
+    outer: tuple[AxisName, ...]
     passes: tuple[Pass, ...]
-    storage: dict[str, Storage]
-    vector_axis: str
+    storage: dict[LetName, Storage]
+    vector_axis: AxisName
     width: int
     parallel: int
     blocks: Blocks | None = None
-    nontemporal: tuple[str, ...] = ()
+    nontemporal: tuple[WrittenName, ...] = ()
 
 
 class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_contraction"):
@@ -100,7 +109,7 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     time, as batch axes are: the others of that side are a matrix then, as the places of one image are for a 1x1 convolution.
     """
 
-    acc: str
+    acc: LetName
     mr: int
     nr: int
     kc: int
@@ -109,12 +118,12 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     width: int
     swap: bool
     split: Literal["batch", "m", "n", "k"]
-    packed: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    packed: tuple[ReadName, ...]
+    epilogue: tuple[LetName, ...]
     in_place: tuple[Literal["m", "n"], ...] = ()
     dot: Dot = ""
     parts: int = 1
-    images: tuple[str, ...] = ()
+    images: tuple[AxisName, ...] = ()
 
     @property
     def by_tiles(self) -> bool:
@@ -126,8 +135,8 @@ class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_strea
     """Two contractions as one pass over blocks of `keys` columns of the first: what lies between stays in cache
     (region/views/pairs/online.py says when). `mr` x `nr` is the tile of the micro-kernel, nr rows wide; `width` in elements of fp32."""
 
-    first: str
-    second: str
+    first: LetName
+    second: LetName
     mr: int
     nr: int
     keys: int
@@ -142,7 +151,7 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
     no whole line is made of the two that it meets, for cores that read two lines in the time of two multiply-adds. `lying`:
     rows all of whose windows are inside are read where they lie; only those at the border are copied."""
 
-    let: str
+    let: LetName
     rows: int
     ahead: int
     width: int
@@ -157,7 +166,7 @@ class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winogr
     mr, multiplied with the weights that `setup` has transformed (`packed` names them) in slivers of nr filters, and
     transformed back. `split` names what threads divide: the blocks of tiles, or channels and then filters."""
 
-    acc: str
+    acc: LetName
     rows: int
     columns: int
     mr: int
@@ -165,7 +174,7 @@ class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winogr
     kc: int
     width: int
     split: Literal["tiles", "channels"]
-    packed: tuple[str, ...]
+    packed: tuple[ReadName, ...]
 
 
 class CpuPlanes(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_planes"):
@@ -174,22 +183,22 @@ class CpuPlanes(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_planes")
     the tile is mr filters, weights that `setup` has packed (`packed` names them), by nr neighbours along the rows of the
     block, which follow each other."""
 
-    acc: str
+    acc: LetName
     rows: int
     columns: int
     mr: int
     nr: int
     kc: int
     width: int
-    packed: tuple[str, ...]
+    packed: tuple[ReadName, ...]
 
 
 class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
     """A map that reads along `across` and writes along `along`, by square tiles of `tile` elements a side
     (region/views/transpose.py says when); `width` in elements of fp32."""
 
-    along: str
-    across: str
+    along: AxisName
+    across: AxisName
     tile: int
     width: int
 
@@ -197,24 +206,24 @@ class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
 class CpuSplit(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_split"):
     """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/cpu/split.py)."""
 
-    parts: tuple[tuple[str, ...], ...]
+    parts: tuple[tuple[LetName, ...], ...]
 
 
 class Cache(msgspec.Struct, frozen=True, omit_defaults=True):
-    tensor: str
+    tensor: ReadName
     where: str = "smem"
-    at: str = "k.i"
+    at: AxisName = "k.i"
     pingpong: bool = True
 
 
 class Vectorize(msgspec.Struct, frozen=True):
-    axis: str
+    axis: AxisName
     width: int
 
 
 class LocalEdge(msgspec.Struct, frozen=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
-    source: str
-    target: str
+    source: LetName
+    target: LetName
     buffer: str = "reg"
     depth: int = 1
 
@@ -235,12 +244,12 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
 
     tile: tuple[int, int, int]
     stages: int
-    bind: dict[str, str]
+    bind: dict[AxisName, str]
     warp_tile: str
     cache: tuple[Cache, ...]
     vectorize: Vectorize
-    predicate_tail: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    predicate_tail: tuple[AxisName, ...]
+    epilogue: tuple[LetName, ...]
     layout_hints: dict[str, bool | str]
     algo_choice: dict[str, str]
     local_edges: tuple[LocalEdge, ...]
@@ -251,7 +260,7 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
     k_steps: int = 4
     split_k: int = 1
     tile_order: Literal["row", "grouped"] = "row"
-    acc: str = ""
+    acc: LetName = ""
 
 
 class StreamK(msgspec.Struct, frozen=True):
@@ -273,11 +282,11 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
 
     tile: tuple[int, int, int]
     stages: int
-    bind: dict[str, str]
+    bind: dict[AxisName, str]
     cache: tuple[Cache, ...]
     vectorize: Vectorize
-    predicate_tail: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    predicate_tail: tuple[AxisName, ...]
+    epilogue: tuple[LetName, ...]
     layout_hints: dict[str, bool | str]
     algo_choice: dict[str, str]
     local_edges: tuple[LocalEdge, ...]
@@ -309,7 +318,7 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     dependent_launch: bool = False
     """The kernel is launched while the one before it ends, and waits itself before it touches memory (programmatic
     dependent launch)."""
-    acc: str = ""
+    acc: LetName = ""
 
 
 class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="sm80_pair"):
@@ -318,13 +327,13 @@ class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     product's k, all at once; a warp has `warp_rows` rows. With `stages` 1 the copies of the one operand run under the
     math of the other."""
 
-    first: str
-    second: str
+    first: LetName
+    second: LetName
     tile: tuple[int, int, int]
     depth: int
     warp_rows: int
     stages: int
-    predicate_tail: tuple[str, ...]
+    predicate_tail: tuple[AxisName, ...]
     width: int = 8
     """Elements of one copy at most."""
     split: int = 1
@@ -333,7 +342,7 @@ class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """`attention`: one_pass, or direct, the streaming template."""
     inst_shape: str = "m16n8k16"
     """As in Sm80Mma: m16n8k16 for 16-bit operands, fma for fp32, m16n8k8 for fp32 rounded to tf32."""
-    others: tuple[str, ...] = ()
+    others: tuple[LetName, ...] = ()
     """First products beside `first`, with the same rows, keys and depth."""
     shared: bool = False
     """`first` multiplies by the second product's values, which are copied once for both."""
@@ -344,13 +353,13 @@ class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """As Sm80Pair by TMA, wgmma and warp roles: each consumer warpgroup has 64 of the tile's rows, all share the blocks of
     keys, of which `stages` are in shared memory."""
 
-    first: str
-    second: str
+    first: LetName
+    second: LetName
     tile: tuple[int, int, int]
     depth: int
     consumers: int
     stages: int
-    predicate_tail: tuple[str, ...]
+    predicate_tail: tuple[AxisName, ...]
     registers: tuple[int, int] = (24, 240)
     """setmaxnreg of the producer and of each consumer warpgroup."""
     overlap: bool = True
@@ -361,7 +370,7 @@ class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     """Batches whose tiles are mixed, those of the last rows first, which see the most keys; 0: one batch after the other."""
     split: int = 1
     """As in Sm80Pair."""
-    others: tuple[str, ...] = ()
+    others: tuple[LetName, ...] = ()
     shared: bool = False
     """As in Sm80Pair."""
     dependent_launch: bool = False
@@ -375,11 +384,11 @@ class GpuSync(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_sync"):
 
     tile: tuple[int, int, int]
     block: tuple[int, int]
-    bind: dict[str, str]
-    predicate_tail: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    bind: dict[AxisName, str]
+    predicate_tail: tuple[AxisName, ...]
+    epilogue: tuple[LetName, ...]
     arch: str = "sm80"
-    acc: str = ""
+    acc: LetName = ""
 
 
 class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="gpu_stream"):
@@ -389,9 +398,9 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     reads is computed again. Else a kernel per pass, with results between them in memory.
     """
 
-    outer: tuple[str, ...]
+    outer: tuple[AxisName, ...]
     passes: tuple[Pass, ...]
-    storage: dict[str, Storage]
+    storage: dict[LetName, Storage]
     threads: int
     vector_bytes: int
     groups: tuple[int, ...] = ()
@@ -405,23 +414,10 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     goes through all writes in order and does its own."""
 
 
-SchedulePlan: TypeAlias = (
-    Scalar
-    | CpuRows
-    | CpuContraction
-    | CpuStreaming
-    | CpuWindow
-    | CpuTurn
-    | CpuWinograd
-    | CpuPlanes
-    | CpuSplit
-    | Sm80Mma
-    | Sm90Mma
-    | Sm80Pair
-    | Sm90Pair
-    | GpuSync
-    | GpuStream
-)
+CpuPlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuStreaming | CpuWindow | CpuTurn | CpuWinograd | CpuPlanes | CpuSplit
+"""What a CPU runs, an entry each of `plan/cpu_kinds.py`; plain loops run on every target."""
+GpuPlan: TypeAlias = Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair | GpuSync | GpuStream
+SchedulePlan: TypeAlias = CpuPlan | GpuPlan
 
 
 class Guarded(msgspec.Struct, frozen=True, omit_defaults=True):

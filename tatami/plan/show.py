@@ -10,26 +10,20 @@ from tatami.core.kernel import condition_text
 from tatami.core.layout import Layout, layout_text
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.plan.cpu_kinds import cpu_kind_of
 from tatami.plan.ir import (
-    CpuContraction,
-    CpuPlanes,
-    CpuRows,
-    CpuSplit,
-    CpuStreaming,
-    CpuTurn,
-    CpuWindow,
-    CpuWinograd,
+    CpuPlan,
     GpuStream,
     GpuSync,
     ProgramPlan,
     RegionPlan,
-    Scalar,
     SchedulePlan,
     Sm80Mma,
     Sm80Pair,
     Sm90Mma,
     Sm90Pair,
 )
+from tatami.plan.loops.show import show_loops
 
 
 def show(module: Module[ProgramPlan]) -> str:
@@ -115,67 +109,14 @@ def name_plan(plan: SchedulePlan) -> str:
 
 def show_plan(plan: SchedulePlan) -> list[str]:
     """The lines of one plan."""
+    if isinstance(plan, CpuPlan):
+        return cpu_kind_of(plan).show(plan)
     match plan:
-        case Scalar() | CpuRows() | GpuStream():
-            return _loops(plan)
-        case CpuContraction():
-            how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
-            how += f", in place {', '.join(plan.in_place)}" if plan.in_place else ""
-            how += f", by {plan.dot}" if plan.dot else ""
-            how += f", one {', '.join(plan.images)} at a time" if plan.images else ""
-            tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
-            return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
-        case CpuWindow():
-            return [
-                f"cpu_window {plan.let}",
-                f"  {'whole planes' if plan.whole else 'blocks'} of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
-                f"{', where they lie' if plan.lying else ''}{', vectors joined' if plan.joined else ''}",
-            ]
-        case CpuWinograd():
-            blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"
-            tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"
-            return [f"cpu_winograd {plan.acc}", f"  {blocks}", f"  {tile}"]
-        case CpuPlanes():
-            blocks = f"blocks of {plan.rows}x{plan.columns}, packed {', '.join(plan.packed)}"
-            return [f"cpu_planes {plan.acc}", f"  {blocks}", f"  tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"]
-        case CpuTurn():
-            return [f"cpu_turn {plan.across} -> {plan.along}", f"  tiles of {plan.tile}, width {plan.width}"]
-        case CpuStreaming():
-            tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
-            return [f"cpu_streaming {plan.first} -> {plan.second}", f"  {tile}"]
+        case GpuStream():
+            return show_loops(plan)
         case Sm80Pair() | Sm90Pair():
             return [f"{plan.arch}_pair {plan.first} -> {plan.second}", *dump_text(to_builtins(plan)).splitlines()]
-        case CpuSplit():
-            return ["cpu_split", *(f"  part {i}: {', '.join(p)}" for i, p in enumerate(plan.parts))]
         case Sm80Mma() | Sm90Mma() | GpuSync():
             return dump_text(to_builtins(plan)).splitlines()
         case _:
             assert_never(plan)
-
-
-def _loops(plan: Scalar | CpuRows | GpuStream) -> list[str]:
-    head = {Scalar: "scalar", CpuRows: "cpu_rows", GpuStream: "gpu_stream"}[type(plan)]
-    if isinstance(plan, CpuRows):
-        head += f" width {plan.width}"
-        if plan.blocks is not None:
-            head += f", {plan.blocks.axis} in blocks of {plan.blocks.size}"
-            head += f", {plan.blocks.round} at a time" if plan.blocks.round else ""
-        head += f", {', '.join(plan.nontemporal)} past the caches" if plan.nontemporal else ""
-    if isinstance(plan, GpuStream):
-        head += f" threads {plan.threads}, {plan.vector_bytes} bytes each"
-        head += f", {plan.owners} owners of what is written" if plan.owners > 1 else ""
-    lines = [head]
-    depth = 1
-    for i, a in enumerate(plan.outer):
-        how = "parallel " if isinstance(plan, CpuRows) and i < plan.parallel else ""
-        step = " by vectors" if isinstance(plan, CpuRows) and a == plan.vector_axis else ""
-        lines.append(f"{'  ' * depth}{how}for {a}{step}")
-        depth += 1
-    for i, p in enumerate(plan.passes):
-        loops = " ".join(f"for {a}{' by vectors' if a == p.vector else ''}" for a in p.axes)
-        stored = ", ".join(n if plan.storage.get(n) == "register" else f"{n} ({plan.storage.get(n)})" for n in p.lets)
-        part = plan.parts[i] if isinstance(plan, GpuStream) and plan.parts else 0
-        lines.append(f"{'  ' * depth}{loops + ': ' if loops else ''}{stored}{f' in parts of {part}' if part else ''}")
-    if again := [n for n, s in plan.storage.items() if s == "recompute"]:
-        lines.append(f"{'  ' * depth}recomputed: {', '.join(again)}")
-    return lines

@@ -10,7 +10,9 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
+from tatami.plan.cpu.contraction_rules import contraction_rules
 from tatami.plan.cpu.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
+from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.loops.estimate import contraction_estimate, rank, trips
 from tatami.plan.loops.schedule import main_order, size_at
@@ -321,3 +323,27 @@ def parts_of_k(narrow: int, wide: int, k: int, itemsize: int, target: Target) ->
         return 1
     parts = min(PARTS, k // (BLOCKS_OF_PART * depth_of(target)), operands // (2 * sums))
     return parts if parts >= max(2, target.cores) else 1
+
+
+def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    yield contraction_candidate(asked.region, asked.facts, asked.target, asked.sizes, asked.constants)
+
+
+def _show(plan: CpuContraction) -> list[str]:
+    """The lines of a plan."""
+    how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
+    how += f", in place {', '.join(plan.in_place)}" if plan.in_place else ""
+    how += f", by {plan.dot}" if plan.dot else ""
+    how += f", one {', '.join(plan.images)} at a time" if plan.images else ""
+    tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
+    return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
+
+
+CONTRACTION = CpuKind(
+    plan=CpuContraction,
+    regions=frozenset({"contraction", "streaming_pair"}),
+    candidates=_candidates,
+    estimate=contraction_estimate,
+    check=contraction_rules,
+    show=_show,
+)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
 import msgspec
 
+from tatami.core.diagnostic import Diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.contraction import MANY, busiest_load, register_tile
+from tatami.plan.cpu.tile_rules import tile_rules
+from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Rejected
 from tatami.plan.loops.estimate import (
     PEAK_SHARE_CONTRACTION,
@@ -21,6 +24,7 @@ from tatami.plan.loops.estimate import (
     seconds_per_packed_byte,
     trips,
 )
+from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.memory.packed_operands import is_packable
 from tatami.poly_core.ir import RegionFacts
@@ -90,26 +94,33 @@ def _not_tiles(region: Region, found: Convolution) -> str:
     return ""
 
 
-def convolution_candidates(
-    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
-) -> list[Candidate | Rejected]:
-    """Tiles and planes; none where there is no convolution."""
-    found = find_convolution(region)
-    if isinstance(found, str):
-        return []
-    made: list[Candidate | Rejected] = []
-    weights = operand_tensor(found.weights)
+def winograd_candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    """Tiles of a transformed image; nothing where there is no convolution."""
+    found = find_convolution(asked.region) if asked.kind == "contraction" else ""
+    if not isinstance(found, str):
+        why = _not_tiles(asked.region, found) or _not_packed(asked, found)
+        made = why or winograd_candidate(asked.region, asked.facts, found, asked.target, asked.sizes)
+        yield Rejected("cpu_winograd", made) if isinstance(made, str) else made
+
+
+def planes_candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    """The image copied to planes; nothing where there is no convolution."""
+    found = find_convolution(asked.region) if asked.kind == "contraction" else ""
+    if not isinstance(found, str):
+        images = with_still_axis(asked.region, found)
+        why = _not_planes(asked.region, images) or _not_packed(asked, found)
+        made = why or planes_candidate(asked.region, asked.facts, images, asked.target, asked.sizes)
+        yield Rejected("cpu_planes", made) if isinstance(made, str) else made
+
+
+def _not_packed(asked: Asked, found: Convolution) -> str:
+    """Why `setup` cannot pack the weights of a convolution that a template could take otherwise; "" where it can."""
+    if why := _refusal(asked.region, found):
+        return why
     axes = (*found.shape.batch, *found.shape.k, *found.filters)
-    images = with_still_axis(region, found)
-    for kind, why, candidate, taken in (
-        ("cpu_winograd", _not_tiles(region, found), winograd_candidate, found),
-        ("cpu_planes", _not_planes(region, images), planes_candidate, images),
-    ):
-        why = why or _refusal(region, found)
-        if not why and (weights not in constants or not is_packable(region, found.weights, axes)):
-            why = "its weights are no constant of known extents; setup packs those only"
-        made.append(Rejected(kind, why) if why else candidate(region, facts, taken, target, sizes))
-    return made
+    if operand_tensor(found.weights) in asked.constants and is_packable(asked.region, found.weights, axes):
+        return ""
+    return "its weights are no constant of known extents; setup packs those only"
 
 
 def winograd_candidate(
@@ -322,3 +333,62 @@ def planes_estimate(
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = outer * height * -(-width // lanes) * filters * (4.0 + after)
     return roofline({"compute": compute, "copies": (copies + back) / rate}, facts, target, sizes)
+
+
+def _winograd_seconds(
+    region: Region, facts: RegionFacts, plan: CpuWinograd, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    found = find_winograd(region)
+    return {} if isinstance(found, str) else winograd_estimate(region, facts, plan, found, target, sizes)
+
+
+def _planes_seconds(
+    region: Region, facts: RegionFacts, plan: CpuPlanes, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    found = find_planes(region)
+    return {} if isinstance(found, str) else planes_estimate(region, facts, plan, found, target, sizes)
+
+
+def _image_blocks(plan: CpuWinograd | CpuPlanes, region: Region, target: Target) -> Iterator[Diagnostic]:
+    found = find_winograd(region) if isinstance(plan, CpuWinograd) else find_planes(region)
+    if isinstance(found, str):
+        what = "3x3 convolution to transform" if isinstance(plan, CpuWinograd) else "convolution to copy to planes"
+        yield invalid_plan(region, f"no {what}: {found}", "use a cpu_contraction plan")
+        return
+    if plan.acc != found.shape.acc:
+        yield invalid_plan(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")
+    if plan.packed != (weights := operand_tensor(found.weights),):
+        yield invalid_plan(region, f"packed {', '.join(plan.packed) or 'none'}; the weights are {weights}", f"pack {weights}")
+    yield from tile_rules(plan, lets_by_name(region)[found.shape.acc].dtype, (plan.rows, plan.columns, plan.kc), region, target)
+
+
+def _show_winograd(plan: CpuWinograd) -> list[str]:
+    """The lines of a plan."""
+    blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"
+    tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"
+    return [f"cpu_winograd {plan.acc}", f"  {blocks}", f"  {tile}"]
+
+
+def _show_planes(plan: CpuPlanes) -> list[str]:
+    """The lines of a plan."""
+    blocks = f"blocks of {plan.rows}x{plan.columns}, packed {', '.join(plan.packed)}"
+    return [f"cpu_planes {plan.acc}", f"  {blocks}", f"  tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"]
+
+
+WINOGRAD = CpuKind(
+    plan=CpuWinograd,
+    regions=frozenset({"contraction"}),
+    candidates=winograd_candidates,
+    estimate=_winograd_seconds,
+    check=_image_blocks,
+    show=_show_winograd,
+)
+
+PLANES = CpuKind(
+    plan=CpuPlanes,
+    regions=frozenset({"contraction"}),
+    candidates=planes_candidates,
+    estimate=_planes_seconds,
+    check=_image_blocks,
+    show=_show_planes,
+)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import CACHE_LINE, Target, lanes_of
+from tatami.plan.cpu.tile_rules import width_rule
+from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
 from tatami.plan.loops.estimate import multiply_adds_per_cycle, operations, rank, rows_estimate, trips
+from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
@@ -143,3 +147,57 @@ def window_estimate(
         cycles *= plan.width / target.lanes
     threads = max(1, target.cores) if outer > 1 else 1
     return rows_estimate(facts, cycles, threads, target, sizes)
+
+
+def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    if asked.kind == "stencil":
+        yield window_candidate(asked.region, asked.facts, asked.target, asked.sizes)
+
+
+def _estimate(
+    region: Region, facts: RegionFacts, plan: CpuWindow, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    found = find_window(region)
+    return {} if isinstance(found, str) else window_estimate(region, facts, plan, found, target, sizes)
+
+
+def _check(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnostic]:
+    found = find_window(region)
+    if isinstance(found, str):
+        yield invalid_plan(region, f"no window to slide: {found}", "use a cpu_rows plan")
+        return
+    if plan.let != found.let:
+        yield invalid_plan(region, f"{plan.let!r} is not the window; {found.let} is", f"name {found.let}")
+    if min(plan.rows, plan.ahead, plan.width) < 1 or plan.width & (plan.width - 1):
+        why = f"blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
+        yield invalid_plan(region, why, f"use 1 row and 1 block or more, a power of two up to {target.lanes}")
+    elif plan.whole and (plan.joined or plan.lying):
+        why = "planes that are copied whole are read as they are copied, vectors across lines among them"
+        yield invalid_plan(region, why, "leave out `joined` and `lying`, or `whole`")
+    elif plan.joined and is_looped(region, found):
+        yield invalid_plan(region, "loops over the places of a window join no vectors", "leave out `joined`")
+    elif plan.whole and (why := not_whole(region, plan, found)):
+        yield invalid_plan(region, f"planes are not copied whole: {why}", "use blocks of rows: `whole` false")
+    elif plan.lying and (why := not_lying(region, plan, found)):
+        yield invalid_plan(region, f"rows are not read where they lie: {why}", "use copied rows: `lying` false")
+    else:
+        yield from width_rule(plan, region, target)
+
+
+def _show(plan: CpuWindow) -> list[str]:
+    """The lines of a plan."""
+    return [
+        f"cpu_window {plan.let}",
+        f"  {'whole planes' if plan.whole else 'blocks'} of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
+        f"{', where they lie' if plan.lying else ''}{', vectors joined' if plan.joined else ''}",
+    ]
+
+
+WINDOW = CpuKind(
+    plan=CpuWindow,
+    regions=frozenset({"stencil"}),
+    candidates=_candidates,
+    estimate=_estimate,
+    check=_check,
+    show=_show,
+)

@@ -13,15 +13,13 @@ from collections.abc import Mapping
 
 from tatami.core.cost import op_cost
 from tatami.core.expr import Expr, evaluate, free_vars, product
-from tatami.core.target import Target, lanes_of
-from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, CpuStreaming, CpuTurn, Dot, Pass, Scalar
+from tatami.core.target import Target
+from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar
 from tatami.plan.loops.accesses import AccessMove, accesses, stride_kind
 from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
 from tatami.region.views.images.convolution import find_convolution
-from tatami.region.views.pairs.online import Online
-from tatami.region.views.transpose import Turned
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
 DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.5, "quads": 1.2, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
@@ -230,39 +228,3 @@ def _packing_of_windows(region: Region) -> float:
     if isinstance(found, str):
         return 1.0
     return WINDOW_PACKING if found.slides[-1].stride == 1 else STRIDED_PACKING
-
-
-CYCLES_PER_SCORE = 24.0
-"""Of a vector of scores on its way to weights: loads, the maximum, exp, the sum."""
-CYCLES_PER_WEIGHT = 4.0
-"""The same where weights are pointwise in the scores: a load and a store. What is computed costs as much in the epilogue of
-a product by itself, where no estimate counts it."""
-
-
-def streaming_estimate(
-    region: Region, facts: RegionFacts, plan: CpuStreaming, found: Online, target: Target, sizes: Mapping[str, int]
-) -> dict[str, float]:
-    """Both products over whole slivers of rows, and what lies between. Operands that move with the keys are packed once."""
-    b, rows, keys = (trips(region, group, sizes) for group in (found.second.batch, (found.rows,), (found.keys,)))
-    deep = sum(trips(region, first.k, sizes) for first in found.firsts) + trips(region, found.second.n, sizes)
-    padded = -(-rows // plan.nr) * plan.nr
-    itemsize = lets_by_name(region)[plan.first].dtype.itemsize
-    threads = max(1, target.cores)
-    products = 2.0 * b * padded * keys * deep / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
-    cycles = CYCLES_PER_SCORE if found.top or found.sums else CYCLES_PER_WEIGHT
-    between = b * padded * keys / plan.width * cycles / max(clock(target), 1.0) / threads
-    packing = b * (keys + rows) * deep * itemsize * seconds_per_packed_byte(target) / threads
-    return roofline({"compute": products + between, "packing": packing}, facts, target, sizes)
-
-
-def turn_estimate(
-    region: Region, facts: RegionFacts, plan: CpuTurn, found: Turned, target: Target, sizes: Mapping[str, int]
-) -> dict[str, float]:
-    """Every turned operand once through registers, a vector by a load, an exchange per halving and a store; then the map."""
-    elements = trips(region, tuple(all_axes(region)), sizes)
-    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
-    lanes = lanes_of(plan.width, itemsize)
-    turned = len(found.reads) * (lanes.bit_length() + 1.0)
-    cycles = elements / lanes * (turned + operations(region, tuple(lets_by_name(region))) / 2)
-    threads = max(1, target.cores) if elements > plan.tile**2 else 1
-    return rows_estimate(facts, cycles, threads, target, sizes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from tatami.core.dtype import DType
@@ -31,6 +31,17 @@ def scalar_candidate(
 ) -> Candidate:
     plan = Scalar(bones.outer, bones.passes, bones.storage)
     return Candidate(plan, "scalar", loops_estimate(region, facts, plan, target, sizes))
+
+
+def rows_candidates(
+    region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
+) -> Iterator[Candidate | Rejected]:
+    """Vector loops by each width, until one has none."""
+    for width in vector_widths(target):
+        made = rows_candidate(region, facts, bones, target, sizes, width)
+        yield made
+        if isinstance(made, Rejected):
+            return
 
 
 def rows_candidate(

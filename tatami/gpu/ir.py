@@ -575,7 +575,7 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     tile_rows: tuple[int, int] | None = None
     """First row of tiles (of a cluster's tiles) that this kernel computes, and their number; None: all."""
     units: int = 0
-    """Stream-K: number of CTAs, or clusters, that divide the line of all tiles' blocks of k evenly (`plan/gpu/stream_k_cut.py`);
+    """Stream-K: number of CTAs, or clusters, that divide the line of all tiles' blocks of k evenly (`plan/views/stream_k_cut.py`);
     0: none. The loop over tiles then visits pieces of tiles, and `split` is the largest number of pieces of a tile."""
     uneven: bool = False
     """True if tiles differ in their number of blocks; each has at least one."""

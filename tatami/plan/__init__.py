@@ -10,8 +10,10 @@ Made from `region`, `poly_core` and a Target by `choose`; equal Regions (modulo 
 - tiles fit the registers, vectors the lanes; every refusal has both numbers (InvalidPlan, ResourceExceeded);
 - a decision is obeyed or refused; a key that names no Region warns (StaleDecision).
 
-The folders: `loops` has schedules of plain nests, `cpu` the CPU's templates, `gpu` products and streams of a GPU, `pairs` two
-products in one GPU kernel, `simulation` the engine that estimates GPU pipelines, `memory` layouts, packing and conversions.
+The folders: `views` has what one plan shows by itself, `loops` schedules of plain nests, `cpu` the CPU's templates, `gpu`
+products and streams of a GPU, `pairs` two products in one GPU kernel, `simulation` the engine that estimates GPU pipelines,
+`memory` layouts, packing and conversions; `block_reduces` rewrites Regions before they are planned, so that reductions begin
+in a product if the target can begin them.
 
 A dump::
 

@@ -277,7 +277,7 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
 class StreamK(msgspec.Struct, frozen=True):
     """The blocks of k of the last `rows` rows of tiles form one line, cut evenly over `units` CTAs; with clusters, rows, tiles
     and units are those of clusters. A second kernel adds the pieces of each tile in the order of k and runs the epilogue
-    (`plan/gpu/stream_k_cut.py`). The whole tiles before them have a kernel of their own. All sizes are known."""
+    (`plan/views/stream_k_cut.py`). The whole tiles before them have a kernel of their own. All sizes are known."""
 
     rows: int
     units: int

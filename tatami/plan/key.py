@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tatami.core.target import Target
-from tatami.region.canonical_key import canonical, key_of_canonical
 from tatami.region.ir import Region
+from tatami.region.views.canonical_key import canonical, key_of_canonical
 
 
 def target_class(target: Target) -> str:

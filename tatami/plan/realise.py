@@ -263,6 +263,6 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 
 def _renamed(region: Region, tensors: dict[str, str], name: str) -> Region:
-    from tatami.region.canonical_key import Renaming, rename
+    from tatami.region.views.canonical_key import Renaming, rename
 
     return rename(region, Renaming(tensors, {}, {}, {}), name)

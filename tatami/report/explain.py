@@ -12,8 +12,8 @@ from tatami.core.kernel import condition_text
 from tatami.core.module import Module
 from tatami.core.sizes.conditions import equation_text, is_condition
 from tatami.core.target import Target
+from tatami.plan.block_reduces.block_sums import reductions_of_products
 from tatami.plan.show import name_plan, show_budget, show_estimate, show_layouts
-from tatami.region.block_reduces.block_sums import reductions_of_products
 from tatami.region.ir import Region, Step
 from tatami.report.copies import moves
 from tatami.tiny.ir import MOVEMENT

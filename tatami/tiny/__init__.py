@@ -7,8 +7,8 @@ Invariants (``verify``):
 - no implicit cast; a REDUCE names its accumulation dtype and removes its axes (spec 2 §3);
 - normalised: operands of one op have one shape, CONST is rank 0, constant-only subgraphs stand in `setup`.
 
-Before and after `normalize` the forms are named ``tiny@imported`` and ``tiny``. `lowering` has a file per family of operations, `passes` the steps of `normalize`, `loading` documents, `checks` rules of
-`verify`, `meaning` parts of `run`.
+Before and after `normalize` the forms are named ``tiny@imported`` and ``tiny``. `lowering` has a file per family of
+operations, `passes` the steps of `normalize`, `loading` documents, `checks` rules of `verify`, `meaning` parts of `run`.
 
 A dump::
 

@@ -29,7 +29,7 @@ from tatami.gpu.products.sm80 import LAST
 from tatami.gpu.stream_ir import Param
 from tatami.gpu.streaming.lower import lower_stream
 from tatami.plan.ir import GpuStream, Guarded, Pass, Sm80Pair, Sm90Pair
-from tatami.plan.pairs.limits import PairPlan, pair_limits, pair_rules
+from tatami.plan.views.pair_limits import PairPlan, pair_limits, pair_rules
 from tatami.region.ir import Binary, Cast, Iter, Let, Read, Reduce, Ref, Region, RegionExpr, Yield
 from tatami.region.ir import Target as Output
 from tatami.region.views.pairs.pair import PairView, pair_view

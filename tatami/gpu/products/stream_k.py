@@ -21,8 +21,8 @@ from tatami.core.layout import MemRef
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.split_k import Split, elementwise, read_tensors
 from tatami.indexbook.ir import Guard
-from tatami.plan.gpu.stream_k_cut import Cut, cut_of
 from tatami.plan.ir import Sm90Mma
+from tatami.plan.views.stream_k_cut import Cut, cut_of
 from tatami.region.ir import Binary, Const, Iter, Let, Param, Read, Region, RegionExpr, Select, Target, Within, Yield
 from tatami.region.views.product import rename
 from tatami.region.walk import all_axes

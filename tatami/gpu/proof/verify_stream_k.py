@@ -11,7 +11,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ceildiv, expr, product, step_of
 from tatami.gpu.ir import AnyKernel, Kernel, Program, Role, StGlobalVec
 from tatami.gpu.proof.program import all_statements
-from tatami.plan.gpu.stream_k_cut import Cut
+from tatami.plan.views.stream_k_cut import Cut
 
 
 def check_units(kernel: Kernel) -> list[Diagnostic]:

@@ -14,12 +14,12 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.gpu.limits import needs
 from tatami.plan.gpu.simulate import simulate
 from tatami.plan.gpu.sm_load import PLAIN, Traffic, pipeline_of, tensor_flops
-from tatami.plan.gpu.stream_k_cut import Cut, cut_of
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import figures_of
+from tatami.plan.views.product_limits import needs
+from tatami.plan.views.stream_k_cut import Cut, cut_of
 
 
 def gpu_estimate(

@@ -14,7 +14,8 @@ import msgspec
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, var
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
-from tatami.plan.gpu.limits import (
+from tatami.plan.ir import Loader
+from tatami.plan.views.product_limits import (
     BARRIER_BYTES,
     FEWER_ACCUMULATORS,
     STORE_ROWS,
@@ -23,7 +24,6 @@ from tatami.plan.gpu.limits import (
     span_columns,
     tile_chunks,
 )
-from tatami.plan.ir import Loader
 from tatami.region.ir import Read, Region, Yield
 from tatami.region.views.images.boxes import MATRIX, Boxed, NoWay, strides_of, way_of
 from tatami.region.views.images.pixels import Pixels, is_last

@@ -113,8 +113,8 @@ class BarrierState:
 
 @dataclass
 class State:
-    """One state of all actors, barriers and slots. `run`: blocks since the last tile's start at the end of the stream, up to a
-    bound."""
+    """A state of the machine. `stream`: the answers so far; `run`: blocks since the last tile's start at the end of the
+    stream, up to a bound; `slots`: parts by ring, slot and writer."""
 
     stream: tuple[int, ...]
     actors: list[Actor]

@@ -149,8 +149,8 @@ class _Streaming(SeenBlocks):
         return (loop.For(q, ZERO, ceildiv(count, expr(self.mr)), (*declare, *packed)),)
 
     def look_for_nonfinite(self, values: str, block: Expr, k0: Expr, k1: Expr) -> Stmts:
-        """0 for a block whose values are all finite, else NaN: the sum of v - v over them, key by key where they lie in
-        place, panel by panel where they are packed."""
+        """Statements that store, for a block of values, 0 if all are finite, else NaN: the sum of v - v over them, key by key
+        for values in place, panel by panel for packed ones."""
         em = self.em
         total, lanes = loop.Reg(em.fresh("v"), self.dtype), loop.Reg(em.fresh("v"), self.dtype, self.lanes)
         zero = loop.Const(0, self.dtype)

@@ -34,6 +34,7 @@ ABOVE = {
     "bench",
     "cli",
     "compilation",
+    "compiled_function",
     "decisions",
     "models",
     "observer",
@@ -44,6 +45,7 @@ ABOVE = {
     "specialised",
     "stages",
     "storage",
+    "targets",
 }
 NUMPY_FILES = {
     "core/numbers/numerics.py",

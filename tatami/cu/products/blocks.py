@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from tatami.core.dtype import DType
-from tatami.core.ops import neutral
+from tatami.core.ops import joining, neutral
 from tatami.cu.expr_text import Scope, constant_text, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.epilogue import bounds_test, let_lines
@@ -26,7 +26,6 @@ from tatami.gpu.ir import BlockFold, Kernel, StBlocks
 from tatami.region.ir import Binary, Const, Ref, RegionExpr, Select, Unary
 
 HOLD = "tt_wgmma_hold(acc[i]);  // registers for one block: nothing of another is kept, or begun"
-FOLD = {"sum": "add", "max": "max", "min": "min"}
 PAIRS = ((16, "a"), (8, "b"), (4, "c"))
 """Each bit of the number that a column has among a lane's eight, from the least: how far apart the lanes are that share out
 its two columns, and its name. The last is the first to be joined."""
@@ -138,7 +137,7 @@ def _from_lane(value: str, mask: int) -> str:
 
 
 def _joined(f: BlockFold, a: str, b: str) -> str:
-    return _text(Binary(FOLD[f.fn], Ref("a"), Ref("b")), {"a": a, "b": b})
+    return _text(Binary(joining(f.fn), Ref("a"), Ref("b")), {"a": a, "b": b})
 
 
 def _text(e: RegionExpr, values: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What `tt.compile` gives: a Function with the stages it came from, their explanation, pictures and file."""
+"""The result of `tt.compile`: a Function with the stages it came from, their explanation, pictures and file."""
 
 from __future__ import annotations
 

@@ -235,12 +235,12 @@ def _applied(operation: Operation, args: Sequence[Expr]) -> Expr:
 
 
 def sizes_text(sizes: Iterable[Expr]) -> str:
-    """``M, 4``"""
+    """The expressions as text, separated by commas: ``M, 4``."""
     return ", ".join(map(str, sizes))
 
 
 def shape_text(sizes: Iterable[Expr]) -> str:
-    """``[M, 4]``"""
+    """A shape as text: ``[M, 4]``."""
     return f"[{sizes_text(sizes)}]"
 
 

@@ -1,4 +1,4 @@
-"""What interpreters share: inputs of a run, calls, conditions and loops of programs, in numpy.
+"""The common part of the interpreters: inputs of a run, calls, conditions and loops of programs, in numpy.
 
 frontend.run            graphs on named operands          checked_inputs, known_sizes, turn_while, loop_results
 tiny.run, region.run    programs with a `setup`           Machine
@@ -50,7 +50,7 @@ def known_sizes(sizes: Mapping[str, Expr], bound: Mapping[str, int]) -> dict[str
 
 
 def concrete(shape: Sequence[Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The numbers of a shape."""
+    """The shape as numbers, given the values of its size symbols."""
     return tuple(int(evaluate(s, sizes)) for s in shape)
 
 
@@ -86,12 +86,15 @@ def turn_while(
 
 
 class Typed(Protocol):
-    """Whatever has a dtype and a shape over size symbols."""
+    """A declared result: its dtype, and its shape over size symbols."""
 
     @property
-    def dtype(self) -> DType: ...
+    def dtype(self) -> DType:
+        """The dtype of the elements."""
+
     @property
-    def shape(self) -> Shape: ...
+    def shape(self) -> Shape:
+        """The size of each axis, over size symbols."""
 
 
 def loop_results(
@@ -111,20 +114,28 @@ class Called(Protocol):
     """A call of programs: `tiny.CallOp`, `region.Step`."""
 
     @property
-    def targets(self) -> tuple[str, ...]: ...
+    def targets(self) -> tuple[str, ...]:
+        """Names of the programs that it may call."""
+
     @property
-    def sizes(self) -> dict[str, Expr]: ...
+    def sizes(self) -> dict[str, Expr]:
+        """Size symbols of the callee, in terms of the caller's."""
+
     @property
-    def new_symbols(self) -> tuple[str, ...]: ...
+    def new_symbols(self) -> tuple[str, ...]:
+        """Size symbols of the caller that its results decide."""
+
     @property
-    def attrs(self) -> Mapping[str, Any]: ...
+    def attrs(self) -> Mapping[str, Any]:
+        """Further facts: `carried`, the number of states of a loop."""
 
 
 class Signed(Protocol):
     """A program with a signature."""
 
     @property
-    def signature(self) -> Signature: ...
+    def signature(self) -> Signature:
+        """Inputs and outputs of the program."""
 
 
 P = TypeVar("P", bound=Signed)

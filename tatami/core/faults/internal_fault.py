@@ -8,6 +8,7 @@ from traceback import extract_tb
 from tatami.core.diagnostic import Diagnostic, diagnostic
 
 ADVICE = "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints"
+"""Suggestion of every E1900."""
 
 
 def described(error: Exception) -> str:

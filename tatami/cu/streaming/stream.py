@@ -5,7 +5,7 @@
     for (i1 = member * 4; i1 < s0; i1 += 32 * 4) f0 = max of f0 and four lanes
     f0 = tt_joined<tt_most, 32>(f0, smem);
 
-Where vectors need sizes that are multiples of the width, the kernel is there twice: with vectors, and one element at
+If vectors need sizes that are multiples of the width, the kernel has two forms: with vectors, and one element at
 a time.
 """
 
@@ -24,13 +24,15 @@ from tatami.region.ir import Read, Ref
 
 
 def stream_text(kernel: StreamKernel) -> str:
+    """The unit of a streaming kernel."""
     return StreamText(kernel).text()
 
 
 class StreamText(StreamWriter):
-    """A kernel being printed: statements for one form of it at a time."""
+    """The printer of a kernel: statements for one form of it at a time."""
 
     def text(self) -> str:
+        """The text of the unit, in all forms."""
         k, l = self.k, self.l
         l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', '#include "tatami_stream.cuh"', "")
         params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
@@ -54,7 +56,8 @@ class StreamText(StreamWriter):
         return l.text()
 
     def choice(self, forms: list[tuple[str, int, bool]]) -> None:
-        """The first form whose condition holds: (condition, width, whether rows are kept); the last has none."""
+        """Print the first form whose condition holds: (condition, width, True if rows are kept in registers); the last has
+        none."""
         (when, width, self.keeps), *others = forms
         if not when:
             self.body(width)
@@ -67,8 +70,9 @@ class StreamText(StreamWriter):
         l.depth -= 1
         l.add("}")
 
-    # -- where this thread is ----------------------------------------------------------------------
+    # -- place of this thread ----------------------------------------------------------------------
     def body(self, width: int) -> None:
+        """Print one form: the point of this thread or group, then the phases."""
         k, l = self.k, self.l
         self.width = width
         self.v = self.values()
@@ -115,16 +119,17 @@ class StreamText(StreamWriter):
             self.phases()
 
     def place(self) -> None:
-        """The coordinates of `point`."""
+        """Declare the coordinates of `point`."""
         points = self.k.points
         self.coordinates("point", tuple(a.name for a in points), lane=self.lane if self.k.lanes_are_points else "")
 
     @property
     def lane(self) -> str:
+        """Name of the axis that a vector runs along; "" for one element at a time."""
         return next((p.lane for p in self.k.phases if p.lane), "") if self.width > 1 else ""
 
     def coordinates(self, linear: str, axes: tuple[str, ...], lane: str) -> None:
-        """Axes from a row-major number; a lane axis gets the name of its first lane."""
+        """Declare axes from a row-major number; a lane axis gets the name of its first lane."""
         rest = linear
         for position, a in reversed(list(enumerate(axes))):
             name = f"{a}_0" if a == lane else a
@@ -136,7 +141,7 @@ class StreamText(StreamWriter):
 
     # -- phases ------------------------------------------------------------------------------------
     def load_row(self) -> None:
-        """What phases share of a row, in registers."""
+        """Load the elements of a row that several phases read into registers."""
         k, n = self.k, self.width
         p = next(p for p in k.phases if p.axes and not isinstance(p, Running))
         assert not isinstance(p, Running)
@@ -151,19 +156,21 @@ class StreamText(StreamWriter):
 
     @contextmanager
     def turns(self, end: str) -> Iterator[None]:
-        """The vectors of a kept row that are this thread's."""
+        """A context for the vectors of a kept row that belong to this thread."""
         k = self.k
         with self.v.block(f"TT_UNROLL for (int turn = 0; turn < {k.turns}; ++turn)"):
             self.l.add(f"const tt_i64 at = (tt_i64)(turn * {k.group} + member) * {self.width};", f"if (at >= {end}) continue;")
             yield
 
     def end(self, p: Fold | Write) -> str:
+        """C text of the number of elements of a phase; 0 for a thread without a point."""
         total = f"(tt_i64){' * '.join(factor_text(self.sizes[a]) for a in p.axes)}"
         if isinstance(p, Fold) and p.part is not None:
             total = self.part_end(p, p.part, total)
         return f"({self.live} ? {total} : 0)" if self.live else total
 
     def phases(self) -> None:
+        """Print all phases, in order."""
         if self.keeps:
             self.load_row()
         for p in self.k.phases:
@@ -177,7 +184,7 @@ class StreamText(StreamWriter):
 
     @contextmanager
     def loops(self, p: Fold | Write) -> Iterator[None]:
-        """Every point of the phase's axes that is this thread's; the innermost in steps of the lanes."""
+        """A context for every point of the phase's axes that belongs to this thread; the innermost in steps of the lanes."""
         k, l = self.k, self.l
         with ExitStack() as stack:
             if k.group == 1:
@@ -204,7 +211,7 @@ class StreamText(StreamWriter):
 
     # -- tiles -------------------------------------------------------------------------------------
     def tiled(self, t: Tile) -> None:
-        """Load along the tile's axis, turn around in shared memory, write along the lanes."""
+        """Print a transposition: load along the tile's axis, exchange in shared memory, write along the lanes."""
         k, l, n = self.k, self.l, self.width
         a, b = k.points[-1].name, t.axis
         (p,) = k.phases
@@ -244,6 +251,7 @@ class StreamText(StreamWriter):
 
     # -- fold --------------------------------------------------------------------------------------
     def fold(self, p: Fold) -> None:
+        """Print a reduction, and its join over the group."""
         k, l = self.k, self.l
         place = p.reduce.fn in ARG_JOIN
         d = p.of if place else p.reduce.dtype
@@ -288,6 +296,7 @@ class StreamText(StreamWriter):
                     self.store(p.stores, (p.name, result))
 
     def finished(self, p: Fold, acc: str) -> str:
+        """C text of a fold's result from its accumulator."""
         if p.reduce.fn in ARG_JOIN:
             return f"({acc}.at < 0 ? 0 : {acc}.at)"
         d = p.reduce.dtype
@@ -297,6 +306,7 @@ class StreamText(StreamWriter):
 
     # -- write -------------------------------------------------------------------------------------
     def write(self, p: Write) -> None:
+        """Print the stores of a phase."""
         with self.loops(p) if p.axes or self.k.group > 1 else self.v.block():
             if p.share is not None:
                 self.v.places(p.share.place)

@@ -1,4 +1,4 @@
-"""What every phase of a streaming kernel prints by: elements of a tensor in lanes, and stores."""
+"""Text that every phase of a streaming kernel needs: elements of a tensor in lanes, and stores."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tatami.gpu.stream_ir import Fold, Part, Phase, Running, StreamKernel, Strea
 from tatami.region.ir import Read
 
 ARG_JOIN = {"argmax": "tt_first_most", "argmin": "tt_first_least"}
+"""Reduce -> the device function that joins two positions of extremes."""
 
 
 class StreamWriter:
@@ -29,30 +30,34 @@ class StreamWriter:
         self.width = 1
         self.live = ""
         self.keeps = False
-        """Is the text that of rows held in registers?"""
+        """True in the form that holds rows in registers."""
         self.v = self.values()
 
     def values(self) -> Values:
+        """A printer of values, without any known yet."""
         k = self.k
         return Values(self.l, self.params, {x.name: x for x in k.lets}, {x.name: x for x in k.positions})
 
     def first(self, p: Phase) -> str:
-        """The first element of the phase's part."""
+        """C name of the first element of the phase's part."""
         return f"first_{self.number(p)}"
 
     def begin(self, p: Fold | Running, part: Part) -> None:
+        """Declare the first element of the phase's part."""
         self.l.add(f"const tt_i64 {self.first(p)} = {self.converted(self.v.value(part.number), DType.i64)} * {part.size};")
 
     def part_end(self, p: Phase, part: Part, total: str) -> str:
+        """C text of the end of a part."""
         return f"tt_min({self.first(p)} + {part.size}, {total})"
 
     # -- lanes -------------------------------------------------------------------------------------
     def number(self, p: Phase) -> int:
+        """Position of the phase in the kernel."""
         return self.k.phases.index(p)
 
     @contextmanager
     def lanes(self, p: Phase, reads: bool = True) -> Iterator[None]:
-        """The lanes at this place, each once: `q` counts them. Reads of all lanes come first."""
+        """A context for each of the lanes here: `q` counts them. Reads of all lanes come first."""
         if self.width == 1 or not p.lane:
             yield
             return
@@ -87,25 +92,27 @@ class StreamWriter:
 
     @property
     def lane_folds(self) -> dict[str, DType]:
-        """Folds that have a result per lane."""
+        """Fold -> dtype, for folds with a result per lane."""
         if not self.k.lanes_are_points or self.width == 1:
             return {}
         return {p.name: result_dtype(p) for p in self.k.phases if isinstance(p, Fold)}
 
     def ragged(self, p: Phase) -> bool:
-        """May the last lanes of the axis be outside?"""
+        """True if the last lanes of the axis may be outside."""
         size = self.sizes[p.lane]
         return size not in self.k.even and not all(c % self.width == 0 for _, c in size.terms)
 
     def remaining(self, p: Phase) -> str:
+        """C text of the number of elements from the first lane to the end of the axis."""
         return f"{factor_text(self.sizes[p.lane])} - {p.lane}_0"
 
     def count_text(self, p: Phase) -> str:
+        """C argument with the remaining elements, if some lanes may be outside; else ""."""
         return f", {self.remaining(p)}" if self.ragged(p) else ""
 
     # -- stores ------------------------------------------------------------------------------------
     def write_lanes(self, p: Phase, value: Callable[[], Value], reads: bool = True) -> None:
-        """All lanes of `value`, then the stores: wide ones at once."""
+        """Print all lanes of `value`, then the stores: wide ones at once."""
         n = self.width
         made: list[tuple[StreamStore, str]] = []
         for s in p.stores:
@@ -127,6 +134,7 @@ class StreamWriter:
             self.l.add(text)
 
     def store(self, stores: tuple[StreamStore, ...], value: Value) -> None:
+        """Print stores of one value, guarded by the positions in their index."""
         for s in stores:
             inside = [x for x in self.v.places(s.index) if self.v.positions[x].bounds != "assume"]
             d = self.params[s.param]
@@ -137,15 +145,17 @@ class StreamWriter:
             self.l.add(text)
 
     def converted(self, value: Value, d: DType) -> str:
+        """C text of the value as type `d`."""
         return value[0] if VALUE_TYPE[value[1]] == VALUE_TYPE[d] else f"({VALUE_TYPE[d]}){value[0]}"
 
 
 def result_dtype(p: Fold) -> DType:
+    """The dtype of a fold's result: i64 for a position, else that of its reduce."""
     return DType.i64 if p.reduce.fn in ARG_JOIN else p.reduce.dtype
 
 
 def joined(combine: str, to: str, value: Value, d: DType) -> Value:
-    """What an element becomes where a value meets it."""
+    """The element's value after it is combined with a value."""
     if combine == "set":
         return value
     fn = {"add": "sum", "mul": "prod"}.get(combine, combine)

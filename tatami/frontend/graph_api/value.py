@@ -12,7 +12,7 @@ Operand: TypeAlias = "Value | bool | int | float"
 
 
 class Builder(Protocol):
-    """What a value asks of the graph it is in."""
+    """The part of a graph that its values use."""
 
     name: str
     _tensors: dict[str, TensorType]
@@ -26,7 +26,7 @@ class Builder(Protocol):
         """An operation with one result."""
 
     def constant(self, array: Any) -> Any:
-        """A constant tensor."""
+        """A tensor with the numbers of an array."""
 
     def fresh_size(self, stem: str = "S") -> str:
         """A size symbol that the module does not use yet."""

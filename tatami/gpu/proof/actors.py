@@ -1,4 +1,4 @@
-"""Who takes part in a kernel's synchronisation: an actor is one warpgroup of a role in one CTA of the cluster."""
+"""Participants of a kernel's synchronisation: an actor is one warpgroup of a role in one CTA of the cluster."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Actors:
         self.arrivals: list[int] = []
         self.cta: list[int] = []
         self.turn: list[tuple[int, int]] = []
-        """Which tiles an actor takes, of how many in turn."""
+        """Per actor: its place among those that take tiles in turns, and their number."""
         self.among: list[tuple[int, int]] = []
-        """Which warpgroup of its role an actor is, of how many."""
+        """Per actor: its number among the warpgroups of its role, and their number."""
         self.waiter: list[str] = []
-        """The actor, or all that take tiles in turns with it."""
+        """Per actor: its name, or one name for all that take tiles in turns with it."""
         roles = [s for s in kernel.body if isinstance(s, Role)]
         for cta in range(kernel.ctas):
             for r in roles:
@@ -44,7 +44,7 @@ class Actors:
             for s in (op.stmt for op in program)
             if isinstance(s, CpAsync)
         }
-        """Rings that an actor fills as ordinary memory."""
+        """Rings that an actor fills through the generic proxy, as (ring, actor)."""
         self.horizon = 2
         self.period = max(self.stages.values()) * (2 if kernel.barriers else 1)
         self.bit = {name: 1 << i for i, name in enumerate(self.names)}
@@ -72,12 +72,13 @@ class Actors:
         self.waiter.append(waiter)
 
     def at(self, name: str, cta: int) -> str:
-        """An actor, a ring or a barrier of one CTA of the cluster."""
+        """Name of an actor, a ring or a barrier of one CTA of the cluster."""
         return f"{name} of CTA {cta}" if self.kernel.ctas > 1 else name
 
     def slot(self, a: Actor, ring: str, offset: int) -> int:
+        """Slot of the ring that holds the block `offset` blocks after the actor's current one."""
         return (a.position + offset) % self.stages[ring]
 
     def block(self, a: Actor, ring: str, offset: int) -> int:
-        """The number of the block that the slot holds; of what is filled once a tile, the tile's, modulo 2."""
+        """Number of the block in that slot; for a ring filled once per tile, the tile's number modulo 2."""
         return a.tiles if ring in self.once else a.number + offset

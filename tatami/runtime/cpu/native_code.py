@@ -107,7 +107,7 @@ class NativeCode(LoadedModule):
         self.threads = threads
         self.constants: dict[str, Array] = {}
         self.constant_addresses: list[int] = []
-        """In the order of `layouts.constants`; 0 for what nobody reads."""
+        """Addresses in the order of `layouts.constants`; 0 for a constant that no code reads."""
         self._library = library
         self._pool = ctypes.c_void_p(pool)
         self._entries: dict[str, Entry] = {}

@@ -18,7 +18,7 @@ from tatami.core.tensor import numpy_dtype
 from tatami.runtime.arrays import CHECK_FROM, check_memory, empty_block
 from tatami.runtime.cpu.short_call import short_call
 
-if TYPE_CHECKING:  # what a program that runs elsewhere never loads
+if TYPE_CHECKING:  # a program that runs elsewhere never loads it
     from tatami.runtime.cpu.native_code import NativeCode, Sized
 
 Block: TypeAlias = tuple[memoryview, ctypes.c_void_p]

@@ -20,15 +20,18 @@ from tatami.runtime.python_steps import SteppedProgram, SteppedRun
 
 
 class DeviceProgram(SteppedProgram[DeviceArray], Protocol):
-    """What a run needs of a program on a GPU besides."""
+    """The part of a program on a GPU that its runs use."""
 
     device: Device
 
-    def allocate(self, shape: Sequence[int], dtype: DType, at: str = "memory") -> DeviceArray: ...
+    def allocate(self, shape: Sequence[int], dtype: DType, at: str = "memory") -> DeviceArray:
+        """New memory on the current stream. Raises OutOfMemory."""
 
-    def resolver(self) -> Resolver: ...
+    def resolver(self) -> Resolver:
+        """A resolver of the program's instructions into steps."""
 
-    def enqueue(self, steps: Steps, bases: Sequence[int], stream: int) -> None: ...
+    def enqueue(self, steps: Steps, bases: Sequence[int], stream: int) -> None:
+        """Put the steps on a stream, one after the other."""
 
 
 class HostedRun(SteppedRun[DeviceArray]):

@@ -11,7 +11,7 @@ from tatami.core.expr import Expr, Shape, expr, substitute
 
 
 class Fields:
-    """`at`: where faults are reported. `definitions`: symbols that an assumption defines, substituted in every size."""
+    """Reader of the fields of one document. `at`: the place named in faults. `definitions`: symbols that an assumption defines, substituted in every size."""
 
     def __init__(self) -> None:
         self.at = "document"

@@ -37,8 +37,8 @@ class Poisoned(Exception):
 
 
 class Loader(Fields):
-    """One document while it is read: values by name, axis labels by value, faults found. `rules`: how each UOp that is no
-    elementwise op is read."""
+    """One document while it is read: values by name, axis labels by value, faults found. `rules`: readers of the
+    UOps that are not elementwise."""
 
     def __init__(self, document: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
         super().__init__()

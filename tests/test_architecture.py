@@ -38,6 +38,7 @@ ABOVE = {
     "bench",
     "cli",
     "compilation",
+    "compiled_function",
     "decisions",
     "models",
     "observer",
@@ -48,6 +49,7 @@ ABOVE = {
     "specialised",
     "stages",
     "storage",
+    "targets",
 }
 """Parts above the chain: they may import any layer."""
 FACE = {"frames", "ir", "operation", "ops", "specialise", "walk"}

@@ -208,7 +208,7 @@ def bench_command(
     from tatami.bench.measure import estimate_sizes, measure
     from tatami.bench.roofline import roofline_svg
     from tatami.runtime.building.cache import default_cache, make_private
-    from tatami.runtime.machine.host import thread_count
+    from tatami.runtime.cores import thread_count
     from tatami.runtime.machine.peak import measured_peaks
 
     compilation = request.compilation()

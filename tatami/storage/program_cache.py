@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from tatami.compilation import Compilation
+from tatami.compilation import Compilation, StoredProgram
 from tatami.core.codec import encode_record
 from tatami.core.files.own_files import package_digest, package_version
 from tatami.core.module import Module
@@ -24,7 +24,7 @@ from tatami.runtime.building.cache import content_key, default_cache
 from tatami.runtime.building.compiler import compile_flags, find_compiler
 from tatami.runtime.building.sanitizer import sanitizer_flags
 from tatami.stages import encode_body, stage
-from tatami.storage.program_record import StoredProgram, execution_of, program_record, read_record
+from tatami.storage.program_record import execution_of, program_record, read_record
 
 _RESULTS_DEPEND_ON = ("islpy", "numpy", "onnx")
 

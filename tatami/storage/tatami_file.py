@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from tatami.compilation import Compilation
+from tatami.compilation import Compilation, StoredProgram
 from tatami.core.codec import encode_record, from_builtins, parse_text, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.document import MAX_CONSTANT_BYTES, ConstantRef, constant_of, file_constant, parse_document, read_bytes
@@ -38,7 +38,7 @@ from tatami.decisions import Decisions
 from tatami.runtime.cpu.pool import runtime_body
 from tatami.stages import BY_NAME, STAGES
 from tatami.storage.dump import own_stage, to_document, write_pieces
-from tatami.storage.program_record import StoredProgram, execution_of, program_record, read_record
+from tatami.storage.program_record import execution_of, program_record, read_record
 
 SUFFIX = ".tatami"
 """Suffix of files with a saved program."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from tatami.core.custom.formula import Apply, Convert, Number, Placeholder
 from tatami.core.diagnostic import fail
+from tatami.core.expr import shape_text
 from tatami.core.numbers.numerics import Array, apply, cast, constant
 from tatami.frontend.meaning.reduction import REDUCTION
 from tatami.frontend.meaning.scope import Scope
-from tatami.frontend.operation import text
 from tatami.frontend.operations.kernel import Kernel, KernelReduce, KernelScan, formula_terms
 from tatami.frontend.operations.kernel_body import KernelBody, apply_meaning
 
@@ -63,7 +63,7 @@ def kernel_body(s: Scope, attrs: KernelBody) -> tuple[Array, ...]:
     made = apply_meaning({"meaning": attrs.meaning}, s.present, len(attrs.outputs), s.at)
     for array, type in zip(made, s.types, strict=True):
         if np.ndim(array) != len(type.shape):
-            why = f"the numpy meaning gave an array of shape {list(np.shape(array))} for {text(type.shape)}"
+            why = f"the numpy meaning gave an array of shape {list(np.shape(array))} for {shape_text(type.shape)}"
             raise fail("HostFault", s.at, why, "return arrays of the declared shapes")
     return tuple(np.asarray(array) for array in made)
 

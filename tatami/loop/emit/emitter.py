@@ -18,7 +18,7 @@ from tatami.core.algebra.bounds import is_always_at_most, is_within, simplify
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Var, expr, free_vars, substitute, var
 from tatami.core.layout import MemRef, address
-from tatami.core.ops import neutral
+from tatami.core.ops import joining, neutral
 from tatami.core.scalar import Scalar, scalar
 from tatami.indexbook.ir import Guard
 from tatami.loop.emit.flatten import FlatLet
@@ -707,7 +707,7 @@ def combine(fn: str, dtype: DType) -> str:
     """The scalar op that joins two values of a reduce or scan."""
     if dtype == DType.bool:
         return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
-    return {"sum": "add", "prod": "mul"}.get(fn, fn)
+    return joining(fn)
 
 
 def neutral_value(fn: str, dtype: DType) -> Const:

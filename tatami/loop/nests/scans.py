@@ -36,7 +36,7 @@ from tatami.loop.ir import (
     Value,
     type_of,
 )
-from tatami.loop.lane_loops import LaneLoops
+from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.schedule import Pass
 from tatami.plan.ir import Blocks
 from tatami.region.ir import Scan

@@ -6,7 +6,7 @@ input0 * 2 + ridx1   ->   MUL(x, CONST 2), ADD(that, CAST(IOTA axis 1))
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from tatami.core.custom.formula import Apply, Convert, Number, Placeholder
 from tatami.core.custom.verbatim import KernelCode
@@ -18,8 +18,6 @@ from tatami.tiny.build import Value
 from tatami.tiny.ir import CallOp, Elementwise, ResultType
 from tatami.tiny.lowering.reduction import REDUCTION
 from tatami.tiny.lowering.rule import Rule, Use
-
-Formulas: TypeAlias = Kernel | KernelReduce | KernelScan
 
 
 def _value(use: Use[Any]) -> Value:

@@ -67,7 +67,7 @@ class Scalar(msgspec.Struct, frozen=True, tag_field="kind", tag="scalar"):
 class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
     """Long lines cut into blocks of `size` elements of `axis`, along which reduces or scans run.
 
-    A block has a partial result of its own: what its elements reduce to, or the prefixes of a scan within it. Partials
+    A block has a partial result of its own: the reduction of its elements, or the prefixes of a scan within it. Partials
     are joined in the order of the blocks, so that the result depends on sizes alone, never on threads.
 
     With `round` 0 each thread has lines of its own: it reduces a line's blocks, then the partials; of a scan it carries

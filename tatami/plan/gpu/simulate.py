@@ -4,8 +4,8 @@
     consumer:  for tile, k:  wait until the slot is full; multiply; free the slot          -> tensor cores, shared memory
                then write the tile                                                         -> L2
 
-Roles are those of `roles.py`, units those of `units.py`. Durations are those of `plan/simulation/figures.py` and of the chip: no
-figure is fitted. The SM with the most tiles is simulated, so that load imbalance counts. Power is not modelled.
+Roles are those of plan/simulation/roles.py, units those of units.py. Durations are those of `plan/simulation/figures.py` and of
+the chip: no figure is fitted. The SM with the most tiles is simulated, so that load imbalance counts. Power is not modelled.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ MIXED_REGISTERS = 32
 KNOWN_REGISTERS = 16
 """Registers for bounds of the keys that an input gives."""
 SPARE_REGISTERS = 16
-"""Registers of a consumer thread in addition to its estimate, like `gpu_limits.SPARE`."""
+"""Registers of a consumer thread in addition to its estimate, like `SPARE` of plan/gpu/limits.py."""
 WARP_PLACE_REGISTERS = 24
 """Registers for an operand read at each place, with warps of 32 rows and several first products; with fewer ptxas spills."""
 MAX_SECTION = 1024

@@ -19,8 +19,8 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """`units`: file name -> unit; the same key always has the same text, so objects are cached by content. `entry` is
-    the text of the entry file."""
+    """The C text of a program. `units`: file name -> unit; the same key always has the same text, so objects are cached by
+    content. `entry`: text of the entry file."""
 
     units: dict[str, Unit]
     entry: VerbatimCode

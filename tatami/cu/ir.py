@@ -16,7 +16,8 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`headers`: file name -> text; a unit includes them by name. `main`: stand-alone host program (spec 5 §7.1)."""
+    """The CUDA text of a program. `headers`: file name -> text; a unit includes them by name. `main`: stand-alone host program
+    (spec 5 §7.1)."""
 
     units: tuple[Unit, ...]
     headers: dict[str, VerbatimCode]

@@ -113,8 +113,8 @@ class BarrierState:
 
 @dataclass
 class State:
-    """A state of the machine. `stream`: the answers so far; `run`: blocks since the last tile's start at the end of the
-    stream, up to a bound; `slots`: parts by ring, slot and writer."""
+    """One state of all actors, barriers and slots. `run`: blocks since the last tile's start at the end of the stream, up to a
+    bound."""
 
     stream: tuple[int, ...]
     actors: list[Actor]

@@ -34,8 +34,8 @@ EVERYWHERE, HERE_AND_THERE, NOWHERE = 2, 1, 0
 
 
 class SeenBlocks(KeyBlocks):
-    """`nonfinite`: for each block of each batch, nonzero if a value in it is not finite. `seen`: what is known of each
-    sliver's blocks before their scores are computed."""
+    """Key blocks that skip those excluded by the predicate. `nonfinite`: for each block of each batch, nonzero if a value in
+    it is not finite. `seen`: for each block of each sliver, EVERYWHERE, HERE_AND_THERE or NOWHERE, found before its scores."""
 
     nonfinite: loop.LocalBuffer
     seen: loop.LocalBuffer
@@ -157,7 +157,8 @@ class SeenBlocks(KeyBlocks):
         return (*declare, *splat, *seen), some, all_
 
     def mark(self, k0: Expr, k1: Expr) -> Stmts:
-        """`mask`: 1 where what is looked at holds, else 0; nothing where a vector of rows is looked at key by key."""
+        """Statements that fill `mask`: 1 where the evaluated part of the predicate holds, else 0. Empty if it is evaluated key
+        by key, for vectors of rows."""
         if not self.goes_by_lines():
             return ()
 

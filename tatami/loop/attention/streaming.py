@@ -250,8 +250,8 @@ class _Streaming(SeenBlocks):
         sizes: tuple[Expr, ...],
         rows: tuple[int, ...],
     ) -> loop.Call:
-        """`sizes`: rows, depth or pitch, k0, k1, pitches where the routine has them (c/products/microkernel.py). `rows`: what the first
-        may be."""
+        """A call of a micro-kernel: c += a * b. `sizes`: rows, depth or pitch, k0, k1, pitches if the routine has them
+        (c/products/microkernel.py). `rows`: possible values of the first."""
         buffers = (a, loop.Pointer(b.name, ZERO), loop.Pointer(c.name, ZERO))
         return loop.Call(routine, (*buffers, *map(loop.Integer, sizes)), True, rows)
 

@@ -54,7 +54,7 @@ from tatami.tiny.ir import Bounds
 
 
 class Point(msgspec.Struct, frozen=True):
-    """`env`: axis -> index expression. `vector`: the loop variable that stands for lanes, or ""."""
+    """The place of each axis. `env`: axis -> index expression. `vector`: the loop variable that stands for lanes, or ""."""
 
     env: dict[str, Expr]
     vector: str = ""

@@ -214,8 +214,8 @@ class Windows(Tiles):
     def copy_ends(
         self, values: dict[str, Expr], rest: int, row: Expr, inside: tuple[Expr, Expr], limits: tuple[Expr, Expr]
     ) -> loop.Stmt:
-        """The same for vectors of which only the lanes `inside` are. One is read whole where all of it lies in the tensor,
-        whatever row its ends are of; else lane by lane."""
+        """Statements as in `copy_columns` for vectors of which only the lanes `inside` are in the row. Such a vector is read
+        whole if all of it lies in the tensor, whichever row its ends are in; else lane by lane."""
         s = self.columns
         start, stop = inside
         x = self.counter(self.pitch)

@@ -327,7 +327,7 @@ class _Rows:
         self.parallel((*split, "tile"), work, body)
 
     def parallel_lanes(self, p: Pass) -> None:
-        """One axis only: threads share blocks of it."""
+        """A pass with one axis: threads share blocks of it."""
         e = self.e
         n = self.sizes[p.vector]
         kinds = {item.kind for item in p.items}

@@ -215,7 +215,7 @@ class Scans:
         return use
 
     def carried_across(self, line: _Line, carry: Callable[[int, Point], Value]) -> Use:
-        """The same with a carry for each lane: `carry(k, p)` is that of scan k at p."""
+        """Results from prefixes and a carry for each lane: `carry(k, p)` is the carry of scan k at p."""
 
         def use(p: Point, values: list[Value]) -> None:
             both = [self.e.level(carry(k, p), v) for k, v in enumerate(values)]

@@ -37,8 +37,9 @@ class Item(msgspec.Struct):
 
 
 class Pass(msgspec.Struct):
-    """`vector`: the axis of lanes, one of `axes`, or "" when items choose one of their reduce axes. `tile`: an axis
-    along which reads are contiguous while they jump along the lanes (a transpose): lanes go in blocks outside it."""
+    """Loops over `axes` with items inside. `vector`: the axis of lanes, one of `axes`, or "" if items choose one of their
+    reduce axes. `tile`: an axis along which reads are contiguous while they jump along the lanes (a transpose): lanes go in
+    blocks outside it."""
 
     axes: tuple[str, ...]
     items: list[Item]

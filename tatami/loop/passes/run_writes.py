@@ -34,7 +34,7 @@ class Stored:
         self._toward: dict[int, _Toward] = {}
 
     def by(self, stmt: Stmt) -> frozenset[str]:
-        """`stmt`: a statement of the body, at any depth."""
+        """Names of the buffers that a statement of the body, or one inside it, stores to."""
         found = self._found.get(id(stmt))
         if found is None:
             found = self._found[id(stmt)] = frozenset(n.buffer for n in nodes(stmt) if isinstance(n, Store))

@@ -53,7 +53,8 @@ class _Facts:
 
 
 class _Block:
-    """`known`: what names stand for. `ranges`: loop variables that count from 0 to a constant."""
+    """Rewriting of one block. `known`: expressions that names stand for. `ranges`: loop variables that count from 0 to a
+    constant."""
 
     def __init__(self, facts: _Facts, known: dict[str, Expr], ranges: dict[str, Expr]) -> None:
         self.facts, self.known, self.ranges = facts, known, ranges

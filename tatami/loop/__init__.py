@@ -2,11 +2,11 @@
 
     rename         a Region in our own names; nothing a user wrote passes this point
     lower          by the kind of the plan: scalar and cpu_rows to rows, cpu_contraction to contraction, opaque to a call
-    merge_axes     neighbouring axes as one where no address can tell
+    merge_axes     neighbouring axes as one where every address is affine in the joined axis
     flatten        lets with at most one loop-carried node
     schedule       phases of parallel loops, passes, storage; legal whatever the plan says
     pointwise      the value of an expression at one point or at neighbouring points
-    rows           phases: what runs in parallel, and what is stored between
+    rows           phases: parallel loops, and the buffers between them
     nest           one pass: loops, lanes, items (reduces, arg_reduces, scans); scatters after all of them
 
 Invariants (`verify`): registers have one type and one declaration; a Parallel sees no register from outside and is never

@@ -124,7 +124,7 @@ class _Streaming(SeenBlocks):
                 lead * self.key_count * self.columns, (ZERO, self.columns), self.key_count, (k0, k1),
             )  # fmt: skip
         if self.excluded is not None:
-            pack_values = (*pack_values, *self.look_for_odd(values, block, k0, k1))
+            pack_values = (*pack_values, *self.look_for_nonfinite(values, block, k0, k1))
         work = grain(GRAIN_PACK, self.block * (self.depth + self.columns))
         return loop.Parallel(x, self.batches * self.blocks, work, (*declare, *bounds, *pack_keys, *pack_values))
 
@@ -148,9 +148,9 @@ class _Streaming(SeenBlocks):
         packed = self.pack(operand, axes, values, to, place, r, first + start, first + start + r, *ks)
         return (loop.For(q, ZERO, ceildiv(count, expr(self.mr)), (*declare, *packed)),)
 
-    def look_for_odd(self, values: str, block: Expr, k0: Expr, k1: Expr) -> Stmts:
-        """A value that is 0 if a block's values are all finite, else NaN: the sum of v - v over them, key by key if they are
-        in place, panel by panel if they are packed."""
+    def look_for_nonfinite(self, values: str, block: Expr, k0: Expr, k1: Expr) -> Stmts:
+        """Statements that store, for a block of values, 0 if all are finite, else NaN: the sum of v - v over them, key by key
+        for values in place, panel by panel for packed ones."""
         em = self.em
         total, lanes = loop.Reg(em.fresh("v"), self.dtype), loop.Reg(em.fresh("v"), self.dtype, self.lanes)
         zero = loop.Const(0, self.dtype)

@@ -5,8 +5,7 @@
 
 A kernel computes one tile [BM, BN] of C per CTA (or several, `persistent`), `KB` blocks of BK along k. Indices are
 expressions over the tile coordinates m, n, k, b0, b1, …, the size arguments s0, s1, …, and in `block` fields the
-block number k of the enclosing loop and the number of blocks KB. Parameters are p0, p1, …: names of a user never
-occur.
+block number k of the enclosing loop and the number of blocks KB. Parameters are p0, p1, …: users' names never occur.
 
 A statement with a `block` outside 0 <= block < KB does nothing (a CommitGroup always commits, so that wait counts
 stay constant). Block b of a tile lives in slot ``position % stages`` of its ring, where the position counts blocks

@@ -192,7 +192,7 @@ def body_lines(k: BodyKernel) -> list[str]:
 
 
 LOOPS = {"blocks": "k in 0..KB", "tiles": "tile of this CTA", "chunks": "chunk c of the warpgroup's part"}
-"""Text of a loop's variable, by what it runs over."""
+"""Text of a loop's variable, by the kind of loop."""
 
 
 def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:

@@ -6,13 +6,13 @@
     Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Across | Zip | Unzip | Horizontal | FirstLane | Fma
              | Within | LaneRange | Random
 
-Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane,
-Shift, Across, Zip, Unzip, Horizontal and FirstLane. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments
-(s0, …), 64-bit, flooring.
-All names are our own counters: p0… parameters, b… local buffers, s… sizes, x… loop variables, anything else registers.
+Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane, Shift,
+Across, Zip, Unzip, Horizontal and FirstLane. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments
+(s0, …), 64-bit, flooring. All names are our own counters: p0… parameters, b… local buffers, s… sizes, x… loop variables,
+anything else registers.
 
-16-bit floats live in registers as fp32 values on the 16-bit grid: Load widens, Store narrows, every Op rounds once.
-bool in memory is one byte, 0 or 1.
+16-bit floats live in registers as fp32 values on the 16-bit grid: Load widens, Store narrows, every Op rounds once. bool in
+memory is one byte, 0 or 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """plan: how each Region runs, and how each value lies in memory (spec 3 §8, §11, spec 5 §5).
 
-Made from `region`, `poly_core` and a Target by `choose`; equal Regions (modulo names and layout) are planned once.
-`realise` then gives the Regions their final layouts, puts conversions at boundaries and packs constant operands in
-`setup`; `plan_realised` plans the Regions that this added. Invariants (``verify``, ``verify_plan``):
+Made from `region`, `poly_core` and a Target by `choose`; equal Regions (modulo names and layout) are planned once. `realise`
+then gives the Regions their final layouts, puts conversions at boundaries and packs constant operands in `setup`;
+`plan_realised` plans the Regions that this added. Invariants (``verify``, ``verify_plan``):
 
 - one RegionPlan per Region, its last choice without conditions; the choices before it are for sizes that a guard names
   (`guards`);

@@ -1,18 +1,18 @@
 """The abstract machine of a kernel's synchronisation: roles, slots, phases (D2.13).
 
-An actor is one warpgroup of a role in one CTA of the cluster; where there are no roles, two arbitrary warps are. It
-runs its statements; what counts is who knows that a write has landed or a read has ended. Knowledge moves by
-SyncThreads and by barriers only, so a hazard is found in every interleaving in which it could happen, whatever order the
-machine itself takes:
+An actor is one warpgroup of a role in one CTA of the cluster; in a kernel without roles, two arbitrary warps are the actors. An
+actor runs its statements. The machine tracks which actors know that a write has landed, or that a read has ended. Only
+SyncThreads and barriers pass knowledge on, so that a hazard of any interleaving is found, in whatever order the machine itself
+runs the actors:
 
     write(slot)   every earlier reader's end has to be known to the writer      else: refilled before its TokFree
     read(slot)    the block's write has to be known to the reader               else: read precedes its Wait
 
-That holds where a wait means the same phase in every order. Three more rules make sure of it:
+This holds if a wait means the same phase in every order, which three more rules ensure:
 
     arrive        the phase before has to be known to have ended                else: it may count for that phase
     end of phase  every waiter has to be known to have seen the phase before    else: parities could not tell them apart
-    wait          who waits in turns has to know that the others have waited    else: it may see a parity too early
+    wait          an actor that waits in turns has to know that the others have else: it may see a parity too early
 """
 
 from __future__ import annotations

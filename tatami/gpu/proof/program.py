@@ -1,7 +1,7 @@
 """Programs of the actors of a kernel: flat lists of statements, and the stream of answers that decides their loops.
 
-All actors read the same stream of answers to "another block?" and "another tile?". Whoever asks beyond its end makes it
-longer, in every possible way.
+All actors read the same stream of answers to "another block?" and "another tile?". An actor that asks beyond its end extends
+it, in every possible way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Checks of stream-K: every block of every tile is multiplied once, every piece has a slot of its own, all rows of tiles have a kernel.
+"""Checks of stream-K: every block of every tile is multiplied once, every piece has a slot of its own, all rows of tiles have a
+kernel.
 
 The blocks that each unit computes, and the places of its pieces, are enumerated and compared with the tiles.
 """

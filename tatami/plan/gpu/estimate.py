@@ -3,9 +3,9 @@
     compute = 2*MNK padded to tiles / (peak * pipeline_eff * wave_eff)        memory = bytes / bandwidth
     total   = max(compute, memory) + prologue - overlap_gain + launch + parts (of split-K)
 
-The kernel is simulated (plan/gpu/simulate.py): pipeline_eff is the share of the peak that its pipeline reaches, overlap_gain the
-seconds that epilogue_overlap saves. prologue is the latency of the first block of k; wave_eff is the share of the SMs' time in
-which they have tiles: tiles / (SMs * tiles of the busiest SM).
+The kernel is simulated (plan/gpu/simulate.py): pipeline_eff is the share of the peak that its pipeline reaches, overlap_gain
+the seconds that epilogue_overlap saves. prologue is the latency of the first block of k; wave_eff is the share of the SMs' time
+in which they have tiles: tiles / (SMs * tiles of the busiest SM).
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
         if any(many and major is None for many, major in zip(walked, (a, b))):
             continue  # CTAs do not share the pixels of a walk
         if shape.split_k > 1 and shape.is_streamed and any(way != MATRIX for way in ways):
-            continue  # equal parts of k end behind the windows of an image
+            continue  # equal parts of k would end beyond the windows of an image
         if "cp_async" in loads.loaders and (shape.cluster != (1, 1) or _has_many_places(view, loads, shape)):
             continue
         if (staged or not crowded) and all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):

@@ -1,4 +1,5 @@
-"""Demands that a contraction kernel makes on an SM, however it was planned: the input of the simulation (plan/gpu/simulate.py)."""
+"""Demands that a contraction kernel makes on an SM, however it was planned: the input of the simulation
+(plan/gpu/simulate.py)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ StrideKind: TypeAlias = Literal["unit", "none", "far"]
 
 
 class AccessMove(msgspec.Struct, frozen=True):
-    """One access of let `let`: to a tensor, or to the row of another let."""
+    """One access of let `let`, to a tensor or to the row of another let."""
 
     let: str
     target: str

@@ -21,7 +21,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What a name names: the metadata of an annotated `str`."""
+    """Kind of thing that a name stands for: the metadata of an annotated `str`."""
 
     what: str
 

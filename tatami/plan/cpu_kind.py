@@ -1,4 +1,4 @@
-"""What the planner has to know of a kind of CPU plan: one record, an entry of `plan/cpu_kinds.py` (decision 0061)."""
+"""A kind of CPU plan as the planner knows it: one record, an entry of `plan/cpu_kinds.py` (decision 0061)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = TypeVar("P", bound=CpuPlan)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What choosers are asked: a Region that is not opaque, its facts, and where it runs."""
+    """The question that choosers answer: a Region that is not opaque, its facts, and where it runs."""
 
     region: Region
     kind: Kind
@@ -34,10 +34,10 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class CpuKind(msgspec.Struct, Generic[P], frozen=True):
-    """A kind of CPU plan."""
+    """Answers of one kind of CPU plan to every question of the planner."""
 
     plan: type[P]
-    """Its record (`plan/ir.py`)."""
+    """Class of the plan's record (`plan/ir.py`)."""
     regions: frozenset[Kind]
     """Kinds of Regions that a plan document without a key may mean."""
     candidates: Callable[[Asked], Iterable[Candidate | Rejected]]
@@ -47,4 +47,4 @@ class CpuKind(msgspec.Struct, Generic[P], frozen=True):
     check: Callable[[P, Region, Target], Iterable[Diagnostic]]
     """The faults of a plan as the schedule of a Region on a CPU."""
     show: Callable[[P], list[str]]
-    """The lines of a plan."""
+    """The lines of a plan in dumps, the first of which names the kind."""

@@ -17,9 +17,10 @@ from tatami.plan.cpu_kind import CpuKind, P
 from tatami.plan.loops.kinds import ROWS, SCALAR
 
 CPU_KINDS: tuple[CpuKind[Any], ...] = (SCALAR, ROWS, CONTRACTION, WINOGRAD, PLANES, TURN, WINDOW, STREAMING, SPLIT)
+"""All kinds, in the order in which candidates are proposed: the first of equally fast ones is chosen."""
 _BY_CLASS: dict[type, CpuKind[Any]] = {kind.plan: kind for kind in CPU_KINDS}
 
 
 def cpu_kind_of(plan: P) -> CpuKind[P]:
-    """The entry of a CPU plan."""
+    """The entry that answers for a CPU plan."""
     return _BY_CLASS[type(plan)]

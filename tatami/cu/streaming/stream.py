@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from typing import assert_never
 
 from tatami.core.dtype import DType
 from tatami.core.expr import substitute, var
@@ -203,6 +204,8 @@ class StreamText:
                     scan_text(self, p)
                 case Write():
                     self.write(p)
+                case _:
+                    assert_never(p)
 
     @contextmanager
     def loops(self, p: Fold | Write) -> Iterator[None]:

@@ -330,7 +330,7 @@ def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
 
 
 def _show(plan: CpuContraction) -> list[str]:
-    """The lines of a plan."""
+    """The lines of a plan of this kind in dumps."""
     how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
     how += f", in place {', '.join(plan.in_place)}" if plan.in_place else ""
     how += f", by {plan.dot}" if plan.dot else ""
@@ -347,3 +347,4 @@ CONTRACTION = CpuKind(
     check=contraction_rules,
     show=_show,
 )
+"""Entry of packed panels and a micro-kernel."""

@@ -363,14 +363,14 @@ def _image_blocks(plan: CpuWinograd | CpuPlanes, region: Region, target: Target)
 
 
 def _show_winograd(plan: CpuWinograd) -> list[str]:
-    """The lines of a plan."""
+    """The lines of a plan of this kind in dumps."""
     blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"
     tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"
     return [f"cpu_winograd {plan.acc}", f"  {blocks}", f"  {tile}"]
 
 
 def _show_planes(plan: CpuPlanes) -> list[str]:
-    """The lines of a plan."""
+    """The lines of a plan of this kind in dumps."""
     blocks = f"blocks of {plan.rows}x{plan.columns}, packed {', '.join(plan.packed)}"
     return [f"cpu_planes {plan.acc}", f"  {blocks}", f"  tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"]
 
@@ -383,6 +383,7 @@ WINOGRAD = CpuKind(
     check=_image_blocks,
     show=_show_winograd,
 )
+"""Entry of 3x3 convolutions by transformed tiles."""
 
 PLANES = CpuKind(
     plan=CpuPlanes,
@@ -392,3 +393,4 @@ PLANES = CpuKind(
     check=_image_blocks,
     show=_show_planes,
 )
+"""Entry of convolutions whose image is copied to planes."""

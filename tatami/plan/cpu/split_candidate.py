@@ -30,7 +30,7 @@ def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: M
 def split_estimate(
     region: Region, facts: RegionFacts, parts: tuple[tuple[str, ...], ...], target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """What crosses from part to part is written and read once more."""
+    """Seconds of the parts one after the other; values that cross from part to part are written and read once more."""
     extents, lets = all_axes(region), lets_by_name(region)
     found = {c.acc: c for c in facts.contractions}
     threads = max(1, target.cores)
@@ -82,7 +82,7 @@ def _check(plan: CpuSplit, region: Region, target: Target) -> Iterator[Diagnosti
 
 
 def _show(plan: CpuSplit) -> list[str]:
-    """The lines of a plan."""
+    """The lines of a plan of this kind in dumps."""
     return ["cpu_split", *(f"  part {i}: {', '.join(p)}" for i, p in enumerate(plan.parts))]
 
 
@@ -94,3 +94,4 @@ SPLIT = CpuKind(
     check=_check,
     show=_show,
 )
+"""Entry of Regions that run as several."""

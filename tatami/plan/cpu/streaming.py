@@ -27,8 +27,7 @@ from tatami.region.views.pairs.online import Online, find_online
 from tatami.region.walk import lets_by_name, nodes
 
 STREAM_BYTES = 8 << 10
-"""Of a block of scores: with a mask and the rows' own operand it stays in L1. Twice as much where there is no mask, which
-could say that a block is not needed, or take as much itself."""
+"""Bytes of one block of scores, so that scores, mask and the rows' operand fit L1; doubled without a mask."""
 
 
 def streaming_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
@@ -42,7 +41,7 @@ def streaming_candidate(region: Region, facts: RegionFacts, target: Target, size
     tiles = [register_tile(target, itemsize)]
     block = STREAM_BYTES * (1 if _has_mask(region, found) else 2) // (tiles[0][1] * itemsize * len(found.firsts))
     keys = max(target.lanes, block // target.lanes * target.lanes)
-    if multiply_adds_per_cycle(target) <= 1.0:  # a row of one vector is no slower, and fewer rows are filled up
+    if multiply_adds_per_cycle(target) <= 1.0:  # a tile row of one vector takes no longer, and pads fewer rows
         tiles.append((target.vector_registers - 4, lanes))
     made = []
     for mr, nr in tiles:
@@ -53,17 +52,17 @@ def streaming_candidate(region: Region, facts: RegionFacts, target: Target, size
 
 
 def _has_mask(region: Region, found: Online) -> bool:
-    """Are scores excluded, or is something read for each of them?"""
+    """True if scores are excluded, or something is read for each of them."""
     both = {found.rows, found.keys}
     every = (n for let in region.lets for n in nodes(let.expr) if isinstance(n, Read))
     return found.excluded is not None or any(both <= set().union(*(free_vars(e) for e in n.map)) for n in every)
 
 
 CYCLES_PER_SCORE = 24.0
-"""Of a vector of scores on its way to weights: loads, the maximum, exp, the sum."""
+"""Cycles per vector of scores on its way to weights: loads, the maximum, exp, the sum."""
 CYCLES_PER_WEIGHT = 4.0
-"""The same where weights are pointwise in the scores: a load and a store. What is computed costs as much in the epilogue of
-a product by itself, where no estimate counts it."""
+"""The same where weights are pointwise in the scores: a load and a store. Their computation is left out, as in the estimate of
+a product with an epilogue."""
 
 
 def streaming_estimate(
@@ -108,7 +107,7 @@ def _check(plan: CpuStreaming, region: Region, target: Target) -> Iterator[Diagn
 
 
 def _show(plan: CpuStreaming) -> list[str]:
-    """The lines of a plan."""
+    """The lines of a plan of this kind in dumps."""
     tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
     return [f"cpu_streaming {plan.first} -> {plan.second}", f"  {tile}"]
 
@@ -121,3 +120,4 @@ STREAMING = CpuKind(
     check=_check,
     show=_show,
 )
+"""Entry of two products in one pass over keys."""

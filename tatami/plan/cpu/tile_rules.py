@@ -44,6 +44,7 @@ def tile_rules(
 def width_rule(
     plan: CpuContraction | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, region: Region, target: Target
 ) -> Iterator[Diagnostic]:
+    """A fault if vectors are wider than the target\'s."""
     if plan.width > target.lanes:
         why, suggestion = f"width {plan.width}; {target.name} has {target.lanes} lanes", f"use width {target.lanes}"
         yield diagnostic("ResourceExceeded", region.name, why, suggestion)

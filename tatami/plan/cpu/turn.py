@@ -21,7 +21,7 @@ MAX_TILE = 1024
 TURN_TILE = 64
 """Elements a side: a tile and what it becomes stay in L1, and a line of it fills four cache lines."""
 FAR_TURN_TILE = 128
-"""Of what comes from memory and goes there, which gives and takes long pieces at a higher rate."""
+"""Elements a side of tiles of arrays larger than L3: longer contiguous runs reach a higher bandwidth."""
 
 
 def turn_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
@@ -85,7 +85,7 @@ def _check(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic
 
 
 def _show(plan: CpuTurn) -> list[str]:
-    """The lines of a plan."""
+    """The lines of a plan of this kind in dumps."""
     return [f"cpu_turn {plan.across} -> {plan.along}", f"  tiles of {plan.tile}, width {plan.width}"]
 
 
@@ -97,3 +97,4 @@ TURN = CpuKind(
     check=_check,
     show=_show,
 )
+"""Entry of square tiles that change rows and columns."""

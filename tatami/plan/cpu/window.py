@@ -185,7 +185,7 @@ def _check(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnost
 
 
 def _show(plan: CpuWindow) -> list[str]:
-    """The lines of a plan."""
+    """The lines of a plan of this kind in dumps."""
     return [
         f"cpu_window {plan.let}",
         f"  {'whole planes' if plan.whole else 'blocks'} of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
@@ -201,3 +201,4 @@ WINDOW = CpuKind(
     check=_check,
     show=_show,
 )
+"""Entry of windows that slide over a plane."""

@@ -21,7 +21,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Kind of thing that a name stands for: the metadata of an annotated `str`."""
+    """The kind of thing that a name names: metadata of an annotated `str`."""
 
     what: str
 
@@ -51,7 +51,7 @@ def _change_of_record(kind: type[msgspec.Struct]) -> Change:
 
 
 def _change(hint: Any) -> Change | None:
-    """How a value of this type is renamed; None where nothing in it is a name."""
+    """The function that renames a value of this type; None if nothing in it is a name."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         mark = next((m for m in hint.__metadata__ if isinstance(m, Mark)), None)

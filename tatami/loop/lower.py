@@ -63,8 +63,8 @@ def lower(
     target: Target,
     variants: Mapping[str, Mapping[str, tuple[Region, ...]]] | None = None,
 ) -> Module[ir.Program]:
-    """The kernels of every program and how its Regions call them. `variants`: by program and Region its forms in the order of
-    its guarded plans, where these read other operands (plan/realise.py)."""
+    """The kernels of every program, and the calls that its Regions make. `variants`: by program and Region, its forms in the
+    order of its guarded plans, where these read other operands (plan/realise.py)."""
     variants = variants or {}
     programs: dict[str, ir.Program] = {}
     for name, program in region.programs.items():
@@ -132,7 +132,7 @@ def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at
 
 
 def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "r") -> ir.Body:
-    """The body of the kernel of a renamed Region under a renamed plan, by the kind of the plan."""
+    """The body of the kernel of a renamed Region under a renamed plan. Raises InvalidPlan for a plan of another target."""
     if region.opaque is not None:
         return lower_opaque(region)
     match plan:

@@ -20,8 +20,8 @@ from tatami.region.walk import all_axes
 def choose_cpu(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str] = frozenset()
 ) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]]:
-    """The chosen plan of a Region that is not opaque, and the others with their numbers. `constants`: tensors whose
-    value is known at load."""
+    """The chosen plan of a Region, and the other candidates with their numbers. `constants`: tensors whose value is known at
+    load."""
     if region.opaque is not None:
         plan: SchedulePlan = Scalar((), (), {})
         return (Guarded((), plan, {"total": 0.0}),), ()
@@ -36,14 +36,14 @@ def choose_cpu(
 
 
 def guarded(region: Region, candidate: Candidate, sizes: Mapping[str, int]) -> Guarded:
-    """The candidate's plan without conditions, with the sizes that its estimate is for."""
+    """The candidate's plan without conditions, with the sizes at which its estimate was taken."""
     return Guarded((), candidate.plan, _at_sizes(region, candidate.estimate, sizes))
 
 
 def cpu_candidates(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str] = frozenset()
 ) -> tuple[list[Candidate], list[Rejected]]:
-    """The plans of a Region that is not opaque, the best first, and why the others are none."""
+    """The plans of a Region that is not opaque, the best first, and the reasons against the others."""
     bones = skeleton(region, sizes, target.l2_bytes)
     asked = Asked(region, kind_of(region), facts, bones, target, sizes, constants)
     made = [c for kind in CPU_KINDS for c in kind.candidates(asked)]
@@ -64,5 +64,5 @@ def _at_sizes(region: Region, estimate: dict[str, float], sizes: Mapping[str, in
 def plan_estimate(
     region: Region, facts: RegionFacts, plan: SchedulePlan, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """The terms of a CPU plan of a Region that is not opaque; {} for plans of a GPU, whose terms are those of `choose_gpu`."""
+    """Terms of a CPU plan's estimate for a Region that is not opaque; empty for GPU plans, which `choose_gpu` estimates."""
     return cpu_kind_of(plan).estimate(region, facts, plan, target, sizes) if isinstance(plan, CpuPlan) else {}

@@ -1,4 +1,4 @@
-"""A kind of CPU plan as the planner knows it: one record, an entry of `plan/cpu_kinds.py` (decision 0061)."""
+"""The planner's description of a kind of CPU plan: one record, an entry of `plan/cpu_kinds.py` (decision 0061)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ P = TypeVar("P", bound=CpuPlan)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The question that choosers answer: a Region that is not opaque, its facts, and where it runs."""
+    """The question put to choosers: a Region that is not opaque, its facts, and the target."""
 
     region: Region
     kind: Kind
     facts: RegionFacts
     bones: Skeleton
-    """The schedule of plain loops (`plan/loops/schedule.py`), which all plans of loops begin with."""
+    """The schedule of plain loops (`plan/loops/schedule.py`), with which all plans of loops begin."""
     target: Target
     sizes: Mapping[str, int]
     """Numbers for size symbols, for estimates."""
@@ -34,17 +34,18 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class CpuKind(msgspec.Struct, Generic[P], frozen=True):
-    """Answers of one kind of CPU plan to every question of the planner."""
+    """A kind of CPU plan: its record and the functions on it."""
 
     plan: type[P]
-    """Class of the plan's record (`plan/ir.py`)."""
+    """The plan's record class (`plan/ir.py`)."""
     regions: frozenset[Kind]
-    """Kinds of Regions that a plan document without a key may mean."""
+    """Kinds of Regions to which a plan document without a key may apply."""
     candidates: Callable[[Asked], Iterable[Candidate | Rejected]]
-    """Plans for a Region with their estimates, and why there is none; nothing where the Region is plainly of another kind."""
+    """Plans for a Region with their estimates, and reasons why there is none; nothing if the Region is clearly of another
+    kind."""
     estimate: Callable[[Region, RegionFacts, P, Target, Mapping[str, int]], dict[str, float]]
-    """Terms of a plan's time in seconds; {} where the Region is not what the plan is for."""
+    """Terms of a plan's time in seconds; empty if the Region is not one that the plan is for."""
     check: Callable[[P, Region, Target], Iterable[Diagnostic]]
-    """The faults of a plan as the schedule of a Region on a CPU."""
+    """Faults of a plan as the schedule of a Region on a CPU."""
     show: Callable[[P], list[str]]
-    """The lines of a plan in dumps, the first of which names the kind."""
+    """The lines of a plan as text."""

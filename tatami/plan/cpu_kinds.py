@@ -1,6 +1,6 @@
 """The kinds of CPU plans: an entry for each class of `plan.ir.CpuPlan`, in the order in which they are proposed.
 
-Loops for a kind are the business of `loop/lower.py`, which has a case for each class.
+`loop/lower.py` has a case for each class, which makes its loops.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tatami.plan.cpu_kind import CpuKind, P
 from tatami.plan.loops.kinds import ROWS, SCALAR
 
 CPU_KINDS: tuple[CpuKind[Any], ...] = (SCALAR, ROWS, CONTRACTION, WINOGRAD, PLANES, TURN, WINDOW, STREAMING, SPLIT)
-"""All kinds, in the order in which candidates are proposed: the first of equally fast ones is chosen."""
+"""Entries of all kinds, in the order in which they are proposed."""
 _BY_CLASS: dict[type, CpuKind[Any]] = {kind.plan: kind for kind in CPU_KINDS}
 
 
 def cpu_kind_of(plan: P) -> CpuKind[P]:
-    """The entry that answers for a CPU plan."""
+    """The entry of a CPU plan's class."""
     return _BY_CLASS[type(plan)]

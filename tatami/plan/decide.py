@@ -40,14 +40,15 @@ from tatami.region.views.kinds import Kind, contractions, kind_of
 from tatami.region.views.row_groups import within_a_group
 
 MMA_FIELDS = frozenset({"tile", "stages", "bind", "warp_tile"})
+"""Fields by which a document of the spec's MMA plans is recognised."""
 
 
 Choices: TypeAlias = tuple[Guarded, ...]
-"""Of one Region, the last without conditions."""
+"""Plans of one Region, the last without conditions."""
 
 
 class Decided:
-    """Plans by key, and those without one."""
+    """Decided plans by key, and the plans without one."""
 
     def __init__(self, target: Target, plans: Mapping[str, Choices], keyless: Choices | None) -> None:
         self.target = target
@@ -56,10 +57,12 @@ class Decided:
         self.only: str = ""
 
     def decides(self, key: str) -> bool:
+        """True if a decision fixes the plans for this key."""
         return key in self.plans or (self.keyless is not None and key == self.only)
 
     def choices_for(self, region: Region, key: str) -> Choices | None:
-        """What is decided of this Region, checked; raises TatamiError when it cannot be obeyed."""
+        """The decided plans of this Region, checked; None if there is no decision. Raises TatamiError if they cannot be
+        obeyed."""
         if not self.decides(key):
             return None
         choices = self.plans.get(key) or self.keyless
@@ -77,7 +80,8 @@ class Decided:
 
 
 def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> Decided:
-    """Read plan documents. A plan without a key applies to the only Region of its kind, else it is refused."""
+    """Read plan documents. A plan without a key applies to the only Region of its kind. Raises TatamiError if there are none
+    or several."""
     plans = {key: read_choices(value, key) for key, value in decisions.items() if key}
     keyless = read_choices(decisions[""], "plan") if "" in decisions else None
     out = Decided(target, plans, keyless)
@@ -103,7 +107,7 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
 
 
 def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> list[Diagnostic]:
-    """A warning for each key that names no Region of this program. Keys for other targets are no fault."""
+    """A warning for each key that names no Region of this program, except keys for other targets."""
     present = {plan_key(item, target) for p in region.programs.values() for item in p.body if isinstance(item, Region)}
     mine = f"@{target_class(target)}"
     return [
@@ -114,7 +118,7 @@ def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[
 
 
 def kinds_of_plan(plan: SchedulePlan) -> frozenset[Kind]:
-    """Kinds of Regions that a plan without a key may mean."""
+    """Kinds of Regions to which a plan without a key may apply."""
     if isinstance(plan, CpuPlan):
         return cpu_kind_of(plan).regions
     match plan:
@@ -129,7 +133,7 @@ def kinds_of_plan(plan: SchedulePlan) -> frozenset[Kind]:
 
 
 def read_choices(value: Any, at: str) -> Choices:
-    """A plan, or several with their conditions: the first whose conditions hold is taken."""
+    """A plan, or several with their conditions: the first whose conditions hold is used. Raises TatamiError InvalidDocument."""
     if not isinstance(value, list | tuple):
         return (Guarded((), read_plan(value, at)),)
     choices = []
@@ -148,7 +152,7 @@ def read_choices(value: Any, at: str) -> Choices:
 
 
 def read_plan(value: Any, at: str) -> SchedulePlan:
-    """A plan document. The spec's own (spec 3 §8.1) has `arch` instead of `kind`."""
+    """A plan document. The spec's form (spec 3 §8.1) has `arch` instead of `kind`. Raises TatamiError InvalidDocument."""
     if isinstance(value, SchedulePlan):
         return value
     if not isinstance(value, dict):

@@ -18,7 +18,7 @@ P = TypeVar("P", bound=SchedulePlan)
 
 
 def inverse(names: Renaming) -> Renaming:
-    """From counters back to the names of one Region."""
+    """The map from canonical names back to the names of one Region."""
 
     def turned(group: Mapping[str, str]) -> dict[str, str]:
         return {new: old for old, new in group.items()}
@@ -51,15 +51,15 @@ def rename_choice(choice: Guarded, names: Renaming) -> Guarded:
 
 
 def kept_choices(choices: tuple[Guarded, ...], region: Region) -> SchedulePlan | tuple[Guarded, ...]:
-    """For a document: lets, tensors and sizes by their places in the Region (v0', t0', s0'), since every equal Region obeys
-    it, whatever its names are. One plan where there is no choice."""
+    """The choices for a document: lets, tensors and sizes by their places in the Region (v0', t0', s0'), since every equal
+    Region obeys it, whatever its names. A single choice is stored as its plan."""
     places = _places(region)
     kept = tuple(rename_choice(msgspec.structs.replace(c, estimate={}), places) for c in choices)
     return kept[0].plan if len(kept) == 1 else kept
 
 
 def obeyed_choices(choices: tuple[Guarded, ...], region: Region) -> tuple[Guarded, ...]:
-    """Those of a document in the names of `region`, which the document may use as well."""
+    """The choices of a document in the names of `region`, which the document may also use directly."""
     names = inverse(_places(region))
     return tuple(rename_choice(c, names) for c in choices)
 

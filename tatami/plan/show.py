@@ -1,4 +1,4 @@
-"""Plans as text: the schedule as the loops it stands for, the estimate, and what was rejected with its numbers."""
+"""Plans as text: the schedule as loops, the estimate, and the rejected candidates with their numbers."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from tatami.plan.loops.show import show_loops
 
 
 def show(module: Module[ProgramPlan]) -> str:
+    """Text of the plans of all programs."""
     return "\n".join(f"program {name}\n{_program(p)}" for name, p in module.programs.items())
 
 
@@ -39,6 +40,7 @@ def _program(plan: ProgramPlan) -> str:
 
 
 def show_layouts(layouts: Mapping[str, Layout]) -> list[str]:
+    """A line for each value with a layout."""
     return [f"  layout {value}: {layout_text(layout)}" for value, layout in sorted(layouts.items())]
 
 
@@ -55,19 +57,19 @@ def _region(r: RegionPlan) -> list[str]:
 
 
 UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "waves": "", "wave_eff": "", "pipeline_eff": ""}
-"""Terms of an estimate that are not seconds, with what stands behind the number."""
+"""Terms of an estimate that are not seconds, with the unit printed after the number."""
 
 
 def show_estimate(estimate: dict[str, float]) -> str:
-    """The terms of an estimate: seconds as microseconds, others as they are, what limits the kernel, then the sizes that
-    all were taken at."""
+    """Terms of an estimate: seconds as microseconds, other terms unchanged; then the unit that limits the kernel, and the
+    sizes at which all were taken."""
     terms = [f"{k} {_term(k, v)}" for k, v in estimate.items() if "." not in k and not k.endswith("_traffic")]
     sizes = [f"{k[3:]}={v:g}" for k, v in estimate.items() if k.startswith("at.")]
     return ", ".join([*terms, *_limit(estimate)]) + (f"  (at {', '.join(sizes)})" if sizes else "")
 
 
 def show_budget(estimate: dict[str, float], target: Target) -> str:
-    """What a plan of products takes of its chip, and what the chip is busy with; empty for an estimate without."""
+    """Resources that a plan of products uses, its traffic and its limiting unit; empty for an estimate without them."""
     if "smem_traffic" not in estimate:
         return ""
     e = {k: _term(k, v) for k, v in estimate.items()}
@@ -77,10 +79,12 @@ def show_budget(estimate: dict[str, float], target: Target) -> str:
 
 
 TRAFFIC = {"shared memory": "smem", "L2": "l2", "memory": "memory"}
+"""Names of memories, with the prefix of their term in an estimate."""
 
 
 def _limit(estimate: dict[str, float]) -> list[str]:
-    """The unit that works most of the simulated time; the latency of copies and barriers where none does for long."""
+    """The unit that is busy for most of the simulated time, or the latency of copies and barriers if no unit is busy for
+    long."""
     busy = {k.removeprefix("busy."): v for k, v in estimate.items() if k.startswith("busy.")}
     if not busy:
         return []
@@ -89,6 +93,7 @@ def _limit(estimate: dict[str, float]) -> list[str]:
 
 
 LATENCY_BELOW = 0.75
+"""Utilisation of the busiest unit below which latency limits the kernel."""
 
 
 def _term(name: str, value: float) -> str:
@@ -99,7 +104,7 @@ def _term(name: str, value: float) -> str:
 
 
 def name_plan(plan: SchedulePlan) -> str:
-    """One line: the kind, and what tells it from others of its kind."""
+    """One line: the kind, and the fields that distinguish the plan within its kind."""
     if isinstance(plan, Sm80Mma | Sm90Mma | GpuSync | Sm80Pair | Sm90Pair):
         groups = isinstance(plan, Sm80Mma | Sm90Mma) and "grouped_matmul" in plan.algo_choice
         cut = ", stream-K" if isinstance(plan, Sm90Mma) and plan.stream_k is not None else ""
@@ -108,7 +113,7 @@ def name_plan(plan: SchedulePlan) -> str:
 
 
 def show_plan(plan: SchedulePlan) -> list[str]:
-    """The lines of one plan."""
+    """The lines of one plan as text."""
     if isinstance(plan, CpuPlan):
         return cpu_kind_of(plan).show(plan)
     match plan:

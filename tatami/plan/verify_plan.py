@@ -1,4 +1,5 @@
-"""Does a plan fit its Region and its target? Its schedule (`schedule_rules`), tile sizes, and resources with numbers."""
+"""Checks of a plan against its Region and its target: its schedule (`schedule_rules`), tile sizes, and resources with
+numbers."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
 
 
 def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:
-    """The rules that a plan breaks; what it takes of the machine is known only where it breaks none."""
+    """Faults for broken rules. Resources are known, and checked, only if no rule is broken."""
     for why in broken:
         yield invalid_plan(region, why, "change the tile, or leave the plan to the compiler")
     for why in () if broken else exceeded():
@@ -71,7 +72,7 @@ def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]])
 
 
 def _crowded(plan: Sm90Mma, region: Region, view: GemmView) -> list[str]:
-    """What of the Region a warpgroup keeps beside its accumulators."""
+    """Broken rules of values that a warpgroup keeps for this Region, in addition to its accumulators."""
     out = []
     if plan.cluster != (1, 1) and not are_even(region, view):
         out += crowded_rules(plan, "addresses that are made of quotients")
@@ -87,7 +88,7 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
     if not contractions(region):
         yield invalid_plan(region, "the plan is for a contraction; the Region has 0", "use a gpu_stream plan")
         return
-    view = gemm_view(region)  # what lies in shared memory is not yet cast
+    view = gemm_view(region)  # operands in shared memory are not yet cast
     dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32 if isinstance(view, str) else view.lhs.dtype
     broken = shape_rules(plan)
     if not isinstance(view, str):

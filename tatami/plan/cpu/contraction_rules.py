@@ -17,6 +17,7 @@ from tatami.region.walk import lets_by_name
 
 
 def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> Iterator[Diagnostic]:
+    """Faults of a plan, with numbers."""
     found = {c.acc: c for c in contractions(region)}
     if plan.acc not in found:
         yield invalid_plan(

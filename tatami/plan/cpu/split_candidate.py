@@ -1,4 +1,4 @@
-"""One Region as several, where a contraction of it then has a template."""
+"""One Region as several, if a template then takes a contraction of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tatami.region.walk import all_axes, lets_by_name, used_lets
 
 
 def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | None:
-    """Several Regions, when a contraction of them pays."""
+    """Several Regions, if a contraction of them pays; else None."""
     parts = split_parts(region)
     if not parts:
         return None
@@ -30,7 +30,7 @@ def split_candidate(region: Region, facts: RegionFacts, target: Target, sizes: M
 def split_estimate(
     region: Region, facts: RegionFacts, parts: tuple[tuple[str, ...], ...], target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Seconds of the parts one after the other; values that cross from part to part are written and read once more."""
+    """Terms in seconds; values that cross between parts are written and read once more."""
     extents, lets = all_axes(region), lets_by_name(region)
     found = {c.acc: c for c in facts.contractions}
     threads = max(1, target.cores)
@@ -65,7 +65,7 @@ def _estimate(region: Region, facts: RegionFacts, plan: CpuSplit, target: Target
 
 
 def _check(plan: CpuSplit, region: Region, target: Target) -> Iterator[Diagnostic]:
-    """Every let in one part, and used in the same or a later one."""
+    """Faults of parts: every let is in one part, and used in the same or a later one."""
     lets = lets_by_name(region)
     listed = [n for p in plan.parts for n in p]
     if sorted(listed) != sorted(lets):
@@ -82,7 +82,7 @@ def _check(plan: CpuSplit, region: Region, target: Target) -> Iterator[Diagnosti
 
 
 def _show(plan: CpuSplit) -> list[str]:
-    """The lines of a plan of this kind in dumps."""
+    """The lines of a plan as text."""
     return ["cpu_split", *(f"  part {i}: {', '.join(p)}" for i, p in enumerate(plan.parts))]
 
 
@@ -94,4 +94,4 @@ SPLIT = CpuKind(
     check=_check,
     show=_show,
 )
-"""Entry of Regions that run as several."""
+"""The kind of several Regions in place of one."""

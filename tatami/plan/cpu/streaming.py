@@ -27,11 +27,12 @@ from tatami.region.views.pairs.online import Online, find_online
 from tatami.region.walk import lets_by_name, nodes
 
 STREAM_BYTES = 8 << 10
-"""Bytes of one block of scores, so that scores, mask and the rows' operand fit L1; doubled without a mask."""
+"""Bytes of one block of scores, so that scores, mask and query rows fit L1; doubled without a mask, which could exclude blocks
+or take as much room."""
 
 
 def streaming_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
-    """Both contractions in one pass over blocks of keys."""
+    """Both contractions in one pass over blocks of keys, or the reason against it."""
     found = find_online(region)
     if isinstance(found, str):
         return Rejected("cpu_streaming", found)
@@ -41,7 +42,7 @@ def streaming_candidate(region: Region, facts: RegionFacts, target: Target, size
     tiles = [register_tile(target, itemsize)]
     block = STREAM_BYTES * (1 if _has_mask(region, found) else 2) // (tiles[0][1] * itemsize * len(found.firsts))
     keys = max(target.lanes, block // target.lanes * target.lanes)
-    if multiply_adds_per_cycle(target) <= 1.0:  # a tile row of one vector takes no longer, and pads fewer rows
+    if multiply_adds_per_cycle(target) <= 1.0:  # a tile row of one vector is as fast, and fewer rows are padding
         tiles.append((target.vector_registers - 4, lanes))
     made = []
     for mr, nr in tiles:
@@ -52,23 +53,24 @@ def streaming_candidate(region: Region, facts: RegionFacts, target: Target, size
 
 
 def _has_mask(region: Region, found: Online) -> bool:
-    """True if scores are excluded, or something is read for each of them."""
+    """True if scores are excluded, or an operand is read for each of them."""
     both = {found.rows, found.keys}
     every = (n for let in region.lets for n in nodes(let.expr) if isinstance(n, Read))
     return found.excluded is not None or any(both <= set().union(*(free_vars(e) for e in n.map)) for n in every)
 
 
 CYCLES_PER_SCORE = 24.0
-"""Cycles per vector of scores on its way to weights: loads, the maximum, exp, the sum."""
+"""Cycles per vector of scores on the way to weights: loads, the maximum, exp, the sum."""
 CYCLES_PER_WEIGHT = 4.0
-"""The same where weights are pointwise in the scores: a load and a store. Their computation is left out, as in the estimate of
-a product with an epilogue."""
+"""The same for weights that are pointwise in the scores: a load and a store. Their arithmetic would cost as much in the
+epilogue of a separate product, where no estimate counts it."""
 
 
 def streaming_estimate(
     region: Region, facts: RegionFacts, plan: CpuStreaming, found: Online, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Both products over whole slivers of rows, and what lies between. Operands that move with the keys are packed once."""
+    """Terms in seconds: both products over whole slivers of rows, and the work between them. Operands that move with the keys
+    are packed once."""
     b, rows, keys = (trips(region, group, sizes) for group in (found.second.batch, (found.rows,), (found.keys,)))
     deep = sum(trips(region, first.k, sizes) for first in found.firsts) + trips(region, found.second.n, sizes)
     padded = -(-rows // plan.nr) * plan.nr
@@ -107,7 +109,7 @@ def _check(plan: CpuStreaming, region: Region, target: Target) -> Iterator[Diagn
 
 
 def _show(plan: CpuStreaming) -> list[str]:
-    """The lines of a plan of this kind in dumps."""
+    """The lines of a plan as text."""
     tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
     return [f"cpu_streaming {plan.first} -> {plan.second}", f"  {tile}"]
 
@@ -120,4 +122,4 @@ STREAMING = CpuKind(
     check=_check,
     show=_show,
 )
-"""Entry of two products in one pass over keys."""
+"""The kind of two products in one pass over blocks of keys."""

@@ -19,7 +19,7 @@ def tile_rules(
     region: Region,
     target: Target,
 ) -> Iterator[Diagnostic]:
-    """Sizes, lanes and registers of the micro-kernel, which accumulates in `acc`."""
+    """Faults of sizes, lanes and registers of the micro-kernel, which accumulates in `acc`."""
     if min(plan.mr, plan.nr, plan.width, *blocks) < 1 or plan.nr % (lanes := lanes_of(plan.width, acc.itemsize)):
         why = f"a tile of {plan.mr}x{plan.nr}, vectors of width {plan.width}, blocks of {', '.join(map(str, blocks))}"
         yield invalid_plan(region, why, "all sizes are positive, nr is a multiple of the vector's elements")
@@ -44,7 +44,7 @@ def tile_rules(
 def width_rule(
     plan: CpuContraction | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, region: Region, target: Target
 ) -> Iterator[Diagnostic]:
-    """A fault if vectors are wider than the target\'s."""
+    """The fault of vectors wider than the target's."""
     if plan.width > target.lanes:
         why, suggestion = f"width {plan.width}; {target.name} has {target.lanes} lanes", f"use width {target.lanes}"
         yield diagnostic("ResourceExceeded", region.name, why, suggestion)

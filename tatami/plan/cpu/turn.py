@@ -1,4 +1,4 @@
-"""A map that reads along one axis and writes along another: by square tiles whose lines change places in registers."""
+"""A map that reads along one axis and writes along another: by square tiles that are transposed in registers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tatami.region.views.transpose import Turned, find_turned
 from tatami.region.walk import all_axes, lets_by_name
 
 MAX_TILE = 1024
-"""Elements a side of a turned tile: its scratch is a few megabytes at most."""
+"""Maximum side of a tile in elements: its scratch is then a few megabytes at most."""
 TURN_TILE = 64
-"""Elements a side: a tile and what it becomes stay in L1, and a line of it fills four cache lines."""
+"""Tile side in elements: a tile and its transpose stay in L1, and a line of it fills four cache lines."""
 FAR_TURN_TILE = 128
-"""Elements a side of tiles of arrays larger than L3: longer contiguous runs reach a higher bandwidth."""
+"""Tile side for arrays larger than L3: longer contiguous runs reach a higher bandwidth."""
 
 
 def turn_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
-    """Square tiles whose lines change places in registers."""
+    """Square tiles that are transposed in registers, or the reason against them."""
     found = find_turned(region)
     if isinstance(found, str):
         return Rejected("cpu_turn", found)
@@ -46,7 +46,8 @@ def turn_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Ma
 def turn_estimate(
     region: Region, facts: RegionFacts, plan: CpuTurn, found: Turned, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Every turned operand once through registers, a vector by a load, an exchange per halving and a store; then the map."""
+    """Terms in seconds: every transposed operand once through registers (a load, an exchange per halving and a store per
+    vector); then the map."""
     elements = trips(region, tuple(all_axes(region)), sizes)
     itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
     lanes = lanes_of(plan.width, itemsize)
@@ -85,7 +86,7 @@ def _check(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic
 
 
 def _show(plan: CpuTurn) -> list[str]:
-    """The lines of a plan of this kind in dumps."""
+    """The lines of a plan as text."""
     return [f"cpu_turn {plan.across} -> {plan.along}", f"  tiles of {plan.tile}, width {plan.width}"]
 
 
@@ -97,4 +98,4 @@ TURN = CpuKind(
     check=_check,
     show=_show,
 )
-"""Entry of square tiles that change rows and columns."""
+"""The kind of transposes by square tiles."""

@@ -17,16 +17,16 @@ EVERY: frozenset[Kind] = frozenset({"map", "rows", "stencil", "scan", "scatter",
 
 
 def scalar_candidates(asked: Asked) -> Iterable[Candidate]:
-    """Plain loops, which every Region has."""
+    """The plan of plain loops, which fits every Region."""
     yield scalar_candidate(asked.region, asked.facts, asked.bones, asked.target, asked.sizes)
 
 
 def vector_candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
-    """Loops by vectors of each width of the target."""
+    """Plans of vector loops, one per width, or the reason against them."""
     return rows_candidates(asked.region, asked.facts, asked.bones, asked.target, asked.sizes)
 
 
 SCALAR = CpuKind(Scalar, EVERY, scalar_candidates, loops_estimate, schedule_rules, show_loops)
-"""Entry of plain loops, one element at a time."""
+"""The kind of plain loops, one element at a time."""
 ROWS = CpuKind(CpuRows, EVERY, vector_candidates, loops_estimate, schedule_rules, show_loops)
-"""Entry of loops by vectors."""
+"""The kind of vector loops over fused nests."""

@@ -6,7 +6,7 @@ from tatami.plan.ir import CpuRows, GpuStream, Scalar
 
 
 def show_loops(plan: Scalar | CpuRows | GpuStream) -> list[str]:
-    """The lines of a plan of loops in dumps."""
+    """The lines of a plan of loops: outer axes, passes, and the storage of lets."""
     head = {Scalar: "scalar", CpuRows: "cpu_rows", GpuStream: "gpu_stream"}[type(plan)]
     if isinstance(plan, CpuRows):
         head += f" width {plan.width}"

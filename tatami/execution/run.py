@@ -7,7 +7,7 @@ An Op is a frontend operation, run by `frontend.run`; a Launch is the Region of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import numpy as np
 
@@ -206,6 +206,8 @@ class _Run:
                 if routine not in ROUTINES:
                     raise fail("UnknownOp", ins.debug_name, f"there is no host routine {routine!r}", "register it")
                 return list(ROUTINES[routine]([x for x in inputs if x is not None], attrs))
+            case _:
+                assert_never(ins.op)
 
     def operation(self, ins: Instruction, op: Op, inputs: list[Array | None]) -> Sequence[Array]:
         from tatami.frontend.ir import Node, TensorType

@@ -17,7 +17,7 @@ memory is one byte, 0 or 1.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import msgspec
 
@@ -466,3 +466,5 @@ def type_of(value: Value) -> ValueType:
             return ValueType(DType.bool, lanes)
         case Random(lanes=lanes):
             return ValueType(DType.u32, lanes)
+        case _:
+            assert_never(value)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from typing import assert_never
 
 from tatami.core.expr import substitute, var
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, constant_text, factor_text, index_text
@@ -181,6 +182,8 @@ class StreamText(StreamWriter):
                     scan_text(self, p)
                 case Write():
                     self.write(p)
+                case _:
+                    assert_never(p)
 
     @contextmanager
     def loops(self, p: Fold | Write) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
@@ -40,6 +40,8 @@ def _values(s: Scope, attrs: Formulas) -> Scope:
                 values.append(cast(values[t.args[0]], t.dtype, s.mode))
             case Apply(fn=fn):
                 values.append(apply(fn, [values[a] for a in t.args], t.dtype, s.mode))
+            case _:
+                assert_never(t.term)
     return replace(s, args=[np.broadcast_to(values[-1], shape)], dtypes=[terms[-1].dtype])
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import assert_never
 
 import msgspec
 
@@ -277,8 +278,10 @@ class Emitter:
                 return inner if type_of(inner).dtype == to else Cast(inner, to, bits)
             case region_ir.Random(key=key, counter=counter):
                 return self.random(e, key, p.at(counter), p)
-            case _:
+            case region_ir.Reduce() | region_ir.Scan() | region_ir.Ref() | region_ir.BroadcastInDim() | region_ir.Transpose():
                 raise TypeError(type(e).__name__)
+            case _:
+                assert_never(e)
 
     def binary(self, fn: str, x: RegionExpr, y: RegionExpr, p: Point) -> Value:
         """``fn(x, y)`` at `p`. A power of 1, 2 or 3 becomes multiplications; division by a softmax sum becomes a product with

@@ -8,8 +8,6 @@ tile of scores for each. If the values are the `right` operand of the first prod
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from tatami.core.expr import ONE, Expr, ceildiv, expr, product, substitute, var
@@ -26,7 +24,6 @@ from tatami.gpu.ir import (
     Operand,
     Rescale,
     Ring,
-    StGlobalVec,
     Stmt,
     StRows,
     SyncThreads,
@@ -37,43 +34,42 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.products.copies import copy_width
-from tatami.gpu.products.frame import bind_kernel, contraction_kernel, pair_tokens, tile_stores
+from tatami.gpu.products.frame import (
+    Code,
+    Division,
+    Memory,
+    Template,
+    Work,
+    bind_kernel,
+    contraction_kernel,
+    pair_tokens,
+    tile_stores,
+)
 from tatami.gpu.products.problem import Problem
-from tatami.gpu.products.sm80 import LAST, K
+from tatami.gpu.products.results import Results
+from tatami.gpu.products.sm80 import LAST, Copy, K, Math
 from tatami.plan.ir import INST_K, Sm80Pair
 from tatami.plan.views.pair_limits import row_bytes_of, threads_of_pair
-from tatami.region.ir import Let
 
-
-class Copy(NamedTuple):
-    """The copy of one operand into its ring; `trans`: its fragments are loaded transposed."""
-
-    ring: str
-    token: str
-    predicate: tuple[str, ...]
-    width: int
-    trans: bool
+SM80_PAIR = Template("pair", "sm80", "cp_async_group", "tile")
+"""The template of two products."""
 
 
 def pair_body(
+    firsts: tuple[tuple[Copy, Copy], ...],
+    values: Copy,
+    math: tuple[Math, Math],
+    results: Results,
     *,
     stages: int,
-    firsts: tuple[tuple[Copy, Copy], ...],
-    v: Copy | None,
-    turned: bool,
-    shape: str,
-    steps: tuple[int, int],
-    dtype: str,
-    lets: tuple[Let, ...],
-    stores: tuple[StRows | StGlobalVec, ...],
+    shared: bool,
 ) -> tuple[Stmt, ...]:
-    """Statements of the kernel. `firsts`: left and right of each first product. `v`: the values; None if they are the first
-    one's `right`, of which the second product reads other fragments (`turned`). `steps`: instructions of `shape` along d and
-    along a block's keys. With one stage, a block's B is copied during the first product and the next block's `right` during
-    the second, or after it if B is `right`; with more, all are copied stages - 1 blocks ahead."""
-    values = v or firsts[0][1]._replace(trans=turned)
+    """Statements of the kernel. `firsts`: left and right of each first product. `values`: the second product's right operand;
+    if `shared`, other fragments of the first one's `right`, without a copy of its own. `math`: instructions of the first
+    products and of the second one. With one stage, a block's values are copied during the first product and the next block's
+    `right` during the second, or after it if both are one; with more, all are copied stages - 1 blocks ahead."""
     lefts, rights = [q for q, _ in firsts], [k for _, k in firsts]
-    streamed = [*rights, *([v] if v else [])]
+    streamed = [*rights, *(() if shared else (values,))]
     last = f"tS{len(firsts) - 1 or ''}"
 
     def load(c: Copy, block: Expr) -> CpAsync:
@@ -85,15 +81,15 @@ def pair_body(
     scores: list[Stmt] = []
     for i, (q, k) in enumerate(firsts):
         name, done = f"scores{i or ''}", Token(f"tS{i or ''}", K)
-        if shape == "fma":
+        if math[0].shape == "fma":
             scores.append(Fma(name, K, (Token(q.token, expr(0)), Token(k.token, K)), done))
         else:
-            scores += [read(q, expr(0)), read(k, K), Mma(name, shape, steps[0], dtype, K, done)]
+            scores += [read(q, expr(0)), read(k, K), Mma(name, *math[0], K, done)]
     result: list[Stmt]
-    if shape == "fma":
+    if math[1].shape == "fma":
         result = [Fma("acc", K, (Token(values.token, K), Token("tP", K)), Token("tMMA", K))]
     else:
-        result = [read(values, K), Mma("acc", shape, steps[1], dtype, K, Token("tMMA", K))]
+        result = [read(values, K), Mma("acc", *math[1], K, Token("tMMA", K))]
     weigh: list[Stmt] = [Weigh("scores", K, Token(last, K), Token("tW", K)), Rescale("acc", K, Token("tW", K), Token("tP", K))]
     there = tuple(Token(c.token, K) for c in streamed)
     first: list[Stmt] = [load(q, expr(0)) for q in lefts]
@@ -103,8 +99,8 @@ def pair_body(
             Wait(tuple(Token(k.token, K) for k in rights), "cp_async_group"),
             SyncThreads((Token("tFree", K - 1),)),
         ]
-        if v is not None:
-            step += [load(v, K), CommitGroup(), *scores, Wait((Token(v.token, K),), "cp_async_group")]
+        if not shared:
+            step += [load(values, K), CommitGroup(), *scores, Wait((Token(values.token, K),), "cp_async_group")]
             step += [SyncThreads((Token("tFree", K),)), *(load(k, K + 1) for k in rights), CommitGroup(), *weigh, *result]
         else:
             step += [*scores, *weigh, *result, SyncThreads((Token("tFree", K),))]
@@ -121,7 +117,7 @@ def pair_body(
             *weigh,
             *result,
         ]
-    finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST)), *stores]
+    finish: list[Stmt] = [Epilogue("acc", results.lets, Token("tMMA", LAST), Token("tE", LAST)), *results.stores]
     return (ZeroAcc("acc"), *first, Loop("blocks", tuple(step)), *finish)
 
 
@@ -154,41 +150,25 @@ def lower_sm80_pair(
         predicate = tuple(r for r in (role, across) if r in tail)
         # `right` and the values are both operand B of their products: k along a row of shared memory needs no transpose
         copies.append(Copy(o.ring, token, predicate, copy_width(o, size, along, p.conditions, plan.width), o.major == "mn"))
+    firsts = tuple(zip(copies[::2], copies[1::2], strict=False))
+    k, dtype = INST_K.get(w.shape, 4), f"{p.multiplied}_fp32acc"
     body = pair_body(
+        firsts,
+        firsts[0][1]._replace(trans=p.b.major == "mn") if plan.shared else copies[-1],
+        (Math(w.shape, plan.depth // k, dtype), Math(w.shape, bk // k, dtype)),
+        Results(p.lets, (*joined, *tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0))),
         stages=plan.stages,
-        firsts=tuple(zip(copies[::2], copies[1::2], strict=False)),
-        v=None if plan.shared else copies[-1],
-        turned=p.b.major == "mn",
-        shape=w.shape,
-        steps=(plan.depth // INST_K.get(w.shape, 4), bk // INST_K.get(w.shape, 4)),
-        dtype=f"{p.multiplied}_fp32acc",
-        lets=p.lets,
-        stores=(*joined, *tile_stores(p, tail, plan.width, own=2, quad=bn % 32 == 0)),
+        shared=plan.shared,
     )
     kernel = contraction_kernel(
         p,
-        "sm80",
-        plan.tile,
-        plan.stages,
-        threads=threads_of_pair(plan),
-        rows=bm // plan.warp_rows,
-        cols=1,
-        a=Operand("", p.a_dtype),
-        b=values,
-        smem=tuple(rings),
-        barriers=(),
-        model="cp_async_group",
-        template="pair",
-        shared=base,
-        origin="tile",
-        body=body,
-        bind={},
-        tail=tail,
-        maps=(),
-        split=plan.split,
+        SM80_PAIR,
+        Division(plan.tile, plan.stages, threads_of_pair(plan), bm // plan.warp_rows, 1),
+        (Operand("", p.a_dtype), values),
+        Memory(tuple(rings), base),
+        Work({"x": "m", "y": "n", "z": "b"}, split=plan.split),
+        Code(body, tail, pair_tokens(len(w.firsts)), w),
     )
-    tokens = pair_tokens(len(w.firsts))
-    kernel = msgspec.structs.replace(kernel, weights=w, tokens=tokens, grid={"x": "m", "y": "n", "z": "b"})
     kernel, binding = bind_kernel(p, kernel, {}, persistent=0)
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
     tiles = substitute(ceildiv(p.m, bm) * product(p.batch) * plan.split, names)

@@ -45,7 +45,17 @@ from tatami.gpu.ir import (
     Wgmma,
     ZeroAcc,
 )
-from tatami.gpu.products.frame import bind_kernel, contraction_kernel, pair_tokens, tile_stores
+from tatami.gpu.products.frame import (
+    Code,
+    Division,
+    Memory,
+    Template,
+    Work,
+    bind_kernel,
+    contraction_kernel,
+    pair_tokens,
+    tile_stores,
+)
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.sm90 import LAST, WARPS, K
 from tatami.gpu.products.tensor_map import placed, refused, tensor_map
@@ -57,6 +67,8 @@ FIRST = expr(0)
 """The first block of a tile."""
 Side: TypeAlias = tuple[Expr, str, int]
 """Size, coordinate and extent on chip of one axis of an operand."""
+SM90_PAIR = Template("pair", "sm90", "mbarrier", "kernel")
+"""The template of two products with warp roles."""
 
 
 class Feed(NamedTuple):
@@ -130,30 +142,17 @@ def lower_sm90_pair(
             barriers.append(Barrier(name, at, feed.ring.slots, "tiles" if feed.ring.once else "blocks", feed.ring.name))
     if plan.in_turns:
         barriers.append(Barrier("go", 8 * sum(b.slots for b in barriers), plan.consumers, "rounds"))
+    body = _body(p, w, plan, feeds, (*joined, *tile_stores(p, tail, 8, own=2, quad=bn % 32 == 0)))
+    shared, descs = needs_of_pair(plan, target).smem_bytes, tuple(f.desc for f in feeds)
     kernel = contraction_kernel(
         p,
-        "sm90",
-        plan.tile,
-        plan.stages,
-        threads=threads_of_pair(plan),
-        rows=plan.consumers,
-        cols=1,
-        a=Operand("", p.a_dtype),
-        b=values,
-        smem=tuple(f.ring for f in feeds),
-        barriers=tuple(barriers),
-        model="mbarrier",
-        template="pair",
-        shared=needs_of_pair(plan, target).smem_bytes,
-        origin="kernel",
-        body=_body(p, w, plan, feeds, (*joined, *tile_stores(p, tail, 8, own=2, quad=bn % 32 == 0))),
-        bind={},
-        tail=tail,
-        maps=tuple(f.desc for f in feeds),
-        split=plan.split,
+        SM90_PAIR,
+        Division(plan.tile, plan.stages, threads_of_pair(plan), plan.consumers, 1),
+        (Operand("", p.a_dtype), values),
+        Memory(tuple(f.ring for f in feeds), shared, tuple(barriers), descs),
+        Work({}, split=plan.split, uneven=True, section=plan.section),
+        Code(body, tail, pair_tokens(len(w.firsts)), w),
     )
-    tokens = pair_tokens(len(w.firsts))
-    kernel = msgspec.structs.replace(kernel, weights=w, tokens=tokens, grid={}, uneven=True, section=plan.section)
     specs = placed(maps, len(kernel.params) + len(p.symbols))
     kernel, binding = bind_kernel(p, kernel, {}, persistent=target.sms, maps=specs)
     return kernel, binding

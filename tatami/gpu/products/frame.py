@@ -10,7 +10,20 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, step_of, substitute, var
 from tatami.core.kernel import Binding, Condition, TensorMapSpec, is_divisible
-from tatami.gpu.ir import NO_FACE, Arch, Barrier, GridDependency, Kernel, Operand, Ring, StGlobalVec, Stmt, Token, TokenKind
+from tatami.gpu.ir import (
+    NO_FACE,
+    Arch,
+    Barrier,
+    GridDependency,
+    Kernel,
+    Operand,
+    Ring,
+    StGlobalVec,
+    Stmt,
+    Token,
+    TokenKind,
+    Weights,
+)
 from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import SchedulePlan, Sm90Mma, TileOrder
 
@@ -76,68 +89,120 @@ def split_stores(p: Problem, rows: Expr) -> Problem:
     return msgspec.structs.replace(p, stores=tuple(msgspec.structs.replace(s, index=s.index + moved) for s in p.stores))
 
 
+class Template(msgspec.Struct, frozen=True):
+    """Properties that all kernels of a template share."""
+
+    name: Literal["mma", "fma", "sync", "pair"]
+    arch: Arch
+    barrier_model: Literal["cp_async_group", "mbarrier", "none"]
+    ring_origin: Literal["kernel", "tile"]
+    """Start of the count of blocks that gives a block its slot."""
+
+
+class Division(msgspec.Struct, frozen=True):
+    """The tile of a CTA and the threads that divide it."""
+
+    tile: tuple[int, int, int]
+    """Rows, columns and depth of a block, in elements."""
+    stages: int
+    """Slots of the rings, in blocks."""
+    threads: int
+    """Threads per CTA, including those that only copy."""
+    rows: int
+    """Warps (template sync: threads) along the tile's rows."""
+    cols: int
+    """Warps (template sync: threads) along the tile's columns."""
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Shared memory of a CTA, and the tensor maps that fill and empty it."""
+
+    rings: tuple[Ring, ...]
+    size: int
+    """Shared memory per CTA, in bytes."""
+    barriers: tuple[Barrier, ...] = ()
+    maps: tuple[str, ...] = ()
+    """Names of the tensor maps, in the order of the kernel's parameters."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """The tiles of a kernel and how CTAs divide them."""
+
+    grid: dict[str, str]
+    """Role (m, n or b) that each block coordinate counts; empty for a kernel that counts tiles."""
+    order: TileOrder = "row"
+    split: int = 1
+    """Number of CTAs that share a tile's k."""
+    tile_rows: tuple[int, int] | None = None
+    """First row of tiles and their number; None: all."""
+    units: int = 0
+    """Stream-K: number of CTAs, or clusters, that divide the line of all blocks; 0: none."""
+    cluster: tuple[int, int] = (1, 1)
+    """CTAs along m and along n."""
+    uneven: bool = False
+    """True if tiles differ in their number of blocks."""
+    section: int = 0
+    """Number of batches whose tiles a persistent CTA interleaves; 0: none."""
+
+
+class Code(msgspec.Struct, frozen=True):
+    """The statements of a kernel and what they refer to."""
+
+    body: tuple[Stmt, ...]
+    tail: tuple[str, ...]
+    """Axes whose ends need predicates."""
+    tokens: dict[str, TokenKind]
+    """Name of a token -> its kind."""
+    weights: Weights | None = None
+    """Operand A, if it is itself a product; None: A is in memory."""
+
+
 def contraction_kernel(
     p: Problem,
-    arch: Arch,
-    tile: tuple[int, int, int],
-    stages: int,
-    *,
-    threads: int,
-    rows: int,
-    cols: int,
-    a: Operand,
-    b: Operand,
-    smem: tuple[Ring, ...],
-    barriers: tuple[Barrier, ...],
-    model: Literal["cp_async_group", "mbarrier", "none"],
-    shared: int,
-    origin: Literal["kernel", "tile"],
-    body: tuple[Stmt, ...],
-    bind: dict[str, str],
-    tail: tuple[str, ...],
-    maps: tuple[str, ...],
-    order: TileOrder = "row",
-    split: int = 1,
-    tile_rows: tuple[int, int] | None = None,
-    units: int = 0,
-    cluster: tuple[int, int] = (1, 1),
-    tokens: dict[str, TokenKind] = TOKENS,
-    template: Literal["mma", "fma", "sync", "pair"] = "mma",
+    template: Template,
+    division: Division,
+    operands: tuple[Operand, Operand],
+    memory: Memory,
+    work: Work,
+    code: Code,
 ) -> Kernel:
-    """The kernel of problem `p`, without a name. Fields that the problem decides come from it, the others from the template."""
+    """The kernel of problem `p`, without a name. `operands`: A and B."""
+    a, b = operands
     return Kernel(
         face=NO_FACE,
-        arch=arch,
-        template=template,
+        arch=template.arch,
+        template=template.name,
         params=p.params,
-        tile=tile,
-        stages=stages,
-        threads=threads,
-        rows=rows,
-        cols=cols,
+        tile=division.tile,
+        stages=division.stages,
+        threads=division.threads,
+        rows=division.rows,
+        cols=division.cols,
         m=p.m,
         n=p.n,
         k=p.k,
         batch=p.batch,
-        grid=block_axes(bind),
+        grid=work.grid,
         a=a,
         b=b,
         acc_dtype=p.acc_dtype,
-        smem=smem,
-        barriers=barriers,
-        maps=maps,
-        tokens=tokens,
-        barrier_model=model,
-        shared_bytes=shared,
-        ring_origin=origin,
-        body=body,
-        tail=tail,
-        tile_order=order,
-        split=split,
-        tile_rows=tile_rows,
-        units=units,
-        uneven=units > 0,
-        cluster=cluster,
+        smem=memory.rings,
+        barriers=memory.barriers,
+        maps=memory.maps,
+        tokens=code.tokens,
+        barrier_model=template.barrier_model,
+        shared_bytes=memory.size,
+        ring_origin=template.ring_origin,
+        body=code.body,
+        tail=code.tail,
+        tile_order=work.order,
+        split=work.split,
+        tile_rows=work.tile_rows,
+        units=work.units,
+        uneven=work.uneven,
+        section=work.section,
+        cluster=work.cluster,
+        weights=code.weights,
         groups=p.groups,
     )
 

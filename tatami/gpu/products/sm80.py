@@ -9,6 +9,8 @@ A ring of `stages` slots; the copy of block k + depth starts right after the one
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding
@@ -23,7 +25,6 @@ from tatami.gpu.ir import (
     Loop,
     Mma,
     Ring,
-    StGlobalVec,
     Stmt,
     SyncThreads,
     Token,
@@ -31,11 +32,24 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.products.copies import copy_width
-from tatami.gpu.products.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
+from tatami.gpu.products.frame import (
+    TOKENS,
+    Code,
+    Division,
+    Memory,
+    Template,
+    Work,
+    bind_kernel,
+    block_axes,
+    contraction_kernel,
+    need_mma,
+    split_stores,
+    tile_stores,
+)
 from tatami.gpu.products.problem import Problem
+from tatami.gpu.products.results import Results
 from tatami.plan.ir import INST_K, Sm80Mma
 from tatami.plan.views.product_limits import edge_ring, needs, sides, sm80_instruction
-from tatami.region.ir import Let
 
 K = var("k")
 """The block of the enclosing loop."""
@@ -43,34 +57,58 @@ LAST = var("KB") - 1
 """The last block of a tile."""
 
 
+class Copy(NamedTuple):
+    """The copy of one operand into its ring."""
+
+    ring: str
+    token: str
+    predicate: tuple[str, ...]
+    """Axes whose ends are tested."""
+    width: int
+    """Elements that one thread copies at a time."""
+    trans: bool
+    """True if fragments are loaded transposed."""
+
+
+class Math(NamedTuple):
+    """The instructions that multiply a block."""
+
+    shape: str
+    """Instruction shape on tensor cores, or `fma`."""
+    steps: int
+    """Instructions along the summed axis of a block."""
+    dtype: str
+    """Types of the operands and of the sum, such as fp16_fp32acc."""
+
+
+SM80 = Template("mma", "sm80", "cp_async_group", "tile")
+"""The template of tensor cores."""
+SM80_FMA = Template("fma", "sm80", "cp_async_group", "tile")
+"""The same with ordinary multiply-adds."""
+
+
 def sm80_body(
+    copies: tuple[Copy, Copy],
+    math: Math,
+    results: Results,
     *,
     depth: int,
-    copies: tuple[tuple[str, str, tuple[str, ...], int], ...],
-    trans: dict[str, bool],
-    shape: str,
-    k_steps: int,
-    dtype: str,
-    lets: tuple[Let, ...],
-    stores: tuple[StGlobalVec, ...],
-    overlap: bool,
-    edge: str = "",
+    overlap: bool = False,
     by_groups: bool = False,
 ) -> tuple[Stmt, ...]:
-    """Statements of the kernel. `copies`: (ring, token, predicated axes, width) of A and B. `depth`: prefetch distance in
-    blocks. `overlap`: a persistent CTA starts the first copies of its next tile before the epilogue (spec 3 §9.2). `edge`:
-    ring through which the accumulators are exchanged; empty: none. `by_groups`: repeat everything for the rows of each
-    group."""
+    """Statements of the kernel. `copies`: those of A and B. `results`: the epilogue; a ring of it is memory through which the
+    accumulators are exchanged. `depth`: prefetch distance in blocks. `overlap`: a persistent CTA starts the first copies of
+    its next tile before the epilogue (spec 3 §9.2). `by_groups`: everything is repeated for the rows of each group."""
 
     def load(block: Expr, tile: str = "this") -> list[Stmt]:
         out: list[Stmt] = [
-            CpAsync(ring, block, predicate, width, Token(token, block), "next" if tile == "next" else "this")
-            for ring, token, predicate, width in copies
+            CpAsync(c.ring, block, c.predicate, c.width, Token(c.token, block), "next" if tile == "next" else "this")
+            for c in copies
         ]
         return [*out, CommitGroup()]
 
     def tokens(block: Expr) -> tuple[Token, ...]:
-        return tuple(Token(token, block) for _, token, _, _ in copies)
+        return tuple(Token(c.token, block) for c in copies)
 
     first: list[Stmt] = [s for j in range(depth) for s in load(expr(j))]
     step: list[Stmt] = []
@@ -80,12 +118,14 @@ def sm80_body(
     step += [SyncThreads((Token("tFree", K - 1),) if depth else ())]
     if depth:
         step += load(K + depth)
-    if shape == "fma":
+    if math.shape == "fma":
         step += [Fma("acc", K, tokens(K), Token("tMMA", K))]
     else:
-        step += [LdMatrix(ring, K, trans[ring], Token(token, K)) for ring, token, _, _ in copies]
-        step += [Mma("acc", shape, k_steps, dtype, K, Token("tMMA", K))]
-    finish: list[Stmt] = [Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), overlap, edge), *stores]
+        step += [LdMatrix(c.ring, K, c.trans, Token(c.token, K)) for c in copies]
+        step += [Mma("acc", math.shape, math.steps, math.dtype, K, Token("tMMA", K))]
+    edge = results.rings[0].name if results.rings else ""
+    epilogue = Epilogue("acc", results.lets, Token("tMMA", LAST), Token("tE", LAST), overlap, edge)
+    finish: list[Stmt] = [epilogue, *results.stores]
     loop = Loop("blocks", tuple(step))
     if by_groups:
         return (Loop("tiles", (ZeroAcc("acc"), *first, loop, SyncThreads((Token("tFree", LAST),)), *finish)),)
@@ -121,55 +161,40 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
     # The rows of a group start anywhere, so neighbours along m are not aligned.
     rows_wanted = 1 if p.groups is not None and a.major == "mn" else plan.vectorize.width
     copies = tuple(
-        (o.ring, t, tuple(r for r in (role, "k") if r in tail), copy_width(o, size, p.k, p.conditions, wanted))
+        Copy(
+            o.ring,
+            t,
+            tuple(r for r in (role, "k") if r in tail),
+            copy_width(o, size, p.k, p.conditions, wanted),
+            o.major == "mn",
+        )
         for o, t, role, size, wanted in ((a, "tA", "m", p.m, rows_wanted), (b, "tB", "n", p.n, plan.vectorize.width))
     )
     if plan.split_k > 1:
         p = split_stores(p, p.m)
     slots, rows, row_bytes = edge_ring(plan)
-    if slots:
-        rings.append(Ring("smE", base, rows, row_bytes, slots, 0))
-        base += rings[-1].slot_bytes * slots
+    edge = (Ring("smE", base, rows, row_bytes, slots, 0),) if slots else ()
+    base += sum(r.slot_bytes * slots for r in edge)
+    # Threads of multiply-adds, and those that have exchanged their elements, hold four neighbours of a row.
+    own, quad = (4, slots > 0) if shape == "fma" or slots else (2, warp[1] % 32 == 0)
     overlap = plan.async_.epilogue_overlap
-    depth = min(plan.async_.prefetch_depth, plan.stages) - 1
     body = sm80_body(
-        depth=depth,
-        copies=copies,
-        trans={"smA": a.major == "mn", "smB": b.major == "mn"},
-        shape=shape,
-        k_steps=bk // INST_K.get(shape, 16),
-        dtype=f"{p.multiplied}_fp32acc",
-        lets=p.lets,
-        stores=tile_stores(p, tail, plan.vectorize.width, own=4, quad=slots > 0)
-        if shape == "fma" or slots
-        else tile_stores(p, tail, plan.vectorize.width, own=2, quad=warp[1] % 32 == 0),
+        (copies[0], copies[1]),
+        Math(shape, bk // INST_K.get(shape, 16), f"{p.multiplied}_fp32acc"),
+        Results(p.lets, tile_stores(p, tail, plan.vectorize.width, own=own, quad=quad), rings=edge),
+        depth=min(plan.async_.prefetch_depth, plan.stages) - 1,
         overlap=overlap,
-        edge="smE" if slots else "",
         by_groups=p.groups is not None,
     )
+    warps = (bm // warp[0], bn // warp[1])
     kernel = contraction_kernel(
         p,
-        "sm80",
-        plan.tile,
-        plan.stages,
-        threads=32 * (bm // warp[0]) * (bn // warp[1]),
-        rows=bm // warp[0],
-        cols=bn // warp[1],
-        a=a,
-        b=b,
-        smem=tuple(rings),
-        barriers=(),
-        model="cp_async_group",
-        template="fma" if shape == "fma" else "mma",
-        order=plan.tile_order,
-        split=plan.split_k,
-        shared=base,
-        origin="tile",
-        body=body,
-        bind=plan.bind,
-        tail=tail,
-        maps=(),
+        SM80_FMA if shape == "fma" else SM80,
+        Division(plan.tile, plan.stages, 32 * warps[0] * warps[1], *warps),
+        (a, b),
+        Memory((*rings, *edge), base),
+        Work(block_axes(plan.bind), plan.tile_order, plan.split_k),
+        Code(body, tail, TOKENS),
     )
-    return bind_kernel(
-        p, kernel, plan.bind, persistent=target.sms * max(1, needs(plan, p.a_dtype, target).ctas_per_sm) if overlap else 0
-    )
+    ctas = target.sms * max(1, needs(plan, p.a_dtype, target).ctas_per_sm) if overlap else 0
+    return bind_kernel(p, kernel, plan.bind, persistent=ctas)

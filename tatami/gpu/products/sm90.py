@@ -47,7 +47,20 @@ from tatami.gpu.ir import (
     ZeroAcc,
 )
 from tatami.gpu.products.copies import copy_width, is_stored
-from tatami.gpu.products.frame import TOKENS, bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
+from tatami.gpu.products.frame import (
+    TOKENS,
+    Code,
+    Division,
+    Memory,
+    Template,
+    Work,
+    bind_kernel,
+    block_axes,
+    contraction_kernel,
+    need_mma,
+    split_stores,
+    tile_stores,
+)
 from tatami.gpu.products.problem import Problem, lets_for
 from tatami.gpu.products.results import LANDED, Results, staged_results
 from tatami.gpu.products.stream_k import cut_problem, first_row
@@ -56,6 +69,8 @@ from tatami.gpu.products.tma_walk import Boxes, Walk
 from tatami.plan.ir import Sm90Mma
 from tatami.plan.views.product_limits import BARRIER_BYTES, sm90_instruction
 
+SM90 = Template("mma", "sm90", "mbarrier", "kernel")
+"""The template of one product with warp roles."""
 SHARED_ALONG: dict[str, Literal["", "m", "n", "mn"]] = {"none": "", "a": "n", "b": "m", "both": "mn"}
 """Axes of the cluster along which CTAs load for each other, by the operands that they share."""
 K = var("k")
@@ -136,31 +151,18 @@ def lower_sm90(
         barriers.append(Barrier("turn", 16 * plan.stages + 8, plan.consumers, "turns"))
     if results.fetch:
         barriers.append(Barrier(LANDED, 16 * plan.stages + 8 * (1 + plan.consumers), plan.consumers, "fetches"))
+    if cut is None:
+        work = Work(block_axes(plan.bind), plan.tile_order, split, tile_rows, cluster=plan.cluster)
+    else:
+        work = Work(block_axes({}), "row", split, tile_rows, cut.units, plan.cluster, uneven=cut.units > 0)
     kernel = contraction_kernel(
         p,
-        "sm90",
-        plan.tile,
-        plan.stages,
-        threads=128 * (plan.consumers + 1),
-        rows=1 if plan.schedule == "pingpong" else plan.consumers,
-        cols=1,
-        a=a,
-        b=b,
-        smem=tuple(rings),
-        barriers=tuple(barriers),
-        model="mbarrier",
-        shared=base,
-        origin="kernel",
-        body=body,
-        bind=plan.bind if cut is None else {},
-        tail=tail,
-        maps=tuple(names),
-        order=plan.tile_order if cut is None else "row",
-        split=split,
-        tile_rows=tile_rows,
-        units=cut.units if cut is not None else 0,
-        cluster=plan.cluster,
-        tokens=TOKENS | results.tokens,
+        SM90,
+        Division(plan.tile, plan.stages, 128 * (plan.consumers + 1), 1 if plan.schedule == "pingpong" else plan.consumers, 1),
+        (a, b),
+        Memory(tuple(rings), base, tuple(barriers), tuple(names)),
+        work,
+        Code(body, tail, TOKENS | results.tokens),
     )
     specs = placed(maps, len(kernel.params) + len(p.symbols))
     return bind_kernel(p, kernel, plan.bind, persistent=target.sms if plan.persistent else 0, maps=specs)

@@ -7,7 +7,18 @@ import msgspec
 from tatami.core.expr import var
 from tatami.core.kernel import Binding
 from tatami.gpu.ir import Epilogue, Fma, Kernel, LoadTile, Loop, Operand, Ring, StGlobalVec, Stmt, SyncThreads, Token, ZeroAcc
-from tatami.gpu.products.frame import bind_kernel, contraction_kernel, tile_stores
+from tatami.gpu.products.frame import (
+    TOKENS,
+    Code,
+    Division,
+    Memory,
+    Template,
+    Work,
+    bind_kernel,
+    block_axes,
+    contraction_kernel,
+    tile_stores,
+)
 from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import GpuSync
 from tatami.region.ir import Let
@@ -52,23 +63,11 @@ def lower_sync(p: Problem, plan: GpuSync, tail: tuple[str, ...]) -> tuple[Kernel
     body = sync_body((predicates[0], predicates[1]), p.lets, tile_stores(p, tail, 1, own=1))
     kernel = contraction_kernel(
         p,
-        "sm90" if plan.arch == "sm90" else "sm80",
-        plan.tile,
-        1,
-        threads=plan.block[0] * plan.block[1],
-        rows=plan.block[0],
-        cols=plan.block[1],
-        a=a,
-        b=b,
-        smem=(ring_a, ring_b),
-        barriers=(),
-        model="none",
-        template="sync",
-        shared=base + ring_b.slot_bytes,
-        origin="tile",
-        body=body,
-        bind=plan.bind,
-        tail=tail,
-        maps=(),
+        Template("sync", "sm90" if plan.arch == "sm90" else "sm80", "none", "tile"),
+        Division(plan.tile, 1, plan.block[0] * plan.block[1], *plan.block),
+        (a, b),
+        Memory((ring_a, ring_b), base + ring_b.slot_bytes),
+        Work(block_axes(plan.bind)),
+        Code(body, tail, TOKENS),
     )
     return bind_kernel(p, kernel, plan.bind, persistent=0)

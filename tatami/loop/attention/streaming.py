@@ -30,7 +30,7 @@ from tatami.loop.emit.emitter import Point
 from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.segments import collapse, walk
 from tatami.loop.products.contraction import ELEMENT
-from tatami.loop.products.packing import Stmts, misfit
+from tatami.loop.products.packing import Panel, Stmts, misfit
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import At, Read, Region, RegionExpr
 from tatami.region.views.kinds import ContractionShape, depends_on
@@ -114,38 +114,24 @@ class _Streaming(SeenBlocks):
         pack_values: Stmts = ()
         for f, to in zip(self.firsts, keys, strict=True):
             if f.plain is None:
-                pack_keys += self.pack_panels(
-                    f.shape.rhs, (self.keys,), f.shape.k, at, to.name,
-                    (lead * self.key_count + k0) * f.depth, (k0, k1 - k0), f.depth, (ZERO, f.depth),
-                )  # fmt: skip
+                first = (lead * self.key_count + k0) * f.depth
+                lines = Panel(to.name, first, f.depth, k0, k1, ZERO, f.depth, f.shape.k)
+                pack_keys += self.pack_panels(f.shape.rhs, (self.keys,), at, lines)
         if self.plain is None:
-            pack_values = self.pack_panels(
-                self.online.second.rhs, self.column_axes, (self.keys,), at, values,
-                lead * self.key_count * self.columns, (ZERO, self.columns), self.key_count, (k0, k1),
-            )  # fmt: skip
+            first = lead * self.key_count * self.columns
+            lines = Panel(values, first, self.key_count, ZERO, self.columns, k0, k1, (self.keys,))
+            pack_values = self.pack_panels(self.online.second.rhs, self.column_axes, at, lines)
         if self.excluded is not None:
             pack_values = (*pack_values, *self.look_for_nonfinite(values, block, k0, k1))
         work = grain(GRAIN_PACK, self.block * (self.depth + self.columns))
         return loop.Parallel(x, self.batches * self.blocks, work, (*declare, *bounds, *pack_keys, *pack_values))
 
-    def pack_panels(
-        self,
-        operand: RegionExpr,
-        axes: tuple[str, ...],
-        k_axes: tuple[str, ...],
-        values: dict[str, Expr],
-        to: str,
-        base: Expr,
-        lines: tuple[Expr, Expr],
-        depth: Expr,
-        ks: tuple[Expr, Expr],
-    ) -> Stmts:
-        """Balanced panels [depth][r] of `lines` (first, count) of the operand, for ks[0] <= k < ks[1]."""
-        first, count = lines
+    def pack_panels(self, operand: RegionExpr, axes: tuple[str, ...], values: dict[str, Expr], lines: Panel) -> Stmts:
+        """Balanced panels [pitch][r] of `lines`, each of which has room for `pitch` elements."""
+        count = lines.hi - lines.lo
         q, start, r, declare = self.panel(count)
-        self.k_axes = k_axes
-        place = base + start * depth + ks[0] * r
-        packed = self.pack(operand, axes, values, to, place, r, first + start, first + start + r, *ks)
+        place, lo = lines.base + start * lines.pitch + lines.k0 * r, lines.lo + start
+        packed = self.pack(operand, axes, values, lines._replace(base=place, pitch=r, lo=lo, hi=lo + r))
         return (loop.For(q, ZERO, ceildiv(count, expr(self.mr)), (*declare, *packed)),)
 
     def look_for_nonfinite(self, values: str, block: Expr, k0: Expr, k1: Expr) -> Stmts:
@@ -265,8 +251,8 @@ class _Streaming(SeenBlocks):
         hi, d = self.integer(minimum(self.row_count, self.q0 + self.nr))
         out: list[loop.Stmt] = [d]
         for f, to in zip(self.firsts, self.queries, strict=True):
-            self.k_axes = f.shape.k
-            out += self.pack(f.shape.lhs, (self.rows,), self.at, to.name, ZERO, expr(self.nr), self.q0, hi, ZERO, f.depth)
+            panel = Panel(to.name, ZERO, expr(self.nr), self.q0, hi, ZERO, f.depth, f.shape.k)
+            out += self.pack(f.shape.lhs, (self.rows,), self.at, panel)
             x, y = self.counter(f.depth), self.counter(expr(self.nr))
             zero = loop.Store(to.name, var(x) * self.nr + var(y), loop.Const(0, self.dtype))
             rest = loop.For(y, hi - self.q0, expr(self.nr), (zero,))

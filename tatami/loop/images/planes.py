@@ -20,7 +20,7 @@ from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
 from tatami.loop.emit.grain import GRAIN_FLOPS, grain
 from tatami.loop.images.image_blocks import ImageBlocks
-from tatami.loop.products.packing import Stmts, misfit, split_guards
+from tatami.loop.products.packing import Row, Stmts, misfit, split_guards
 from tatami.plan.ir import CpuPlanes
 from tatami.region.ir import Region
 from tatami.region.views.images.convolution import STILL, Convolution, find_convolution, with_still_axis
@@ -137,11 +137,10 @@ class _Planes(ImageBlocks):
 
     def fill_row(self, values: dict[str, Expr], to: Expr, plane: Plane, k: Expr) -> Stmts:
         """A row of a plane, for the `k`-th place after the plane's."""
-        guards, inside, outside = split_guards(self.conv.image)
         count = self.own_columns + plane.reach
         x = self.counter(self.block_columns + plane.reach)
         place = {self.columns.axis: self.left + var(x) - plane.back, self.columns.window: k + plane.place}
-        copies = self.copy(inside, outside, guards, {**self.at, **values, **place}, x, ZERO, count, self.seen, to)
+        copies = self.copy(split_guards(self.conv.image), Row(self.seen, to, x, ZERO, count, {**self.at, **values, **place}))
         return (*copies, self.clear(to + count, self.pitch - count))
 
     def clear(self, start: Expr, count: Expr) -> loop.For:

@@ -25,7 +25,7 @@ from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, 
 from tatami.loop import ir as loop
 from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.images.image_blocks import ImageBlocks
-from tatami.loop.products.packing import Stmts, misfit, split_guards
+from tatami.loop.products.packing import Row, Stmts, misfit, split_guards
 from tatami.plan.ir import CpuWinograd
 from tatami.region.ir import Region
 from tatami.region.views.images.convolution import Convolution, find_convolution
@@ -130,7 +130,7 @@ class _Winograd(ImageBlocks):
         top, left, stride = self.top * 2, self.left * 2, self.columns.stride
         height, width = minimum(self.own_rows * 2, self.height - top), minimum(self.own_columns * 2, self.width - left)
         r, x = self.counter(self.seen_along(self.rows, self.height)), self.counter(self.width + 2)
-        guards, inside, outside = split_guards(self.conv.image)
+        image = split_guards(self.conv.image)
         body: list[loop.Stmt] = []
         for rest in range(stride):
             place = {
@@ -139,9 +139,9 @@ class _Winograd(ImageBlocks):
                 self.columns.axis: left + var(x),
                 self.columns.window: expr(rest),
             }
-            row = (var(r) * stride + rest) * self.pitch
-            bound = {**self.at, **values, **place}
-            body += self.copy(inside, outside, guards, bound, x, ZERO, width + (WINDOW - 1 - rest) // stride, self.seen, row)
+            first = (var(r) * stride + rest) * self.pitch
+            count = width + (WINDOW - 1 - rest) // stride
+            body += self.copy(image, Row(self.seen, first, x, ZERO, count, {**self.at, **values, **place}))
         return (loop.For(r, ZERO, self.seen_along(self.rows, height), tuple(body)),)
 
     def transform_tiles(self) -> Stmts:

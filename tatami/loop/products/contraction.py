@@ -43,6 +43,7 @@ from tatami.loop import ir as loop
 from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.products.packing import Stmts, misfit
 from tatami.loop.products.parts_of_k import PartsOfK
+from tatami.loop.products.slivers import Depth, Rows
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction
 from tatami.region.ir import Cast, Read, Reduce, Region, RegionExpr
 from tatami.region.views.kinds import ContractionShape, contractions
@@ -273,7 +274,7 @@ class _Contraction(PartsOfK):
         x = self.counter(bands)
         first = var(x) * COPIED_SLIVERS
         place = loop.Pointer(to, self.sliver_at(ZERO, first))
-        band = self.copy_slivers(self.copied, {}, place, first, first + COPIED_SLIVERS, ZERO, self.k)
+        band = self.copy_slivers(self.copied, {}, place, (first, first + COPIED_SLIVERS), Depth(ZERO, self.k))
         return loop.Parallel(x, bands, grain(GRAIN_PACK, self.k * self.nr * COPIED_SLIVERS), band)
 
     def split_n(self) -> Stmts:
@@ -282,7 +283,8 @@ class _Contraction(PartsOfK):
         is_ready = self.rows_lie is not None or self.ready_rows is not None
         count = ceildiv(self.m, expr(self.mr))
         q, s = self.counter(count), self.counter(self.batches * self.slivers)
-        pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, ZERO, self.m, count, var(q), k0, k1))
+        all_rows = Rows(ZERO, self.m, count)
+        pack = self.each_k_block(lambda k0, k1: self.pack_panel({}, panels.name, all_rows, var(q), Depth(k0, k1)))
         packing = () if is_ready else (loop.Parallel(q, count, grain(GRAIN_PACK, self.k * self.mr), pack),)
         work, band = self.m * self.k * (2 * self.nr), self.band()
         if band is not None:
@@ -339,7 +341,7 @@ class _Contraction(PartsOfK):
         each = self.k * self.nr
         copying: Stmts
         if self.copied is not None:
-            copying = self.copy_slivers(self.copied, values, loop.Pointer(copies, ZERO), s0, s1, ZERO, self.k)
+            copying = self.copy_slivers(self.copied, values, loop.Pointer(copies, ZERO), (s0, s1), Depth(ZERO, self.k))
         else:
             copying = (loop.For(s, s0, s1, self.pack_sliver(values, copies, (var(s) - s0) * each, var(s), ZERO, self.k)),)
 

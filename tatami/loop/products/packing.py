@@ -1,6 +1,6 @@
 """Operands of a contraction copied into panels and slivers: any expression, read once, written in the order of use.
 
-    to[base + (k-k0)*pitch + (j-lo)] = operand(j, k)
+    to[base + (k-k0)*pitch + (j-lo)] = operand(j, k)      (`Panel`)
 
 Both j and k are linear indices over groups of axes. Operands that are contiguous along j become vector copies, along k calls of
 a transposing routine. Guards that move with j become ranges of j, the others a test per row.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
@@ -30,6 +30,58 @@ from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
 Stmts: TypeAlias = tuple[loop.Stmt, ...]
 Direct: TypeAlias = tuple[str, Expr, Expr]
 """A plain read: buffer, address, stride along the inner axis of j in packed elements."""
+
+
+class Panel(NamedTuple):
+    """A part of an operand and the place of its copy: to[base + (k-k0)*pitch + (j-lo)] = operand(j, k)."""
+
+    to: str
+    """Buffer that receives the copy."""
+    base: Expr
+    """Address of the copy's first element."""
+    pitch: Expr
+    """Elements from one k to the next."""
+    lo: Expr
+    """First index along j that is copied."""
+    hi: Expr
+    """Index along j after the last one."""
+    k0: Expr
+    """First index along k that is copied."""
+    k1: Expr
+    """Index along k after the last one."""
+    down: tuple[str, ...] | None = None
+    """Axes along which k runs; None: those of the sum."""
+
+    def at(self, j: Expr, k: Expr) -> Expr:
+        """The address of the copy of an element."""
+        return self.base + (k - self.k0) * self.pitch + (j - self.lo)
+
+
+class Guarded(NamedTuple):
+    """An operand that is `inside` where all guards hold, else `outside`."""
+
+    guards: tuple[Guard, ...]
+    inside: RegionExpr
+    outside: RegionExpr | None
+    """None if there is no guard."""
+
+    @property
+    def whole(self) -> RegionExpr:
+        """The operand as one expression."""
+        assert self.outside is not None
+        return Select(Within(self.guards), self.inside, self.outside)
+
+
+class Row(NamedTuple):
+    """Neighbouring elements to[first + x] for lo <= x < hi."""
+
+    to: str
+    first: Expr
+    x: str
+    lo: Expr
+    hi: Expr
+    bound: dict[str, Expr]
+    """Values of the operand's axes, over x."""
 
 
 def misfit(
@@ -190,27 +242,25 @@ class Tiles:
         operand: RegionExpr,
         axes: tuple[str, ...],
         values: dict[str, Expr],
-        to: str,
-        base: Expr,
-        pitch: Expr,
-        lo: Expr,
-        hi: Expr,
-        k0: Expr,
-        k1: Expr,
-        down: tuple[str, ...] = (),
+        panel: Panel,
     ) -> Stmts:
-        """Emit to[base + (k-k0)*pitch + (j-lo)] = operand(j, k) for lo <= j < hi, k0 <= k < k1; k runs over the sum's axes, or
-        over those of `down`."""
-        guards, inside, outside = split_guards(operand)
+        """Emit the copy of a panel of `operand`; j runs along `axes`, and other axes have the `values`."""
+        parts = split_guards(operand)
+        to, inside = panel.to, parts.inside
         uses = [substitute(a, values) for a in self.addresses([operand])]
         group = collapse(axes, self.extents, uses, f"{to}_g")
-        ks = collapse(down or self.k_axes, self.extents, [substitute(u, group.values) for u in uses], f"{to}_k")
-        direct = self.transposing(inside, values, group, ks) if not guards else None
+        ks = collapse(
+            self.k_axes if panel.down is None else panel.down,
+            self.extents,
+            [substitute(u, group.values) for u in uses],
+            f"{to}_k",
+        )
+        direct = self.transposing(inside, values, group, ks) if not parts.guards else None
 
         if direct is not None:
-            return self.pack_transposed(direct, to, base, pitch, group, ks, (lo, hi, k0, k1))
-        if not guards and self.is_contiguous_along_k(uses, group, ks):
-            return self.pack_along_k(inside, values, to, base, pitch, group, ks, (lo, hi, k0, k1))
+            return self.pack_transposed(direct, panel, group, ks)
+        if not parts.guards and self.is_contiguous_along_k(uses, group, ks):
+            return self.pack_along_k(inside, values, panel, group, ks)
 
         def at_piece(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
             """All k of one piece of j, such as a row of an image: its bounds are computed once."""
@@ -224,46 +274,32 @@ class Tiles:
                 k, x = self.counter(ks.spans[-1].size), self.counter(group.spans[-1].size)
                 bound = {**values, **{a: substitute(v, {**outer_k, kname: var(k)}) for a, v in ks.values.items()}}
                 bound |= {a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}
-                row = base + (kbase + var(k) - k0) * pitch + (jbase - lo)
-                return (loop.For(k, klo, khi, self.copy(inside, outside, guards, bound, x, first, stop, to, row)),)
+                row = Row(to, panel.at(jbase, kbase + var(k)), x, first, stop, bound)
+                return (loop.For(k, klo, khi, self.copy(parts, row)),)
 
-            return (*declare, *walk(ks, k0, k1, self.counter, per_k))
+            return (*declare, *walk(ks, panel.k0, panel.k1, self.counter, per_k))
 
-        return walk(group, lo, hi, self.counter, at_piece)
+        return walk(group, panel.lo, panel.hi, self.counter, at_piece)
 
-    def pack_transposed(
-        self, direct: Direct, to: str, base: Expr, pitch: Expr, group: Group, ks: Group, limits: tuple[Expr, Expr, Expr, Expr]
-    ) -> Stmts:
+    def pack_transposed(self, direct: Direct, panel: Panel, group: Group, ks: Group) -> Stmts:
         """A plain read, contiguous along k: the transposing routine, one call per piece of both groups."""
         buffer, at, stride = direct
-        lo, hi, k0, k1 = limits
 
         def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
             def block(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
                 source = substitute(at, {**outer_k, **outer, kname: klo, name: jlo})
-                place = base + (kbase + klo - k0) * pitch + (jbase + jlo - lo)
+                place = panel.at(jbase + jlo, kbase + klo)
                 step = substitute(stride, {**outer_k, **outer})
-                sizes = (loop.Integer(jhi - jlo), loop.Integer(pitch), loop.Integer(step), loop.Integer(khi - klo))
-                buffers = (loop.Pointer(to, place), loop.Pointer(buffer, source))
+                sizes = (loop.Integer(jhi - jlo), loop.Integer(panel.pitch), loop.Integer(step), loop.Integer(khi - klo))
+                buffers = (loop.Pointer(panel.to, place), loop.Pointer(buffer, source))
                 return (loop.Call(self.pack_routine, (*buffers, *sizes), routine=True),)
 
-            return walk(group, lo, hi, self.counter, block)
+            return walk(group, panel.lo, panel.hi, self.counter, block)
 
-        return walk(ks, k0, k1, self.counter, per_k)
+        return walk(ks, panel.k0, panel.k1, self.counter, per_k)
 
-    def pack_along_k(
-        self,
-        operand: RegionExpr,
-        values: dict[str, Expr],
-        to: str,
-        base: Expr,
-        pitch: Expr,
-        group: Group,
-        ks: Group,
-        limits: tuple[Expr, Expr, Expr, Expr],
-    ) -> Stmts:
+    def pack_along_k(self, operand: RegionExpr, values: dict[str, Expr], panel: Panel, group: Group, ks: Group) -> Stmts:
         """A computed operand, contiguous along k: vectors along k, with their lanes stored down the panel."""
-        lo, hi, k0, k1 = limits
 
         def per_j(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
             j = self.counter(group.spans[-1].size)
@@ -272,19 +308,19 @@ class Tiles:
             def down(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
                 x = self.counter(ks.spans[-1].size)
                 bound = {**bound_j, **{a: substitute(v, {**outer_k, kname: var(x)}) for a, v in ks.values.items()}}
-                column = base + (kbase - k0) * pitch + (jbase + var(j) - lo)
+                column = panel.at(jbase + var(j), kbase)
 
                 def body(y: str, p: Point) -> None:
                     value = self.em.value(operand, p)
                     if loop.type_of(value).dtype != self.dtype:
                         value = loop.Cast(value, self.dtype)
-                    self.em.store(to, column + var(y) * pitch, value, p)
+                    self.em.store(panel.to, column + var(y) * panel.pitch, value, p)
 
                 return self.run_along(bound, x, klo, khi, body, (self.lanes, 1))
 
-            return (loop.For(j, jlo, jhi, walk(ks, k0, k1, self.counter, down)),)
+            return (loop.For(j, jlo, jhi, walk(ks, panel.k0, panel.k1, self.counter, down)),)
 
-        return walk(group, lo, hi, self.counter, per_j)
+        return walk(group, panel.lo, panel.hi, self.counter, per_j)
 
     def is_contiguous_along_k(self, uses: Sequence[Expr], group: Group, ks: Group) -> bool:
         """True if some read moves by one element along k, and none does along j."""
@@ -313,35 +349,24 @@ class Tiles:
         """The read that a packed element is, and how many elements of its tensor it takes; None: it is computed."""
         return (operand, 1) if isinstance(operand, Read) and self.typer.dtype(operand) == self.dtype else None
 
-    def copy(
-        self,
-        inside: RegionExpr,
-        outside: RegionExpr | None,
-        guards: tuple[Guard, ...],
-        bound: dict[str, Expr],
-        x: str,
-        lo: Expr,
-        hi: Expr,
-        to: str,
-        row: Expr,
-    ) -> Stmts:
-        """Emit to[row + x] = inside where the guards hold, else outside, for lo <= x < hi. Guards that move with x become
-        ranges of x."""
+    def copy(self, value: Guarded, row: Row) -> Stmts:
+        """Emit the elements of a row. Guards that move with x become ranges of x."""
         whole: list[Guard] = []
         out: list[loop.Stmt] = []
+        lo, hi = row.lo, row.hi
         a, b = lo, hi
-        for g in guards:
-            at = Guard(substitute(g.index, bound), g.size)
-            if x not in free_vars(at.index):
+        for g in value.guards:
+            at = Guard(substitute(g.index, row.bound), g.size)
+            if row.x not in free_vars(at.index):
                 whole.append(at)
                 continue
-            limits = guard_range(at.index, at.size, x)
+            limits = guard_range(at.index, at.size, row.x)
             if limits is None:
-                return self.elementwise(_join(guards, inside, outside), bound, x, lo, hi, to, row)
+                return self.elementwise(value.whole, row)
             a, b = maximum(a, limits[0]), minimum(b, limits[1])
-        if not guards:
-            return self.elementwise(inside, bound, x, lo, hi, to, row)
-        assert outside is not None
+        if not value.guards:
+            return self.elementwise(value.inside, row)
+        assert value.outside is not None
         if a is not lo or b is not hi:
             start, d0 = self.integer(minimum(hi, a))
             stop, d1 = self.integer(maximum(start, b))
@@ -349,18 +374,17 @@ class Tiles:
         else:
             start, stop = lo, hi
         body = [
-            *(self.elementwise(outside, bound, x, lo, start, to, row) if start is not lo else ()),
-            *self.elementwise(inside, bound, x, start, stop, to, row),
-            *(self.elementwise(outside, bound, x, stop, hi, to, row) if stop is not hi else ()),
+            *(self.elementwise(value.outside, row._replace(hi=start)) if start is not lo else ()),
+            *self.elementwise(value.inside, row._replace(lo=start, hi=stop)),
+            *(self.elementwise(value.outside, row._replace(lo=stop)) if stop is not hi else ()),
         ]
         if whole:
-            away = self.elementwise(outside, bound, x, lo, hi, to, row)
-            body = [loop.If(loop.Within(tuple(whole)), tuple(body), away)]
+            body = [loop.If(loop.Within(tuple(whole)), tuple(body), self.elementwise(value.outside, row))]
         return (*out, *body)
 
-    def elementwise(self, e: RegionExpr, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, to: str, row: Expr) -> Stmts:
-        """Emit to[row + x] = e for lo <= x < hi. Plain copies use short vectors too, for the rows of small images; borders are
-        scalar, since they are a few elements."""
+    def elementwise(self, e: RegionExpr, row: Row) -> Stmts:
+        """Emit the elements of a row, whose value is `e`. Plain copies use short vectors too, for the rows of small images;
+        borders are scalar, since they are a few elements."""
         match e:
             case Read():
                 widths: tuple[int, ...] = (self.lanes, self.lanes // 4, 1)
@@ -373,9 +397,9 @@ class Tiles:
             value = self.em.value(e, p)
             if loop.type_of(value).dtype != self.dtype:
                 value = loop.Cast(value, self.dtype)
-            self.em.store(to, row + var(y), value, p)
+            self.em.store(row.to, row.first + var(y), value, p)
 
-        return self.run_along(bound, x, lo, hi, body, widths)
+        return self.run_along(row.bound, row.x, row.lo, row.hi, body, widths)
 
     def run_along(
         self,
@@ -415,18 +439,13 @@ def name_of(e: Expr) -> str:
     return name
 
 
-def split_guards(e: RegionExpr) -> tuple[tuple[Guard, ...], RegionExpr, RegionExpr | None]:
-    """(guards, value inside, value outside) of an operand that is a guarded read, possibly through casts."""
+def split_guards(e: RegionExpr) -> Guarded:
+    """The guards of an operand that is a guarded read, possibly through casts, and its values inside and outside."""
     match e:
         case Select(pred=Within(guards=guards), then=then, other=Const() as other):
-            return guards, then, other
+            return Guarded(guards, then, other)
         case Cast(x=x, to=to, bits=False):
             guards, inside, outside = split_guards(x)
-            return guards, Cast(inside, to), None if outside is None else Cast(outside, to)
+            return Guarded(guards, Cast(inside, to), None if outside is None else Cast(outside, to))
         case _:
-            return (), e, None
-
-
-def _join(guards: tuple[Guard, ...], inside: RegionExpr, outside: RegionExpr | None) -> RegionExpr:
-    assert outside is not None
-    return Select(Within(guards), inside, outside)
+            return Guarded((), e, None)

@@ -15,12 +15,22 @@ read whole by one thread, since columns of them would be jumps in memory."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, var
 from tatami.loop import ir as loop
 from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
 from tatami.loop.products.packing import Stmts
-from tatami.loop.products.slivers import Slivers
+from tatami.loop.products.slivers import Depth, Rows, Slivers
 from tatami.region.views.matrix import Matrix
+
+
+class _Buffers(NamedTuple):
+    """Names of a thread's buffers."""
+
+    panels: str
+    columns: str
+    tile: str
 
 
 class PartsOfK(Slivers):
@@ -47,12 +57,12 @@ class PartsOfK(Slivers):
         b = self.counter(maximum(ONE, ceildiv(ceildiv(self.k, parts), expr(self.plan.kc))))
         pieces = ceildiv(count, expr(self.plan.kc))
         within, start, depth = self.balanced(count, var(b), pieces)
+        part = loop.Pointer(sums.name, var(p) * each)
         if self.is_wide:
-            products = self.long_rows(sums.name, var(p) * each, panels.name, first + start, depth)
+            products = self.long_rows(part, panels.name, first + start, depth)
         else:
-            products = self.block_sums(
-                sums.name, var(p) * each, panels.name, columns.name, tile.name, first + start, depth, blocks
-            )
+            buffers = _Buffers(panels.name, columns.name, tile.name)
+            products = self.block_sums(part, buffers, first + start, depth, blocks)
         body = (*declare, *self.clear(sums.name, var(p) * each, each), loop.For(b, ZERO, pieces, (*within, *products)))
         work = grain(GRAIN_FLOPS, self.m * self.n * ceildiv(self.k, parts) * 2)
         return (sums, loop.Parallel(p, parts, work, body, (panels, columns, tile)), self.joined(sums.name, parts, each))
@@ -61,17 +71,16 @@ class PartsOfK(Slivers):
         """The rhs matrix if slivers are used in place: all of them are whole, or may have any width. Else None."""
         return self.columns_lie if self.is_wide or (self.n.as_int() or 1) % self.nr == 0 else None
 
-    def block_sums(
-        self, sums: str, at: Expr, panels: str, columns: str, tile: str, k0: Expr, depth: Expr, blocks: Expr
-    ) -> Stmts:
-        """Add the products of a block of k to the sums of its part."""
+    def block_sums(self, sums: loop.Pointer, buffers: _Buffers, k0: Expr, depth: Expr, blocks: Expr) -> Stmts:
+        """Add the products of a block of k, in `blocks` blocks of rows, to the sums of its part."""
+        panels, columns, tile = buffers
         lying, rows_lie = self.uses_columns(), self.rows_lie
         copying = () if lying is not None else self.copy_block(columns, k0, depth)
         x, s = self.counter(blocks), self.counter(self.slivers)
         declare, i0, rows = self.balanced(self.m, var(x), blocks)
         panel_count = ceildiv(rows, expr(self.mr))
         q = self.counter(ceildiv(self.m, expr(self.mr)))
-        panel = self.pack_panel({}, panels, i0, rows, panel_count, var(q), k0, k0 + depth, depth)
+        panel = self.pack_panel({}, panels, Rows(i0, rows, panel_count), var(q), Depth(k0, k0 + depth, depth))
         packing = () if rows_lie is not None else (loop.For(q, ZERO, panel_count, panel),)
         a, a_size = loop.Pointer(panels, ZERO), depth
         if rows_lie is not None:
@@ -84,20 +93,21 @@ class PartsOfK(Slivers):
         sizes = map(loop.Integer, (rows, a_size, ZERO, depth, *more))
         name = f"tatami_{kind}_{self.tile}"
         call = loop.Call(name, (a, b, loop.Pointer(tile, ZERO), *sizes), True, self.counts(rows))
-        to = at + (var(s) * self.m + i0) * self.nr
-        across = loop.For(s, ZERO, self.slivers, (call, *self.add(sums, to, tile, ZERO, rows * self.nr)))
+        to = sums.index + (var(s) * self.m + i0) * self.nr
+        across = loop.For(s, ZERO, self.slivers, (call, *self.add(sums.buffer, to, tile, ZERO, rows * self.nr)))
         return (*copying, loop.For(x, ZERO, blocks, (*declare, *packing, across)))
 
-    def long_rows(self, sums: str, at: Expr, panel: str, k0: Expr, depth: Expr) -> Stmts:
+    def long_rows(self, sums: loop.Pointer, panel: str, k0: Expr, depth: Expr) -> Stmts:
         """Add the products of a block of k for one panel of rows and long rows of rhs in place. k counts from 1, so that the
         micro-kernel adds to the sums."""
         lying, rows = self.columns_lie, self.m
         assert lying is not None
         s, q = self.counter(self.slivers), self.counter(ONE)
-        packing = loop.For(q, ZERO, ONE, self.pack_panel({}, panel, ZERO, rows, ONE, var(q), k0, k0 + depth, depth))
+        packed = self.pack_panel({}, panel, Rows(ZERO, rows, ONE), var(q), Depth(k0, k0 + depth, depth))
+        packing = loop.For(q, ZERO, ONE, packed)
         j0 = var(s) * self.nr
         a, b = loop.Pointer(panel, -rows), self.place(lying, {}, k0, j0)
-        c = loop.Pointer(sums, at + var(s) * rows * self.nr)
+        c = loop.Pointer(sums.buffer, sums.index + var(s) * rows * self.nr)
         sizes = (rows, depth, ONE, depth + 1, lying.pitch, expr(self.nr), self.end_of_sliver(j0) - j0)
         call = loop.Call(f"tatami_wide_{self.tile}", (a, b, c, *map(loop.Integer, sizes)), True, self.counts(rows))
         return (packing, loop.For(s, ZERO, self.slivers, (call,)))
@@ -105,7 +115,8 @@ class PartsOfK(Slivers):
     def copy_block(self, to: str, k0: Expr, depth: Expr) -> Stmts:
         """Copy a block of k of all slivers, one after the other."""
         if self.copied is not None:
-            return self.copy_slivers(self.copied, {}, loop.Pointer(to, ZERO), ZERO, self.slivers, k0, k0 + depth, depth)
+            block = Depth(k0, k0 + depth, depth)
+            return self.copy_slivers(self.copied, {}, loop.Pointer(to, ZERO), (ZERO, self.slivers), block)
         s = self.counter(self.slivers)
         one = self.pack_columns({}, to, var(s) * depth * self.nr, var(s) * self.nr, k0, k0 + depth)
         return (loop.For(s, ZERO, self.slivers, one),)

@@ -7,17 +7,37 @@ rhs   slivers [K][nr], padded with zeros; for AMX tiles bands of such slivers
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tatami.core.algebra.bounds import linearize
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, substitute, var
 from tatami.loop import ir as loop
 from tatami.loop.products.finished_sums import FinishedSums
-from tatami.loop.products.packing import Stmts, name_of
+from tatami.loop.products.packing import Panel, Stmts, name_of
 from tatami.region.ir import Read, RegionExpr
 from tatami.region.views.matrix import Matrix
 
 COPIED_ROWS = 4
 """Rows that a copy of slivers takes at a time, so that this many lines are written next to each other."""
+
+
+class Rows(NamedTuple):
+    """A block of rows of lhs, in balanced panels."""
+
+    first: Expr
+    size: Expr
+    """Number of rows in the block."""
+    panels: Expr
+    """Number of panels that divide them."""
+
+
+class Depth(NamedTuple):
+    """A block k0 <= k < k1 of k."""
+
+    k0: Expr
+    k1: Expr
+    room: Expr | None = None
+    """Elements of k for which a copy has room, from k0 on; None: room for all of k."""
 
 
 class Slivers(FinishedSums):
@@ -109,37 +129,29 @@ class Slivers(FinishedSums):
         count = ceildiv(rows, expr(self.mr))
         q = self.counter(count)
         return self.each_k_block(
-            lambda k0, k1: (loop.For(q, ZERO, count, self.pack_panel(values, to, i0, rows, count, var(q), k0, k1)),)
+            lambda k0, k1: (
+                loop.For(q, ZERO, count, self.pack_panel(values, to, Rows(i0, rows, count), var(q), Depth(k0, k1))),
+            )
         )
 
-    def pack_panel(
-        self,
-        values: dict[str, Expr],
-        to: str,
-        i0: Expr,
-        rows: Expr,
-        count: Expr,
-        q: Expr,
-        k0: Expr,
-        k1: Expr,
-        depth: Expr | None = None,
-    ) -> Stmts:
-        """Statements that pack panel q of `count` balanced ones; for tiles its rows, row-major. A panel has room for all of k,
-        or for `depth` of it from k0 on."""
-        declare, first, r = self.balanced(rows, q, count)
-        i1 = i0 + first + r
-        start, each = (k0, self.k) if depth is None else (ZERO, depth)
+    def pack_panel(self, values: dict[str, Expr], to: str, rows: Rows, q: Expr, depth: Depth) -> Stmts:
+        """Statements that pack panel q of a block of rows; for tiles its rows, row-major."""
+        k0, k1, room = depth
+        declare, first, r = self.balanced(rows.size, q, rows.panels)
+        lo = rows.first + first
+        hi = lo + r
+        start, each = (k0, self.k) if room is None else (ZERO, room)
         if self.plan.by_tiles:
-            base = first * each + start
-            return (*declare, *self.pack(self.lhs, self.k_axes, values, to, base, each, k0, k1, i0 + first, i1, self.m_axes))
-        base = first * each + start * r
-        return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i1, k0, k1))
+            panel = Panel(to, first * each + start, each, k0, k1, lo, hi, self.m_axes)
+            return (*declare, *self.pack(self.lhs, self.k_axes, values, panel))
+        panel = Panel(to, first * each + start * r, r, lo, hi, k0, k1)
+        return (*declare, *self.pack(self.lhs, self.m_axes, values, panel))
 
     def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
         """Pack sliver s, padded with zeros; for AMX tiles a band of slivers."""
         lo = s * self.nr
         if self.copied is not None:
-            return self.copy_slivers(self.copied, values, loop.Pointer(to, base), s, s + 1, k0, k1)
+            return self.copy_slivers(self.copied, values, loop.Pointer(to, base), (s, s + 1), Depth(k0, k1))
         if not self.plan.by_tiles:
             return self.pack_columns(values, to, base, lo, k0, k1)
         q = self.counter(expr(self.nr // self.sliver))
@@ -158,15 +170,14 @@ class Slivers(FinishedSums):
         matrix: Matrix,
         values: dict[str, Expr],
         to: loop.Pointer,
-        s0: Expr,
-        s1: Expr,
-        k0: Expr,
-        k1: Expr,
-        depth: Expr | None = None,
+        slivers: tuple[Expr, Expr],
+        depth: Depth,
     ) -> Stmts:
-        """Copy slivers s0 <= s < s1 one after the other, each with room for `depth` of k; None: for all of k."""
+        """Copy the slivers from slivers[0] to slivers[1] - 1, one after the other."""
+        s0, s1 = slivers
+        k0, k1, room = depth
         columns = minimum(self.n, s1 * self.nr) - s0 * self.nr
-        sizes = map(loop.Integer, (k1 - k0, columns, matrix.pitch, (self.k if depth is None else depth) * self.nr))
+        sizes = map(loop.Integer, (k1 - k0, columns, matrix.pitch, (self.k if room is None else room) * self.nr))
         routine = f"tatami_slivers_{self.element}_{COPIED_ROWS}x{self.nr}_{self.lanes}"
         return (loop.Call(routine, (to, self.place(matrix, values, k0, s0 * self.nr), *sizes), routine=True),)
 
@@ -178,5 +189,5 @@ class Slivers(FinishedSums):
         place = base + var(x) * nr + var(y)
         rest = loop.For(y, hi - lo, expr(nr), (loop.Store(to, place, loop.Const(0, self.dtype)),))
         fill = loop.For(x, ZERO, (k1 - k0) * minimum(ONE, expr(nr) - (hi - lo)), (rest,))
-        packed = self.pack(self.rhs, self.n_axes, values, to, base, expr(nr), lo, hi, k0, k1)
+        packed = self.pack(self.rhs, self.n_axes, values, Panel(to, base, expr(nr), lo, hi, k0, k1))
         return (d, *packed) if (self.n.as_int() or 1) % nr == 0 else (d, *packed, fill)

@@ -8,6 +8,7 @@ stores 16 bytes of one row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, substitute, var
@@ -45,28 +46,37 @@ def stored(value: tuple[str, DType], to: DType) -> str:
     return f"({text} != 0)" if to == DType.bool else f"({STORED_TYPE[to]}){text}"
 
 
+class Fragments(NamedTuple):
+    """The fragments of a warp or a warpgroup, and the C texts that place them in the result."""
+
+    row_blocks: int
+    """Number of blocks i, each of two halves h of 8 rows."""
+    column_blocks: int
+    """Number of blocks j of 8 columns."""
+    row: str
+    """Row of a lane in block i, half h."""
+    column: str
+    """First column of the fragments."""
+    acc: Callable[[str, str, str], str]
+    """Name of element e of block i, j."""
+
+
 def fragment_epilogue(
     kernel: GpuKernel,
     epilogue: Epilogue,
     stores: tuple[StGlobalVec, ...],
     lines: Lines,
-    *,
-    row_blocks: int,
-    column_blocks: int,
-    row: str,
-    column: str,
-    acc: Callable[[str, str, str], str],
+    tile: Fragments,
 ) -> None:
-    """Print the epilogue of fragments. `row(i, h)` and `column` are texts of the tile coordinate of block i, half h;
-    `acc(i, j, e)` names an element.
-    Blocks of 8 columns are processed four at a time if every store is 8 wide."""
+    """Print the epilogue of fragments. Blocks of 8 columns are processed four at a time if every store is 8 wide."""
+    column, acc = tile.column, tile.acc
     wide = all(s.width == 8 for s in stores)
-    lines.add(f"TT_UNROLL for (int i = 0; i < {row_blocks}; ++i)")
+    lines.add(f"TT_UNROLL for (int i = 0; i < {tile.row_blocks}; ++i)")
     lines.add("TT_UNROLL for (int h = 0; h < 2; ++h) {")
     lines.depth += 1
-    lines.add(f"const tt_i64 m = {row};")
+    lines.add(f"const tt_i64 m = {tile.row};")
     if wide:
-        with lines.block(f"TT_UNROLL for (int jj = 0; jj < {column_blocks // 4}; ++jj)"):
+        with lines.block(f"TT_UNROLL for (int jj = 0; jj < {tile.column_blocks // 4}; ++jj)"):
             for number, _ in enumerate(stores):
                 lines.add(f"tt_u32 packed{number}[4];")
             with lines.block("TT_UNROLL for (int q = 0; q < 4; ++q)"):
@@ -80,7 +90,7 @@ def fragment_epilogue(
                 store = f"tt_store_global_v4({s.ptr} + {index_text(s.index)}, {p}[0], {p}[1], {p}[2], {p}[3]);"
                 lines.add(_guarded(bounds_test(s.pred), store))
     else:
-        with lines.block(f"TT_UNROLL for (int j = 0; j < {column_blocks}; ++j)"):
+        with lines.block(f"TT_UNROLL for (int j = 0; j < {tile.column_blocks}; ++j)"):
             fragment_pair(kernel, epilogue, stores, lines, "j", column, acc)
             lines.add(f"const tt_i64 n = {column} + 8 * j + 2 * (lane % 4);")
             for number, s in enumerate(stores):

@@ -11,7 +11,7 @@ from tatami.cu.expr_text import index_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.blocks import blocks_text
 from tatami.cu.products.copies import Side, copy_text
-from tatami.cu.products.epilogue import exchanged_epilogue, fragment_epilogue, quad_epilogue
+from tatami.cu.products.epilogue import Fragments, exchanged_epilogue, fragment_epilogue, quad_epilogue
 from tatami.cu.products.frame import frame_text
 from tatami.cu.products.mma import mma_text, ring_fma_text
 from tatami.cu.products.pair import (
@@ -449,26 +449,20 @@ class _Printer:
             elif e.ring:
                 exchanged_epilogue(k, e, stores, l, self.rings[e.ring], m0, n0)
             elif k.arch == "sm80":
-                fragment_epilogue(
-                    k,
-                    e,
-                    stores,
-                    l,
+                tile = Fragments(
                     row_blocks=k.tile[0] // k.rows // 16,
                     column_blocks=k.tile[1] // k.cols // 8,
                     row=f"{m0} + warp_m + 16 * i + 8 * h + lane / 4",
                     column=f"{n0} + warp_n",
                     acc=lambda i, j, e_: f"acc[{i}][{j}][2 * h + {e_}]",
                 )
+                fragment_epilogue(k, e, stores, l, tile)
             elif stores:
-                fragment_epilogue(
-                    k,
-                    e,
-                    stores,
-                    l,
+                tile = Fragments(
                     row_blocks=k.tile[0] // k.rows // 64,
                     column_blocks=k.tile[1] // 8,
                     row=f"{m0} + group * ROWS + 64 * i + 16 * (warp % 4) + 8 * h + lane / 4",
                     column=n0,
                     acc=lambda i, j, e_: f"acc[{i}][4 * ({j}) + 2 * h + {e_}]",
                 )
+                fragment_epilogue(k, e, stores, l, tile)

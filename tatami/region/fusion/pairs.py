@@ -15,7 +15,7 @@ every reader of a shared value is one of these pairs, each pair computes it agai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -45,6 +45,19 @@ IsWorth: TypeAlias = Callable[[Sequence[Pair]], bool]
 """True if pairs with pointwise weights that share values (or one pair alone) are faster as one Region each."""
 
 
+class _Program(NamedTuple):
+    """The values of a program, with what is known of each."""
+
+    nodes: Mapping[str, Node]
+    statements: dict[str, Statement]
+    patterns: dict[str, ContractionPattern]
+    edges: dict[tuple[str, str], Edge]
+    uses: dict[str, set[str]]
+    """Names of the readers of each value."""
+    resident: set[str]
+    """Values that are in memory whatever is fused, such as results."""
+
+
 def streaming_units(
     nodes: Mapping[str, Node],
     statements: dict[str, Statement],
@@ -56,6 +69,7 @@ def streaming_units(
 ) -> dict[str, list[str]]:
     """Second contraction → every value of its pair, both products included. A value that several pairs share is in each of
     them."""
+    program = _Program(nodes, statements, patterns, edges, uses, resident)
     taken: set[str] = set()
     out: dict[str, list[str]] = {}
     sharing: dict[str, Pair] = {}
@@ -63,7 +77,7 @@ def streaming_units(
         if second.pattern == "dot" or second.value in taken:
             continue
         for access in (second.lhs, second.rhs):
-            pair = _pair(second, access, nodes, statements, patterns, edges, uses, resident)
+            pair = _pair(second, access, program)
             if pair is None or not taken.isdisjoint(pair.unit):
                 continue
             if pair.apart:
@@ -98,16 +112,9 @@ def _clusters(pairs: list[Pair]) -> list[list[Pair]]:
     return out
 
 
-def _pair(
-    second: ContractionPattern,
-    operand: PolyAccess,
-    nodes: Mapping[str, Node],
-    statements: dict[str, Statement],
-    patterns: dict[str, ContractionPattern],
-    edges: dict[tuple[str, str], Edge],
-    uses: dict[str, set[str]],
-    resident: set[str],
-) -> Pair | None:
+def _pair(second: ContractionPattern, operand: PolyAccess, program: _Program) -> Pair | None:
+    """The pair whose second contraction is `second`, with weights `operand`; None if they make none."""
+    nodes, statements, patterns, edges, uses, resident = program
     behind = _closure(operand.tensor, statements, patterns)
     if behind is None:
         return None

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -72,6 +72,7 @@ def build(
     headers = runtime_headers() if headers is None else headers
     unique = list(dict.fromkeys(units))
     keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in unique]
+    call = _CompilerCall(compiler, target, extra_flags, timeout, jobs)
     link = _link_flags(unique, extra_flags)
     whole = _link_key(keys, compiler, link)
     found = cache.get(whole)
@@ -83,7 +84,7 @@ def build(
         with build_folder() as folder:
             for header, text in headers.items():
                 (folder / header).write_text(text)
-            objects = _compile_all(unique, keys, folder, target, compiler, cache, timeout, jobs, extra_flags, told, seen.stop)
+            objects = _compile_all(dict(zip(unique, keys)), folder, call, cache, told, seen.stop)
             arguments = (*link[0], "-o", "all.so", *objects, *link[1])
             run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=seen.stop)
             body = _made(folder / "all.so", compiler)
@@ -145,27 +146,36 @@ def _made(path: Path, compiler: Compiler) -> bytes:
     return body
 
 
+class _CompilerCall(NamedTuple):
+    """A compiler, and how it is called for each unit of a library."""
+
+    compiler: Compiler
+    target: Target
+    extra: tuple[str, ...]
+    """Flags in addition to those of the unit."""
+    timeout: float
+    """Maximum seconds per call."""
+    jobs: int | None
+    """Number of calls at a time; None: one per core."""
+
+
 def _compile_all(
-    units: Sequence[Unit],
-    keys: Sequence[str],
+    keys: Mapping[Unit, str],
     folder: Path,
-    target: Target,
-    compiler: Compiler,
+    call: _CompilerCall,
     cache: Cache,
-    timeout: float,
-    jobs: int | None,
-    extra: tuple[str, ...],
     progress: Callable[[int, int], None] | None,
     stop: threading.Event,
 ) -> list[str]:
-    """Names of the objects in the folder, in the order of the units."""
-    flags = [_unit_flags(u, target, compiler, extra) for u in units]
+    """Names of the objects in the folder, in the order of the units. `keys`: unit -> its key in the cache."""
+    units, compiler = list(keys), call.compiler
+    flags = [_unit_flags(u, call.target, compiler, call.extra) for u in units]
     together = runs([u.text for u in units], [f if u.kernel and may_join(u.text) else None for u, f in zip(units, flags)])
     names = [f"u{i}.cpp" if u.flags else f"u{i}.c" for i, u in enumerate(units)]
 
     def compile_one(run: tuple[int, ...]) -> None:
         first = run[0]
-        key = keys[first] if len(run) == 1 else content_key(("together", *(keys[i] for i in run)))
+        key = keys[units[first]] if len(run) == 1 else content_key(("together", *(keys[units[i]] for i in run)))
         path = folder / f"u{first}.o"
         body = cache.get(key)
         if body is not None:
@@ -180,10 +190,10 @@ def _compile_all(
         user = units[first].user
         explain = None if user is None else partial(body_refused, user)
         arguments = (*flags[first], "-I.", "-c", name, "-o", path.name)
-        run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=stop, explain=explain)
+        run_compiler(compiler, arguments, cwd=folder, timeout=call.timeout, stop=stop, explain=explain)
         cache.put(key, _made(path, compiler))
 
-    with ThreadPoolExecutor(max(1, min(jobs or usable_cores(), len(together)))) as executor:
+    with ThreadPoolExecutor(max(1, min(call.jobs or usable_cores(), len(together)))) as executor:
         tasks: list[Future[None]] = []
         try:
             longest_first = sorted(together, key=lambda run: sum(len(units[i].text) for i in run), reverse=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
@@ -144,6 +144,19 @@ def _shape_of(step: Step) -> tuple[object, ...]:
             return ("join", step.after)
 
 
+class _Activation(NamedTuple):
+    """One run of a program within the steps."""
+
+    first_slot: int
+    """Position of the program's first offset among `Resolver.slots`."""
+    arena: int
+    """Start of the program's arena, in bytes from that of the whole."""
+    after: tuple[int, ...]
+    """Steps that have to end before the program begins."""
+    depth: int
+    """Number of programs that are calling."""
+
+
 class Resolver:
     """A writer of the steps of one call of a program that needs no Python."""
 
@@ -160,7 +173,7 @@ class Resolver:
         self.constant_base = 1 + len(boundary)
         self.slots = arena.offsets
         self.steps: list[Step] = []
-        self._program(program, sizes, places, 0, 0, (), 0)
+        self._program(program, sizes, places, _Activation(0, 0, (), 0))
         return Steps(self.steps, arena.bytes)
 
     def _program(
@@ -168,16 +181,13 @@ class Resolver:
         name: str,
         sizes: Mapping[str, int],
         places: dict[str, Place],
-        first_slot: int,
-        arena: int,
-        after: tuple[int, ...],
-        depth: int,
+        run: _Activation,
     ) -> tuple[int, ...]:
-        """Append the steps of a program whose arena starts at `arena`; the steps that have to end before any later one."""
+        """Append the steps of a program; the steps that have to end before any later one."""
         plan = self.layouts.module.programs[name]
         env = {**sizes, THREADS: self.planner.threads}
         for k, b in enumerate(self.layouts.own(name)):
-            places[b.id] = Place(ARENA, arena + self.slots[first_slot + k])
+            places[b.id] = Place(ARENA, run.arena + self.slots[run.first_slot + k])
         position = {n: k for k, n in enumerate(self.layouts.constants)}
         for id, port in zip(plan.input_buffers, plan.signature.inputs):
             if id not in places:
@@ -187,12 +197,12 @@ class Resolver:
         waves: dict[int, list[tuple[int, Instruction]]] = {}
         for i, ins in enumerate(plan.instructions):
             waves.setdefault(ins.wave, []).append((i, ins))
+        after = run.after
         for _, wave in sorted(waves.items()):
             ends: list[int] = []
             for i, ins in wave:
                 if isinstance(ins.op, Call):
-                    at = first_slot + headers[i]
-                    ends += self._call(ins, ins.op, scope, at, first_slot, arena, after, depth)
+                    ends += self._call(ins, ins.op, scope, run.first_slot + headers[i], run._replace(after=after))
                 else:
                     ends += self.instruction(name, ins, scope, after)
             after = self._join(tuple(dict.fromkeys(ends)), after)
@@ -206,18 +216,8 @@ class Resolver:
         self.steps.append(JoinStep(ends))
         return (len(self.steps) - 1,)
 
-    def _call(
-        self,
-        ins: Instruction,
-        op: Call,
-        scope: Scope,
-        header: int,
-        first_slot: int,
-        arena: int,
-        after: tuple[int, ...],
-        depth: int,
-    ) -> tuple[int, ...]:
-        if depth >= MAX_DEPTH or self.slots[header + 1] == 0:
+    def _call(self, ins: Instruction, op: Call, scope: Scope, header: int, run: _Activation) -> tuple[int, ...]:
+        if run.depth >= MAX_DEPTH or self.slots[header + 1] == 0:
             raise fail(
                 "RecursionDepth", ins.debug_name, f"programs call each other more than {MAX_DEPTH} deep", "make it end earlier"
             )
@@ -228,10 +228,9 @@ class Resolver:
         for id, given in zip(callee.output_buffers, ins.outputs):
             if kinds[id] == "output":
                 places[id] = scope.place(given)
-        link = first_slot + self.slots[header + 1]
-        ends = self._program(
-            op.program, callee_sizes(ins, scope.env), places, link, arena + self.slots[header], after, depth + 1
-        )
+        link, arena = run.first_slot + self.slots[header + 1], run.arena + self.slots[header]
+        callee_run = _Activation(link, arena, run.after, run.depth + 1)
+        ends = self._program(op.program, callee_sizes(ins, scope.env), places, callee_run)
         # A result that is an updated input lies in the caller's argument, and is copied to the caller's own buffer.
         for id, given in zip(callee.output_buffers, ins.outputs):
             if kinds[id] != "output" and scope.place(given) != places[id]:

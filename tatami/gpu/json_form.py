@@ -9,7 +9,8 @@ from typing import Any, get_args
 
 from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.diagnostic import fail
-from tatami.gpu.ir import Program, Stmt
+from tatami.gpu.ir import Program
+from tatami.gpu.statement_ir import Stmt
 
 NAMES = frozenset(str(s.__struct_config__.tag) for s in get_args(Stmt))
 """Names of the statements, their keys in JSON."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tatami.gpu.ir import (
+from tatami.gpu.statement_ir import (
     CommitGroup,
     CopiesArrive,
     CpAsync,

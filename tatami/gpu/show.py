@@ -6,9 +6,9 @@ from typing import assert_never
 
 from tatami.core.kernel import condition_text
 from tatami.core.module import Module
-from tatami.gpu.ir import (
+from tatami.gpu.ir import BodyKernel, Kernel, Program, Weights
+from tatami.gpu.statement_ir import (
     BlockFold,
-    BodyKernel,
     CommitGroup,
     CopiesArrive,
     CpAsync,
@@ -16,14 +16,12 @@ from tatami.gpu.ir import (
     FenceAsync,
     Fma,
     GridDependency,
-    Kernel,
     LdMatrix,
     LoadTile,
     Loop,
     MBarrierArrive,
     MBarrierInit,
     Mma,
-    Program,
     Rescale,
     Role,
     SetMaxNReg,
@@ -40,7 +38,6 @@ from tatami.gpu.ir import (
     Token,
     Wait,
     Weigh,
-    Weights,
     Wgmma,
     ZeroAcc,
 )

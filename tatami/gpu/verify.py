@@ -19,23 +19,26 @@ from tatami.core.expr import ZERO, Expr, step_of
 from tatami.core.kernel import KernelFace, is_divisible
 from tatami.core.module import Module
 from tatami.gpu.cluster import sharing
-from tatami.gpu.ir import (
-    AnyKernel,
-    BodyKernel,
+from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Operand, Program
+from tatami.gpu.proof.program import all_statements
+from tatami.gpu.proof.prove import explore, simulate
+from tatami.gpu.proof.state import Hazard
+from tatami.gpu.proof.stores import check_stores
+from tatami.gpu.proof.verify_stream import verify_sort, verify_stream
+from tatami.gpu.proof.verify_stream_k import check_rows, check_units
+from tatami.gpu.show import statement_text
+from tatami.gpu.statement_ir import (
     CopiesArrive,
     CpAsync,
     Epilogue,
     Fma,
     GridDependency,
-    Kernel,
     LdMatrix,
     LoadTile,
     Loop,
     MBarrierArrive,
     MBarrierInit,
     Mma,
-    Operand,
-    Program,
     Rescale,
     Role,
     StBlocks,
@@ -52,13 +55,6 @@ from tatami.gpu.ir import (
     Weigh,
     Wgmma,
 )
-from tatami.gpu.proof.program import all_statements
-from tatami.gpu.proof.prove import explore, simulate
-from tatami.gpu.proof.state import Hazard
-from tatami.gpu.proof.stores import check_stores
-from tatami.gpu.proof.verify_stream import verify_sort, verify_stream
-from tatami.gpu.proof.verify_stream_k import check_rows, check_units
-from tatami.gpu.show import statement_text
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
 

@@ -20,8 +20,9 @@ import pytest
 
 from tatami.cu.ir import Unit
 from tatami.emulated.lines import section
-from tatami.gpu.ir import CpAsync, Kernel, Loop, Role, Stmt
+from tatami.gpu.ir import Kernel
 from tatami.gpu.products.copies import is_stored
+from tatami.gpu.statement_ir import CpAsync, Loop, Role, Stmt
 from tatami.plan.ir import Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.runtime.building.cache import default_cache
 from tatami.runtime.building.nvrtc import Cubin, compile_cubin

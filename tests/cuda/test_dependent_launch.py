@@ -15,7 +15,8 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.module import Module
 from tatami.cu.ir import Unit
 from tatami.decisions import Decisions
-from tatami.gpu.ir import GridDependency, Kernel
+from tatami.gpu.ir import Kernel
+from tatami.gpu.statement_ir import GridDependency
 from tatami.gpu.verify import verify
 from tatami.runtime.building.nvrtc import Cubin
 from tatami.runtime.emulated import machine

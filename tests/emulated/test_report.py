@@ -9,7 +9,7 @@ from tatami.api import behind_line
 from tatami.cu.products.kernel import kernel_text, statement_at
 from tatami.emulated.lines import LineTable
 from tatami.emulated.report import read_report, to_diagnostic
-from tatami.gpu.ir import CpAsync, LdMatrix, Loop, Wait
+from tatami.gpu.statement_ir import CpAsync, LdMatrix, Loop, Wait
 from tests.cu.test_compile import BY8
 from tests.emulated.kernels import Built, changed
 from tests.emulated.texts import eighths

@@ -13,7 +13,7 @@ from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.signature import Signature
 from tatami.core.target import PRESETS
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.lower import lower, lower_region, lower_split
 from tatami.gpu.proof.prove import explore, simulate
 from tatami.gpu.show import show
@@ -75,8 +75,8 @@ def test_every_choice_of_a_routine_has_its_kernels() -> None:
 
 def test_layout_decides_major_and_trans() -> None:
     def trans(k: ir.Kernel) -> list[bool]:
-        loop = next(s for s in k.body if isinstance(s, ir.Loop))
-        return [s.trans for s in loop.body if isinstance(s, ir.LdMatrix)]
+        loop = next(s for s in k.body if isinstance(s, statement_ir.Loop))
+        return [s.trans for s in loop.body if isinstance(s, statement_ir.LdMatrix)]
 
     assert trans(kernel(gemm(), sm80())) == [False, True]
     assert trans(kernel(gemm(b_col=True), sm80())) == [False, False]
@@ -85,16 +85,16 @@ def test_layout_decides_major_and_trans() -> None:
 
 def test_tail_axes_and_only_those_are_predicated() -> None:
     k = kernel(gemm(128, 128, 64), sm80(tail=()))
-    assert all(not s.predicate for s in k.body if isinstance(s, ir.CpAsync))
-    assert all(not s.pred for s in k.body if isinstance(s, ir.StGlobalVec))
+    assert all(not s.predicate for s in k.body if isinstance(s, statement_ir.CpAsync))
+    assert all(not s.pred for s in k.body if isinstance(s, statement_ir.StGlobalVec))
     k = kernel(gemm(100, 128, 64), sm80(tail=("m.i.i",)))
-    assert [s.predicate for s in k.body if isinstance(s, ir.CpAsync)] == [("m",), ()]
+    assert [s.predicate for s in k.body if isinstance(s, statement_ir.CpAsync)] == [("m",), ()]
     assert "not in predicate_tail" in refused(gemm(100, 128, 64), sm80(tail=()))
 
 
 def test_width_follows_the_plan_and_the_pitch() -> None:
     def widths(k: ir.Kernel) -> list[int]:
-        return [s.width for s in k.body if isinstance(s, ir.CpAsync)]
+        return [s.width for s in k.body if isinstance(s, statement_ir.CpAsync)]
 
     assert widths(kernel(gemm(), sm80())) == [8, 8]
     assert widths(kernel(gemm(), sm80(width=4))) == [4, 4]
@@ -106,8 +106,8 @@ def test_stages_shape_ring_and_wait() -> None:
     for stages in (2, 3, 4):
         k = kernel(gemm(), sm80((64, 64, 32), stages, warp="32x32"))
         assert [r.slots for r in k.smem] == [stages, stages]
-        loop = next(s for s in k.body if isinstance(s, ir.Loop))
-        assert [s.pending for s in loop.body if isinstance(s, ir.Wait)] == [stages - 2]
+        loop = next(s for s in k.body if isinstance(s, statement_ir.Loop))
+        assert [s.pending for s in loop.body if isinstance(s, statement_ir.Wait)] == [stages - 2]
         assert k.shared_bytes == stages * (64 + 64) * 32 * 2
 
 
@@ -141,12 +141,12 @@ def test_async_off_is_the_synchronous_kernel() -> None:
 
 def test_overlap_loads_the_next_tile_before_the_epilogue() -> None:
     def order(k: ir.Kernel) -> list[str]:
-        tiles = next(s for s in k.body if isinstance(s, ir.Loop))
+        tiles = next(s for s in k.body if isinstance(s, statement_ir.Loop))
         return [type(s).__name__ for s in tiles.body]
 
     names = order(kernel(gemm(), sm80(stages=3, overlap=True)))
     assert names.index("CpAsync") < names.index("Epilogue")
-    assert not any(isinstance(s, ir.Loop) and s.over == "tiles" for s in kernel(gemm(), sm80()).body)
+    assert not any(isinstance(s, statement_ir.Loop) and s.over == "tiles" for s in kernel(gemm(), sm80()).body)
 
 
 def test_batch_counts_on_z_and_moves_the_operands() -> None:
@@ -204,7 +204,7 @@ def test_one_kernel_stores_every_result_of_its_epilogue() -> None:
     g.output("plain", h)
     g.output("activated", h.gelu())
     (k,) = prepare(g, target="sm80").stages["gpu"].main.kernels
-    assert [(s.ptr, s.width) for s in k.body if isinstance(s, ir.StGlobalVec)] == [("p2", 8), ("p3", 8)]
+    assert [(s.ptr, s.width) for s in k.body if isinstance(s, statement_ir.StGlobalVec)] == [("p2", 8), ("p3", 8)]
 
 
 def test_persistent_parts_of_k_are_refused_where_no_zeros_end_them() -> None:

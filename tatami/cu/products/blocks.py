@@ -22,7 +22,8 @@ from tatami.core.ops import joining, neutral
 from tatami.cu.expr_text import Scope, constant_text, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.epilogue import bounds_test, let_lines
-from tatami.gpu.ir import BlockFold, Kernel, StBlocks
+from tatami.gpu.ir import Kernel
+from tatami.gpu.statement_ir import BlockFold, StBlocks
 from tatami.region.ir import Binary, Const, Ref, RegionExpr, Select, Unary
 
 HOLD = "tt_wgmma_hold(acc[i]);  // registers for one block: nothing of another is kept, or begun"

@@ -15,7 +15,8 @@ from tatami.core.expr import Expr, substitute, var
 from tatami.cu.expr_text import STORED_TYPE, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.mma import offset_text
-from tatami.gpu.ir import CpAsync, Kernel, Operand, Ring
+from tatami.gpu.ir import Kernel, Operand, Ring
+from tatami.gpu.statement_ir import CpAsync
 
 LIMIT = {"k": "K", "m": "M", "n": "N", "d": "D"}
 """Axis of a tile -> C name of its size."""

@@ -14,8 +14,9 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, substitute, var
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, Value, index_text, scalar_text
 from tatami.cu.lines import Lines
-from tatami.gpu.ir import Epilogue, Kernel, Ring, StGlobalVec, StMatrix
+from tatami.gpu.ir import Kernel, Ring
 from tatami.gpu.ir import Kernel as GpuKernel
+from tatami.gpu.statement_ir import Epilogue, StGlobalVec, StMatrix
 from tatami.region.ir import Let
 
 

@@ -37,7 +37,8 @@ from tatami.cu.products.warpgroup import (
     tma_store_text,
     wgmma_text,
 )
-from tatami.gpu.ir import (
+from tatami.gpu.ir import Kernel, Operand, Weights
+from tatami.gpu.statement_ir import (
     CommitGroup,
     CopiesArrive,
     CpAsync,
@@ -45,14 +46,12 @@ from tatami.gpu.ir import (
     FenceAsync,
     Fma,
     GridDependency,
-    Kernel,
     LdMatrix,
     LoadTile,
     Loop,
     MBarrierArrive,
     MBarrierInit,
     Mma,
-    Operand,
     Rescale,
     Role,
     SetMaxNReg,
@@ -68,7 +67,6 @@ from tatami.gpu.ir import (
     TmaStore,
     Wait,
     Weigh,
-    Weights,
     Wgmma,
     ZeroAcc,
 )

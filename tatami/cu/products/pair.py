@@ -18,7 +18,8 @@ from tatami.core.scalar import number
 from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.epilogue import let_lines, stored
-from tatami.gpu.ir import Kernel, StRows, Weights
+from tatami.gpu.ir import Kernel, Weights
+from tatami.gpu.statement_ir import StRows
 from tatami.plan.ir import INST_K
 from tatami.region.ir import Binary, Const, Let, Read, Ref, RegionExpr
 from tatami.region.walk import nodes, rewrite, used_lets

@@ -10,7 +10,8 @@ from tatami.cu.products.epilogue import fragment_pair
 from tatami.cu.products.mma import offset_text
 from tatami.cu.products.ring import slot_pitch
 from tatami.cu.products.wgmma import KIND, OPERAND
-from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaFetch, TmaLoad, TmaStore, Wgmma
+from tatami.gpu.ir import Kernel, Ring
+from tatami.gpu.statement_ir import Epilogue, StMatrix, TmaFetch, TmaLoad, TmaStore, Wgmma
 
 FEW_BOXES = 4
 """Maximum number of boxes of a slot whose loads are unrolled."""

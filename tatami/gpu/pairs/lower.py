@@ -18,7 +18,7 @@ from tatami.core.expr import ONE, ZERO, Expr, step_of, substitute, var
 from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
 from tatami.core.target import Target
-from tatami.gpu.ir import AnyKernel, FirstProduct, Kernel, Known, Operand, StRows, Token, Weights
+from tatami.gpu.ir import AnyKernel, FirstProduct, Kernel, Known, Operand, Weights
 from tatami.gpu.pairs.parts import Parts, in_parts
 from tatami.gpu.pairs.sm80 import lower_sm80_pair
 from tatami.gpu.pairs.sm90 import lower_sm90_pair
@@ -26,6 +26,7 @@ from tatami.gpu.products.frame import refuse
 from tatami.gpu.products.plan_words import tail_roles
 from tatami.gpu.products.problem import Problem, Words
 from tatami.gpu.products.sm80 import LAST
+from tatami.gpu.statement_ir import StRows, Token
 from tatami.gpu.stream_ir import Param
 from tatami.gpu.streaming.lower import lower_stream
 from tatami.plan.ir import GpuStream, Guarded, Pass, Sm80Pair, Sm90Pair

@@ -15,10 +15,10 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, product, substitute, var
 from tatami.core.layout import Layout, MemRef, address
-from tatami.gpu.ir import StRows, Token
 from tatami.gpu.products.problem import Problem, Store
 from tatami.gpu.products.sm80 import LAST
 from tatami.gpu.products.split_k import elementwise, read_tensors
+from tatami.gpu.statement_ir import StRows, Token
 from tatami.gpu.stream_ir import Param
 from tatami.plan.ir import GpuStream
 from tatami.region.ir import Binary, Const, Let, Read, Ref, Region, RegionExpr, Select, Unary

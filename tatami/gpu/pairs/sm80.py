@@ -12,27 +12,7 @@ import msgspec
 
 from tatami.core.expr import ONE, Expr, ceildiv, expr, product, substitute, var
 from tatami.core.kernel import Binding
-from tatami.gpu.ir import (
-    CommitGroup,
-    CpAsync,
-    Epilogue,
-    Fma,
-    Kernel,
-    LdMatrix,
-    Loop,
-    Mma,
-    Operand,
-    Rescale,
-    Ring,
-    Stmt,
-    StRows,
-    SyncThreads,
-    Token,
-    Wait,
-    Weigh,
-    Weights,
-    ZeroAcc,
-)
+from tatami.gpu.ir import Kernel, Operand, Ring, Weights
 from tatami.gpu.products.copies import copy_width
 from tatami.gpu.products.frame import (
     Code,
@@ -48,6 +28,23 @@ from tatami.gpu.products.frame import (
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.results import Results
 from tatami.gpu.products.sm80 import LAST, Copy, K, Math
+from tatami.gpu.statement_ir import (
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    Fma,
+    LdMatrix,
+    Loop,
+    Mma,
+    Rescale,
+    Stmt,
+    StRows,
+    SyncThreads,
+    Token,
+    Wait,
+    Weigh,
+    ZeroAcc,
+)
 from tatami.plan.ir import INST_K, Sm80Pair
 from tatami.plan.views.pair_limits import row_bytes_of, threads_of_pair
 

@@ -21,30 +21,7 @@ import msgspec
 from tatami.core.expr import Expr, expr
 from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.target import Target
-from tatami.gpu.ir import (
-    Barrier,
-    Epilogue,
-    GridDependency,
-    Kernel,
-    Loop,
-    MBarrierArrive,
-    MBarrierInit,
-    Operand,
-    Rescale,
-    Ring,
-    Role,
-    SetMaxNReg,
-    Stmt,
-    StRows,
-    SyncThreads,
-    TmaLoad,
-    Token,
-    Wait,
-    Weigh,
-    Weights,
-    Wgmma,
-    ZeroAcc,
-)
+from tatami.gpu.ir import Barrier, Kernel, Operand, Ring, Weights
 from tatami.gpu.products.frame import (
     Code,
     Division,
@@ -59,6 +36,25 @@ from tatami.gpu.products.frame import (
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.sm90 import LAST, WARPS, K
 from tatami.gpu.products.tensor_map import placed, refused, tensor_map
+from tatami.gpu.statement_ir import (
+    Epilogue,
+    GridDependency,
+    Loop,
+    MBarrierArrive,
+    MBarrierInit,
+    Rescale,
+    Role,
+    SetMaxNReg,
+    Stmt,
+    StRows,
+    SyncThreads,
+    TmaLoad,
+    Token,
+    Wait,
+    Weigh,
+    Wgmma,
+    ZeroAcc,
+)
 from tatami.plan.ir import Sm90Pair
 from tatami.plan.views.pair_limits import needs_of_pair, threads_of_pair
 from tatami.plan.views.product_limits import BARRIER_BYTES, span_columns

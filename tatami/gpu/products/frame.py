@@ -10,21 +10,9 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, step_of, substitute, var
 from tatami.core.kernel import Binding, Condition, TensorMapSpec, is_divisible
-from tatami.gpu.ir import (
-    NO_FACE,
-    Arch,
-    Barrier,
-    GridDependency,
-    Kernel,
-    Operand,
-    Ring,
-    StGlobalVec,
-    Stmt,
-    Token,
-    TokenKind,
-    Weights,
-)
+from tatami.gpu.ir import NO_FACE, Arch, Barrier, Kernel, Operand, Ring, Weights
 from tatami.gpu.products.problem import Problem
+from tatami.gpu.statement_ir import GridDependency, StGlobalVec, Stmt, Token, TokenKind
 from tatami.plan.ir import SchedulePlan, Sm90Mma, TileOrder
 
 TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}

@@ -18,8 +18,9 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, floordiv, free_vars, step_of, substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
-from tatami.gpu.ir import BlockFold, Groups, Operand
+from tatami.gpu.ir import Groups, Operand
 from tatami.gpu.products.tma_walk import Boxes, Walk, boxes_of, walk_of
+from tatami.gpu.statement_ir import BlockFold
 from tatami.gpu.stream_ir import Param
 from tatami.region.ir import Let, Read, Ref, Region, RegionExpr
 from tatami.region.views.images.boxes import Boxed, NoWay, way_of

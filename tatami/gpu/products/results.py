@@ -15,9 +15,10 @@ import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, expr, step_of, substitute, var
 from tatami.core.kernel import TensorMapSpec
-from tatami.gpu.ir import FenceAsync, Loop, Ring, StMatrix, Stmt, SyncWarpgroup, TmaFetch, TmaStore, Token, TokenKind, Wait
+from tatami.gpu.ir import Ring
 from tatami.gpu.products.problem import Problem, Store
 from tatami.gpu.products.tensor_map import refused, tensor_map
+from tatami.gpu.statement_ir import FenceAsync, Loop, StMatrix, Stmt, SyncWarpgroup, TmaFetch, TmaStore, Token, TokenKind, Wait
 from tatami.plan.ir import Sm90Mma
 from tatami.plan.views.product_limits import STORE_ROWS, span_columns, store_slots
 from tatami.region.ir import Let, Read, Ref

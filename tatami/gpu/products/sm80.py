@@ -15,22 +15,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding
 from tatami.core.target import Target
-from tatami.gpu.ir import (
-    CommitGroup,
-    CpAsync,
-    Epilogue,
-    Fma,
-    Kernel,
-    LdMatrix,
-    Loop,
-    Mma,
-    Ring,
-    Stmt,
-    SyncThreads,
-    Token,
-    Wait,
-    ZeroAcc,
-)
+from tatami.gpu.ir import Kernel, Ring
 from tatami.gpu.products.copies import copy_width
 from tatami.gpu.products.frame import (
     TOKENS,
@@ -48,6 +33,20 @@ from tatami.gpu.products.frame import (
 )
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.results import Results
+from tatami.gpu.statement_ir import (
+    CommitGroup,
+    CpAsync,
+    Epilogue,
+    Fma,
+    LdMatrix,
+    Loop,
+    Mma,
+    Stmt,
+    SyncThreads,
+    Token,
+    Wait,
+    ZeroAcc,
+)
 from tatami.plan.ir import INST_K, Sm80Mma
 from tatami.plan.views.product_limits import edge_ring, needs, sides, sm80_instruction
 

@@ -21,31 +21,7 @@ from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding, TensorMapSpec, is_divisible
 from tatami.core.target import Target
 from tatami.gpu.cluster import sharing
-from tatami.gpu.ir import (
-    Barrier,
-    CommitGroup,
-    CopiesArrive,
-    CpAsync,
-    Epilogue,
-    FenceAsync,
-    GridDependency,
-    Kernel,
-    Loop,
-    MBarrierArrive,
-    MBarrierInit,
-    Operand,
-    Ring,
-    Role,
-    SetMaxNReg,
-    StBlocks,
-    Stmt,
-    SyncThreads,
-    TmaLoad,
-    Token,
-    Wait,
-    Wgmma,
-    ZeroAcc,
-)
+from tatami.gpu.ir import Barrier, Kernel, Operand, Ring
 from tatami.gpu.products.copies import copy_width, is_stored
 from tatami.gpu.products.frame import (
     TOKENS,
@@ -66,6 +42,27 @@ from tatami.gpu.products.results import LANDED, Results, staged_results
 from tatami.gpu.products.stream_k import cut_problem, first_row
 from tatami.gpu.products.tensor_map import box_map, placed, refused, tensor_map, walk_map
 from tatami.gpu.products.tma_walk import Boxes, Walk
+from tatami.gpu.statement_ir import (
+    CommitGroup,
+    CopiesArrive,
+    CpAsync,
+    Epilogue,
+    FenceAsync,
+    GridDependency,
+    Loop,
+    MBarrierArrive,
+    MBarrierInit,
+    Role,
+    SetMaxNReg,
+    StBlocks,
+    Stmt,
+    SyncThreads,
+    TmaLoad,
+    Token,
+    Wait,
+    Wgmma,
+    ZeroAcc,
+)
 from tatami.plan.ir import Sm90Mma
 from tatami.plan.views.product_limits import BARRIER_BYTES, sm90_instruction
 

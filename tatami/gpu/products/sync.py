@@ -6,7 +6,7 @@ import msgspec
 
 from tatami.core.expr import var
 from tatami.core.kernel import Binding
-from tatami.gpu.ir import Epilogue, Fma, Kernel, LoadTile, Loop, Operand, Ring, StGlobalVec, Stmt, SyncThreads, Token, ZeroAcc
+from tatami.gpu.ir import Kernel, Operand, Ring
 from tatami.gpu.products.frame import (
     TOKENS,
     Code,
@@ -20,6 +20,7 @@ from tatami.gpu.products.frame import (
     tile_stores,
 )
 from tatami.gpu.products.problem import Problem
+from tatami.gpu.statement_ir import Epilogue, Fma, LoadTile, Loop, StGlobalVec, Stmt, SyncThreads, Token, ZeroAcc
 from tatami.plan.ir import GpuSync
 from tatami.region.ir import Let
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tatami.gpu.ir import CpAsync, Kernel, LoadTile, MBarrierInit, Role, Stmt, TmaLoad
+from tatami.gpu.ir import Kernel
 from tatami.gpu.proof.program import Op, all_statements, flat_program
 from tatami.gpu.proof.state import Actor
+from tatami.gpu.statement_ir import CpAsync, LoadTile, MBarrierInit, Role, Stmt, TmaLoad
 
 
 class Actors:

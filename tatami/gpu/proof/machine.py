@@ -19,8 +19,13 @@ from __future__ import annotations
 
 from tatami.core.expr import Expr
 from tatami.gpu.cluster import sharing
-from tatami.gpu.ir import (
-    Barrier,
+from tatami.gpu.ir import Barrier
+from tatami.gpu.proof.actors import Actors
+from tatami.gpu.proof.program import ask, block_offset
+from tatami.gpu.proof.state import Actor, BarrierState, Hazard, Part, State
+from tatami.gpu.proof.tokens import check_token
+from tatami.gpu.show import statement_text
+from tatami.gpu.statement_ir import (
     CommitGroup,
     CopiesArrive,
     CpAsync,
@@ -40,11 +45,6 @@ from tatami.gpu.ir import (
     Weigh,
     Wgmma,
 )
-from tatami.gpu.proof.actors import Actors
-from tatami.gpu.proof.program import ask, block_offset
-from tatami.gpu.proof.state import Actor, BarrierState, Hazard, Part, State
-from tatami.gpu.proof.tokens import check_token
-from tatami.gpu.show import statement_text
 
 
 class Machine(Actors):

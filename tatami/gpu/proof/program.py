@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tatami.core.expr import Expr, expr, free_vars, substitute
-from tatami.gpu.ir import Loop, MBarrierInit, Role, Stmt, TmaFetch, Wait
 from tatami.gpu.proof.state import BLOCK, END, NO_TILE, TILE, Actor, NeedAnswer, State
+from tatami.gpu.statement_ir import Loop, MBarrierInit, Role, Stmt, TmaFetch, Wait
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ No other actor touches the ring, and a warpgroup's steps in it depend on nothing
 
 from __future__ import annotations
 
-from tatami.gpu.ir import FenceAsync, Kernel, Loop, Role, StMatrix, Stmt, SyncWarpgroup, TmaFetch, TmaStore, Wait
+from tatami.gpu.ir import Kernel
 from tatami.gpu.proof.program import all_statements
 from tatami.gpu.proof.state import Hazard
 from tatami.gpu.show import statement_text
+from tatami.gpu.statement_ir import FenceAsync, Loop, Role, StMatrix, Stmt, SyncWarpgroup, TmaFetch, TmaStore, Wait
 
 CHUNKS, TILES = 7, 2
 """Chunks per tile (more than a ring has slots, and odd, so that a second tile starts at another slot), and tiles to run."""

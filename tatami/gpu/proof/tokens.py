@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tatami.gpu.ir import Token, Wait
 from tatami.gpu.proof.actors import Actors
 from tatami.gpu.proof.program import block_offset
 from tatami.gpu.proof.state import OLD, Hazard, State
 from tatami.gpu.show import statement_text
+from tatami.gpu.statement_ir import Token, Wait
 
 
 def check_token(machine: Actors, state: State, i: int, s: Wait, token: Token) -> None:

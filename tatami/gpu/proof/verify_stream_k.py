@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ceildiv, expr, product, step_of
-from tatami.gpu.ir import AnyKernel, Kernel, Program, Role, StGlobalVec
+from tatami.gpu.ir import AnyKernel, Kernel, Program
 from tatami.gpu.proof.program import all_statements
+from tatami.gpu.statement_ir import Role, StGlobalVec
 from tatami.plan.views.stream_k_cut import Cut
 
 

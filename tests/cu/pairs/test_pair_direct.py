@@ -17,7 +17,7 @@ from tatami.core.expr import free_vars, var
 from tatami.core.kernel import Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.pairs.lower import lower_pair
 from tatami.gpu.show import show
 from tatami.gpu.verify import verify_kernel
@@ -246,7 +246,7 @@ def test_a_plan_whose_consumers_would_spill_is_refused() -> None:
 
 def test_weights_of_the_block_before_are_named() -> None:
     kernel = roles_kernel(64, 64)
-    assert_named(kernel, first(ir.Rescale, block=var("k")), lambda s: None, "weights of another block")
+    assert_named(kernel, first(statement_ir.Rescale, block=var("k")), lambda s: None, "weights of another block")
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")

@@ -19,7 +19,7 @@ from tatami.core.kernel import Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
 from tatami.decisions import Decisions
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.pairs.lower import lower_pair
 from tatami.gpu.show import show
 from tatami.gpu.verify import verify_kernel
@@ -320,10 +320,10 @@ def test_keys_that_are_freed_before_the_second_product_are_named() -> None:
     """Planted faults: what is the values' is freed with the scores; and not awaited of the second first product."""
     *shape, fields = ROLES["128, queries"]
     kernel = kernel_of(*shape, isa="sm90", **fields)
-    early = change(ir.MBarrierArrive, lambda s: s.mbarrier == "empty_K" and str(s.block) == "k - 1", block=var("k"))
+    early = change(statement_ir.MBarrierArrive, lambda s: s.mbarrier == "empty_K" and str(s.block) == "k - 1", block=var("k"))
     assert verify_kernel(edited(kernel, early))
-    assert verify_kernel(edited(kernel, drop(ir.Wait, lambda s: s.mbarrier == "full_K1")))
-    one = change(ir.Wait, lambda s: s.model == "wgmma_group" and len(s.token) == 2, pending=2)
+    assert verify_kernel(edited(kernel, drop(statement_ir.Wait, lambda s: s.mbarrier == "full_K1")))
+    one = change(statement_ir.Wait, lambda s: s.model == "wgmma_group" and len(s.token) == 2, pending=2)
     assert verify_kernel(edited(kernel, one))
 
 
@@ -331,7 +331,7 @@ def test_keys_that_are_copied_before_the_second_product_has_read_them_are_named(
     """A planted fault: without the threads' meeting after the second product, the one slot is filled under it."""
     *shape, fields = WARPS["fp16 64, keys, one slot"]
     kernel = kernel_of(*shape, **fields)
-    assert verify_kernel(edited(kernel, drop(ir.SyncThreads, lambda s: s.out_token[0].block == var("k"))))
+    assert verify_kernel(edited(kernel, drop(statement_ir.SyncThreads, lambda s: s.out_token[0].block == var("k"))))
 
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")

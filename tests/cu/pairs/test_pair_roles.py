@@ -20,7 +20,7 @@ from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS, Target
 from tatami.cu.print import headers, print_unit
 from tatami.decisions import Decisions
-from tatami.gpu import ir
+from tatami.gpu import statement_ir
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pairs.lower import lower_pair
 from tatami.gpu.verify import verify_kernel
@@ -140,48 +140,66 @@ def test_the_protocol_is_proved(name: str) -> None:
 
 
 FAULTS: list[tuple[str, str, Callable[[Any], bool], Callable[[Any], Any], str]] = [
-    ("causal", "scores read too early", first(ir.Wait, model="wgmma_group", pending=1), lambda s: None, "no Wait for tS"),
+    (
+        "causal",
+        "scores read too early",
+        first(statement_ir.Wait, model="wgmma_group", pending=1),
+        lambda s: None,
+        "no Wait for tS",
+    ),
     (
         "causal",
         "the accumulator scaled under its product",
-        first(ir.Wait, token=(ir.Token("tMMA", var("k") - 1),)),
+        first(statement_ir.Wait, token=(statement_ir.Token("tMMA", var("k") - 1),)),
         lambda s: None,
         "scales an accumulator, or replaces weights",
     ),
-    ("causal", "weights of the block before", first(ir.Rescale, block=var("k")), lambda s: None, "weights of another block"),
+    (
+        "causal",
+        "weights of the block before",
+        first(statement_ir.Rescale, block=var("k")),
+        lambda s: None,
+        "weights of another block",
+    ),
     (
         "causal",
         "keys freed under their product",
-        first(ir.Wait, model="wgmma_group", pending=1),
+        first(statement_ir.Wait, model="wgmma_group", pending=1),
         lambda s: msgspec.structs.replace(s, pending=2),
         "leave the MMA of tS[k] under way",
     ),
-    ("causal", "rows never freed", first(ir.MBarrierArrive, mbarrier="empty_Q"), lambda s: None, "arrive in each phase"),
+    (
+        "causal",
+        "rows never freed",
+        first(statement_ir.MBarrierArrive, mbarrier="empty_Q"),
+        lambda s: None,
+        "arrive in each phase",
+    ),
     (
         "causal",
         "rows filled again too early",
-        first(ir.Wait, mbarrier="empty_Q"),
+        first(statement_ir.Wait, mbarrier="empty_Q"),
         lambda s: None,
         "is refilled by producer before its TokFree",
     ),
     (
         "causal",
         "values not awaited",
-        first(ir.Wait, mbarrier="full_B"),
+        first(statement_ir.Wait, mbarrier="full_B"),
         lambda s: None,
         "precedes a Wait",
     ),
     (
         "causal, in turns, mixed",
         "a warpgroup does not wait for its turn in a block",
-        first(ir.Wait, mbarrier="go", block=var("k")),
+        first(statement_ir.Wait, mbarrier="go", block=var("k")),
         lambda s: None,
         "may arrive at go while the phase before is under way",
     ),
     (
         "causal, in turns, mixed",
         "the first waits for the last",
-        first(ir.Wait, mbarrier="go"),
+        first(statement_ir.Wait, mbarrier="go"),
         lambda s: msgspec.structs.replace(s, phase=0),
         "already seen",
     ),

@@ -20,7 +20,7 @@ from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
 from tatami.cu.print import headers, print_unit
 from tatami.decisions import Decisions
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.lower import _kernels_of, lower_region
 from tatami.gpu.verify import verify_kernel
 from tatami.plan.choose_gpu import measurable
@@ -64,10 +64,16 @@ def product_of(g: tt.Graph, target: Any = SMALL) -> ir.Kernel:
     return found[0]
 
 
-def blocks_in(body: tuple[ir.Stmt, ...]) -> list[ir.BlockFold]:
-    out: list[ir.BlockFold] = []
+def blocks_in(body: tuple[statement_ir.Stmt, ...]) -> list[statement_ir.BlockFold]:
+    out: list[statement_ir.BlockFold] = []
     for s in body:
-        out += s.folds if isinstance(s, ir.StBlocks) else blocks_in(s.body) if isinstance(s, ir.Loop | ir.Role) else []
+        out += (
+            s.folds
+            if isinstance(s, statement_ir.StBlocks)
+            else blocks_in(s.body)
+            if isinstance(s, statement_ir.Loop | statement_ir.Role)
+            else []
+        )
     return out
 
 
@@ -329,14 +335,14 @@ def test_the_estimate_counts_what_the_epilogue_does_more() -> None:
     assert seconds((-2,), stored=False) < one
 
 
-def planted(kernel: ir.Kernel, change: Callable[[ir.StBlocks], list[ir.StBlocks]]) -> ir.Kernel:
-    def changed(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-        out: list[ir.Stmt] = []
+def planted(kernel: ir.Kernel, change: Callable[[statement_ir.StBlocks], list[statement_ir.StBlocks]]) -> ir.Kernel:
+    def changed(body: tuple[statement_ir.Stmt, ...]) -> tuple[statement_ir.Stmt, ...]:
+        out: list[statement_ir.Stmt] = []
         for s in body:
-            if isinstance(s, ir.Loop | ir.Role):
+            if isinstance(s, statement_ir.Loop | statement_ir.Role):
                 out.append(msgspec.structs.replace(s, body=changed(s.body)))
             else:
-                out += change(s) if isinstance(s, ir.StBlocks) else [s]
+                out += change(s) if isinstance(s, statement_ir.StBlocks) else [s]
         return tuple(out)
 
     return msgspec.structs.replace(kernel, body=changed(kernel.body))
@@ -349,7 +355,7 @@ def another(**fields: Any) -> Callable[[ir.Kernel], ir.Kernel]:
 def folded(**fields: Any) -> Callable[[ir.Kernel], ir.Kernel]:
     """The last of its reductions otherwise."""
 
-    def change(s: ir.StBlocks) -> list[ir.StBlocks]:
+    def change(s: statement_ir.StBlocks) -> list[statement_ir.StBlocks]:
         return [msgspec.structs.replace(s, folds=(*s.folds[:-1], msgspec.structs.replace(s.folds[-1], **fields)))]
 
     return lambda k: planted(k, change)
@@ -357,14 +363,16 @@ def folded(**fields: Any) -> Callable[[ir.Kernel], ir.Kernel]:
 
 def begun_first(kernel: ir.Kernel) -> ir.Kernel:
     """Reduced before the tile's products are waited for."""
-    found: list[ir.Stmt] = []
+    found: list[statement_ir.Stmt] = []
     without = planted(kernel, lambda s: found.append(s) or [])
 
-    def put(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-        out: list[ir.Stmt] = []
+    def put(body: tuple[statement_ir.Stmt, ...]) -> tuple[statement_ir.Stmt, ...]:
+        out: list[statement_ir.Stmt] = []
         for s in body:
-            out.append(msgspec.structs.replace(s, body=put(s.body)) if isinstance(s, ir.Loop | ir.Role) else s)
-            out += found if isinstance(s, ir.Wgmma) else []
+            out.append(
+                msgspec.structs.replace(s, body=put(s.body)) if isinstance(s, statement_ir.Loop | statement_ir.Role) else s
+            )
+            out += found if isinstance(s, statement_ir.Wgmma) else []
         return tuple(out)
 
     return msgspec.structs.replace(without, body=put(without.body))
@@ -381,8 +389,8 @@ FAULTS: dict[str, tuple[Callable[[ir.Kernel], ir.Kernel], str]] = {
         lambda k: msgspec.structs.replace(k, tile=(k.tile[0], 96, k.tile[2])),
         "a block of 64 is cut",
     ),
-    "of all blocks of k but one": (another(in_token=ir.Token("tMMA", var("KB") - 2)), "not on the last block's"),
-    "of what the epilogue has made": (another(in_token=ir.Token("tE", var("KB") - 1)), "TokCompute is needed"),
+    "of all blocks of k but one": (another(in_token=statement_ir.Token("tMMA", var("KB") - 2)), "not on the last block's"),
+    "of what the epilogue has made": (another(in_token=statement_ir.Token("tE", var("KB") - 1)), "TokCompute is needed"),
     "before the products have ended": (begun_first, "while an MMA is under way"),
 }
 OF_EXPONENTIALS: dict[str, tuple[Callable[[ir.Kernel], ir.Kernel], str]] = {

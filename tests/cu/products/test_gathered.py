@@ -15,7 +15,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
 from tatami.core.target import PRESETS
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.lower import lower_region
 from tatami.gpu.verify import verify_kernel
 from tatami.plan.choose_gpu import choose_gpu
@@ -123,25 +123,35 @@ def test_places_of_images_whose_number_a_call_brings_have_64_bits() -> None:
 FIRST = lower_region(Product(150, 90, 78, "nt").region(), Guarded((), CASES["4 bytes"][1]), PRESETS["sm90"])[0]
 STORED = lower_region(Product(150, 91, 77).region(), Guarded((), CASES["4 bytes"][1]), PRESETS["sm90"])[0]
 FAULTS: list[tuple[str, ir.Kernel, Edit, str]] = [
-    ("copies by threads: no fence before wgmma", FIRST, drop(ir.FenceAsync), "as ordinary memory, with no FenceAsync between"),
-    ("stores by threads: no fence before wgmma", STORED, drop(ir.FenceAsync), "as ordinary memory, with no FenceAsync between"),
+    (
+        "copies by threads: no fence before wgmma",
+        FIRST,
+        drop(statement_ir.FenceAsync),
+        "as ordinary memory, with no FenceAsync between",
+    ),
+    (
+        "stores by threads: no fence before wgmma",
+        STORED,
+        drop(statement_ir.FenceAsync),
+        "as ordinary memory, with no FenceAsync between",
+    ),
     (
         "copies by threads: the count of one",
         FIRST,
-        change(ir.MBarrierInit, lambda s: s.mbarrier == "full", count=1),
+        change(statement_ir.MBarrierInit, lambda s: s.mbarrier == "full", count=1),
         "the count is 1, 128 arrive in each phase",
     ),
-    ("copies by threads that nobody hears of", FIRST, drop(ir.CopiesArrive), "0 arrive in each phase"),
+    ("copies by threads that nobody hears of", FIRST, drop(statement_ir.CopiesArrive), "0 arrive in each phase"),
     (
         "copies by threads into a slot in use",
         FIRST,
-        drop(ir.Wait, lambda s: s.mbarrier == "empty"),
+        drop(statement_ir.Wait, lambda s: s.mbarrier == "empty"),
         "refilled by producer before its TokFree",
     ),
     (
         "copies by threads that arrive for another block",
         FIRST,
-        change(ir.CopiesArrive, block=expr("k + 1")),
+        change(statement_ir.CopiesArrive, block=expr("k + 1")),
         "passes before tA[k] has landed",
     ),
 ]

@@ -15,8 +15,8 @@ from tatami.core.dtype import DType
 from tatami.core.expr import var
 from tatami.core.kernel import Condition
 from tatami.core.target import PRESETS
-from tatami.gpu.ir import Loop, SyncThreads
 from tatami.gpu.lower import lower_region, lower_split
+from tatami.gpu.statement_ir import Loop, SyncThreads
 from tatami.gpu.verify import verify_kernel
 from tatami.plan.ir import GpuStream, Guarded, SchedulePlan, Sm80Mma, Sm90Mma
 from tatami.report.explain import explain

@@ -18,7 +18,7 @@ from tatami.core.kernel import KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
 from tatami.decisions import Decisions
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.lower import lower_stream_k
 from tatami.gpu.products.problem import problem
 from tatami.gpu.products.stream_k import cut_problem, stream_region
@@ -139,7 +139,8 @@ def test_a_planted_fault_is_named(name: str) -> None:
 def test_turns_are_refused() -> None:
     k = kernels("two blocks")[-1]
     body = tuple(
-        msgspec.structs.replace(s, turns=True) if isinstance(s, ir.Role) and s.name == "consumer" else s for s in k.body
+        msgspec.structs.replace(s, turns=True) if isinstance(s, statement_ir.Role) and s.name == "consumer" else s
+        for s in k.body
     )
     assert any("in turns" in d.why for d in verify_kernel(msgspec.structs.replace(k, body=body)))
 

@@ -20,7 +20,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.layout import MemRef
 from tatami.core.target import PRESETS
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.lower import lower_region
 from tatami.gpu.verify import verify_kernel
 from tatami.plan.choose_gpu import measurable
@@ -176,10 +176,16 @@ def test_every_tile_is_computed_once_in_every_order() -> None:
 # -- what the verifier refuses ---------------------------------------------------------------------
 
 
-def edited(body: tuple[ir.Stmt, ...], change: Callable[[ir.Stmt], ir.Stmt | None]) -> tuple[ir.Stmt, ...]:
+def edited(
+    body: tuple[statement_ir.Stmt, ...], change: Callable[[statement_ir.Stmt], statement_ir.Stmt | None]
+) -> tuple[statement_ir.Stmt, ...]:
     out = []
     for s in body:
-        new = msgspec.structs.replace(s, body=edited(s.body, change)) if isinstance(s, ir.Loop | ir.Role) else change(s)
+        new = (
+            msgspec.structs.replace(s, body=edited(s.body, change))
+            if isinstance(s, statement_ir.Loop | statement_ir.Role)
+            else change(s)
+        )
         if new is not None:
             out.append(new)
     return tuple(out)
@@ -210,95 +216,107 @@ FAULTS: list[tuple[str, str, Callable[[Any], bool], Callable[[Any], Any], str]] 
     (
         "staged tiles",
         "no wait before a chunk",
-        first(ir.Wait, model="bulk_group", pending=1),
+        first(statement_ir.Wait, model="bulk_group", pending=1),
         lambda s: None,
         "may still read it",
     ),
     (
         "staged tiles",
         "one store too many under way",
-        first(ir.Wait, model="bulk_group", pending=1),
+        first(statement_ir.Wait, model="bulk_group", pending=1),
         lambda s: msgspec.structs.replace(s, pending=2),
         "may still read it",
     ),
-    ("staged tiles", "the others do not know of the wait", first(ir.SyncWarpgroup), lambda s: None, "may still read it"),
-    ("staged tiles", "no fence", first(ir.FenceAsync), lambda s: None, "without a FenceAsync"),
-    ("staged tiles", "a fence before the writes", first(ir.StMatrix), lambda s: ir.FenceAsync(), "was not written"),
+    (
+        "staged tiles",
+        "the others do not know of the wait",
+        first(statement_ir.SyncWarpgroup),
+        lambda s: None,
+        "may still read it",
+    ),
+    ("staged tiles", "no fence", first(statement_ir.FenceAsync), lambda s: None, "without a FenceAsync"),
+    (
+        "staged tiles",
+        "a fence before the writes",
+        first(statement_ir.StMatrix),
+        lambda s: statement_ir.FenceAsync(),
+        "was not written",
+    ),
     (
         "staged tiles",
         "the last store is not awaited",
-        first(ir.Wait, model="bulk_group", pending=0),
+        first(statement_ir.Wait, model="bulk_group", pending=0),
         lambda s: None,
         "no Wait by bulk_group after it",
     ),
     (
         "fetched tiles",
         "a slot is filled while it is stored",
-        first(ir.Wait, model="bulk_group"),
+        first(statement_ir.Wait, model="bulk_group"),
         lambda s: None,
         "is filled while its last TMA store may still read it",
     ),
     (
         "fetched tiles",
         "nobody waits for what is fetched",
-        first(ir.Wait, model="fetch"),
+        first(statement_ir.Wait, model="fetch"),
         lambda s: None,
         "is overwritten before what is fetched there has landed",
     ),
     (
         "fetched tiles",
         "results overwrite what was fetched",
-        first(ir.StMatrix),
+        first(statement_ir.StMatrix),
         lambda s: msgspec.structs.replace(s, fetched=""),
         "is overwritten before what was fetched is read",
     ),
     (
         "fetched tiles",
         "nothing is fetched",
-        first(ir.TmaFetch),
+        first(statement_ir.TmaFetch),
         lambda s: None,
         "token tFetch is never given",
     ),
     (
         "fetched tiles",
         "some chunks are not fetched",
-        first(ir.TmaFetch),
+        first(statement_ir.TmaFetch),
         lambda s: msgspec.structs.replace(s, chunks=1, bytes=8192),
         "1 chunks are fetched to 2 slots",
     ),
     (
         "fetched tiles",
         "fewer bytes are expected than land",
-        first(ir.TmaFetch),
+        first(statement_ir.TmaFetch),
         lambda s: msgspec.structs.replace(s, bytes=8192),
         "8192 bytes are expected of 2 slots of 8192",
     ),
     (
         "square",
         "slots are freed for the own CTA only",
-        first(ir.MBarrierArrive, share="mn"),
+        first(statement_ir.MBarrierArrive, share="mn"),
         lambda s: msgspec.structs.replace(s, share=""),
         "arrive in each phase",
     ),
     (
         "square",
         "an operand is loaded for the own CTA only",
-        first(ir.TmaLoad, share="m"),
+        first(statement_ir.TmaLoad, share="m"),
         lambda s: msgspec.structs.replace(s, share=""),
         "empty",
     ),
-    ("square", "no sync of the cluster at the end", first(ir.SyncThreads), lambda s: None, "between MBarrierInit"),
+    ("square", "no sync of the cluster at the end", first(statement_ir.SyncThreads), lambda s: None, "between MBarrierInit"),
     (
         "turns",
         "nobody waits for his turn",
-        first(ir.Wait, mbarrier="turn"),
+        first(statement_ir.Wait, mbarrier="turn"),
         lambda s: None,
         "parities could not tell them apart",
     ),
     (
         "turns",
         "the turn is given on before the products",
-        first(ir.Wait, mbarrier="turn"),
+        first(statement_ir.Wait, mbarrier="turn"),
         lambda s: msgspec.structs.replace(s, phase=0),
         "deadlock",
     ),

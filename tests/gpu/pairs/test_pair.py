@@ -12,7 +12,7 @@ from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import expr, var
 from tatami.core.target import PRESETS
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.pairs.lower import lower_pair
 from tatami.gpu.show import show
 from tatami.gpu.verify import verify_kernel
@@ -162,47 +162,65 @@ def test_every_depth_is_free_of_hazards(stages: int, shape: str) -> None:
 
 
 FAULTS: list[tuple[str, int, Edit, int | None, str]] = [
-    ("keys read before their Wait", 1, drop(ir.Wait, lambda s: s.token[0].name == "tK"), None, "precedes a Wait"),
-    ("values read before their Wait", 1, drop(ir.Wait, lambda s: s.token[0].name == "tB"), None, "precedes a Wait"),
-    ("values refilled under the second product", 1, drop(ir.SyncThreads), 0, "TokFree"),
-    ("keys refilled under the first product", 1, drop(ir.SyncThreads), 1, "TokFree"),
-    ("one barrier too few", 2, drop(ir.SyncThreads), None, "and a barrier after it"),
-    ("one group too many pending", 3, change(ir.Wait, pending=2), None, "pending groups leave tK[k] under way"),
+    ("keys read before their Wait", 1, drop(statement_ir.Wait, lambda s: s.token[0].name == "tK"), None, "precedes a Wait"),
+    ("values read before their Wait", 1, drop(statement_ir.Wait, lambda s: s.token[0].name == "tB"), None, "precedes a Wait"),
+    ("values refilled under the second product", 1, drop(statement_ir.SyncThreads), 0, "TokFree"),
+    ("keys refilled under the first product", 1, drop(statement_ir.SyncThreads), 1, "TokFree"),
+    ("one barrier too few", 2, drop(statement_ir.SyncThreads), None, "and a barrier after it"),
+    ("one group too many pending", 3, change(statement_ir.Wait, pending=2), None, "pending groups leave tK[k] under way"),
     (
         "rows that never arrive",
         2,
-        drop(ir.CpAsync, lambda s: s.dst_smem == "smQ"),
+        drop(statement_ir.CpAsync, lambda s: s.dst_smem == "smQ"),
         None,
         "tQ is never given",
     ),
-    ("a commit dropped", 1, drop(ir.CommitGroup), 0, "in no committed group"),
+    ("a commit dropped", 1, drop(statement_ir.CommitGroup), 0, "in no committed group"),
     (
         "keys copied too early",
         2,
-        change(ir.CpAsync, lambda s: str(s.block) == "k + 1", block=var("k") + 2),
+        change(statement_ir.CpAsync, lambda s: str(s.block) == "k + 1", block=var("k") + 2),
         None,
         "holds another",
     ),
     (
         "weights of no scores",
         2,
-        change(ir.Weigh, in_token=ir.Token("tK", var("k"))),
+        change(statement_ir.Weigh, in_token=statement_ir.Token("tK", var("k"))),
         None,
         "tK is a TokLoad; TokCompute is needed",
     ),
-    ("rows filled again", 2, change(ir.CpAsync, lambda s: s.dst_smem == "smK", dst_smem="smQ"), None, "precedes a Wait"),
-    ("the first block twice", 3, change(ir.CpAsync, lambda s: str(s.block) == "1", block=expr(0)), None, "was never filled"),
+    (
+        "rows filled again",
+        2,
+        change(statement_ir.CpAsync, lambda s: s.dst_smem == "smK", dst_smem="smQ"),
+        None,
+        "precedes a Wait",
+    ),
+    (
+        "the first block twice",
+        3,
+        change(statement_ir.CpAsync, lambda s: str(s.block) == "1", block=expr(0)),
+        None,
+        "was never filled",
+    ),
 ]
 
 
 FAULTS_OF_FMA: list[tuple[str, int, Edit, int | None, str]] = [
-    ("keys read before their Wait", 1, drop(ir.Wait, lambda s: s.token[0].name == "tK"), None, "precedes a Wait"),
-    ("values refilled under the second product", 1, drop(ir.SyncThreads), 0, "TokFree"),
-    ("weights of the block before", 2, change(ir.Rescale, block=var("k") - 1), None, "multiplies weights of another block"),
+    ("keys read before their Wait", 1, drop(statement_ir.Wait, lambda s: s.token[0].name == "tK"), None, "precedes a Wait"),
+    ("values refilled under the second product", 1, drop(statement_ir.SyncThreads), 0, "TokFree"),
+    (
+        "weights of the block before",
+        2,
+        change(statement_ir.Rescale, block=var("k") - 1),
+        None,
+        "multiplies weights of another block",
+    ),
     (
         "scores for weights",
         2,
-        change(ir.Fma, lambda s: s.acc == "scores", in_token=(ir.Token("tP", var("k")),)),
+        change(statement_ir.Fma, lambda s: s.acc == "scores", in_token=(statement_ir.Token("tP", var("k")),)),
         None,
         "TokLoad is needed",
     ),

@@ -11,7 +11,7 @@ import pytest
 from tatami.core.expr import shape, var
 from tatami.core.kernel import Binding
 from tatami.core.target import PRESETS
-from tatami.gpu import ir
+from tatami.gpu import ir, statement_ir
 from tatami.gpu.lower import lower_stream_k
 from tatami.gpu.proof.program import all_statements
 from tatami.gpu.proof.verify_stream_k import _uncovered, check_rows, check_units, cut_of_kernel, rows_of_tail
@@ -40,7 +40,9 @@ def faults(k: ir.Kernel) -> list[str]:
 
 def edited(k: ir.Kernel, change: Callable[[Any], Any]) -> ir.Kernel:
     def body(statements: tuple[Any, ...]) -> tuple[Any, ...]:
-        inner = (replace(s, body=body(s.body)) if isinstance(s, ir.Loop | ir.Role) else s for s in statements)
+        inner = (
+            replace(s, body=body(s.body)) if isinstance(s, statement_ir.Loop | statement_ir.Role) else s for s in statements
+        )
         return tuple(map(change, inner))
 
     return replace(k, body=body(k.body))
@@ -52,15 +54,15 @@ def test_kernels_of_the_compiler_pass() -> None:
     assert faults(replace(WHOLE, uneven=True, tile_order="hilbert")) == []
 
 
-LAST = [s for s in TAIL.body if isinstance(s, ir.Role)][-1]
+LAST = [s for s in TAIL.body if isinstance(s, statement_ir.Role)][-1]
 
 
 def turned(s: Any) -> Any:
-    return replace(s, turns=True) if isinstance(s, ir.Role) and s.name == LAST.name else s
+    return replace(s, turns=True) if isinstance(s, statement_ir.Role) and s.name == LAST.name else s
 
 
 def store(**fields: Any) -> Callable[[Any], Any]:
-    return lambda s: replace(s, **fields) if isinstance(s, ir.StGlobalVec) else s
+    return lambda s: replace(s, **fields) if isinstance(s, statement_ir.StGlobalVec) else s
 
 
 ONE = "only persistent tiles of one product are cut into pieces"
@@ -100,7 +102,7 @@ def test_a_slot_has_the_rows_of_the_tail_in_every_batch() -> None:
     assert rows_of_tail(replace(TAIL, tile_rows=None)) == 200
     assert rows_of_tail(replace(TAIL, tile=(32, 64, 64))) == 200 - 96
     assert rows_of_tail(replace(TAIL, cluster=(2, 1), tile_rows=(1, 1))) == 200 - 128
-    assert any(isinstance(s, ir.StGlobalVec) for s in all_statements(TAIL.body))
+    assert any(isinstance(s, statement_ir.StGlobalVec) for s in all_statements(TAIL.body))
 
 
 def test_the_cut_of_a_kernel_is_by_its_sizes() -> None:

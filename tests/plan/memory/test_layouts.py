@@ -9,7 +9,8 @@ import pytest
 
 import tatami as tt
 from tatami.api import Compilation, prepare
-from tatami.gpu.ir import CpAsync, Kernel
+from tatami.gpu.ir import Kernel
+from tatami.gpu.statement_ir import CpAsync
 from tatami.region.ir import Region
 
 

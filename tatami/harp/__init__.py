@@ -1,10 +1,14 @@
 """The `.harp` language: text to frontend modules through the Graph API, and back (docs/language.md).
 
     grammar.lark       the grammar                parse.py          text to syntax tree; syntax_errors.py explains faults
-    ir.py  source.py   the tree and its places    elaborate.py      tree to module: call_order.py, then a body.py per graph
-    scope.py           names and their values     expressions.py    values, operators, indices; calls.py, fused.py, constants.py
-    parameters.py      what can be called, read off the Graph API; arguments.py binds, values.py has the kinds of values
-    load.py            `tt.parse`, files          fmt.py, decompile.py
+    ir.py  source.py   the tree and its places    load.py           `tt.parse`, files
+    fmt.py             the formatter              decompile.py      a module as text, by the files of writing/
+
+    elaboration/       tree to module
+        elaborate.py   call_order.py, then a body.py per graph
+        scope.py       names and their values
+        expressions.py values, operators, indices; calls.py, fused.py, constants.py
+        parameters.py  the callables of the Graph API; arguments.py binds, values.py has the kinds of values
 
 Invariants
     - There is no list of operations here: the table of `frontend/ops.py` and the methods of the Graph API are the list.

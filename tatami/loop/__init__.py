@@ -1,13 +1,15 @@
 """CPU kernels as loop nests, made from Regions and their plans (spec 1 "SIMD", design §3 loop).
 
-    rename         a Region in our own names; nothing a user wrote passes this point
-    lower          by the kind of the plan: scalar and cpu_rows to rows, cpu_contraction to contraction, opaque to a call
-    merge_axes     neighbouring axes as one where no address can tell
-    flatten        lets with at most one loop-carried node
-    schedule       phases of parallel loops, passes, storage; legal whatever the plan says
-    pointwise      the value of an expression at one point or at neighbouring points
-    rows           phases: what runs in parallel, and what is stored between
-    nest           one pass: loops, lanes, items (reduces, arg_reduces, scans); scatters after all of them
+    emit/rename    a Region in our own names; nothing a user wrote passes this point
+    lower          by the kind of the plan: a template of nests/, products/, images/ or attention/; opaque Regions as a call
+    emit/flatten   lets with at most one loop-carried node
+    emit/emitter   the value of an expression at one point or at neighbouring points
+    nests/         scalar and cpu_rows: merge_axes (neighbouring axes as one where no address can tell), schedule (phases of
+                   parallel loops, passes, storage), rows (phases), nest (one pass: loops, lanes, reduces, scans; scatters last)
+    products/      cpu_contraction and cpu_turn: packed panels and slivers, tile-wise transposes
+    images/        cpu_window, cpu_winograd, cpu_planes
+    attention/     cpu_streaming
+    passes/        over finished statements: the same bits from fewer or better ordered instructions
 
 Invariants (`verify`): registers have one type and one declaration; a Parallel sees no register from outside and is never
 nested; no access leaves its buffer (a guarded read stands in its If, an index tensor is checked, D2.16); the order of

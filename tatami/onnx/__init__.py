@@ -1,18 +1,19 @@
 """Import of ONNX models. Made from: a ModelProto; depends on `core` and `frontend` only.
 
-    repair        the file: order, open axes, names, attributes and operands repaired or refused (order, definitions,
-                  repair_node, attribute_values, schemas, text), without onnx.checker
-    load          the model: inputs, initialisers, outputs (tensors: their arrays, external data from the model's folder only;
-                  declared: the model's declarations of its results)
-    old_forms     nodes of old versions in the newest form; preconditions: requirements on operands and attributes together
+    files/        the file: order, open axes, names, attributes and operands repaired or refused (repair, order, definitions,
+                  repair_node, attribute_values, schemas, text), without onnx.checker; tensors, external: arrays of initialisers
+    load          the model: inputs, initialisers, outputs (external data from the model's folder only; declared: the model's
+                  declarations of its results)
+    nodes/        one node: old_forms (nodes of old versions in the newest form), preconditions (requirements on operands and
+                  attributes together), import_node (its handler, else the body of its function), fold (nodes of small
+                  constants are computed while importing)
+    registry      the handlers, from the families of operators/, images/, sequences/, strings/, microsoft/ and ml/
     check         `tatami check`: the findings of onnx.checker, and the repairs of an import
-    import_node   one node: its handler (registry, ops_*.py), else the body of its function
     support       operators that have an import; one diagnostic of all that have none
-    control       If, Loop, Scan: graphs of the module; values they read from outside become operands
-    fold          nodes of small constants are computed while importing
+    subgraphs/    If, Loop, Scan: graphs of the module; values they read from outside become operands
     importer      the state: values by ONNX name, frontend nodes made before
     data_sizes    integers of the data as sizes
-    ports         sequences and optional values in the flat signature of a program
+    sequences/    sequences and optional values; ports: their place in the flat signature of a program
     arithmetic    tensors with Python's operators, for handlers that compute
     backend       the ONNX Backend API, which is built on the compiler (tatami/backends/onnx_api.py)
     InferenceSession, SessionOptions, …   a drop-in session, also built on the compiler (tatami/backends/onnx_session.py)

@@ -82,7 +82,8 @@ def solve_sizes(
 
 
 def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Diagnostic]:
-    """E1304 for every recorded equation that `sizes` break; equations with a symbol that has no value yet pass."""
+    """A diagnostic (E1304, or E1804 for a read) for every recorded equation that `sizes` break; equations with a symbol that
+    has no value yet pass."""
     out: list[Diagnostic] = []
     for equation in signature.assumptions:
         if not equation_symbols(equation) <= sizes.keys():

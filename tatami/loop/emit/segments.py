@@ -38,7 +38,8 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """`spans` from outermost to innermost (at least one); `values` gives each original axis over the spans' names."""
+    """Axes joined to fewer loops: the `spans` from outermost to innermost (at least one), and `values`, the index along each
+    original axis over the spans' names."""
 
     spans: tuple[Span, ...]
     values: dict[str, Expr]

@@ -21,7 +21,8 @@ COPIED_ROWS = 4
 
 
 class Slivers(FinishedSums):
-    """`sliver` columns are packed together, `nr` summed together: the same but for tiles."""
+    """Base of the products that pack columns into slivers: `sliver` columns are packed together, `nr` are summed together. The
+    two differ only for AMX tiles."""
 
     element: str
     lhs: RegionExpr

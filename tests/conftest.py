@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.parts import parts
+
 os.environ.setdefault("TATAMI_PROGRAM_CACHE", "0")  # tests are about the stages; those of the cache turn it on
 
 AS_SHIPPED = ("tests/c/", "tests/models/", "tests/runtime/")
@@ -61,6 +63,16 @@ def seed_generators_of_module(item: pytest.Item) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--parts", action="store_true", help="at the end, tests and seconds of each folder")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """With `--parts`: a line for each folder, the longest first."""
+    if config.getoption("--parts"):
+        reports = [r for kept in terminalreporter.stats.values() for r in kept if isinstance(r, pytest.TestReport)]
+        terminalreporter.section("parts")
+        for part, tests, seconds in parts(reports):
+            terminalreporter.write_line(f"{part:24} {tests:6} tests {seconds:8.1f} s")
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ Made from Regions and their plans. Tokens state which operations of a kernel are
 - nothing waits for ever, for every trip count and number of tiles;
 - exactly the axes of `predicate_tail` are predicated.
 
-Two products whose first gives the weights of the second, as in attention, are one kernel (`gpu/pairs/lower.py`). Regions
-without a matrix product go through the streaming template (`stream_ir.py`): phases over the points of a group of threads,
-which is a thread, a part of a warp, a warp or a block; long lines are cut into parts if there are too few of them to fill
-the GPU (`gpu/streaming/parts.py`). Sorts have a template of their own.
+Two products whose first gives the weights of the second, as in attention, are one kernel (`gpu/pairs/`). Regions without a
+matrix product go through the streaming template (`stream_ir.py`, `gpu/streaming/`): phases over the points of a group of
+threads, which is a thread, a part of a warp, a warp or a block; long lines are cut into parts if there are too few of them
+to fill the GPU (`gpu/streaming/parts.py`). Sorts have a template of their own.
 
     kernel k0(p0: fp16, p1: fp16, p2: fp16, out p3: fp16) sm80 mma tile=[128, 64, 64] stages=2 threads=64
       C[s0, s2] += A * B over s1

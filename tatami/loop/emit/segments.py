@@ -143,7 +143,8 @@ def _walk(
 
 
 def guard_range(index: Expr, size: Expr, name: str) -> tuple[Expr, Expr] | None:
-    """The values of the variable where ``0 <= index < size``, for an index affine in it with a constant step."""
+    """(first, stop) of the values of the variable where ``0 <= index < size``, for an index affine in it with a constant step;
+    None for any other index."""
     step = step_of(index, name)
     by = None if step is None else step.as_int()
     if by is None or by == 0:

@@ -35,7 +35,7 @@ class Overlap(msgspec.Struct, frozen=True):
 
 
 def overlap_of(phase: Phase, schedule: Schedule, s: Scheduler) -> Overlap | None:
-    """The overlap of a phase of two passes, when its plan asks for tiles (storage `tile`) and the reads allow them."""
+    """The overlap of a phase of two passes, if its plan asks for tiles (storage `tile`) and the reads allow them; else None."""
     if len(phase.passes) != 2:
         return None
     made, reader = phase.passes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from tatami.stages import BY_NAME, STAGES, show
 from tatami.storage.dump import to_document
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from tatami.execution.ir import ExecutionPlan
     from tatami.gpu.ir import AnyKernel
     from tatami.progress import ProgressRequest
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from tatami.runtime.cpu.program import CpuProgram
     from tatami.runtime.cuda.program import CudaProgram
     from tatami.runtime.emulated.program import EmulatedProgram
+    from tatami.runtime.function import LoadedProgram
     from tatami.storage.program_record import StoredProgram
 
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "load", "prepare"]
@@ -62,7 +65,11 @@ class CompiledFunction(Function):
     """A Function with the compilation that made it."""
 
     def __init__(
-        self, compilation: Compilation, execution: Module[ExecutionPlan], program: Any, sizes: Mapping[str, int] | None
+        self,
+        compilation: Compilation,
+        execution: Module[ExecutionPlan],
+        program: LoadedProgram[Any],
+        sizes: Mapping[str, int] | None,
     ) -> None:
         super().__init__(execution, program, sizes=sizes)
         self.compilation = compilation
@@ -102,7 +109,7 @@ class CompiledFunction(Function):
 
         return save(path_argument(path, "path"), self.compilation, self.sizes)
 
-    def fetch(self, name: str, /, **inputs: Any) -> Any:
+    def fetch(self, name: str, /, **inputs: np.ndarray) -> np.ndarray:
         """The value of a node (any stage's id or name), computed by the first stage that has it. Raises UnknownName."""
         from tatami.report.playback import fetch
 
@@ -120,7 +127,7 @@ class StageViews(Mapping[str, StageView]):
             raise fail("UnknownName", str(name)[:80], "this program has no such stage", f"it has {', '.join(self)}")
         return StageView(name, self._compilation.stages[name], self._compilation.target)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return (s.name for s in STAGES if s.name in self._compilation.stages)
 
     def __len__(self) -> int:
@@ -128,15 +135,15 @@ class StageViews(Mapping[str, StageView]):
 
 
 def compile(
-    model: Any,
-    example_inputs: Any = None,
+    model: object,
+    example_inputs: object = None,
     *,
-    dynamic_shapes: Any = None,
+    dynamic_shapes: object = None,
     target: TargetRequest = None,
     sizes: Mapping[str, SizeRequest | Sequence[SizeRequest | tuple[int, int]]] | None = None,
     threads: int | None = None,
     precision: str | None = None,
-    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    decisions: Decisions | dict[str, object] | str | Path | None = None,
     trust: bool = False,
     progress: ProgressRequest = None,
     max_specialisations: int | None = None,
@@ -160,7 +167,7 @@ def compile(
     max_specialisations = count_argument(max_specialisations, "max_specialisations")
     with shown(progress) as report:
 
-        def compiled(given: Any, fixed: Mapping[str, SizeRequest]) -> CompiledFunction:
+        def compiled(given: object, fixed: Mapping[str, SizeRequest]) -> CompiledFunction:
             compilation = prepare(
                 given,
                 example_inputs=example_inputs if given is model else None,

@@ -13,7 +13,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, free_vars
+from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Array, Mode, cast, storage_dtype
 from tatami.core.sizes.binding import bind_loop_results, bind_sizes, check_new_sizes
@@ -29,7 +29,7 @@ from tatami.frontend.meaning.reduction import REDUCTION
 from tatami.frontend.meaning.scope import Scope
 from tatami.frontend.meaning.trees import TREES
 from tatami.frontend.operation import attributes
-from tatami.frontend.operations.control import call_inputs
+from tatami.frontend.operations.control import Loop, call_inputs
 from tatami.frontend.operations.result_sizes import found_symbols
 from tatami.frontend.ops import operation
 
@@ -176,7 +176,7 @@ class _Machine:
         return list(self.graph(name, given, sizes, depth + 1).values())
 
     def loop(
-        self, attrs: Any, args: list[Array | None], types: Sequence[TensorType], sizes: dict[str, int], depth: int
+        self, attrs: Loop, args: list[Array | None], types: Sequence[TensorType], sizes: dict[str, int], depth: int
     ) -> list[Array]:
         trip, condition, *rest = args
         count = (1 << 63) - 1 if trip is None else int(trip)
@@ -201,5 +201,5 @@ class _Machine:
         return [*(s for s in state if s is not None), *stacked]
 
 
-def _known(sizes: Mapping[str, Any], bound: Mapping[str, int]) -> dict[str, int]:
+def _known(sizes: Mapping[str, Expr], bound: Mapping[str, int]) -> dict[str, int]:
     return {name: int(evaluate(size, bound)) for name, size in sizes.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tatami.compilation import Compilation
 from tatami.core.cost import estimate, time_estimate
@@ -17,6 +17,9 @@ from tatami.region.block_reduces.block_sums import reductions_of_products
 from tatami.region.ir import Region, Step
 from tatami.report.copies import moves
 from tatami.tiny.ir import MOVEMENT
+
+if TYPE_CHECKING:
+    from tatami.poly_view.ir import PolyView
 
 PRODUCTS = ("matmul", "linear", "gemm", "conv")
 """Operations that may sum integers or keep 8 bits because their operands are dequantised (frontend/rewrites/dequantised.py)."""
@@ -217,7 +220,7 @@ def _integers(compilation: Compilation) -> Iterator[str]:
     yield from (("", "dequantised operands", *lines) if lines else ())
 
 
-def _edges(view: Module[Any]) -> Iterator[str]:
+def _edges(view: Module[PolyView]) -> Iterator[str]:
     for program, body in view.programs.items():
         refused = [e for e in body.edges if not e.fusible]
         if refused or body.excluded:

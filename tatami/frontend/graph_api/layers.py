@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tatami.core.dtype import DType
 from tatami.core.expr import IntoExpr
@@ -27,7 +27,7 @@ class Layers(Value):
         sum."""
         return self.one("matmul", other, acc_dtype=acc_dtype, out_dtype=out_dtype)
 
-    def gemm(self, b: Tensor, c: Tensor | None = None, **attrs: Any) -> Tensor:
+    def gemm(self, b: Tensor, c: Tensor | None = None, **attrs: object) -> Tensor:
         """alpha * A @ B + beta * C for matrices; C broadcasts to [M, N]. Attributes: trans_a, trans_b, alpha, beta, acc_dtype,
         out_dtype."""
         return self.one("gemm", b, c, **attrs)
@@ -94,7 +94,7 @@ class Layers(Value):
         """(number of spatial axes of a kernel, place of a wrong argument)."""
         return max(0, self.graph._own(weight, self._what(method)).rank - 2), self._what(method)
 
-    def attention(self, key: Tensor, value: Tensor, mask: Tensor | None = None, **attrs: Any) -> Tensor:
+    def attention(self, key: Tensor, value: Tensor, mask: Tensor | None = None, **attrs: object) -> Tensor:
         """softmax(scale * Q K^T + mask) V over the last two axes. Attributes: scale, causal, causal_offset, window, softcap."""
         return self.one("attention", key, value, mask, **attrs)
 
@@ -136,25 +136,25 @@ class Layers(Value):
         return self.one("dropout", key, rate=rate)
 
     # -- windows -----------------------------------------------------------------------------------
-    def max_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: Any) -> Tensor:
+    def max_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: object) -> Tensor:
         """Maxima of windows over the last axes, one per kernel size; one number means all axes from 2 on. Stride defaults to
         the kernel."""
         return self._pool("max_pool", kernel, stride, padding, attrs)
 
-    def max_pool_indices(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: Any) -> Tensor:
+    def max_pool_indices(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: object) -> Tensor:
         """Row-major positions in the whole tensor, i64, of each window's first largest element."""
         return self._pool("max_pool_indices", kernel, stride, padding, attrs)
 
-    def avg_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: Any) -> Tensor:
+    def avg_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: object) -> Tensor:
         """Means of windows. count_include_pad=True divides by the window's size, padding included (PyTorch's default; here it
         is False)."""
         return self._pool("avg_pool", kernel, stride, padding, attrs)
 
-    def lp_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, *, p: int = 2, **attrs: Any) -> Tensor:
+    def lp_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, *, p: int = 2, **attrs: object) -> Tensor:
         """The p-norm of each window over the last axes; kernel, stride and padding as for `max_pool`."""
         return self._pool("lp_pool", kernel, stride, padding, {"p": p, **attrs})
 
-    def _pool(self, name: str, kernel: Axes, stride: Axes | None, padding: Pads, attrs: dict[str, Any]) -> Tensor:
+    def _pool(self, name: str, kernel: Axes, stride: Axes | None, padding: Pads, attrs: dict[str, object]) -> Tensor:
         at = self._what(name)
         extents = each(kernel, max(0, self.rank - 2), at)
         n = len(extents)
@@ -186,7 +186,7 @@ class Layers(Value):
         *,
         scales: Sequence[float] | None = None,
         coordinates: str = "half_pixel",
-        **attrs: Any,
+        **attrs: object,
     ) -> Tensor:
         """The tensor interpolated to `shape` (all axes): nearest, linear or cubic. `scales` default to result / operand size,
         and are required if a size that changes is a symbol."""

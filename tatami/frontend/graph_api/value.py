@@ -41,11 +41,11 @@ class Value:
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
 
-    def op(self, name: str, *others: Operand | None, **attrs: Any) -> Any:
+    def op(self, name: str, *others: Operand | None, **attrs: object) -> Any:
         """The results of any operation of the table with this tensor as its first operand."""
         return self.graph.op(name, self, *others, **attrs)  # type: ignore[arg-type]
 
-    def one(self, name: str, *others: Operand | None, **attrs: Any) -> Tensor:
+    def one(self, name: str, *others: Operand | None, **attrs: object) -> Tensor:
         """The result of an operation with one result, with this tensor as its first operand."""
         return self.graph.one(name, self, *others, **attrs)  # type: ignore[arg-type]
 

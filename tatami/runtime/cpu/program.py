@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -39,6 +39,7 @@ from tatami.runtime.cpu.quick_call import QuickCall
 from tatami.runtime.cpu.restored import hold_once
 from tatami.runtime.cpu.results import Results
 from tatami.runtime.loaded import LoadedModule, Where
+from tatami.runtime.memory import BufferUse, Memory
 from tatami.runtime.python_steps import Placement, PythonRun
 
 Array: TypeAlias = np.ndarray
@@ -451,14 +452,14 @@ class CpuProgram(LoadedModule):
             if len(self._arenas) < KEPT_ARENAS:
                 self._arenas.append((arena, start))
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def memory(self, sizes: Mapping[str, int]) -> Memory:
         """Bytes of constants and of the arena, with and without reuse; the arena's buffers with offset and first and last
         use."""
         if "main" in self.layouts.hosted:
             return {"constants": self.constant_bytes}
         at = self.sized("main", sizes)
         env = {**sizes, THREADS: self.threads}
-        buffers = [
+        buffers: list[BufferUse] = [
             {
                 "id": b.id,
                 "first_use": b.first_use,

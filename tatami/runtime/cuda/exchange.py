@@ -11,7 +11,7 @@ import ctypes
 import itertools
 import weakref
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from tatami.core.tensor import dtype_of
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import DeviceArray, order_streams
 from tatami.runtime.layouts import row_major_strides
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Found:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
-    owner: Any
+    owner: object
     writable: bool = True
 
     @property
@@ -51,19 +54,20 @@ class Found:
 # -- in ------------------------------------------------------------------------------------------
 
 
-def find(value: Any, device: Device, at: str) -> Found | None:
+def find(value: object, device: Device, at: str) -> Found | None:
     """The memory of an array on a GPU, ready for the current stream; None for an array on the host. Raises InputMismatch."""
     if isinstance(value, DeviceArray):
         return Found(value.device.ordinal, value.address, value.shape, row_major_strides(value.shape), value.element, value)
     if type(value).__module__.partition(".")[0] == "torch" and getattr(value, "is_cuda", False):
         return _from_torch(value, at)
+    interface: _Interface | None
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
     except (AttributeError, RuntimeError):
         interface = None
     if isinstance(interface, dict):
         return _from_interface(value, interface, device, at)
-    if hasattr(value, "__dlpack_device__"):
+    if hasattr(value, "__dlpack_device__") and hasattr(value, "__dlpack__"):
         kind, ordinal = value.__dlpack_device__()
         if int(kind) == device.dlpack_type:
             stream = device.current_stream()
@@ -71,10 +75,10 @@ def find(value: Any, device: Device, at: str) -> Found | None:
     return None
 
 
-def _from_torch(tensor: Any, at: str) -> Found:
+def _from_torch(given: torch.Tensor, at: str) -> Found:
     import torch
 
-    tensor = tensor.detach()
+    tensor = given.detach()
     if tensor.is_conj() or tensor.is_neg() or tensor.layout != torch.strided:
         raise fail(
             "InputMismatch", at, "the tensor cannot be read as it lies", "pass x.resolve_conj().resolve_neg().to_dense()"
@@ -92,7 +96,17 @@ _TORCH = {
 }  # fmt: skip
 
 
-def _from_interface(value: Any, interface: dict[str, Any], device: Device, at: str) -> Found:
+class _Interface(TypedDict):
+    """What is read of the CUDA array interface."""
+
+    shape: tuple[int, ...]
+    typestr: str
+    data: tuple[int, bool]
+    strides: NotRequired[tuple[int, ...] | None]
+    stream: NotRequired[int | None]
+
+
+def _from_interface(value: object, interface: _Interface, device: Device, at: str) -> Found:
     shape = tuple(map(int, interface["shape"]))
     kind = np.dtype(interface["typestr"])
     dtype = dtype_of(np.empty(0, kind)) if kind.isnative else None
@@ -167,7 +181,7 @@ _api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
 _NAME, _USED = b"dltensor", b"used_dltensor"
 
 
-def _from_capsule(capsule: Any, ordinal: int, at: str) -> Found:
+def _from_capsule(capsule: object, ordinal: int, at: str) -> Found:
     pointer = _api.PyCapsule_GetPointer(capsule, _NAME)
     managed = _Managed.from_address(pointer)
     t = managed.tensor
@@ -219,7 +233,7 @@ def _drop(capsule: int) -> None:
 _drop_destructor = _Destructor(_drop)
 
 
-def to_capsule(array: DeviceArray) -> Any:
+def to_capsule(array: DeviceArray) -> object:
     """A DLPack capsule of an array, which keeps its memory until the consumer deletes it."""
     word = _WORDS.get(array.element)
     if word is None:
@@ -242,14 +256,16 @@ def to_capsule(array: DeviceArray) -> Any:
         _forget_deleter,
     )
     _given[number] = (managed, shape, strides, array)
-    return _api.PyCapsule_New(ctypes.addressof(managed), _NAME, ctypes.cast(_drop_destructor, ctypes.c_void_p))
+    capsule: object = _api.PyCapsule_New(ctypes.addressof(managed), _NAME, ctypes.cast(_drop_destructor, ctypes.c_void_p))
+    return capsule
 
 
 # -- out -----------------------------------------------------------------------------------------
 
 
-def to_torch(array: DeviceArray) -> Any:
+def to_torch(array: DeviceArray) -> object:
     """A PyTorch tensor in the same memory."""
     import torch
 
-    return torch.from_dlpack(array)
+    tensor: object = torch.from_dlpack(array)
+    return tensor

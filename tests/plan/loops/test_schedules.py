@@ -11,8 +11,8 @@ import pytest
 from tatami.core.expr import Expr, expr, var
 from tatami.core.target import PRESETS
 from tatami.indexbook.ir import Guard
-from tatami.plan.choose_cpu import Candidate, rows_candidate, scalar_candidate, vector_widths
-from tatami.plan.ir import CpuRows, Scalar
+from tatami.plan.ir import Candidate, CpuRows, Scalar
+from tatami.plan.loops.rows import rows_candidate, scalar_candidate, vector_widths
 from tatami.plan.loops.schedule import skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import facts_of

@@ -6,25 +6,16 @@ one. The explicit forms BroadcastInDim and Transpose are read as the At they sta
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TypeVar, assert_never
 
 import msgspec
 
 from tatami.core.expr import ZERO, Expr, free_vars, substitute, var
 from tatami.core.layout import MemRef
+from tatami.core.renaming import renamed
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import (
-    CpuContraction,
-    CpuPlanes,
-    CpuRows,
-    CpuStreaming,
-    CpuTurn,
-    CpuWindow,
-    CpuWinograd,
-    Pass,
-    Scalar,
-    SchedulePlan,
-)
+from tatami.plan.ir import AXIS, LET, READ, WRITTEN, SchedulePlan
 from tatami.region.ir import (
     At,
     Binary,
@@ -66,6 +57,7 @@ class Names(msgspec.Struct):
     lets: dict[str, str]
 
     def expr(self, e: Expr) -> Expr:
+        """The expression in new names."""
         return substitute(e, self._vars)
 
     @property
@@ -86,42 +78,11 @@ def rename(region: Region) -> tuple[Region, Names]:
 def rename_plan(plan: P, names: Names) -> P:
     """The plan in the Region's new names. Unknown names stay (they match nothing)."""
 
-    def axis(name: str) -> str:
-        return names.axes.get(name, name)
+    def known(names: Mapping[str, str]) -> Callable[[str], str]:
+        return lambda name: names.get(name, name)
 
-    def let(name: str) -> str:
-        return names.lets.get(name, name)
-
-    match plan:
-        case Scalar() | CpuRows():
-            passes = tuple(Pass(tuple(map(axis, p.axes)), tuple(map(let, p.lets))) for p in plan.passes)
-            outer = tuple(map(axis, plan.outer))
-            storage = {let(k): v for k, v in plan.storage.items()}
-            plan = msgspec.structs.replace(plan, outer=outer, passes=passes, storage=storage)
-            if isinstance(plan, CpuRows):
-                blocks = plan.blocks and msgspec.structs.replace(plan.blocks, axis=axis(plan.blocks.axis))
-                past = tuple(names.outputs.get(t, t) for t in plan.nontemporal)
-                plan = msgspec.structs.replace(plan, vector_axis=axis(plan.vector_axis), blocks=blocks, nontemporal=past)
-        case CpuContraction():
-            plan = msgspec.structs.replace(
-                plan,
-                acc=let(plan.acc),
-                packed=tuple(names.inputs.get(t, t) for t in plan.packed),
-                epilogue=tuple(map(let, plan.epilogue)),
-                images=tuple(map(axis, plan.images)),
-            )
-        case CpuWindow():
-            plan = msgspec.structs.replace(plan, let=let(plan.let))
-        case CpuWinograd() | CpuPlanes():
-            packed = tuple(names.inputs.get(t, t) for t in plan.packed)
-            plan = msgspec.structs.replace(plan, acc=let(plan.acc), packed=packed)
-        case CpuTurn():
-            plan = msgspec.structs.replace(plan, along=axis(plan.along), across=axis(plan.across))
-        case CpuStreaming():
-            plan = msgspec.structs.replace(plan, first=let(plan.first), second=let(plan.second))
-        case _:
-            pass
-    return plan
+    tables = {AXIS: names.axes, LET: names.lets, READ: names.inputs, WRITTEN: names.outputs}
+    return renamed(plan, {mark: known(table) for mark, table in tables.items()})
 
 
 def _sizes_of(region: Region, axes: dict[str, str]) -> dict[str, str]:

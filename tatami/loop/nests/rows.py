@@ -163,7 +163,7 @@ class _Rows:
         self.e.emit(For(x, *span, tuple(body)))
 
     def shares_operands(self, phase: Phase) -> bool:
-        """Does some reduce of the phase read what neighbouring outer points read too (a matrix, not a row)?"""
+        """True if some reduce of the phase reads elements that neighbouring outer points read too (a matrix, not a row)."""
         last = phase.outer[-1]
         n = self.sizes[last].as_int()
         if self.plan.lanes < 4 or (n is not None and n < self.group()) or any(is_scan(p) for p in phase.passes):
@@ -327,7 +327,7 @@ class _Rows:
         self.parallel((*split, "tile"), work, body)
 
     def parallel_lanes(self, p: Pass) -> None:
-        """One axis only: threads share blocks of it."""
+        """A pass with one axis: threads share blocks of it."""
         e = self.e
         n = self.sizes[p.vector]
         kinds = {item.kind for item in p.items}

@@ -1,4 +1,4 @@
-"""Which loops a Region becomes: phases of parallel outer loops, passes inside them, what is stored between.
+"""The loops of a Region: phases of parallel outer loops, passes inside them, lets that are stored between.
 
     phase  = outer axes, passes           one Parallel over the outer axes (or, without outer axes, one per pass)
     pass   = axes, items, folds           loops over `axes`; items in order at every point; folds reduce over them
@@ -30,13 +30,16 @@ _DEEP = 40
 
 
 class Item(msgspec.Struct):
+    """Lets computed together at every point of a pass: one map, one scan, or reduces over the same axes."""
+
     lets: list[str]
     kind: Literal["map", "reduce", "scan"]
 
 
 class Pass(msgspec.Struct):
-    """`vector`: the axis of lanes, one of `axes`, or "" when items choose one of their reduce axes. `tile`: an axis
-    along which reads are contiguous while they jump along the lanes (a transpose): lanes go in blocks outside it."""
+    """Loops over `axes` with items inside. `vector`: the axis of lanes, one of `axes`, or "" if items choose one of their
+    reduce axes. `tile`: an axis along which reads are contiguous while they jump along the lanes (a transpose): lanes go in
+    blocks outside it."""
 
     axes: tuple[str, ...]
     items: list[Item]
@@ -46,15 +49,20 @@ class Pass(msgspec.Struct):
 
     @property
     def lets(self) -> list[str]:
+        """All lets of the pass: those of its items, then its folds."""
         return [let for item in self.items for let in item.lets] + self.folds
 
 
 class Phase(msgspec.Struct):
+    """Passes under the same parallel loops over the `outer` axes; without outer axes each pass has its own."""
+
     outer: tuple[str, ...]
     passes: list[Pass]
 
 
 class Schedule(msgspec.Struct):
+    """The loops of one kernel, where its lets are stored, and its scattered writes, which come last."""
+
     phases: list[Phase]
     storage: dict[str, Storage]
     """Lets that are computed at their place; a let not in it is evaluated inside its users."""
@@ -70,6 +78,8 @@ class _Use(msgspec.Struct, frozen=True):
 
 
 class Scheduler:
+    """The scheduling of one kernel. `kept`: lets that have to be stored; `shared`: threads share the blocks of a line."""
+
     def __init__(
         self,
         region: Region,
@@ -110,10 +120,12 @@ class Scheduler:
 
     # -- inlining --------------------------------------------------------------------------------
     def scope(self, name: str) -> tuple[str, ...]:
+        """The let's axes, then those that it reduces over."""
         let = self.lets[name]
         return let.axes + (let.expr.axes if isinstance(let.expr, Reduce) else ())
 
     def is_identity(self, name: str, map_: tuple[Expr, ...]) -> bool:
+        """True if the index is the let's own axes."""
         return all(e == var(a) for a, e in zip(self.lets[name].axes, map_, strict=True))
 
     def _choose_inline(self) -> dict[str, int]:
@@ -142,7 +154,7 @@ class Scheduler:
         return inline
 
     def _is_beside(self, name: str, use: _Use) -> bool:
-        """The user is a map over the same axes that reads this let at the same point."""
+        """True if the user is a map over the same axes that reads this let at its own point."""
         user = self.lets[use.user]
         return user.kind == "map" and set(user.axes) == set(self.lets[name].axes) and self.is_identity(name, use.map)
 
@@ -210,6 +222,7 @@ class Scheduler:
         return score
 
     def is_wide(self, axis: str) -> bool:
+        """True if vectors fit the axis: unknown length, or at least 4 elements (or a whole vector)."""
         n = self.sizes[axis].as_int()
         return self.lanes > 1 and (n is None or n >= min(self.lanes, 4))
 
@@ -233,6 +246,8 @@ class Scheduler:
 
     # -- phases ----------------------------------------------------------------------------------
     def outer_preference(self) -> tuple[str, ...]:
+        """The outer axes wanted for phases: the plan's, else axes common to all lets that are reduced, scanned or yielded,
+        without their vector axes."""
         if self.shared:
             return ()
         if isinstance(self.plan, CpuRows) and self.plan.outer:
@@ -249,6 +264,7 @@ class Scheduler:
         return tuple(common or ())
 
     def schedule(self) -> Schedule:
+        """The schedule: every stored let in a phase and a pass, the storage of each, the vector axes of reduces."""
         preference = self.outer_preference()
         phases: list[Phase] = []
         members: list[list[str]] = []
@@ -282,6 +298,7 @@ class Scheduler:
         return Schedule(phases, storage, self.scatters, self.lanes, vectors)
 
     def same_outer(self, read: str, map_: tuple[Expr, ...], outer: tuple[str, ...]) -> bool:
+        """True if a let is read at the reader's own point of the outer axes."""
         axes = self.lets[read].axes
         return all(a in axes and map_[axes.index(a)] == var(a) for a in outer)
 
@@ -347,12 +364,13 @@ class Scheduler:
         return all(read not in inside or self.is_identity(read, map_) for read, map_ in self.reads[name])
 
     def _scans_with(self, p: Pass, scan: Scan) -> bool:
-        """Are there only scans in the pass, along the same axis and the same way?"""
+        """True if the pass has only scans along the same axis in the same direction."""
         others = [self.lets[n].expr for n in p.lets]
         return all(isinstance(e, Scan) and (e.axis, e.reverse) == (scan.axis, scan.reverse) for e in others)
 
     def _joins_fold(self, p: Pass, name: str, axes: tuple[str, ...]) -> bool:
-        """A reduce over exactly the loops of a pass of maps, reading its lets at their own point."""
+        """True if the let is a reduce over exactly the loops of a pass of maps, and reads the pass's lets at their own
+        point."""
         expr = self.lets[name].expr
         if not isinstance(expr, Reduce) or expr.fn in ("argmax", "argmin") or axes or not p.axes:
             return False
@@ -420,11 +438,12 @@ class Scheduler:
 
 
 def is_scan(p: Pass) -> bool:
-    """Does the pass scan? Then its scans come first; the maps after them are computed at the same points."""
+    """True if the pass scans; its scans come first, then maps computed at the same points."""
     return bool(p.items) and p.items[0].kind == "scan"
 
 
 def nodes(e: RegionExpr) -> list[RegionExpr]:
+    """All expressions within `e`, itself first."""
     out: list[RegionExpr] = []
     stack = [e]
     while stack:
@@ -435,6 +454,7 @@ def nodes(e: RegionExpr) -> list[RegionExpr]:
 
 
 def lets_read(e: RegionExpr) -> list[At]:
+    """All references to lets within `e`, repetitions included."""
     return [x for x in nodes(e) if isinstance(x, At)]
 
 
@@ -452,11 +472,12 @@ def cost(e: RegionExpr) -> int:
 
 
 def is_trivial(e: RegionExpr) -> bool:
+    """True if evaluating `e` takes no operation."""
     return cost(e) == 0
 
 
 def is_scatter(y: Yield, let: FlatLet) -> bool:
-    """Does the yield need its writes in order: indexed, combined, or not one element per point?"""
+    """True if the yield needs its writes in order: indexed, combined, or several points per element."""
     if y.indices or y.combine != "set":
         return True
     if y.map is None:

@@ -22,6 +22,8 @@ _REUSE = 8
 
 
 def stage_reads(region: Region, lets: tuple[FlatLet, ...], typer: Types, lanes: int) -> tuple[FlatLet, ...]:
+    """The lets with operands of sums replaced by transposed copies, which are new lets before their users. Unchanged for one
+    lane."""
     if lanes == 1:
         return lets
     sizes = {it.name: it.size for it in (*region.iters, *region.reduce_axes)}

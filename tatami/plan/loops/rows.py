@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from tatami.core.dtype import DType
@@ -29,8 +29,20 @@ def vector_widths(target: Target) -> tuple[int, ...]:
 def scalar_candidate(
     region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
 ) -> Candidate:
+    """The plan of plain loops, with its estimate."""
     plan = Scalar(bones.outer, bones.passes, bones.storage)
     return Candidate(plan, "scalar", loops_estimate(region, facts, plan, target, sizes))
+
+
+def rows_candidates(
+    region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
+) -> Iterator[Candidate | Rejected]:
+    """Vector loops by each width, until one has none."""
+    for width in vector_widths(target):
+        made = rows_candidate(region, facts, bones, target, sizes, width)
+        yield made
+        if isinstance(made, Rejected):
+            return
 
 
 def rows_candidate(
@@ -91,7 +103,7 @@ def nontemporal_outputs(region: Region, target: Target, sizes: Mapping[str, int]
 def _own_vector(
     region: Region, bones: Skeleton, p: Pass, width: int, moves: tuple[AccessMove, ...], sizes: Mapping[str, int]
 ) -> tuple[str, float]:
-    """The pass axis that is cheapest to vectorise along, "" when plain loops are no slower."""
+    """The pass axis along which vectors are cheapest, and the cycles; "" if plain loops are as fast."""
     best, cycles = "", pass_cycles(region, bones, p, "", 1, moves, sizes)
     for a in p.axes:
         c = pass_cycles(region, bones, p, a, width, moves, sizes)

@@ -1,4 +1,5 @@
-"""Does a schedule of loops fit its Region: passes, storage, vectors, blocks, parts? Every rule of `plan/loops/schedule.py`."""
+"""Checks of a schedule of loops against its Region, by the rules of `plan/loops/schedule.py`: passes, storage, vectors, blocks,
+parts."""
 
 from __future__ import annotations
 
@@ -13,10 +14,12 @@ from tatami.region.walk import all_axes, lets_by_name
 
 
 def invalid_plan(region: Region, why: str, suggestion: str) -> Diagnostic:
+    """The diagnostic InvalidPlan for a Region."""
     return diagnostic("InvalidPlan", region.name, why, suggestion)
 
 
 def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
+    """Faults of a schedule of loops; none if it is obeyed in full."""
     if region.opaque is not None:
         parts = plan.parts if isinstance(plan, GpuStream) else ()
         why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
@@ -73,7 +76,7 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
 
 
 def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
-    """Lines over several blocks: of what reduces or scans, by groups, each part whole vectors. Owners of elements."""
+    """Faults of lines in parts, which are allowed for reduces and scans by groups, each part whole vectors; and of owners."""
     lets = lets_by_name(region)
     if not 1 <= plan.owners <= 1024:
         yield invalid_plan(region, f"{plan.owners} owners of what is written", "give 1 to 1024")
@@ -113,7 +116,7 @@ def _pass(region: Region, outer: tuple[str, ...], number: int, p: Pass) -> Itera
 def _order(
     region: Region, outer: tuple[str, ...], storage: Mapping[str, str], place: Mapping[str, int]
 ) -> Iterator[Diagnostic]:
-    """Uses come after definitions, registers do not outlive their point, moved axes are not outer."""
+    """Faults of order: uses come after definitions, registers do not outlive their point, moved axes are not outer."""
     lets = lets_by_name(region)
     position = {n: i for i, n in enumerate(lets)}
     recompute = {n for n, how in storage.items() if how == "recompute"}
@@ -173,7 +176,7 @@ def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnost
 
 
 def _steps(region: Region, plan: CpuRows) -> Iterator[Diagnostic]:
-    """The axis of vectors is the one that passes step along: all of them where it is an outer axis, else one at least."""
+    """Faults of the vector axis: every pass steps along it if it is an outer axis, otherwise at least one."""
     along, steps = plan.vector_axis, [p.vector for p in plan.passes]
     is_of_all = along in ("", *plan.outer)
     if steps and (set(steps) != {along} if is_of_all else along not in steps):

@@ -35,7 +35,8 @@ class Array(Protocol):
     """A numpy array, or a device array for a program on a GPU."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """Number of elements per axis."""
 
 
 A = TypeVar("A", bound=Array)

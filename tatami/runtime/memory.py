@@ -1,4 +1,4 @@
-"""What a program says of the memory it takes."""
+"""The record of the memory that a program takes."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ N = TypeVar("N", bound=ir.Node)
 
 
 class _InputOptions(TypedDict, total=False):
-    """What the words before a parameter say, as `Graph.input` takes it."""
+    """Named arguments of `Graph.input` that stand as words before a parameter."""
 
     mutability: Literal["mutable"]
     storage: Literal["const_pool"]

@@ -148,7 +148,8 @@ def payload_text(tensor: Tensor) -> str | None:
 class Element(Protocol):
     """A scalar of an array, of numpy's types or of ml_dtypes'."""
 
-    def item(self) -> bool | int | float: ...
+    def item(self) -> bool | int | float:
+        """The element as a number of Python."""
 
     def __float__(self) -> float: ...
 

@@ -38,7 +38,7 @@ _log = logging.getLogger("tatami.runtime")
 
 
 class Run(Protocol):
-    """`QuickCall.run`."""
+    """The type of `QuickCall.run`: outputs by name; None if the arrays have to go the long way."""
 
     def __call__(self, given: Mapping[str, object]) -> dict[str, np.ndarray] | None: ...
 

@@ -112,7 +112,7 @@ def _ended(command: list[str], text: str, limit: float, stop: threading.Event) -
 
 
 class _Answer(TypedDict):
-    """What `nvrtc_worker` says of a unit that it compiled."""
+    """The answer of `nvrtc_worker` for a unit that it compiled."""
 
     data: str
     log: str

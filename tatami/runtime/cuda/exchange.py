@@ -97,7 +97,7 @@ _TORCH = {
 
 
 class _Interface(TypedDict):
-    """What is read of the CUDA array interface."""
+    """The fields that are read of the CUDA array interface."""
 
     shape: tuple[int, ...]
     typestr: str

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +15,6 @@ from tatami.cli.terminal import show_diagnostics
 
 if TYPE_CHECKING:
     from tatami.cli.request import Request
-    from tatami.core.diagnostic import Diagnostic
 
 TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
 
@@ -119,24 +117,12 @@ def refusing(command: Callable[..., object]) -> Callable[..., None]:
         except Exception as error:
             if os.environ.get("TATAMI_LOG"):
                 raise
-            show_diagnostics([internal_error(error)])
+            from tatami.core.faults.internal_fault import internal_fault
+
+            show_diagnostics([internal_fault("command", error)])
             sys.exit(1)
 
     return guarded
-
-
-def internal_error(error: Exception) -> Diagnostic:
-    """The diagnostic for a fault of Tatami itself: its place, and how to see more."""
-    import traceback
-
-    from tatami.core.diagnostic import diagnostic
-
-    frames = traceback.extract_tb(error.__traceback__)
-    place = next((f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames) if "tatami" in f.filename), "command")
-    why = f"{type(error).__name__}: {error}".split("\n")[0][:200]
-    return diagnostic(
-        "InternalError", place, why, "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints"
-    )
 
 
 def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:

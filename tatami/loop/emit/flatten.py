@@ -8,7 +8,7 @@ Select over Within it takes the guard along (its body is then the neutral elemen
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -21,6 +21,7 @@ from tatami.loop.emit.rename import index_exprs
 from tatami.region.ir import (
     At,
     Binary,
+    BroadcastInDim,
     Cast,
     Const,
     Index,
@@ -28,10 +29,12 @@ from tatami.region.ir import (
     Read,
     ReadAt,
     Reduce,
+    Ref,
     Region,
     RegionExpr,
     Scan,
     Select,
+    Transpose,
     Unary,
     Within,
 )
@@ -130,8 +133,10 @@ class _Flattener:
                     dtype = self.typer.dtype(e.body)
                     body = Select(Within(guards), body, Const(scalar(neutral(e.fn, dtype)), dtype))
                 return self.new_let("scan", msgspec.structs.replace(e, body=body), scope)
-            case _:
+            case Ref() | BroadcastInDim() | Transpose():
                 raise TypeError(type(e).__name__)
+            case _:
+                assert_never(e)
 
     def new_let(self, kind: Kind, e: Reduce | Scan, scope: tuple[str, ...]) -> At:
         used = used_axes(e, self.let_axes)

@@ -1,7 +1,7 @@
 """A Region in our own names: p0… tensors, s0… sizes, x0… axes, l0… lets; its plan renamed alike.
 
-No name that a user wrote passes this point. Structurally equal Regions become equal values, so that their kernels are
-one. The explicit forms BroadcastInDim and Transpose are read as the At they stand for.
+No name that a user wrote passes this point. Structurally equal Regions become equal values, so that they share a kernel. The
+explicit forms BroadcastInDim and Transpose become the At that they abbreviate.
 """
 
 from __future__ import annotations

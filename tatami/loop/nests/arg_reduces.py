@@ -18,7 +18,7 @@ from tatami.core.expr import ZERO, Expr, minimum, var
 from tatami.loop.emit.emitter import Point, accumulator_dtype, neutral_value
 from tatami.loop.emit.flatten import FlatLet, reduce_of
 from tatami.loop.ir import Assign, Cast, Const, FirstLane, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of
-from tatami.loop.lane_loops import LaneLoops
+from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.reduces import Reduces, differs_by_lane
 from tatami.loop.nests.schedule import Item
 from tatami.region.ir import Reduce

@@ -13,8 +13,8 @@ from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, minimum, step_of, 
 from tatami.loop.emit.emitter import Point, Stored, accumulator_dtype, combine, neutral_value
 from tatami.loop.emit.flatten import FlatLet, reduce_of
 from tatami.loop.ir import For, LocalBuffer, Op, Splat
-from tatami.loop.join import join_term, start_value
-from tatami.loop.lane_loops import LaneLoops
+from tatami.loop.nests.join import join_term, start_value
+from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.schedule import Pass, lets_read, nodes
 from tatami.region.ir import Read
 

@@ -8,6 +8,8 @@ b = t mod S, when every let has both, side by side, or neither, and no address, 
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import msgspec
 
 from tatami.core.expr import ZERO, Expr, Var, floordiv, free_vars, substitute, var
@@ -16,6 +18,7 @@ from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
     At,
     Binary,
+    BroadcastInDim,
     Cast,
     Const,
     Index,
@@ -25,10 +28,12 @@ from tatami.region.ir import (
     Read,
     ReadAt,
     Reduce,
+    Ref,
     Region,
     RegionExpr,
     Scan,
     Select,
+    Transpose,
     Unary,
     Within,
     Yield,
@@ -155,8 +160,10 @@ class _Join:
                 if e.axis in (self.a, self.b):
                     raise _Refused
                 return msgspec.structs.replace(e, body=self.expr(e.body))
-            case _:
+            case Ref() | BroadcastInDim() | Transpose():
                 raise _Refused
+            case _:
+                assert_never(e)
 
 
 def divides(e: Expr, name: str) -> bool:

@@ -13,8 +13,8 @@ from tatami.core.expr import ZERO, Expr, expr, var
 from tatami.loop.emit.emitter import Emitter, Point
 from tatami.loop.emit.ranges import cuts
 from tatami.loop.ir import For
-from tatami.loop.lane_loops import LaneLoops
 from tatami.loop.nests.arg_reduces import ArgReduces, is_arg_reduce
+from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.reduces import Fold, Reduces
 from tatami.loop.nests.scans import Scans
 from tatami.loop.nests.schedule import Pass, Scheduler, is_scan

@@ -7,7 +7,7 @@ from tatami.core.layout import size_elements
 from tatami.loop.emit.emitter import Emitter
 from tatami.loop.emit.flatten import FlatLet
 from tatami.loop.ir import Const, Load, LocalBuffer, Parallel, Store
-from tatami.loop.lane_loops import WORK
+from tatami.loop.nests.lane_loops import WORK
 from tatami.loop.nests.schedule import nodes
 from tatami.region.ir import Read, ReadAt, Region, Target
 

@@ -12,9 +12,9 @@ from tatami.core.expr import ZERO, Expr, free_vars, minimum, var
 from tatami.loop.emit.emitter import Point, combine, neutral_value
 from tatami.loop.emit.flatten import FlatLet, reduce_of, used_axes
 from tatami.loop.ir import Assign, Const, For, Horizontal, Op, Reg, Splat, Value
-from tatami.loop.join import horizontal_fn, join_term, start_value
-from tatami.loop.lane_loops import LaneLoops
 from tatami.loop.nests.column_reduces import ColumnReduces
+from tatami.loop.nests.join import horizontal_fn, join_term, start_value
+from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.schedule import Item, Pass, cost
 from tatami.region.ir import Reduce
 

@@ -42,8 +42,8 @@ WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
 
 
 def clock(target: Target) -> float:
-    """Cycles per second of one core, as costs count them: two fused multiply-adds of a vector per cycle give its peak. Where
-    a core does one, its other operations of whole vectors take twice as long too."""
+    """Cycles per second of one core, as costs count them: the peak is two fused multiply-adds of a vector per cycle. On a core
+    with one, other vector operations take twice as long too."""
     return target.flops_fp32 / (4 * target.lanes)
 
 
@@ -99,7 +99,8 @@ def pass_cycles(
     moves: tuple[AccessMove, ...],
     sizes: Mapping[str, int],
 ) -> float:
-    """Cycles of one pass over all outer iterations, when `vector` ("" for none) steps by `width`."""
+    """Cycles of one pass over all outer iterations, with vectors of `width` elements along `vector` ("": one element at a
+    time)."""
     lets = lets_by_name(region)
     inside = set(p.lets) | {n for n, s in skeleton.storage.items() if s == "recompute"}
     lanes = width if vector else 1
@@ -128,8 +129,8 @@ def pass_cycles(
 
 
 def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
-    """Cycles per element that a scan waits for itself: an addition in one chain, hidden by others across lanes; the
-    shifted additions within a vector along its axis."""
+    """Cycles per element for which a scan waits for itself: one chain of additions, hidden by others across lanes; along its
+    axis, the shifted additions within a vector."""
     if not isinstance(let.expr, Scan):
         return 0.0
     if not vector:
@@ -164,7 +165,7 @@ def rows_estimate(
 def loops_estimate(
     region: Region, facts: RegionFacts, plan: Scalar | CpuRows, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Plain loops or rows. Threads take part where an axis is split, or blocks that need no order."""
+    """Terms in seconds for plain loops or rows. Threads divide the work if an axis is split, or blocks need no order."""
     bones = Skeleton(plan.outer, plan.passes, plan.storage)
     moves = accesses(region)
     width, threads = 1, 1
@@ -230,7 +231,7 @@ def contraction_estimate(
 
 
 def _packing_of_windows(region: Region) -> float:
-    """Times that an element takes which a window sees; 1 where no operand slides."""
+    """Factor of the packing cost for an operand of windows; 1 if no operand slides."""
     found = find_convolution(region)
     if isinstance(found, str):
         return 1.0

@@ -64,7 +64,7 @@ def rows_candidate(
         best = (bones.outer, passes, own[main][0])
     for v in bones.outer:
         if any(v not in lets[n].axes for p in bones.passes for n in p.lets if bones.storage[n] != "register"):
-            continue  # a row that lacks the vector axis is not written by lanes
+            continue  # a row without the vector axis is not written by lanes
         if any(
             isinstance(n, At) and v in lets[n.let].axes and n.map[lets[n.let].axes.index(v)].as_name() != v
             for let in region.lets

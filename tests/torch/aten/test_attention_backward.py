@@ -17,7 +17,7 @@ from tatami import backends
 from tatami.api import prepare
 from tatami.backends import torch_compile
 from tatami.execution.ir import BufferInfo
-from tatami.torch.aten import attention as aten_attention
+from tatami.torch.aten import attention
 from tests.torch.modules import Attention
 
 
@@ -27,9 +27,9 @@ def compiled(function: Any, **options: Any) -> Any:
 
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aten_attention, "BLOCK", 16)
-    monkeypatch.setattr(aten_attention, "WHOLE", 16)
-    monkeypatch.setattr(aten_attention, "WIDE", 8)
+    monkeypatch.setattr(attention, "BLOCK", 16)
+    monkeypatch.setattr(attention, "WHOLE", 16)
+    monkeypatch.setattr(attention, "WIDE", 8)
 
 
 def gradients(attend: Any, operands: tuple[Any, ...], mask: Any, causal: bool) -> list[Any]:

@@ -33,7 +33,7 @@ def host_routine(name: str) -> Callable[[Routine], Routine]:
 
 
 def run_host_step(
-    at: Place, name: str, inputs: Sequence[np.ndarray], attrs: Mapping[str, Any], dtypes: Sequence[DType]
+    at: Place, name: str, inputs: Sequence[np.ndarray], attrs: Mapping[str, object], dtypes: Sequence[DType]
 ) -> list[np.ndarray]:
     """The results of one step, C-contiguous and of the declared dtypes. Raises UnknownOp and HostFault."""
     routine = HOST_ROUTINES.get(name) or ROUTINES.get(name)

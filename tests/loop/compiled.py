@@ -164,22 +164,23 @@ def sanitizer_program(region: Region, kernel: Kernel, cases: list[dict[str, int]
     lowered = lower(Module({"main": program}), Module({"main": ProgramPlan((), {})}), TARGETS["avx2"]).main
     calls: list[str] = []
     for sizes in cases:
-        ports = [*region.inputs, *region.outputs]
-        counts = [evaluate(size_elements(p.memref.layout, p.memref.shape), sizes) for p in ports]
+        memrefs = [*(p.memref for p in region.inputs), *(p.memref for p in region.outputs)]
+        updates = [*("" for _ in region.inputs), *(p.updates for p in region.outputs)]
+        counts = [evaluate(size_elements(m.layout, m.shape), sizes) for m in memrefs]
         values = [evaluate(e, sizes) for e in lowered.bindings[0].sizes]
         fills = "".join(
-            f"  b[{i}] = malloc({n * p.memref.dtype.itemsize});\n"
+            f"  b[{i}] = malloc({n * m.dtype.itemsize});\n"
             + (
-                f"  for (long i = 0; i < {n}; ++i) (({memory_type(p.memref.dtype)}*)b[{i}])[i] = i % 4;\n"
-                if i < len(region.inputs) or getattr(p, "updates", "")
+                f"  for (long i = 0; i < {n}; ++i) (({memory_type(m.dtype)}*)b[{i}])[i] = i % 4;\n"
+                if i < len(region.inputs) or updates[i]
                 else ""
             )
-            for i, (p, n) in enumerate(zip(ports, counts))
+            for i, (m, n) in enumerate(zip(memrefs, counts))
         )
-        frees = "".join(f"  free(b[{i}]);\n" for i in range(len(ports)))
+        frees = "".join(f"  free(b[{i}]);\n" for i in range(len(memrefs)))
         numbers = ", ".join(map(str, values)) or "0"
         calls.append(
-            f"{{ void* b[{len(ports)}]; int64_t s[] = {{{numbers}}};\n{fills}"
+            f"{{ void* b[{len(memrefs)}]; int64_t s[] = {{{numbers}}};\n{fills}"
             f"  if ({kernel.face.symbol}(b, s, 0) > 1) return 1;\n{frees}}}\n"
         )
     return f"{text_of(kernel)}\n{POOL}\nint main(void) {{\n{''.join(calls)}return 0;\n}}\n"

@@ -7,6 +7,7 @@ import pytest
 import tatami as tt
 from tatami.api import prepare
 from tatami.core.dtype import DType
+from tatami.core.expr import var
 from tatami.core.target import PRESETS, Target
 from tatami.plan.choose import choose
 from tatami.plan.cpu.contraction import even_band
@@ -14,7 +15,7 @@ from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuTurn, CpuWinograd
 from tatami.plan.loops.schedule import skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
-from tatami.region.ir import Scan
+from tatami.region.ir import Region, Scan
 from tests.loop import zoo
 from tests.loop.products.contraction_harness import matmul
 from tests.region import examples as ex
@@ -95,7 +96,7 @@ def scanned(shape: tuple[int, ...], axis: int, cores: int = 2) -> CpuRows:
     axes = tuple(f"i{k}" for k in range(len(shape)))
     r = zoo.region(
         dict(zip(axes, shape)), {}, {"x": zoo.tensor(*shape)}, {"y": zoo.tensor(*shape)},
-        [zoo.let("l", " ".join(axes), Scan("sum", f"i{axis}", zoo.f32, zoo.read("x", *map(zoo.var, axes))))],
+        [zoo.let("l", " ".join(axes), Scan("sum", f"i{axis}", zoo.f32, zoo.read("x", *map(var, axes))))],
     )  # fmt: skip
     module = ex.program_of(r)
     plan = choose(module, analyse(module), msgspec.structs.replace(AVX512, cores=cores)).main.regions[0].choices[-1].plan
@@ -144,7 +145,7 @@ def reduced(shape: tuple[int, ...], kept: tuple[int, ...], cores: int = 2, fn: s
     r = zoo.region(
         {a: extents[a] for a in own}, {a: extents[a] for a in over}, {"x": zoo.tensor(*shape)},
         {"y": zoo.tensor(*(extents[a] for a in own))},
-        [zoo.let("l", " ".join(own), zoo.red(fn, " ".join(over), zoo.read("x", *map(zoo.var, axes))))],
+        [zoo.let("l", " ".join(own), zoo.red(fn, " ".join(over), zoo.read("x", *map(var, axes))))],
     )  # fmt: skip
     module = ex.program_of(r)
     plan = choose(module, analyse(module), msgspec.structs.replace(AVX512, cores=cores)).main.regions[0].choices[-1].plan
@@ -198,7 +199,7 @@ def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:
     ],
 )
 def test_more_is_used_in_place_where_rows_lie_near_each_other(size: tuple[str | int, ...], sides: tuple[str, ...]) -> None:
-    module = ex.program_of(matmul(*size))  # type: ignore[arg-type]
+    module = ex.program_of(matmul(*size))
     plan = choose(module, analyse(module), AVX512, None, {"M": 333, "K": 333}).main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuContraction) and plan.in_place == sides
 
@@ -210,7 +211,9 @@ def test_a_long_k_is_split_where_the_sums_are_few() -> None:
         module = ex.program_of(matmul(*size, transpose_a=True))
         target = msgspec.structs.replace(AVX512, cores=cores)
         plan = choose(module, analyse(module), target).main.regions[0].choices[-1].plan
-        assert isinstance(plan, CpuContraction) and verify_plan(plan, module.main.body[0], target) == []
+        region = module.main.body[0]
+        assert isinstance(plan, CpuContraction) and isinstance(region, Region)
+        assert verify_plan(plan, region, target) == []
         return plan
 
     assert {(p.split, p.parts) for cores in (1, 2, 8) for p in [chosen((256, 256, 32768), cores)]} == {("k", 8)}
@@ -240,7 +243,7 @@ def test_a_long_k_is_split_where_the_sums_are_few() -> None:
 def test_few_rows_read_long_ones_whole_and_in_place(
     size: tuple[str | int, ...], cores: int, split: tuple[str, int, int]
 ) -> None:
-    module = ex.program_of(matmul(*size))  # type: ignore[arg-type]
+    module = ex.program_of(matmul(*size))
     target = msgspec.structs.replace(AVX512, cores=cores)
     plan = choose(module, analyse(module), target, None, {"M": 4}).main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuContraction) and plan.in_place == ("n",)

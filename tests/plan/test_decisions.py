@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -8,12 +10,13 @@ from tatami.api import prepare
 from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import expr
+from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
 from tatami.plan.choose import choose
 from tatami.plan.decide import stale_decisions
-from tatami.plan.ir import Condition, CpuContraction, Guarded, ProgramPlan, Sm90Pair
+from tatami.plan.ir import CpuContraction, Guarded, ProgramPlan, Sm90Pair
 from tatami.plan.key import plan_key
 from tatami.plan.show import show
 from tatami.plan.verify import verify
@@ -122,7 +125,11 @@ def test_unknown_fields_and_kinds_are_named() -> None:
 
 def test_stale_keys_warn() -> None:
     module = ex.program_of(ex.gemm())
-    keys = {plan_key(ex.gemm(), TARGET): {}, plan_key(ex.softmax(), TARGET): {}, plan_key(ex.softmax(), PRESETS["sm90"]): {}}
+    keys: dict[str, Any] = {
+        plan_key(ex.gemm(), TARGET): {},
+        plan_key(ex.softmax(), TARGET): {},
+        plan_key(ex.softmax(), PRESETS["sm90"]): {},
+    }
     assert [(d.kind, d.at) for d in stale_decisions(module, TARGET, keys)] == [
         ("StaleDecision", plan_key(ex.softmax(), TARGET))
     ]

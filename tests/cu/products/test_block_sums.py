@@ -358,7 +358,12 @@ def folded(**fields: Any) -> Callable[[ir.Kernel], ir.Kernel]:
 def begun_first(kernel: ir.Kernel) -> ir.Kernel:
     """Reduced before the tile's products are waited for."""
     found: list[ir.Stmt] = []
-    without = planted(kernel, lambda s: found.append(s) or [])
+
+    def taken(s: ir.StBlocks) -> list[ir.StBlocks]:
+        found.append(s)
+        return []
+
+    without = planted(kernel, taken)
 
     def put(body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
         out: list[ir.Stmt] = []

@@ -41,7 +41,7 @@ class ScheduleRun:
                 self.run_pass(p, point)
         return self.out
 
-    def points(self, axes: tuple[str, ...]):  # type: ignore[no-untyped-def]
+    def points(self, axes: tuple[str, ...]):
         for values in itertools.product(*(range(self.extent[a]) for a in axes)):
             yield dict(zip(axes, values))
 
@@ -95,7 +95,7 @@ class ScheduleRun:
             self.local[name] = value
         for y in self.region.yields:
             if y.source == name:
-                entries = y.map if y.map is not None else None
+                entries = None if y.map is None else [m for m in y.map if m is not None]
                 index = (
                     tuple(env[a] for a in let.axes)
                     if entries is None

@@ -42,7 +42,7 @@ from tatami.plan.loops.estimate import (
     trips,
     turn_estimate,
 )
-from tatami.plan.loops.rows import rows_candidate, scalar_candidate, vector_widths
+from tatami.plan.loops.rows import rows_candidates, scalar_candidate
 from tatami.plan.loops.schedule import size_at, skeleton
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Read, Region
@@ -59,7 +59,7 @@ def choose_cpu(
     """The chosen plan of a Region that is not opaque, and the others with their numbers. `constants`: tensors whose
     value is known at load."""
     if region.opaque is not None:
-        plan: SchedulePlan = Scalar((), (), {})
+        plan: SchedulePlan = Scalar((), {})
         return (Guarded((), plan, {"total": 0.0}),), ()
     (best, *rest), refused = cpu_candidates(region, facts, target, sizes, constants)
     slower = [
@@ -82,10 +82,7 @@ def cpu_candidates(
     """The plans of a Region that is not opaque, the best first, and why the others are none."""
     bones = skeleton(region, sizes, target.l2_bytes)
     made: list[Candidate | Rejected] = [scalar_candidate(region, facts, bones, target, sizes)]
-    for width in vector_widths(target):
-        made.append(rows_candidate(region, facts, bones, target, sizes, width))
-        if isinstance(made[-1], Rejected):
-            break
+    made += rows_candidates(region, facts, bones, target, sizes)
     made.append(contraction_candidate(region, facts, target, sizes, constants))
     kind = kind_of(region)
     if kind == "contraction":
@@ -195,8 +192,8 @@ def split_estimate(
             compute += work * waste / (target.flops_fp32 * 0.6) / threads
             continue
         bones = skeleton(own, sizes, target.l2_bytes)
-        rows = rows_candidate(own, facts, bones, target, sizes, vector_widths(target)[0])
-        compute += rows.estimate["compute"] if isinstance(rows, Candidate) else 1.0
+        made = (*rows_candidates(own, facts, bones, target, sizes), scalar_candidate(own, facts, bones, target, sizes))
+        compute += next(c for c in made if isinstance(c, Candidate)).estimate["compute"]
     crossing = sum(
         size_at(product(extents[a] for a in lets[n].axes), sizes) * lets[n].dtype.itemsize for n in crossing_lets(region, parts)
     )

@@ -60,8 +60,9 @@ class Decided:
     def decides(self, key: str) -> bool:
         return key in self.plans or (self.keyless is not None and key == self.only)
 
-    def choices_for(self, region: Region, key: str) -> Choices | None:
-        """What is decided of this Region, checked; raises TatamiError when it cannot be obeyed."""
+    def choices_for(self, region: Region, lying: Region, key: str) -> Choices | None:
+        """What is decided of this Region, checked; raises TatamiError when it cannot be obeyed. `lying`: as its values lie in
+        memory, which loops are checked against."""
         if not self.decides(key):
             return None
         choices = self.plans.get(key) or self.keyless
@@ -71,7 +72,7 @@ class Decided:
             raise fail("InvalidPlan", region.name, SPLIT_ALONE, "decide one plan, or none that splits it")
         known = canonical(region)[1].symbols
         for c in choices:
-            raise_errors(verify_plan(c.plan, region, self.target))
+            raise_errors(verify_plan(c.plan, lying if isinstance(c.plan, Scalar | CpuRows) else region, self.target))
             for name in sorted({n for x in c.conditions for n in free_vars(x.size)} - known.keys()):
                 why = f"a condition speaks of {name!r}, which is no size of the Region"
                 raise fail("InvalidPlan", region.name, why, f"sizes: {', '.join(known) or 'none is symbolic'}")

@@ -35,23 +35,48 @@ TURNED_LANES = (4, 8, 16)
 
 
 class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order.
+    """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order. The full rule is
+    `plan/loops/schedule.py`."""
 
-    `vector` is the axis whose loop steps by a whole vector, wherever it stands: a pass axis, or the last outer axis
-    (then of every pass); "" computes one element at a time. The full rule is `plan/loops/schedule.py`.
-    """
+    axes: tuple[str, ...]
+    lets: tuple[str, ...]
+
+
+class LoopPass(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Loops over `axes`, outermost first, inside the outer axes of a phase, that compute `lets` in order at every point. A
+    reduce has its own loops inside; neighbouring reduces over the same axes share them, and one over exactly `axes`, without
+    axes of its own beside the phase's, is folded over the loops of the pass."""
 
     axes: tuple[str, ...]
     lets: tuple[str, ...]
     vector: str = ""
+    """The axis whose loop steps by a vector; "": one element at a time."""
+    tile: str = ""
+    """The axis along which reads are contiguous while they jump along the lanes (a transpose): lanes go in blocks outside it."""
+    along: dict[str, str] = {}
+    """By reduce (the first of those that share loops) the axis that it reduces by vectors, where the point has no lanes."""
 
 
-class Scalar(msgspec.Struct, frozen=True, tag_field="kind", tag="scalar"):
-    """Plain loops, one element at a time: correct for every Region that is not opaque."""
+class LoopPhase(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Passes, one after the other, inside loops over `outer`. Without outer axes a phase has one pass, or two with a row in
+    tiles between them."""
 
     outer: tuple[str, ...]
-    passes: tuple[Pass, ...]
+    threads: tuple[str, ...]
+    """The axes whose points threads share: leading outer axes, or axes of the only pass; with the axis of its vectors, which
+    are then shared in blocks, where no other is left. (): one thread. How many take part is decided by the sizes of a call."""
+    passes: tuple[LoopPass, ...]
+    group: int = 1
+    """Neighbouring points of the last outer axis that are computed together, so that one load of a shared operand serves all."""
+
+
+class Scalar(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="scalar"):
+    """Plain loops, one element at a time: correct for every Region. An opaque one has no phases."""
+
+    phases: tuple[LoopPhase, ...]
     storage: dict[str, Storage]
+    joined: tuple[tuple[str, ...], ...] = ()
+    """As in CpuRows."""
 
 
 class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,9 +85,10 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
     A block has a partial result of its own: what its elements reduce to, or the prefixes of a scan within it. Partials
     are joined in the order of the blocks, so that the result depends on sizes alone, never on threads.
 
-    With `round` 0 each thread has lines of its own: it reduces a line's blocks, then the partials; of a scan it carries
-    the total from block to block. Else all threads make the partials of `round` blocks of a line (of a reduce: of all);
-    those of a scan are carried on, and all threads make the results of these blocks while what they read is in cache.
+    A reduce along the axis becomes two: along `axis.i` within a block and along `axis.b` over the blocks (and a rest along
+    `axis.e`); phases say who computes them. A scan with `round` 0 carries the total from block to block. Else all threads make
+    the partials of `round` blocks of a line, which are carried on, and all make the results of these blocks while what they
+    read is in cache.
     """
 
     axis: str
@@ -71,21 +97,23 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="cpu_rows"):
-    """Fused nests: `outer` loops in parallel, passes over the rest, SIMD along `vector_axis` with a tail.
+    """Fused loops with vectors of `width` elements of fp32 and a tail. `plan/loops/nest_form.py` has the lets and axes that phases
+    speak of, `plan/loops/phase_rules.py` what holds.
 
-    `parallel` counts the leading outer axes that the estimate splits over threads; 0: the work is too little, and the kernel
-    may run beside others of its wave. How many threads take part is decided by the sizes of a call. `width` is in elements of
-    fp32. `nontemporal` are outputs that are stored past the caches, which could not hold them until they are read.
+    `storage`: register, in its pass only; row, for the passes of its phase, one per outer point in flight; workspace, whole,
+    for later phases; tile, the rows that a tile of the next pass reads; recompute, in no pass: evaluated inside its users.
     """
 
-    outer: tuple[str, ...]
-    passes: tuple[Pass, ...]
+    phases: tuple[LoopPhase, ...]
     storage: dict[str, Storage]
-    vector_axis: str
     width: int
-    parallel: int
+    joined: tuple[tuple[str, ...], ...] = ()
+    """Groups of neighbouring axes that are one loop, which has the name of the first."""
+    turned: tuple[str, ...] = ()
+    """Sums that read a copy of an operand in which their lanes are neighbours."""
     blocks: Blocks | None = None
     nontemporal: tuple[str, ...] = ()
+    """Outputs that are stored past the caches, which could not hold them until they are read."""
 
 
 class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_contraction"):

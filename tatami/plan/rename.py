@@ -27,6 +27,7 @@ from tatami.plan.ir import (
     Sm80Pair,
     Sm90Pair,
 )
+from tatami.plan.loops.nest_form import rename_loops
 from tatami.region.canonical_key import Renaming, canonical
 from tatami.region.ir import Region
 
@@ -49,26 +50,23 @@ def rename_plan(plan: SchedulePlan, names: Renaming) -> SchedulePlan:
         return names.axes.get(head, head) + dot + rest
 
     def let(name: str) -> str:
-        return names.lets.get(name, name)
+        head, dot, rest = name.partition(".")
+        return names.lets.get(head, head) + dot + rest
 
     def tensor(name: str) -> str:
         return names.tensors.get(name, name)
 
     result: SchedulePlan
     match plan:
-        case Scalar() | CpuRows() | GpuStream():
+        case Scalar() | CpuRows():
+            result = rename_loops(plan, axis, let, tensor)
+        case GpuStream():
             result = replace(
                 plan,
                 outer=tuple(axis(a) for a in plan.outer),
-                passes=tuple(
-                    Pass(tuple(axis(a) for a in p.axes), tuple(let(n) for n in p.lets), axis(p.vector)) for p in plan.passes
-                ),
+                passes=tuple(Pass(tuple(axis(a) for a in p.axes), tuple(let(n) for n in p.lets)) for p in plan.passes),
                 storage={let(n): s for n, s in plan.storage.items()},
             )
-            if isinstance(result, CpuRows):
-                blocks = result.blocks and replace(result.blocks, axis=axis(result.blocks.axis))
-                past = tuple(tensor(t) for t in result.nontemporal)
-                result = replace(result, vector_axis=axis(result.vector_axis), blocks=blocks, nontemporal=past)
         case CpuContraction():
             result = replace(
                 plan,

@@ -21,6 +21,8 @@ from tatami.plan.ir import (
     CpuWinograd,
     GpuStream,
     GpuSync,
+    LoopPass,
+    LoopPhase,
     ProgramPlan,
     RegionPlan,
     Scalar,
@@ -60,7 +62,7 @@ def _region(r: RegionPlan) -> list[str]:
     return lines
 
 
-UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "waves": "", "wave_eff": "", "pipeline_eff": ""}
+UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "waves": "", "wave_eff": "", "pipeline_eff": "", "threads": ""}
 """Terms of an estimate that are not seconds, with what stands behind the number."""
 
 
@@ -116,8 +118,10 @@ def name_plan(plan: SchedulePlan) -> str:
 def show_plan(plan: SchedulePlan) -> list[str]:
     """The lines of one plan."""
     match plan:
-        case Scalar() | CpuRows() | GpuStream():
-            return _loops(plan)
+        case Scalar() | CpuRows():
+            return _phases(plan)
+        case GpuStream():
+            return _passes(plan)
         case CpuContraction():
             how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
             how += f", in place {', '.join(plan.in_place)}" if plan.in_place else ""
@@ -153,28 +157,52 @@ def show_plan(plan: SchedulePlan) -> list[str]:
             assert_never(plan)
 
 
-def _loops(plan: Scalar | CpuRows | GpuStream) -> list[str]:
-    head = {Scalar: "scalar", CpuRows: "cpu_rows", GpuStream: "gpu_stream"}[type(plan)]
+def _phases(plan: Scalar | CpuRows) -> list[str]:
+    head = "scalar"
     if isinstance(plan, CpuRows):
-        head += f" width {plan.width}"
+        head = f"cpu_rows width {plan.width}"
         if plan.blocks is not None:
             head += f", {plan.blocks.axis} in blocks of {plan.blocks.size}"
             head += f", {plan.blocks.round} at a time" if plan.blocks.round else ""
+        head += f", turned for {', '.join(plan.turned)}" if plan.turned else ""
         head += f", {', '.join(plan.nontemporal)} past the caches" if plan.nontemporal else ""
-    if isinstance(plan, GpuStream):
-        head += f" threads {plan.threads}, {plan.vector_bytes} bytes each"
-        head += f", {plan.owners} owners of what is written" if plan.owners > 1 else ""
+    lines = [head, *(f"  {group[0]} for {' '.join(group)}" for group in plan.joined)]
+    for phase in plan.phases:
+        depth = 1
+        for a in phase.outer:
+            by = f" by {phase.group}" if phase.group > 1 and a == phase.outer[-1] else ""
+            lines.append(f"{'  ' * depth}{'parallel ' if a in phase.threads else ''}for {a}{by}")
+            depth += 1
+        lines += [f"{'  ' * depth}{_pass(plan, phase, p)}" for p in phase.passes]
+    again = [n for n, s in plan.storage.items() if s == "recompute"]
+    return [*lines, f"  recomputed: {', '.join(again)}"] if again else lines
+
+
+def _pass(plan: Scalar | CpuRows, phase: LoopPhase, p: LoopPass) -> str:
+    def loop(a: str) -> str:
+        how = f"{'parallel ' if a in phase.threads else ''}for {a}"
+        return how + (" by vectors" if a == p.vector else " in tiles" if a == p.tile else "")
+
+    def let(n: str) -> str:
+        said = [s for s in (plan.storage[n],) if s != "register"] + [f"by vectors of {a}" for a in (p.along.get(n),) if a]
+        return f"{n} ({', '.join(said)})" if said else n
+
+    loops = " ".join(map(loop, p.axes))
+    return f"{loops + ': ' if loops else ''}{', '.join(map(let, p.lets))}"
+
+
+def _passes(plan: GpuStream) -> list[str]:
+    head = f"gpu_stream threads {plan.threads}, {plan.vector_bytes} bytes each"
+    head += f", {plan.owners} owners of what is written" if plan.owners > 1 else ""
     lines = [head]
     depth = 1
-    for i, a in enumerate(plan.outer):
-        how = "parallel " if isinstance(plan, CpuRows) and i < plan.parallel else ""
-        step = " by vectors" if isinstance(plan, CpuRows) and a == plan.vector_axis else ""
-        lines.append(f"{'  ' * depth}{how}for {a}{step}")
+    for a in plan.outer:
+        lines.append(f"{'  ' * depth}for {a}")
         depth += 1
     for i, p in enumerate(plan.passes):
-        loops = " ".join(f"for {a}{' by vectors' if a == p.vector else ''}" for a in p.axes)
+        loops = " ".join(f"for {a}" for a in p.axes)
         stored = ", ".join(n if plan.storage.get(n) == "register" else f"{n} ({plan.storage.get(n)})" for n in p.lets)
-        part = plan.parts[i] if isinstance(plan, GpuStream) and plan.parts else 0
+        part = plan.parts[i] if plan.parts else 0
         lines.append(f"{'  ' * depth}{loops + ': ' if loops else ''}{stored}{f' in parts of {part}' if part else ''}")
     if again := [n for n, s in plan.storage.items() if s == "recompute"]:
         lines.append(f"{'  ' * depth}recomputed: {', '.join(again)}")

@@ -35,6 +35,7 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
+from tatami.plan.loops.phase_rules import phase_rules
 from tatami.plan.loops.rules import invalid_plan, schedule_rules
 from tatami.plan.pairs.limits import pair_limits, pair_rules
 from tatami.region.ir import Region
@@ -62,8 +63,10 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
             invalid_plan(region, f"a {type(plan).__name__} plan on target {target.name}", "use a plan of the target's kind")
         ]
     match plan:
-        case Scalar() | CpuRows() | GpuStream():
-            return list(schedule_rules(plan, region, target))
+        case Scalar() | CpuRows():
+            return list(phase_rules(plan, region, target))
+        case GpuStream():
+            return list(schedule_rules(plan, region))
         case CpuContraction():
             return list(_contraction(plan, region, target))
         case CpuWindow():
@@ -224,6 +227,9 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
     if (plan.first, plan.second) != (found.first, found.second):
         why = f"the pair {plan.first}, {plan.second}; the Region has {found.first}, {found.second}"
         yield invalid_plan(region, why, "name the Region's pair")
+    axes = all_axes(region)
+    if wrong := [a for a in plan.predicate_tail if a.split(".")[0] not in (*axes, "m", "n", "k", "d")]:
+        yield invalid_plan(region, f"predicate_tail names {wrong[0]!r}, which is no axis", f"the axes are {', '.join(axes)}")
     yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, found, target))
 
 
@@ -266,6 +272,9 @@ def _window(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnos
     elif plan.whole and (plan.joined or plan.lying):
         why = "planes that are copied whole are read as they are copied, vectors across lines among them"
         yield invalid_plan(region, why, "leave out `joined` and `lying`, or `whole`")
+    elif plan.lying and plan.ahead != 1:
+        why = f"rows read where they lie, {plan.ahead} blocks ahead"
+        yield invalid_plan(region, why, "use 1: nothing is copied before it is read")
     elif plan.joined and is_looped(region, found):
         yield invalid_plan(region, "loops over the places of a window join no vectors", "leave out `joined`")
     elif plan.whole and (why := not_whole(region, plan, found)):

@@ -10,27 +10,22 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, minimum, step_of, var
-from tatami.loop.emit.emitter import Point, Stored, accumulator_dtype, combine, neutral_value
-from tatami.loop.emit.flatten import FlatLet, reduce_of
+from tatami.core.combining import accumulator_dtype, combine
+from tatami.core.expr import ZERO, Expr, expr, floordiv, minimum, var
+from tatami.loop.emit.emitter import Point, Stored, neutral_value
 from tatami.loop.ir import For, LocalBuffer, Op, Splat
 from tatami.loop.join import join_term, start_value
 from tatami.loop.lane_loops import LaneLoops
-from tatami.loop.nests.schedule import Pass, lets_read, nodes
-from tatami.region.ir import Read
+from tatami.plan.loops.down_columns import GROUP, down_columns
+from tatami.plan.loops.flatten import FlatLet, reduce_of
+from tatami.plan.loops.nest_form import Pass
 
 COLUMNS = 1024
 """Columns of a block that threads share: a page of each row."""
 WIDE = 4096
 """Columns of a block where threads share rows: memory has a higher rate the longer what is read of a row."""
-GROUP = 8
-"""Rows that meet before they join the totals: as many streams as a prefetcher follows, and ways of L1."""
 SEVERAL = 4
 """Vectors of a row that are read together: memory has a higher rate then."""
-ROWS = 512 * GROUP
-"""Rows of a float sum at most: longer ones are added up in blocks."""
-FAR = 4096
-"""Bytes from row to row from which this pays."""
 
 
 class ColumnReduces:
@@ -42,34 +37,8 @@ class ColumnReduces:
         self.totals: dict[str, Stored] = {}
 
     def of(self, p: Pass) -> list[str]:
-        """The reduces of a pass along one axis of lanes that are far from row to row and wait for nothing in the pass."""
-        inside, lets = set(p.lets), self.n.lets
-        found: list[str] = []
-        for item in p.items:
-            waits = any(at.let in inside for name in item.lets for at in lets_read(lets[name].expr))
-            if item.kind == "reduce" and not waits and all(self.is_far(name, p.vector) for name in item.lets):
-                found += item.lets
-        return found
-
-    def is_far(self, name: str, vector: str) -> bool:
-        """Do reads jump far along the last reduced axis, and go along the lanes? Others may stay where they are along these:
-        the vector of a product with a matrix."""
-        reduce, e = reduce_of(self.n.lets[name]), self.e
-        down = reduce.axes[-1]
-        count = self.n.sizes[down].as_int()
-        reads = [n for n in nodes(reduce.body) if isinstance(n, Read)]
-        long_sum = reduce.fn == "sum" and accumulator_dtype(reduce.dtype).is_float and (count is None or count > ROWS)
-        few = count is not None and count < 2 * GROUP
-        if few or long_sum or reduce.fn in ("argmax", "argmin") or self.n.plan.lanes < 4 or not reads:
-            return False
-        places = [(read.tensor, e.address(read.tensor, read.map)) for read in reads]
-        moving = [(tensor, at) for tensor, at in places if step_of(at, vector) != ZERO]
-        for tensor, at in moving:
-            step = step_of(at, down)
-            apart = None if step is None else step.as_int()
-            if step_of(at, vector) != ONE or apart is None or apart * e.memrefs[tensor].dtype.itemsize < FAR:
-                return False
-        return bool(moving)
+        """The reduces of a pass that go row by row."""
+        return down_columns(self.n.form, p)
 
     def allocate(self, names: list[str], vector: str, most: int) -> None:
         """Room for the totals of a block of `most` columns."""

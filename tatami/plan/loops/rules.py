@@ -1,12 +1,11 @@
-"""Does a schedule of loops fit its Region: passes, storage, vectors, blocks, parts? Every rule of `plan/loops/schedule.py`."""
+"""Faults of a streaming plan: passes, storage, parts. Every rule of `plan/loops/schedule.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.target import Target
-from tatami.plan.ir import Blocks, CpuRows, GpuStream, Pass, Scalar
+from tatami.plan.ir import GpuStream, Pass
 from tatami.plan.loops.schedule import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.walk import all_axes, lets_by_name
@@ -16,9 +15,9 @@ def invalid_plan(region: Region, why: str, suggestion: str) -> Diagnostic:
     return diagnostic("InvalidPlan", region.name, why, suggestion)
 
 
-def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
+def schedule_rules(plan: GpuStream, region: Region) -> Iterator[Diagnostic]:
     if region.opaque is not None:
-        parts = plan.parts if isinstance(plan, GpuStream) else ()
+        parts = plan.parts
         why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
         if plan.outer or plan.passes or plan.storage:
             yield invalid_plan(
@@ -43,9 +42,6 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
         if len(set(names)) < len(names):
             yield invalid_plan(region, f"loops over {', '.join(names)}", "name each axis once")
             return
-    outputs = [t.name for t in region.outputs]
-    if isinstance(plan, CpuRows) and (wrong := [t for t in plan.nontemporal if t not in outputs]):
-        yield invalid_plan(region, f"{wrong[0]} past the caches, which is no output", f"outputs: {', '.join(outputs)}")
     place: dict[str, int] = {}
     for i, p in enumerate(plan.passes):
         for n in p.lets:
@@ -66,10 +62,7 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
     for i, p in enumerate(plan.passes):
         yield from _pass(region, plan.outer, i, p)
     yield from _order(region, plan.outer, plan.storage, place)
-    if isinstance(plan, CpuRows):
-        yield from _vectors(region, plan, target)
-    if isinstance(plan, GpuStream):
-        yield from _parts(region, plan)
+    yield from _parts(region, plan)
 
 
 def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
@@ -142,53 +135,3 @@ def _order(
                 yield invalid_plan(
                     region, f"{name} is in a register of pass {there} and used in pass {here}", "store it as a row"
                 )
-
-
-def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnostic]:
-    lanes = target.lanes
-    if plan.width > lanes:
-        yield diagnostic(
-            "ResourceExceeded",
-            region.name,
-            f"vectors of {plan.width} elements; {target.name} has {target.vector_bytes} bytes, {lanes} elements",
-            f"use width {lanes}",
-        )
-    if plan.width < 1 or plan.width & (plan.width - 1):
-        yield invalid_plan(region, f"vectors of {plan.width} elements", f"use a power of two up to {lanes}")
-    if plan.vector_axis and plan.vector_axis not in all_axes(region):
-        why = f"vectors along {plan.vector_axis!r}, which is no axis of the Region"
-        yield invalid_plan(region, why, f"axes: {', '.join(all_axes(region))}")
-    if not 0 <= plan.parallel <= len(plan.outer):
-        yield invalid_plan(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
-    if plan.blocks is not None:
-        yield from _blocks(region, plan.blocks)
-    yield from _steps(region, plan)
-    for i, p in enumerate(plan.passes):
-        if p.vector and p.vector not in p.axes and p.vector not in plan.outer[-1:]:
-            yield invalid_plan(
-                region,
-                f"pass {i} steps along {p.vector}, which is not one of its loops",
-                "use a pass axis or the last outer axis",
-            )
-
-
-def _steps(region: Region, plan: CpuRows) -> Iterator[Diagnostic]:
-    """The axis of vectors is the one that passes step along: all of them where it is an outer axis, else one at least."""
-    along, steps = plan.vector_axis, [p.vector for p in plan.passes]
-    is_of_all = along in ("", *plan.outer)
-    if steps and (set(steps) != {along} if is_of_all else along not in steps):
-        why = f"vectors along {along!r}, passes along {', '.join(map(repr, steps))}"
-        yield invalid_plan(region, why, f"let {'every pass' if is_of_all else 'a pass'} step along {along!r}")
-
-
-def _blocks(region: Region, blocks: Blocks) -> Iterator[Diagnostic]:
-    along = {a for let in region.lets for a in nest_of(let, ())[1]}
-    if blocks.axis not in along:
-        which = ", ".join(sorted(along)) or "none"
-        yield invalid_plan(region, f"blocks of {blocks.axis!r}, along which nothing reduces or scans", f"such axes: {which}")
-    if blocks.size < 1 or blocks.round < 0:
-        yield invalid_plan(
-            region,
-            f"blocks of {blocks.size} elements, {blocks.round} at a time",
-            "use a size of 1 or more, a round of 0 or more",
-        )

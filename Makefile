@@ -28,7 +28,7 @@ test: $(VENV)/.tested-extras
 check: $(VENV)/.tested-extras lint types test
 
 # Parts of the package whose docstrings and comments the rules of docs/contributing.md hold for.
-SAID_WELL := $(addprefix tatami/,backends core emulated execution frontend harp runtime search) $(wildcard tatami/*.py)
+SAID_WELL := $(addprefix tatami/,backends c core cu emulated execution frontend gpu harp loop runtime search) $(wildcard tatami/*.py)
 
 lint: $(VENV)/.check-extras
 	$(PY) -m ruff check .

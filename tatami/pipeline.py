@@ -1,31 +1,31 @@
 """The compiler, a line per stage. Boxes of the picture in `docs/architecture.md` stand at the margin, what lies between
 two boxes is indented.
 
-    stage              made from                              made by                     what it is
-    frontend           (given)                                an importer, the Graph API  what the model means
-      instances        frontend                               frontend/rewrites/instantiate.py     one graph per shape and dtype of its calls
-      calls            instances                              frontend/rewrites/inline.py          which calls are inlined
-      linked           instances, calls                       frontend/rewrites/inline.py          the graphs after inlining
-      integers         linked                                 frontend/rewrites/dequantised.py     dequantised products as integer sums
-      filters          integers                               frontend/rewrites/folded_scales.py   channel scales inside constant filters
-      tiny@imported    filters                                tiny/lower.py               movement, elementwise, reduce
-    tiny               tiny@imported                          tiny/normalize.py           the same in normal form
-    indexbook          tiny                                   indexbook/analyse.py        axes, domains, access maps per value
-    poly_view          tiny, indexbook                        poly_view/extract.py        contractions, dependences, fusion edges
-      partition        tiny, indexbook, poly_view             region/fusion/partition.py         which nodes share a kernel
-      region@explicit  tiny, indexbook, poly_view, partition  region/lower.py             a Region per kernel, as value SSA
-    region             region@explicit                        region/canonicalise.py      the same in normal form
-    poly_core          region, poly_view                      poly_core/analyse.py        facts about each Region
-    plan               region, poly_core                      plan/choose.py              a schedule per Region, layouts of values
-      realisation      region, plan                           plan/realise.py             Regions in the plan's layouts, variants
-      realised         realisation                            plan/realise.py             its Regions
-      added            realised, plan                         poly_core/analyse.py        facts about Regions that are new in it
-      realised_plan    realisation, plan, added               plan/plan_realised.py       the plan, with schedules for `added`
-    loop               realised, realised_plan, realisation   loop/lower.py               CPU: loop nests
-    gpu                realised, realised_plan                gpu/lower.py                GPU: tokens, an MMA template
-    execution          realised, realised_plan, loop or gpu   execution/lower.py          instructions, buffers, an arena
-    c                  loop, execution                        c/print.py                  CPU: C text
-    cu                 gpu, execution                         cu/print.py                 GPU: CUDA C++ text
+    stage              made from                              made by                             what it is
+    frontend           (given)                                an importer, the Graph API          what the model means
+      instances        frontend                               frontend/rewrites/instantiate.py    one graph per shape and dtype of its calls
+      calls            instances                              frontend/rewrites/inline.py         which calls are inlined
+      linked           instances, calls                       frontend/rewrites/inline.py         the graphs after inlining
+      integers         linked                                 frontend/rewrites/dequantised.py    dequantised products as integer sums
+      filters          integers                               frontend/rewrites/folded_scales.py  channel scales inside constant filters
+      tiny@imported    filters                                tiny/lower.py                       movement, elementwise, reduce
+    tiny               tiny@imported                          tiny/normalize.py                   the same in normal form
+    indexbook          tiny                                   indexbook/analyse.py                axes, domains, access maps per value
+    poly_view          tiny, indexbook                        poly_view/extract.py                contractions, dependences, fusion edges
+      partition        tiny, indexbook, poly_view             region/fusion/partition.py          which nodes share a kernel
+      region@explicit  tiny, indexbook, poly_view, partition  region/lower.py                     a Region per kernel, as value SSA
+    region             region@explicit                        region/canonicalise.py              the same in normal form
+    poly_core          region, poly_view                      poly_core/analyse.py                facts about each Region
+    plan               region, poly_core                      plan/choose.py                      a schedule per Region, layouts of values
+      realisation      region, plan                           plan/realise.py                     Regions in the plan's layouts, variants
+      realised         realisation                            plan/realise.py                     its Regions
+      added            realised, plan                         poly_core/analyse.py                facts about Regions that are new in it
+      realised_plan    realisation, plan, added               plan/plan_realised.py               the plan, with schedules for `added`
+    loop               realised, realised_plan, realisation   loop/lower.py                       CPU: loop nests
+    gpu                realised, realised_plan                gpu/lower.py                        GPU: tokens, an MMA template
+    execution          realised, realised_plan, loop or gpu   execution/lower.py                  instructions, buffers, an arena
+    c                  loop, execution                        c/print.py                          CPU: C text
+    cu                 gpu, execution                         cu/print.py                         GPU: CUDA C++ text
 
 `compile_stages` is a pure function of (given stages, target, decisions). A stage is computed when something needs it;
 a stage that is given (a document the user edited) cuts the graph there, which is how every stage can be restarted

@@ -7,10 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import tatami
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = """
@@ -120,3 +123,10 @@ def test_every_file_is_in_the_grammar_of_the_oldest_python() -> None:
     for path in files_of_package():
         if path.suffix == ".py":
             ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 11))
+
+
+def test_the_versions_agree() -> None:
+    """A release is named in two places: the wheel's, and what `tatami.__version__` says (contributing.md)."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert tatami.__version__ == declared
+    assert f"## {declared}" in (ROOT / "CHANGELOG.md").read_text()

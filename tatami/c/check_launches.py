@@ -1,4 +1,4 @@
-"""Do the launches of an execution plan fit the kernels there are? A wrong count of arguments would be read as memory."""
+"""Comparison of an execution plan's launches with the kernels: a wrong number of arguments would be read as memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tatami.loop.ir import Program
 
 
 def check_launches(loop: Module[Program], execution: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """One diagnostic per launch that names no kernel, or passes other arguments than its face says."""
+    """A fault for each launch that names no kernel, or whose arguments differ from the kernel's face."""
     faces = {s: k.face for p in loop.programs.values() for s, k in p.kernels.items()}
     return [
         found
@@ -41,7 +41,7 @@ def _check(at: str, plan: ExecutionPlan, launch: Launch, faces: dict[str, Kernel
 
 
 def _shared(at: str, given: list[BufferInfo], face: KernelFace) -> Diagnostic | None:
-    """A buffer in the place of another of the same launch: the kernel has to allow it."""
+    """The fault of a buffer in the place of another of the same launch, unless the kernel allows it."""
     for o, new in enumerate(given):
         for i, old in enumerate(given):
             if new.in_place_of == old.id and (i, o) not in face.in_place:

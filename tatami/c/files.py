@@ -8,7 +8,7 @@ from tatami.c.ir import Source
 
 
 def source_files(source: Source) -> dict[str, str]:
-    """File name → text: the kernels, the entry, and the headers and runtime they include."""
+    """File name -> text: the kernels, the entry, and the headers and runtime that they include."""
     out: dict[str, str] = {name: unit.text for name, unit in source.units.items()}
     out["entry.c"] = source.entry
     for item in sorted((files("tatami.c") / "runtime_text").iterdir(), key=lambda p: p.name):

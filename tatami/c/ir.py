@@ -13,16 +13,16 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     text: VerbatimCode
     contract: bool = False
     light: bool = False
-    """Its work is done by the routines that it calls: it is compiled with less optimisation."""
+    """True if its work is done by the routines that it calls: it is compiled with less optimisation."""
     user: bool = False
-    """Holds text that a user wrote: compiled with warnings that a C programmer wants as errors."""
+    """True if it has text that a user wrote: compiled with warnings that C programmers want as errors."""
 
 
 class Source(msgspec.Struct, frozen=True):
-    """`units`: file name -> unit; the same key always has the same text, so objects are cached by content. `entry` is
-    the text of the entry file."""
+    """The C text of a program. `units`: file name -> unit; the same key always has the same text, so objects are cached by
+    content. `entry`: text of the entry file."""
 
     units: dict[str, Unit]
     entry: VerbatimCode
     abi: str = ""
-    """What the runtime that calls the text has to agree on (`c/abi.py`)."""
+    """The agreement with the runtime that calls the text (`c/abi.py`)."""

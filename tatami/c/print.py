@@ -19,7 +19,7 @@ from tatami.execution.ir import launched_kernels
 
 
 def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module[Source]:
-    """One Source for all programs of the module. Kernels that are launched are printed, those of equal meaning once."""
+    """One Source for all programs of the module. Launched kernels are printed, equal ones once."""
     raise_errors(check_launches(loop, execution))
     launched = launched_kernels(execution)
     kernels = {s: k for program in loop.programs.values() for s, k in program.kernels.items() if s in launched}

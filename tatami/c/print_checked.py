@@ -2,9 +2,9 @@
 
     *({ const int64_t at$ = i*s0 + j; if (at$ < 0 || …) { tatami_release(mark); return 8; } p0$$ + at$; })
 
-An access outside ends the kernel with the fault OUTSIDE, and so do an index that divides by less than 1, a lane that a vector
-has not, scratch beyond reason and more than MOST_STEPS steps of loops. Index arithmetic wraps. No name of the kernel meets one
-of this text: registers and variables end in ``$``, buffers in ``$$``, and no name of a document has a ``$``.
+An access outside ends the kernel with the fault OUTSIDE, and so do an index that divides by less than 1, a lane outside its
+vector, scratch beyond reason and more than MOST_STEPS steps of loops. Index arithmetic wraps. Names of the kernel cannot equal
+names of this text: registers and variables end in ``$``, buffers in ``$$``, and no name of a document has a ``$``.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ from tatami.loop.ir import (
 )
 
 OUTSIDE = 8
-"""The fault of an access outside its buffer (`runtime.cpu_program.FAULTS`)."""
+"""Fault code of an access outside its buffer (`runtime.cpu_program.FAULTS`)."""
 MOST_STEPS = 1 << 28
-"""Steps of the loops of one chunk of work, and chunks: about a second."""
+"""Maximum number of steps of the loops in one chunk of work, and of chunks: about a second."""
 SCRATCH = 1 << 24
-"""Elements that a local buffer may have beyond four times those of all parameters."""
+"""Maximum number of elements of a local buffer, in addition to four times those of all parameters."""
 _LEAVE = f"{{ tatami_release(mark); return {OUTSIDE}; }}"
 _WORDS = (1 << 64) - 1
 
 
 def print_checked(kernel: Kernel) -> Unit:
-    """As `print_kernel`, for a kernel with `extents`. It has no functions and calls no routine."""
+    """`print_kernel` for a kernel with `extents`, with every access checked. The kernel has no functions and calls no
+    routine."""
     return unit_of(_Checked(kernel))
 
 
@@ -77,11 +78,11 @@ class _Checked(KernelPrinter):
                 return text
 
     def within(self, e: Expr, most: int) -> str:
-        """An index from 0 to `most`."""
+        """C text of an index, checked to be from 0 to `most`."""
         return f"({{ const int64_t n$ = {self.ix(e)}; if (n$ < 0 || n$ > {most}) {_LEAVE} n$; }})"
 
     def place(self, buffer: str, index: Expr, count: str) -> str:
-        """The address of `count` elements from `index` on."""
+        """C text of the address of `count` elements from `index` on, checked."""
         return (
             f"({{ const int64_t at$ = {self.ix(index)}, count$ = {count};\n"
             f"    if (count$ > 0 && (at$ < 0 || extent${buffer} < count$ || at$ > extent${buffer} - count$)) {_LEAVE}\n"

@@ -9,8 +9,8 @@
 
 `tatami_call` is the same with one argument: a block of sizes, offsets, arena and pool, and then the buffers.
 `tatami_setup` is the same for `setup`, `tatami_setup_<part>` for a part of it (Layouts.setup_parts). Programs that are called are static functions, compiled once. A program with
-Python steps has one function per segment, `tatami_segment_<program>_<segment>`, and what Python calls by itself is
-`tatami_program_<program>`; `tatami_turns` calls one as a loop does. No name of a user reaches this text: programs and symbols are numbered.
+Python steps has one function per segment, `tatami_segment_<program>_<segment>`, and a program that Python calls is
+`tatami_program_<program>`; `tatami_turns` calls one repeatedly, as a loop. No name of a user reaches this text: programs and symbols are numbered.
 """
 
 from __future__ import annotations
@@ -39,27 +39,29 @@ from tatami.execution.ir import (
 )
 
 FAULT_DEPTH = 4
+"""Fault code of the entry: recursion too deep."""
 FAULT_TRIP = 5
+"""Fault code of the entry: a loop that ran another number of times than its scanned results have room for."""
 FAULT_SIZES = 7
-"""Faults of the entry itself, after those of kernels: recursion too deep; a loop that ran another number of times
-than its scanned results have room for; a call with sizes that break an equation of the callee."""
+"""Fault code of the entry: a call with sizes that break an equation of the callee."""
 TURNS_BESIDE = 8
-"""Turns from which on loops run side by side: one takes some microseconds, waking a thread some ten."""
+"""Minimum number of turns for loops to run in parallel: a turn takes some microseconds, waking a thread some ten."""
 PART = 64
-"""Instructions per C function: compilers take more than linear time over one long function."""
+"""Maximum number of instructions per C function: compilers take more than linear time for one long function."""
 
 _CALL = "EXPORT int64_t tatami_call(void* const* a) { return tatami_entry(a + 4, a[0], a[1], a[2], a[3]); }"
-"""The entry with one pointer instead of five: a caller through ctypes is in after half the time."""
+"""C text of the entry with one pointer instead of five, which takes a caller through ctypes half the time."""
 
 PROGRAM_ARGUMENTS = "void* const* b, void* const* c, const int64_t* s, const int64_t* o, char* arena, tatami_pool* pool"
+"""C parameters of a program's function."""
 ENTRY_ARGUMENTS = "void* const* buffers, const int64_t* sizes, const int64_t* offsets, void* arena, tatami_pool* pool"
+"""C parameters of an entry."""
 
 
 def print_entry(execution: Module[ExecutionPlan], timed: bool = False) -> str:
     """The text of the entry file. Kernels are declared here and defined in the units.
 
-    timed: the seconds spent in each instruction add up in `tatami_times`, by instruction number.
-    """
+    timed: the seconds spent in each instruction add up in `tatami_times`, by instruction number."""
     layouts = Layouts(execution)
     execution = layouts.module
     numbers = {name: k for k, name in enumerate(execution.programs)}
@@ -110,7 +112,7 @@ def _exports(layouts: Layouts, p: _Program) -> list[str]:
 
 
 class _Program:
-    """One program's functions: one, or one per segment when Python runs between them."""
+    """The C functions of one program: one, or one per segment if Python runs between them."""
 
     def __init__(
         self, module: Module[ExecutionPlan], layouts: Layouts, numbers: dict[str, int], name: str, timed: bool
@@ -153,11 +155,11 @@ class _Program:
         return out
 
     def parts(self) -> list[tuple[int, int]]:
-        """The instructions of each C function."""
+        """(first, end) of the instructions of each C function."""
         return [(i, min(i + PART, end)) for begin, end in self.segments for i in range(begin, end, PART)]
 
     def groups(self, begin: int, end: int) -> list[list[int]]:
-        """Launches, or loops, of one wave in [begin, end) that run side by side; one alone does not count."""
+        """Groups of launches, or of loops, of one wave in [begin, end) that run in parallel; a single one is not a group."""
         waves: dict[tuple[int, bool], list[int]] = {}
         for i in range(begin, end):
             ins = self.plan.instructions[i]
@@ -166,8 +168,8 @@ class _Program:
         return [members for members in waves.values() if len(members) > 1]
 
     def beside(self, group: list[int]) -> list[str]:
-        """A chunk function for the pool: item k is the k-th instruction. Kernels divide no work inside it: the pool is busy.
-        A loop is a function of its own before it."""
+        """A chunk function for the pool: item k is the k-th instruction. Kernels divide no work inside it, since the pool is
+        busy. A loop is a function of its own before it."""
         loops = [i for i in group if isinstance(self.plan.instructions[i].op, Loop)]
         out = [line for i in loops for line in self.function(f"static int64_t loop_{self.base + i}", i, i + 1)]
         cases: list[str] = []
@@ -181,7 +183,8 @@ class _Program:
         return [*out, _page("entry_beside").fill(NUMBER=self.base + group[0], CASES=cases)]
 
     def run_beside(self, group: list[int]) -> list[str]:
-        """Loops only where every thread has as many of them, and where turns take longer than threads to wake."""
+        """The C lines that run a group; loops in parallel only if every thread gets the same number of them, and if turns take
+        longer than waking threads."""
         first = self.plan.instructions[group[0]]
         if not isinstance(first.op, Loop):
             return self.in_pool(group)
@@ -208,7 +211,8 @@ class _Program:
         return ["{ double started = now();", *lines, f"tatami_times[{self.base + i}] += now() - started; }}"]
 
     def equations(self) -> list[str]:
-        """What a called program needs of its sizes, first of all: kernels read outside their operands where it fails."""
+        """Tests of a called program's equations, before anything else: kernels would read outside their operands if one
+        failed."""
         return [
             f"if (differ({self.size(e.lhs)}, {self.size(e.rhs)})) return {FAULT_SIZES} | (INT64_C({k}) << 8);"
             for k, (program, e) in enumerate(self.layouts.equations)
@@ -235,7 +239,7 @@ class _Program:
     # -- pieces ----------------------------------------------------------------------------------
 
     def size(self, e: Expr) -> str:
-        """An int64_t expression over the program's sizes."""
+        """C text of an int64_t expression over the program's sizes."""
         if not e.terms:
             return "0"
         parts: list[str] = []
@@ -259,7 +263,7 @@ class _Program:
                 return text
 
     def address(self, id: str) -> str:
-        """A buffer as a pointer; a slice is its parent plus an offset."""
+        """C text of a buffer's address; a slice is its parent plus an offset."""
         b = self.info[id]
         if not b.parent:
             return self.place[id]
@@ -326,7 +330,7 @@ class _Program:
         return " && ".join(parts) or "1"
 
     def call(self, i: int, ins: Instruction, program: str, which: int, arguments: list[str]) -> list[str]:
-        """A call of a compiled program; `arguments` are its boundary buffers."""
+        """A call of a compiled program; `arguments` are the buffers of its interface."""
         header = self.headers[i]
         links = header + 1 + (1 + ins.op.carried if isinstance(ins.op, Loop) else 0)
         given: dict[str, Expr] = getattr(ins.op, "sizes", {})
@@ -341,7 +345,7 @@ class _Program:
         ]
 
     def loop(self, i: int, ins: Instruction, op: Loop) -> list[str]:
-        """Carried values alternate between the results' buffers and a second set; scanned ones go to their row."""
+        """A loop; carried values alternate between the results' buffers and a second set, scanned ones go to their row."""
         header = self.headers[i]
         n = op.carried
         trip, condition, *rest = ins.inputs
@@ -374,7 +378,7 @@ class _Program:
         )
 
     def takes_condition(self, op: Loop, ins: Instruction) -> bool:
-        """Has the body an input for the condition?"""
+        """True if the body has an input for the condition."""
         kinds = {b.id: b.kind for b in self.module.programs[op.body].buffers}
         ports = [x for x in self.module.programs[op.body].input_buffers if kinds[x] == "input"]
         return len(ports) == len(ins.inputs)

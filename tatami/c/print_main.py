@@ -1,8 +1,8 @@
 """A `main.c` that runs one compiled program by itself (spec 5 §7.1): `cc *.c -lm -lpthread && ./a.out`.
 
 Sizes are fixed in the text. Inputs are filled from Philox4x32-10 (input number k: key k, word i decides element i),
-constants come from `constants.bin` beside the program. Each output is compared with numbers of the reference that were
-computed when this file was written: the sum, the sum of magnitudes, and elements at some positions.
+constants come from `constants.bin` next to the program. Each output is compared with the reference's numbers, which are
+computed when this file is written: the sum, the sum of magnitudes, and elements at some positions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tatami.execution.ir import BufferInfo, ExecutionPlan
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What the reference gave for one output. `relative` bounds |error| / |value|, `absolute` is added."""
+    """The reference's result for one output. `relative` bounds |error| / |value|, `absolute` is added."""
 
     positions: tuple[int, ...]
     values: tuple[float, ...]
@@ -31,7 +31,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Arena of a program at the fixed sizes: bytes, and the slots of `execution.frames`."""
+    """The arena of a program at the fixed sizes: bytes, and the slots of `execution.frames`."""
 
     bytes: int
     slots: tuple[int, ...]
@@ -53,6 +53,7 @@ CODES = {
     DType.fp64: "FP64",
     **{d: "U8" for d in DType if d.is_small},
 }
+"""Type of an element -> its constant in the text."""
 
 
 def print_main(
@@ -62,7 +63,7 @@ def print_main(
     expected: tuple[Expected, ...],
     threads: int,
 ) -> str:
-    """The text. `sizes` and `memory` by program (`main`, and `setup` when there is one); `expected` by output."""
+    """The text of the main. `sizes` and `memory` by program (`main`, and `setup` if there is one); `expected` by output."""
     layouts = Layouts(execution)
     if layouts.hosted:
         raise fail(
@@ -134,7 +135,7 @@ class _Main:
         return out
 
     def constants(self, start: int) -> list[str]:
-        """Read the module's constants; room for those that `setup` makes."""
+        """C lines that read the module's constants and allocate room for those that `setup` makes."""
         names = self.layouts.constants
         known = [n for n in names if n in self.module.constants]
         lines: list[str] = []
@@ -183,7 +184,7 @@ class _Main:
 
 
 def constant_names(execution: Module[ExecutionPlan]) -> tuple[str, ...]:
-    """The constants in the order in which `constants.bin` holds them, one after the other."""
+    """Names of the constants in the order of `constants.bin`, one after another."""
     return tuple(n for n in Layouts(execution).constants if n in execution.constants)
 
 

@@ -14,9 +14,9 @@ from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
 
 
 def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
-    """File name -> unit of every routine that the kernels call, each once: generated ones (micro-kernels, packs), a
-    user's own, and the fixed text of the others (sort, topk, trees). A micro-kernel whose rows all calls say has the panels for them
-    only."""
+    """File name -> unit of every routine that the kernels call, each once: generated ones (micro-kernels, packs), a user's
+    own, and the fixed text of the others (sort, topk, trees). If all calls of a micro-kernel state their rows, it has panels
+    for only these."""
     called: dict[str, set[tuple[int, ...]]] = {}
     users: dict[str, UserRoutine] = {}
     for kernel in kernels:

@@ -7,6 +7,7 @@ from tatami.core.module import Module
 
 
 def show(module: Module[Source]) -> str:
+    """The text of all units and entries of the module."""
     parts: list[str] = []
     for source in module.programs.values():
         for name, unit in source.units.items():

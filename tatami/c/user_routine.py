@@ -3,8 +3,8 @@
     #line 1 "body"          errors name the user's own lines
     static void tatami_body(const float* restrict tatami_in0, float* restrict tatami_out0, int64_t tatami_out0_n0)
 
-Under a sanitizer (TATAMI_SANITIZE) each tensor is copied into a block of exactly its size, so that one element too far
-is seen, wherever the tensor lies in the arena.
+Under a sanitizer (TATAMI_SANITIZE) each tensor is copied into a block of exactly its size, so that an access one element
+beyond is detected, wherever the tensor lies in the arena.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from tatami.core.page import page
 from tatami.loop.ir import BufferParam, UserRoutine
 
 USER_FILE = "body"
+"""Name of the user's body in the compiler's messages."""
 PREAMBLE_FILE = "preamble"
-"""The names that the compiler's messages give the user's texts."""
+"""Name of the user's preamble in the compiler's messages."""
 
 
 def user_unit(routine: UserRoutine) -> Unit:
+    """The unit of a routine whose body a user wrote."""
     ports = (*routine.inputs, *routine.outputs)
     names = (*(p.name for p in ports), *routine.sizes)
     sizes = [f"integers[{k}]" for k in range(len(routine.sizes))]
@@ -47,7 +49,7 @@ def _param(p: BufferParam) -> str:
 
 
 def _copies(routine: UserRoutine, ports: tuple[BufferParam, ...]) -> list[str]:
-    """Each tensor in a block of exactly its size."""
+    """C lines that copy each tensor into a block of exactly its size."""
     position = {name: k for k, name in enumerate(routine.sizes)}
     out: list[str] = []
     for k, p in enumerate(ports):
@@ -62,7 +64,7 @@ def _copies(routine: UserRoutine, ports: tuple[BufferParam, ...]) -> list[str]:
 
 
 def _backs(ports: tuple[BufferParam, ...]) -> list[str]:
-    """Results copied back, and the blocks freed."""
+    """C lines that copy results back and free the blocks."""
     out: list[str] = []
     for k, p in enumerate(ports):
         if p.written:

@@ -1,4 +1,5 @@
-"""Is a C Source fit to be written to files and called? The text itself is trusted or not (D2.20), never checked."""
+"""Verification of a C Source before it is written to files and called. The text itself is trusted or not (D2.20), never
+checked."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _FILE = re.compile(r"[A-Za-z0-9_]{1,120}\.c")
 
 
 def verify(module: Module[Source]) -> list[Diagnostic]:
-    """Unit names are plain file names; the text was made for the calling convention of this version."""
+    """Faults of unit names that are not plain file names, and of text made for another calling convention."""
     out: list[Diagnostic] = []
     for name, source in module.programs.items():
         for unit in source.units:

@@ -1,6 +1,6 @@
 """Index expressions and scalar expressions as CUDA text.
 
-Indices are ``tt_i64``. fp16 and bf16 values are computed in float and rounded where the Region says so: at a cast and
+Indices are ``tt_i64``. fp16 and bf16 values are computed in float and rounded as in the Region: at a cast and
 after an operation whose dtype is narrow.
 """
 
@@ -21,7 +21,7 @@ from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Read, Ref, RegionExpr, Select, Unary, Within
 
 Value: TypeAlias = tuple[str, DType]
-"""The text of an operand, and its dtype."""
+"""(text of an operand, its dtype)."""
 VALUE_TYPE = {
     DType.bool: "bool",
     DType.i8: "signed char",
@@ -38,8 +38,11 @@ VALUE_TYPE = {
     DType.fp64: "double",
     **{d: "tt_u8" for d in DType if d.is_small},
 }
+"""Type of an element -> C type of its value in registers."""
 STORED_TYPE = {**VALUE_TYPE, DType.fp16: "tt_f16", DType.bf16: "tt_bf16"}
+"""Type of an element -> C type in memory."""
 SHORT = {DType.fp16: "f16", DType.bf16: "bf16"}
+"""Narrow float -> its word in the header's function names."""
 
 
 def index_text(e: Expr) -> str:
@@ -57,6 +60,7 @@ def index_text(e: Expr) -> str:
 
 
 def factor_text(e: Expr) -> str:
+    """`index_text`, in parentheses unless it is one name or number."""
     text = index_text(e)
     return f"({text})" if " " in text else text
 
@@ -77,6 +81,7 @@ def _atom(a: Var | Floor | Extreme) -> str:
 
 
 def constant_text(value: Scalar, dtype: DType) -> str:
+    """A literal of the value in this dtype."""
     v = number(scalar(constant(value, dtype).item()))
     if dtype == DType.bool:
         return "true" if v else "false"
@@ -98,7 +103,7 @@ def constant_text(value: Scalar, dtype: DType) -> str:
 
 
 class Scope:
-    """What names mean: tensors by parameter, lets by C variable, both with their dtype."""
+    """The meaning of names: tensors by parameter, lets by C variable, both with their dtype."""
 
     def __init__(self, params: dict[str, DType], lets: dict[str, Value]) -> None:
         self.params = params
@@ -106,7 +111,7 @@ class Scope:
 
 
 def scalar_text(e: RegionExpr, scope: Scope) -> Value:
-    """C text (an operand: parenthesised where needed) and dtype of an elementwise expression."""
+    """(C text, parenthesised where needed; dtype) of an elementwise expression."""
     match e:
         case Read(tensor=t, map=(at,)):
             return f"tt_value({t}[{index_text(at)}])", scope.params[t]
@@ -125,8 +130,8 @@ def scalar_text(e: RegionExpr, scope: Scope) -> Value:
 
 
 def computed(e: RegionExpr, value: Callable[[RegionExpr], Value]) -> Value | None:
-    """A node whose text is made of the texts of its operands, which `value` gives; None where more is needed: where
-    something lies, what has a name, or a choice."""
+    """The text and dtype of a node that is made from the texts of its operands, which `value` returns; None for a node that
+    needs an address, a name, or a choice."""
     match e:
         case Const(value=v, dtype=d):
             return constant_text(v, d), d
@@ -151,11 +156,13 @@ def index_value(value: Expr, dtype: DType) -> str:
 
 
 def guards_text(guards: tuple[Guard, ...]) -> str:
+    """C test that all guards hold."""
     tests = [f"0 <= {factor_text(g.index)} && {factor_text(g.index)} < {factor_text(g.size)}" for g in guards]
     return f"({' && '.join(tests) or 'true'})"
 
 
 def cast_text(value: Value, to: DType) -> str:
+    """The value as dtype `to` (numerics.cast)."""
     text, d = value
     if to == d:
         return text
@@ -170,7 +177,7 @@ def cast_text(value: Value, to: DType) -> str:
 
 
 def bits_text(value: Value, to: DType) -> str:
-    """The bits of a value, as they lie in memory, as a value of another dtype of that size."""
+    """The bits of a value in memory, as a value of another dtype of the same size."""
     text, d = value
     stored = f"tt_to_{SHORT[d]}({text})" if d in SHORT else text
     if to == DType.bool:
@@ -183,6 +190,7 @@ def _round(text: str, dtype: DType) -> str:
 
 
 def unary_text(fn: str, x: Value) -> Value:
+    """(text, dtype) of a scalar operation with one operand."""
     text, d = x
     op = OPS[fn]
     match fn:
@@ -201,11 +209,12 @@ def unary_text(fn: str, x: Value) -> Value:
 
 
 def binary_text(fn: str, x: Value, y: Value) -> Value:
+    """(text, dtype) of a scalar operation with two operands."""
     (a, d), (b, _) = x, y
     op = OPS[fn]
     if op.rule == "compare":
         return f"({a} {op.cuda} {b})", DType.bool
-    if d == DType.bool:  # and, or, xor: of bits the same
+    if d == DType.bool:  # and, or, xor: the same as of bits
         return f"({a} {OPS[fn.removeprefix('bit')].cuda} {b})", d
     if op.rule == "bits":
         return f"(({VALUE_TYPE[d]})({a} {op.cuda} {b}))", d

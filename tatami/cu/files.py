@@ -6,7 +6,7 @@ from tatami.cu.ir import Source
 
 
 def source_files(source: Source) -> dict[str, str]:
-    """File name → text: one file per kernel, the headers they include, and `main.cu` where there is one."""
+    """File name -> text: one file per kernel, the headers that they include, and `main.cu` if there is one."""
     out: dict[str, str] = {f"{unit.symbol}.cu": unit.text for unit in source.units}
     out |= source.headers
     if source.main:

@@ -8,7 +8,7 @@ from tatami.core.custom.verbatim import NO_CODE, VerbatimCode
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """`arch` is what NVRTC compiles for: sm_80, sm_90a. `symbol` is the entry."""
+    """The text of one kernel. `arch` is NVRTC's architecture: sm_80, sm_90a. `symbol` is the entry."""
 
     symbol: str
     arch: str
@@ -16,7 +16,8 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`headers`: file name -> text; a unit includes them by name. `main`: stand-alone host program (spec 5 §7.1)."""
+    """The CUDA text of a program. `headers`: file name -> text; a unit includes them by name. `main`: stand-alone host program
+    (spec 5 §7.1)."""
 
     units: tuple[Unit, ...]
     headers: dict[str, VerbatimCode]

@@ -20,11 +20,13 @@ from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
 HEADERS = ("tatami_ptx.cuh", "tatami_math.cuh")
+"""Headers that every kernel may include."""
 TEMPLATE_HEADERS = {StreamKernel: "tatami_stream.cuh", SortKernel: "tatami_sort.cuh"}
+"""Kind of kernel -> header of its template."""
 
 
 def print_cu(gpu: Module[Program], execution: Module[Any], target: Target) -> Module[Source]:
-    """One Source for all programs of the module: every kernel that is launched is one unit, in order of its symbol."""
+    """One Source for all programs of the module: every launched kernel is one unit, in the order of symbols."""
     launched = launched_kernels(execution)
     kernels = {k.face.symbol: k for program in gpu.programs.values() for k in program.kernels if k.face.symbol in launched}
     ordered = [k for _, k in sorted(kernels.items(), key=lambda x: (len(x[0]), x[0]))]
@@ -33,6 +35,7 @@ def print_cu(gpu: Module[Program], execution: Module[Any], target: Target) -> Mo
 
 
 def print_unit(kernel: AnyKernel, target: Target) -> Unit:
+    """The unit of one kernel, for the target's architecture."""
     text = kernel_text(kernel) if isinstance(kernel, Kernel) else _plain_text(kernel)
     return Unit(kernel.face.symbol, target.arch, VerbatimCode(text))
 
@@ -48,7 +51,7 @@ def _plain_text(kernel: StreamKernel | SortKernel | BodyKernel) -> str:
 
 
 def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, VerbatimCode]:
-    """The header files that these kernels include; the PTX header ends with the wgmma shapes that they use."""
+    """Name -> text, for the headers that these kernels include; the PTX header ends with the wgmma shapes that they use."""
     folder = files("tatami.cu") / "header"
     more = [header for kind, header in TEMPLATE_HEADERS.items() if any(isinstance(k, kind) for k in kernels)]
     out = {name: (folder / name).read_text() for name in (*HEADERS, *more)}
@@ -60,7 +63,7 @@ def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, VerbatimCode]:
 
 
 def _products(k: Kernel) -> list[tuple[str, int, Form]]:
-    """Type, columns and form of the wgmma instructions of a kernel."""
+    """(type, columns, form) of the wgmma instructions of a kernel."""
     dtype = KIND[k.b.dtype]
     _, bn, bk = k.tile
     if dtype not in SHORT.values():

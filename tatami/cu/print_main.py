@@ -21,19 +21,27 @@ from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruc
 
 
 class Expected(Protocol):
-    """What the reference gave for one output. `relative` bounds |error| / |value|, `absolute` is added."""
+    """The reference's result for one output. `relative` bounds |error| / |value|, `absolute` is added."""
 
     @property
-    def positions(self) -> tuple[int, ...]: ...
+    def positions(self) -> tuple[int, ...]:
+        """Row-major positions of the elements that are compared."""
+
     @property
-    def values(self) -> tuple[float, ...]: ...
+    def values(self) -> tuple[float, ...]:
+        """The reference's elements at these positions."""
+
     @property
-    def relative(self) -> float: ...
+    def relative(self) -> float:
+        """Bound of |error| / |value|."""
+
     @property
-    def absolute(self) -> float: ...
+    def absolute(self) -> float:
+        """Error that is allowed in addition."""
 
 
 CODES = {d: f"TT_{d.value.upper()}" for d in STORED_TYPE}
+"""Type of an element -> its constant in the text."""
 
 
 def print_main(
@@ -43,7 +51,7 @@ def print_main(
     expected: Sequence[Expected] = (),
     setup_sizes: Mapping[str, int] | None = None,
 ) -> str:
-    """The text. `sizes`: a value for every symbol; `expected` by output (absent: outputs are printed, not judged).
+    """The text of the main. `sizes`: a value for every symbol; `expected` by output (absent: outputs are printed, not compared).
     Raises InvalidExecution for a program that needs more than launches and copies."""
     main = _Main(source, execution, execution.main, dict(sizes), expected)
     setup = None
@@ -53,7 +61,7 @@ def print_main(
 
 
 def constant_places(module: Module[ExecutionPlan]) -> dict[str, tuple[int, int]]:
-    """Constant -> offset and length in `constants.bin`, which holds the module's constants by name."""
+    """Constant -> (offset, length) in `constants.bin`, which holds the module's constants by name."""
     out: dict[str, tuple[int, int]] = {}
     offset = 0
     for name in sorted(module.constants):
@@ -109,7 +117,7 @@ class _Main:
         )
 
     def check(self, k: int, b: BufferInfo) -> str:
-        """The comparison of output number k, or its numbers."""
+        """The comparison of output number k, or the printing of its numbers."""
         given = f"{k}, b[{self.pointer[b.id][1:]}], {CODES[b.dtype]}, {self.count(b)}"
         if k >= len(self.expected):
             return f"check({given}, nullptr, nullptr, 0, 0, 0);"
@@ -117,13 +125,13 @@ class _Main:
         return f"bad += check({given}, at_{k}, want_{k}, {len(e.positions)}, {_double(e.relative)}, {_double(e.absolute)});"
 
     def fill_numbers(self) -> dict[str, int]:
-        """Input of the caller -> its number, which decides what it is filled with; `setup` sees the same in held ones."""
+        """Input of the caller -> its number, which decides its values; held inputs of `setup` have the same."""
         ports = zip(self.plan.input_buffers, self.plan.signature.inputs)
         inputs = [p.tensor for id, p in ports if self.info[id].kind == "input" and p.tensor not in self.module.constants]
         return {name: k for k, name in enumerate(inputs)}
 
     def memory(self, array: str, made: Mapping[str, str], numbers: Mapping[str, int]) -> list[str]:
-        """Memory of every buffer, filled or read; constants in `made` are what setup has computed. `numbers`: of the
+        """Allocation of every buffer, filled or read; constants in `made` are those that setup has computed. `numbers`: of the
         inputs."""
         out = [f"void* {array}[{max(1, len(self.plan.buffers))}];"]
         port_of = {id: port.tensor for id, port in zip(self.plan.input_buffers, self.plan.signature.inputs)}

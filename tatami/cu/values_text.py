@@ -1,8 +1,8 @@
 """The value of an expression as statements and one operand.
 
-Lets, positions and reads of several lanes become constants where they are first used, and are known from there to the
-end of that block. The sides of a choice that need statements of their own are branches: what a predicate guards is not
-evaluated where it fails.
+Lets, positions and reads of several lanes become constants at their first use, and are known from there to the
+end of that block. The sides of a choice that need statements of their own are branches: a side is not evaluated
+if the predicate excludes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tatami.region.ir import Let, Random, Read, Ref, RegionExpr, Select
 
 
 class Values:
-    """`folds`: results that are there already, by name. `wide`: reads whose lanes were loaded together."""
+    """A printer of values. `folds`: name -> result that exists. `wide`: reads whose lanes were loaded together."""
 
     def __init__(
         self, lines: Lines, params: Mapping[str, DType], lets: Mapping[str, Let], positions: Mapping[str, Position]
@@ -33,23 +33,28 @@ class Values:
         self.count = 0
 
     def fresh(self, prefix: str) -> str:
+        """A C name that is not used yet."""
         self.count += 1
         return f"{prefix}_{self.count}"
 
     @contextmanager
     def block(self, head: str = "", tail: str = "}") -> Iterator[None]:
+        """A context for a C block; constants declared in it are forgotten at its end."""
         with self.lines.block(head, tail):
             self.known.append({})
             yield
             self.known.pop()
 
     def recall(self, key: object) -> Value | None:
+        """The value known for a key here, or None."""
         return next((m[key] for m in reversed(self.known) if key in m), None)
 
     def remember(self, key: object, value: Value) -> None:
+        """Record the value of a key for the rest of the block."""
         self.known[-1][key] = value
 
     def declared(self, value: Value, prefix: str) -> Value:
+        """The value as a C constant."""
         text, d = value
         name = self.fresh(prefix)
         self.lines.add(f"const {VALUE_TYPE[d]} {name} = {text};")
@@ -57,6 +62,7 @@ class Values:
 
     # -- expressions -------------------------------------------------------------------------------
     def value(self, e: RegionExpr) -> Value:
+        """(text, dtype) of an expression; statements that it needs are printed."""
         match e:
             case Read():
                 return self.read(e)
@@ -73,6 +79,7 @@ class Values:
                 return made
 
     def let(self, name: str) -> Value:
+        """The value of a let, declared at its first use."""
         known = self.recall(name)
         if known is None:
             let = self.lets[name]
@@ -82,6 +89,7 @@ class Values:
         return known
 
     def read(self, e: Read) -> Value:
+        """The value of a read; 0 if a position is outside and its bounds allow that."""
         (at,) = e.map
         d = self.params[e.tensor]
         known = self.recall(e)
@@ -99,13 +107,14 @@ class Values:
         return name, d
 
     def places(self, address: Expr) -> list[str]:
-        """The positions that an address names, evaluated."""
+        """The positions that an address names, declared."""
         names = sorted(free_vars(address) & self.positions.keys())
         for n in names:
             self.position(n)
         return names
 
     def position(self, name: str) -> None:
+        """Declare a position, wrapped or clamped by its bounds."""
         if self.recall(("position", name)) is not None:
             return
         p = self.positions[name]
@@ -122,13 +131,16 @@ class Values:
         self.remember(("position", name), (name, DType.i64))
 
     def inside_text(self, names: list[str]) -> str:
+        """C test that all positions are inside their axes."""
         return " && ".join(f"0 <= {n} && {n} < {factor_text(self.positions[n].size)}" for n in names)
 
     def fault_text(self, names: list[str]) -> str:
+        """C text for a position outside: a fault, or "" if its bounds allow it."""
         return " else tt_fault(1);" if any(self.positions[n].bounds in ("wrap", "error") for n in names) else ""
 
     # -- choices -----------------------------------------------------------------------------------
     def select(self, e: Select) -> Value:
+        """The value of a choice: an expression, or a variable set by branches."""
         pred = self.value(e.pred)[0]
         then, then_lines = self.aside(e.then)
         other, other_lines = self.aside(e.other)
@@ -145,7 +157,7 @@ class Values:
         return name, then[1]
 
     def aside(self, e: RegionExpr) -> tuple[Value, list[str]]:
-        """The value, and the statements that it needs, one level deeper."""
+        """(the value, the statements that it needs, one level deeper)."""
         before = len(self.lines.out)
         self.known.append({})
         self.lines.depth += 1

@@ -1,4 +1,4 @@
-"""Is a CUDA Source fit to be written to files? The text itself is trusted or not (D2.20), never checked."""
+"""Verification of a CUDA Source before it is written to files. The text itself is trusted or not (D2.20), never checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]{1,120}(\.cuh)?")
 
 
 def verify(module: Module[Source]) -> list[Diagnostic]:
-    """Names of units and headers are plain file names."""
+    """Faults of names of units and headers that are not plain file names."""
     return [
         diagnostic("InvalidDocument", f"{name}: {word[:80]!r}", "a file name is letters, digits and _", "rename it")
         for name, source in module.programs.items()

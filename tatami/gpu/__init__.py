@@ -1,6 +1,6 @@
-"""Kernels for SM80 and SM90: one MMA template per architecture with the plan put in (spec 3 §9, spec 5 §6, D2.13).
+"""Kernels for SM80 and SM90: one MMA template per architecture, with parameters from the plan (spec 3 §9, spec 5 §6, D2.13).
 
-Made from Regions and their plans. A kernel states what is asynchronous by tokens, and `verify` proves it:
+Made from Regions and their plans. Tokens state which operations of a kernel are asynchronous, and `verify` proves that
 
 - a TokLoad is consumed by a Wait before anything reads the slot (cp.async groups on SM80, mbarrier phases on SM90);
 - a slot is refilled only after its TokFree;
@@ -10,8 +10,8 @@ Made from Regions and their plans. A kernel states what is asynchronous by token
 
 Two products whose first gives the weights of the second, as in attention, are one kernel (`pair.py`). Regions without a
 matrix product go through the streaming template (`stream_ir.py`): phases over the points of a group of
-threads, which is a thread, a part of a warp, a warp or a block; few long lines are cut into parts (`gpu/streaming/parts.py`).
-Sorts have a template of their own.
+threads, which is a thread, a part of a warp, a warp or a block; long lines are cut into parts if there are too few of them
+to fill the GPU (`gpu/streaming/parts.py`). Sorts have a template of their own.
 
     kernel k0(p0: fp16, p1: fp16, p2: fp16, out p3: fp16) sm80 mma tile=[128, 64, 64] stages=2 threads=64
       C[s0, s2] += A * B over s1

@@ -1,11 +1,13 @@
-"""Which CTAs of a cluster share what: number i * cn + j is the tile at row i, column j of the cluster's cm x cn tiles."""
+"""CTAs of a cluster that share an operand. CTA i * cn + j computes the tile at row i, column j of the cluster's cm x cn
+tiles."""
 
 from __future__ import annotations
 
 
 def sharing(cluster: tuple[int, int], cta: int, along: str) -> list[int]:
-    """The CTAs beside `cta` along the axes in `along` ("", "m", "n" or "mn") and itself: those of its column work on
-    the same B, those of its row on the same A. Who loads a part for others loads it for these."""
+    """Numbers, ascending, of `cta` and of the CTAs that share operands with it along the axes in `along` ("", "m", "n" or
+    "mn"): CTAs of its column work on the same B, CTAs of its row on the same A. These are the CTAs that a multicast load
+    reaches."""
     cm, cn = cluster
     row, column = divmod(cta, cn)
     beside = {cta}

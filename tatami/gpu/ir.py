@@ -51,8 +51,8 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class CpAsync(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="CpAsync"):
-    """Every thread starts copies of `width` elements each of one operand's block into `dst_smem`; elements outside a
-    predicated axis become 0."""
+    """Every thread starts cp.async copies of `width` elements each, from `block` of one operand to `dst_smem`; elements
+    outside an axis of `predicate` become 0. `tile` next: the block belongs to the next tile of a persistent CTA."""
 
     dst_smem: str
     block: Expr
@@ -63,12 +63,12 @@ class CpAsync(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt",
 
 
 class CommitGroup(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="CommitGroup"):
-    """Close the group of the copies started since the last one."""
+    """Close the group of copies started since the last CommitGroup."""
 
 
 class CopiesArrive(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="CopiesArrive"):
-    """Each thread of the role arrives at `mbarrier` by itself: when its copies so far have landed, or `stored`, which copies of
-    2 bytes and less are, once it has made them."""
+    """Every thread of the role arrives at `mbarrier` when its cp.async copies so far have landed; with `stored` (copies of at
+    most 2 bytes are plain stores) right after it has issued them."""
 
     mbarrier: str
     block: Expr
@@ -76,9 +76,10 @@ class CopiesArrive(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="s
 
 
 class TmaLoad(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="TmaLoad"):
-    """One thread asks for boxes of the tensor map `desc`; elements outside the tensor arrive as 0. Of an im2col map,
-    `offsets` shift the walk that starts at `coords`, over m or n, k and b of the block's first element. `share`: the CTAs
-    of the cluster along that axis load a part each, and every part lands in all of them. `bytes` land in each CTA."""
+    """One thread issues the loads of the block's `boxes` boxes of tensor map `desc`; elements outside the tensor arrive as 0.
+    `coords`: coordinates of the block's first element, over m or n, k and b. `offsets`: for an im2col map, the filter's shifts
+    from there. `share`: axis of the cluster along which each CTA loads one part of the block and multicasts it to all of them;
+    empty: none. `bytes` land in each CTA."""
 
     dst_smem: str
     desc: str
@@ -93,13 +94,16 @@ class TmaLoad(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt",
 
 
 class MBarrierInit(msgspec.Struct, frozen=True, tag_field="stmt", tag="MBarrierInit"):
+    """Initialise every slot of `mbarrier`: a phase ends after `count` arrivals, once the bytes it expects have landed."""
+
     mbarrier: str
     count: int
 
 
 class MBarrierArrive(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="MBarrierArrive"):
-    """`arrivals` of the role for each of its warpgroups; `expect_tx` bytes are added to the phase first. `share`: at
-    this barrier of each CTA that loads parts for this one, along these axes."""
+    """Each warpgroup of the role arrives `Role.arrivals` times at `mbarrier`; the phase first expects `expect_tx` more bytes.
+    `share`: the arrival goes to this barrier of each CTA that loads parts for this one along these axes of the cluster; empty:
+    to the CTA's own."""
 
     mbarrier: str
     block: Expr
@@ -109,9 +113,10 @@ class MBarrierArrive(msgspec.Struct, frozen=True, omit_defaults=True, tag_field=
 
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Wait"):
-    """Until the tokens are there: at most `pending` newer groups are still under way (cp_async_group, wgmma_group;
-    bulk_group: of the thread that stores for its warpgroup, until shared memory has been read), or the phase of
-    `mbarrier` at `block` has ended (spec 3 §9.2); fetch: the warpgroup's own phase, of its tile."""
+    """Wait until the tokens are given. `model` cp_async_group, wgmma_group: at most `pending` newer groups are still in
+    flight. bulk_group: the same for the thread that issues its warpgroup's TMA stores, until they have read shared memory.
+    mbarrier: the phase of `mbarrier` at `block` has ended (spec 3 §9.2). fetch: the phase of the warpgroup's own barrier, for
+    its tile, has ended."""
 
     token: tuple[Token, ...]
     model: Literal["cp_async_group", "mbarrier", "wgmma_group", "bulk_group", "fetch"]
@@ -122,32 +127,37 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", ta
 
 
 class SyncThreads(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="SyncThreads"):
-    """All threads of the CTA, or of its cluster. What each waited for is visible to all; the slots read before are
-    free."""
+    """Barrier of all threads of the CTA, or of its `cluster`. Everything that one of them waited for is visible to all
+    afterwards; slots read before it are free."""
 
     out_token: tuple[Token, ...] = ()
     cluster: bool = False
 
 
 class GridDependency(msgspec.Struct, frozen=True, tag_field="stmt", tag="GridDependency"):
-    """The launches before have ended and what they wrote is seen; from here on the launch after may begin."""
+    """Wait until the preceding launches have ended and their writes are visible; from here on the following launch may
+    begin."""
 
 
 class SyncWarpgroup(msgspec.Struct, frozen=True, tag_field="stmt", tag="SyncWarpgroup"):
-    """The threads of one warpgroup."""
+    """Barrier of the threads of one warpgroup."""
 
 
 class SetMaxNReg(msgspec.Struct, frozen=True, tag_field="stmt", tag="SetMaxNReg"):
+    """Raise (`inc`) or lower (`dec`) the registers per thread of the warpgroup to `registers`."""
+
     registers: int
     action: Literal["inc", "dec"]
 
 
 class ZeroAcc(msgspec.Struct, frozen=True, tag_field="stmt", tag="ZeroAcc"):
+    """Set the accumulator `acc` to 0."""
+
     acc: str
 
 
 class LdMatrix(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="LdMatrix"):
-    """Fragments of a block to registers; `trans` absorbs a transpose (spec 3 §11)."""
+    """Load the fragments of a block into registers; `trans` absorbs a transpose (spec 3 §11)."""
 
     src_smem: str
     block: Expr
@@ -167,8 +177,8 @@ class Mma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag
 
 
 class Wgmma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Wgmma"):
-    """As Mma, asynchronous, both operands from shared memory through descriptors; one committed group. Without `a_smem` A
-    are the weights, which are in registers. `fresh`: acc = A * B."""
+    """Mma of a warpgroup, asynchronous, both operands read from shared memory through descriptors; one committed group. Empty
+    `a_smem`: operand A is the weights, which are in registers. `fresh`: acc = A * B."""
 
     acc: str
     a_smem: str
@@ -185,8 +195,8 @@ class Wgmma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", t
 
 
 class Weigh(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Weigh"):
-    """`scores` of a block to weights exp(score - largest score of the row so far). Where the largest grows, the row's sum
-    is scaled by exp(old - new). Direct weights know nothing of their row, and nothing is scaled."""
+    """Turn `scores` of a block into weights exp(score - largest score of the row so far). Where that maximum grows, the row's
+    sum is scaled by exp(old - new). Direct weights (`Weights.direct`) need nothing from their row and scale nothing."""
 
     scores: str
     block: Expr
@@ -195,8 +205,8 @@ class Weigh(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", t
 
 
 class Rescale(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Rescale"):
-    """`acc` to what the last Weigh scaled its sums to, and its weights to fragments: no product of the block before may
-    be under way."""
+    """Scale `acc` as the last Weigh scaled its sums, and turn that Weigh's weights into fragments. No product of the block
+    before may be in flight."""
 
     acc: str
     block: Expr
@@ -205,7 +215,7 @@ class Rescale(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt",
 
 
 class LoadTile(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="LoadTile"):
-    """Synchronous: neighbouring threads read neighbouring elements (spec 5 §7.2) and store them to shared memory."""
+    """Load a block synchronously into shared memory: neighbouring threads read neighbouring elements (spec 5 §7.2)."""
 
     dst_smem: str
     block: Expr
@@ -214,7 +224,7 @@ class LoadTile(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
 
 
 class Fma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Fma"):
-    """acc += A * B on ordinary cores, a micro-tile per thread. Of the second of two products A are the weights."""
+    """acc += A * B by ordinary multiply-adds, a micro-tile per thread. In the second of two products, A is the weights."""
 
     acc: str
     block: Expr
@@ -223,8 +233,9 @@ class Fma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag
 
 
 class Epilogue(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Epilogue"):
-    """`ops` element by element on the accumulator, in registers. `ring`: in shared memory, through which the lanes of a
-    warp exchange 16 rows of the accumulator at a time, so that each has neighbours of one row."""
+    """Apply `ops` to each element of the accumulator, in registers. `async`: it overlaps the loads of the next tile. `ring`:
+    shared memory through which the lanes of a warp exchange 16 rows of the accumulator at a time, so that each lane holds
+    neighbours of one row; empty: no exchange."""
 
     acc: str
     ops: tuple[Let, ...]
@@ -246,8 +257,9 @@ class StGlobalVec(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="st
 
 
 class StRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StRows"):
-    """`regs` of each row, at `index` over m: one of `ops`, or what those use: `top`, the row's largest score; `total`, the
-    sum of exp(score - top), where an infinite top counts as 0; `sum`, which is NaN there instead."""
+    """Store one value per row, at `index` over m. `regs` is one of `ops`, or a statistic that those may use too: `top`, the
+    row's largest score; `total`, the sum of exp(score - top), in which an infinite top counts as 0; `sum`, the same sum, but
+    NaN if top is infinite."""
 
     ptr: str
     index: Expr
@@ -257,8 +269,8 @@ class StRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", 
 
 
 class BlockFold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`regs`, a let or the accumulator, reduced by `fn` over each block of 64 columns (`along` n) or of 16 rows (m), which one warp
-    has whole, to fp32 of `ptr` at `index`, where `t` is the number of the block."""
+    """`regs`, a let or the accumulator, reduced by `fn` over each block of 64 columns (`along` n) or 16 rows (`along` m),
+    which one warp holds whole. The fp32 result goes to `ptr` at `index`, where `t` is the number of the block."""
 
     ptr: str
     index: Expr
@@ -266,13 +278,13 @@ class BlockFold(msgspec.Struct, frozen=True, omit_defaults=True):
     fn: Literal["sum", "max", "min"]
     along: Literal["m", "n"]
     top: str = ""
-    """Of a sum along n, the `ptr` of the maximum of the same blocks: what is added is exp(`regs` - maximum), where an infinite
-    maximum counts as 0."""
+    """For a sum along n, the `ptr` of the maximum of the same blocks: the terms are then exp(`regs` - maximum), in which an
+    infinite maximum counts as 0. Empty: the terms are `regs`."""
 
 
 class StBlocks(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StBlocks"):
-    """All reductions of the accumulator in blocks, in one pass: `ops` are computed once for each element, and what `folds` name
-    of them is reduced and stored before the next 64 columns are begun. Rows and columns outside do not count."""
+    """All block reductions of the accumulator in one pass: `ops` are computed once per element, and the results that `folds`
+    name are reduced and stored before the next 64 columns begin. Rows and columns outside the axes of `pred` do not count."""
 
     folds: tuple[BlockFold, ...]
     ops: tuple[Let, ...]
@@ -281,8 +293,8 @@ class StBlocks(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
 
 
 class StMatrix(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StMatrix"):
-    """A chunk of `regs` (as in StGlobalVec) to the warpgroup's next slot of `dst_smem`; `pred`: outside these axes
-    there is nothing to compute."""
+    """Store a chunk of `regs` (as in StGlobalVec) to the warpgroup's next slot of `dst_smem`; elements outside the axes of
+    `pred` are not computed."""
 
     dst_smem: str
     ptr: str
@@ -290,12 +302,12 @@ class StMatrix(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
     pred: tuple[str, ...]
     in_token: Token
     fetched: str = ""
-    """The parameter whose elements a TmaFetch has laid there: `fetched` among the epilogue's operands."""
+    """Parameter whose elements a TmaFetch has laid in that slot (`fetched` among the epilogue's operands); empty: none."""
 
 
 class TmaFetch(msgspec.Struct, frozen=True, tag_field="stmt", tag="TmaFetch"):
-    """One thread of the warpgroup asks for all `chunks` of its tile through `desc`, each to the slot of `dst_smem` that its
-    results will take; `bytes` land at the warpgroup's own `mbarrier`, elements outside the tensor as 0."""
+    """One thread of the warpgroup issues the loads of all `chunks` of its tile through `desc`, each into the slot of
+    `dst_smem` that its results will take. `bytes` land at the warpgroup's own `mbarrier`; elements outside the tensor are 0."""
 
     dst_smem: str
     desc: str
@@ -307,13 +319,13 @@ class TmaFetch(msgspec.Struct, frozen=True, tag_field="stmt", tag="TmaFetch"):
 
 
 class FenceAsync(msgspec.Struct, frozen=True, tag_field="stmt", tag="FenceAsync"):
-    """What this thread stored to shared memory, or knows that others stored or copied there, may be read by TMA and wgmma, once
-    those know who ask for it."""
+    """Make the shared memory that this thread has stored, or knows others to have stored or copied, readable by TMA and wgmma,
+    once the thread that issues them knows of the fence."""
 
 
 class TmaStore(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="TmaStore"):
-    """One thread of the warpgroup stores its slot through `desc`, as one committed group; what lies outside the tensor
-    is dropped. The next chunk goes to the slot after it."""
+    """One thread of the warpgroup stores its slot through `desc`, as one committed group; elements outside the tensor are
+    dropped. The next chunk goes to the following slot."""
 
     src_smem: str
     desc: str
@@ -322,9 +334,9 @@ class TmaStore(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
 
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Loop"):
-    """`over` blocks: the k loop, var k, from block `first` (0 or 1) on. `over` tiles: the tiles of a persistent CTA, or
-    the parts of its tile (`Kernel.groups`). `over` chunks: 64 rows and some columns of a warpgroup's accumulator at a time,
-    as a slot of the epilogue's ring holds them."""
+    """A loop `over` blocks (the k loop, var k, from block `first`, 0 or 1), over tiles (those of a persistent CTA, or the
+    parts of its tile, `Kernel.groups`) or over chunks (64 rows and some columns of a warpgroup's accumulator, as much as a
+    slot of the epilogue's ring holds)."""
 
     over: Literal["blocks", "tiles", "chunks"]
     body: tuple[Stmt, ...]
@@ -332,9 +344,9 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", ta
 
 
 class Role(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Role"):
-    """Warpgroups first .. first + count - 1 run `body`. An `elected` role is one thread, which arrives once at a
-    barrier; else each warp of a warpgroup arrives (`arrivals` 4), or its first thread does (1), which then asks for its boxes
-    too. `turns`: each tile belongs to one warpgroup, in turn, else they divide it."""
+    """Warpgroups `first … first + count - 1` run `body`. `elected`: one thread runs it, and arrives once at a barrier.
+    `arrivals`: 4, each warp of a warpgroup arrives; 1, only its first thread, which also issues TMA loads. `turns`: warpgroups
+    take alternate tiles; otherwise they divide each tile."""
 
     name: Literal["producer", "consumer"]
     first: int
@@ -382,8 +394,9 @@ Stmt: TypeAlias = (
 
 
 class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A (mn is m) or B (mn is n): element (mn, k) of batch b is at ``offset + mn*stride_mn + k*stride_k`` of `param`.
-    `major` is the contiguous axis. A synchronous kernel has the expression `value` over m or n, k and b instead."""
+    """Operand A (mn is m) or B (mn is n): element (mn, k) of batch b is at ``offset + mn*stride_mn + k*stride_k`` of `param`.
+    `major` is the contiguous axis. In a synchronous kernel the operand is the expression `value` over m or n, k and b
+    instead."""
 
     ring: str
     dtype: DType
@@ -394,15 +407,16 @@ class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
     offset: Expr | None = None
     value: RegionExpr | None = None
     gather: Expr | None = None
-    """The address of an element over m or n, k and b, where it has no strides; 0 stands where a guard fails."""
+    """Address of an element over m or n, k and b, for an operand without strides; the element is 0 where a guard fails. None:
+    the operand has strides."""
     guards: tuple[Guard, ...] = ()
     run: int = 1
-    """Of a gathered operand, elements along k that lie together under the same guards (`gemm_view.run_of`)."""
+    """For a gathered operand, number of neighbours along k that are contiguous under the same guards (`gemm_view.run_of`)."""
 
 
 class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`slots` tiles of `rows` rows of `row_bytes` in shared memory from byte `base`. swizzle: bytes of the span whose
-    16-byte chunks are XORed with the row (0: none), where `swizzle_rows` neighbouring rows share one XOR."""
+    """Shared memory of `slots` tiles, each `rows` rows of `row_bytes`, from byte `base`. `swizzle`: bytes of the span whose
+    16-byte chunks are XORed with the row's number, the same for `swizzle_rows` neighbouring rows; 0: none."""
 
     name: str
     base: int
@@ -411,11 +425,12 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
     slots: int
     swizzle: int
     swizzle_rows: int = 0
-    """0: as many rows as fill 128 bytes, which is what eight rows read at one chunk need."""
+    """Neighbouring rows that share one XOR; 0: as many as fill 128 bytes, so that eight rows read at one chunk hit different
+    banks."""
     swizzle_step: int = 1
-    """What the XOR grows by from row to row: 2 where four rows are read at two neighbouring chunks."""
+    """Growth of the XOR from row to row: 2 where four rows are read at two neighbouring chunks."""
     once: bool = False
-    """Filled once a tile, as its block 0, then read by all of its blocks."""
+    """True if the ring is filled once per tile, as its block 0, and read by all blocks of the tile."""
 
     @property
     def tma_pitch(self) -> int:
@@ -424,13 +439,15 @@ class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def slot_bytes(self) -> int:
+        """Bytes of one tile, without padding."""
         return self.rows * self.row_bytes
 
 
 class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`slots` mbarriers of 8 bytes from byte `base`. `counts`: what its position counts. turns: a slot per warpgroup
-    of a role with turns, which waits for its own and arrives at the next one's; the first needs no arrival. rounds: the
-    same in each block, by warpgroups that divide a tile. fetches: a slot per warpgroup, a phase per tile of its own. `ring`: whose slots it tells of, where not of all."""
+    """An array of `slots` mbarriers of 8 bytes from byte `base`. `counts` says what its position counts: blocks; tiles; turns
+    (a slot per warpgroup of a role with turns: each waits at its own slot and arrives at the next one's; the first needs no
+    arrival); rounds (the same for each block, by warpgroups that divide a tile); fetches (a slot per warpgroup, a phase per
+    tile of its own). `ring`: the ring that this barrier guards; empty: all rings."""
 
     name: str
     base: int
@@ -440,12 +457,12 @@ class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def in_order(self) -> bool:
-        """A slot per warpgroup: each waits for its own and arrives at the next one's."""
+        """True if there is a slot per warpgroup, and each waits at its own and arrives at the next one's."""
         return self.counts in ("turns", "rounds")
 
 
 class Known(msgspec.Struct, frozen=True):
-    """`name` is the integer at `index` of `param` throughout a tile."""
+    """`name` stands for the integer at `index` of `param`, which is constant throughout a tile."""
 
     name: str
     param: str
@@ -453,7 +470,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class FirstProduct(msgspec.Struct, frozen=True):
-    """sum over d of left[m, d] * right[key, d]."""
+    """The product sum over d of left[m, d] * right[key, d]."""
 
     left: Operand
     right: Operand
@@ -465,48 +482,48 @@ class Weights(msgspec.Struct, frozen=True, omit_defaults=True):
         score[m, key] = `score`(sum over d of left[m, d] * right[key, d]), -inf where `excluded` does not hold
         A[m, key]     = exp(score - max over key) / sum over key of exp(score - max over key)
 
-    or, where it is `direct`, A = score, 0 where `excluded` does not hold; then there may be several first products.
-    `lets` come before `score`; in both `acc` is the first product, `acc1` the next. Division and the exception come last,
-    on C."""
+    or, if `direct`, A = score, 0 where `excluded` does not hold; several first products are then possible. `lets` come before
+    `score`; in both, `acc` is the first product and `acc1` the next. The division and `nan_weight` are applied last, to C."""
 
     firsts: tuple[FirstProduct, ...]
-    """Multiplied to `scores`, `scores1`, …. Operand B may have the ring of the first one's `right`, whose elements it then
-    has."""
+    """The first products; their results are `scores`, `scores1`, …. Operand B of the second product may share the ring of the
+    first one's `right` if both read the same elements."""
     depth: Expr
     steps: int
-    """Sixteens of d that are on chip."""
+    """Depth d kept on chip, in units of 16."""
     lets: tuple[Let, ...]
     score: RegionExpr
     direct: bool = False
     excluded: RegionExpr | None = None
-    """The predicate of the scores that count."""
+    """Predicate of the scores that count; None: all of them."""
     low: tuple[Expr, ...] = ()
+    """Lower bounds of the keys that row `m` sees, the largest of which holds; empty unless `low` and `high` say all that
+    `excluded` says."""
     high: tuple[Expr, ...] = ()
-    """The first and the last key that a row `m` sees: the largest of `low`, the smallest of `high`, where `excluded` says
-    no more than that."""
+    """Upper bounds, inclusive, the smallest of which holds."""
     known: tuple[Known, ...] = ()
-    """Integers in memory that these use: how many keys there are of a batch."""
+    """Integers in memory that the other fields use, such as the number of keys of a batch."""
     nonfinite: str = ""
     """Parameter that is nonzero if the values of a batch, the index `nonfinite_at`, have an element that is not finite; then
     no block is skipped, since 0 times infinity is NaN. Empty: no block is skipped for its weights."""
     nonfinite_at: Expr | None = None
     divided: bool = True
     nan_weight: Scalar | None = None
-    """All weights of a row whose sum is NaN."""
+    """Weight of every key in a row whose sum is NaN; None: NaN."""
     shape: str = "m16n8k16"
-    """The instruction of both products: of the tensor cores, or fma."""
+    """Instruction shape of both products on tensor cores, or `fma`."""
     by_rows: bool = False
-    """A row's sum is written: weights are of score - 0 where the largest score is infinite, of either sign."""
+    """True if a row's sum is written: weights are then exp(score - 0) where the largest score is infinite, of either sign."""
 
     @property
     def tiles(self) -> tuple[str, ...]:
-        """What the registers are called that have the first products, the first of which become the weights; s1 is a size."""
+        """Register names of the first products; the first is overwritten by the weights. (`s1` would clash with a size.)"""
         return tuple(f"t{i}" if i else "s" for i in range(len(self.firsts)))
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """Row m is of the group number `matrix`: how many of the `count` integers `ends`[`index`], over e, are at most m. Operand B
-    is the group's own, zeros where it has none: there are `matrices`."""
+    """Row m belongs to group `matrix`, the number of the `count` integers `ends`[`index`], over e, that are at most m. Operand
+    B is the group's own matrix, or zeros if it has none: there are `matrices`."""
 
     ends: str
     index: Expr
@@ -515,9 +532,9 @@ class Groups(msgspec.Struct, frozen=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="contraction"):
-    """`rows` x `cols` threads of the synchronous template, or warps of the others, divide the tile. `fma` is the ring of
-    the MMA template with ordinary multiply-adds behind it: a warp's 8 x 4 lanes share its part of the tile. `pair`: A is
-    `weights`, a product itself."""
+    """A kernel for one contraction, or for two. `rows` x `cols` threads (template sync) or warps divide the tile. Template
+    `fma` is the ring of the MMA template with ordinary multiply-adds: a warp's 8 x 4 lanes divide its part of the tile.
+    Template `pair`: operand A is `weights`, itself a product."""
 
     face: KernelFace
     arch: Arch
@@ -533,7 +550,7 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     k: Expr
     batch: tuple[Expr, ...]
     grid: dict[str, str]
-    """Which of m, n, b a block coordinate x, y, z counts; empty for a persistent kernel, which counts tiles."""
+    """Role (m, n or b) that each block coordinate x, y, z counts; empty for a persistent kernel, which counts tiles."""
     a: Operand
     b: Operand
     acc_dtype: DType
@@ -549,47 +566,52 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     """Axes with predicates: exactly the plan's predicate_tail."""
     tile_order: TileOrder = "row"
     split: int = 1
-    """CTAs that share a tile's k, each with a part of whole blocks; `split` in a store's index is the part's number. Of two
-    products the second's rows are then neither divided by their sums nor joined."""
+    """Number of CTAs that share a tile's k, each taking whole blocks; `split` in a store's index is the part's number. With
+    two products, the rows of a part are neither divided by their sums nor combined."""
     cluster: tuple[int, int] = (1, 1)
     """CTAs along m and along n."""
 
     tile_rows: tuple[int, int] | None = None
-    """The first of the rows of tiles (of a cluster's) that this kernel computes, and their number; None: all."""
+    """First row of tiles (of a cluster's tiles) that this kernel computes, and their number; None: all."""
     units: int = 0
-    """Stream-K: so many CTAs, or clusters, share one line of the blocks of k of all tiles, evenly (`plan/gpu/stream_k_cut.py`). What
-    the loop over tiles visits are pieces of tiles; `split` is the most that a tile has."""
+    """Stream-K: number of CTAs, or clusters, that divide the line of all tiles' blocks of k evenly (`plan/gpu/stream_k_cut.py`);
+    0: none. The loop over tiles then visits pieces of tiles, and `split` is the largest number of pieces of a tile."""
     uneven: bool = False
-    """Tiles differ in their number of blocks; each has one at least."""
+    """True if tiles differ in their number of blocks; each has at least one."""
     section: int = 0
-    """Batches whose tiles a persistent CTA mixes, the last rows of all first; 0: one batch after the other."""
+    """Number of batches whose tiles a persistent CTA interleaves, the last rows of all of them first; 0: one batch after the
+    other."""
     weights: Weights | None = None
     groups: Groups | None = None
-    """The loop over tiles then goes through the parts of the CTA's tile whose rows are of one group each."""
+    """Groups of rows, each with its own B; the loop over tiles then visits the parts of the CTA's tile whose rows are in one
+    group. None: one B."""
 
     @property
     def ctas(self) -> int:
-        """Of a cluster."""
+        """Number of CTAs per cluster."""
         return self.cluster[0] * self.cluster[1]
 
     @property
     def has_roles(self) -> bool:
+        """True if the warpgroups have roles, which mbarriers synchronise."""
         return self.barrier_model == "mbarrier"
 
     @property
     def copiers(self) -> int:
-        """Threads that run a CpAsync: of kernels with roles the producer's warpgroup."""
+        """Threads that run a CpAsync: in kernels with roles, the producer's warpgroup."""
         return 128 if self.has_roles else self.threads
 
 
 class SizeName(msgspec.Struct, frozen=True):
+    """The extent `value` under the `name` by which a custom body knows it."""
+
     name: str
     value: Expr
 
 
 class BodyKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="body"):
-    """What one thread does for one of `points`, in a user's own text (D2.20). `sizes`: the names by which it knows
-    extents; `counters`: what it counts with besides its coordinates."""
+    """A user's own text, run by one thread for each of `points` (D2.20). `sizes`: the names by which the text knows extents;
+    `counters`: its loop variables besides the coordinates."""
 
     face: KernelFace
     params: tuple[Param, ...]
@@ -608,5 +630,7 @@ AnyKernel: TypeAlias = Kernel | StreamKernel | SortKernel | BodyKernel
 
 
 class Program(msgspec.Struct, frozen=True):
+    """Distinct kernels, and the bindings that launch them for the Regions of a program, in order."""
+
     kernels: tuple[AnyKernel, ...]
     bindings: tuple[Binding, ...]

@@ -12,9 +12,11 @@ from tatami.core.diagnostic import fail
 from tatami.gpu.ir import Program, Stmt
 
 NAMES = frozenset(str(s.__struct_config__.tag) for s in get_args(Stmt))
+"""Names of the statements, their keys in JSON."""
 
 
 def encode(program: Program) -> Any:
+    """The program in plain Python values for JSON."""
     value = to_builtins(program)
     for kernel in value["kernels"]:
         if "body" in kernel:

@@ -1,7 +1,6 @@
-"""Region + plan -> kernels: one template per architecture with the plan put in (spec 3 §10(7), spec 5 §6).
+"""Region + plan -> kernels: one template per architecture, with its parameters from the plan (spec 3 §10(7), spec 5 §6).
 
-Kernels that mean the same are one kernel, whatever Regions use them; the bindings say who does.
-"""
+Equal kernels are one kernel, however many Regions use it; the bindings say which do."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from tatami.region.views.fp8 import spelled_out
 
 
 def lower(region: Module[region_ir.Program], plan: Module[ProgramPlan], target: Target) -> Module[Program]:
-    """Kernels of every program. Raises InvalidPlan or ResourceExceeded, with numbers, for a plan that cannot be."""
+    """Kernels of every program. Raises InvalidPlan or ResourceExceeded, with figures, for a plan that cannot be realised."""
     kernels: dict[str, AnyKernel] = {}
     programs: dict[str, Program] = {}
     for name, body in region.programs.items():
@@ -91,8 +90,8 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
 def lower_region(
     region: region_ir.Region, choice: Guarded, target: Target, whole_rows: int | None = None
 ) -> tuple[Kernel, Binding]:
-    """The kernel of one guarded plan, its face still empty, and the binding without its kernel's name. `whole_rows`: of a
-    plan for SM90, the first rows of tiles, where another kernel has the others."""
+    """The kernel of one guarded plan, with an empty face, and its binding, without the kernel's name. `whole_rows`: for an
+    SM90 plan, how many of the first rows of tiles the kernel computes; None: all."""
     plan = choice.plan
     if not isinstance(plan, Sm80Mma | Sm90Mma | GpuSync):
         raise fail(
@@ -163,7 +162,7 @@ def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> li
 
 
 def lower_stream_k(region: region_ir.Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:
-    """The kernels of stream-K: whole tiles if there are any, the pieces of the others, then their sums and the epilogue."""
+    """The kernels of stream-K: whole tiles, if there are any; the pieces of the other tiles; their sums and the epilogue."""
     plan = choice.plan
     assert isinstance(plan, Sm90Mma)
     p = problem(region, plan.acc, choice.conditions)

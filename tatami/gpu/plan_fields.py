@@ -1,4 +1,4 @@
-"""Which fields of a plan decide a statement: where to look when the statement proves wrong."""
+"""The plan fields that decide each statement: where to look when the statement proves wrong."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ WAITS = {
     "bulk_group": "epilogue_store",
     "fetch": "epilogue_load",
 }
+"""Plan fields that decide a Wait, by its model."""
 
 
 def plan_fields(s: Stmt) -> str:
-    """Names of fields, comma separated."""
+    """Names of the plan fields that decide `s`, comma separated."""
     match s:
         case CpAsync():
             return "cache, predicate_tail, layout_hints, stages"

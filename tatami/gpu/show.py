@@ -49,6 +49,7 @@ from tatami.region.ir import Binary, Cast, Const, Index, Read, Reduce, Ref, Regi
 
 
 def show(module: Module[Program]) -> str:
+    """Text of all programs: kernels, then a line per binding."""
     parts = []
     for name, program in module.programs.items():
         lines = [f"program {name}"]
@@ -75,6 +76,7 @@ def show(module: Module[Program]) -> str:
 
 
 def kernel_lines(k: Kernel) -> list[str]:
+    """Lines of a contraction kernel: signature, operands, shared memory, statements."""
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
     out = [
         f"  kernel {k.face.symbol}({params}) {k.arch} {k.template} tile={list(k.tile)} stages={k.stages} threads={k.threads}"
@@ -129,6 +131,7 @@ def _weights(w: Weights) -> list[str]:
 
 
 def stream_lines(k: StreamKernel) -> list[str]:
+    """Lines of a streaming kernel: signature, points, phases with their stores."""
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
     how = f"{k.threads} threads, {k.group} a point{' across' if k.across else ''}" + (
         f", {k.width} lanes" if k.width > 1 else ""
@@ -171,6 +174,7 @@ def _meeting(combine: str) -> str:
 
 
 def sort_lines(k: SortKernel) -> list[str]:
+    """Lines of a sort kernel: signature, then the lines it sorts."""
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
     way = "descending" if k.descending else "ascending"
     return [
@@ -180,6 +184,7 @@ def sort_lines(k: SortKernel) -> list[str]:
 
 
 def body_lines(k: BodyKernel) -> list[str]:
+    """Lines of a kernel with a custom body, its text included."""
     params = ", ".join(f"{'out ' if p.written else ''}{p.name}: {p.dtype}" for p in k.params)
     out = [f"  kernel {k.face.symbol}({params}) body, {k.threads} threads"]
     out.append(f"    for each [{', '.join(map(str, k.points))}], {', '.join(f'{s.name} = {s.value}' for s in k.sizes)}:")
@@ -187,6 +192,7 @@ def body_lines(k: BodyKernel) -> list[str]:
 
 
 LOOPS = {"blocks": "k in 0..KB", "tiles": "tile of this CTA", "chunks": "chunk c of the warpgroup's part"}
+"""Text of a loop's variable, by what it runs over."""
 
 
 def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:
@@ -207,7 +213,7 @@ def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:
 
 
 def statement_text(s: Stmt) -> str:
-    """One line."""
+    """One line for one statement; a Loop or Role without its body."""
     match s:
         case CpAsync():
             return f"{_t(s.out_token)} = CpAsync {s.dst_smem}[{s.block}] of {s.tile} tile, {s.width} elements each{_inside(s.predicate)}"
@@ -303,7 +309,7 @@ def _t(t: Token) -> str:
 
 
 def show_expr(e: RegionExpr) -> str:
-    """An elementwise expression as the Epilogue and LoadTile hold it."""
+    """Text of an expression as an Epilogue or LoadTile holds it."""
     match e:
         case Read(tensor=t, map=m):
             return f"{t}[{', '.join(map(str, m))}]"

@@ -1,4 +1,4 @@
-"""Kernels of the streaming template: what a group of threads does for one point.
+"""Kernels of the streaming template: the work of a group of threads for one point.
 
     points [i0 < s0]                                         a group of 32 threads per i0
       f0 = max over i1 of p0[i0*s1 + i1]                     Fold: all threads of the group end with the result
@@ -29,14 +29,16 @@ Combine: TypeAlias = Literal["set", "add", "mul", "max", "min"]
 
 
 class Param(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A parameter of a kernel; `written`: an output."""
+
     name: str
     dtype: DType
     written: bool = False
 
 
 class Position(msgspec.Struct, frozen=True):
-    """An index that data give, by which addresses name it. Where it is outside ``[0, size)``, what stands there reads
-    as 0 and is not written; `bounds` says whether that is a fault, and what a negative index means."""
+    """An index given by data, under the `name` by which addresses use it. Where it is outside ``[0, size)``, the element reads
+    as 0 and is not written; `bounds` says whether that is an error, and what a negative index means."""
 
     name: str
     value: RegionExpr
@@ -45,6 +47,8 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class StreamStore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A store to `param` at `index`; `combine` says how it meets the value there. `wide`: all lanes in one vector."""
+
     param: str
     index: Expr
     combine: Combine = "set"
@@ -52,15 +56,14 @@ class StreamStore(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Of the elements of a phase's axes in row-major order those from ``number * size`` on, `size` of them or as many as
-    are left."""
+    """Part `number` of a phase's axes in row-major order: `size` elements from ``number * size`` on, or as many as are left."""
 
     size: int
     number: RegionExpr
 
 
 class Fold(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="fold"):
-    """`name` = the reduce over `axes`, or a part of them, which the threads of the group divide; then stored once. `of`:
+    """`name` = the reduce over `axes`, or over a part of them, divided among the threads of the group; then stored once. `of`:
     the dtype of the body."""
 
     name: str
@@ -74,8 +77,8 @@ class Fold(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", t
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="running"):
-    """The scan along its axis, or a part of it, which the group takes in tiles; each result is stored. `start`: what
-    stands before the part."""
+    """The scan along its axis, or along a part of it, tile by tile; each result is stored. `start`: the value before the part;
+    None: the neutral element."""
 
     axes: tuple[str, ...]
     scan: Scan
@@ -87,8 +90,8 @@ class Running(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase"
 
 
 class Share(msgspec.Struct, frozen=True):
-    """Of the turns that write where data say those whose `place`, a sum of positions, is `number` modulo `count`: the
-    elements are shared out, and each meets its writes in their order."""
+    """The writes to data-dependent places that this point makes: those whose `place`, a sum of positions, is `number` modulo
+    `count`. Elements are thus shared out, and each receives its writes in order."""
 
     place: Expr
     number: Expr
@@ -96,8 +99,8 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="write"):
-    """`value` at every point of `axes`, stored. Where writes may meet at one element (`combine` or positions) the
-    group is one thread, which takes the axes in order, or its share of them."""
+    """`value` at every point of `axes`, stored. Where writes may meet at one element (`combine` or positions), the group is
+    one thread, which visits the axes in order, or its share of them."""
 
     axes: tuple[str, ...]
     dtype: DType
@@ -112,10 +115,9 @@ Phase: TypeAlias = Fold | Running | Write
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """`reads` step by one element along the point axis `axis` and not along the lanes: a block takes `size` x `size`
-    points of both, loads what they read along `axis`, and turns it around in shared memory. There a row of the lanes'
-    axis has `size` elements, whose chunks of `chunk` (16 bytes) are XORed with the number of the row's chunk, so that
-    neither way meets a bank twice."""
+    """`reads` step by one element along the point axis `axis` and not along the lanes: a block takes `size` x `size` points of
+    both axes, loads along `axis`, and transposes in shared memory. A row of the lanes' axis has `size` elements there, whose
+    chunks of `chunk` (16 bytes) are XORed with the number of the row's chunk, so that neither direction has a bank conflict."""
 
     axis: str
     size: int
@@ -124,7 +126,7 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="stream"):
-    """See the page. `axes`: those that phases loop over, with their extents."""
+    """A streaming kernel, as the page describes. `axes`: the axes that phases loop over, with their extents."""
 
     face: KernelFace
     params: tuple[Param, ...]
@@ -136,26 +138,28 @@ class StreamKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="i
     threads: int
     group: int = 1
     across: bool = False
-    """Neighbouring threads have neighbouring points, and a group's threads lie that far apart: where data are contiguous
-    along the points. Else a group's threads are neighbours."""
+    """True if neighbouring threads have neighbouring points, since data are contiguous along the points; a group's threads
+    then lie as far apart as a block has groups. False: a group's threads are neighbours."""
     width: int = 1
     even: tuple[Expr, ...] = ()
     shared_bytes: int = 0
     tile: Tile | None = None
     kept: tuple[Read, ...] = ()
-    """Wide reads that several phases make at the same places: loaded once, then held in registers."""
+    """Wide reads that several phases make at the same places: loaded once, then kept in registers."""
     turns: int = 0
-    """Vectors of a kept read that one thread holds; longer lines are read again by every phase."""
+    """Number of vectors of a kept read that one thread holds; longer lines are read again by every phase."""
 
     @property
     def lanes_are_points(self) -> bool:
+        """True if the lanes of a thread are neighbouring points."""
         return self.group == 1 or self.across
 
 
 SortStep: TypeAlias = Literal["line", "tile", "merge", "take"]
 SORT_PARAMS: dict[SortStep, int] = {"line": 5, "tile": 2, "merge": 2, "take": 5}
+"""Number of parameters of a sort kernel, by step."""
 SORT_WAYS = 4
-"""Sorted runs that one merge makes one of."""
+"""Sorted runs that one merge joins into one."""
 
 
 class SortKernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", tag="sort"):

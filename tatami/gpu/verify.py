@@ -62,7 +62,7 @@ from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
 
 def verify(module: Module[Program]) -> list[Diagnostic]:
-    """All faults of all kernels; the first hazard of each."""
+    """All faults of all kernels; for the protocol, the first hazard of each kernel."""
     out: list[Diagnostic] = []
     seen: set[str] = set()
     for program in module.programs.values():
@@ -85,6 +85,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 
 
 def verify_any(kernel: AnyKernel) -> list[Diagnostic]:
+    """Faults of one kernel of any kind."""
     match kernel:
         case Kernel():
             return verify_kernel(kernel)
@@ -100,8 +101,8 @@ _WORD = re.compile(r"-?[A-Za-z0-9_]{0,80}")
 
 
 def check_words(kernel: AnyKernel) -> list[Diagnostic]:
-    """What a document calls things must not become code: every word of a kernel is letters, digits and _. A user's own
-    text is code and needs trust."""
+    """Faults of names, which must not become code: every word of a kernel is letters, digits and _. A user's own text is code
+    and needs trust."""
     stack: list[object] = [kernel]
     while stack:
         value = stack.pop()
@@ -121,6 +122,7 @@ def check_words(kernel: AnyKernel) -> list[Diagnostic]:
 
 
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
+    """Faults of a contraction kernel; the protocol is proved if there are no others."""
     out = check_words(kernel)
     if out:
         return out
@@ -148,7 +150,8 @@ def _hazard(kernel: Kernel, statement: str, why: str) -> Diagnostic:
 
 
 def check_dependency(kernel: Kernel) -> list[Diagnostic]:
-    """A kernel that may begin early waits once, with all its threads, before anything else than barriers."""
+    """Faults of GridDependency: a kernel that may begin early waits once, with all its threads, before everything but the
+    initialisation of barriers."""
     first = next((s for s in kernel.body if not isinstance(s, MBarrierInit | SyncThreads)), None)
     found = sum(isinstance(s, GridDependency) for s in all_statements(kernel.body))
     if found > 1 or (found and first != GridDependency()):
@@ -158,8 +161,8 @@ def check_dependency(kernel: Kernel) -> list[Diagnostic]:
 
 
 def check_blocks(kernel: Kernel) -> list[Diagnostic]:
-    """What is reduced in blocks: each block is whole in one warp, the tile's first one begins where the tile does, no other CTA has
-    a part of its sum over k, and each of its values is stored once, at an address of its own."""
+    """Faults of reductions over blocks: each block is whole in one warp, the first block of a tile begins where the tile does,
+    no other CTA has a part of its sum over k, and each of its values is stored once, at an address of its own."""
     out: list[Diagnostic] = []
     statements = all_statements(kernel.body)
     stored = [s.ptr for s in statements if isinstance(s, StGlobalVec | StMatrix)]
@@ -196,7 +199,7 @@ def check_blocks(kernel: Kernel) -> list[Diagnostic]:
 
 
 def check_memory(kernel: Kernel) -> list[Diagnostic]:
-    """Rings and barriers are disjoint, inside the shared bytes, and aligned as TMA and wgmma want."""
+    """Faults of shared memory: rings and barriers are disjoint, inside the shared bytes, and aligned as TMA and wgmma need."""
     out = []
     spans = []
     for r in kernel.smem:
@@ -238,6 +241,7 @@ def _invalid(kernel: AnyKernel, at: str, why: str) -> Diagnostic:
 
 
 def given_tokens(s: Stmt) -> tuple[Token, ...]:
+    """Tokens that a statement gives."""
     match s:
         case (
             CpAsync()
@@ -262,7 +266,8 @@ def given_tokens(s: Stmt) -> tuple[Token, ...]:
 
 
 def check_tokens(kernel: Kernel) -> list[Diagnostic]:
-    """Every token used is given by somebody and has the kind that its user needs; barrier models fit the arch."""
+    """Faults of tokens: every token used is given by a statement and has the kind that its user needs; barrier models fit the
+    architecture."""
     out: list[Diagnostic] = []
     statements = all_statements(kernel.body)
     given = {t.name for s in statements for t in given_tokens(s)}
@@ -357,14 +362,14 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
 
 
 MBARRIER_WAITS = ("mbarrier", "wgmma_group", "bulk_group", "fetch")
-"""Models of Waits in a kernel with warp roles."""
+"""Models of a Wait in a kernel with warp roles."""
 TOKENS_OF = {"wgmma_group": ("TokCompute",), "bulk_group": ("TokStore",), "fetch": ("TokLoad",)}
-"""What a Wait of these models may wait for; the others for what a barrier tells."""
+"""Kinds of tokens for which a Wait of these models may wait; other models wait for the kinds that barriers give."""
 
 
 def _arrivals(kernel: Kernel) -> dict[str, int]:
-    """Arrivals per phase and barrier: each role arrives once per block or tile, however often the text says so, and one
-    of its warpgroups where they take turns."""
+    """Number of arrivals per phase, by barrier: each role arrives once per block or tile, however often its text says so, or
+    one of its warpgroups does if they take turns."""
     out: dict[str, int] = {}
     in_order = {b.name for b in kernel.barriers if b.in_order}
     for r in kernel.body:
@@ -383,12 +388,12 @@ def _arrivals(kernel: Kernel) -> dict[str, int]:
 
 
 def protocol_hazard(kernel: Kernel) -> Hazard | None:
-    """The first hazard of the fixpoint, then of the simulations. Kernels that differ in sizes only share the answer."""
+    """The first hazard of the fixpoint, then of the simulations. Kernels that differ only in sizes share the answer."""
     return _cached(_skeleton(kernel))
 
 
 def _skeleton(kernel: Kernel) -> Kernel:
-    """What the protocol depends on: everything but values, sizes and addresses."""
+    """The kernel reduced to everything on which the protocol depends: no values, sizes or addresses."""
     return msgspec.structs.replace(
         kernel,
         face=KernelFace("", (), 0, ""),

@@ -33,12 +33,14 @@ from tatami.indexbook.ir import Guard
 
 
 class Const(msgspec.Struct, frozen=True, tag_field="v", tag="const"):
+    """A number of `dtype`, one lane."""
+
     value: Scalar
     dtype: DType
 
 
 class Reg(msgspec.Struct, frozen=True, tag_field="v", tag="reg"):
-    """A declared register."""
+    """The value of a declared register."""
 
     name: str
     dtype: DType
@@ -55,8 +57,8 @@ class IndexOf(msgspec.Struct, frozen=True, tag_field="v", tag="index"):
 
 
 class Load(msgspec.Struct, frozen=True, tag_field="v", tag="load"):
-    """`lanes` consecutive elements from element `index` on. With `active` only that many first lanes are read
-    (the others are 0)."""
+    """`lanes` consecutive elements from element `index` on. With `active`, only this many first lanes are read; the others are
+    0."""
 
     buffer: str
     index: Expr
@@ -66,7 +68,8 @@ class Load(msgspec.Struct, frozen=True, tag_field="v", tag="load"):
 
 
 class Gather(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag="gather"):
-    """Elements ``index + lane // each * step``; with `at`, elements ``index + at * step``, a position of its own for every lane."""
+    """Elements ``index + lane // each * step``; with `at`, elements ``index + at * step``, each lane with a position of its
+    own."""
 
     buffer: str
     index: Expr
@@ -78,32 +81,36 @@ class Gather(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="v", tag
 
 
 class Op(msgspec.Struct, frozen=True, tag_field="v", tag="op"):
-    """A scalar op of `core.ops`, lane by lane."""
+    """A scalar operation of `core.ops`, lane by lane."""
 
     fn: str
     args: tuple[Value, ...]
 
 
 class Cast(msgspec.Struct, frozen=True, tag_field="v", tag="cast"):
+    """Lanes converted to `to`; `bits`: the bits reinterpreted."""
+
     x: Value
     to: DType
     bits: bool = False
 
 
 class Splat(msgspec.Struct, frozen=True, tag_field="v", tag="splat"):
+    """One number in every lane."""
+
     x: Value
     lanes: int
 
 
 class Lane(msgspec.Struct, frozen=True, tag_field="v", tag="lane"):
-    """One lane, by an index expression in 0..lanes-1."""
+    """One lane; its index is an expression in 0..lanes-1."""
 
     x: Value
     lane: Expr
 
 
 class Shift(msgspec.Struct, frozen=True, tag_field="v", tag="shift"):
-    """Lane i is lane ``i - by`` of `x`; where there is none, lane i of `fill`."""
+    """Lane i is lane ``i - by`` of `x`, or lane i of `fill` where `x` has none."""
 
     x: Value
     by: int
@@ -111,7 +118,7 @@ class Shift(msgspec.Struct, frozen=True, tag_field="v", tag="shift"):
 
 
 class Across(msgspec.Struct, frozen=True, tag_field="v", tag="across"):
-    """As many lanes as `x` has, from lane `start` on, of `x` followed by `y`."""
+    """A window of `x` followed by `y`, as many lanes as `x` has, from lane `start` on."""
 
     x: Value
     y: Value
@@ -119,7 +126,7 @@ class Across(msgspec.Struct, frozen=True, tag_field="v", tag="across"):
 
 
 class Zip(msgspec.Struct, frozen=True, tag_field="v", tag="zip"):
-    """Lanes of `x` and `y` in turns: those of their first halves, or with `second` of their second ones."""
+    """Lanes of `x` and `y` alternately, from their first halves or, if `second`, their second halves."""
 
     x: Value
     y: Value
@@ -127,7 +134,7 @@ class Zip(msgspec.Struct, frozen=True, tag_field="v", tag="zip"):
 
 
 class Unzip(msgspec.Struct, frozen=True, tag_field="v", tag="unzip"):
-    """Every second lane of `x` followed by `y`: those of even numbers, or with `odd` the others."""
+    """Every second lane of `x` followed by `y`: the even ones, or the others if `odd`."""
 
     x: Value
     y: Value
@@ -142,15 +149,14 @@ class Horizontal(msgspec.Struct, frozen=True, tag_field="v", tag="horizontal"):
 
 
 class FirstLane(msgspec.Struct, frozen=True, tag_field="v", tag="first_lane"):
-    """The number of the first lane that is True, counted through the masks one after the other, as i64; that of all their lanes,
-    at most 64, where none is."""
+    """Index (i64) of the first true lane of the concatenated masks (at most 64 lanes); their total length if none is true."""
 
     masks: tuple[Value, ...]
 
 
 class Fma(msgspec.Struct, frozen=True, tag_field="v", tag="fma"):
-    """``x * y + z``: in one rounding for fp32 where the target can, lanes and single numbers alike, else where the unit
-    allows contraction."""
+    """``x * y + z``: rounded once for fp32 if the target can, in vectors and scalars alike; otherwise where the unit allows
+    contraction."""
 
     x: Value
     y: Value
@@ -158,7 +164,7 @@ class Fma(msgspec.Struct, frozen=True, tag_field="v", tag="fma"):
 
 
 class Within(msgspec.Struct, frozen=True, tag_field="v", tag="within"):
-    """True where all ``0 <= index < size`` hold (one lane)."""
+    """True if ``0 <= index < size`` holds for every guard; one lane."""
 
     guards: tuple[Guard, ...]
 
@@ -214,29 +220,33 @@ class Declare(msgspec.Struct, frozen=True, tag_field="s", tag="let"):
 
 
 class Assign(msgspec.Struct, frozen=True, tag_field="s", tag="assign"):
+    """Give a declared register a new value."""
+
     reg: Reg
     value: Value
 
 
 class SetLane(msgspec.Struct, frozen=True, tag_field="s", tag="set_lane"):
+    """Give one lane of a declared register a new value."""
+
     reg: Reg
     lane: Expr
     value: Value
 
 
 class Store(msgspec.Struct, frozen=True, tag_field="s", tag="store"):
-    """Consecutive elements from `index` on, as many as the value has lanes (or the first `active`)."""
+    """Store consecutive elements from `index` on, as many as the value has lanes, or only the first `active`."""
 
     buffer: str
     index: Expr
     value: Value
     active: Expr | None = None
     nontemporal: bool = False
-    """Past the caches: of whole vectors of fp32 in parameters."""
+    """Store past the caches: full vectors of fp32 to parameters only."""
 
 
 class For(msgspec.Struct, frozen=True, tag_field="s", tag="for"):
-    """``for var from start below stop by step``. simd: the body works on `step` lanes (a mark for readers)."""
+    """``for var from start below stop by step``. `simd`: the body works on `step` lanes (information for readers)."""
 
     var: str
     start: Expr
@@ -249,25 +259,27 @@ class For(msgspec.Struct, frozen=True, tag_field="s", tag="for"):
 
 
 class If(msgspec.Struct, frozen=True, tag_field="s", tag="if"):
+    """Run `then` if `cond` (bool, one lane) is true, else `otherwise`."""
+
     cond: Value
     then: tuple[Stmt, ...]
     otherwise: tuple[Stmt, ...] = ()
 
 
 class Parallel(msgspec.Struct, frozen=True, tag_field="s", tag="parallel"):
-    """Threads share ``0 <= var < count`` in chunks of at least `grain`. Never nested. The body sees parameters, sizes
-    and local buffers declared before it, no registers."""
+    """Threads divide ``0 <= var < count`` in chunks of at least `grain`; never nested. The body sees parameters, sizes and
+    local buffers declared before it, but no registers."""
 
     var: str
     count: Expr
     grain: Expr
     body: tuple[Stmt, ...]
     prologue: tuple[Stmt, ...] = ()
-    """Once per chunk, before its loop: thread-local buffers."""
+    """Statements that run once per chunk, before its loop: thread-local buffers."""
 
 
 class LocalBuffer(msgspec.Struct, frozen=True, tag_field="s", tag="buffer"):
-    """Scratch of the running thread, 64-byte aligned, until the enclosing block (kernel or chunk) ends."""
+    """Scratch of the running thread, 64-byte aligned, alive until the enclosing block (kernel or chunk) ends."""
 
     name: str
     dtype: DType
@@ -288,21 +300,25 @@ class Pointer(msgspec.Struct, frozen=True, tag_field="a", tag="pointer"):
 
 
 class Integer(msgspec.Struct, frozen=True, tag_field="a", tag="integer"):
+    """The value of an index expression, as an argument."""
+
     value: Expr
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="s", tag="call"):
-    """A static function of this kernel (a micro-kernel), or a routine in a unit of its own (`routine`): it takes all
-    pointers as one array and all integers as another, and its int result is a fault code."""
+    """A call of a static function of this kernel (a micro-kernel), or of a routine in a unit of its own (`routine`), which
+    takes all pointers as one array and all integers as another. Its int result is a fault code."""
 
     function: str
     args: tuple[Pointer | Integer, ...]
     routine: bool = False
     rows: tuple[int, ...] = ()
-    """Of a micro-kernel: the numbers of rows that it is called with, where they are known. It refuses others."""
+    """For a micro-kernel, the numbers of rows with which it is called, and no others; empty: not known."""
 
 
 class Prefetch(msgspec.Struct, frozen=True, tag_field="s", tag="prefetch"):
+    """Prefetch the cache line of element `index`; `write`: in order to write it."""
+
     buffer: str
     index: Expr
     write: bool = False
@@ -315,6 +331,8 @@ Stmt: TypeAlias = Declare | Assign | SetLane | Store | For | If | Parallel | Loc
 
 
 class BufferParam(msgspec.Struct, frozen=True, tag_field="p", tag="buffer"):
+    """A pointer parameter. `noalias`: no other parameter overlaps it."""
+
     name: str
     dtype: DType
     written: bool = False
@@ -322,11 +340,13 @@ class BufferParam(msgspec.Struct, frozen=True, tag_field="p", tag="buffer"):
 
 
 class IntegerParam(msgspec.Struct, frozen=True, tag_field="p", tag="integer"):
+    """A 64-bit integer parameter."""
+
     name: str
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A static function: a micro-kernel. Not inlined, so that it is compiled once."""
+    """A static function, the micro-kernel. Not inlined, so that it is compiled once."""
 
     name: str
     params: tuple[BufferParam | IntegerParam, ...]
@@ -334,8 +354,8 @@ class Function(msgspec.Struct, frozen=True):
 
 
 class UserRoutine(msgspec.Struct, frozen=True):
-    """A routine whose body a user wrote, for the one kernel that calls it. In `text` the placeholders are names of ours
-    (core/custom/kernel_body.py); it takes the operands, the results, then the extents of them all."""
+    """A routine with a user's own body, for the one kernel that calls it. The placeholders in `text` are replaced by our names
+    (core/custom/kernel_body.py). It takes the operands, the results, then the extents of them all."""
 
     name: str
     inputs: tuple[BufferParam, ...]
@@ -354,18 +374,18 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     body: tuple[Stmt, ...]
     functions: tuple[Function, ...] = ()
     contract: bool = False
-    """Multiply-adds may be fused (micro-kernels)."""
+    """True if multiply-adds may be fused (micro-kernels)."""
     about: str = ""
     """One line for readers: kind and plan, no user names."""
     user: UserRoutine | None = None
     side_by_side: bool = False
-    """Blocks hold several long chains for the C compiler to lay side by side (loop/passes/interleave.py)."""
+    """True if blocks hold several long chains for the C compiler to interleave (loop/passes/interleave.py)."""
     extents: tuple[Expr, ...] = ()
-    """Elements of each parameter, over s0, s1, …, where each access is compared with them before it is made."""
+    """Number of elements of each parameter, over s0, s1, …, if every access is checked against them; empty: not checked."""
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a lowering makes of one Region: a kernel without its face."""
+    """The lowering of one Region: a kernel without its face."""
 
     stmts: tuple[Stmt, ...]
     functions: tuple[Function, ...] = ()
@@ -385,12 +405,14 @@ class Program(msgspec.Struct, frozen=True):
 
 
 class ValueType(msgspec.Struct, frozen=True):
+    """Dtype and number of lanes of a value."""
+
     dtype: DType
     lanes: int
 
 
 def type_of(value: Value) -> ValueType:
-    """Dtype and lanes. Raises ValueError when an op's operands break its rule (a defect of the lowering)."""
+    """Dtype and lanes. Raises ValueError if the operands of an op break its rule (a defect of the lowering)."""
     match value:
         case Const(dtype=dtype):
             return ValueType(dtype, 1)

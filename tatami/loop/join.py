@@ -1,4 +1,4 @@
-"""One term joins the total of a reduce."""
+"""Joining one term to the total of a reduce."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from tatami.region.ir import Binary, Reduce
 
 
 def start_value(reduce: Reduce) -> Const:
-    """What a total is before the first term: the reduce's own `init`, else the neutral value."""
+    """The total before the first term: the reduce's own `init`, or the neutral value."""
     dtype = accumulator_dtype(reduce.dtype)
     return Const(reduce.init, dtype) if reduce.init is not None else neutral_value(reduce.fn, dtype)
 
 
 def join_term(e: Emitter, total: Reg, reduce: Reduce, p: Point, across: bool = False) -> None:
-    """``total = total fn body`` at a point; a sum of products multiplies and adds in one step where it can."""
+    """Emit ``total = total fn body`` at a point; a sum of products is a fused multiply-add where possible. `across`: a vector
+    wider than the total is reduced across its lanes first."""
     body = reduce.body
     narrows = across and p.lanes > total.lanes  # a narrow vector joins the scalar total of the tail
     if not narrows and reduce.fn == "sum" and total.dtype == DType.fp32 and isinstance(body, Binary) and body.fn == "mul":
@@ -34,7 +35,7 @@ def join_term(e: Emitter, total: Reg, reduce: Reduce, p: Point, across: bool = F
 
 
 def horizontal_fn(fn: str, dtype: DType) -> str:
-    """The function that combines the lanes of a total: of truth values `or` and `and`."""
+    """The function that combines the lanes of a total: for bool, `or` and `and`."""
     if dtype == DType.bool:
         return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
     return fn

@@ -1,4 +1,4 @@
-"""Loops over the lanes of a pass, and what becomes of a value that is known at a point: what a nest and its reduces and scans share."""
+"""Loops over the lanes of a pass, and the uses of a value that is computed at a point: shared by nests, reduces and scans."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tatami.plan.loops.nest_form import NestForm, Pass, cost
 from tatami.region.ir import Reduce, Yield
 
 WORK = 1 << 14
-"""Element operations worth a task of their own (about 5 us)."""
+"""Element operations that are worth a task of their own (about 5 us)."""
 
 
 class LaneLoops:
-    """The schedule of one kernel with the loops that every pass of it is made of."""
+    """The schedule of one kernel, with the loops of which every pass consists."""
 
     def __init__(self, emitter: Emitter, form: NestForm, plan: Schedule) -> None:
         self.e = emitter
@@ -29,6 +29,7 @@ class LaneLoops:
 
     # -- work ------------------------------------------------------------------------------------
     def pass_work(self, p: Pass) -> Expr:
+        """Element operations of a pass."""
         points = product(self.sizes[a] for a in p.axes)
         total = ZERO
         for name in p.lets:
@@ -38,7 +39,7 @@ class LaneLoops:
         return total
 
     def grain(self, work: Expr) -> Expr:
-        """Points of `work` operations each that make a task."""
+        """Number of points, of `work` operations each, that make a task; at least 1."""
         return maximum(1, floordiv(expr(WORK), maximum(1, work)))
 
     # -- lanes -----------------------------------------------------------------------------------
@@ -46,13 +47,13 @@ class LaneLoops:
         return self.form.width(axis)
 
     def has_tail(self, axis: str, span: tuple[Expr, Expr] | None = None) -> bool:
-        """May elements be left when whole vectors have gone along an axis, or a span of it?"""
+        """True if elements may be left over after the full vectors along an axis, or along a span of it."""
         start, stop = span or (ZERO, self.sizes[axis])
         count = (stop - start).as_int()
         return count is None or count % self.width(axis) != 0
 
     def narrower(self, axis: str, lanes: int, whole: bool) -> list[int]:
-        """Widths between the lanes and one that leave at most three scalar steps."""
+        """Vector widths between `lanes` and one that leave at most three scalar steps."""
         n = self.sizes[axis].as_int()
         if n is None or not whole:
             return [4] if lanes > 4 else []
@@ -66,10 +67,11 @@ class LaneLoops:
         return out
 
     def is_costly(self, names: list[str]) -> bool:
+        """True if the lets cost so much that a tail in narrower vectors pays."""
         return sum(cost(self.lets[n].expr) for n in names) >= 10
 
     def several(self, axis: str, most: int) -> int:
-        """Vectors along an axis to take at once: at most `most`, and so few that there are two steps of them."""
+        """Unroll factor along an axis, in vectors: at most `most`, and small enough for two iterations."""
         known = self.sizes[axis].as_int()
         while most > 1 and known is not None and known < most * self.width(axis) * 2:
             most //= 2
@@ -85,8 +87,8 @@ class LaneLoops:
         costly: bool = False,
         base: Expr | None = None,
     ) -> None:
-        """A loop over `several` vectors at once (when more than one), over single vectors, and a scalar tail. A costly
-        body gets narrower vectors before the tail. With a `base` the span counts from there."""
+        """A loop over `several` vectors at once (if more than one), over single vectors, and a scalar tail. A costly body gets
+        narrower vectors before the tail. With a `base`, the span counts from there."""
         e = self.e
         start, stop = span or (ZERO, self.sizes[axis])
         lanes = self.width(axis)
@@ -116,13 +118,14 @@ class LaneLoops:
 
     # -- values ----------------------------------------------------------------------------------
     def map_let(self, let: FlatLet, p: Point) -> None:
+        """Compute a map at a point and finish it."""
         value = self.e.value(let.expr, p)
         if not isinstance(value, (Reg, Const)):
             value = self.e.declare(value)
         self.finish(let, p, value)
 
     def finish(self, let: FlatLet, p: Point, value: Value) -> None:
-        """The value of a let at a point is known: keep it, store it, yield it."""
+        """The value of a let at a point is computed: make it known, store it, yield it."""
         e = self.e
         if type_of(value).dtype != let.dtype:
             value = e.declare(Cast(value, let.dtype))
@@ -137,6 +140,7 @@ class LaneLoops:
             e.store(y.to, e.address(y.to, place), self.converted(y, value), p)
 
     def converted(self, y: Yield, value: Value) -> Value:
+        """The value in the dtypes of the yield's cast and of its output."""
         for to in (y.cast, self.e.memrefs[y.to].dtype):
             if to is not None and type_of(value).dtype != to:
                 value = Cast(value, to)

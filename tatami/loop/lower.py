@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never, get_args
 
 import msgspec
 
@@ -34,16 +34,24 @@ from tatami.loop.products.contraction import lower_contraction
 from tatami.loop.products.transpose import lower_turn
 from tatami.plan.ir import (
     CpuContraction,
+    CpuPlan,
     CpuPlanes,
     CpuRows,
+    CpuSplit,
     CpuStreaming,
     CpuTurn,
     CpuWindow,
     CpuWinograd,
+    GpuStream,
+    GpuSync,
     ProgramPlan,
     RegionPlan,
     Scalar,
     SchedulePlan,
+    Sm80Mma,
+    Sm80Pair,
+    Sm90Mma,
+    Sm90Pair,
 )
 from tatami.plan.loops.form_passes import Wish, rows_plan
 from tatami.plan.loops.own_names import Names, rename
@@ -57,8 +65,8 @@ def lower(
     target: Target,
     variants: Mapping[str, Mapping[str, tuple[Region, ...]]] | None = None,
 ) -> Module[ir.Program]:
-    """The kernels of every program and how its Regions call them. `variants`: by program and Region its forms in the order of
-    its guarded plans, where these read other operands (plan/realise.py)."""
+    """The kernels of every program, and the calls that its Regions make. `variants`: by program and Region, its forms in the
+    order of its guarded plans, where these read other operands (plan/realise.py)."""
     variants = variants or {}
     programs: dict[str, ir.Program] = {}
     for name, program in region.programs.items():
@@ -128,7 +136,7 @@ def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at
 
 
 def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "r") -> ir.Body:
-    """The body of the kernel of a renamed Region under a renamed plan, by the kind of the plan."""
+    """The body of the kernel of a renamed Region under a renamed plan. Raises InvalidPlan for a plan of another target."""
     if region.opaque is not None:
         return lower_opaque(region)
     match plan:
@@ -148,13 +156,12 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
             return lower_turn(region, plan)
         case CpuStreaming():
             return lower_streaming(region, plan)
+        case CpuSplit() | Sm80Mma() | Sm90Mma() | Sm80Pair() | Sm90Pair() | GpuSync() | GpuStream():
+            kinds = sorted(kind.__struct_config__.tag for kind in get_args(CpuPlan) if kind is not CpuSplit)
+            why = f"a plan of kind {type(plan).__name__} is for another target"
+            raise fail("InvalidPlan", at, why, f"choose a plan of kind {', '.join(kinds[:-1])} or {kinds[-1]}")
         case _:
-            raise fail(
-                "InvalidPlan",
-                at,
-                f"a plan of kind {type(plan).__name__} is for another target",
-                "choose a plan of kind scalar, cpu_rows, cpu_contraction, cpu_planes, cpu_streaming, cpu_turn, cpu_window or cpu_winograd",
-            )
+            assert_never(plan)
 
 
 def content_key(value: Any) -> str:

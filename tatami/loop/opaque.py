@@ -1,9 +1,9 @@
-"""Opaque Regions: one call of a routine of the runtime text (c/runtime_text: routines.c, trees.c).
+"""Opaque Regions: one call of a routine of the runtime text (c/runtime_text: routines.c, trees.c) per line.
 
 A routine is ``int tatami_<name>(void* const* buffers, const int64_t* integers)`` for one line along its axis, or for one block
-of rows that walk through trees, so that threads share the lines. The buffers are the Region's inputs and outputs, row-major. The integers are: for every buffer its dtype
-code, its rank and its extents; then the attributes in the order of their names, and the number of the line.
-"""
+of rows that pass through trees, so that threads divide the lines. The buffers are the Region's inputs and outputs, row-major.
+The integers are: for every buffer its dtype code, its rank and its extents; then the attributes in the order of their names,
+and the number of the line."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ from tatami.region.ir import Opaque, Param, Region, Target
 from tatami.region.walk import routine_operands
 
 DTYPE_CODE: dict[DType, int] = {d: i for i, d in enumerate(DType)}
+"""Number by which routines know a dtype."""
 ATTRIBUTES: dict[str, tuple[tuple[str, int], ...]] = {
     "sort": (("axis", -1), ("descending", 0)),
     "topk": (("axis", -1), ("largest", 1)),
     "tree_ensemble": (("how", 0),),
 }
-"""The routines there are, with their attributes and defaults."""
+"""The native routines, with their attributes and defaults."""
 GRAIN_ORDER = 1 << 11
-"""Elements that are put in order, or looked through for the first, in some ten microseconds."""
+"""Minimum number of elements that a thread sorts or searches: some ten microseconds."""
 
 
 def lower_opaque(region: Region) -> Body:
+    """The body of an opaque Region. Raises UnsupportedModel if there is no such routine."""
     assert region.opaque is not None
     opaque = region.opaque
     if opaque.code is not None:
@@ -60,7 +62,7 @@ def lower_opaque(region: Region) -> Body:
 
 
 def _lines(shape: Shape, opaque: Opaque) -> tuple[Expr, Expr]:
-    """The calls that a routine of a first operand of this shape takes, and how many of them a thread takes at least."""
+    """Number of calls for a first operand of this shape, and the minimum number of them per thread."""
     if opaque.routine == "tree_ensemble":
         return ceildiv(shape[0], ROWS), ONE
     axis = _number(opaque.attrs.get("axis", -1))
@@ -69,7 +71,7 @@ def _lines(shape: Shape, opaque: Opaque) -> tuple[Expr, Expr]:
 
 
 def _ports(region: Region) -> list[Param | Target]:
-    """Operands in the routine's order, then results."""
+    """Operands in the routine's order, then results. Raises LayoutMismatch unless all are row-major."""
     inputs = {p.name: p for p in region.inputs}
     ports: list[Param | Target] = [*(inputs[name] for name in routine_operands(region)), *region.outputs]
     for port in ports:
@@ -79,7 +81,7 @@ def _ports(region: Region) -> list[Param | Target]:
 
 
 def lower_custom(region: Region, code: KernelCode) -> Body:
-    """A body that a user wrote: one call of a routine with its text, placeholders replaced (docs/custom_kernels.md)."""
+    """A user's own body: one call of a routine with its text, placeholders replaced (docs/custom_kernels.md)."""
     if code.c is None:
         raise fail(
             "UnsupportedModel",

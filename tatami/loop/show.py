@@ -56,6 +56,7 @@ from tatami.loop.ir import (
 
 
 def show(module: Module[Program]) -> str:
+    """All kernels and bindings of the module as text."""
     return "\n".join(_program(name, program) for name, program in module.programs.items())
 
 
@@ -71,6 +72,7 @@ def _program(name: str, program: Program) -> str:
 
 
 def kernel_lines(kernel: Kernel) -> list[str]:
+    """The lines of one kernel: its face, functions, routine and body."""
     params = ", ".join(f"{p.name}: {p.dtype}{' out' if p.written else ''}" for p in kernel.params)
     sizes = "; " + ", ".join(f"s{i}" for i in range(kernel.face.sizes)) if kernel.face.sizes else ""
     lines = [f"kernel {kernel.face.symbol} ({params}{sizes})" + (f"  # {kernel.about}" if kernel.about else "")]
@@ -140,6 +142,7 @@ def _place(buffer: str, index: str, lanes: int, active: str) -> str:
 
 
 def value_text(v: Value) -> str:
+    """A value as text, on one line."""
     match v:
         case Const(value=value):
             return str(value)

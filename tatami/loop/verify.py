@@ -119,12 +119,12 @@ _ROUTINE = re.compile(
 
 
 def is_c_name(name: str) -> bool:
-    """May the name stand in C text? Documents are data: what they call things must not become code."""
+    """True if the name may stand in C text. Documents are data: their names must not become code."""
     return _NAME.fullmatch(name) is not None and name not in _C_WORDS
 
 
 def is_routine(name: str) -> bool:
-    """The routines there are; a micro-kernel has 1 to 64 rows and whole vectors of columns."""
+    """True if the routine exists. A micro-kernel has 1 to 64 rows and whole vectors of columns."""
     found = _ROUTINE.fullmatch(name)
     if found is None or found[1] is None:
         return found is not None
@@ -133,6 +133,7 @@ def is_routine(name: str) -> bool:
 
 
 def verify(module: Module[Program]) -> list[Diagnostic]:
+    """Diagnostics for a module of loop programs: kernels, and the bindings that call them. Empty if all invariants hold."""
     out: list[Diagnostic] = []
     for name, program in module.programs.items():
         for symbol, kernel in program.kernels.items():
@@ -151,6 +152,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
 
 
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
+    """Diagnostics for one kernel, at most 20. Empty if all invariants hold."""
     check = _Check(kernel.face.symbol, kernel.user)
     if not 0 <= kernel.face.sizes <= MOST_SIZES:
         check.wrong(f"{kernel.face.sizes} sizes")

@@ -2,9 +2,9 @@
 
 Made from `region`, `poly_core` and a Target by `choose`; equal Regions (modulo names and layout) are planned once.
 `realise` then gives the Regions their final layouts, puts conversions at boundaries and packs constant operands in
-`setup`; `plan_realised` plans what that added. What holds (``verify``, ``verify_plan``):
+`setup`; `plan_realised` plans the Regions that this added. Invariants (``verify``, ``verify_plan``):
 
-- one RegionPlan per Region, its last choice without conditions; those before it are for sizes that a guard names (`guards`);
+- one RegionPlan per Region, its last choice without conditions; the choices before it are for sizes that a guard names (`guards`);
 - a schedule obeys the rules of `passes` (outer axes, passes, storage), which stand there in full;
 - tiles fit the registers, vectors the lanes; every refusal has both numbers (InvalidPlan, ResourceExceeded);
 - a decision is obeyed or refused; a key that names no Region warns (StaleDecision).

@@ -38,9 +38,9 @@ def choose(
     sizes: Mapping[str, int] | None = None,
     guards: bool = True,
 ) -> Module[ProgramPlan]:
-    """One RegionPlan per Region; equal Regions are planned once. `sizes` are hints for symbols (default: those of the
-    signature, else plan/usual_sizes.py). `decisions`: key → plan document, "" for a plan without a key. `guards`: plans for
-    other sizes stand before those of the hints (plan/guards.py)."""
+    """One RegionPlan per Region; equal Regions are planned once. `sizes`: hints for symbols (default: those of the signature,
+    else plan/usual_sizes.py). `decisions`: key → plan document, "" for a plan without a key. `guards`: also plan for other
+    sizes than the hints, behind guards (plan/guards.py). Raises TatamiError for a decision that cannot be obeyed."""
     decided = apply_decisions(region, target, decisions or {})
     made: Made = {}
     plans: dict[str, ProgramPlan] = {}
@@ -71,7 +71,7 @@ def _with_guarded(
     constants: frozenset[str],
     decided: Decided,
 ) -> list[RegionPlan]:
-    """The plans with those for other sizes before them, in the names of the Regions. What a decision fixes stays as it is."""
+    """The plans, preceded by those for other sizes, in the names of the Regions. A decided plan gets none."""
     open_sizes = symbols(program.signature)
     if not open_sizes:
         return plans
@@ -104,8 +104,8 @@ def _plan_of(
     decided: Decided,
     made: Made,
 ) -> RegionPlan:
-    """Plans are made for the canonical Region as its values will be `lying` in memory and renamed, so equal Regions are
-    planned once. The key is of the Region without layouts."""
+    """The plan of one Region, made for its canonical form with the layouts of `lying`, so that equal Regions are planned once.
+    The key is that of the Region without layouts."""
     renamed, names = canonical(lying)
     known = frozenset(names.tensors[p.name] for p in lying.inputs if p.name in constants)
     hints = {new: sizes[old] for old, new in names.symbols.items() if old in sizes}
@@ -153,7 +153,8 @@ def _refuse_unknown(region: Region, fixed: tuple[Guarded, ...], constants: froze
 def estimate_at(
     region: Region, facts: RegionFacts, choice: Guarded, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """The terms of a CPU plan at other sizes, or on other cores, than it was chosen for; none for an opaque Region."""
+    """Terms of a CPU plan's estimate at other sizes, or with other cores, than it was chosen for; empty for an opaque
+    Region."""
     if region.opaque is not None:
         return {}
     renamed, names = canonical(region)
@@ -162,7 +163,7 @@ def estimate_at(
 
 
 def facts_of_renamed(facts: RegionFacts, names: Renaming) -> RegionFacts:
-    """The facts of the canonical Region from those of a named one: only what choosing reads."""
+    """The facts of the canonical Region, from those of the named one: only those that planning reads."""
     sizes = {old: var(new) for old, new in names.symbols.items()}
 
     def axes(group: tuple[str, ...]) -> tuple[str, ...]:
@@ -209,7 +210,7 @@ def _propose(
 
 
 def constant_tensors(region: Module[Program], name: str) -> frozenset[str]:
-    """Value ids of a program that `setup` may prepare: constants of the module, outputs of `setup`, held inputs."""
+    """Ids of values that `setup` may prepare: constants of the module, outputs of `setup`, held inputs."""
     program = region.programs[name]
     known = set(region.constants)
     if name == "main" and "setup" in region.programs:

@@ -1,7 +1,7 @@
 """GPU candidates of one Region, cut to 10-20 points, with a time and a reason for each (spec 3 §11, spec 5 §5.2).
 
 A contraction gets an MMA plan, guarded by the divisibilities that 16-byte accesses and TMA need, and a plan for all
-other sizes; where tensor cores do not take it, the synchronous template. Everything else is streamed.
+other sizes; if tensor cores do not take it, the synchronous template. Everything else is streamed.
 """
 
 from __future__ import annotations
@@ -82,9 +82,11 @@ SM80_TILES = (
     ((64, 64, 64), "32x32"),
     ((64, 64, 32), "32x32"),
 )
+"""Tiles (BM, BN, BK) for 16-bit operands on SM80, and the tile of a warp."""
 TF32_TILES = tuple(((bm, bn, bk // 2), warp) for (bm, bn, bk), warp in SM80_TILES)
+"""The same for tf32, whose elements have twice the bytes."""
 SPLITS = (4, 16)
-"""Parts of k for products of few tiles and long k."""
+"""Parts of k for products with few tiles and long k."""
 FMA_TILES = (
     ((128, 128, 16), "64x32"),
     ((128, 64, 16), "64x32"),
@@ -92,23 +94,25 @@ FMA_TILES = (
     ((64, 32, 32), "32x16"),
     ((32, 64, 16), "32x16"),
 )
-"""For fp32, which is multiplied on ordinary cores: 8 x 8 results per thread, 4 x 8 and 4 x 4 for small problems."""
+"""Tiles and warp tiles for fp32, which is multiplied on ordinary cores: 8 x 8 results per thread, 4 x 8 and 4 x 4 for small
+problems."""
 TILES = {
     "m16n8k16": (SM80_TILES, ((64, 64, 64), "32x32")),
     "m16n8k8": (TF32_TILES, ((64, 64, 32), "32x32")),
     "fma": (FMA_TILES, ((64, 64, 16), "32x32")),
 }
-"""By instruction: tiles, and that of a split product."""
+"""Tiles to choose from, and the tile of a product split along k, by instruction."""
 FETCHED_TILE, FETCHED_STAGES = 128 * 256, 3
-"""The smallest tile, and the fewest stages beside it, with which a residual is fetched under the products."""
+"""Smallest tile, in elements, and fewest stages with which a residual is fetched during the products."""
 SPLIT_SHAPES = 2
-"""Of the SM90 plans that divide k, by shape or by stream-K, those that are candidates: the fastest."""
+"""Number of split-k or stream-k plans per Region that enter the ranking (the fastest by estimate)."""
 SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32, 64))
+"""Tiles of the synchronous template."""
 Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
 
 
 def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Choice:
-    """The choices of a Region that is not opaque, the last unconditional, and what was rejected with both numbers."""
+    """The choices of a Region, the last one unconditional, and the rejected plans with both numbers."""
     if region.opaque is not None:
         return (Guarded((), routine_plan(region, sizes)),), ()
     view = _product_of(region)
@@ -141,7 +145,8 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
 def _against_streaming(
     choices: list[Guarded], region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
 ) -> tuple[list[Guarded], tuple[Rejected, ...]]:
-    """The template that keeps no operand on chip, where MMA templates copy one element by element: the quicker of the two."""
+    """The choices, or the streaming template instead, whichever is faster: it keeps no operand on chip, and is a rival where
+    MMA templates copy element by element."""
     best, plan = choices[0], stream_plan(region, target, sizes)
     estimate = stream_estimate(region, view, plan, target, sizes)
     if not isinstance(best.plan, Sm80Mma | Sm90Mma | GpuSync) or not estimate:
@@ -155,7 +160,7 @@ def _against_streaming(
 
 
 def _without(region: Region, view: GemmView, target: Target, conditions: tuple[Condition, ...]) -> Iterator[Rejected]:
-    """What a product goes without, where `conditions` hold, and why."""
+    """Means that a product does not use if `conditions` hold, each with the reason."""
     loads = sm90_loads(region, view, conditions) if target.isa == "sm90" else why_not_mma(view)
     if isinstance(loads, str):
         if loads:
@@ -172,7 +177,7 @@ def _without(region: Region, view: GemmView, target: Target, conditions: tuple[C
 
 
 def _product_of(region: Region) -> GemmView | str:
-    """The matrix product that a template takes, or why there is none."""
+    """The matrix product that a template takes, or the reason why there is none."""
     view = gemm_view(region)
     if isinstance(view, str):
         return view
@@ -193,8 +198,8 @@ def fastest(
     sizes: Mapping[str, int],
     traffic: Traffic = PLAIN,
 ) -> tuple[Candidate | None, tuple[Rejected, ...]]:
-    """The fastest of those that fit and break the fewest STOP rules, of which a spill counts more than all others; None where
-    none fits."""
+    """The fastest of the plans that fit and break the fewest STOP rules (a spill counts more than all others), and the
+    rejected; None if no plan fits."""
     dtype = view.lhs.dtype
     fits: list[tuple[tuple[bool, int], Candidate, list[str]]] = []
     rejected: list[Rejected] = []
@@ -225,15 +230,16 @@ def _rules(plan: MmaPlan | GpuSync, view: GemmView) -> list[str]:
 
 
 def _dims(view: GemmView, sizes: Mapping[str, int], rows: int = 1) -> tuple[int, int, int, int]:
-    """Batch, m, n, k. Of rows in groups each end cuts a tile of `rows` in two, which are computed one after the other."""
+    """Batch, m, n, k. With rows in groups, each end cuts a tile of `rows` rows into two, which are computed one after the
+    other."""
     b, m, n, k = (size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k))
     cuts = 0 if view.groups is None else max(0, size_at(view.groups.count, sizes) - 1)
     return b, m + cuts * rows, n, k
 
 
 def _traffic(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traffic:
-    """Of the elements of each operand that the product reads, its tensor has fewer where windows of an image overlap, or
-    batches share it."""
+    """Memory traffic of a product: distinct elements over elements read, per operand (below 1 for overlapping windows or
+    operands shared by batches), the epilogue's bytes and stores."""
     shapes = {p.name: p.memref.shape for p in region.inputs}
     width = {p.name: p.memref.dtype.itemsize for p in region.inputs}
     batch, m, n, k = _dims(view, sizes)
@@ -256,21 +262,22 @@ def _traffic(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traffi
 
 
 def _is_single(operand: GemmOperand, own: Group, k: Group) -> bool:
-    """Is it read in windows, an element at a time?"""
+    """True if the operand is read in windows, one element at a time."""
     found = guarded_read(rounded_to_tf32(operand.expr) or operand.expr)
     entries = [] if found is None else [free_vars(e) for e in found[1].map]
     return any(e & {*own.axes} and e & {*k.axes} for e in entries) and run_of(operand, k) == 1
 
 
 def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> SchedulePlan:
-    """What `algo_choice` of a decided plan asks for: `direct` is the streaming template, whatever else the plan says."""
+    """The plan that a decided plan's `algo_choice` asks for: `direct` is the streaming template, whatever its other fields
+    say."""
     is_direct = isinstance(plan, Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair) and "direct" in plan.algo_choice.values()
     return stream_plan(region, target, sizes) if is_direct else plan
 
 
 def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:
-    """The plans that `choose_gpu` chooses among where sizes meet its conditions and the machine has what they want, the
-    fastest by the estimate first: what a search runs."""
+    """The plans among which `choose_gpu` chooses if sizes meet its conditions and the GPU has the resources, the fastest by
+    estimate first. A benchmark runs them."""
     if region.opaque is not None:
         return (Candidate(routine_plan(region, sizes), "gpu_stream", {}),)
     view = _product_of(region)
@@ -283,8 +290,8 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
 
 
 def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:
-    """Of a product or a pair that the SM90 templates take at all its sizes, the plans with every shape and order of tiles, the
-    fastest by the estimate first: what a table of tuned plans is chosen from. None of another Region."""
+    """Plans of every shape and tile order for a product or a pair that the SM90 templates take at all its sizes, the fastest
+    by estimate first; the table of tuned plans is chosen from them. Empty for other Regions."""
     if region.opaque is None and len(contractions(region)) > 1:
         return tuple(Candidate(p, name_pair(p), e) for p, e in tunable_pairs(region, target, sizes))
     view = "" if region.opaque is not None else _product_of(region)
@@ -306,7 +313,7 @@ def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[C
 
 
 def offered(plan: MmaPlan | GpuSync | PairPlan, region: Region, target: Target, sizes: Mapping[str, int]) -> Candidate:
-    """A plan for a Region that is a product or a pair of them, with its line and its estimate."""
+    """A plan for a Region that is a product or a pair of products, with its line and its estimate."""
     if isinstance(plan, Sm80Pair | Sm90Pair):
         return Candidate(plan, name_pair(plan), estimate_of_pair(region, plan, target, sizes))
     view = _product_of(region)
@@ -318,7 +325,7 @@ def offered(plan: MmaPlan | GpuSync | PairPlan, region: Region, target: Target, 
 def _fitting(
     plans: Sequence[MmaPlan | GpuSync], region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
 ) -> tuple[Candidate, ...]:
-    """Those that the machine has room for, the fastest first."""
+    """The plans for which the GPU has the resources, the fastest first."""
     dtype = view.lhs.dtype
     fits = [p for p in plans if not [*_rules(p, view), *hard_limits(p, dtype, target), *spills(p, dtype, target)]]
     found = [offered(p, region, target, sizes) for p in fits]
@@ -328,7 +335,7 @@ def _fitting(
 def _groups(
     region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
 ) -> list[tuple[tuple[Condition, ...], Sequence[MmaPlan | GpuSync]]]:
-    """The plans to choose from by the conditions under which they apply; the last apply always."""
+    """The plans to choose from, by the conditions under which they apply; the last ones always apply."""
     slow = [] if not why_not_mma(view) else _sync_plans(region, view, target)
     if slow and (target.isa != "sm90" or why_not_wgmma(region, view)):
         return [((), slow)]
@@ -373,8 +380,8 @@ def _sm90_plans(
     target: Target,
     sizes: Mapping[str, int],
 ) -> list[Sm90Mma]:
-    """Shapes that split k are ranked among themselves, and SPLIT_SHAPES of them kept, the best cut by stream-K in the second
-    one's place where there is one: which of them is any good depends on how many tiles there are."""
+    """Plans of the SM90 template. Shapes that split k are ranked among themselves and SPLIT_SHAPES of them kept; the best
+    stream-K cut, if there is one, replaces the second. The number of tiles decides which of them is good."""
     staged, row = can_stage(region, view, conditions), row_bytes(region, view, loads)
     shapes = sm90_shapes(region, view, staged, loads)
     if residuals(view) and not why_not_fetched(region, view, conditions):
@@ -414,7 +421,8 @@ def _sync_plans(region: Region, view: GemmView, target: Target) -> list[GpuSync]
 
 
 def _alignment(view: GemmView, width: int) -> tuple[tuple[Condition, ...], bool]:
-    """What has to be a multiple of `width` elements for 16-byte accesses and TMA; False where a constant is not."""
+    """Conditions for 16-byte accesses and TMA: sizes and strides that have to be multiples of `width` elements. False if a
+    constant is not."""
     out: dict[Expr, None] = {}
     for operand, group in ((view.lhs, view.m), (view.rhs, view.n)):
         if why_not_plain(operand, group, view.k):
@@ -428,7 +436,7 @@ def _alignment(view: GemmView, width: int) -> tuple[tuple[Condition, ...], bool]
 
 
 def _not_empty(conditions: tuple[Condition, ...], sizes: tuple[Expr, ...]) -> tuple[Condition, ...]:
-    """With the promise that none of `sizes` is 0."""
+    """The conditions, with the additional promise that none of `sizes` is 0."""
     promised = tuple(msgspec.structs.replace(c, low=1) if c.size in sizes else c for c in conditions)
     known = {c.size for c in conditions}
     return (*promised, *(Condition(s, low=1) for s in sizes if s.as_int() is None and s not in known))

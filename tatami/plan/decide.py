@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, assert_never, get_args
 
 import msgspec
 
@@ -13,15 +13,14 @@ from tatami.core.expr import free_vars
 from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.plan.cpu.contraction import CONTRACTION
+from tatami.plan.cpu.streaming import STREAMING
+from tatami.plan.cpu_kinds import cpu_kind_of
 from tatami.plan.ir import (
     CpuContraction,
-    CpuPlanes,
+    CpuPlan,
     CpuRows,
     CpuSplit,
-    CpuStreaming,
-    CpuTurn,
-    CpuWindow,
-    CpuWinograd,
     GpuStream,
     GpuSync,
     Guarded,
@@ -33,23 +32,25 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.key import plan_key, target_class
+from tatami.plan.loops.kinds import EVERY
 from tatami.plan.rename import obeyed_choices
 from tatami.plan.verify import SPLIT_ALONE
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
-from tatami.region.views.kinds import contractions, kind_of
+from tatami.region.views.kinds import Kind, contractions, kind_of
 from tatami.region.views.row_groups import within_a_group
 
 MMA_FIELDS = frozenset({"tile", "stages", "bind", "warp_tile"})
+"""Fields by which a document of the spec's MMA plans is recognised."""
 
 
 Choices: TypeAlias = tuple[Guarded, ...]
-"""Of one Region, the last without conditions."""
+"""Plans of one Region, the last without conditions."""
 
 
 class Decided:
-    """Plans by key, and those without one."""
+    """Decided plans by key, and the plans without one."""
 
     def __init__(self, target: Target, plans: Mapping[str, Choices], keyless: Choices | None) -> None:
         self.target = target
@@ -58,11 +59,12 @@ class Decided:
         self.only: str = ""
 
     def decides(self, key: str) -> bool:
+        """True if a decision fixes the plans for this key."""
         return key in self.plans or (self.keyless is not None and key == self.only)
 
     def choices_for(self, region: Region, lying: Region, key: str) -> Choices | None:
-        """What is decided of this Region, checked; raises TatamiError when it cannot be obeyed. `lying`: as its values lie in
-        memory, which loops are checked against."""
+        """The decided plans of this Region, checked; None if there is no decision. Raises TatamiError if they cannot be
+        obeyed. `lying`: the Region with its values as they lie in memory, against which plans of loops are checked."""
         if not self.decides(key):
             return None
         choices = self.plans.get(key) or self.keyless
@@ -80,7 +82,8 @@ class Decided:
 
 
 def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> Decided:
-    """Read plan documents. A plan without a key applies to the only Region of its kind, else it is refused."""
+    """Read plan documents. A plan without a key applies to the only Region of its kind. Raises TatamiError if there are none
+    or several."""
     plans = {key: read_choices(value, key) for key, value in decisions.items() if key}
     keyless = read_choices(decisions[""], "plan") if "" in decisions else None
     out = Decided(target, plans, keyless)
@@ -106,7 +109,7 @@ def apply_decisions(region: Module[Program], target: Target, decisions: Mapping[
 
 
 def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[str, Any]) -> list[Diagnostic]:
-    """A warning for each key that names no Region of this program. Keys for other targets are no fault."""
+    """A warning for each key that names no Region of this program, except keys for other targets."""
     present = {plan_key(item, target) for p in region.programs.values() for item in p.body if isinstance(item, Region)}
     mine = f"@{target_class(target)}"
     return [
@@ -116,26 +119,23 @@ def stale_decisions(region: Module[Program], target: Target, decisions: Mapping[
     ]
 
 
-def kinds_of_plan(plan: SchedulePlan) -> frozenset[str]:
+def kinds_of_plan(plan: SchedulePlan) -> frozenset[Kind]:
+    """Kinds of Regions to which a plan without a key may apply."""
+    if isinstance(plan, CpuPlan):
+        return cpu_kind_of(plan).regions
     match plan:
-        case CpuWinograd() | CpuPlanes():
-            return frozenset({"contraction"})
-        case CpuContraction() | Sm80Mma() | Sm90Mma() | GpuSync():
-            return frozenset({"contraction", "streaming_pair"})
-        case CpuWindow():
-            return frozenset({"stencil"})
-        case CpuTurn():
-            return frozenset({"map"})
-        case CpuStreaming() | Sm80Pair() | Sm90Pair():
-            return frozenset({"streaming_pair"})
-        case CpuSplit():
-            return frozenset({"rows", "stencil", "streaming_pair"})
-        case CpuRows() | GpuStream() | Scalar():
-            return frozenset({"map", "rows", "stencil", "scan", "scatter", "contraction", "streaming_pair"})
+        case Sm80Mma() | Sm90Mma() | GpuSync():
+            return CONTRACTION.regions
+        case Sm80Pair() | Sm90Pair():
+            return STREAMING.regions
+        case GpuStream():
+            return EVERY
+        case _:
+            assert_never(plan)
 
 
 def read_choices(value: Any, at: str) -> Choices:
-    """A plan, or several with their conditions: the first whose conditions hold is taken."""
+    """A plan, or several with their conditions: the first whose conditions hold is used. Raises TatamiError InvalidDocument."""
     if not isinstance(value, list | tuple):
         return (Guarded((), read_plan(value, at)),)
     choices = []
@@ -154,7 +154,7 @@ def read_choices(value: Any, at: str) -> Choices:
 
 
 def read_plan(value: Any, at: str) -> SchedulePlan:
-    """A plan document. The spec's own (spec 3 §8.1) has `arch` instead of `kind`."""
+    """A plan document. The spec's form (spec 3 §8.1) has `arch` instead of `kind`. Raises TatamiError InvalidDocument."""
     if isinstance(value, SchedulePlan):
         return value
     if not isinstance(value, dict):

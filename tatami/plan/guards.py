@@ -1,14 +1,14 @@
 """Plans behind guards: other plans of a Region for sizes at which its own is far from the best.
 
-    plan when B <= 4               blocks of 28x112       for few images threads share the rows of one
+    plan when B <= 4               blocks of 28x112       for few images, threads divide the rows of one
     plan when 448 <= T             tile 12x32, swap       chosen for T = 500
     plan                           blocks of 56x112       for all other sizes: chosen for the hints
 
-The estimate is asked at a few points: one, few and many elements of an open axis, and where several are open mostly one image,
-text or sound of small, usual and large sizes, which is what most calls bring. Where the plan of the hints takes GAIN times as
-long as the best there, that one is kept behind a box of sizes around the point in which it stays ahead. One of another kind
-has to be further ahead: estimates of two kinds are further from each other than those of one. Only kernels whose share of the program's estimate
-counts are looked at, and few plans are kept, since each is compiled (decision 0048).
+Estimates are compared at a few points: one, few and many elements of an open axis; with several open axes, mostly one image,
+text or sound of small, usual and large sizes, as in most calls. If the plan for the hints takes at least GAIN times as long as
+the best plan at a point, the best one is kept behind a box of sizes around the point in which it stays ahead. A plan of another
+kind has to be further ahead, since estimates of different kinds deviate more from each other. Only kernels with a considerable
+share of the program's estimate are examined, and few plans are kept, since each is compiled (decision 0048).
 """
 
 from __future__ import annotations
@@ -32,31 +32,32 @@ from tatami.region.walk import all_axes
 
 Sizes: TypeAlias = Mapping[str, int]
 SMALL, LARGE = 14, 500
-"""Elements of an axis that stand for few and for many; beside them 1 and the hint are asked for. They are no multiples of
-vectors, as few sizes are, so that what is left over counts."""
+"""Sizes that stand for few and for many elements of an axis, in addition to 1 and the hint. They are not multiples of vector
+lengths, since few sizes are, so that tails count."""
 NEAR = 4.0
-"""Times that a cache is as fast as memory."""
+"""Ratio of the bandwidth of a cache to that of memory."""
 FAR = 3
-"""Times that a size differs from the hint at least, for its plan to be looked for."""
+"""Minimum ratio between a size and its hint for other plans to be examined."""
 SHARE = 0.04
-"""Of the program's estimate at a point, from which on a kernel counts there."""
+"""Minimum share of the program's estimate at a point for a kernel to be examined there."""
 GAIN, AHEAD = 1.3, 1.05
-"""Times of the other plan: the least gain at the point, and anywhere behind the guard. Estimates are off by as much."""
+"""Minimum ratio of the own plan's time to the other's: at the point, and everywhere behind the guard. Estimates err by as
+much."""
 GAIN_OF_KINDS, AHEAD_OF_KINDS = 2.0, 1.5
-"""The same of a plan of another kind."""
+"""The same ratios for a plan of another kind."""
 PRODUCTS = frozenset([CpuContraction, CpuPlanes])
 """Kinds of plans whose estimates count the same products: of whole tiles of the register micro-kernel."""
 MOST_PLANS, MOST_GUARDED = 2, 6
-"""Of a Region beside its own, and of a program: kernels that are compiled more."""
+"""Maximum number of guarded plans per Region, and of their kernels per program, since each is compiled."""
 MOST_PACKED = 1 << 20
-"""Bytes of weights that `setup` may pack in one more form for a guarded plan."""
+"""Maximum bytes of weights that `setup` packs in one more form for a guarded plan."""
 GRID = (1, 2, 4, *(7 << n for n in range(14)))
 """Sizes at which the range of a guard may end."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A Region, in names under which equal ones are one, with its own plan. `symbols`: the program's by its own."""
+    """A Region in canonical names, with its own plan. `symbols`: the Region's names of the program's symbols."""
 
     region: Region
     facts: RegionFacts
@@ -65,12 +66,13 @@ class Planned:
     symbols: Mapping[str, str]
 
     def at(self, sizes: Sizes) -> dict[str, int]:
+        """The sizes by the Region's names."""
         return {own: sizes[name] for name, own in self.symbols.items() if name in sizes}
 
 
 @dataclass(frozen=True)
 class _Found:
-    """A plan that is better at a point, for the Region of that number, and the share of the program's time that it saves."""
+    """A plan that is better at a point, the `number` of its Region, and the share of the program's time that it saves."""
 
     number: int
     guarded: Guarded
@@ -80,7 +82,7 @@ class _Found:
 def behind_guards(
     planned: Sequence[Planned], symbols: Sequence[str], target: Target, sizes: Sizes, least: Sizes
 ) -> list[tuple[Guarded, ...]]:
-    """For each of `planned` the plans that stand before its own. `symbols`: the program's that are open, the first of them
+    """For each of `planned`, the guarded plans that precede its own. `symbols`: the program's open sizes, the first of them
     the number of images, texts or sounds; `sizes`: the hints; `least`: sizes below which no call is expected."""
     first = [next(i for i, q in enumerate(planned) if _are_alike(p, q)) for p in planned]
     found: list[_Found] = []
@@ -104,8 +106,8 @@ def _are_alike(p: Planned, q: Planned) -> bool:
 
 
 def points(symbols: Sequence[str], sizes: Sizes, least: Sizes) -> Iterator[dict[str, int]]:
-    """Where other plans are looked for: of one symbol one, few and many; of several mostly one image, text or sound. A sound
-    is cut into frames: few of its samples are one frame.
+    """Sizes at which other plans are examined: one, few and many for one symbol; mostly one image, text or sound for several. A
+    sound is cut into frames, so that few of its samples are one frame.
 
     >>> [tuple(p.values()) for p in points(("T",), {}, {})]
     [(1,), (14,), (500,)]
@@ -133,8 +135,8 @@ def _seconds(p: Planned, plan: SchedulePlan, target: Target, sizes: Sizes) -> fl
 
 
 def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
-    """What a plan takes where its operands lie in cache, as they do between the kernels of a program: memory is NEAR times as
-    fast then, so that what is computed counts."""
+    """Time of a plan whose operands are in cache, as they are between the kernels of a program: memory is NEAR times as fast
+    then, so that computation counts."""
     memory = estimate.get("memory", 0.0)
     if not estimate or memory * target.bandwidth > target.l3_bytes / 2:
         return estimate.get("total", 0.0)
@@ -142,7 +144,8 @@ def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
 
 
 def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float) -> tuple[Guarded, float] | None:
-    """The best plan at a point behind its guard, where the Region's own takes GAIN times as long or more; and that gain."""
+    """The best plan at a point, behind its guard, if the Region's own takes at least GAIN times as long; and that gain. Else
+    None."""
     if not p.symbols:
         return None
     found, _ = cpu_candidates(p.region, p.facts, target, sizes, p.constants)
@@ -164,7 +167,8 @@ def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, se
 
 
 def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:
-    """Times of the Region's own plan to those of another that is kept beside it: at the point, and anywhere behind the guard."""
+    """Minimum ratio of the own plan's time to the other's for it to be kept: at the point, and everywhere behind the guard;
+    infinite if the kinds cannot be compared."""
     if type(plan) is type(own):
         return GAIN, AHEAD
     return (GAIN_OF_KINDS, AHEAD_OF_KINDS) if {type(plan), type(own)} <= PRODUCTS else (inf, inf)
@@ -173,8 +177,8 @@ def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:
 def _box(
     p: Planned, plan: SchedulePlan, target: Target, point: Sizes, groups: Sequence[Collection[str]], ahead: float
 ) -> dict[str, tuple[int, int]]:
-    """The least and the greatest size of each symbol for which the plan stays ahead, at the corners: those of a group grow and
-    shrink together, so that a box of images is as high as it is wide."""
+    """Smallest and largest size of each symbol for which the plan stays ahead, checked at the corners. Symbols of a group grow
+    and shrink together, so that a box of images is as high as it is wide."""
 
     def is_ahead(corner: Sizes) -> bool:
         return _seconds(p, p.own.plan, target, corner) >= ahead * _seconds(p, plan, target, corner)
@@ -194,20 +198,20 @@ def _box(
 
 
 def _next(size: int, step: int) -> int:
-    """The next size of GRID below or above; the same at its end."""
+    """The next size of GRID below or above; the size itself at the end."""
     others = [g for g in GRID if (g - size) * step > 0]
     return size if not others else others[0] if step > 0 else others[-1]
 
 
 def _packs_much(p: Planned, plan: SchedulePlan) -> bool:
-    """Does `setup` pack many weights in one more form for this plan?"""
+    """True if `setup` would pack many weights in one more form for this plan."""
     known = [(o.tensor, o.lets, o.block, o.shape) for o in packed_operands(p.region, p.own.plan)]
     more = [o for o in packed_operands(p.region, plan) if (o.tensor, o.lets, o.block, o.shape) not in known]
     return sum(prod(n.as_int() or 0 for n in o.shape) * o.lets[-1].dtype.itemsize for o in more) > MOST_PACKED
 
 
 def _is_new(f: _Found, kept: Sequence[_Found]) -> bool:
-    """Is there room for one more, and is the guard no part of another?"""
+    """True if there is room for one more plan and no other guard covers this one."""
     same = [k for k in kept if k.number == f.number]
     if any(_covers(k.guarded, f.guarded) for k in same):
         return False
@@ -220,7 +224,7 @@ def _is_new(f: _Found, kept: Sequence[_Found]) -> bool:
 
 
 def _covers(one: Guarded, other: Guarded) -> bool:
-    """Do the conditions of `one` hold wherever those of `other` do?"""
+    """True if the conditions of `one` hold wherever those of `other` do."""
     inner = {c.size: c for c in other.conditions}
     return all(
         c.size in inner and c.low <= inner[c.size].low and (not c.high or 0 < inner[c.size].high <= c.high)

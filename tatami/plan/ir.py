@@ -6,40 +6,50 @@ pass, or recomputed), and storage per let. Every rejected candidate says why, in
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from tatami.core.kernel import Condition
 from tatami.core.layout import Layout
+from tatami.core.renaming import Mark
 
+AXIS, LET, READ, WRITTEN = Mark("axis"), Mark("let"), Mark("tensor read"), Mark("tensor written")
+AxisName: TypeAlias = Annotated[str, AXIS]
+"""Name of an axis of the Region; in GPU plans possibly with a suffix for a part of its tile (``m.o``)."""
+LetName: TypeAlias = Annotated[str, LET]
+"""Name of a let of the Region."""
+ReadName: TypeAlias = Annotated[str, READ]
+"""Name of a tensor that the Region reads."""
+WrittenName: TypeAlias = Annotated[str, WRITTEN]
+"""Name of an output of the Region."""
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
 Dot: TypeAlias = Literal["", "pairs", "quads", "pairs_vnni", "quads_vnni", "quads_amx"]
 DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "quads": 4, "pairs_vnni": 2, "quads_vnni": 4, "quads_amx": 4}
-"""Steps of k that a multiply-add of the micro-kernel takes (region/views/narrow.py)."""
+"""Steps of k per multiply-add of the micro-kernel (region/views/narrow.py)."""
 DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8"}
-"""What a target has to have for it."""
+"""Feature that a target needs for the multiply-add."""
 DOTS_OF_ANY_SIGNS: frozenset[Dot] = frozenset({"quads", "quads_amx"})
-"""Of the quads, those whose two sides may both be signed or both unsigned."""
+"""The quads whose two operands may both be signed or both unsigned."""
 FAR = 1024
-"""Bytes from row to row, from which on rows of columns are read as they lie where there is one panel."""
+"""Minimum bytes between rows of columns for which they are read in place, row by row, if there is one panel."""
 AMX_TILE = (32, 32)
-"""(mr, nr) of products by tiles of AMX: four tiles of 16x16 sums."""
+"""(mr, nr) of products by AMX tiles: four tiles of 16x16 sums."""
 INST_K = {"m16n8k16": 16, "m16n8k8": 8}
 """Depth of the tensor cores' instructions on SM80: two chunks of 16 bytes of a row."""
 TILE_GROUP = 8
 """Rows of tiles that the tile orders "grouped" and "hilbert" visit together, so that their operands stay in L2."""
 TURNED_LANES = (4, 8, 16)
-"""Elements of the vectors that a square of them is transposed in registers with."""
+"""Lanes of vectors of which a square can be transposed in registers."""
 
 
 class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
     """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order. The full rule is
     `plan/loops/schedule.py`."""
 
-    axes: tuple[str, ...]
-    lets: tuple[str, ...]
+    axes: tuple[AxisName, ...]
+    lets: tuple[LetName, ...]
 
 
 class LoopPass(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,13 +57,13 @@ class LoopPass(msgspec.Struct, frozen=True, omit_defaults=True):
     reduce has its own loops inside; neighbouring reduces over the same axes share them, and one over exactly `axes`, without
     axes of its own beside the phase's, is folded over the loops of the pass."""
 
-    axes: tuple[str, ...]
-    lets: tuple[str, ...]
-    vector: str = ""
+    axes: tuple[AxisName, ...]
+    lets: tuple[LetName, ...]
+    vector: AxisName = ""
     """The axis whose loop steps by a vector; "": one element at a time."""
-    tile: str = ""
+    tile: AxisName = ""
     """The axis along which reads are contiguous while they jump along the lanes (a transpose): lanes go in blocks outside it."""
-    along: dict[str, str] = {}
+    along: dict[LetName, AxisName] = {}
     """By reduce (the first of those that share loops) the axis that it reduces by vectors, where the point has no lanes."""
 
 
@@ -61,8 +71,8 @@ class LoopPhase(msgspec.Struct, frozen=True, omit_defaults=True):
     """Passes, one after the other, inside loops over `outer`. Without outer axes a phase has one pass, or two with a row in
     tiles between them."""
 
-    outer: tuple[str, ...]
-    threads: tuple[str, ...]
+    outer: tuple[AxisName, ...]
+    threads: tuple[AxisName, ...]
     """The axes whose points threads share: leading outer axes, or axes of the only pass; with the axis of its vectors, which
     are then shared in blocks, where no other is left. (): one thread. How many take part is decided by the sizes of a call."""
     passes: tuple[LoopPass, ...]
@@ -74,8 +84,8 @@ class Scalar(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", 
     """Plain loops, one element at a time: correct for every Region. An opaque one has no phases."""
 
     phases: tuple[LoopPhase, ...]
-    storage: dict[str, Storage]
-    joined: tuple[tuple[str, ...], ...] = ()
+    storage: dict[LetName, Storage]
+    joined: tuple[tuple[AxisName, ...], ...] = ()
     """As in CpuRows."""
 
 
@@ -91,7 +101,7 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
     read is in cache.
     """
 
-    axis: str
+    axis: AxisName
     size: int
     round: int = 0
 
@@ -105,30 +115,30 @@ class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind",
     """
 
     phases: tuple[LoopPhase, ...]
-    storage: dict[str, Storage]
+    storage: dict[LetName, Storage]
     width: int
-    joined: tuple[tuple[str, ...], ...] = ()
+    joined: tuple[tuple[AxisName, ...], ...] = ()
     """Groups of neighbouring axes that are one loop, which has the name of the first."""
-    turned: tuple[str, ...] = ()
+    turned: tuple[LetName, ...] = ()
     """Sums that read a copy of an operand in which their lanes are neighbours."""
     blocks: Blocks | None = None
-    nontemporal: tuple[str, ...] = ()
+    nontemporal: tuple[WrittenName, ...] = ()
     """Outputs that are stored past the caches, which could not hold them until they are read."""
 
 
 class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_contraction"):
     """Packed panels and a register-tiled micro-kernel of mr x nr elements over kc (notes: cpu §1).
 
-    `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that
-    threads divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together.
-    `packed` names operands whose panels `setup` writes once. `in_place` names the sides whose operand is used where it lies, without a copy (region/views/matrix.py says
-    when). `dot`: narrow integers are packed and multiplied in pairs or quads of k, of which kc is then a number
-    (region/views/narrow.py); by VNNI or by tiles of AMX where the name says so. Quads without either are widened by the
-    micro-kernel: half the bytes of pairs, for a third more instructions. `images`: axes of one side that are taken one at a
-    time, as batch axes are: the others of that side are a matrix then, as the places of one image are for a 1x1 convolution.
-    """
+    `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that threads
+    divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together. `packed` names
+    operands whose panels `setup` writes once. `in_place` names the sides whose operand is used in place, without a copy
+    (conditions: region/views/matrix.py). `dot`: narrow integers are packed and multiplied in pairs or quads of k, which kc
+    then counts (region/views/narrow.py); by VNNI or AMX tiles if its name says so. Quads without either are widened by the
+    micro-kernel: half the bytes of pairs, for a third more instructions. `images`: axes of one side that are taken one index
+    at a time, like batch axes; the other axes of that side then form a matrix, as the places of one image do in a 1x1
+    convolution."""
 
-    acc: str
+    acc: LetName
     mr: int
     nr: int
     kc: int
@@ -137,25 +147,26 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     width: int
     swap: bool
     split: Literal["batch", "m", "n", "k"]
-    packed: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    packed: tuple[ReadName, ...]
+    epilogue: tuple[LetName, ...]
     in_place: tuple[Literal["m", "n"], ...] = ()
     dot: Dot = ""
     parts: int = 1
-    images: tuple[str, ...] = ()
+    images: tuple[AxisName, ...] = ()
 
     @property
     def by_tiles(self) -> bool:
-        """Are rows of k multiplied, as they lie, by tiles of a fixed size, instead of panels by registers?"""
+        """True if the micro-kernel uses AMX tiles of a fixed size on rows of k in place, instead of panels in registers."""
         return self.dot == "quads_amx"
 
 
 class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_streaming"):
-    """Two contractions as one pass over blocks of `keys` columns of the first: what lies between stays in cache
-    (region/views/pairs/online.py says when). `mr` x `nr` is the tile of the micro-kernel, nr rows wide; `width` in elements of fp32."""
+    """Two contractions in one pass over blocks of `keys` columns of the first, so that the values between them stay in cache
+    (conditions: region/views/pairs/online.py). `mr` x `nr` is the tile of the micro-kernel, nr rows wide; `width` is in
+    elements of fp32."""
 
-    first: str
-    second: str
+    first: LetName
+    second: LetName
     mr: int
     nr: int
     keys: int
@@ -163,14 +174,14 @@ class CpuStreaming(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_strea
 
 
 class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window"):
-    """A window that slides over a plane: blocks of `rows` rows of results, what they see copied without guards to scratch
-    (region/views/images/window.py says when). What `ahead` blocks see is copied before the first of them is computed, so that no
-    load waits for stores. `let` is the reduce; `width` in elements of fp32. `whole`: a block is a plane, whose rows are
-    copied as they lie; of two vectors a row at most, which know their columns outside. `joined`: a vector of columns that is
-    no whole line is made of the two that it meets, for cores that read two lines in the time of two multiply-adds. `lying`:
-    rows all of whose windows are inside are read where they lie; only those at the border are copied."""
+    """A window that slides over a plane: blocks of `rows` rows of results, whose operand rows are copied without guards to
+    scratch (conditions: region/views/images/window.py). The operand rows of `ahead` blocks are copied before the first of them
+    is computed, so that no load waits for stores. `let` is the reduce; `width` is in elements of fp32. `whole`: a block is a
+    plane, copied row by row, with at most two vectors per row, which know their columns outside. `joined`: a vector of columns
+    that is not a whole cache line is combined from the two lines that it touches, for cores that read two lines in the time of
+    two multiply-adds. `lying`: rows all of whose windows are inside are read in place; only rows at the border are copied."""
 
-    let: str
+    let: LetName
     rows: int
     ahead: int
     width: int
@@ -180,12 +191,12 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
 
 
 class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winograd"):
-    """A 3x3 convolution of stride 1 or 2 by tiles of 2x2 results: 16, 20 or 25 products instead of 36 per tile
-    (region/views/images/convolution.py says when, region/views/images/winograd.py how). Blocks of `rows` x `columns` tiles are transformed into panels of
-    mr, multiplied with the weights that `setup` has transformed (`packed` names them) in slivers of nr filters, and
-    transformed back. `split` names what threads divide: the blocks of tiles, or channels and then filters."""
+    """A 3x3 convolution of stride 1 or 2 by tiles of 2x2 results, with 16, 20 or 25 products instead of 36 per tile
+    (conditions: region/views/images/convolution.py; transforms: region/views/images/winograd.py). Blocks of `rows` x `columns`
+    tiles are transformed into panels of mr, multiplied with the weights that `setup` has transformed (named by `packed`) in
+    slivers of nr filters, and transformed back. `split`: threads divide the blocks of tiles, or channels and then filters."""
 
-    acc: str
+    acc: LetName
     rows: int
     columns: int
     mr: int
@@ -193,82 +204,91 @@ class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winogr
     kc: int
     width: int
     split: Literal["tiles", "channels"]
-    packed: tuple[str, ...]
+    packed: tuple[ReadName, ...]
 
 
 class CpuPlanes(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_planes"):
-    """A convolution whose image is copied once, without guards and strides, to planes (region/views/images/planes.py): at each place of the
-    window the products find their operand where a table says, and nothing is packed. Blocks of `rows` x `columns` results;
-    the tile is mr filters, weights that `setup` has packed (`packed` names them), by nr neighbours along the rows of the
-    block, which follow each other."""
+    """A convolution whose image is copied once, without guards and strides, to planes (region/views/images/planes.py). At each
+    place of the window the products find their operand by a table, and nothing is packed. Blocks of `rows` x `columns`
+    results; the tile is mr filters, whose weights `setup` has packed (named by `packed`), by nr consecutive neighbours along
+    the rows of the block."""
 
-    acc: str
+    acc: LetName
     rows: int
     columns: int
     mr: int
     nr: int
     kc: int
     width: int
-    packed: tuple[str, ...]
+    packed: tuple[ReadName, ...]
 
 
 class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
-    """A map that reads along `across` and writes along `along`, by square tiles of `tile` elements a side
-    (region/views/transpose.py says when); `width` in elements of fp32."""
+    """A map that reads contiguously along `across` and writes contiguously along `along`, by square tiles of `tile` elements
+    per side (conditions: region/views/transpose.py); `width` is in elements of fp32."""
 
-    along: str
-    across: str
+    along: AxisName
+    across: AxisName
     tile: int
     width: int
 
 
 class CpuSplit(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_split"):
-    """The Region runs as several, one after the other: the lets of each part. `realise` splits it (plan/cpu/split.py)."""
+    """The Region runs as several Regions, one after the other: the lets of each part. `realise` splits it
+    (plan/cpu/split.py)."""
 
-    parts: tuple[tuple[str, ...], ...]
+    parts: tuple[tuple[LetName, ...], ...]
 
 
 class Cache(msgspec.Struct, frozen=True, omit_defaults=True):
-    tensor: str
+    """An operand that a GPU kernel keeps in shared memory, a block of `at` at a time (spec 3 §8.1)."""
+
+    tensor: ReadName
     where: str = "smem"
-    at: str = "k.i"
+    at: AxisName = "k.i"
     pingpong: bool = True
 
 
 class Vectorize(msgspec.Struct, frozen=True):
-    axis: str
+    """Elements per access (`width`) along an axis."""
+
+    axis: AxisName
     width: int
 
 
 class LocalEdge(msgspec.Struct, frozen=True, omit_defaults=True, rename={"source": "from", "target": "to"}):
-    source: str
-    target: str
+    """The path of a value from let `source` to let `target`: registers, or a ring in shared memory with `depth` slots."""
+
+    source: LetName
+    target: LetName
     buffer: str = "reg"
     depth: int = 1
 
 
 class Async(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Asynchronous copies: `prefetch_depth` in blocks of k; `epilogue_overlap`: the next tile's copies start before the
+    epilogue."""
+
     enable: bool = True
     prefetch_depth: int = 2
     epilogue_overlap: bool = False
 
 
 class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
-    """Spec 3 §8.1. tile = [BM, BN, BK]; warp_tile "64x64"; inst_shape m16n8k16, m16n8k8 for operands rounded to tf32, or fma:
-    ordinary multiply-adds.
+    """A product on tensor cores of SM80 (spec 3 §8.1). tile = [BM, BN, BK]; warp_tile "64x64"; inst_shape m16n8k16, m16n8k8
+    for operands rounded to tf32, or fma: ordinary multiply-adds.
 
     `split_k` CTAs share a tile's k; a second kernel adds their sums in order and runs the epilogue. `algo_choice`:
-    implicit_gemm, or direct, the streaming template, for `matmul`, `conv` or `grouped_matmul`, whose rows are in groups.
-    """
+    implicit_gemm, or direct, the streaming template, for `matmul`, `conv` or `grouped_matmul`, whose rows are in groups."""
 
     tile: tuple[int, int, int]
     stages: int
-    bind: dict[str, str]
+    bind: dict[AxisName, str]
     warp_tile: str
     cache: tuple[Cache, ...]
     vectorize: Vectorize
-    predicate_tail: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    predicate_tail: tuple[AxisName, ...]
+    epilogue: tuple[LetName, ...]
     layout_hints: dict[str, bool | str]
     algo_choice: dict[str, str]
     local_edges: tuple[LocalEdge, ...]
@@ -279,33 +299,33 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
     k_steps: int = 4
     split_k: int = 1
     tile_order: Literal["row", "grouped"] = "row"
-    acc: str = ""
+    acc: LetName = ""
 
 
 class StreamK(msgspec.Struct, frozen=True):
-    """The blocks of k of the last `rows` rows of tiles are one line, cut evenly over `units` CTAs, or clusters, which have rows
-    and tiles of a cluster's; a second kernel adds the pieces of each tile in the order of k and runs the epilogue
-    (`plan/gpu/stream_k_cut.py`). Whole tiles before them are a kernel of their own. All sizes are known."""
+    """The blocks of k of the last `rows` rows of tiles form one line, cut evenly over `units` CTAs; with clusters, rows, tiles
+    and units are those of clusters. A second kernel adds the pieces of each tile in the order of k and runs the epilogue
+    (`plan/gpu/stream_k_cut.py`). The whole tiles before them have a kernel of their own. All sizes are known."""
 
     rows: int
     units: int
 
 
 Loader: TypeAlias = Literal["tma", "cp_async"]
-"""Of an operand of the SM90 template: a box by TMA, or copies of a few neighbours by the threads of the producer warpgroup, each
-with an address and guards of its own."""
+"""How an operand of the SM90 template is loaded: a box by TMA, or copies of a few neighbours by the threads of the producer
+warpgroup, each with its own address and guards."""
 
 
 class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
-    """As Sm80Mma with TMA, mbarriers and warp roles (D2.12)."""
+    """A product on SM90: Sm80Mma with TMA, mbarriers and warp roles (D2.12)."""
 
     tile: tuple[int, int, int]
     stages: int
-    bind: dict[str, str]
+    bind: dict[AxisName, str]
     cache: tuple[Cache, ...]
     vectorize: Vectorize
-    predicate_tail: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    predicate_tail: tuple[AxisName, ...]
+    epilogue: tuple[LetName, ...]
     layout_hints: dict[str, bool | str]
     algo_choice: dict[str, str]
     local_edges: tuple[LocalEdge, ...]
@@ -323,77 +343,79 @@ class Sm90Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm90_mma"):
     tile_order: TileOrder = "grouped"
     persistent: bool = False
     loads: tuple[Loader, Loader] = ("tma", "tma")
-    """Who copies A and B, as the tile has them (after `swap_ab`)."""
+    """Loaders of A and B, in the order of the tile (after `swap_ab`)."""
     epilogue_store: Literal["direct", "stmatrix_tma"] = "direct"
     epilogue_load: Literal["direct", "tma"] = "direct"
-    """`tma`: what the epilogue reads where it writes (a residual) is copied during the products to where the results will
-    lie in shared memory, which then holds a whole tile of them."""
+    """`tma`: the epilogue's operand with one element per result (a residual) is copied during the products to the place of the
+    results in shared memory, which then holds a whole tile of them."""
     wait_depth: int = 1
     split_k: int = 1
-    """As Sm80Mma; with `persistent` the CTAs walk through the parts of all tiles, which have the same number of blocks."""
+    """Number of CTAs that share a tile's k; with `persistent`, CTAs visit the parts of all tiles, which have the same number
+    of blocks."""
     stream_k: StreamK | None = None
     swap_ab: bool = False
-    """C^T = B^T * A^T: the tile's first side runs along n, its second along m, for products of few rows."""
+    """True for C^T = B^T * A^T: the tile's first side is along n, its second along m, for products with few rows."""
     dependent_launch: bool = False
-    """The kernel is launched while the one before it ends, and waits itself before it touches memory (programmatic
+    """True if the kernel is launched while the one before it ends, and itself waits before it touches memory (programmatic
     dependent launch)."""
-    acc: str = ""
+    acc: LetName = ""
 
 
 class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="sm80_pair"):
-    """Two contractions as one kernel that goes once along `second`'s k (region/views/pairs/online.py): scores, weights and the
-    result stay in registers. tile = [rows, columns of the result, keys of a block]; `depth` elements of the first
-    product's k, all at once; a warp has `warp_rows` rows. With `stages` 1 the copies of the one operand run under the
-    math of the other."""
+    """Two contractions as one kernel that passes once along `second`'s k (region/views/pairs/online.py): scores, weights
+    and the result stay in registers. tile = [rows, columns of the result, keys per block]; `depth` elements of the first
+    product's k, all at once; a warp has `warp_rows` rows. With `stages` 1, the copies of one operand overlap the math of the
+    other."""
 
-    first: str
-    second: str
+    first: LetName
+    second: LetName
     tile: tuple[int, int, int]
     depth: int
     warp_rows: int
     stages: int
-    predicate_tail: tuple[str, ...]
+    predicate_tail: tuple[AxisName, ...]
     width: int = 8
-    """Elements of one copy at most."""
+    """Maximum elements per copy."""
     split: int = 1
-    """CTAs that share a tile's keys, each with a part of whole blocks; a second kernel joins their results."""
+    """Number of CTAs that share a tile's keys, each with a part of whole blocks; a second kernel joins their results."""
     algo_choice: dict[str, str] = {}
     """`attention`: one_pass, or direct, the streaming template."""
     inst_shape: str = "m16n8k16"
-    """As in Sm80Mma: m16n8k16 for 16-bit operands, fma for fp32, m16n8k8 for fp32 rounded to tf32."""
-    others: tuple[str, ...] = ()
-    """First products beside `first`, with the same rows, keys and depth."""
+    """Instruction of both products: m16n8k16 for 16-bit operands, fma for fp32, m16n8k8 for fp32 rounded to tf32."""
+    others: tuple[LetName, ...] = ()
+    """First products in addition to `first`, with the same rows, keys and depth."""
     shared: bool = False
-    """`first` multiplies by the second product's values, which are copied once for both."""
+    """True if `first` multiplies by the second product's values, which are copied once for both."""
     arch: Literal["sm80"] = "sm80"
 
 
 class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="sm90_pair"):
-    """As Sm80Pair by TMA, wgmma and warp roles: each consumer warpgroup has 64 of the tile's rows, all share the blocks of
+    """Sm80Pair by TMA, wgmma and warp roles: each consumer warpgroup has 64 of the tile's rows, and all share the blocks of
     keys, of which `stages` are in shared memory."""
 
-    first: str
-    second: str
+    first: LetName
+    second: LetName
     tile: tuple[int, int, int]
     depth: int
     consumers: int
     stages: int
-    predicate_tail: tuple[str, ...]
+    predicate_tail: tuple[AxisName, ...]
     registers: tuple[int, int] = (24, 240)
     """setmaxnreg of the producer and of each consumer warpgroup."""
     overlap: bool = True
-    """The next block's scores are multiplied while this block's become weights."""
+    """True if the next block's scores are multiplied while this block's become weights."""
     in_turns: bool = False
-    """Warpgroups start their products one after the other, so that one multiplies while another exponentiates."""
+    """True if warpgroups start their products one after the other, so that one multiplies while another exponentiates."""
     section: int = 0
-    """Batches whose tiles are mixed, those of the last rows first, which see the most keys; 0: one batch after the other."""
+    """Number of batches whose tiles are interleaved, tiles of the last rows first, since these see the most keys; 0: one batch
+    after the other."""
     split: int = 1
-    """As in Sm80Pair."""
-    others: tuple[str, ...] = ()
+    """Number of CTAs that share a tile's keys, like `Sm80Pair.split`."""
+    others: tuple[LetName, ...] = ()
     shared: bool = False
-    """As in Sm80Pair."""
+    """True if `first` multiplies by the second product's values, like `Sm80Pair.shared`."""
     dependent_launch: bool = False
-    """As in Sm90Mma."""
+    """Programmatic dependent launch, like `Sm90Mma.dependent_launch`."""
     algo_choice: dict[str, str] = {}
     arch: Literal["sm90"] = "sm90"
 
@@ -403,53 +425,39 @@ class GpuSync(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_sync"):
 
     tile: tuple[int, int, int]
     block: tuple[int, int]
-    bind: dict[str, str]
-    predicate_tail: tuple[str, ...]
-    epilogue: tuple[str, ...]
+    bind: dict[AxisName, str]
+    predicate_tail: tuple[AxisName, ...]
+    epilogue: tuple[LetName, ...]
     arch: str = "sm80"
-    acc: str = ""
+    acc: LetName = ""
 
 
 class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="gpu_stream"):
-    """One pass over memory with wide accesses; for Regions no MMA template takes.
+    """One pass over memory with wide accesses, for Regions that no MMA template takes.
 
-    `fused`: one kernel, whose groups of threads each take an outer point through all passes; a row that a later pass
-    reads is computed again. Else a kernel per pass, with results between them in memory.
-    """
+    `fused`: one kernel, whose groups of threads each take an outer point through all passes; a row that a later pass reads is
+    computed again. Otherwise a kernel per pass, with results between them in memory."""
 
-    outer: tuple[str, ...]
+    outer: tuple[AxisName, ...]
     passes: tuple[Pass, ...]
-    storage: dict[str, Storage]
+    storage: dict[LetName, Storage]
     threads: int
     vector_bytes: int
     groups: tuple[int, ...] = ()
-    """Threads that share one point of a pass that reduces or scans: 1, 2, 4, … or all of a block. One entry per pass; absent: 1."""
+    """Threads per point of a pass that reduces or scans: 1, 2, 4, … or a whole block. One entry per pass; empty: 1."""
     fused: bool = False
     parts: tuple[int, ...] = ()
-    """Elements of a line that one group takes, where lines are too few and too long for a group each; 0: whole lines. One
-    entry per pass; absent: 0. A constant, so that every run adds in the same order."""
+    """Elements of a line that one group takes, if lines are too few and too long for a group each; 0: whole lines. One entry
+    per pass; empty: 0. Constant, so that every run adds in the same order."""
     owners: int = 1
-    """Where data say where to write, threads to which the elements of the output are shared out by their positions: each
-    goes through all writes in order and does its own."""
+    """Threads among which the elements of an output with data-dependent places are shared out by their positions: each passes
+    over all writes in order and executes its own. 1: one thread."""
 
 
-SchedulePlan: TypeAlias = (
-    Scalar
-    | CpuRows
-    | CpuContraction
-    | CpuStreaming
-    | CpuWindow
-    | CpuTurn
-    | CpuWinograd
-    | CpuPlanes
-    | CpuSplit
-    | Sm80Mma
-    | Sm90Mma
-    | Sm80Pair
-    | Sm90Pair
-    | GpuSync
-    | GpuStream
-)
+CpuPlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuStreaming | CpuWindow | CpuTurn | CpuWinograd | CpuPlanes | CpuSplit
+"""Plans of a CPU, each with an entry in `plan/cpu_kinds.py`; plain loops run on every target."""
+GpuPlan: TypeAlias = Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair | GpuSync | GpuStream
+SchedulePlan: TypeAlias = CpuPlan | GpuPlan
 
 
 class Guarded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -458,14 +466,16 @@ class Guarded(msgspec.Struct, frozen=True, omit_defaults=True):
     conditions: tuple[Condition, ...]
     plan: SchedulePlan
     estimate: dict[str, float] = {}
-    """Terms of the time estimate in seconds, with the sizes they were taken at under `at.<symbol>`."""
+    """Terms of the time estimate in seconds, and the sizes at which they were taken under `at.<symbol>`."""
 
 
 class Rejected(msgspec.Struct, frozen=True):
+    """A candidate that was not chosen."""
+
     plan: str
     """One line that identifies the candidate."""
     why: str
-    """The rule with both numbers."""
+    """The rule that it breaks, or the comparison that it loses, with both numbers."""
     estimate: dict[str, float] = {}
 
 
@@ -478,14 +488,18 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class RegionPlan(msgspec.Struct, frozen=True):
+    """The plans of one Region, and the rejected candidates."""
+
     region: str
     key: str
-    """Hash of the canonical Region and the target class: what a decision is keyed by."""
+    """Hash of the canonical Region, and the class of the target: decisions name Regions by it."""
     choices: tuple[Guarded, ...]
     rejected: tuple[Rejected, ...]
 
 
 class ProgramPlan(msgspec.Struct, frozen=True):
+    """The plans of a program's Regions, in order."""
+
     regions: tuple[RegionPlan, ...]
     layouts: dict[str, Layout]
     """Layout per value id; absent means row-major."""

@@ -1,4 +1,4 @@
-"""The plan of the realised Regions: that of the Regions as chosen, and new ones for what `realise` added."""
+"""The plan of the realised Regions: the chosen plans, and new ones for the Regions that `realise` added."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tatami.region.ir import Program, Region
 
 
 def added_regions(realised: Module[Program], plan: Module[ProgramPlan]) -> Module[Program]:
-    """The programs of `realised` with the Regions only that `plan` does not know."""
+    """The programs of `realised`, reduced to the Regions that `plan` does not know."""
     programs: dict[str, Program] = {}
     for name, program in realised.programs.items():
         known = {r.region for r in plan.programs[name].regions} if name in plan.programs else frozenset()
@@ -32,8 +32,7 @@ def plan_realised(
     target: Target,
     sizes: Mapping[str, int] | None = None,
 ) -> Module[ProgramPlan]:
-    """One plan per Region of what was realised. `poly_core`: facts of those that were added. Packed operands carry their new
-    names."""
+    """One plan per realised Region. `poly_core`: facts of the added Regions. Packed operands get their new names."""
     realised = made.module
     if all(_same_regions(p, plan.programs.get(n), made.variants.get(n, {})) for n, p in realised.programs.items()):
         return plan
@@ -59,7 +58,7 @@ def _same_regions(program: Program, plan: ProgramPlan | None, variants: Mapping[
 
 
 def _with_names(plan: RegionPlan, region: Region, forms: tuple[Region, ...] | None) -> RegionPlan:
-    """`packed` names the operand as the Region now reads it: each choice's of its own form, where there are several."""
+    """The plan with `packed` naming the operands as the Region reads them, each choice by its own form if there are several."""
     forms = forms or (region,) * len(plan.choices)
     choices = tuple(_named(c, {p.name for p in form.inputs}) for c, form in zip(plan.choices, forms, strict=True))
     if all(new is old for new, old in zip(choices, plan.choices)):

@@ -3,11 +3,11 @@
     plan packs n1            setup:  n1_p[k, n] <- n1[k, n]     blocked, slivers of nr columns
     n9 = sum n0 * n1   ->    main:   n9 = sum n0[m, k] * n1_p[k, n]
 
-A plan that asks for nothing leaves the module as it is. What a packed operand looks like is in plan/memory/packed_operands.py;
-its logical meaning is the operand's, so the realised Regions mean what the planned ones do.
+A plan without packed operands or layouts leaves the module as it is. plan/memory/packed_operands.py describes packed operands, whose
+logical meaning is that of the operand, so that the realised Regions compute the same as the planned ones.
 
-A Region with several guarded plans has a realised form for each, since each may pack another operand or pack it otherwise;
-in the program stands the last of them, which also names what the others read.
+A Region with several guarded plans has a realised form for each, since each may pack another operand or pack it differently.
+The program holds the last form, whose inputs include those of the other forms.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Re
 from tatami.region.walk import Types, reads
 
 Variants: TypeAlias = Mapping[str, Mapping[str, tuple[Region, ...]]]
-"""By program and Region: its realised forms in the order of its guarded plans, where there are several."""
+"""Realised forms of Regions with several guarded plans, in their order, by program and Region."""
 
 
 @dataclass(frozen=True)
 class Realised:
-    """The programs as kernels read them."""
+    """The programs as kernels read them, with the forms of Regions that have several."""
 
     module: Module[Program]
     variants: Variants
@@ -93,7 +93,7 @@ def _split_program(program: Program, plan: ProgramPlan) -> Program:
 
 
 class _Packing(msgspec.Struct, frozen=True):
-    """One packed tensor: the tensor of main that it is made from, and the Region that makes it."""
+    """One packed tensor: the tensor of main from which it is made, and the Region that makes it."""
 
     source: Input
     source_id: str
@@ -105,7 +105,8 @@ class _Packing(msgspec.Struct, frozen=True):
 def _pack_program(
     program: Program, plan: ProgramPlan, ports: dict[str, Input], taken: set[str]
 ) -> tuple[Program, list[_Packing], dict[str, tuple[Region, ...]]]:
-    """With what was packed and the realised forms of Regions with several plans. `ports`: the inputs that `setup` may read."""
+    """The program with its packed operands; these; and the realised forms of Regions with several plans. `ports`: the inputs
+    that `setup` may read."""
     plans = {r.region: r for r in plan.regions}
     made: dict[tuple[str, str], _Packing] = {}
     variants: dict[str, tuple[Region, ...]] = {}
@@ -125,7 +126,7 @@ def _pack_program(
 
 
 def _turned(conversion: Region, ports: dict[str, Input]) -> _Packing:
-    """A constant in another layout."""
+    """A constant in another layout, as a packing."""
     (source,), (target,) = conversion.inputs, conversion.outputs
     memref = target.memref
     made = Input(target.name, memref.dtype, memref.shape, role="const", storage="const_pool", layout=memref.layout)
@@ -133,7 +134,7 @@ def _turned(conversion: Region, ports: dict[str, Input]) -> _Packing:
 
 
 def _with_made(program: Program, packings: list[_Packing]) -> Program:
-    """The program with what was packed among its inputs, and without the constants that nothing reads any more."""
+    """The program with the packed tensors among its inputs, without the constants that nothing reads then."""
     if not packings:
         return program
     ids = (*program.inputs, *(p.made_id for p in packings))
@@ -162,7 +163,7 @@ def _names(program: Program) -> set[str]:
 def _pack_region(
     region: Region, plan: SchedulePlan, ports: dict[str, Input], taken: set[str], made: dict[tuple[str, str], _Packing]
 ) -> Region:
-    """The Region with its packed operands put in."""
+    """The Region with its packed operands inserted."""
     for wanted in packed_operands(region, plan):
         if wanted.tensor in ports:
             region = _with_operand(region, wanted, _packing(region, wanted, ports[wanted.tensor], taken, made))
@@ -172,7 +173,7 @@ def _pack_region(
 def _packing(
     region: Region, wanted: PackedOperand, port: Input, taken: set[str], made: dict[tuple[str, str], _Packing]
 ) -> _Packing:
-    """The Region that packs the operand; one for all that want the same."""
+    """The packing of the operand; one for all Regions that want the same."""
     layout = packed_layout(len(wanted.shape), wanted.block)
     memref = next(p.memref for p in region.inputs if p.name == wanted.tensor)
     last = wanted.lets[-1]
@@ -201,7 +202,7 @@ def _packing(
 
 
 def _with_operand(region: Region, wanted: PackedOperand, packing: _Packing) -> Region:
-    """The Region with the operand read from what was packed; the other operand in the same type."""
+    """The Region with the operand read from its packed form, and the other operand in the same dtype."""
     types = Types(region)
 
     def side(x: RegionExpr, dtype: DType) -> RegionExpr:
@@ -230,7 +231,7 @@ def _with_operand(region: Region, wanted: PackedOperand, packing: _Packing) -> R
 
 
 def _with_packing(region: Module[Program], setup: Program | None, packings: list[_Packing]) -> Program:
-    """`setup` (made when there is none) with the packing Regions at its end."""
+    """`setup`, created if there is none, with the packing Regions at its end."""
     if setup is None:
         setup = Program(Signature(), (), (), ())
     inputs = list(zip(setup.inputs, setup.signature.inputs))

@@ -1,9 +1,8 @@
-"""Plans of products, convolutions and pairs of products (attention) that were ranked beforehand: a table per chip, which the
-planner takes where the Region is in it.
+"""Plans of products, convolutions and pairs of products (attention) that were ranked beforehand: a table per chip, from which
+the planner takes the plan of a Region that it contains.
 
-An entry says what ranked it: the simulation of every plan of the SM90 templates' space, of which the planner looks at some
-20, or measurements on the chip, whose record replaces it (`python -m benchmarks.gpu.tuned`).
-"""
+An entry names its source: the simulation of every plan of the SM90 templates' space, of which the planner examines some 20; or
+measurements on the chip, whose record replaces it (`python -m benchmarks.gpu.tuned`)."""
 
 from __future__ import annotations
 
@@ -22,10 +21,11 @@ from tatami.plan.rename import obeyed_choices
 from tatami.region.ir import Region
 
 TUNED = Sm80Mma | Sm90Mma | GpuSync | Sm80Pair | Sm90Pair
+"""Kinds of plans that a table may replace."""
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`seconds` of the best of `plans` plans; `record`: the file of the measurements, or how it was simulated."""
+    """The best of `plans` plans with its `seconds`. `record`: the file of the measurements, or the kind of simulation."""
 
     case: str
     ranked_by: Literal["simulation", "measurement"]
@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache
 def tuned_table(chip: str) -> Mapping[str, Entry]:
-    """By the key of a plan; empty where the chip has no table."""
+    """The table of a chip, by the key of a plan; empty if there is none."""
     file = files("tatami.plan") / "tuned_plans" / f"{chip}.json"
     return msgspec.json.decode(file.read_bytes(), type=dict[str, Entry]) if file.is_file() else {}
 
@@ -45,7 +45,8 @@ def tuned_table(chip: str) -> Mapping[str, Entry]:
 def take_tuned(
     region: Region, key: str, choices: tuple[Guarded, ...], target: Target
 ) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]]:
-    """The table's plan in place of what was chosen for a Region without symbolic sizes, and why that is rejected."""
+    """The table's plan instead of the chosen one, for a Region without symbolic sizes, and the rejected choice with the
+    reason; else the choices."""
     entry = tuned_table(target.name).get(key)
     (chosen, *others) = choices
     if entry is None or others or not isinstance(chosen.plan, TUNED):

@@ -1,8 +1,7 @@
-"""The sizes for which plans are chosen where nobody says what is usual.
+"""Sizes for which plans are chosen if neither the signature nor the caller gives hints.
 
-128 for a symbol; more for one whose quotients are axes, so that these have some elements: of a sound of N samples in frames of
-256 these are four frames, where 128 samples are none. Few, since sounds come in short pieces too.
-"""
+128 for a symbol; more for one whose quotients are axes, so that these have a few elements: a sound of N samples in frames of
+256 gets four frames, where 128 samples would be none. Not more, since many sounds are short."""
 
 from __future__ import annotations
 
@@ -13,20 +12,21 @@ from tatami.region.ir import Program, Region
 from tatami.region.walk import all_axes
 
 USUAL = 128
+"""Usual size of a symbol without a hint."""
 LEAST = 4
-"""Elements of an axis that is a quotient."""
+"""Minimum elements of an axis that is a quotient."""
 MOST = 1 << 16
-"""The largest size that is taken for usual."""
+"""The largest size used without a hint."""
 
 
 def usual_sizes(program: Program) -> dict[str, int]:
-    """By symbol, where it is not 128."""
+    """Usual sizes that are not 128, by symbol."""
     wanted = {name: min(MOST, size) for name, size in least_sizes(program).items()}
     return {name: size for name, size in sorted(wanted.items()) if size > USUAL}
 
 
 def least_sizes(program: Program) -> dict[str, int]:
-    """By symbol: the size from which on axes that are quotients of it have some elements."""
+    """Minimum size, by symbol, for which axes that are quotients of it have a few elements."""
     found: dict[str, int] = {}
     seen: set[Expr] = set()
     for size in _sizes(program):
@@ -46,7 +46,7 @@ def _sizes(program: Program) -> Iterator[Expr]:
 
 
 def divisors(size: Expr, by: int = 1) -> Iterator[tuple[str, int]]:
-    """Each symbol of a size with what it is divided by there.
+    """Each symbol of a size, with the divisor that it has there.
 
     >>> from tatami.core.expr import expr, floordiv, var
     >>> list(divisors(floordiv(floordiv(var("H") + 1, expr(2)) + 1, expr(4))))

@@ -13,6 +13,7 @@ from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Program, Region
 
 SPLIT_ALONE = "a plan that splits a Region beside others: its parts are Regions for all sizes"
+"""The reason to refuse a split among several guarded plans."""
 
 
 def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnostic]:
@@ -64,7 +65,7 @@ def _faults(plan: SchedulePlan, forms: tuple[Region, Region], target: Target) ->
 
 
 def target_of(key: str) -> Target | None:
-    """The preset of the machine class that a plan's key names."""
+    """The preset for the class of target that a plan's key names; None: there is none."""
     machine, *features = key.partition("@")[2].split("+")
     kind, _, isa = machine.partition(":")
     preset = next((t for t in PRESETS.values() if t.kind == kind and t.isa == isa), None)

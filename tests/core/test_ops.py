@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tatami.c.kernels.definitions import MAKERS
 from tatami.c.kernels.needs import Needs
 from tatami.c.kernels.scalar_ops import op_text
 from tatami.core.dtype import DType
@@ -77,7 +78,7 @@ def test_every_op_has_text_for_every_dtype_it_takes(op: ScalarOp) -> None:
         if (out := result_dtype(op, operands)) is None:
             continue
         for lanes in (1, 4, 8, 16):
-            assert op_text(op.name, dtype, lanes, ["a", "b", "c"][: op.arity], Needs())
+            assert op_text(op.name, dtype, lanes, ["a", "b", "c"][: op.arity], Needs(MAKERS))
         if op.arity == 1:
             assert unary_text(op.name, ("a", dtype))[1] == out
         if op.arity == 2:

@@ -67,6 +67,7 @@ def untold(p: Page) -> set[str]:
 def test_each_page_says_what_its_holes_take_and_is_used(path: Path) -> None:
     p = page(f"tatami.{path.parts[-3]}", path.name)
     assert not untold(p), f"{path}: {untold(p)}"
+    assert [f for f in re.findall(r"[\w/]+/\w+\.(?:py|c|cu)\b", p.about) if not (PACKAGE / f).is_file()] == []
     words = [w for line in p.lines for w in [line.strip()] if w in ("@end", "@else") or w.startswith("@if ")]
     assert words.count("@end") == sum(w.startswith("@if ") for w in words)
     code = CODE[path.parts[-3]]

@@ -6,6 +6,7 @@ after an assignment), and comments. Indented lines of a docstring (tables, code,
 
 opening       a sentence begins with Of, Whose, What, Those, …; a docstring begins with a preposition or a pronoun, or is a place (Where …)
 question      a sentence ends with a question mark
+subject       the docstring of a class or function begins with a field or parameter (`rows`: …), before it says what the thing is
 predicate     the docstring of a function that returns `bool` does not say "True if" (or "False if")
 beside        "beside": next to, besides, in addition to
 is-no         "is no matrix": is not a matrix
@@ -44,7 +45,7 @@ FIRST = re.compile(
 """A sentence that begins so has its subject later, or none."""
 BEGINS = re.compile(
     r"(?:With|Without|In|At|To|From|By|On|Until|Beyond|Before|After|Than|Into|Through|Between|Among|Within|Behind|Above|Below|"
-    r"They|Them|It|Its|Their|Such|Else|So|But|And|Or|Also|As)\b"
+    r"They|Them|It|Its|Their|That|Such|Else|So|But|And|Or|Also|As)\b"
 )
 """A docstring that begins so says where or how something is, before it says what."""
 WHERE = re.compile(r"Where\b[^,]*$")
@@ -94,7 +95,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Text:
-    """A docstring or a comment. `of`: module, class, function, bool (a function that returns one), attribute or comment."""
+    """A docstring or a comment. `of`: module, class, function, bool (a function that returns one), init, attribute or comment."""
 
     line: int
     of: str
@@ -178,6 +179,7 @@ def docstrings(tree: ast.Module) -> Iterator[Text]:
             and (said := said_by(body[0]))
         ):
             of = "module" if isinstance(node, ast.Module) else "class" if isinstance(node, ast.ClassDef) else "function"
+            of = "init" if getattr(node, "name", "") == "__init__" else of
             yield Text(body[0].lineno, "bool" if returns_bool(node) else of, said)
         for before, after in itertools.pairwise(body):
             if isinstance(before, ast.Assign | ast.AnnAssign) and (said := said_by(after)):
@@ -199,6 +201,8 @@ def in_text(text: Text) -> Iterator[tuple[str, str]]:
         for rule, pattern in PHRASES.items():
             for match in pattern.finditer(paragraph):
                 yield rule, paragraph[max(0, match.start() - 30) : match.end() + 40]
+    if text.of in ("class", "function", "bool") and re.match(r"`\w+`:", text.text):
+        yield "subject", " ".join(text.text.split())[:90]
     if text.of == "bool" and not re.search(r"\b(?:True|False) (?:if|unless)\b", text.text.replace("\n", " ")):
         yield "predicate", " ".join(text.text.split())[:90]
     if is_docstring and len(text.text.strip()) < SHORTEST:

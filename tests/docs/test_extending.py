@@ -79,25 +79,99 @@ def outcomes(root: Path) -> dict[str, str]:
     return {**worst, "": done.stdout}
 
 
+def is_test(kind: str, body: str) -> bool:
+    return kind == "python" and new_file(body).parts[0] == "tests"
+
+
+def make_edits(blocks: list[tuple[str, str]], root: Path) -> None:
+    """All recipes, one after the other, in the copy at `root`; their tests are no part of it."""
+    for kind, body in blocks:
+        if kind == "diff":
+            apply(body, root)
+        elif not is_test(kind, body):
+            assert not (root / new_file(body)).exists(), new_file(body)
+            (root / new_file(body)).write_text(body, encoding="utf-8")
+
+
+def test_each_edit_has_its_place(tmp_path: Path) -> None:
+    """In a second, what the test of the recipes would say after a minute."""
+    blocks = list(edits(PAGE.read_text(encoding="utf-8")))
+    for kind, body in blocks:
+        if kind == "diff":
+            path = Path(body.partition("\n")[0].removeprefix("--- "))
+            if (ROOT / path).exists() and not (tmp_path / path).exists():
+                (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / path, tmp_path / path)
+        elif not is_test(kind, body):
+            (tmp_path / new_file(body)).parent.mkdir(parents=True, exist_ok=True)
+    make_edits(blocks, tmp_path)
+
+
 def test_the_recipes_work(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "tatami", tmp_path / "tatami", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "tests").mkdir()
     blocks = list(edits(PAGE.read_text(encoding="utf-8")))
-    tests = [body for kind, body in blocks if kind == "python" and new_file(body).parts[0] == "tests"]
+    tests = [body for kind, body in blocks if is_test(kind, body)]
     for body in tests:
         (tmp_path / new_file(body)).write_text(body, encoding="utf-8")
     before = outcomes(tmp_path)
     passing = [f for f, outcome in before.items() if outcome == "PASSED"]
     assert not passing, f"these pass before the recipe: {passing}"
-    for kind, body in blocks:
-        if kind == "diff":
-            apply(body, tmp_path)
-        elif body not in tests:
-            assert not (tmp_path / new_file(body)).exists(), new_file(body)
-            (tmp_path / new_file(body)).write_text(body, encoding="utf-8")
+    make_edits(blocks, tmp_path)
     after = outcomes(tmp_path)
     assert len(after) == len(tests) + 1
     assert all(outcome in ("PASSED", "SKIPPED") for file, outcome in after.items() if file), after[""]
+
+
+def recipes(text: str) -> dict[str, list[str]]:
+    """Title of each recipe -> the files that its edits touch, without its test."""
+    out: dict[str, list[str]] = {}
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        touched = [
+            body.partition("\n")[0].removeprefix("--- ") if kind == "diff" else str(new_file(body))
+            for kind, body in edits(part)
+        ]
+        files = list(dict.fromkeys(f for f in touched if not f.startswith("tests/")))
+        if files:
+            out[part.partition("\n")[0]] = files
+    return out
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", text)
+
+
+def wrong_files(text: str) -> list[str]:
+    """Faults of the table of files, and of the line *Files* in each recipe."""
+    found: list[str] = []
+    rows = re.findall(r"^\| \[([^\]]+)\]\(#[^)]*\) \| (\d+) \| (.*) \|$", text, re.MULTILINE)
+    wanted = recipes(text)
+    if [title.lower() for title, _, _ in rows] != [title.lower() for title in wanted]:
+        found.append(f"the table has the rows {[r[0] for r in rows]}, the recipes are {list(wanted)}")
+    for (title, files), (_, count, which) in zip(wanted.items(), rows):
+        if names(which) != files or int(count) != len(files):
+            found.append(f"{title}: the table has {count} files, {which}; its edits touch {len(files)}, {files}")
+        lines = re.findall(r"^Files: (.*)\.$", text.partition(f"## {title}\n")[2].partition("\n## ")[0], re.MULTILINE)
+        before, _, after = "".join(lines).partition("; then ")
+        if len(lines) != 1 or names(before) != files:
+            found.append(f"{title}: the line Files names {names(before)}, its edits touch {files}")
+        found += [f"{title}: there is no {f}" for f in names(after) if not (ROOT / f).exists()]
+    return found
+
+
+def test_each_recipe_says_which_files_it_touches() -> None:
+    assert wrong_files(PAGE.read_text(encoding="utf-8")) == []
+
+
+def test_a_recipe_with_another_file_is_found() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for fault in (
+        text.replace("| 4 |", "| 5 |"),
+        text.replace("--- tatami/tiny/lowering/elementwise.py", "--- tatami/tiny/other.py"),
+        text.replace("## A pass\n", "## A passage\n"),
+        text.replace("; then `tests/frontend/cases.py`", "; then `tests/frontend/none.py`"),
+    ):
+        assert fault != text and wrong_files(fault), fault[:40]
 
 
 def test_an_edit_without_its_place_is_found(tmp_path: Path) -> None:

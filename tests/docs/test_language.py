@@ -39,6 +39,12 @@ PLANTED = [
     ),
     ("question", attribute("Is an element a group of k rows?"), attribute("True if an element is a group of k rows.")),
     ("question", "x = 3  # does it wait?\n", "x = 3  # grammar: size ?\n"),
+    ("opening", attribute("That a copy writes per clock."), attribute("Bytes that a copy writes per clock.")),
+    (
+        "subject",
+        'class _Row:\n    """`first`: address of the row, in elements."""\n',
+        'class _Row:\n    def __init__(self) -> None:\n        """`first`: address of the row, in elements."""\n',
+    ),
     ("predicate", predicate("Rows are dense, without gaps between."), predicate("True if rows have no gaps between.")),
     ("predicate", predicate("Rows are dense: there are no gaps."), predicate("Close the file; False if it was closed.")),
     ("beside", attribute("Registers beside the accumulators."), attribute("Registers besides the accumulators.")),

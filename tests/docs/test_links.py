@@ -14,6 +14,8 @@ PAGES = sorted(
     for p in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]
 )
 NAMING = sorted([*DOCS.glob("*.md"), *(DOCS / "design").glob("*.md"), *(DOCS / "notes").glob("*.md")])
+MADE = re.compile(r"^```python\n# (\S+\.py)$", re.MULTILINE)
+"""Files that a recipe of the page makes."""
 PLACE = re.compile(r"`([\w.*-]+(?:/[\w.*-]+)+)(?:::(\w+))?`")
 ROOTS = ("", "tatami/", "docs/")
 DUMP = "out/"
@@ -70,8 +72,9 @@ def test_every_page_is_on_the_map() -> None:
 def missing_places(text: str) -> list[str]:
     """Files of the repository that code spans name (below the root, the package or docs; `*` is any text) and that do not exist."""
     out = []
+    made = set(MADE.findall(text))
     for m in PLACE.finditer(text):
-        if "." not in m[1].rpartition("/")[2] or m[1].startswith(DUMP):
+        if "." not in m[1].rpartition("/")[2] or m[1].startswith(DUMP) or m[1] in made:
             continue
         found = [p for root in ROOTS for p in ROOT.glob(root + m[1])]
         if not found or (m[2] and not any(f"def {m[2]}(" in p.read_text(encoding="utf-8") for p in found)):

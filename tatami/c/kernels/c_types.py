@@ -35,11 +35,14 @@ SHORT_C = {
     "f32": "float",
     "f64": "double",
 }
+"""Short name of an element type -> C type."""
 _SHORT_OF = {v: k for k, v in SHORT_C.items()}
 SHORT_SIZE = {k: 8 if k.endswith("64") else 4 if k.endswith("32") else 2 if k.endswith("16") else 1 for k in SHORT_C}
+"""Short name of an element type -> bytes of an element."""
 
 
 def memory_type(dtype: DType) -> str:
+    """The C type of an element in memory."""
     return _C_MEMORY[dtype]
 
 
@@ -61,4 +64,5 @@ def short(dtype: DType) -> str:
 
 
 def register_type(dtype: DType, lanes: int) -> str:
+    """The C type of a register: a scalar, or a vector of `lanes`."""
     return SHORT_C[short(dtype)] if lanes == 1 else f"{short(dtype)}x{lanes}"

@@ -1,4 +1,4 @@
-"""C text of casts: between registers of two dtypes, and between registers and what memory holds."""
+"""C text of casts: between registers of two dtypes, and between registers and their form in memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 
 
 def cast_text(source: DType, to: DType, lanes: int, x: str, needs: Needs) -> str:
-    """Convert a register (numerics.cast)."""
+    """C text of a register as another dtype (numerics.cast)."""
     if source == to:
         return x
     target = needs.register(to, lanes)
@@ -39,7 +39,7 @@ def cast_text(source: DType, to: DType, lanes: int, x: str, needs: Needs) -> str
 
 
 def bits_text(source: DType, to: DType, lanes: int, x: str, needs: Needs) -> str:
-    """Reinterpret the memory form of a register of one dtype as another of the same size."""
+    """C text of the memory form of a register, reinterpreted as another dtype of the same size."""
     return widen_text(
         to,
         lanes,
@@ -59,7 +59,7 @@ def _reinterpret(a: str, b: str, lanes: int, x: str, needs: Needs) -> str:
 
 
 def narrow_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
-    """The memory form of a register."""
+    """C text of the memory form of a register."""
     if dtype == DType.bool:
         return f"((uint8_t){x})" if lanes == 1 else convert_text(f"(-{x})", "i32", "u8", lanes, needs)
     if dtype.is_narrow_float:
@@ -70,7 +70,7 @@ def narrow_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
 
 
 def widen_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
-    """The register of a memory form."""
+    """C text of the register for a memory form."""
     if dtype == DType.bool:
         if lanes == 1:
             return f"({x} != 0)"

@@ -1,7 +1,6 @@
-"""Definitions that are made for an element type and a number of lanes: each a C function named by its key (`needs`).
+"""Definitions made for an element type and a number of lanes: each is a C function named by its key (`needs`).
 
-Meaning: `core/numbers/numerics.py`; integers wrap through unsigned arithmetic, nothing is undefined.
-"""
+Meaning: `core/numbers/numerics.py`; integers wrap through unsigned arithmetic, nothing is undefined."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def _iota(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _blend(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """blend_<element>x<W>(mask, a, b): a where the mask, else b."""
+    """blend_<element>x<W>(mask, a, b): a where the mask is set, else b."""
     element = base.removeprefix("blend_")
     v, m = needs.vector(element, lanes), needs.vector("i32", lanes)
     same = needs.vector(f"i{8 * SHORT_SIZE[element]}", lanes)
@@ -39,15 +38,15 @@ def _blend(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _shift(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """shift_up<k>_<element>x<W>(x, fill): lane i is lane i-k of x (down: i+k), of fill where there is none."""
+    """shift_up<k>_<element>x<W>(x, fill): lane i is lane i-k of x (down: i+k), of fill if there is none."""
     _, way, element = base.split("_")
     by = int(way.removeprefix("up")) if way.startswith("up") else -int(way.removeprefix("down"))
     return _of_two(key, element, [i - by if 0 <= i - by < lanes else lanes + i for i in range(lanes)], needs)
 
 
 def _across(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """across_<start>_<element>x<W>(x, y): W lanes of x followed by y, from lane `start` on. Of AVX-512 one instruction, which gcc
-    does not find."""
+    """across_<start>_<element>x<W>(x, y): W lanes of x followed by y, from lane `start` on. AVX-512 has one instruction for
+    it, which gcc does not find."""
     _, start, element = base.split("_")
     general = _of_two(key, element, [int(start) + i for i in range(lanes)], needs)
     if (lanes, SHORT_SIZE[element]) != (16, 4):
@@ -62,7 +61,7 @@ def _across(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _zip(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """zip_<half>_<element>x<W>(x, y): lanes of x and y in turns, those of their first or of their second halves."""
+    """zip_<half>_<element>x<W>(x, y): lanes of x and y alternately, from their first or from their second halves."""
     _, half, element = base.split("_")
     start = 0 if half == "first" else lanes // 2
     return _of_two(key, element, [start + i // 2 + i % 2 * lanes for i in range(lanes)], needs)
@@ -83,8 +82,8 @@ def _unzip(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _by_halves(v: str, two: str, order: list[int], needs: Needs) -> str:
-    """Eight lanes of `two` registers of two halves of four: they are shuffled within these, then their pairs are put in order,
-    an instruction each, which gcc does not find."""
+    """Eight lanes of `two` registers, each of two halves of four: they are shuffled within these, then their pairs are put in
+    order, with one instruction each, which gcc does not find."""
     pairs = needs.vector("f64", 4)
     halves = ", ".join(str(order[i]) for i in (0, 1, 4, 5, 2, 3, 6, 7))
     return (
@@ -94,7 +93,7 @@ def _by_halves(v: str, two: str, order: list[int], needs: Needs) -> str:
 
 
 def _of_two(key: str, element: str, order: list[int], needs: Needs) -> str:
-    """Lanes of the first vector, and counted on, of the second."""
+    """Lanes chosen by `order`, numbered over the first vector and then the second."""
     v = needs.vector(element, len(order))
     index = needs.vector(f"i{8 * SHORT_SIZE[element]}", len(order))
     which = ", ".join(map(str, order))
@@ -116,7 +115,7 @@ def _active(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _second(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """second_<element>x<W>(p): p[0], p[2], …: two loads that meet, so that nothing past the last of them is read."""
+    """second_<element>x<W>(p): p[0], p[2], …: two overlapping loads, so that nothing past the last element is read."""
     element = base.removeprefix("second_")
     v = needs.vector(element, lanes)
     order = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
@@ -183,7 +182,7 @@ def _lane(dtype: DType, x: str, lane: str) -> str:
 
 
 def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """h_<fn>_<dtype>x<W>."""
+    """h_<fn>_<dtype>x<W>(x): all lanes combined by a function."""
     _, fn, dtype_name = base.split("_")
     dtype = DType(dtype_name)
     v = needs.register(dtype, lanes)
@@ -193,7 +192,9 @@ def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
     if half == 1:
         combined = op_text(_COMBINE[fn], dtype, 1, [_lane(dtype, "x", "0"), _lane(dtype, "x", "1")], needs)
         return f"static inline {scalar} t_{key}({v} x) {{ return {combined}; }}"
-    if short(dtype) == "f32" and fn in OF_NUMBERS:  # is one NaN? asked beside the exchanges, each of which waits for the last
+    if (
+        short(dtype) == "f32" and fn in OF_NUMBERS
+    ):  # tested for NaN in parallel with the exchanges, each of which waits for the previous one
         some, numbers = needs.add(f"any_i32x{lanes}"), needs.add(f"h_{OF_NUMBERS[fn]}_fp32x{lanes}")
         nan = compare_text(dtype, lanes, "!=", "x", "x", needs)
         return f'static inline float t_{key}({v} x) {{ return {some}({nan}) ? __builtin_nanf("") : {numbers}(x); }}'
@@ -208,7 +209,8 @@ def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _horizontal4(key: str, fn: str, dtype: DType, needs: Needs) -> str:
-    """Four floats or integers by two exchanges of lanes, in registers. (Lanes taken out one by one are compared by branches.)"""
+    """Four floats or integers combined by two exchanges of lanes, in registers. (Lanes extracted one by one are compared by
+    branches.)"""
     v, index = needs.register(dtype, 4), needs.vector("i32", 4)
 
     def turned(order: str) -> str:
@@ -237,7 +239,7 @@ def _lanes_call(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _longs(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """longs_<i8|u8>x<W>: as 32 bits. gcc takes a conversion apart, though there is an instruction."""
+    """longs_<i8|u8>x<W>(x): lanes as 32 bits. gcc splits the conversion, though there is an instruction."""
     source = base.removeprefix("longs_")
     s, h, d = (needs.vector(e, lanes) for e in (source, f"{source[0]}16", "i32"))
     move = "__builtin_ia32_pmov" + ("sx" if source == "i8" else "zx") + f"bd{32 * lanes}"
@@ -270,7 +272,7 @@ def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
             f"  if (x >= {high_text}) return {int_literal(high, dtype)};\n"
             f"  if (x <= {low_text}) return {int_literal(low, dtype)};\n  return ({d})x;\n}}"
         )
-    if source == "f32" and dtype.itemsize <= 2:  # the limits are floats: what is beyond them is clamped before it is converted
+    if source == "f32" and dtype.itemsize <= 2:  # the limits are floats: values beyond them are clamped before the conversion
         least, most = (f"{needs.add(f'{fn}_f32x{lanes}')}" for fn in ("max", "min"))
         blend, splat = needs.add(f"blend_f32x{lanes}"), needs.add(f"splat_f32x{lanes}")
         clamped = f"{most}({least}(x, {splat}({low_text})), {splat}({high_text}))"
@@ -330,8 +332,9 @@ def _integer_function(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 _MAX_REGISTER = {("f32", 16): ("__AVX512F__", 512), ("f32", 8): ("__AVX512VL__", 256), ("f32", 4): ("__AVX512VL__", 128)}
-"""Where gcc has masks, and its names for a register's width. The instructions for max and min give their second operand of
-two zeros and where one is NaN; so a maximum that is carried on as `a` waits for one instruction where `b` is a number."""
+"""(element, lanes) -> (macro under which gcc has masks, its bits of a register). The instructions for max and min return their
+second operand for two zeros and if one is NaN; so a maximum that is carried on as `a` waits for one instruction if `b` is a
+number."""
 
 
 def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
@@ -355,7 +358,7 @@ def _simple(key: str, base: str, lanes: int, needs: Needs) -> str:
         order = ">" if fn == "max" else "<"
         nan, beyond = mask("!=", "b", "b"), mask(order, "b", "a")
         body = f"  return {where(f'({beyond} | {nan})', 'b', 'a')};"
-        if element == "f32" and n == 1:  # a comparison of numbers that nobody foresees: no branch
+        if element == "f32" and n == 1:  # an unpredictable comparison: no branch
             wide, lane = needs.add(f"{fn}_f32x4"), needs.add("splat_f32x4")
             body = f"  return {wide}({lane}(a), {lane}(b))[0];"
         if (element, n) in _MAX_REGISTER:
@@ -396,11 +399,12 @@ _LARGER = {
     ("i32", 8): ("__AVX2__", "p{}sd256(a, b)"),
     ("i32", 4): ("__SSE4_1__", "p{}sd128(a, b)"),
 }
-"""Where gcc has one instruction for it, which it does not find in a comparison and a choice."""
+"""(element, lanes) -> (macro under which gcc has one instruction, its builtin): gcc does not find it in a comparison and a
+choice."""
 
 
 def _of_numbers(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """larger_<f32|i32>x<W>, smaller_…: of two of which none is NaN."""
+    """larger_<f32|i32>x<W>, smaller_…: of two numbers, neither of them NaN."""
     fn, element = base.split("_")
     v, dtype = needs.vector(element, lanes), DType.fp32 if element == "f32" else DType.i32
     order = compare_text(dtype, lanes, ">" if fn == "larger" else "<", "a", "b", needs)
@@ -413,12 +417,12 @@ def _of_numbers(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 BY_FOURS = {op.c.vectors: op.arity for op in OPS.values() if isinstance(op.c, CFunction) and op.c.by_fours}
-"""Functions of fp32 that go through double precision, and their operands: four at a time, as many doubles as a vector of AVX2
-has. Wider ones compilers take apart lane by lane."""
+"""Function of fp32 that goes through double precision -> number of operands: four lanes at a time, since a vector of AVX2 has
+four doubles. Compilers split wider ones lane by lane."""
 
 
 def _by_fours(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """<function>_f32x<W>: `<function>four_f32` for each four lanes; two lanes fill one of four twice."""
+    """<function>_f32x<W>: `<function>four_f32` for each four lanes; two lanes fill a vector of four twice."""
     fn = base.removesuffix("_f32")
     v, four, names = needs.vector("f32", lanes), needs.vector("f32", 4), "xy"[: BY_FOURS[fn]]
     one = needs.add(f"{fn}four_f32")
@@ -454,3 +458,4 @@ MAKERS: dict[str, Maker] = {
     **dict.fromkeys(BY_FOURS, _by_fours),
     **dict.fromkeys((op.name for op in OPS.values() if op.c == DEFINED), _simple),
 }
+"""First word of a key -> maker of its definition."""

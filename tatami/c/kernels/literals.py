@@ -1,4 +1,4 @@
-"""Constants as C text."""
+"""Constants as C literals: integers and floats."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tatami.core.scalar import Scalar, number
 
 
 def int_literal(value: int, dtype: DType) -> str:
+    """The C literal of an integer in this dtype."""
     if dtype == DType.u64:
         return f"UINT64_C({value})"
     if dtype == DType.i64:
@@ -23,6 +24,7 @@ def int_literal(value: int, dtype: DType) -> str:
 
 
 def float_literal(value: float, element: str) -> str:
+    """The C literal of a float, exact, in element type f32 or f64."""
     suffix = "f" if element == "f32" else ""
     if math.isnan(value):
         return f'__builtin_nan{suffix}("")'

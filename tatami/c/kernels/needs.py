@@ -1,8 +1,8 @@
 """The definitions that a unit's text needs.
 
 A *definition* is a piece of C named by a key such as ``f32x16`` (a vector type) or ``exp_f32x16`` (a function): made by one
-of the makers (`definitions.MAKERS`), or a file of `math_text`. `Needs` collects the keys a unit uses and prints each once,
-after what it needs itself.
+of the makers (`definitions.MAKERS`), or a file of `math_text`. `Needs` collects the keys that a unit uses and prints each
+once, after the definitions that it needs itself.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ _MATH = files("tatami.c") / "math_text"
 
 
 class Needs:
-    """Definitions in the order in which they have to stand; `makers` by the first word of a key, all others are files."""
+    """Definitions in the order in which they have to be printed; `makers` by the first word of a key, all others are files."""
 
     def __init__(self, makers: Mapping[str, Maker]) -> None:
         self.makers = makers
         self.texts: dict[str, str] = {}
 
     def add(self, key: str) -> str:
-        """Require the definition `key`; returns the C name it defines."""
+        """The C name of the definition `key`, which becomes required."""
         if key not in self.texts:
             text = _define(key, self)
             self.texts.setdefault(key, text)
         return _name(key)
 
     def vector(self, element: str, lanes: int) -> str:
-        """The vector type of `lanes` elements (C itself for one)."""
+        """The C type of `lanes` elements: a vector, or the element's own type for one."""
         return SHORT_C[element] if lanes == 1 else self.add(f"{element}x{lanes}")
 
     def register(self, dtype: DType, lanes: int) -> str:
+        """The C type of a register of this dtype; its vector type becomes required."""
         return self.vector(short(dtype), lanes)
 
     def text(self) -> str:
+        """The text of all required definitions, in order."""
         return "\n".join(t for t in self.texts.values() if t)
 
 
@@ -74,7 +76,7 @@ def _file_text(name: str) -> str:
 
 
 def _from_file(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """A template of `math_text`: `@W` is the number of lanes; ``/* needs: a b */`` on the first line."""
+    """The text of a template of `math_text`: `@W` is the number of lanes; ``/* needs: a b */`` on the first line."""
     text = _file_text(base)
     first, _, rest = text.partition("\n")
     if first.startswith("/* needs:"):

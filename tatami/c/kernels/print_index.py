@@ -8,18 +8,18 @@ from tatami.core.faults.size_fault import literal
 
 
 class Bound:
-    """Quotients, minima and maxima of sizes alone: computed once, where their function begins, and named ``n0``, ``n1``, … Else
-    each access of a buffer of open sizes spells them out, thousands of times in a large kernel, for the C compiler to
-    find equal."""
+    """Quotients, minima and maxima of sizes, computed once at the beginning of their function and named ``n0``, ``n1``, …
+    Otherwise each access of a buffer of open sizes would contain them, thousands of times in a large kernel, for the C
+    compiler to find equal."""
 
     def __init__(self, sizes: frozenset[str]) -> None:
         self._sizes = sizes
         self._names: dict[Atom, str | None] = {}
         self.lines: list[str] = []
-        """Their declarations."""
+        """Declarations of the named values, in order."""
 
     def named(self, atom: Atom, needs: Needs) -> str | None:
-        """Its name; None for what is not of sizes alone."""
+        """The name of the atom; None if it depends on more than sizes."""
         if isinstance(atom, Var):
             return None
         if atom not in self._names:
@@ -31,11 +31,13 @@ class Bound:
         return self._names[atom]
 
     def can_name(self, atom: Floor | Extreme) -> bool:
+        """True if the atom depends only on sizes."""
         return all(free_vars(part) <= self._sizes for part in parts_of(atom))
 
 
 def index_text(e: Expr, needs: Needs, bound: Bound | None = None) -> str:
-    """An expression of type int64_t, parenthesised unless it is one name or number. Raises E1305 for a number beyond 64 bits."""
+    """C text of an expression of type int64_t, parenthesised unless it is one name or number. Raises E1305 for a number beyond
+    64 bits."""
     if not e.terms:
         return "0"
     parts: list[str] = []
@@ -60,7 +62,9 @@ def _text(atom: Atom, needs: Needs, bound: Bound | None) -> str:
             return name
         case Floor(num=num, den=den):
             by = index_text(den, needs, bound)
-            if bound is not None and den.as_int() is None and bound.can_name(atom):  # early: the sizes may make it 0
+            if (
+                bound is not None and den.as_int() is None and bound.can_name(atom)
+            ):  # computed early, also for sizes that make it 0
                 by = f"{needs.add('index_max')}({by}, 1)"
             return f"{needs.add('floor_division')}({index_text(num, needs, bound)}, {by})"
         case Extreme(kind=kind, args=args):

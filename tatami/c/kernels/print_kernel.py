@@ -71,7 +71,7 @@ from tatami.loop.ir import (
 _HEAD = '#include <stdint.h>\n#include <string.h>\n#include "tatami.h"\n'
 
 _MATH_HEAD = "#include <math.h>\n"
-"""Only where it is needed: reading it takes a third of the time of a small kernel."""
+"""Included only if needed: reading it takes a third of the time of a small kernel."""
 
 _CALLED = re.compile(r"[a-z]\w*(?=\()")
 
@@ -84,13 +84,13 @@ _MATH = frozenset(f"{name}{kind}" for name in _OF_MATH.split() for kind in ("", 
 """Names that <math.h> declares (C17, 7.12)."""
 
 ALIGNMENT = 64
-"""Bytes of the widest vector: where a buffer begins at a multiple, so do all vectors at multiples of their lanes."""
+"""Bytes of the widest vector: in a buffer that begins at a multiple, all vectors are at multiples of their size."""
 
 _SIDE_BY_SIDE = """#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize ("schedule-insns", "sched-pressure")
 #endif
 """
-"""gcc for x86 lays no instructions of several statements side by side unless it is told to, before it gives out registers."""
+"""gcc for x86 interleaves instructions of several statements only on request, before it assigns registers."""
 
 
 def print_kernel(kernel: Kernel) -> Unit:
@@ -116,11 +116,14 @@ def _rounded(value: Scalar, dtype: DType) -> Scalar:
 
 
 class KernelPrinter:
+    """The printer of one kernel's unit."""
+
     KERNEL: ClassVar[str] = "kernel.c"
+    """Name of the page of a kernel."""
     CHUNK: ClassVar[str] = "chunk.c"
-    """The pages of a kernel and of a chunk."""
+    """Name of the page of a chunk."""
     LIMITS: ClassVar[Mapping[str, str | int]] = {}
-    """What the page of a chunk takes in addition."""
+    """Further values of the page of a chunk."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.k = kernel
@@ -140,6 +143,7 @@ class KernelPrinter:
         return "".join(f"int {name}({params});\n" for name, params in self.called.items())
 
     def function(self, f: Function) -> str:
+        """C text of a function of the kernel."""
         saved = dict(self.buffers)
         params: list[str] = []
         for p in f.params:
@@ -155,15 +159,18 @@ class KernelPrinter:
         return f"static __attribute__((noinline)) void {f.name}({', '.join(params)}) {{\n{body}}}\n"
 
     def kernel(self) -> str:
+        """C text of the kernel's own function."""
         self.bound = self.size_bound()
         body = self.block(self.k.body, "  ")
         given = self.prologue("buffers", "sizes") + "".join(self.bound.lines)
         return page("tatami.c", self.KERNEL).fill(SYMBOL=self.k.face.symbol, GIVEN=given, BODY=body)
 
     def size_bound(self) -> Bound:
+        """The names of quotients and extremes of this kernel's sizes."""
         return Bound(frozenset(f"s{i}" for i in range(self.k.face.sizes)))
 
     def prologue(self, buffers: str, sizes: str) -> str:
+        """C declarations of parameters and sizes."""
         lines: list[str] = []
         for i, p in enumerate(self.k.params):
             const = "" if p.written else "const "
@@ -174,12 +181,15 @@ class KernelPrinter:
 
     # -- statements ------------------------------------------------------------------------------
     def block(self, body: tuple[Stmt, ...], pad: str) -> str:
+        """C text of statements in order."""
         return "".join(self.stmt(s, pad) for s in body)
 
     def ix(self, e: Expr) -> str:
+        """C text of an index expression."""
         return index_text(e, self.needs, self.bound)
 
     def stmt(self, s: Stmt, pad: str) -> str:
+        """C text of one statement, indented."""
         match s:
             case Declare(reg=reg, value=value, integer=integer):
                 c = "int64_t" if integer else self.needs.register(reg.dtype, reg.lanes)
@@ -218,6 +228,7 @@ class KernelPrinter:
                 assert_never(s)
 
     def store(self, s: Store, pad: str) -> str:
+        """C text of a store: one element, a vector, or its active lanes."""
         t = type_of(s.value)
         text = narrow_text(t.dtype, t.lanes, self.value(s.value), self.needs)
         place = f"{s.buffer} + {self.ix(s.index)}"
@@ -235,6 +246,7 @@ class KernelPrinter:
         return f"{pad}*({v}_u*)({place}) = {text};\n"
 
     def loop(self, s: For, pad: str) -> str:
+        """C text of a loop, upward or downward."""
         body = self.block(s.body, pad + "  ")
         start, stop = self.ix(s.start), self.ix(s.stop)
         note = "  /* simd */" if s.simd else ""
@@ -246,11 +258,12 @@ class KernelPrinter:
         return f"{pad}{head} {{{note}\n{body}{pad}}}\n"
 
     def parallel(self, s: Parallel, pad: str) -> str:
+        """C text of a parallel loop, whose body becomes a chunk function."""
         shared = list(self.locals)
         frame = f"struct chunk{len(self.chunks)}_frame"
         head = f"{frame} {{ void* const* buffers; const int64_t* sizes; void* local[{max(len(shared), 1)}]; }};\n"
         name = self.chunk(s, shared, frame, head)
-        # an array may begin anywhere, and a store past the caches faults where no vector has its place
+        # an array may begin anywhere, and a store past the caches faults at an unaligned address
         if past := sorted(self.past_caches):
             self.allows_nontemporal = False
             plain = self.chunk(s, shared, frame, "")
@@ -265,7 +278,7 @@ class KernelPrinter:
         )
 
     def chunk(self, s: Parallel, shared: list[str], frame: str, head: str) -> str:
-        """Writes the function that makes some of the rows, after `head` (the declaration of its frame), and names it."""
+        """The name of a function, printed after `head` (the declaration of its frame), that computes some of the rows."""
         name = f"chunk{len(self.chunks)}"
         saved = dict(self.buffers)
         self.chunks.append("")
@@ -292,10 +305,11 @@ class KernelPrinter:
         return name
 
     def given(self, buffer: str, dtype: DType, number: int) -> str:
-        """A local buffer of the kernel as its chunks find it."""
+        """C declaration of a local buffer of the kernel inside its chunks."""
         return f"  {memory_type(dtype)}* const {buffer} = f->local[{number}]; (void){buffer};\n"
 
     def call(self, s: Call, pad: str) -> str:
+        """C text of a call of a function or a routine."""
         given = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]
         if not s.routine:
             return f"{pad}{s.function}({', '.join(given)});\n"
@@ -310,7 +324,7 @@ class KernelPrinter:
 
     # -- values ----------------------------------------------------------------------------------
     def value(self, v: Value) -> str:
-        """C of a value, an atom or in parentheses."""
+        """C text of a value, an atom or in parentheses."""
         n = self.needs
         match v:
             case Const(value=value, dtype=dtype):
@@ -373,11 +387,12 @@ class KernelPrinter:
                 assert_never(v)
 
     def inside(self, index: Expr, size: Expr) -> str:
-        """``0 <= index < size``, in one comparison where the size is not negative."""
+        """C text of ``0 <= index < size``, in one comparison if the size is not negative."""
         i, n = self.ix(index), self.ix(size)
         return f"((uint64_t){i} < (uint64_t){n})" if is_never_negative(size, {}) else f"(({i} >= 0) & ({i} < {n}))"
 
     def index_of(self, v: IndexOf) -> str:
+        """C text of an index as a number, with a step per lane."""
         c = register_type(v.dtype, 1)
         first = f"(({c}){self.ix(v.value)})"
         if v.lanes == 1:
@@ -395,6 +410,7 @@ class KernelPrinter:
         return f"(({element}x{v.lanes})(({u}){base} + ({u}){iota} * ({u}){step}))"
 
     def first_lane(self, masks: list[tuple[str, int]]) -> str:
+        """C text of the index of the first true lane of the masks; their total length if none is true."""
         bits, before = [], 0
         for text, lanes in masks:
             own = f"{self.needs.add(f'bits_i32x{lanes}')}({text})" if lanes > 1 else f"(uint64_t){text}"
@@ -403,6 +419,7 @@ class KernelPrinter:
         return f"{self.needs.add('first_bit')}({' | '.join(bits)}, {before})"
 
     def load(self, v: Load) -> str:
+        """C text of a load: one element, a vector, or its active lanes."""
         if v.lanes == 1:
             return widen_text(v.dtype, 1, f"{v.buffer}[{self.ix(v.index)}]", self.needs)
         element = memory_short(v.dtype)
@@ -415,6 +432,7 @@ class KernelPrinter:
         return widen_text(v.dtype, v.lanes, text, self.needs)
 
     def gather(self, v: Gather) -> str:
+        """C text of a load of elements at a distance, or at given positions."""
         element = memory_short(v.dtype)
         place = f"{v.buffer} + {self.ix(v.index)}"
         if v.at is not None:
@@ -428,6 +446,7 @@ class KernelPrinter:
         return widen_text(v.dtype, v.lanes, text, self.needs)
 
     def random(self, v: Random) -> str:
+        """C text of Philox words, one per lane."""
         philox = self.needs.add("philox_word")
         key = self.value(v.key)
         words = [f"{philox}({key}, (uint64_t){self.ix(v.counter + i)})" for i in range(v.lanes)]

@@ -1,7 +1,7 @@
 """C text of scalar ops, for one lane or a vector of lanes.
 
-Meaning: `core/numbers/numerics.py`; integers wrap through unsigned arithmetic, nothing is undefined. What an op's text calls is a
-definition (`needs`).
+Meaning: `core/numbers/numerics.py`; integers wrap through unsigned arithmetic, nothing is undefined. Functions in an op's text are
+definitions (`needs`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from tatami.core.dtype import DType
 from tatami.core.ops import DEFINED, EACH, LANE, OPS, CFunction
 
 OF_NUMBERS = {"max": "larger", "min": "smaller"}
-"""The same of two of which none is NaN, as integers are."""
+"""Function -> its equivalent for two operands of which neither is NaN, such as integers."""
 
 
 def op_text(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) -> str:
-    """C of op `fn` over operands of `dtype` (of `where`: its last two). Operands are atoms or parenthesised."""
+    """C text of op `fn` over operands of `dtype` (for `where`: its last two). Operands are atoms or parenthesised."""
     if fn == "where":
         return where_text(dtype, lanes, args, needs)
     if fn in COMPARE:
@@ -35,13 +35,14 @@ def op_text(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
 
 
 def where_text(dtype: DType, lanes: int, args: list[str], needs: Needs) -> str:
+    """C text of a choice between two registers by a bool register."""
     if lanes == 1:
         return f"({args[0]} ? {args[1]} : {args[2]})"
     return f"{needs.add(f'blend_{short(dtype)}x{lanes}')}({', '.join(args)})"
 
 
 def _logic(fn: str, lanes: int, args: list[str]) -> str:
-    """Bools are 0 and 1, and 0 and -1 as lanes."""
+    """C text of a logical op; bools are 0 and 1, as lanes 0 and -1."""
     if fn in ("not", "bitnot"):
         return f"(!{args[0]})" if lanes == 1 else f"(~{args[0]})"
     return f"({args[0]} {OPS[fn].c} {args[1]})"
@@ -79,7 +80,7 @@ def _float_op(fn: str, element: str, lanes: int, args: list[str], needs: Needs) 
 
 
 def _function(c: CFunction, element: str, lanes: int, args: list[str], needs: Needs) -> str:
-    """A call of what C has for vectors, or a call for each lane."""
+    """C text of a call of the vector function, or of a call for each lane."""
     if element == "f32" and c.vectors != EACH and (lanes > 1 or c.fp32 == LANE):
         if lanes > 1:
             return f"{needs.add(f'{c.vectors}_f32x{lanes}')}({', '.join(args)})"
@@ -144,7 +145,7 @@ def _int_op(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
 
 
 def round_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
-    """An fp32 register rounded to the grid of a 16-bit float."""
+    """C text of an fp32 register rounded to the grid of a 16-bit float."""
     if lanes == 1:
         return f"{needs.add(f'round_{dtype.value}x4')}({needs.add('splat_f32x4')}({x}))[0]"
     return f"{needs.add(f'round_{dtype.value}x{lanes}')}({x})"

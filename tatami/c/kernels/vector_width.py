@@ -1,7 +1,7 @@
 """Conversions and comparisons between element widths, in steps that gcc does by vector instructions.
 
-gcc takes a vector apart, element by element, where a conversion changes the width of an element by more than a factor of
-two, and where operands of a comparison fill more than one register. Converted by one doubling at a time, and compared by
+gcc splits a vector, element by element, if a conversion changes the width of an element by more than a factor of
+two, or if operands of a comparison fill more than one register. Converted by one doubling at a time, and compared by
 halves, both are a few instructions.
 """
 
@@ -13,12 +13,12 @@ from tatami.core.dtype import DType
 from tatami.core.ops import OPS
 
 COMPARE = {op.name: op.c for op in OPS.values() if op.rule == "compare" and isinstance(op.c, str)}
-"""Operator of each comparison."""
+"""Comparison -> its operator in C."""
 _COMPARE_NAME = {op: name for name, op in COMPARE.items()}
 
 
 def convert_text(x: str, source: str, target: str, lanes: int, needs: Needs) -> str:
-    """A vector of `source` elements as `target` elements (i8 … f64), as a C conversion gives them."""
+    """C text of a vector of `source` elements converted to `target` elements (i8 … f64), as C converts one."""
     steps = _steps(source, target)
     if source in ("i8", "u8") and "i32" in steps and lanes in (8, 16):
         x, steps = f"{needs.add(f'longs_{source}x{lanes}')}({x})", steps[steps.index("i32") + 1 :]
@@ -30,7 +30,7 @@ def convert_text(x: str, source: str, target: str, lanes: int, needs: Needs) -> 
 
 
 def _steps(source: str, target: str) -> list[str]:
-    """Through 32-bit integers between short ones and floats.
+    """Element types from `source` to `target`, one step each: between short integers and floats through 32-bit integers.
 
     >>> _steps("u8", "f32"), _steps("i64", "u8"), _steps("i32", "f64")
     (['u16', 'i32', 'f32'], ['i32', 'i16', 'u8'], ['f64'])
@@ -47,7 +47,7 @@ def _steps(source: str, target: str) -> list[str]:
 
 
 def compare_text(dtype: DType, lanes: int, op: str, a: str, b: str, needs: Needs) -> str:
-    """A comparison as a bool register."""
+    """C text of a comparison, a bool register."""
     if lanes == 1:
         return f"({a} {op} {b})"
     m = needs.vector("i32", lanes)
@@ -61,7 +61,7 @@ def compare_text(dtype: DType, lanes: int, op: str, a: str, b: str, needs: Needs
 
 
 def compare_halves(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """compare_<op>_<element>x<W>: of elements of 8 bytes, which fill two registers; a mask of 32-bit lanes."""
+    """compare_<op>_<element>x<W>(a, b): of elements of 8 bytes, which fill two registers; a mask of 32-bit lanes."""
     _, op, element = base.split("_")
     v, m = needs.vector(element, lanes), needs.vector("i32", lanes)
     half, half_mask = needs.vector(element, lanes // 2), needs.vector("i32", lanes // 2)

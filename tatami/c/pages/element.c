@@ -2,7 +2,7 @@
    @TYPE    element in C
    @VECTOR  bytes of a vector
    @BYTES   bytes of an element
-   @MORE    functions that a product of narrow numbers needs: bytes.c, or `dot` of c/dots.py
+   @MORE    functions that a product of narrow numbers needs: bytes.c, or `dot` of c/products/dots.py
 */
 #include <stdint.h>
 typedef @TYPE T;

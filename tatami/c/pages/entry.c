@@ -7,7 +7,7 @@
    @PROTOTYPES  of the functions of programs, since they call each other
    @PROGRAMS    these functions: entry_function.c, entry_parts.c, entry_beside.c
    @EXPORTS     what the runtime calls
-   @TURNS       True if a loop runs from Python and its body does not (runtime/turns.py)
+   @TURNS       True if a loop runs from Python and its body does not (runtime/cpu/turns.py)
 */
 #include <string.h>
 #include "tatami.h"

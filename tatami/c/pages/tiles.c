@@ -1,5 +1,6 @@
-/* Products of narrow integers by tiles of AMX; c/tiles.py says what buffers and sizes are. A tile is 16 rows of 64 bytes: 16
-   columns of sums, or 16 groups of four numbers. Tiles 0 to 3 hold the sums of 32 x 32, 4 and 5 operand a, 6 and 7 operand b.
+/* Products of narrow integers by tiles of AMX; c/products/amx_tiles.py says what buffers and sizes are. A tile is 16 rows of
+   64 bytes: 16 columns of sums, or 16 groups of four numbers. Tiles 0 to 3 hold the sums of 32 x 32, 4 and 5 operand a, 6 and 7
+   operand b.
    @DOT   the instruction for the signs of a and b
    @NAME  the routine
 */

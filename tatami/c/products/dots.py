@@ -1,4 +1,4 @@
-"""Products of groups of narrow integers, added to sums of 32 bits: what a multiply-add of the micro-kernel is then.
+"""Products of groups of narrow integers, added to sums of 32 bits: the micro-kernel's multiply-add for such elements.
 
     i16x2          two signed numbers of 16 bits: multiplied, added in pairs, added to the sums
     i16x2vnni      the same by one instruction
@@ -7,8 +7,8 @@
     u8x4i, i8x4u   four of 8 bits without such an instruction: widened to two pairs of 16 bits, which are multiplied as above;
     u8x4u, i8x4i   the type in the element that is broadcast, and after it the sign in the vectors
 
-The instructions are written as such: compilers know them by other names each, and only where flags allow them; and a
-product with its sum are one text, for a compiler that adds up products first runs out of registers. Without AVX-512
+The instructions are written as assembly: each compiler has its own names for them, and only with certain flags; and a
+product with its sum is one text, since a compiler that adds products first runs out of registers. Without AVX-512
 (AVX-VNNI) they have an encoding of their own.
 """
 
@@ -21,10 +21,11 @@ _VNNI = {
 }
 _WIDENED = {f"{rows}8x4{columns}": (rows, columns) for rows in "ui" for columns in "ui"}
 DOTS = ("i16x2", *_VNNI, *_WIDENED)
+"""Kinds of groups, as a plan's dot names them."""
 
 
 def dot_text(element: str, lanes: int) -> str:
-    """``dot(c, s, b)``: c plus the products of s and b, in vectors V of `lanes` elements."""
+    """C text of ``dot(c, s, b)``: c plus the products of s and b, in vectors V of `lanes` elements."""
     if element in _VNNI:
         plain, vex = (f'  __asm__("{prefix}{_VNNI[element]}" : "+v"(c) : "v"(s), "v"(b));\n' for prefix in ("", "%{vex%} "))
         return _function("dot", f"#if defined(__AVX512VL__)\n{plain}#else\n{vex}#endif\n  return c;\n")
@@ -46,7 +47,7 @@ def _function(name: str, body: str) -> str:
 
 
 def _pairs(name: str, lanes: int) -> str:
-    """Two numbers of 16 bits in each element."""
+    """C text of a product of two numbers of 16 bits in each element."""
     parts = "(V)(((W)s << 16 >> 16) * ((W)b << 16 >> 16)) + (V)(((W)s >> 16) * ((W)b >> 16))"
     plain = f"  typedef int32_t W __attribute__((vector_size({4 * lanes})));\n  return c + ({parts});\n"
     if lanes == 4:

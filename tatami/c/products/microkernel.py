@@ -1,31 +1,31 @@
 """The routines that contractions call: a register-tiled micro-kernel and a transposing pack (notes: cpu §1).
 
-They depend on nothing but element type, tile and vector width, so each is one unit, compiled once per machine; sizes
+They depend only on element type, tile and vector width, so each is one unit, compiled once per machine; sizes
 are arguments. The name says which: ``tatami_gemm_f32_12x32_16`` is fp32, 12 rows by 32 columns, 16 lanes;
-``tatami_pack_f32_16`` transposes fp32 in blocks of 16. ``tatami_gemm_i16x2_12x32_16`` takes two steps of k at once, where
-they are one element of 32 bits, and k counts such elements (c/products/dots.py). C form: ``int name(void* const* buffers, const int64_t* sizes)``.
+``tatami_pack_f32_16`` transposes fp32 in blocks of 16. ``tatami_gemm_i16x2_12x32_16`` processes two steps of k at once as
+one element of 32 bits, and k counts such elements (c/products/dots.py). C form: ``int name(void* const* buffers, const int64_t* sizes)``.
 
     tatami_gemm_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1
         c[rows][nr] += a * b over k0 <= k < k1 (k0 = 0: c is overwritten). a is ceil(rows/mr) balanced panels
         [depth][r], panel p from row rows*p/np on; b is [k1-k0][nr]. Each block of k is summed from zero in order of k
         and then added, whatever the threads do.
     tatami_rows_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, pitch, k0, k1
-        The same, where a is no panels but [depth][pitch]: its first `rows` columns are the rows of c.
+        The same for a as [depth][pitch] instead of panels: its first `rows` columns are the rows of c.
     tatami_into_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1, pitch of b, pitch of c
-        As tatami_gemm, where b and c are nr columns of matrices with longer rows.
+        tatami_gemm for b and c that are nr columns of matrices with longer rows.
     tatami_lies_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, pitch of a, k0, k1, pitch of b, pitch of c
-        As tatami_into, where a is no panels but a matrix [rows][pitch]: all three lie where they are.
+        tatami_into for a as a matrix [rows][pitch] instead of panels: all three are used in place.
     tatami_table_<t>_<mr>x<nr>_<lanes>   buffers a, b, c, table; sizes rows, depth, k0, k1
-        As tatami_gemm, where row k of b begins at b[table[k]]; k counts from 0, not from k0.
+        tatami_gemm for b whose row k begins at b[table[k]]; k counts from 0, not from k0.
     tatami_wide_<t>_<mr>x<nr>_<lanes>    buffers a, b, c; sizes rows, depth, k0, k1, pitch of b, pitch of c, columns
-        As tatami_into for at most mr rows and any number of columns: memory is read row by row of b, as it lies.
+        tatami_into for at most mr rows and any number of columns: memory is read row by row of b, in its order.
     tatami_slivers_<t>_<mr>x<nr>_<lanes> buffers to, from; sizes rows, columns, pitch, each
-        Columns of a matrix copied as slivers, which begin `each` elements apart: to[s*each + k*nr + j] =
+        Copies columns of a matrix as slivers, which begin `each` elements apart: to[s*each + k*nr + j] =
         from[k*pitch + s*nr + j] for k < rows; the last sliver is filled up with zeros. mr rows at a time go along all slivers.
     tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
         to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
 
-Each height of a panel is a function of its own. Where the calls of a program say what their rows may be, few heights occur,
+Each height of a panel is a function of its own. If the calls of a program state their possible rows, few heights occur,
 and only those are compiled (`panel_units`).
 """
 
@@ -44,34 +44,35 @@ from tatami.core.page import Page, page
 _C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
 _C_TYPES |= dict.fromkeys(DOTS, ("uint32_t", 4))
 _NARROW = {"f32i8": "int8_t", "f32u8": "uint8_t"}
-"""Elements of b that are narrower than those of a and c, which are fp32: widened as they are read."""
+"""Element types of b that are narrower than those of a and c, which are fp32: they are widened when they are read."""
 _C_TYPES |= dict.fromkeys(_NARROW, ("float", 4))
 _NAME = re.compile(
     r"tatami_(gemm|rows|into|lies|table|wide|slivers|pack)_([a-z]\d+(?:x\d[a-z]*|[iu]8)?)_(?:(\d+)x(\d+)_)?(\d+)"
 )
 K_UNROLL = 4
-"""Steps of k in the loop's body at most."""
+"""Maximum number of steps of k per iteration."""
 _FULL = 16
-"""Multiply-adds that fill a body: beside so many a loop's own instructions cost nothing, and more steps only compile longer.
-Pointers that walk are such instructions: so many for each two of them, where a is a matrix."""
+"""FMAs per iteration above which loop overhead is hidden; more unrolling only costs compile time. For a matrix operand, this
+many for every two row pointers, whose increments are overhead too."""
 PARTS = 4
-"""Panels that share the fetching of the next block, a row of it in so many steps; where there are fewer, each fetches more."""
+"""Steps of k per row of the next block that a panel prefetches, so that this many panels share the block; if there are fewer
+panels, each prefetches several rows at once."""
 GROUP = 8
-"""Rows of b that the wide kernel reads side by side: as many streams as a prefetcher follows, and ways of L1."""
+"""Rows of b that the wide kernel reads in parallel: as many streams as a prefetcher follows, and ways of L1."""
 FEW = 3
-"""One of so many parts of mr rows, where there are no more, asks for nothing but what it reads soon: it waits for loads, and
-requests for the block after take their place. Measured, from L2 1.2 to 3 times the rate, from L3 the same or better."""
+"""A panel of at most mr / FEW rows does not prefetch the next block: it waits for loads, and these prefetches would delay
+them. Measured: 1.2 to 3 times the rate from L2, the same or better from L3."""
 AHEAD = 16
-"""Rows of b between the one in use and the one that is asked for."""
+"""Prefetch distance in rows of b."""
 _REFUSED = 3
-"""TATAMI_ARGUMENT of tatami.h."""
+"""Fault code of a call with arguments that the routine does not support, TATAMI_ARGUMENT of tatami.h."""
 _CHAIN = 8
-"""Independent sums the micro-kernel keeps in flight at least: the latency of a multiply-add times its ports."""
+"""Minimum number of independent sums in flight: the latency of a multiply-add times its ports."""
 
 
 @lru_cache(maxsize=64)
 def routine_unit(name: str) -> Unit | None:
-    """The unit that defines routine `name`, or None when the name is not of this file."""
+    """The unit that defines routine `name`; None for other names."""
     found = _parts_of(name)
     if found is None:
         return None
@@ -86,8 +87,8 @@ def routine_unit(name: str) -> Unit | None:
 
 
 def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
-    """The units of a micro-kernel for calls with so many `rows`, by file: each height of their panels is a unit, which
-    programs share, and the routine refuses others. Empty for a name that is no micro-kernel, and where no call has rows."""
+    """File -> unit of a micro-kernel for calls with these `rows`: each height of their panels is a unit, which programs share,
+    and the routine refuses others. Empty for other names, and if no call has rows."""
     found = _parts_of(name)
     if found is None or found[1] in ("pack", "slivers"):
         return {}
@@ -104,7 +105,8 @@ def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
 
 
 def _parts_of(name: str) -> re.Match[str] | None:
-    """Kind, element, mr, nr and lanes of a routine of this file; groups of k have the kinds that a plan's dot takes."""
+    """Kind, element, mr, nr and lanes in the name of a routine of this file, or None; groups of k have the kinds of a plan's
+    dot."""
     found = _NAME.fullmatch(name)
     kinds = {**dict.fromkeys(DOTS, ("gemm", "into")), **dict.fromkeys(_NARROW, ("gemm", "into", "lies"))}
     is_known = found is not None and found[2] in _C_TYPES and found[1] in kinds.get(found[2], (found[1],))
@@ -140,7 +142,7 @@ def _page(name: str) -> Page:
 
 @dataclass(frozen=True)
 class _Tile:
-    """What a micro-kernel is made for. kind: how its operands lie, the second word of its name."""
+    """Everything that a micro-kernel's text depends on. kind: the layout of its operands, the second word of its name."""
 
     kind: str
     mr: int
@@ -148,9 +150,9 @@ class _Tile:
     lanes: int
     itemsize: int
     dots: bool
-    """Is an element a group of k, multiplied with another by `dot`?"""
+    """True if an element is a group of k, multiplied with another by `dot`."""
     narrow: bool = False
-    """Are elements of b a byte each?"""
+    """True if elements of b are one byte each."""
 
     @property
     def vectors(self) -> int:
@@ -158,12 +160,12 @@ class _Tile:
 
     @property
     def is_pitched(self) -> bool:
-        """Are b and c columns of matrices with rows of their own length?"""
+        """True if b and c are columns of matrices with their own row lengths."""
         return self.kind in ("into", "lies")
 
     @property
     def fetches(self) -> bool:
-        """Do rows of b follow each other, so that a tile can ask for those to come?"""
+        """True if rows of b are equidistant, so that a tile can prefetch later ones."""
         return self.kind != "table"
 
     @property
@@ -177,25 +179,25 @@ class _Tile:
 
     @property
     def ahead(self) -> int:
-        """Rows of b between the one in use and the one that is asked for: as many bytes of each type."""
+        """Prefetch distance in rows of b, the same number of bytes for each type."""
         return AHEAD * 4 if self.narrow else AHEAD
 
     @property
     def parameters(self) -> str:
-        """Of the function of one panel."""
+        """C parameters of the function of one panel."""
         sizes = {"gemm": "", "table": "", "into": "bp, cp", "rows": "pitch", "lies": "pitch, bp, cp"}[self.kind]
         more = f", const {self.b_type} *next, int64_t some" if self.fetches else ", const int64_t *at"
         more += "".join(f", int64_t {p}" for p in sizes.split(", ") if p)
         return f"int64_t kc, const T *a, const {self.b_type} *b, T *c, int64_t first{more}"
 
     def folds(self, row: int) -> bool:
-        """Do the multiply-adds of a row broadcast their element themselves? In AVX-512 one instruction does both: fewer
+        """True if the multiply-adds of a row broadcast their element themselves. In AVX-512 one instruction does both: fewer
         instructions, but a load for each vector. Half of the rows balances the two."""
         return self.itemsize * self.lanes == 64 and self.vectors > 1 and row % 2 == 1 and self.kind != "lies" and not self.dots
 
 
 def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart: bool = False) -> str:
-    """The routine for panels of these heights, whose tiles stand in it, or `apart` in units of their own."""
+    """The routine for panels of these heights, whose tiles are in its text, or `apart` in units of their own."""
     if t.nr % t.lanes or not 1 <= t.mr <= 64:
         raise ValueError(f"{name}: {t.nr} columns are not whole vectors of {t.lanes}")
     tile = name if apart else "tile"
@@ -228,8 +230,8 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
 
 
 def _tile_text(function: str, rows: int, t: _Tile) -> str:
-    """One panel of `rows`. Two prefetchers: `ahead` of the rows of b in use, into L1; and where rows are more than a few `next`,
-    `some` rows every few steps, of those that the next call uses, into L2."""
+    """The function of one panel of `rows`. Two prefetches: rows of b `ahead` of those in use, into L1; and, for more than mr /
+    FEW rows, `some` rows of `next` every few steps, which the next call uses, into L2."""
     nr, lanes, vectors = t.nr, t.lanes, t.vectors
     b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
 
@@ -273,7 +275,7 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
         return ["{", *lines, "}"]
 
     def fetched(u: int) -> list[str]:
-        """What step u fetches: its row of b `ahead`, and step 0 its rows of `next`."""
+        """The prefetches of step u: its row of b `ahead`, and for step 0 its rows of `next`."""
         if not t.fetches:
             return []
         out = [" ".join(f"__builtin_prefetch(ahead + {u} * {b_pitch} + {x});" for x in t.lines)]
@@ -322,8 +324,8 @@ def _wide_text(name: str, element: str, t: _Tile, heights: Sequence[int]) -> str
 
 
 def _band_text(rows: int, t: _Tile) -> str:
-    """Where rows are few, registers hold the sums of twice the vectors of a tile: memory is read at a higher rate where more
-    lines of a row are taken together."""
+    """The function of a few rows: registers hold the sums of twice a tile's vectors, since memory is read at a higher rate if
+    more lines of a row are read together."""
     vectors = t.vectors * 2 if 2 * rows < t.mr else t.vectors
     some, more = ([v * t.lanes for v in range(n)] for n in (t.vectors, vectors))
 
@@ -386,7 +388,7 @@ def _pack_text(name: str, element: str, lanes: int) -> str:
 
 
 def _transpose_text(lanes: int) -> tuple[list[str], list[str]]:
-    """Shuffles that turn rows r0… into columns; returns the lines and the names of the results in order."""
+    """(shuffles that turn rows r0… into columns, names of the results in order)."""
     lines: list[str] = []
     rows = [f"r{i}" for i in range(lanes)]
     width = lanes // 2

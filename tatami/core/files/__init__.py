@@ -1,1 +1,1 @@
-"""Files: arrays, containers with checksums, data beside a model, and the package's own content as a cache key."""
+"""Files: arrays, containers with checksums, data files next to a model, and the package's own content as a cache key."""

@@ -1,16 +1,16 @@
 """Blocks of a warpgroup's accumulator reduced in registers: partial sums of rows and of columns (decision 0026).
 
-A lane has of 64 rows those number 16*(warp%4) + lane/4 and 8 more, and of every 8 columns 2*(lane%4) and the next. The four lanes of a
-quad hold the columns of a row: 16 of 64 each. The eight lanes with one lane%4 hold 16 rows of a column: two each, of eight
-columns in 32. The order in which they are joined does not depend on the plan.
+A lane holds rows 16*(warp%4) + lane/4 and + 8 of 64, and columns 2*(lane%4) and + 1 of every 8. The four lanes of a quad hold
+the columns of a row: 16 of 64 each. The eight lanes with one lane%4 hold 16 rows of a column: two each, for eight columns in 32.
+The order in which they are joined does not depend on the plan.
 
     for 64 columns of 64 rows, behind a branch of their own:
         for each element:  the lets, once;  folded0[row] += v;  folded1 += v*v, of a column     all reductions together
         for 8 columns:     7 shuffles leave one column of 16 rows to each lane; store           along m
         for 2 rows:        2 shuffles; store                                                    along n
 
-The branch is taken by whole warps. What follows it cannot be begun before it: in one basic block ptxas begins all blocks of the
-tile together, and one block with the products, which it then serialises (C7514) or spills.
+The branch is taken by whole warps. No later instruction can be moved before it: in one basic block ptxas interleaves all blocks
+of the tile, and a block with the products, which it then serialises (C7514) or spills.
 """
 
 from __future__ import annotations
@@ -26,20 +26,26 @@ from tatami.gpu.ir import BlockFold, Kernel, StBlocks
 from tatami.region.ir import Binary, Const, Ref, RegionExpr, Select, Unary
 
 HOLD = "tt_wgmma_hold(acc[i]);  // registers for one block: nothing of another is kept, or begun"
+"""C line that pins the accumulator's registers for one block."""
 FOLD = {"sum": "add", "max": "max", "min": "min"}
+"""Operation of a reduction -> scalar operation that joins two results."""
 PAIRS = ((16, "a"), (8, "b"), (4, "c"))
-"""Each bit of the number that a column has among a lane's eight, from the least: how far apart the lanes are that share out
-its two columns, and its name. The last is the first to be joined."""
+"""(distance of the lanes that share out two columns, name), for each bit of a column's number among a lane's eight, from the
+lowest. The last is joined first."""
 COLUMN = "n0 + 64 * block + 32 * half + 8 * (q / 2) + 2 * (lane % 4) + a"
+"""Number of the column that a lane holds before columns are exchanged."""
 OWN_COLUMN = "n0 + 64 * block + 32 * half + 16 * (lane / 4 % 2) + 8 * (lane / 8 % 2) + 2 * (lane % 4) + lane / 16"
+"""Number of the column that a lane has after columns are exchanged."""
 FINITE = Select(Unary("isinf", Ref("x")), Const(0.0, DType.fp32), Ref("x"))
+"""The value x, or 0 if it is infinite."""
 LESS = Unary("exp", Binary("sub", Ref("x"), Ref("top")))
+"""The exponential of x minus its row's or column's maximum `top`."""
 Named: TypeAlias = list[tuple[str, BlockFold]]
 
 
 def blocks_text(k: Kernel, s: StBlocks, l: Lines) -> None:
-    """One pass over the accumulator, with the epilogue's lets once more: what leaves as elements may have left by another way. A
-    second pass over the same 64 columns has what needs their maximum."""
+    """One pass over the accumulator, in which the epilogue's lets are computed again: elements may have been stored another
+    way. A second pass over the same 64 columns has the results that need their maximum."""
     names = {f.ptr: f"folded{i}" for i, f in enumerate(s.folds)}
     rows: Named = [(names[f.ptr], f) for f in s.folds if f.along == "n" and not f.top]
     less: Named = [(names[f.ptr], f) for f in s.folds if f.top]
@@ -80,8 +86,8 @@ def _eight_columns(
     pairs: tuple[tuple[int, str], ...],
     l: Lines,
 ) -> None:
-    """Eight lanes have the same eight columns of 16 rows, of which one is left to each, at `into`. Of two columns a lane gives one
-    away, and gets the other lane's part of the one that it keeps, as soon as both are there: few live at a time."""
+    """Eight lanes hold the same eight columns of 16 rows; one column is left to each, at `into`. A lane gives away one of two
+    columns, and gets the other lane's part of the one it keeps, as soon as both exist, so that few values live at a time."""
     if not pairs:
         _element(k, s, rows, [(into[name], f) for name, f in columns], l)
         return
@@ -101,7 +107,7 @@ def _eight_columns(
 
 
 def _element(k: Kernel, s: StBlocks, rows: Named, columns: Named, l: Lines) -> None:
-    """Two rows of one column, each added to what it belongs to."""
+    """Two rows of one column, each added to the results that it belongs to."""
     test = bounds_test(s.pred)
     with l.block("TT_UNROLL for (int h = 0; h < 2; ++h)"):
         l.add("const int q = 4 * c + 2 * b + a;  // of this lane's eight columns")
@@ -121,7 +127,8 @@ def _rows(folds: Named, l: Lines) -> None:
 
 
 def _join_quads(folds: Named, l: Lines) -> None:
-    """All lanes of a quad take part, those outside the result with the neutral element, and all have what is joined."""
+    """Join the results of a quad's lanes; lanes outside the result take part with the neutral element, and all lanes get the
+    joined value."""
     if folds:
         with l.block("TT_UNROLL for (int h = 0; h < 2; ++h)"):
             for name, f in folds:

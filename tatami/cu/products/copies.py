@@ -1,7 +1,7 @@
 """The copies of one operand's block by all threads of a CTA: cp.async of 16, 8 or 4 bytes, zeros outside.
 
 A matrix is copied row by row of the tile, `width` elements at a time. A gathered operand (a window of an image with its
-padding, or any view that is no matrix) is copied element by element: each has an address and guards of its own, and
+padding, or any view that is not a matrix) is copied element by element: each has an address and guards of its own, and
 neighbouring threads copy neighbouring columns of the tile.
 """
 
@@ -18,6 +18,7 @@ from tatami.cu.products.mma import offset_text
 from tatami.gpu.ir import CpAsync, Kernel, Operand, Ring
 
 LIMIT = {"k": "K", "m": "M", "n": "N", "d": "D"}
+"""Axis of a tile -> C name of its size."""
 
 
 class Side(NamedTuple):
@@ -29,12 +30,12 @@ class Side(NamedTuple):
 
 
 TOGETHER = {"plain": 8, "narrow": 8, "wide": 4}
-"""Copies of a producer's thread that are made one beside the other: of a gathered operand as many rows as its registers hold
-the places of, in 32 bits or in 64."""
+"""Copies that a producer's thread issues together: as many rows of a gathered operand as its registers hold addresses for, in
+32 bits or in 64."""
 
 
 def copy_text(k: Kernel, s: CpAsync, o: Operand, mn: Side, inner: Side, ring: Ring, l: Lines) -> None:
-    """Prints one loop over the copies of a thread; `slot` is in scope. `inner` is the axis that the product sums over."""
+    """Print one loop over the copies of a thread; `slot` is in scope. `inner` is the axis that the product sums over."""
     if k.has_roles:
         _by_producer(k, s, o, mn, inner, ring, l)
         return
@@ -70,7 +71,7 @@ def copy_text(k: Kernel, s: CpAsync, o: Operand, mn: Side, inner: Side, ring: Ri
 
 
 def _source(s: CpAsync, o: Operand, at: dict[str, str], l: Lines, narrow: bool = False) -> tuple[list[str], str, str]:
-    """Tests of one copy, the pointer and the element from there; `at`: what its axes are called. `narrow`: in 32 bits."""
+    """(tests of one copy, the pointer, the element from there); `at`: C names of the axes. `narrow`: in 32 bits."""
     tests = [f"{name} < {LIMIT[axis]}" for axis, name in at.items() if axis in s.predicate]
     if o.gather is None:
         pitch = o.stride_mn if o.major == "k" else o.stride_k
@@ -88,11 +89,12 @@ def _source(s: CpAsync, o: Operand, at: dict[str, str], l: Lines, narrow: bool =
 
 
 BEYOND = 512
-"""More than a tile's rows that lie behind the last."""
+"""Bound on the rows that a tile has beyond the last row of the result."""
 
 
 def _is_narrow(k: Kernel, o: Operand) -> bool:
-    """Are the places of a gathered operand, and its address, less than 2^30, so that 32 bits hold what leads to them?"""
+    """True if the positions of a gathered operand, and its address, are below 2^30, so that 32 bits hold their intermediate
+    values."""
     if o.gather is None:
         return False
     sizes = {"m": k.m, "n": k.n, "k": k.k, **{f"b{i}": size for i, size in enumerate(k.batch)}}
@@ -105,9 +107,9 @@ def _is_narrow(k: Kernel, o: Operand) -> bool:
 
 
 def _by_producer(k: Kernel, s: CpAsync, o: Operand, mn: Side, inner: Side, ring: Ring, l: Lines) -> None:
-    """A thread of the producer's warpgroup has one column of a box, and every so many of its rows: what a column's address and
-    guards want is computed once a block, what a row's do stays in registers from block to block. Where no byte is read,
-    any address will do."""
+    """A thread of the producer's warpgroup has one column of a box, and every few of its rows: values for a column's address
+    and guards are computed once per block, those of a row stay in registers from block to block. If no byte is read, any
+    address will do."""
     size = o.dtype.itemsize
     (row_axis, rows, first_row), (column_axis, columns, first_column) = (mn, inner) if o.major == "k" else (inner, mn)
     span, whole = ring.row_bytes // size, 16 // size

@@ -19,12 +19,13 @@ from tatami.region.ir import Let
 
 
 def bounds_test(pred: tuple[str, ...], n: str = "n") -> str:
+    """C test that the element is inside the result, for the axes in `pred`; "" if none is."""
     tests = [{"m": "m < M", "n": f"{n} < N"}[p] for p in pred]
     return " && ".join(tests)
 
 
 def let_lines(kernel: Kernel, lets: tuple[Let, ...], lines: Lines, known: dict[str, Value] | None = None) -> Scope:
-    """Each let as a C constant, where `acc_value`, or what is `known` instead, and what they index with are in scope."""
+    """The scope after printing each let as a C constant; `acc_value`, or the values `known`, and their indices are in scope."""
     given = {"acc": ("acc_value", kernel.acc_dtype)} if known is None else known
     scope = Scope({p.name: p.dtype for p in kernel.params}, given)
     for let in lets:
@@ -35,7 +36,7 @@ def let_lines(kernel: Kernel, lets: tuple[Let, ...], lines: Lines, known: dict[s
 
 
 def stored(value: tuple[str, DType], to: DType) -> str:
-    """A let's value as an element of a buffer."""
+    """The C text of a let's value as an element of a buffer."""
     text, d = value
     if to in SHORT:
         return f"tt_to_{SHORT[to]}({text})"
@@ -56,8 +57,9 @@ def fragment_epilogue(
     column: str,
     acc: Callable[[str, str, str], str],
 ) -> None:
-    """`row(i, h)` and `column` are texts of the tile coordinate of block i, half h; `acc(i, j, e)` names an element.
-    Blocks of 8 columns are taken four at a time where every store is 8 wide."""
+    """Print the epilogue of fragments. `row(i, h)` and `column` are texts of the tile coordinate of block i, half h;
+    `acc(i, j, e)` names an element.
+    Blocks of 8 columns are processed four at a time if every store is 8 wide."""
     wide = all(s.width == 8 for s in stores)
     lines.add(f"TT_UNROLL for (int i = 0; i < {row_blocks}; ++i)")
     lines.add("TT_UNROLL for (int h = 0; h < 2; ++h) {")
@@ -90,8 +92,8 @@ def fragment_epilogue(
 def quad_epilogue(
     kernel: GpuKernel, epilogue: Epilogue, stores: tuple[StGlobalVec, ...], lines: Lines, m0: str, n0: str
 ) -> None:
-    """The epilogue of the `fma` template: a thread's four neighbouring columns at a time, where `m0`, `n0` are the
-    tile's first coordinates."""
+    """The epilogue of the `fma` template: four neighbouring columns of a thread at a time; `m0`, `n0` are the tile's first
+    coordinates."""
     with lines.block("TT_UNROLL for (int i = 0; i < TM; ++i) TT_UNROLL for (int g = 0; g < TN / 4; ++g)"):
         lines.add(f"const tt_i64 m = {m0} + lane_m + i % 4 + i / 4 * 32, n_first = {n0} + lane_n + g * 16;")
         neighbours(kernel, epilogue, stores, lines, 4, "acc[i][4 * g + e]")
@@ -100,8 +102,8 @@ def quad_epilogue(
 def exchanged_epilogue(
     kernel: GpuKernel, epilogue: Epilogue, stores: tuple[StGlobalVec, ...], lines: Lines, ring: Ring, m0: str, n0: str
 ) -> None:
-    """The epilogue of fragments that pass through a ring: 16 rows of a warp at a time are laid down as the accumulators
-    have them, and taken up again with as many neighbours of a row to a lane as one store has."""
+    """The epilogue of fragments that pass through a ring: 16 rows of a warp at a time are written in the accumulators' layout,
+    and read with as many neighbours of a row per lane as one store has."""
     width = max(s.width for s in stores)
     pitch = ring.row_bytes // 4
     with lines.block("TT_UNROLL for (int i = 0; i < WM / 16; ++i)"):
@@ -122,7 +124,7 @@ def exchanged_epilogue(
 def neighbours(
     kernel: GpuKernel, epilogue: Epilogue, stores: tuple[StGlobalVec, ...], lines: Lines, count: int, acc: str
 ) -> None:
-    """The epilogue of a thread's `count` neighbouring columns from `n_first`; `acc` is column e of them."""
+    """The epilogue of a thread's `count` neighbouring columns from `n_first`; `acc` is the text of column e."""
     for number, s in enumerate(stores):
         lines.add(f"{VALUE_TYPE[_dtype(kernel, s)]} y{number}[{count}] = {{{', '.join('0' * count)}}};")
     with lines.block(f"TT_UNROLL for (int e = 0; e < {count}; ++e)"):
@@ -160,7 +162,7 @@ def fragment_pair(
     column: str,
     acc: Callable[[str, str, str], str],
 ) -> None:
-    """y<number>[e]: the two adjacent results of a lane, as values."""
+    """Print y<number>[e], the values of the two adjacent results of a lane."""
     for number, s in enumerate(stores):
         d = _dtype(kernel, s)
         lines.add(f"{VALUE_TYPE[d]} y{number}[2] = {{0, 0}};")

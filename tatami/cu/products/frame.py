@@ -14,7 +14,7 @@ from tatami.gpu.ir import Kernel
 
 
 def frame_text(k: Kernel, persistent: bool) -> str:
-    """The kernel up to its first statement: what it includes, its head, and what every statement may use."""
+    """The kernel up to its first statement: includes, signature, and the variables that every statement may use."""
     bm, bn, bk = k.tile
     streamed = persistent and k.split > 1 and k.weights is None and not k.units
     plain = (k.split == 1 or streamed or k.units > 0) and k.weights is None
@@ -48,9 +48,9 @@ def frame_text(k: Kernel, persistent: bool) -> str:
 
 
 def _blocks(k: Kernel, streamed: bool) -> str:
-    """Number of blocks of k."""
+    """C text of the number of blocks of k."""
     blocks = "(int)((K + SPLIT * BK - 1) / (SPLIT * BK))" if streamed else "(int)((K + BK - 1) / BK)"
-    # Of a known number ptxas may peel the first turn, and copy accumulators for it while wgmma is under way (C7514).
+    # If the number is known, ptxas may peel the first turn, and copy accumulators for it while wgmma is in flight (C7514).
     return f"tt_uniform({blocks})" if k.has_roles and (k.a.gather is not None or k.b.gather is not None) else blocks
 
 
@@ -66,7 +66,7 @@ def _state(k: Kernel) -> list[str]:
 
 
 def shared_lines(k: Kernel) -> list[str]:
-    """Where the rings and barriers are in shared memory."""
+    """Declarations of the rings' and barriers' places in shared memory."""
     out: list[str] = []
     if k.template == "sync":
         for o, r in ((k.a, k.smem[0]), (k.b, k.smem[1])):

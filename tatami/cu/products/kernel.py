@@ -80,7 +80,7 @@ def kernel_text(kernel: Kernel) -> str:
 
 
 def statement_at(kernel: Kernel, line: int) -> Stmt | None:
-    """The innermost statement that a line of the kernel's text belongs to (lines count from 1)."""
+    """The innermost statement that a line of the kernel's text was printed for (lines count from 1); None for other lines."""
     printer = _Printer(kernel)
     text = printer.text().splitlines()
     around = [(last - first, s) for first, last, s in printer.spans if first <= line <= last]
@@ -110,9 +110,9 @@ class _Printer:
         """First and last line of each statement."""
         self.fragments: list[LdMatrix] = []
         self.ops: Epilogue | None = None
-        """Of the chunks that follow."""
+        """The epilogue of the chunks that follow."""
         self.products: dict[str, Wgmma] = {}
-        """By the token that their Waits name."""
+        """Token that Waits name -> the product that it stands for."""
         self.persistent = kernel.groups is None and any(
             isinstance(s, Loop) and s.over == "tiles"
             for x in kernel.body
@@ -250,7 +250,7 @@ class _Printer:
         if self.k.weights is not None:
             l.add("int base = 0;  // blocks before this tile")
             with l.block("for (int done = 0; done * tt_grid_x() < tiles; ++done)"):
-                # in odd rounds the other way round, so that no CTA has the longer tile of every round
+                # reversed in odd rounds, so that no CTA has the longer tile of every round
                 mine = "(done % 2 ? tt_grid_x() - 1 - tt_block_x() : tt_block_x())" if self.k.section else "tt_block_x()"
                 l.add(f"const int tile = done * tt_grid_x() + {mine};", "if (tile >= tiles) break;")
                 pair_tile_text(self.k, "tile", l)
@@ -356,13 +356,13 @@ class _Printer:
         self.l.add(f"if ({' && '.join(tests)}) {text}" if tests else text)
 
     def first_thread(self) -> str:
-        """Is this thread the role's first?"""
+        """C test that this thread is the role's first."""
         assert self.role is not None
         return f"tid == {128 * self.role.first}"
 
     # -- loads -----------------------------------------------------------------------------------
     def operand(self, ring: str, block: Expr) -> tuple[Operand, Side, Side]:
-        """The operand of a ring, the part of the tile that it spans, and the part of the axis that the product sums over."""
+        """(the operand of a ring, its part of the tile, its part of the axis that the product sums over)."""
         k, (bm, bn, bk) = self.k, self.k.tile
         first = "k_first + " if k.split > 1 or k.weights is not None else ""
         along = Side("k", bk, f"{first}(tt_i64)({index_text(block)}) * BK")

@@ -1,6 +1,6 @@
 """The math of one block of a ring: fragments to registers, then tensor cores (`mma`) or multiply-adds (`fma`).
 
-What the next step multiplies is read before the math of this one: two buffers of registers hide the latency of shared memory.
+The operands of the next step are read before the math of this one: two buffers of registers hide the latency of shared memory.
 
 The `fma` template: lane (lane / 4, lane % 4) of a warp owns rows 4*(lane / 4) + 32*g .. + 3 and columns 4*(lane % 4) +
 16*g .. + 3 of the warp's tile, so that a read of shared memory is 16 bytes whichever axis is contiguous (8 along k, where
@@ -15,6 +15,7 @@ from tatami.gpu.ir import Kernel, Operand, Ring
 from tatami.plan.ir import INST_K
 
 WORDS = "TT_UNROLL for (int r = 0; r < 4; ++r)"
+"""C loop over the words of a fragment."""
 
 
 def warp_tile_lines(k: Kernel) -> list[str]:
@@ -42,8 +43,8 @@ def offset_text(ring: Ring) -> str:
 
 
 def read_a(o: Operand, ring: Ring, to: str) -> str:
-    """Rows warp_m + 16*i .. and step kk of `slot_a`, as the A fragment of m16n8k16, or of m16n8k8 where elements have 4
-    bytes: two chunks of 16 bytes of a row are a step of either. ldmatrix transposes 16-bit elements only."""
+    """C text that reads rows warp_m + 16*i .. and step kk of `slot_a`, as the A fragment of m16n8k16, or of m16n8k8 for
+    elements of 4 bytes: two chunks of 16 bytes of a row are a step of either. ldmatrix transposes 16-bit elements only."""
     offset = offset_text(ring)
     if o.major == "mn" and o.dtype.itemsize == 4:
         at = f"{offset}(8 * kk + lane % 4 + r / 2 * 4, warp_m / 4 + 4 * i + lane / 16 + r % 2 * 2)"
@@ -55,7 +56,7 @@ def read_a(o: Operand, ring: Ring, to: str) -> str:
 
 
 def read_b(o: Operand, ring: Ring, to: str, first: str = "") -> str:
-    """Columns ``first 16*j`` .. and step kk of `slot_b`, as two B fragments."""
+    """C text that reads columns ``first 16*j`` .. and step kk of `slot_b`, as two B fragments."""
     offset = offset_text(ring)
     if o.major == "mn" and o.dtype.itemsize == 4:
         at = f"{offset}(8 * kk + lane % 4 + r % 2 * 4, {first.replace(' +', ' / 4 +')}4 * j + lane / 16 + r / 2 * 2)"
@@ -68,7 +69,7 @@ def read_b(o: Operand, ring: Ring, to: str, first: str = "") -> str:
 
 
 def mma_text(k: Kernel, shape: str, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
-    """Reads by ldmatrix, multiplies by mma of `shape`; fp32 is rounded to tf32 between the two."""
+    """Print reads by ldmatrix and products by mma of `shape`; fp32 is rounded to tf32 between the two."""
     kind, steps = SHORT.get(k.a.dtype, "tf32"), f"BK / {INST_K[shape]}"
     with l.block():
         l.add(f"const tt_u32 slot_a = {slot_a}, slot_b = {slot_b};")
@@ -92,7 +93,7 @@ def mma_text(k: Kernel, shape: str, ring_a: Ring, ring_b: Ring, slot_a: str, slo
 
 
 def ring_fma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: str, l: Lines) -> None:
-    """Multiply-adds of TM x TN, PART steps of k at a time; what the next ones take is read between them."""
+    """Print multiply-adds of TM x TN, PART steps of k at a time; the operands of the next ones are read between them."""
     along_k = (k.a.major, k.b.major).count("k")
     with l.block():
         l.add(f"const tt_u32 slot_a = {slot_a}, slot_b = {slot_b};", f"constexpr int PART = {max(1, 2 * along_k)};")
@@ -100,7 +101,7 @@ def ring_fma_text(k: Kernel, ring_a: Ring, ring_b: Ring, slot_a: str, slot_b: st
 
 
 def _fma_parts(k: Kernel, ring_a: Ring, ring_b: Ring, l: Lines) -> None:
-    """Two parts of both operands are kept, read by 8 bytes along k and by 16 otherwise."""
+    """Keep two parts of both operands, read by 8 bytes along k and by 16 otherwise."""
     l.add("float a[2][PART][TM], b[2][PART][TN];")
     with l.block("auto read = [&](int kk, float (&to_a)[PART][TM], float (&to_b)[PART][TN])", "};"):
         _read_part(k.a, ring_a, "a", "TM", "lane_m", 32, l)
@@ -113,8 +114,9 @@ def _fma_parts(k: Kernel, ring_a: Ring, ring_b: Ring, l: Lines) -> None:
 
 
 def _fma_rows(k: Kernel, ring_a: Ring, ring_b: Ring, l: Lines) -> None:
-    """Both operands along k: a read of 16 bytes is four steps of one row. Row by row of A, the next one read before; the last
-    row is the last use of each column of B, whose next part takes its registers. Two parts of B would take as many again."""
+    """Both operands along k: a read of 16 bytes is four steps of one row. Rows of A in order, the next one read before; the
+    last row is the last use of each column of B, whose next part takes its registers. Two parts of B would take as many
+    registers again."""
     l.add("float a[2][PART], b[TN][PART];")
     for name, ring, first, stride in (("a", ring_a, "lane_m", 32), ("b", ring_b, "lane_n", 16)):
         at = f"slot_{name} + {offset_text(ring)}({first} + i % 4 + i / 4 * {stride}, kk / 4)"

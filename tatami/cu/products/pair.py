@@ -1,9 +1,9 @@
 """The text of the `pair` template: two products and what stands between them, all in registers.
 
-A warp has rows of the tile and all keys of a block: WM rows of its own, or 16 of every 64 of its warpgroup (`Fragments`).
+A warp has some rows of the tile and all keys of a block: WM rows of its own, or 16 of every 64 of its warpgroup (`Fragments`).
 A lane has two keys of every eight in rows lane / 4 and + 8 of every sixteen, as accumulators of m16n8 and of wgmma lie;
 the same registers, rounded and packed, are the A fragments of the second product. Scores are kept in units of log2(e),
-so that a weight is one exp2; where weights are direct, a score is the weight, and a row has no state.
+so that a weight is one exp2; if weights are direct, a score is the weight, and a row has no state.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ from tatami.region.ir import Binary, Const, Let, Read, Ref, RegionExpr
 from tatami.region.walk import nodes, rewrite, used_lets
 
 LOG2_E = 1.4426950408889634
+"""Factor from natural logarithms to base 2."""
 LN_2 = 0.6931471805599453
+"""Factor from base-2 logarithms to natural ones."""
 INFINITE = "tt_bits_to_f32(0x7f800000u)"
+"""C text of positive infinity."""
 NAN = "tt_bits_to_f32(0x7fc00000u)"
+"""C text of a quiet NaN of fp32."""
 NEVER = "tt_bits_to_f32(0xff800000u)"
-"""Minus infinity: the score of a key that is not seen."""
+"""C text of minus infinity, the score of a key that is not seen."""
 
 
 class Fragments(NamedTuple):
-    """How accumulators lie in a thread's registers: `blocks` of sixteen rows of a warp, of which row `row` + 8 * h is the
-    thread's; element e of columns 8 * j .. + 7 is ``name[i]`` and then `at`."""
+    """The layout of accumulators in a thread's registers: `blocks` of sixteen rows of a warp, of which the thread has rows
+    `row` and + 8; element e of columns 8 * j .. + 7 is ``name[i]`` followed by `at`."""
 
     blocks: str
     row: str
@@ -41,23 +45,29 @@ class Fragments(NamedTuple):
     at: str
 
     def element(self, name: str, j: str, e: str) -> str:
+        """C text of element e of the j-th eight columns."""
         return f"{name}[i]{self.at.format(j=j, e=e)}"
 
     def array(self, name: str, columns: str) -> str:
+        """C declarator of an array of accumulators with this many columns."""
         return f"{name}[{self.blocks}]{self.shape.format(columns=columns)}"
 
 
 OF_A_WARP = Fragments("WM / 16", "m0 + warp_m + 16 * i + lane / 4", "[{columns} / 8][4]", "[{j}][{e}]")
+"""The layout of mma's accumulators."""
 OF_A_WARPGROUP = Fragments(
     "ROWS / 64", "m0 + group * ROWS + 64 * i + 16 * (warp % 4) + lane / 4", "[{columns} / 2]", "[4 * ({j}) + {e}]"
 )
+"""The layout of wgmma's accumulators."""
 
 
 def fragments_of(k: Kernel) -> Fragments:
+    """The layout of the kernel's accumulators."""
     return OF_A_WARPGROUP if k.has_roles else OF_A_WARP
 
 
 def size_lines(k: Kernel, w: Weights, l: Lines) -> None:
+    """Declare the sizes of the products, and the number of tiles."""
     l.add(
         f"const tt_i64 D = {index_text(w.depth)}, keys = {index_text(k.k)}, n0 = 0;", f"constexpr int DEPTH = {16 * w.steps};"
     )
@@ -65,7 +75,7 @@ def size_lines(k: Kernel, w: Weights, l: Lines) -> None:
 
 
 def place_lines(k: Kernel, tile: str, l: Lines) -> None:
-    """The rows of a CTA. The last rows come first: where a row sees the keys before it they have the most to do."""
+    """Declare the rows of a CTA. The last rows come first: if a row sees the keys before it, they have the most work."""
     names = f"tt_i64 {', '.join(f'b{i}' for i in range(len(k.batch)))};"
     if k.section:
         count = " * ".join(factor_text(b) for b in k.batch) or "1"
@@ -84,7 +94,7 @@ def place_lines(k: Kernel, tile: str, l: Lines) -> None:
 
 
 def key_lines(k: Kernel, w: Weights, l: Lines) -> None:
-    """Keys k_first .. K are visited; blocks within whole_first .. whole_end need no look at the predicate."""
+    """Declare the keys k_first .. K that are visited; blocks within whole_first .. whole_end need no test of the predicate."""
     l.add(*(f"const tt_i64 {x.name} = (tt_i64){x.param}[{index_text(x.index)}];" for x in w.known))
     part = k.split > 1
     if part:
@@ -113,7 +123,7 @@ def key_lines(k: Kernel, w: Weights, l: Lines) -> None:
 
 
 def _at_end(e: Expr, largest: bool) -> str:
-    """The extreme of an expression over the rows m0 .. m_last, in which it grows or falls steadily."""
+    """The extreme of an expression over the rows m0 .. m_last, in which it is monotonic."""
     slope = step_of(e, "m")
     assert slope is not None
     grows = (slope.as_int() or 0) >= 0
@@ -121,6 +131,7 @@ def _at_end(e: Expr, largest: bool) -> str:
 
 
 def state_lines(k: Kernel, w: Weights, l: Lines) -> None:
+    """Declare the state of rows, the scores and the weights of a block."""
     f = fragments_of(k)
     n = f"[{f.blocks}][2]"
     if not w.direct:
@@ -134,6 +145,7 @@ def state_lines(k: Kernel, w: Weights, l: Lines) -> None:
 
 
 def begin_text(k: Kernel, w: Weights, l: Lines) -> None:
+    """Initialise the state of rows."""
     if not w.direct:
         l.add(f"{_rows(k)} {{ top[i][h] = {NEVER}; total[i][h] = 0.0f; }}")
 
@@ -147,7 +159,7 @@ def _row_line(k: Kernel) -> str:
 
 
 def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
-    """Scores to weights. A block of which every row sees all keys is not asked about them one by one."""
+    """Print the step from scores to weights. Keys of a block that every row sees whole are not tested one by one."""
     at = _score(k)
     with l.block():
         _score_lines(k, w, block, l)
@@ -157,7 +169,7 @@ def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
             l.add("float best = top[i][h];")
             l.add(f"{ELEMENTS} best = fmaxf(best, {at});", "best = tt_quad_max(best);")
             none, factor = f"best == {NEVER}", "tt_exp2_approx(top[i][h] - shift)"
-            if w.by_rows:  # what a lane has summed may be 0, which infinity must not multiply
+            if w.by_rows:  # a lane's sum may be 0, which infinity must not multiply
                 none, factor = f"fabsf(best) == {INFINITE}", f"top[i][h] == best ? 1.0f : {factor}"
             l.add(f"const float shift = {none} ? 0.0f : best;", f"factor[i][h] = {factor};")
             l.add("top[i][h] = best;", "total[i][h] *= factor[i][h];")
@@ -166,7 +178,7 @@ def weigh_text(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
 
 
 def rescale_text(k: Kernel, w: Weights, l: Lines) -> None:
-    """The accumulator by what the sums were multiplied with, and the weights as fragments."""
+    """Print the rescaling of the accumulator by the change of the sums, and the weights as fragments."""
     f = fragments_of(k)
     if not w.direct:
         _scaled(k, "factor[i][h]", l)
@@ -194,7 +206,9 @@ def _score(k: Kernel, tile: str = "s") -> str:
 
 
 ELEMENTS = "TT_UNROLL for (int e = 0; e < BK / 4; ++e)"
+"""C loop over a lane's elements of a block of scores."""
 KEY = "const tt_i64 key = key0 + 8 * (e / 2) + 2 * (lane % 4) + e % 2;"
+"""C declaration of the key of element e."""
 
 
 def _score_lines(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
@@ -226,8 +240,8 @@ def _score_lines(k: Kernel, w: Weights, block: Expr, l: Lines) -> None:
 
 
 def _direct_lines(k: Kernel, w: Weights, l: Lines) -> None:
-    """A weight of every place, made of the last row's or key's values where there is no such, so that no branch stands
-    between products that are under way; then 0 where a key is not seen."""
+    """A weight at every position, made from the last row's or key's values if there is no such position, so that no branch
+    stands between products in flight; then 0 for keys that are not seen."""
     at = _score(k)
     of_keys = _reads_of_keys(k, w)
     names = {read: f"of_key{i}" for i, read in enumerate(of_keys)}
@@ -270,8 +284,8 @@ def _direct_lines(k: Kernel, w: Weights, l: Lines) -> None:
 
 
 def _reads_of_keys(k: Kernel, w: Weights) -> tuple[Read, ...]:
-    """What a weight reads that is the same for all rows: a lane fetches some of it, and asks others for the rest, since an
-    address for each of its keys would take two registers."""
+    """Reads of a weight that are the same for all rows: a lane loads some of them, and gets the others from other lanes, since
+    an address for each of its keys would take two registers."""
     floats = {p.name for p in k.params if p.dtype.is_float and p.dtype != DType.fp64}
     found = [n for e in (w.score, *(x.expr for x in _behind(w.score, w.lets))) for n in nodes(e) if isinstance(n, Read)]
     moved = {n: frozenset().union(*map(free_vars, n.map)) for n in found if n.tensor in floats}
@@ -279,7 +293,7 @@ def _reads_of_keys(k: Kernel, w: Weights) -> tuple[Read, ...]:
 
 
 def _excluded_lines(k: Kernel, w: Weights, never: str, l: Lines) -> None:
-    """In blocks that not every row sees whole: `never` where a key is not seen."""
+    """Set keys that are not seen to `never`, in blocks that not every row sees whole."""
     at = _score(k)
     if w.excluded is None and "k" not in k.tail and k.split == 1:
         return
@@ -300,7 +314,7 @@ def _reads(parts: list[RegionExpr]) -> bool:
 
 
 def _behind(e: RegionExpr | None, lets: tuple[Let, ...]) -> tuple[Let, ...]:
-    """Those of `lets` that `e` needs, in order."""
+    """The members of `lets` that `e` needs, in order."""
     needed = set(used_lets(e)) if e is not None else set()
     for let in reversed(lets):
         if let.name in needed:
@@ -309,7 +323,7 @@ def _behind(e: RegionExpr | None, lets: tuple[Let, ...]) -> tuple[Let, ...]:
 
 
 def _scale(score: RegionExpr) -> float | None:
-    """What one multiplication of the product gives the score in units of log2(e), where that is all."""
+    """The factor from the product to the score in units of log2(e), if the score is only that; else None."""
     match score:
         case Ref(let="acc"):
             return LOG2_E
@@ -320,8 +334,8 @@ def _scale(score: RegionExpr) -> float | None:
 
 
 def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
-    """What is left to do on a row of `acc`: its sum over the quad's lanes, and rows that see nothing, which are NaN. Parts
-    of the keys are joined by the kernel after this one. Of direct weights nothing is."""
+    """Print the end of a row of `acc`: its sum over the quad's lanes, and NaN for rows that see nothing. Parts of the keys are
+    joined by the next kernel. With direct weights there is nothing to do."""
     if w.direct:
         return
     f = fragments_of(k)
@@ -353,7 +367,8 @@ def finish_text(k: Kernel, w: Weights, l: Lines) -> None:
 
 
 def rows_text(k: Kernel, s: StRows, l: Lines) -> None:
-    """By one lane of the quad that has the row. The sum is NaN where a score is; the largest of the others is in `top`."""
+    """Print the stores of a row's statistics, by one lane of its quad. The sum is NaN if a score is; `top` has the largest of
+    the others."""
     known = {
         "top": f"total[i][h] == total[i][h] ? top[i][h] * {constant_text(LN_2, DType.fp32)} : {NAN}",
         "total": "total[i][h]",

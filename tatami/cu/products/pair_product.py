@@ -1,11 +1,11 @@
 """The products of the `pair` template on SM80: rows * keys to scores, weights * values to the result.
 
 Tensor cores read fragments from shared memory (`cu/products/mma.py`) and weights from registers. Ordinary multiply-adds (`fma`)
-keep to the same places: of every eight columns a lane has two, 2 * (lane % 4) and the one after, in rows lane / 4 and + 8
-of every sixteen. So a weight that a lane lacks is in another lane of its quad.
+use the same layout: a lane has two of every eight columns, 2 * (lane % 4) and the next, in rows lane / 4 and + 8 of every
+sixteen. So a weight that a lane lacks is in another lane of its quad.
 
-A fragment of m16n8k8 (tf32) has lane % 4 and + 4 of eight keys. The sum does not ask for their order: those two stand for
-the keys that the lane has weights of, and the values are read in the same order.
+A fragment of m16n8k8 (tf32) has lane % 4 and + 4 of eight keys. The sum does not depend on their order: those two stand for
+the keys whose weights the lane has, and the values are read in the same order.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from tatami.gpu.ir import Kernel, Operand, Ring, Weights
 from tatami.plan.ir import INST_K
 
 ROWS_OF_LANE = "TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int h = 0; h < 2; ++h)"
+"""C loops over the rows of a lane."""
 STEPS = "TT_UNROLL for (int q = 0; q < 4; ++q)"
+"""C loop over four steps of k."""
 
 
 def scores_text(k: Kernel, w: Weights, number: int, rings: tuple[Ring, Ring], slots: tuple[str, str], l: Lines) -> None:
-    """A first product of a block."""
+    """Print a first product of a block."""
     left, right, s = w.firsts[number].left, w.firsts[number].right, w.tiles[number]
     l.add("TT_UNROLL for (int i = 0; i < WM / 16; ++i) TT_UNROLL for (int j = 0; j < BK / 8; ++j)")
     l.add(f"  TT_UNROLL for (int e = 0; e < 4; ++e) {s}[i][j][e] = 0.0f;")
@@ -34,7 +36,7 @@ def scores_text(k: Kernel, w: Weights, number: int, rings: tuple[Ring, Ring], sl
                     l.add(_row_of_four(left, rings[0]))
                 _multiply_add(right, rings[1], s, "BK", l)
             return
-        # Each step has addresses of its own, of which the loop over blocks would keep all in registers.
+        # Each step has addresses of its own, and the loop over blocks would keep all of them in registers.
         deep = INST_K[w.shape]
         unroll = "TT_UNROLL" if 16 * w.steps <= 4 * deep else "TT_UNROLL_BY(4)"
         with l.block(f"{unroll} for (int kk = 0; kk < DEPTH / {deep}; ++kk)"):
@@ -50,7 +52,7 @@ def scores_text(k: Kernel, w: Weights, number: int, rings: tuple[Ring, Ring], sl
 
 
 def result_text(k: Kernel, w: Weights, ring: Ring, slot: str, l: Lines) -> None:
-    """The second product of a block: `p` has the weights, or `s` where multiply-adds take them."""
+    """Print the second product of a block: the weights are in `p`, or in `s` for multiply-adds."""
     with l.block():
         l.add(f"const tt_u32 slot_b = {slot};")
         if w.shape == "fma":
@@ -69,7 +71,7 @@ def _keys_of_lane(o: Operand, ring: Ring) -> list[str]:
     """Columns 16 * j .. and keys 8 * kk + 2 * (lane % 4) and + 1 of `slot_b`, as two B fragments of m16n8k8."""
     offset = offset_text(ring)
     if o.major == "mn":
-        # of 128 bytes, which a swizzle stays in, the same few addresses for all columns
+        # a swizzle stays within 128 bytes, so that all columns share a few addresses
         at = f"{offset}(8 * kk + 2 * (lane % 4) + r % 2, j % 2 * 4 + r / 2 * 2 + lane / 16)"
         return [f"{WORDS} b[r] = tt_load_shared_v1(slot_b + {at} + j / 2 * 128 + lane / 4 % 4 * 4);", "tt_round_words(b);"]
     at = f"{offset}(16 * j + 8 * half + lane / 4, 2 * kk + lane % 4 / 2) + lane % 2 * 8"
@@ -90,7 +92,7 @@ def _multiply(k: Kernel, w: Weights, to: str, a: str, l: Lines) -> None:
 
 
 def _row_of_four(o: Operand, ring: Ring) -> str:
-    """Steps kk .. kk + 3 of a row of `slot_a`."""
+    """C text of steps kk .. kk + 3 of a row of `slot_a`."""
     offset, row = offset_text(ring), "warp_m + 16 * i + 8 * h + lane / 4"
     if o.major == "k":
         return f"tt_load_shared_v4(a[i][h], slot_a + {offset}({row}, kk / 4));"
@@ -99,7 +101,7 @@ def _row_of_four(o: Operand, ring: Ring) -> str:
 
 
 def _multiply_add(o: Operand, ring: Ring, to: str, columns: str, l: Lines) -> None:
-    """Steps kk .. kk + 3 of all columns of `slot_b`, eight at a time, added to `to`."""
+    """C text that adds steps kk .. kk + 3 of all columns of `slot_b`, eight at a time, to `to`."""
     offset = offset_text(ring)
     with l.block(f"TT_UNROLL for (int j = 0; j < {columns} / 8; ++j)"):
         l.add("float b[2][4];")

@@ -1,4 +1,4 @@
-"""Where a block of k is: the slots of its rings, its barriers and their parities, and the test that it exists."""
+"""The place of a block of k: the slots of its rings, its barriers and their parities, and the test that it exists."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tatami.gpu.ir import Barrier, Kernel, Ring
 
 
 def slot_pitch(kernel: Kernel, ring: Ring) -> int:
-    """Bytes from one slot to the next."""
+    """Distance from one slot to the next in bytes."""
     return ring.tma_pitch if kernel.has_roles else ring.slot_bytes
 
 
 def guard_text(kernel: Kernel, block: Expr) -> str:
-    """Test that the block exists; "" where the loop or the kernel says so."""
+    """C test that the block exists; "" if the loop or the kernel guarantees it."""
     text = index_text(block)
     c = block.as_int()
     if text == "k" or (kernel.uneven and (c == 0 or text == "KB - 1")):
@@ -26,19 +26,20 @@ def guard_text(kernel: Kernel, block: Expr) -> str:
 
 
 def position_text(kernel: Kernel, block: Expr) -> str:
-    """The block's number since its rings began."""
+    """C text of the block's number since its rings began."""
     text = index_text(block)
     return text if kernel.ring_origin == "tile" else f"base + {text}"
 
 
 def slot_text(kernel: Kernel, ring: Ring, block: Expr) -> str:
+    """C text of the address of the block's slot."""
     if ring.slots == 1:
         return ring.name
     return f"{ring.name} + ({position_text(kernel, block)}) % STAGES * {slot_pitch(kernel, ring)}"
 
 
 def barrier_text(kernel: Kernel, b: Barrier, block: Expr, next_one: bool = False) -> str:
-    """`next_one`: the slot of the warpgroup after this one, where each has its own."""
+    """C text of the address of the block's barrier. `next_one`: the slot of the next warpgroup, if each has its own."""
     if b.in_order:
         return f"{b.name} + 8 * {f'((own + 1) % {b.slots})' if next_one else 'own'}"
     if b.slots == 1:
@@ -47,6 +48,7 @@ def barrier_text(kernel: Kernel, b: Barrier, block: Expr, next_one: bool = False
 
 
 def parity_text(kernel: Kernel, b: Barrier, block: Expr, phase: int) -> str:
+    """C text of the parity that a wait for the block's barrier needs."""
     if b.in_order:
         rounds = "done" if b.counts == "turns" else position_text(kernel, block)
         return f"({rounds} + (own == 0 ? {phase} : {1 - phase})) & 1"

@@ -16,6 +16,7 @@ from tatami.region.views.product import rename
 
 
 def load_tile_text(k: Kernel, s: LoadTile, l: Lines) -> None:
+    """Print the load of an operand's block to shared memory by all threads."""
     bm, bn, _ = k.tile
     is_a = s.dst_smem == k.a.ring
     o, role, extent = (k.a, "m", bm) if is_a else (k.b, "n", bn)
@@ -36,7 +37,7 @@ def load_tile_text(k: Kernel, s: LoadTile, l: Lines) -> None:
 
 
 def _with_k(e: RegionExpr) -> RegionExpr:
-    """k of the whole sum is kg in the text: k counts blocks there."""
+    """The expression with kg for k, the index over the whole sum: in the text k counts blocks."""
 
     def index(i: Expr) -> Expr:
         return substitute(i, {"k": var("kg")})
@@ -45,6 +46,7 @@ def _with_k(e: RegionExpr) -> RegionExpr:
 
 
 def fma_text(k: Kernel, l: Lines) -> None:
+    """Print the multiply-adds of one block."""
     wide = VALUE_TYPE[k.acc_dtype]
     with l.block("for (int kk = 0; kk < BK; ++kk)"):
         l.add(f"{wide} a[TM], b[TN];")
@@ -54,6 +56,7 @@ def fma_text(k: Kernel, l: Lines) -> None:
 
 
 def sync_epilogue(k: Kernel, e: Epilogue, stores: tuple[StGlobalVec, ...], l: Lines) -> None:
+    """Print the epilogue and the stores, one element of the micro-tile at a time."""
     l.add("TT_UNROLL for (int i = 0; i < TM; ++i)")
     with l.block("TT_UNROLL for (int j = 0; j < TN; ++j)"):
         l.add(f"const tt_i64 m = m0 + ty + i * {k.rows}, n = n0 + tx + j * {k.cols};")
@@ -67,5 +70,6 @@ def sync_epilogue(k: Kernel, e: Epilogue, stores: tuple[StGlobalVec, ...], l: Li
 
 
 def micro_tile(k: Kernel) -> str:
+    """Declaration of the rows and columns of one thread."""
     tm, tn = k.tile[0] // k.rows, k.tile[1] // k.cols
     return f"constexpr int TM = {tm}, TN = {tn};  // of one thread"

@@ -1,7 +1,7 @@
-"""Which tile a CTA computes: m0, n0, the batch coordinates and the part of k, from its number or its place in the grid.
+"""The tile of a CTA: m0, n0, the batch coordinates and the part of k, from its number or its place in the grid.
 
-A persistent CTA walks through a list of tiles; the CTAs of a cluster walk together, each with a tile of its own beside
-the others' (one behind the matrix where the count is odd: TMA delivers zeros there and drops what is stored).
+A persistent CTA computes a list of tiles in turn; the CTAs of a cluster have adjacent tiles at the same time (one beyond the
+matrix if the count is odd: TMA delivers zeros there and drops stores).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tatami.plan.ir import TILE_GROUP
 
 
 def tile_lines(k: Kernel, persistent: bool) -> list[str]:
-    """Declares the coordinates; of a persistent kernel also `locate(tile)`, which sets them."""
+    """Lines that declare the coordinates; for a persistent kernel also `locate(tile)`, which sets them."""
     if k.weights is None and persistent:
         return _walk(k).splitlines()
     l = Lines()
@@ -33,7 +33,7 @@ def tile_lines(k: Kernel, persistent: bool) -> list[str]:
 
 
 def pair_tile_text(k: Kernel, tile: str, l: Lines) -> None:
-    """The coordinates and the keys of one tile of two products."""
+    """Print the coordinates and the keys of one tile of two products."""
     assert k.weights is not None
     place_lines(k, tile, l)
     l.add(*_batch_lines(k))
@@ -74,7 +74,7 @@ def _origin(tile: str, side: str, ctas: int, rank: str) -> str:
 
 
 def _counts(k: Kernel) -> list[str]:
-    """Numbers of tiles, or of clusters of tiles."""
+    """Declarations of the numbers of tiles, or of clusters of tiles."""
     out: list[str] = []
     cm, cn = k.cluster
     if k.ctas > 1:
@@ -107,7 +107,8 @@ def _of_block(k: Kernel, l: Lines) -> None:
 
 
 def part_lines(g: Groups, l: Lines) -> None:
-    """The rows m0 .. M of the tile's rows m_first .. m_end, all of one group: those from m0 on before the next end."""
+    """Declarations of the rows m0 .. M, the part of the tile's rows m_first .. m_end in one group: those from m0 to the next
+    end."""
     l.add("tt_i64 matrix = 0, M = m_end;")
     with l.block(f"TT_ROLLED for (tt_i64 e = 0; e < {factor_text(g.count)}; ++e)"):
         l.add(f"const tt_i64 end = (tt_i64){g.ends}[{index_text(g.index)}];")
@@ -115,13 +116,13 @@ def part_lines(g: Groups, l: Lines) -> None:
 
 
 def _grouped(k: Kernel) -> tuple[list[str], str, str]:
-    """The lines that find tile number t in groups, and its tile row and column."""
+    """(lines that find tile number t in groups, its tile row, its tile column)."""
     is_hilbert = k.tile_order != "grouped"
     lines = page("tatami.cu", "tile_order.cu").fill(GROUP=TILE_GROUP, HILBERT=is_hilbert).splitlines()
     return (lines, "first + row", "left + column") if is_hilbert else (lines, "first + t % height", "t / height")
 
 
 def _batch_lines(k: Kernel) -> list[str]:
-    """Batch coordinates of matrix z."""
+    """Declarations of the batch coordinates of matrix z."""
     sizes = list(map(factor_text, k.batch))
     return [f"b{i} = z;" if i == 0 else f"b{i} = z % {sizes[i]}; z /= {sizes[i]};" for i in reversed(range(len(sizes)))]

@@ -1,4 +1,5 @@
-"""What a warpgroup and its producer do on SM90: boxes by TMA, wgmma on descriptors, chunks of the result back by TMA."""
+"""The statements of a warpgroup and its producer on SM90: boxes by TMA, wgmma on descriptors, chunks of the result back by
+TMA."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from tatami.cu.products.wgmma import KIND, OPERAND
 from tatami.gpu.ir import Epilogue, Kernel, Ring, StMatrix, TmaFetch, TmaLoad, TmaStore, Wgmma
 
 FEW_BOXES = 4
-"""Of a slot, whose loads stand one after the other."""
+"""Maximum number of boxes of a slot whose loads are unrolled."""
 
 
 def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l: Lines) -> None:
-    """Of a shared operand each CTA loads its part: rows of the one box, or some of the boxes, to the same place in all."""
+    """Print the loads of a slot. Each CTA loads its part of a shared operand: rows of its one box, or some of its boxes, to
+    the same place in all CTAs."""
     first = "(int)k_first + " if k.split > 1 or k.weights is not None else ""
     if s.offsets:
         with l.block():
@@ -30,7 +32,7 @@ def tma_load_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, l:
         return
     at = {"k": f"{first}({index_text(s.block)}) * BK", "m": "(int)m0", "n": "(int)n0", "d": "0"}
     names = {axis for c in s.coords for axis in free_vars(c)} - {c.as_name() for c in s.coords}
-    if moved := sorted(names & at.keys()):  # coordinates that are made of the block's
+    if moved := sorted(names & at.keys()):  # coordinates derived from the block's
         with l.block():
             l.add(f"const int {', '.join(f'at_{axis} = {at[axis]}' for axis in moved)};")
             place = {axis: var(f"at_{axis}") for axis in moved}
@@ -59,19 +61,19 @@ def _boxes_text(k: Kernel, s: TmaLoad, ring: Ring, slot: str, barrier: str, coor
     coords[0] += f" + {ring.row_bytes // 2} * box"
     start = f"{rank} * {boxes}" if s.share else "0"
     stop = f"({rank} + 1) * {boxes}" if s.share else str(boxes)
-    rolled = "TT_ROLLED " if boxes > FEW_BOXES else ""  # each one unrolled takes registers of a producer that has few
+    rolled = "TT_ROLLED " if boxes > FEW_BOXES else ""  # each unrolled one takes registers of the producer, which has few
     l.add(f"{rolled}for (int box = {start}; box < {stop}; ++box)")
     l.add(f"  {call}({slot} + box * {ring.slot_bytes // s.boxes}, &{s.desc}, {', '.join(coords)}, {barrier}{to});")
 
 
 def sharing_test(k: Kernel, share: str) -> str:
-    """Is CTA number `lane` of the cluster one that loads parts for this one? (`gpu.cluster.sharing`)"""
+    """C test that CTA number `lane` of the cluster loads parts for this one (`gpu.cluster.sharing`)."""
     beside = [t for axis, t in (("n", "lane / CLUSTER_N == rank_m"), ("m", "lane % CLUSTER_N == rank_n")) if axis in share]
     return f"lane < CTAS && ({' || '.join(beside)})"
 
 
 def hold_text(s: Wgmma, l: Lines) -> None:
-    """The registers of a product stay where they are while it may be under way."""
+    """Print the line that keeps a product's registers unmoved while it is in flight."""
     l.add(f"TT_UNROLL for (int i = 0; i < ROWS / 64; ++i) tt_wgmma_hold({s.acc}[i]);")
     if not s.a_smem:
         steps = f"TT_UNROLL for (int kk = 0; kk < {s.k_steps}; ++kk)"
@@ -79,7 +81,7 @@ def hold_text(s: Wgmma, l: Lines) -> None:
 
 
 def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[tuple[Ring, str] | None, tuple[Ring, str]], l: Lines) -> None:
-    """The steps of one block, one committed group. `rings`: of the operands in shared memory, and their slots. `group` is
+    """Print the steps of one block, one committed group. `rings`: (ring, slot) of the operands in shared memory. `group` is
     the warpgroup's part of the tile."""
     kind, width = OPERAND[KIND[k.b.dtype]], "BN" if s.acc == "acc" else "BK"
     a, b = rings
@@ -102,8 +104,8 @@ def wgmma_text(k: Kernel, s: Wgmma, rings: tuple[tuple[Ring, str] | None, tuple[
 
 
 def _descriptor(slot: str, ring: Ring, trans: bool, steps: int, part: str = "") -> str:
-    """Of step kk, 64 rows as part number `part` of the tile: boxes of a swizzle's span side by side, along the rows where
-    the operand is transposed, else along k."""
+    """C text of the descriptor of step kk, 64 rows as part number `part` of the tile: boxes as wide as the swizzle next to
+    each other, along the rows if the operand is transposed, else along k."""
     span = ring.row_bytes
     if trans:
         box = 16 * steps * span
@@ -123,6 +125,7 @@ def _descriptor(slot: str, ring: Ring, trans: bool, steps: int, part: str = "") 
 
 
 def chunk_head(k: Kernel, ring: Ring) -> tuple[str, str]:
+    """C loops over the chunks: (over 64 rows, over columns)."""
     return (
         "TT_UNROLL for (int i = 0; i < ROWS / 64; ++i)",
         f"TT_UNROLL for (int c = 0; c < {k.tile[1] // chunk_columns(ring)}; ++c)",
@@ -130,11 +133,12 @@ def chunk_head(k: Kernel, ring: Ring) -> tuple[str, str]:
 
 
 def is_turned(s: TmaStore) -> bool:
-    """Does the chunk's memory run along m?"""
+    """True if the chunk's memory is contiguous along m."""
     return index_text(s.coords[0]) == "m"
 
 
 def chunk_columns(ring: Ring) -> int:
+    """Number of columns of a chunk."""
     return ring.slot_bytes // 128
 
 
@@ -144,12 +148,13 @@ def _slot(k: Kernel, ring: Ring) -> str:
 
 
 def own_count(k: Kernel) -> int:
-    """Consumer warpgroups."""
+    """Number of consumer warpgroups."""
     return k.threads // 128 - 1
 
 
 def stmatrix_text(k: Kernel, s: StMatrix, e: Epilogue, ring: Ring, turned: bool, l: Lines) -> None:
-    """A warp has 16 of the chunk's rows: 16 columns at a time, as two 8x8 matrices of its upper rows and two of its lower."""
+    """Print the stores of a warp's 16 rows of the chunk: 16 columns at a time, as two 8x8 matrices of its upper rows and two
+    of its lower."""
     columns = chunk_columns(ring)
     d = next(p.dtype for p in k.params if p.name == s.ptr)
     row, chunk = "16 * (warp % 4) + lane % 16", "2 * q + lane / 16"
@@ -176,7 +181,8 @@ def _chunk_coords(s: TmaStore | TmaFetch, ring: Ring) -> list[str]:
 
 
 def tma_fetch_text(k: Kernel, s: TmaFetch, ring: Ring, l: Lines) -> None:
-    """Chunk c of rows i lies in the slot in which `stored` puts its results: a tile has as many chunks as there are slots."""
+    """Print the load of chunk c of rows i into the slot in which `stored` puts its results: a tile has as many chunks as there
+    are slots."""
     rows, columns = chunk_head(k, ring)
     coords = _chunk_coords(s, ring)
     chunk = f"own * {s.chunks} + i * {k.tile[1] // chunk_columns(ring)} + c"
@@ -187,6 +193,7 @@ def tma_fetch_text(k: Kernel, s: TmaFetch, ring: Ring, l: Lines) -> None:
 
 
 def tma_store_text(k: Kernel, s: TmaStore, ring: Ring, l: Lines) -> None:
+    """Print the store of a chunk by one thread."""
     coords = _chunk_coords(s, ring)
     with l.block("if (tid % 128 == 0)"):
         l.add(f"tt_tma_store_{len(coords)}d(&{s.desc}, {', '.join(coords)}, {_slot(k, ring)});")

@@ -11,16 +11,20 @@ from tatami.core.dtype import DType
 from tatami.core.page import page
 
 Form = Literal["shared", "registers", "narrow"]
-"""Both operands from shared memory; A from registers; types other than 16 bits, whose operands have no transposed form."""
+"""Where operands are: both in shared memory; A in registers; types other than 16 bits, whose operands have no transposed
+form."""
 DEPTH = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32}
+"""Type of an instruction -> its steps of k."""
 KIND = {DType.fp16: "f16", DType.bf16: "bf16", DType.fp32: "tf32", DType.f8e4m3fn: "e4m3", DType.f8e5m2: "e5m2"}
-"""What an instruction takes operands of a dtype for."""
+"""Type of an operand -> type of the instruction."""
 OPERAND = {"tf32": "float"} | {d: f"tt_{d}" for d in ("f16", "bf16", "e4m3", "e5m2")}
-"""Names of the types in the header."""
+"""Type of an instruction -> its C type in the header."""
 
 
 def wgmma_function(dtype: str, n: int, form: Form = "shared") -> str:
-    """``tt_wgmma_m64k16<tt_f16, n, TRANS_A, TRANS_B>::run(acc, descA, descB, scale_d)``; dtype is f16 or bf16.
+    """The function of one shape.
+
+    shared: ``tt_wgmma_m64k16<tt_f16, n, TRANS_A, TRANS_B>::run(acc, descA, descB, scale_d)``; dtype is f16 or bf16;
 
     registers: ``tt_wgmma_m64k16_rs<tt_f16, n, TRANS_B>::run(acc, a, descB, scale_d)`` with a[4];
     narrow: ``tt_wgmma_m64<tt_e4m3, n>::run(acc, descA, descB, scale_d)``, also tf32 (whose type is float) and e5m2.

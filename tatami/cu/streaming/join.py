@@ -1,4 +1,4 @@
-"""How partial results are joined: the names of tatami_stream.cuh for an operation, and what a result starts from."""
+"""Joining of partial results: the names of tatami_stream.cuh for an operation, and the value that a result starts from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tatami.core.ops import neutral
 from tatami.cu.expr_text import constant_text
 
 SHARED = "smem"
+"""C name of a kernel's shared memory."""
 
 
 def join_of(fn: str, dtype: DType) -> str:
@@ -19,6 +20,7 @@ def join_of(fn: str, dtype: DType) -> str:
 
 
 def start_of(fn: str, dtype: DType) -> str:
+    """The literal of the neutral element of an operation."""
     if dtype == DType.bool:
         return "true" if fn in ("prod", "min", "and") else "false"
     return constant_text(neutral(fn, dtype), dtype)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def scan_text(t: StreamText, p: Running) -> None:
-    """Tiles of the group one after the other: each thread's elements, what stands before them, the results."""
+    """Print a scan, tile by tile of the group: each thread's elements, the result of the elements before them, the results."""
     k, l, s = t.k, t.l, p.scan
     d = s.dtype
     kind, join, start = VALUE_TYPE[d], join_of(s.fn, d), start_of(s.fn, d)
@@ -50,7 +50,7 @@ def scan_text(t: StreamText, p: Running) -> None:
 
 
 def _scan_lanes(t: StreamText, p: Running, join: str, start: str, size: str, here: str) -> None:
-    """Each thread has neighbours: their scan starts from what the threads before it have together."""
+    """Each thread has neighbours: their scan starts from the combined result of the threads before it."""
     k, l, n, d = t.k, t.l, t.width, p.scan.dtype
     kind = VALUE_TYPE[d]
 

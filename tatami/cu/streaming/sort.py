@@ -1,4 +1,5 @@
-"""A sort kernel as text: its threads call what `header/tatami_sort.cuh` has for the step (`gpu/stream_ir.py` SortKernel)."""
+"""A sort kernel as text: its threads call the function of `header/tatami_sort.cuh` for the step (`gpu/stream_ir.py`
+SortKernel)."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from tatami.gpu.stream_ir import SORT_WAYS, SortKernel
 
 
 def sort_text(k: SortKernel) -> str:
+    """The unit of one step of a sort."""
     params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
     params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
     common: dict[str, str | int] = {
@@ -71,6 +73,6 @@ def sort_text(k: SortKernel) -> str:
 
 
 def _start(k: SortKernel, length: Expr) -> str:
-    """Where `line` begins, where a line has `length` elements."""
+    """C text of the first element of `line`, for lines of `length` elements."""
     inner = factor_text(k.inner)
     return f"line / {inner} * {factor_text(length)} * {inner} + line % {inner}"

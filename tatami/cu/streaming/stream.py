@@ -5,7 +5,7 @@
     for (i1 = member * 4; i1 < s0; i1 += 32 * 4) f0 = max of f0 and four lanes
     f0 = tt_joined<tt_most, 32>(f0, smem);
 
-Where vectors need sizes that are multiples of the width, the kernel is there twice: with vectors, and one element at
+If vectors need sizes that are multiples of the width, the kernel has two forms: with vectors, and one element at
 a time.
 """
 
@@ -29,11 +29,12 @@ _ARG = {"argmax": "tt_first_most", "argmin": "tt_first_least"}
 
 
 def stream_text(kernel: StreamKernel) -> str:
+    """The unit of a streaming kernel."""
     return StreamText(kernel).text()
 
 
 class StreamText:
-    """A kernel being printed: statements for one form of it at a time."""
+    """The printer of a kernel: statements for one form of it at a time."""
 
     def __init__(self, kernel: StreamKernel) -> None:
         self.k = kernel
@@ -42,14 +43,16 @@ class StreamText:
         self.params = {p.name: p.dtype for p in kernel.params}
         self.width = 1
         self.keeps = False
-        """Is the text that of rows held in registers?"""
+        """True in the form that holds rows in registers."""
         self.v = self.values()
 
     def values(self) -> Values:
+        """A printer of values, without any known yet."""
         k = self.k
         return Values(self.l, self.params, {x.name: x for x in k.lets}, {x.name: x for x in k.positions})
 
     def text(self) -> str:
+        """The text of the unit, in all forms."""
         k, l = self.k, self.l
         l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', '#include "tatami_stream.cuh"', "")
         params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
@@ -73,7 +76,8 @@ class StreamText:
         return l.text()
 
     def choice(self, forms: list[tuple[str, int, bool]]) -> None:
-        """The first form whose condition holds: (condition, width, whether rows are kept); the last has none."""
+        """Print the first form whose condition holds: (condition, width, True if rows are kept in registers); the last has
+        none."""
         (when, width, self.keeps), *others = forms
         if not when:
             self.body(width)
@@ -86,8 +90,9 @@ class StreamText:
         l.depth -= 1
         l.add("}")
 
-    # -- where this thread is ----------------------------------------------------------------------
+    # -- place of this thread ----------------------------------------------------------------------
     def body(self, width: int) -> None:
+        """Print one form: the point of this thread or group, then the phases."""
         k, l = self.k, self.l
         self.width = width
         self.v = self.values()
@@ -134,16 +139,17 @@ class StreamText:
             self.phases()
 
     def place(self) -> None:
-        """The coordinates of `point`."""
+        """Declare the coordinates of `point`."""
         points = self.k.points
         self.coordinates("point", tuple(a.name for a in points), lane=self.lane if self.k.lanes_are_points else "")
 
     @property
     def lane(self) -> str:
+        """Name of the axis that a vector runs along; "" for one element at a time."""
         return next((p.lane for p in self.k.phases if p.lane), "") if self.width > 1 else ""
 
     def coordinates(self, linear: str, axes: tuple[str, ...], lane: str) -> None:
-        """Axes from a row-major number; a lane axis gets the name of its first lane."""
+        """Declare axes from a row-major number; a lane axis gets the name of its first lane."""
         rest = linear
         for position, a in reversed(list(enumerate(axes))):
             name = f"{a}_0" if a == lane else a
@@ -155,7 +161,7 @@ class StreamText:
 
     # -- phases ------------------------------------------------------------------------------------
     def load_row(self) -> None:
-        """What phases share of a row, in registers."""
+        """Load the elements of a row that several phases read into registers."""
         k, n = self.k, self.width
         p = next(p for p in k.phases if p.axes and not isinstance(p, Running))
         assert not isinstance(p, Running)
@@ -170,29 +176,33 @@ class StreamText:
 
     @contextmanager
     def turns(self, end: str) -> Iterator[None]:
-        """The vectors of a kept row that are this thread's."""
+        """A context for the vectors of a kept row that belong to this thread."""
         k = self.k
         with self.v.block(f"TT_UNROLL for (int turn = 0; turn < {k.turns}; ++turn)"):
             self.l.add(f"const tt_i64 at = (tt_i64)(turn * {k.group} + member) * {self.width};", f"if (at >= {end}) continue;")
             yield
 
     def end(self, p: Fold | Write) -> str:
+        """C text of the number of elements of a phase; 0 for a thread without a point."""
         total = f"(tt_i64){' * '.join(factor_text(self.sizes[a]) for a in p.axes)}"
         if isinstance(p, Fold) and p.part is not None:
             total = self.part_end(p, p.part, total)
         return f"({self.live} ? {total} : 0)" if self.live else total
 
     def first(self, p: Phase) -> str:
-        """The first element of the phase's part."""
+        """C name of the first element of the phase's part."""
         return f"first_{self.number(p)}"
 
     def begin(self, p: Fold | Running, part: Part) -> None:
+        """Declare the first element of the phase's part."""
         self.l.add(f"const tt_i64 {self.first(p)} = {self.converted(self.v.value(part.number), DType.i64)} * {part.size};")
 
     def part_end(self, p: Phase, part: Part, total: str) -> str:
+        """C text of the end of a part."""
         return f"tt_min({self.first(p)} + {part.size}, {total})"
 
     def phases(self) -> None:
+        """Print all phases, in order."""
         if self.keeps:
             self.load_row()
         for p in self.k.phases:
@@ -206,7 +216,7 @@ class StreamText:
 
     @contextmanager
     def loops(self, p: Fold | Write) -> Iterator[None]:
-        """Every point of the phase's axes that is this thread's; the innermost in steps of the lanes."""
+        """A context for every point of the phase's axes that belongs to this thread; the innermost in steps of the lanes."""
         k, l = self.k, self.l
         with ExitStack() as stack:
             if k.group == 1:
@@ -232,11 +242,12 @@ class StreamText:
             yield
 
     def number(self, p: Phase) -> int:
+        """Position of the phase in the kernel."""
         return self.k.phases.index(p)
 
     @contextmanager
     def lanes(self, p: Phase, reads: bool = True) -> Iterator[None]:
-        """The lanes at this place, each once: `q` counts them. Reads of all lanes come first."""
+        """A context for each of the lanes here: `q` counts them. Reads of all lanes come first."""
         if self.width == 1 or not p.lane:
             yield
             return
@@ -271,25 +282,27 @@ class StreamText:
 
     @property
     def lane_folds(self) -> dict[str, DType]:
-        """Folds that have a result per lane."""
+        """Fold -> dtype, for folds with a result per lane."""
         if not self.k.lanes_are_points or self.width == 1:
             return {}
         return {p.name: _result(p) for p in self.k.phases if isinstance(p, Fold)}
 
     def ragged(self, p: Phase) -> bool:
-        """May the last lanes of the axis be outside?"""
+        """True if the last lanes of the axis may be outside."""
         size = self.sizes[p.lane]
         return size not in self.k.even and not all(c % self.width == 0 for _, c in size.terms)
 
     def remaining(self, p: Phase) -> str:
+        """C text of the number of elements from the first lane to the end of the axis."""
         return f"{factor_text(self.sizes[p.lane])} - {p.lane}_0"
 
     def count_text(self, p: Phase) -> str:
+        """C argument with the remaining elements, if some lanes may be outside; else ""."""
         return f", {self.remaining(p)}" if self.ragged(p) else ""
 
     # -- tiles -------------------------------------------------------------------------------------
     def tiled(self, t: Tile) -> None:
-        """Load along the tile's axis, turn around in shared memory, write along the lanes."""
+        """Print a transposition: load along the tile's axis, exchange in shared memory, write along the lanes."""
         k, l, n = self.k, self.l, self.width
         a, b = k.points[-1].name, t.axis
         (p,) = k.phases
@@ -329,6 +342,7 @@ class StreamText:
 
     # -- fold --------------------------------------------------------------------------------------
     def fold(self, p: Fold) -> None:
+        """Print a reduction, and its join over the group."""
         k, l = self.k, self.l
         place = p.reduce.fn in _ARG
         d = p.of if place else p.reduce.dtype
@@ -373,6 +387,7 @@ class StreamText:
                     self.store(p.stores, (p.name, result))
 
     def finished(self, p: Fold, acc: str) -> str:
+        """C text of a fold's result from its accumulator."""
         if p.reduce.fn in _ARG:
             return f"({acc}.at < 0 ? 0 : {acc}.at)"
         d = p.reduce.dtype
@@ -382,6 +397,7 @@ class StreamText:
 
     # -- write -------------------------------------------------------------------------------------
     def write(self, p: Write) -> None:
+        """Print the stores of a phase."""
         with self.loops(p) if p.axes or self.k.group > 1 else self.v.block():
             if p.share is not None:
                 self.v.places(p.share.place)
@@ -393,7 +409,7 @@ class StreamText:
                 self.store(p.stores, self.v.value(p.value))
 
     def write_lanes(self, p: Phase, value: Callable[[], Value], reads: bool = True) -> None:
-        """All lanes of `value`, then the stores: wide ones at once."""
+        """Print all lanes of `value`, then the stores: wide ones at once."""
         n = self.width
         made: list[tuple[StreamStore, str]] = []
         for s in p.stores:
@@ -415,6 +431,7 @@ class StreamText:
             self.l.add(text)
 
     def store(self, stores: tuple[StreamStore, ...], value: Value) -> None:
+        """Print stores of one value, guarded by the positions in their index."""
         for s in stores:
             inside = [x for x in self.v.places(s.index) if self.v.positions[x].bounds != "assume"]
             d = self.params[s.param]
@@ -425,6 +442,7 @@ class StreamText:
             self.l.add(text)
 
     def converted(self, value: Value, d: DType) -> str:
+        """C text of the value as type `d`."""
         return value[0] if VALUE_TYPE[value[1]] == VALUE_TYPE[d] else f"({VALUE_TYPE[d]}){value[0]}"
 
 
@@ -437,7 +455,7 @@ def _braced(start: str) -> str:
 
 
 def joined(combine: str, to: str, value: Value, d: DType) -> Value:
-    """What an element becomes where a value meets it."""
+    """The element's value after it is combined with a value."""
     if combine == "set":
         return value
     fn = {"add": "sum", "mul": "prod"}.get(combine, combine)

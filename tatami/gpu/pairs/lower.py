@@ -2,10 +2,9 @@
 
     S = left * right over d;  A = exp(S - max) / sum, or pointwise in one or several such S;  C = A * B over keys
 
-A CTA has rows of S, of which it keeps nothing but a block of keys: in registers, where the accumulators of the first
-product become the A fragments of the second. Blocks that the predicate of S excludes for all rows are passed over; 0
-times infinity is NaN, so that a kernel before this one looks whether all of B is finite (`Weights.nonfinite`).
-"""
+A CTA computes rows of S and keeps only one block of keys of them, in registers, where the accumulators of the first product
+become the A fragments of the second. Blocks that the predicate of S excludes for all rows are skipped. Since 0 times infinity
+is NaN, a preceding kernel first checks whether all of B is finite (`Weights.nonfinite`)."""
 
 from __future__ import annotations
 
@@ -37,12 +36,16 @@ from tatami.region.views.pairs.pair import PairView, pair_view
 from tatami.region.walk import all_axes
 
 ODD = "odd'"
+"""Name of the scratch buffer that tells which batches of the values have an element that is not finite."""
 THREADS = 256
+"""Threads per block of the kernel that checks the values."""
 VECTOR_BYTES = 16
+"""Bytes per access of the kernel that checks the values."""
 
 
 def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:
-    """The kernel of the pair, after the one that looks for values that are not finite where blocks may be passed over."""
+    """The kernel of the pair; before it, the kernel that checks the values for elements that are not finite, if blocks may be
+    skipped; after it, the join of the parts, if the keys are split."""
     plan = choice.plan
     assert isinstance(plan, Sm80Pair | Sm90Pair)
     view = pair_view(region)
@@ -88,8 +91,8 @@ def _joined(made: tuple[Kernel, Binding], parts: Parts | None, choice: Guarded) 
 
 
 def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...]) -> tuple[Problem, Weights, tuple[StRows, ...]]:
-    """The second product as a Problem whose A is the Weights, and what is written of its rows. Axes become m, key, d, n and
-    b0, …"""
+    """The second product as a Problem whose operand A is the Weights, and the values stored per row. Axes become m, key, d, n
+    and b0, …"""
     sizes = all_axes(region)
     words = Words(region, {*v.batch, v.rows, v.keys, *(f.depth for f in v.firsts), v.columns}, list(sizes.values()))
     words.place |= {a: var(f"b{i}") for i, a in enumerate(v.batch)}
@@ -165,8 +168,9 @@ def _places(region: Region, v: PairView, p: Problem) -> dict[str, Expr]:
 
 
 def _values_of_a_batch(region: Region, v: PairView) -> tuple[Region, Expr, Expr] | None:
-    """The Region that adds v - v over all keys and columns of every batch of the values, the index of a batch in its
-    result (over the Region's axes), and the result's bytes. None where the values are no plain slices of a tensor."""
+    """The Region that adds v - v over all keys and columns of every batch of the values (NaN if one is not finite); the index
+    of a batch in its result, over the Region's axes; the result's bytes. None if the values are not plain slices of a
+    tensor."""
     memref = next(p.memref for p in region.inputs if p.name == v.values.tensor)
     inner = {v.keys: "key", v.columns: "column"}
     names, index, size = [], ZERO, ONE
@@ -200,7 +204,7 @@ def _values_of_a_batch(region: Region, v: PairView) -> tuple[Region, Expr, Expr]
 
 
 def _two_sums(region: Region) -> GpuStream:
-    """A kernel per let: a few threads to a row of columns, then a block to the rows of a batch."""
+    """A schedule with a kernel per let: a few threads per row of columns, then a block per batch of rows."""
     row, whole = region.lets
     passes = (Pass((*row.axes, "column"), ("row",)), Pass((*whole.axes, "key"), ("whole",)))
     return GpuStream((), passes, {"row": "row", "whole": "register"}, THREADS, VECTOR_BYTES, (8, THREADS))
@@ -217,7 +221,7 @@ def _lower(
         why = f"depth {w.depth} and {p.n} columns; the plan has room for {plan.depth} and {bn}"
         raise fail("InvalidPlan", p.region, why, "use a plan of kind gpu_stream")
     tail = tail_roles(plan.predicate_tail, p.roles)
-    if v.depth == v.columns and "n" in tail:  # what is read once may have one axis for both
+    if v.depth == v.columns and "n" in tail:  # an operand read once for both products may have one axis for both
         tail = (*tail, "d")
     for role, size, tile in (("m", p.m, bm), ("k", p.k, bk), ("n", p.n, bn), ("d", w.depth, plan.depth)):
         if role not in tail and not is_divisible(size, tile, p.conditions):

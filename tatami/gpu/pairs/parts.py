@@ -1,10 +1,10 @@
-"""Two products whose keys are shared out: parts of the second to scratch with their rows' statistics, then their join.
+"""Two products with the keys split among CTAs: parts of the second product and statistics of their rows to scratch, then the
+join.
 
     t[s, m, n] = sum over part s of exp(score - top[s, m]) * values[key, n],   total[s, m] = the same without values
     y[m, n]    = sum over s of exp(top[s, m] - top[m]) * t[s, m, n]  /  sum over s of exp(top[s, m] - top[m]) * total[s, m]
 
-where top[m] is the largest top[s, m]. The parts are added in their order, so that every run gives the same.
-"""
+where top[m] is the largest top[s, m]. The parts are added in their order, so that every run gives the same result."""
 
 from __future__ import annotations
 
@@ -27,22 +27,25 @@ from tatami.region.views.pairs.pair import PairView
 from tatami.region.walk import all_axes
 
 PARTS, ROWS = "parts'", "rows'"
+"""Names of the scratch buffers of the parts and of their rows' statistics."""
 
 
 class Parts(msgspec.Struct, frozen=True):
+    """A pair cut into parts: its kernel's problem, and the Region that joins the parts."""
+
     problem: Problem
-    """Whose one store is of parts."""
+    """The problem whose only store writes partial results."""
     rows: tuple[StRows, ...]
-    """The rows' largest score and sum."""
+    """Stores of the largest score and the sum of each row."""
     after: Region
     plan: GpuStream
-    """The schedule of `after`."""
+    """The schedule of the Region `after`."""
     scratch: tuple[tuple[str, Expr], ...]
-    """Names and bytes of parts and statistics."""
+    """Names and sizes in bytes of the buffers of parts and statistics."""
 
 
 def in_parts(region: Region, v: PairView, p: Problem, places: dict[str, Expr], split: int) -> Parts:
-    """`places`: what the kernel calls the Region's axes and sizes."""
+    """The pair with its keys cut into `split` parts. `places`: kernel names of the Region's axes and sizes."""
     axes = next(x.axes for x in region.lets if x.name == v.second)
     sizes = all_axes(region)
     outer = tuple(a for a in axes if a != v.columns)

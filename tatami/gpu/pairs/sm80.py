@@ -3,9 +3,8 @@
     CpAsync left; for each block of keys: CpAsync right, values ahead; Mma scores; Weigh; Rescale; Mma acc
     Epilogue; StGlobalVec
 
-A warp has rows of its own, whose scores and weights stay in its registers. Weights made of several first products have a
-tile of scores for each. Where the values are what the first one has at its right, both are read from one ring.
-"""
+Each warp has its own rows, whose scores and weights stay in its registers. Weights made from several first products have a
+tile of scores for each. If the values are the `right` operand of the first product, both are read from one ring."""
 
 from __future__ import annotations
 
@@ -47,6 +46,8 @@ from tatami.region.ir import Let
 
 
 class Copy(NamedTuple):
+    """The copy of one operand into its ring; `trans`: its fragments are loaded transposed."""
+
     ring: str
     token: str
     predicate: tuple[str, ...]
@@ -66,10 +67,10 @@ def pair_body(
     lets: tuple[Let, ...],
     stores: tuple[StRows | StGlobalVec, ...],
 ) -> tuple[Stmt, ...]:
-    """`firsts`: left and right of each; `v`: None where the values are the first one's right, of which the second product reads
-    other fragments (`turned`). `steps` of the instruction `shape` along d and along a block's keys. With one stage a block's B
-    is copied under the first product and the next block's `right` under the second, or after it where B is `right`; with more,
-    all are copied stages - 1 blocks ahead."""
+    """Statements of the kernel. `firsts`: left and right of each first product. `v`: the values; None if they are the first
+    one's `right`, of which the second product reads other fragments (`turned`). `steps`: instructions of `shape` along d and
+    along a block's keys. With one stage, a block's B is copied during the first product and the next block's `right` during
+    the second, or after it if B is `right`; with more, all are copied stages - 1 blocks ahead."""
     values = v or firsts[0][1]._replace(trans=turned)
     lefts, rights = [q for q, _ in firsts], [k for _, k in firsts]
     streamed = [*rights, *([v] if v else [])]
@@ -127,6 +128,7 @@ def pair_body(
 def lower_sm80_pair(
     p: Problem, w: Weights, plan: Sm80Pair, tail: tuple[str, ...], joined: tuple[StRows, ...]
 ) -> tuple[Kernel, Binding]:
+    """The kernel of an SM80 pair plan and its binding. `joined`: stores of values per row."""
     bm, bn, bk = plan.tile
     assert p.b is not None
     values = msgspec.structs.replace(p.b, ring=w.firsts[0].right.ring) if plan.shared else p.b
@@ -142,15 +144,15 @@ def lower_sm80_pair(
         along = p.k if token == "tB" else w.depth
         rows, columns = (extent, inner) if o.major == "k" else (inner, extent)
         row_bytes = row_bytes_of(w.shape, columns)
-        # Multiply-adds take neighbours of one row along m, n or keys: 32 bytes, which lie in no two rows' banks.
+        # Multiply-adds take neighbours of one row along m, n or keys: 32 bytes, whose banks no other row's share.
         swizzle = 0 if w.shape == "fma" and o.major == "mn" else 128 if row_bytes % 128 == 0 else 64
-        # Lanes of tf32 read eight neighbours of four rows, or (values along keys) two neighbours of eight: two chunks.
+        # Lanes of tf32 read eight neighbours of four rows, or (values along keys) two neighbours of eight rows: two chunks.
         apart = 2 if w.shape == "m16n8k8" and (o.major == "mn") != (token == "tB") else 1
         ring = Ring(o.ring, base, rows, row_bytes, slots, swizzle, swizzle_step=apart, once=token.startswith("tQ"))
         rings.append(ring)
         base += ring.slot_bytes * slots
         predicate = tuple(r for r in (role, across) if r in tail)
-        # `right` is the B of its product as the values are of theirs: k along a row of shared memory needs no transpose
+        # `right` and the values are both operand B of their products: k along a row of shared memory needs no transpose
         copies.append(Copy(o.ring, token, predicate, copy_width(o, size, along, p.conditions, plan.width), o.major == "mn"))
     body = pair_body(
         stages=plan.stages,

@@ -8,8 +8,8 @@
 
 While block k - 1's weights are multiplied with the values, block k's scores become weights (`overlap`); with `in_turns`
 one warpgroup exponentiates while the others multiply. Rows and keys are read from shared memory by both operands'
-descriptors, weights from registers, in which the scores were accumulated. Of weights made of several first products each has
-a ring and scores of its own; where the values are what the first one has at its right, its ring serves both.
+descriptors, weights from registers, in which the scores were accumulated. Each of several first products has its own rings
+and scores; if the values are the `right` operand of the first one, its ring serves both.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ from tatami.plan.ir import Sm90Pair
 from tatami.plan.pairs.limits import needs_of_pair, threads_of_pair
 
 FIRST = expr(0)
+"""The first block of a tile."""
 Side: TypeAlias = tuple[Expr, str, int]
-"""Size, coordinate, and extent on chip."""
+"""Size, coordinate and extent on chip of one axis of an operand."""
 
 
 class Feed(NamedTuple):
-    """One operand's way to its ring: `full` and `empty` are its barriers."""
+    """The path of one operand into its ring; `full` and `empty` are its barriers."""
 
     ring: Ring
     token: str
@@ -70,14 +71,16 @@ class Feed(NamedTuple):
 
     @property
     def full(self) -> str:
+        """Name of the barrier at which the operand's blocks land."""
         return f"full_{self.token[1:]}"
 
     @property
     def empty(self) -> str:
+        """Name of the barrier at which consumers free the operand's slots."""
         return f"empty_{self.token[1:]}"
 
     def load(self, block: Expr) -> tuple[Stmt, ...]:
-        """Once the slot is free."""
+        """Statements of the producer: wait until the slot is free, then load `block` into it."""
         slots = 1 if self.ring.once else self.ring.slots
         size, token = self.ring.slot_bytes, Token(self.token, block)
         return (
@@ -87,15 +90,19 @@ class Feed(NamedTuple):
         )
 
     def there(self, block: Expr) -> Wait:
+        """The wait for `block` to land."""
         return Wait((Token(self.token, block),), "mbarrier", mbarrier=self.full, block=block)
 
     def free(self, block: Expr) -> MBarrierArrive:
+        """The arrival that frees the slot of `block`."""
         return MBarrierArrive(self.empty, block, out_token=Token("tFree", block))
 
 
 def lower_sm90_pair(
     p: Problem, w: Weights, plan: Sm90Pair, tail: tuple[str, ...], joined: tuple[StRows, ...], target: Target
 ) -> tuple[Kernel, Binding]:
+    """The kernel of an SM90 pair plan and its binding. `joined`: stores of values per row. Raises InvalidPlan if the number of
+    keys may be 0."""
     bm, bn, bk = plan.tile
     assert p.b is not None
     if not (p.k.as_int() or any(c.size == p.k and c.low > 0 for c in p.conditions)):
@@ -161,8 +168,8 @@ def _feed(
     slots: int,
     base: int,
 ) -> tuple[Feed, TensorMapSpec]:
-    """The ring of an operand whose slots hold `rows` by `inner`, in boxes of a swizzle's
-    span along the axis that is contiguous in memory."""
+    """The ring of an operand with slots of `rows` by `inner`, in boxes as wide as a swizzle span along the axis that is
+    contiguous in memory; and its tensor map."""
     across, along = (rows, inner) if o.major == "k" else (inner, rows)
     columns = span_columns(along[2])
     boxes = along[2] // columns
@@ -198,7 +205,7 @@ def _body(p: Problem, w: Weights, plan: Sm90Pair, feeds: list[Feed], stores: tup
         return tuple(k.there(block) for k in rights)
 
     def multiplied(block: Expr, pending: int = 0) -> tuple[Stmt, ...]:
-        """The scores; what no other product reads is free."""
+        """The scores of `block` are complete; slots that no later product reads are freed."""
         names = tuple(Token(f"tS{i or ''}", block) for i in range(count))
         return (Wait(names, "wgmma_group", pending=pending), *(k.free(block) for k in used_once))
 

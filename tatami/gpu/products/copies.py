@@ -7,11 +7,11 @@ from tatami.core.kernel import Condition, is_divisible
 from tatami.gpu.ir import Operand
 
 STORED_BYTES = 2
-"""A copy of no more than these is a load and a store: cp.async moves 4, 8 or 16."""
+"""Largest copy, in bytes, that is a load and a store: cp.async moves 4, 8 or 16 bytes."""
 
 
 def copy_width(o: Operand, size_mn: Expr, size_k: Expr, conditions: tuple[Condition, ...], wanted: int) -> int:
-    """Elements of one copy: the widest legal one (16, 8, 4 bytes), or 1, which for 2 bytes is a plain load and store."""
+    """Elements per copy: the widest legal width (16, 8 or 4 bytes), or 1, which for 2 bytes is a plain load and store."""
     if o.gather is not None:
         return min(o.run, wanted)
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
@@ -27,5 +27,5 @@ def copy_width(o: Operand, size_mn: Expr, size_k: Expr, conditions: tuple[Condit
 
 
 def is_stored(o: Operand, width: int) -> bool:
-    """Are copies of `width` elements loads and stores?"""
+    """True if copies of `width` elements are loads and stores, not cp.async."""
     return width * o.dtype.itemsize <= STORED_BYTES

@@ -1,4 +1,4 @@
-"""What the contraction templates share: a kernel's frame, its binding, the stores of a tile."""
+"""Code shared by the contraction templates: a kernel's frame, its binding, the stores of a tile."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import SchedulePlan, Sm90Mma, TileOrder
 
 TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
+"""Kinds of the tokens of one product: copies of A and B, the MMA, the epilogue, free slots."""
 PAIR_TOKENS: dict[str, TokenKind] = {
     **TOKENS,
     **dict.fromkeys(("tQ", "tK"), "TokLoad"),
     **dict.fromkeys(("tS", "tW", "tP"), "TokCompute"),
 }
-"""Of two products in one kernel: rows and keys in shared memory, scores, weights, weights as fragments."""
+"""Kinds of the tokens of two products in one kernel: also rows and keys in shared memory, scores, weights, weights as
+fragments."""
 
 
 def pair_tokens(firsts: int) -> dict[str, TokenKind]:
-    """`PAIR_TOKENS`, and those of the rows, keys and scores of further first products."""
+    """`PAIR_TOKENS` and the tokens of the rows, keys and scores of further first products; `firsts` is their number."""
     more: dict[str, TokenKind] = {}
     for i in range(1, firsts):
         more |= {f"tQ{i}": "TokLoad", f"tK{i}": "TokLoad", f"tS{i}": "TokCompute"}
@@ -32,11 +34,13 @@ def pair_tokens(firsts: int) -> dict[str, TokenKind]:
 
 
 def refuse(at: str, kind: str, why: list[str]) -> None:
+    """Raise one diagnostic `kind` per reason in `why`; no reason, no error."""
     if why:
         raise TatamiError(*(fail(kind, at, w, "change that field of the plan").diagnostics[0] for w in why))
 
 
 def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
+    """Operands A and B as the plan's MMA template needs them. Raises InvalidPlan, with the reason, if it does not fit."""
     why = p.why_not_wgmma if isinstance(plan, Sm90Mma) else p.why_not_mma
     if why or p.a is None or p.b is None:
         raise fail("InvalidPlan", p.region, f"the MMA template does not fit: {why}", "use a plan of kind gpu_sync")
@@ -51,8 +55,8 @@ def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
 
 
 def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: bool = False) -> tuple[StGlobalVec, ...]:
-    """`own`: neighbouring columns of one thread; `quad`: four lanes can gather eight of 16 bits by exchange. A store is
-    as wide as those, or one element."""
+    """Stores of a tile. `wanted`: widest vector, in elements. `own`: neighbouring columns of one thread; `quad`: four lanes
+    can gather eight elements of 16 bits by an exchange. A store has one of those widths, or one element."""
     out = []
     for s in p.stores:
         rest = substitute(s.index, {"n": expr(0)})
@@ -67,7 +71,7 @@ def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: 
 
 
 def split_stores(p: Problem, rows: Expr) -> Problem:
-    """The problem whose part number `split` of k is stored behind the parts before it, each of so many rows of all batches."""
+    """The problem with part `split` of k stored behind the parts before it; every part has `rows` rows of all batches."""
     moved = var("split") * product((*p.batch, rows, p.n))
     return msgspec.structs.replace(p, stores=tuple(msgspec.structs.replace(s, index=s.index + moved) for s in p.stores))
 
@@ -100,6 +104,7 @@ def contraction_kernel(
     tokens: dict[str, TokenKind] = TOKENS,
     template: Literal["mma", "fma", "sync", "pair"] = "mma",
 ) -> Kernel:
+    """The kernel of problem `p`, without a name. Fields that the problem decides come from it, the others from the template."""
     return Kernel(
         face=NO_FACE,
         arch=arch,
@@ -138,7 +143,7 @@ def contraction_kernel(
 
 
 def block_axes(bind: dict[str, str]) -> dict[str, str]:
-    """Block coordinate -> role. n on x and m on y unless `bind` swaps them; batch on z."""
+    """Block coordinate -> role: n on x and m on y unless `bind` swaps them; batch on z."""
     out = {place.removeprefix("block."): axis.split(".")[0] for axis, place in bind.items() if place.startswith("block.")}
     roles = {place: role for place, role in out.items() if role in ("m", "n")}
     if sorted(roles.values()) != ["m", "n"]:
@@ -150,6 +155,7 @@ def block_axes(bind: dict[str, str]) -> dict[str, str]:
 def bind_kernel(
     p: Problem, kernel: Kernel, bind: dict[str, str], persistent: int, maps: tuple[TensorMapSpec, ...] = ()
 ) -> tuple[Kernel, Binding]:
+    """The kernel and its launch. `persistent`: largest number of CTAs of a persistent kernel; 0: a CTA per tile."""
     bm, bn, _ = kernel.tile
     cm, cn = kernel.cluster
     rows = ceildiv(p.m, cm * bm) if kernel.tile_rows is None else expr(kernel.tile_rows[1])

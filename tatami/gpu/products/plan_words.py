@@ -1,4 +1,4 @@
-"""The names in a plan: axes, places, lets, tensors. What means nothing in this Region is refused by name."""
+"""The names in a plan: axes, places, lets, tensors. A name that means nothing in this Region is refused, and quoted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from tatami.region.views.kinds import epilogue_of
 from tatami.region.walk import nodes, reads
 
 PLACES = ("block.x", "block.y", "block.z", "warp.x", "warp.y", "lane", "thread.x", "thread.y")
+"""Coordinates to which a plan may bind an axis."""
 
 
 def role_of(axis: str, roles: dict[str, str]) -> str | None:
-    """``"m.i.i"`` -> m; the Region's own axis names are understood too."""
+    """The role of an axis in a plan's word: ``"m.i.i"`` -> m; the Region's own axis names are understood too. None: neither."""
     head = axis.split(".")[0]
     if head in roles:
         return roles[head]
@@ -21,6 +22,7 @@ def role_of(axis: str, roles: dict[str, str]) -> str | None:
 
 
 def tail_roles(axes: tuple[str, ...], roles: dict[str, str]) -> tuple[str, ...]:
+    """Roles of the axes, each once, in the order m, n, k, d."""
     found = {role_of(a, roles) for a in axes}
     return tuple(r for r in ("m", "n", "k", "d") if r in found)
 
@@ -106,7 +108,8 @@ def _edges(plan: Sm80Mma | Sm90Mma, acc: str, words: set[str]) -> list[str]:
 
 
 def epilogue_words(region: Region, acc: str) -> set[str]:
-    """Lets and operations after the accumulator; `bias` where something is added."""
+    """Lets and operations after the accumulator; also `bias` and `residual` where something is added, `relu` where a maximum
+    is taken."""
     words = set()
     for let in region.lets:
         if let.name == acc:

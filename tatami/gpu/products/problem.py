@@ -2,9 +2,8 @@
 
     A[b, i, k] with m = (i, j)   ->   offset(b0) + m*stride_mn + k*stride_k
 
-Axes of one role merge into one coordinate where every operand steps through them evenly; leading m or n axes that do
-not merge become batch coordinates. What does not merge along k has no place in an MMA template.
-"""
+Axes of one role merge into one coordinate where every operand steps through them evenly; leading m or n axes that do not merge
+become batch coordinates. An MMA template has no place for k axes that do not merge."""
 
 from __future__ import annotations
 
@@ -43,6 +42,8 @@ from tatami.region.walk import rewrite, used_lets
 
 
 class Store(msgspec.Struct, frozen=True):
+    """A value of a tile, `value` (a let or `acc`), stored as `dtype` to `param` at `index`."""
+
     param: str
     dtype: DType
     value: str
@@ -50,7 +51,8 @@ class Store(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """`a`, `b`: plain operands where `why_not_mma` is empty (or `why_not_wgmma`, which takes fp8 too); `a_value`, `b_value`: always."""
+    """A contraction, ready for a template. `a` and `b` are set if `why_not_mma` is empty (or `why_not_wgmma`, which allows fp8
+    too); `a_value` and `b_value` always are."""
 
     region: str
     roles: dict[str, str]
@@ -72,34 +74,34 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     params: tuple[Param, ...]
     buffers: tuple[str, ...]
     symbols: tuple[str, ...]
-    """The program's size symbols behind s0, s1, …"""
+    """The program's size symbols, in the order of s0, s1, …"""
     lets: tuple[Let, ...]
     stores: tuple[Store, ...]
     blocks: tuple[BlockFold, ...] = ()
-    """What is reduced beside `stores`, in blocks of rows or columns."""
+    """Reductions over blocks of rows or columns, in addition to `stores`."""
     conditions: tuple[Condition, ...]
-    """Over s0, s1, …: what the guard of this kernel promises."""
+    """Conditions on s0, s1, … that the guard of this kernel promises."""
     a_walk: Walk | Boxes | str = ""
     b_walk: Walk | Boxes | str = ""
-    """Of an operand that is no matrix: how TMA walks over it, its boxes, or why it has none."""
+    """How TMA walks over an operand that is not a matrix, its boxes, or the reason why it has neither; empty: a matrix."""
     groups: Groups | None = None
-    """Of rows in groups: where their ends are read, and how many matrices there are."""
+    """Groups of rows: where their ends are read, and how many matrices there are; None: one B for all rows."""
     tf32: bool = False
     """`a` and `b` are rounded to 10 fraction bits before they are multiplied (`GemmView.tf32`)."""
 
     @property
     def matrices(self) -> dict[str, Expr]:
-        """What counts matrices beside the batch: the number of the rows' group."""
+        """Counters of matrices besides the batch, with their extents: the number of the rows' group."""
         return {} if self.groups is None else {"matrix": self.groups.matrices}
 
     @property
     def multiplied(self) -> str:
-        """What the instruction takes both operands for: their dtype, or tf32."""
+        """The operand type of the MMA instruction: the operands' dtype, or tf32."""
         return "tf32" if self.tf32 and self.b_dtype == DType.fp32 else str(self.b_dtype)
 
 
 def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Problem:
-    """Raises InvalidPlan where the Region is no contraction."""
+    """The contraction of `region` with accumulator let `acc`. Raises InvalidPlan if the Region is not a contraction."""
     view = gemm_view(region, acc)
     if isinstance(view, str):
         raise _refuse(region, view, "use a plan of kind gpu_stream or scalar for this Region")
@@ -179,7 +181,7 @@ def problem(region: Region, acc: str, conditions: tuple[Condition, ...]) -> Prob
 
 
 def _blocks(x: Partial, role: Literal["m", "n"], group: Group, words: Words, names: Mapping[str, str], top: str) -> BlockFold:
-    """`t` counts the blocks of all axes of the group together."""
+    """A block reduction in kernel words. `t` counts the blocks of all axes of the group together."""
     count = next(i.size for i in words.region.iters if i.name == x.block)
     sizes = (*(words.index(size) for size in group.sizes[:-1]), words.index(count))
     known = dict(words.place)
@@ -191,7 +193,7 @@ def _blocks(x: Partial, role: Literal["m", "n"], group: Group, words: Words, nam
 
 
 def lets_for(values: set[str], lets: tuple[Let, ...]) -> tuple[Let, ...]:
-    """Those of `lets` that `values` need."""
+    """The elements of `lets` that `values` need."""
     needed = set(values)
     for let in reversed(lets):
         if let.name in needed:
@@ -200,14 +202,14 @@ def lets_for(values: set[str], lets: tuple[Let, ...]) -> tuple[Let, ...]:
 
 
 def _groups(g: RowGroups, words: Words) -> Groups:
-    """In kernel words, which the addresses of the second operand have too: its number of the group."""
+    """Groups of rows in kernel words. Adds the group's number to `words`, since the addresses of the second operand use it."""
     words.place |= {GROUP: var("matrix"), g.counter: var("e")}
     param = words.param_of[g.ends.tensor]
     return Groups(param, words.index(words.at(g.ends)), words.index(g.count), words.index(g.matrices))
 
 
 def swapped(p: Problem) -> Problem:
-    """The transposed problem: B becomes A, n becomes m."""
+    """The transposed problem: B becomes A, and n becomes m."""
     exchange = {"m": var("n"), "n": var("m")}
 
     def turn(e: Expr) -> Expr:
@@ -245,7 +247,7 @@ def swapped(p: Problem) -> Problem:
 
 
 class Words:
-    """What a Region calls things -> what its kernel calls them: parameters p0, …, sizes s0, …; `place` has the axes."""
+    """The map from a Region's names to its kernel's: parameters p0, …, sizes s0, …; `place` holds the axes."""
 
     def __init__(self, region: Region, axes: set[str], sizes: list[Expr]) -> None:
         ports: list[region_ir.Param | region_ir.Target] = [*region.inputs, *region.outputs]
@@ -257,19 +259,22 @@ class Words:
         self.place: dict[str, Expr] = {s: var(f"s{i}") for i, s in enumerate(self.symbols)}
 
     def index(self, e: Expr) -> Expr:
+        """An index expression in kernel names."""
         return substitute(e, self.place)
 
     def at(self, read: Read) -> Expr:
-        """The address of what is read, over the Region's axes."""
+        """Element address of a read, over the Region's axes."""
         ref = self.memrefs[read.tensor]
         return address(ref.layout, ref.shape, read.map)
 
     def flat(self, e: RegionExpr) -> RegionExpr:
-        """Reads by element address, in kernel names."""
+        """An expression whose reads are element addresses, in kernel names."""
         flat = rewrite(e, lambda x: Read(x.tensor, (self.at(x),)) if isinstance(x, Read) else x)
         return rename(flat, lambda t: self.param_of[t], self.index)
 
     def lets(self, lets: Iterable[Let], names: Mapping[str, str], axes: tuple[str, ...]) -> tuple[Let, ...]:
+        """`lets` in kernel names, over `axes`; `names` maps every let that they use."""
+
         def named(e: RegionExpr) -> RegionExpr:
             return rewrite(self.flat(e), lambda x: Ref(names[x.let]) if isinstance(x, Ref) else x)
 
@@ -278,7 +283,7 @@ class Words:
     def stores(
         self, axes: set[str], names: Mapping[str, str], yields: Iterable[region_ir.Yield] | None = None
     ) -> tuple[Store, ...]:
-        """Of all yields, or of some."""
+        """Stores of `yields` (None: of all yields) whose lets run over `axes`. Raises InvalidPlan if one does not."""
         out = []
         let_axes = {x.name: x.axes for x in self.region.lets}
         for y in self.region.yields if yields is None else yields:
@@ -292,6 +297,7 @@ class Words:
         return tuple(out)
 
     def conditions(self, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+        """Conditions over s0, s1, …"""
         return tuple(msgspec.structs.replace(c, size=self.index(c.size)) for c in conditions)
 
 
@@ -300,7 +306,7 @@ def _refuse(region: Region, why: str, suggestion: str) -> TatamiError:
 
 
 def _split(role: str, group: Group) -> dict[str, Expr]:
-    """Axes of a group from its one coordinate, row-major."""
+    """Axes of a group as functions of its one coordinate, row-major."""
     out: dict[str, Expr] = {}
     rest = var(role)
     for position in range(len(group.axes) - 1, -1, -1):
@@ -315,8 +321,8 @@ def _split(role: str, group: Group) -> dict[str, Expr]:
 
 
 def _gathered(ring: str, operand: GemmOperand, group: Group, k: Group, words: Words) -> Operand | None:
-    """An operand copied by runs of neighbours along k, or element by element. The tile lies in shared memory as the tensor
-    does in memory, where that is contiguous along m or n, so that neighbouring threads read neighbouring elements."""
+    """An operand copied by runs of neighbours along k, or element by element. The tile in shared memory keeps the contiguous
+    axis of the tensor, so that neighbouring threads read neighbouring elements. None: `operand` is not gathered."""
     g = operand.gather
     if g is None:
         return None

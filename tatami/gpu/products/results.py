@@ -1,14 +1,13 @@
-"""How the results of an SM90 tile leave by TMA, and how what the epilogue reads where it writes comes the same way.
+"""Results of an SM90 tile leave by TMA, and an operand of the epilogue can arrive by TMA at the place of its result.
 
-A warpgroup has a ring of its own, whose slots hold chunks of its accumulator as its output lies in memory:
+Each warpgroup has its own ring, whose slots hold chunks of its accumulator in the layout of the output:
 
     for each chunk: Wait(TokStore c - slots); StMatrix; FenceAsync; TmaStore
 
-An operand of which each result reads an element of its own (a residual) may be fetched before the products begin: then the ring has a slot for each
+An operand with one element per result (a residual) may be fetched before the products begin. The ring then has a slot for each
 chunk of the tile, TMA fills them during the products, and StMatrix reads each chunk before it overwrites it.
 
-    Wait(TokStore); TmaFetch      products      Wait(TokLoad)  for each chunk: StMatrix over it; FenceAsync; TmaStore
-"""
+    Wait(TokStore); TmaFetch      products      Wait(TokLoad)  for each chunk: StMatrix over it; FenceAsync; TmaStore"""
 
 from __future__ import annotations
 
@@ -25,12 +24,13 @@ from tatami.region.ir import Let, Read, Ref
 from tatami.region.walk import nodes, rewrite
 
 FETCHED, LANDED = "fetched", "landed"
-"""What the epilogue calls an element that was fetched, and the barrier at which they land."""
+"""Name of a fetched element in the epilogue, and name of the barrier at which fetched elements land."""
 LAST = var("KB") - 1
+"""The last block of a tile."""
 
 
 class Results(msgspec.Struct, frozen=True):
-    """The epilogue of a tile. `fetch` comes before the products, `wait` after them."""
+    """The epilogue of a tile. `fetch` runs before the products, `wait` after them."""
 
     lets: tuple[Let, ...]
     stores: tuple[Stmt, ...]
@@ -42,7 +42,8 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def staged_results(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) -> Results:
-    """A chunk lies in shared memory as its output does in memory, along n or along m."""
+    """The epilogue through shared memory from byte `base`. A chunk is contiguous along n or m, like its output. Raises
+    InvalidPlan if the outputs or the operand to fetch do not allow it."""
     columns = span_columns(plan.tile[1])
     along = {_contiguous(p, s) for s in p.stores}
     if len(along) > 1:
@@ -95,7 +96,7 @@ def staged_results(p: Problem, plan: Sm90Mma, tail: tuple[str, ...], base: int) 
 
 
 def _fetched(p: Problem, inner: str) -> Read:
-    """What the epilogue reads of 16 bits for each result, along `inner` neighbour by neighbour as results are stored."""
+    """The 16-bit operand of the epilogue that is read once per result, contiguous along `inner` as the results are stored."""
     if len(p.stores) > 1:
         raise refused(p, f"{len(p.stores)} outputs share the ring that an operand is fetched to", "use epilogue_load direct")
     dtypes = {q.name: q.dtype for q in p.params}
@@ -108,7 +109,7 @@ def _fetched(p: Problem, inner: str) -> Read:
 
 
 def _read_where_it_lies(lets: tuple[Let, ...], fetched: Read) -> tuple[Let, ...]:
-    """The epilogue, which takes from shared memory what was fetched."""
+    """The epilogue with the fetched operand taken from shared memory."""
     return tuple(
         msgspec.structs.replace(let, expr=rewrite(let.expr, lambda e: Ref(FETCHED) if e == fetched else e)) for let in lets
     )

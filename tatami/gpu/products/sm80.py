@@ -38,7 +38,9 @@ from tatami.plan.ir import INST_K, Sm80Mma
 from tatami.region.ir import Let
 
 K = var("k")
+"""The block of the enclosing loop."""
 LAST = var("KB") - 1
+"""The last block of a tile."""
 
 
 def sm80_body(
@@ -55,9 +57,10 @@ def sm80_body(
     edge: str = "",
     by_groups: bool = False,
 ) -> tuple[Stmt, ...]:
-    """`copies`: (ring, token, predicated axes, width) of A and B. `depth`: blocks ahead. `overlap`: a persistent CTA
-    whose next tile's first copies start before the epilogue (spec 3 §9.2). `edge`: the ring that the accumulators take.
-    `by_groups`: all of it for the rows of one group after the other."""
+    """Statements of the kernel. `copies`: (ring, token, predicated axes, width) of A and B. `depth`: prefetch distance in
+    blocks. `overlap`: a persistent CTA starts the first copies of its next tile before the epilogue (spec 3 §9.2). `edge`:
+    ring through which the accumulators are exchanged; empty: none. `by_groups`: repeat everything for the rows of each
+    group."""
 
     def load(block: Expr, tile: str = "this") -> list[Stmt]:
         out: list[Stmt] = [
@@ -96,6 +99,7 @@ def sm80_body(
 
 
 def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
+    """The kernel of an SM80 plan and its binding. Raises InvalidPlan if the plan does not fit the problem."""
     a, b = need_mma(p, plan)
     shape = sm80_instruction(a.dtype, p.tf32)
     if shape != plan.inst_shape:
@@ -109,12 +113,12 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         row_bytes = columns * o.dtype.itemsize
         swizzle = min(128, row_bytes) if plan.layout_hints.get(hint, True) else 0
         shared = 4 if shape == "fma" and swizzle and o.major == "k" else 0  # a lane reads four rows in turn
-        # Of a transposed fragment the lanes of a quad read four rows, and eight neighbours of each: two chunks.
+        # The lanes of a quad read four rows of a transposed fragment, and eight neighbours of each: two chunks.
         apart = 2 if shape == "m16n8k8" and swizzle and o.major == "mn" else 1
         ring = Ring(o.ring, base, rows, row_bytes, plan.stages, swizzle, shared, apart)
         rings.append(ring)
         base += ring.slot_bytes * ring.slots
-    # Rows of a group begin anywhere: neighbours along m may lie at any address.
+    # The rows of a group start anywhere, so neighbours along m are not aligned.
     rows_wanted = 1 if p.groups is not None and a.major == "mn" else plan.vectorize.width
     copies = tuple(
         (o.ring, t, tuple(r for r in (role, "k") if r in tail), copy_width(o, size, p.k, p.conditions, wanted))

@@ -1,14 +1,15 @@
 """The SM90 template: tma.load -> mbarrier -> wgmma.mma_async -> epilogue -> st.global (spec 3 §9.1), with warp roles.
 
 producer: for k: Wait(TokFree k - stages); MBarrierArrive(full, bytes); TmaLoad A, B
-          or of one of them, or both, by all threads of its warpgroup: CpAsync; CopiesArrive(full)
-consumer: for k: Wait(TokLoad k); FenceAsync, of what threads copied; Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
-          StBlocks, where rows or columns are reduced: first, so that nothing of it lives while results are stored
+          or, for one of them or both, by all threads of its warpgroup: CpAsync; CopiesArrive(full)
+consumer: for k: Wait(TokLoad k); FenceAsync if threads copied; Wgmma k; Wait(TokCompute k - wait_depth); MBarrierArrive(empty)
+          StBlocks, where rows or columns are reduced: first, so that none of its registers are live during the stores
           Epilogue; StGlobalVec, or for each chunk: StMatrix to a ring of the warpgroup's own, TmaStore (`results.py`)
 
-The consumers divide a tile (cooperative) or take tiles in turns (pingpong): then one multiplies while the other stores.
-Copies by threads are ordinary memory, which wgmma reads as asynchronous memory: whoever multiplies fences it, since a copy that
-is still under way has no thread that could. CTAs of a cluster load parts of what they share for each other; a slot is free when the consumers of all are done with it.
+The consumers divide a tile (cooperative), or take tiles in turns (pingpong), so that one multiplies while the other stores.
+Threads copy through the generic proxy, and wgmma reads through the async proxy: the warpgroup that multiplies issues the fence,
+since no other thread knows when an asynchronous copy has landed. CTAs of a cluster load parts of the operands that they share
+for each other; a slot is free when the consumers of all of them have read it.
 """
 
 from __future__ import annotations
@@ -58,17 +59,20 @@ from tatami.plan.ir import Sm90Mma
 SHARED_ALONG: dict[str, Literal["", "m", "n", "mn"]] = {"none": "", "a": "n", "b": "m", "both": "mn"}
 """Axes of the cluster along which CTAs load for each other, by the operands that they share."""
 K = var("k")
+"""The block of the enclosing loop."""
 LAST = var("KB") - 1
+"""The last block of a tile."""
 COPIERS = 128
-"""Threads of the producer's warpgroup."""
+"""Threads of the producer's warpgroup, all of which copy."""
 WARPS = 4
-"""Warps of a warpgroup: each arrives by itself when its part of the MMA is done."""
+"""Warps per warpgroup: each arrives by itself when its part of the MMA is done."""
 
 
 def lower_sm90(
     p: Problem, plan: Sm90Mma, tail: tuple[str, ...], target: Target, whole_rows: int | None = None
 ) -> tuple[Kernel, Binding]:
-    """`whole_rows`: of tiles, the first, which are all that the kernel computes. Of a plan with `stream_k` its pieces."""
+    """The kernel of an SM90 plan and its binding; for a plan with `stream_k`, the kernel of its pieces. `whole_rows`: how many
+    of the first rows of tiles the kernel computes; None: all. Raises InvalidPlan if the plan does not fit the problem."""
     a, b = need_mma(p, plan)
     bm, bn, bk = plan.tile
     if (shape := sm90_instruction(a.dtype, bn)) != plan.inst_shape:
@@ -166,7 +170,7 @@ def lower_sm90(
 
 
 def _is_strict(plan: Sm90Mma) -> bool:
-    """Does the producer wait for the epilogue of the tile before?"""
+    """True if the producer waits for the epilogue of the preceding tile."""
     return plan.persistent and not plan.async_.epilogue_overlap
 
 
@@ -257,7 +261,8 @@ def _body(
 
 
 def _boxes(p: Problem, o: Operand, role: str, extent: int, bk: int, parts: int) -> tuple[int, list[int]]:
-    """Boxes of a slot and the box, innermost first. The `parts` of a shared operand are rows of its one box, or boxes."""
+    """Number of boxes per slot, and the box, innermost dimension first. The `parts` of a shared operand are rows of its only
+    box, or boxes."""
     if o.major != "k" and o.dtype.itemsize != 2:
         raise refused(p, f"wgmma reads {p.multiplied} along k only, and {o.param} is contiguous along {role}")
     if o.major == "k":
@@ -271,7 +276,8 @@ def _boxes(p: Problem, o: Operand, role: str, extent: int, bk: int, parts: int) 
 
 
 def _copy(p: Problem, plan: Sm90Mma, o: Operand, size: Expr, role: str, token: Token, tail: tuple[str, ...]) -> CpAsync:
-    """By the producer's threads, to where TMA would put it. What TMA fills with zeros behind the end of k has a predicate."""
+    """The copy of an operand by the producer's threads, into the layout that TMA would write. Where TMA would fill zeros
+    beyond the end of k, the copy has a predicate."""
     if p.multiplied == "tf32":
         raise refused(p, f"cp.async copies {o.param} as it is, wgmma would cut off where tf32 rounds", "load it by tma")
     width = copy_width(o, size, p.k, p.conditions, plan.vectorize.width)

@@ -20,23 +20,29 @@ from tatami.region.ir import Binary, Let, Param, Read, Region, RegionExpr, Targe
 from tatami.region.walk import nodes, used_lets
 
 THREADS = 256
+"""Threads per block of the kernel that adds the parts."""
 VECTOR_BYTES = 16
+"""Bytes per access of the kernel that adds the parts: the widest."""
 MANY = 16
+"""Number of parts above which a thread computes only MANY_RESULTS results."""
 MANY_RESULTS = 4
-"""Results of a thread where they are sums of more than MANY parts: it holds an element of each part for each of them."""
+"""Results per thread where each is the sum of more than MANY parts: the thread holds an element of each part for each
+result."""
 
 
 class Split(msgspec.Struct, frozen=True):
+    """A product cut along k: its parts, and the Region that adds them."""
+
     product: Region
     after: Region
     plan: GpuStream
-    """The schedule of `after`."""
+    """The schedule of the Region `after`."""
     scratch: tuple[str, Expr]
-    """Name and bytes of t."""
+    """Name and size in bytes of the scratch buffer t."""
 
 
 def split_region(region: Region, plan: Sm80Mma | Sm90Mma, acc: str) -> Split:
-    """`acc` is the let that is the sum over k; the parts are `plan.split_k`."""
+    """`region` cut into `plan.split_k` parts. `acc` is the let that holds the sum over k."""
     let = next(x for x in region.lets if x.name == acc)
     sizes = {i.name: i.size for i in region.iters}
     shape = tuple(sizes[a] for a in let.axes)
@@ -65,11 +71,13 @@ def split_region(region: Region, plan: Sm80Mma | Sm90Mma, acc: str) -> Split:
 
 
 def read_tensors(lets: tuple[Let, ...] | list[Let]) -> set[str]:
+    """Names of the tensors that `lets` read."""
     return {e.tensor for x in lets for e in nodes(x.expr) if isinstance(e, Read)}
 
 
 def elementwise(region: Region, parts: int) -> GpuStream:
-    """A pass per let that leaves; the others are computed where they are used. `parts`: terms of the sum for each result."""
+    """The schedule with a pass per let that is stored; other lets are recomputed where they are used. `parts`: terms of the
+    sum per result."""
     leaving = {y.source for y in region.yields}
     used = {n for x in region.lets for n in used_lets(x.expr)}
     storage: dict[str, Storage] = {

@@ -1,11 +1,10 @@
-"""Stream-K, deterministic: a product as two Regions after the whole tiles, pieces of tiles to scratch, then their sums.
+"""Stream-K, deterministic: after the whole tiles, a product as two Regions, pieces of tiles to scratch, then their sums.
 
     y[m, n] = relu(sum over k of a*b), m >= first   ->   t[s, m - first, n] = sum over piece s of the tile's blocks of k of a*b
                                                          y[first + m, n] = relu((t[0, m, n] + t[1, m, n]) + ...)
 
 The first goes through the SM90 template, whose kernel adds the piece's number to the addresses of t; the second is elementwise
-and streamed. A tile has as many pieces as `plan.stream_k_cut.Cut` says: those beyond are neither written nor read.
-"""
+and streamed. `plan.stream_k_cut.Cut` says how many pieces a tile has; further ones are neither written nor read."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def _refused(p: Problem, why: str, suggestion: str) -> TatamiError:
 
 
 def first_row(plan: Sm90Mma, cut: Cut) -> int:
-    """Of the tail, in elements."""
+    """First row of the tail, in elements."""
     return cut.first * plan.tile[0] * plan.cluster[0]
 
 
@@ -94,7 +93,7 @@ def stream_region(region: Region, plan: Sm90Mma, p: Problem, cut: Cut) -> Split:
 
 
 def _tile(plan: Sm90Mma, p: Problem, sizes: dict[str, Expr]) -> Expr:
-    """The number of the tile that a result of the tail is in, over the Region's axes."""
+    """Number of the tile that holds a result of the tail, over the Region's axes."""
 
     def along(role: str) -> tuple[Expr, Expr]:
         axes = [a for a, r in p.roles.items() if r == role]
@@ -107,7 +106,7 @@ def _tile(plan: Sm90Mma, p: Problem, sizes: dict[str, Expr]) -> Expr:
 
 
 def _sum(tensor: str, axes: tuple[str, ...], tile: Expr, cut: Cut) -> RegionExpr:
-    """The pieces in the order of k; which of them not all tiles have are read where the tile has them."""
+    """Sum of the pieces in the order of k; a piece that only some tiles have is read where the tile has it."""
     at = tuple(var(a) for a in axes)
     count = cut.pieces_at(tile)
 

@@ -13,12 +13,15 @@ from tatami.plan.ir import GpuSync
 from tatami.region.ir import Let
 
 K = var("k")
+"""The block of the enclosing loop."""
 LAST = var("KB") - 1
+"""The last block of a tile."""
 
 
 def sync_body(
     predicates: tuple[tuple[str, ...], tuple[str, ...]], lets: tuple[Let, ...], stores: tuple[StGlobalVec, ...]
 ) -> tuple[Stmt, ...]:
+    """Statements of the kernel. `predicates`: predicated axes of the loads of A and of B."""
     loaded = (Token("tA", K), Token("tB", K))
     step: tuple[Stmt, ...] = (
         LoadTile("smA", K, predicates[0], loaded[0]),
@@ -36,6 +39,7 @@ def sync_body(
 
 
 def lower_sync(p: Problem, plan: GpuSync, tail: tuple[str, ...]) -> tuple[Kernel, Binding]:
+    """The kernel of a synchronous plan and its binding."""
     bm, bn, bk = plan.tile
     a = p.a or Operand("smA", p.a_dtype)
     b = p.b or Operand("smB", p.b_dtype)

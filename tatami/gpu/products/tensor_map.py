@@ -1,4 +1,4 @@
-"""TMA descriptors of operands and results."""
+"""TMA descriptors (tensor maps) of operands and results."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.tma_walk import Boxes, Walk
 
 MAX_RANK = 5
+"""Largest rank of a tensor map."""
 
 
 def refused(p: Problem, why: str, suggestion: str = "use a plan of kind sm80_mma or sm80_pair") -> TatamiError:
+    """The error InvalidPlan for a problem whose tensors TMA cannot address."""
     return fail("InvalidPlan", p.region, why, suggestion)
 
 
@@ -27,7 +29,9 @@ def tensor_map(
     box: list[int],
     tf32: bool = False,
 ) -> tuple[TensorMapSpec, tuple[Expr, ...]]:
-    """The descriptor of a matrix and the coordinates of a block: innermost first, batch axes that move last."""
+    """The descriptor of a matrix, and the coordinates of a block: innermost first, batch axes that move last. `along`: size
+    and coordinate of its two axes, innermost first; `pitch`, `offset` in elements. Raises InvalidPlan where TMA has no such
+    map."""
     outer = slices(offset, {f"b{i}": size for i, size in enumerate(p.batch)} | p.matrices)
     if outer is None:
         raise refused(p, f"{param} starts at element {offset} of its buffer")
@@ -47,29 +51,29 @@ def tensor_map(
 
 
 def _memory(p: Problem, param: str) -> tuple[str, int]:
-    """The buffer of a parameter, and the bytes of its elements."""
+    """Buffer of a parameter, and bytes per element."""
     place = [q.name for q in p.params].index(param)
     return p.buffers[place], p.params[place].dtype.itemsize
 
 
 def in_symbols(p: Problem, sizes: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """Over the program's symbols."""
+    """Sizes over the program's symbols."""
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
     return tuple(substitute(e, names) for e in sizes)
 
 
 def placed(maps: list[TensorMapSpec], parameters: int) -> tuple[TensorMapSpec, ...]:
-    """The maps as the kernel's parameters behind the others."""
+    """The maps as the last parameters of the kernel, after the `parameters` others."""
     return tuple(msgspec.structs.replace(s, position=parameters + i) for i, s in enumerate(maps))
 
 
 def walk_map(p: Problem, param: str, walk: Walk, channels: int, pixels: int) -> TensorMapSpec:
-    """Boxes of `channels` neighbours of `pixels` pixels each."""
+    """The im2col map of an image; a box holds `channels` neighbours of each of `pixels` pixels."""
     return _image_map(p, param, walk, channels, [channels, pixels], walk.window)
 
 
 def box_map(p: Problem, param: str, boxes: Boxes, channels: int, box: list[int]) -> TensorMapSpec:
-    """`box`: of channels and rows or columns, which are the same number at all places of a block."""
+    """The map of boxes; `box` holds the numbers of channels and of rows or columns, the same at all places of a block."""
     return _image_map(p, param, boxes, channels, [*box, *(1 for _ in boxes.dims[2:])], None)
 
 

@@ -1,5 +1,5 @@
-"""Coordinates of an operand that is a walk over the pixels of an image (`region/views/images/pixels.py`), or boxes of a tensor at places that
-its blocks say (`region/views/images/boxes.py`), in kernel words."""
+"""Coordinates, in kernel words, of an operand that is a walk over the pixels of an image (`region/views/images/pixels.py`), or boxes of a
+tensor at places that depend on the block (`region/views/images/boxes.py`)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tatami.region.views.images.boxes import Boxed
 from tatami.region.views.images.pixels import Pixels, shift, stride
 
 SPATIAL = 2
-"""Coordinates that a map of four dimensions moves about: w and h; the others are the channel and the image."""
+"""Coordinates w and h along which a map of four dimensions moves; the others are the channel and the image."""
 
 
 class Walk(msgspec.Struct, frozen=True):
-    """Innermost first: channels, w, h, images. `strides` in elements, of w and what follows. `coords`: of the first pixel
-    and channel of a block; `offsets`: how far the filter shifts w and h."""
+    """An im2col walk; dimensions are channels, w, h, images, innermost first. `strides`: in elements, from w on. `coords`: of
+    the first pixel and channel of a block. `offsets`: shifts of w and h by the filter. `depth`: channels summed over."""
 
     dims: tuple[Expr, ...]
     strides: tuple[Expr, ...]
@@ -30,7 +30,7 @@ class Walk(msgspec.Struct, frozen=True):
 
 
 def walk_of(pixels: Pixels, memref: MemRef, index: Callable[[Expr], Expr]) -> Walk:
-    """`index`: a Region's expression in kernel words."""
+    """The walk of `pixels`. `index` turns a Region's expression into kernel words."""
     read = pixels.read
     dims = [index(memref.shape[pixels.channels])]
     strides = []
@@ -39,7 +39,7 @@ def walk_of(pixels: Pixels, memref: MemRef, index: Callable[[Expr], Expr]) -> Wa
         dims.append(index(memref.shape[p.dim]))
         strides.append(index(stride(memref, p.dim)))
         coords.append(index(substitute(read.map[p.dim], {p.window: ZERO})))
-    while len(dims) < SPATIAL + 2:  # a coordinate that the image lacks is 0
+    while len(dims) < SPATIAL + 2:  # coordinates that the image does not have are 0
         strides.append(dims[-1] * (strides[-1] if len(dims) > 1 else ONE))
         dims.append(ONE)
         coords.append(ZERO)
@@ -59,8 +59,9 @@ def walk_of(pixels: Pixels, memref: MemRef, index: Callable[[Expr], Expr]) -> Wa
 
 
 class Boxes(msgspec.Struct, frozen=True):
-    """Innermost first, `strides` in elements from the second on: channels and rows or columns, then what stands still in a block.
-    `coords`: of the first element of a block."""
+    """Boxes of a tensor; dimensions innermost first: channels, rows or columns, then those that are constant in a block.
+    `strides`: in elements, from the second dimension on. `coords`: of the first element of a block. `depth`: channels summed
+    over."""
 
     dims: tuple[Expr, ...]
     strides: tuple[Expr, ...]
@@ -69,7 +70,7 @@ class Boxes(msgspec.Struct, frozen=True):
 
 
 def boxes_of(boxed: Boxed, memref: MemRef, index: Callable[[Expr], Expr]) -> Boxes:
-    """`index`: a Region's expression in kernel words."""
+    """The boxes of `boxed`. `index` turns a Region's expression into kernel words."""
     order = boxed.order
     return Boxes(
         tuple(index(memref.shape[d]) for d in order),

@@ -65,11 +65,11 @@ class Machine:
         self.arrivals: list[int] = []
         self.cta: list[int] = []
         self.turn: list[tuple[int, int]] = []
-        """Which tiles an actor takes, of how many in turn."""
+        """Per actor: its place among those that take tiles in turns, and their number."""
         self.among: list[tuple[int, int]] = []
-        """Which warpgroup of its role an actor is, of how many."""
+        """Per actor: its number among the warpgroups of its role, and their number."""
         self.waiter: list[str] = []
-        """The actor, or all that take tiles in turns with it."""
+        """Per actor: its name, or one name for all that take tiles in turns with it."""
         roles = [s for s in kernel.body if isinstance(s, Role)]
         for cta in range(kernel.ctas):
             for r in roles:
@@ -86,7 +86,7 @@ class Machine:
             for s in (op.stmt for op in program)
             if isinstance(s, CpAsync)
         }
-        """Rings that an actor fills as ordinary memory."""
+        """Rings that an actor fills through the generic proxy, as (ring, actor)."""
         self.horizon = 2
         self.period = max(self.stages.values()) * (2 if kernel.barriers else 1)
         self.bit = {name: 1 << i for i, name in enumerate(self.names)}
@@ -114,10 +114,11 @@ class Machine:
         self.waiter.append(waiter)
 
     def at(self, name: str, cta: int) -> str:
-        """An actor, a ring or a barrier of one CTA of the cluster."""
+        """Name of an actor, a ring or a barrier of one CTA of the cluster."""
         return f"{name} of CTA {cta}" if self.kernel.ctas > 1 else name
 
     def start(self) -> State:
+        """The state before the first statement."""
         state = State((), [Actor() for _ in self.programs])
         for cta in range(self.kernel.ctas):
             for name, b in self.slots_of.items():
@@ -130,7 +131,8 @@ class Machine:
         return state
 
     def _first_phase(self, actor: int, barrier: Barrier, slot: int) -> int | None:
-        """1 where the actor's first wait is for the phase before the first, which has ended; None if it never waits."""
+        """The parity that the actor's first wait expects: 1 for the phase before the first, which counts as ended. None if it
+        never waits."""
         waits = [op.stmt for op in self.programs[actor] if isinstance(op.stmt, Wait) and op.stmt.mbarrier == barrier.name]
         if not waits or (barrier.in_order and slot != self.among[actor][0]):
             return None
@@ -141,16 +143,18 @@ class Machine:
 
     # -- slots -----------------------------------------------------------------------------------
     def slot(self, a: Actor, ring: str, offset: int) -> int:
+        """Slot of the ring that holds the block `offset` blocks after the actor's current one."""
         return (a.position + offset) % self.stages[ring]
 
     def block(self, a: Actor, ring: str, offset: int) -> int:
-        """The number of the block that the slot holds; of what is filled once a tile, the tile's, modulo 2."""
+        """Number of the block in that slot; for a ring filled once per tile, the tile's number modulo 2."""
         return a.tiles if ring in self.once else a.number + offset
 
     def write(
         self, state: State, i: int, s: Stmt, ring: str, offset: int, landed: int, cta: int | None = None
     ) -> tuple[str, int]:
-        """`cta`: in which the slot lies, where that is not the actor's own."""
+        """Actor i fills a slot; `landed` is the set that knows the write to have landed. `cta`: the slot's CTA, if it is not
+        the actor's own. Raises Hazard if a reader may still read the slot."""
         a, me = state.actors[i], self.names[i]
         slot = self.slot(a, ring, offset)
         ring = self.at(ring, self.cta[i] if cta is None else cta)
@@ -170,6 +174,8 @@ class Machine:
         return ring, slot
 
     def read(self, state: State, i: int, s: Stmt, ring: str, offset: int, ended: bool) -> tuple[str, int]:
+        """Actor i reads a slot; `ended`: the read ends with the statement. Raises Hazard if the block is not known to be
+        there."""
         a, me = state.actors[i], self.names[i]
         slot = self.slot(a, ring, offset)
         ring = self.at(ring, self.cta[i])
@@ -194,7 +200,7 @@ class Machine:
         return ring, slot
 
     def check_proxy(self, state: State, i: int, s: Stmt, slots: frozenset[tuple[str, int]]) -> None:
-        """What threads copied as ordinary memory is read by wgmma behind a fence of those who read it."""
+        """Raise Hazard if wgmma reads a slot that threads copied through the generic proxy, without a fence by the reader."""
         me = self.names[i]
         for (ring, slot, w), part in state.slots.items():
             if (ring, slot) in slots and (ring, w) in self.copied and not part.fenced & self.bit[me]:
@@ -205,7 +211,7 @@ class Machine:
 
     # -- one step --------------------------------------------------------------------------------
     def runnable(self, state: State, i: int) -> bool:
-        """May actor i run its next statement? Asks the stream as the statement does."""
+        """True if actor i may run its next statement. Raises NeedAnswer where the statement would."""
         a = state.actors[i]
         op = self.programs[i][a.pc]
         if op.kind == "end":
@@ -225,8 +231,8 @@ class Machine:
     def barrier_of(
         self, state: State, i: int, name: str, block: Expr, phase: int, cta: int | None = None, next_turn: bool = False
     ) -> tuple[tuple[str, int] | None, int]:
-        """The barrier's slot and the parity to wait for; None where the block does not exist. `next_turn`: of barriers
-        with a slot per warpgroup, that of who comes after the actor."""
+        """Slot of the barrier and the parity to wait for; (None, 0) if the block does not exist. `next_turn`: for barriers
+        with a slot per warpgroup, the slot of the warpgroup after the actor's."""
         a, b = state.actors[i], self.slots_of[name]
         offset = block_offset(state, a, block, "this")
         if offset is None:
@@ -301,6 +307,7 @@ class Machine:
             a.position = 0
 
     def statement(self, state: State, i: int, s: Stmt) -> None:
+        """Effect of one statement of actor i. Raises Hazard if it breaks a rule."""
         a, me = state.actors[i], self.names[i]
         match s:
             case CpAsync():
@@ -397,6 +404,7 @@ class Machine:
     def arrive(
         self, state: State, i: int, s: MBarrierArrive | CopiesArrive, which: tuple[str, int], arrivals: int, expect_tx: int = 0
     ) -> None:
+        """Actor i arrives at a barrier, which first expects `expect_tx` more bytes. Raises Hazard if too many arrive."""
         b, me = state.barriers[which], self.names[i]
         if not b.ended & self.bit[me]:
             b.early = me
@@ -408,7 +416,7 @@ class Machine:
         self.settle(state, which, s)
 
     def settle(self, state: State, which: tuple[str, int], s: TmaLoad | MBarrierArrive | CopiesArrive) -> None:
-        """End the phase when all arrived and all bytes landed."""
+        """End the phase once all have arrived and all bytes have landed."""
         b = state.barriers[which]
         if b.pending == 0 and b.tx < 0:
             raise Hazard(statement_text(s), f"{-b.tx} bytes more land on {which[0]} than its phase expects")
@@ -427,6 +435,8 @@ class Machine:
             state.learn(self.ended[which], self.arrived[which], forget_source=True)
 
     def wait(self, state: State, i: int, s: Wait) -> None:
+        """Effect of a Wait of actor i whose condition holds. Raises Hazard if a token is not there, or another phase could
+        have passed."""
         a, me = state.actors[i], self.names[i]
         stale = False
         match s.model:

@@ -1,4 +1,4 @@
-"""What the actors of a kernel run: flat lists of statements, and the stream of answers that decides their loops.
+"""Programs of the actors of a kernel: flat lists of statements, and the stream of answers that decides their loops.
 
 All actors read the same stream of answers to "another block?" and "another tile?". Whoever asks beyond its end makes it
 longer, in every possible way.
@@ -24,6 +24,7 @@ class Op:
 
 
 def all_statements(body: tuple[Stmt, ...]) -> list[Stmt]:
+    """Statements in order, with those inside loops and roles."""
     out: list[Stmt] = []
     for s in body:
         out.append(s)
@@ -33,7 +34,7 @@ def all_statements(body: tuple[Stmt, ...]) -> list[Stmt]:
 
 
 def flat_program(body: tuple[Stmt, ...], turn: int = 0, turns: int = 1) -> list[Op]:
-    """`turn`: which of the tiles an actor takes that shares them with others, `turns` in all."""
+    """The program of an actor. `turn`, `turns`: the actor takes tile `turn` of every `turns`."""
     out: list[Op] = []
     _flatten(body, out, turn, turns)
     out.append(Op("end"))
@@ -41,7 +42,8 @@ def flat_program(body: tuple[Stmt, ...], turn: int = 0, turns: int = 1) -> list[
 
 
 def _flatten(body: tuple[Stmt, ...], out: list[Op], turn: int, turns: int) -> None:
-    """Chunks and what is fetched for them are left out: they concern one warpgroup (`protocol_store`)."""
+    """Append the statements to `out`. Chunks and their fetches are left out, since they concern one warpgroup
+    (`protocol_store`)."""
     for s in body:
         if isinstance(s, Loop) and s.over == "chunks":
             continue
@@ -64,15 +66,15 @@ def _flatten(body: tuple[Stmt, ...], out: list[Op], turn: int, turns: int) -> No
 
 
 def ask(state: State, index: int) -> bool:
-    """Is the answer yes?"""
+    """True if the answer at `index` is "another". Raises NeedAnswer beyond the end of the stream."""
     if index >= len(state.stream):
         raise NeedAnswer
     return state.stream[index] in (BLOCK, TILE)
 
 
 def extended(state: State, trips: int | None, stages: int) -> list[State]:
-    """The states with one more answer. `trips`: blocks of every tile; 0: any number above the stages; None: of each tile
-    its own number, from 1 on."""
+    """The states with one more answer. `trips`: number of blocks of every tile; 0: any number above the stages; None: any
+    number from 1 on, for each tile."""
     last = state.stream[-1] if state.stream else TILE
     bound = stages + 2 if trips is not None else 1
     if last in (END, NO_TILE):
@@ -103,7 +105,7 @@ def block_offset(state: State, a: Actor, block: Expr, tile: str) -> int | None:
         return offset if a.done_blocks >= -offset else None
     if counts_from == "k" and offset <= 0:
         return offset if a.done_blocks + offset >= 0 else None
-    # The answers from a.at on: in the loop a.at is the answer after the current block, before it the first.
+    # The answers from a.at on: inside the loop a.at is the answer after the current block, before the loop the first.
     ahead = offset if counts_from == "k" else offset + 1
     for i in range(ahead):
         if not ask(state, a.at + i):
@@ -122,7 +124,8 @@ def _relative(block: Expr) -> tuple[str, int]:
 
 
 def _in_next_tile(state: State, a: Actor, block: int) -> int | None:
-    """The actor stands behind its tile's last block: at `a.at` is the answer to "another tile?"."""
+    """`block` if the next tile has it, else None. The actor is after its tile's last block: at `a.at` is the answer to
+    "another tile?"."""
     if not ask(state, a.at):
         return None
     for i in range(block + 1):

@@ -1,6 +1,6 @@
 """The proof that a kernel's protocol has no hazard, for every trip count, number of tiles and order of its actors.
 
-What an actor does depends on the stream of answers alone, and a wait means one phase whatever the order (the rules of
+The steps of an actor depend on the stream of answers alone, and a wait means one phase whatever the order (the rules of
 `protocol`). So one order of the actors stands for all: each runs until it waits or asks beyond the stream. Trip counts
 1 … stages + 1 are taken one by one, all larger ones together; states that behave equally are visited once. 0 is
 simulated. Where tiles differ in their blocks, a tile of any number above 0 follows one of any other.
@@ -15,10 +15,11 @@ from tatami.gpu.proof.state import BLOCK, END, NO_TILE, TILE, Hazard, NeedAnswer
 from tatami.gpu.show import statement_text
 
 MAX_STATES = 50_000
+"""Maximum number of states: far above that of any template, so that an endless search ends."""
 
 
 def explore(kernel: Kernel) -> int:
-    """Visit every state for every trip count above 0; the number of states. Raises Hazard."""
+    """Visit every state for every trip count above 0. Returns the number of states; raises Hazard."""
     machine = Machine(kernel)
     if kernel.uneven:
         return _fixpoint(machine, None)
@@ -26,7 +27,7 @@ def explore(kernel: Kernel) -> int:
 
 
 def _fixpoint(machine: Machine, trips: int | None) -> int:
-    """`trips`: as `extended` takes them."""
+    """Number of states for `trips`, which has the meaning of `extended`."""
     todo = [machine.start()]
     seen: set[tuple[object, ...]] = set()
     stages = max(machine.stages.values())
@@ -45,8 +46,8 @@ def _fixpoint(machine: Machine, trips: int | None) -> int:
 
 
 def _run(machine: Machine, state: State, backwards: bool = False) -> bool:
-    """Every actor as far as it gets; whether one asks beyond the stream (else all have ended). A statement asks before
-    it changes anything, so that it can be run again. Raises Hazard where all wait."""
+    """Run every actor until it waits or asks. True if one asks beyond the stream; False if all have ended. A statement asks
+    before it changes anything, so that it can be run again. Raises Hazard if all wait."""
     order = range(len(state.actors))
     while True:
         moved = asked = False
@@ -80,7 +81,7 @@ def _deadlock(machine: Machine, state: State) -> Hazard:
 
 
 def simulate(kernel: Kernel, blocks: tuple[int, ...] = (0, 1, 2)) -> None:
-    """These trip counts, one to three tiles, actors in both orders. Raises Hazard."""
+    """Run the trip counts `blocks` with one to three tiles, actors in both orders. Raises Hazard."""
     machine = Machine(kernel)
     persistent = any(op.kind == "enter_tiles" for p in machine.programs for op in p)
     for count in blocks[1:] if kernel.uneven else blocks:

@@ -1,4 +1,4 @@
-"""The state of the abstract machine: what each actor does, what lies in each slot, and who knows of it (D2.13).
+"""The state of the abstract machine: progress of each actor, content of each slot, and who knows of it (D2.13).
 
 Knowledge is a set, as the bits of a number: a bit per actor, and two per slot of a barrier (what those knew who arrived
 at the phase under way; what a wait for the phases that have ended teaches).
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 END, BLOCK, NO_TILE, TILE = 0, 1, 2, 3
-"""Answers: the tile's blocks have ended, another block; no more tile, another tile."""
+"""Answers: no more blocks in the tile, another block; no more tiles, another tile."""
 OLD = -1
-"""The block number of anything older than what an actor can still ask for."""
+"""Block number of everything older than the blocks that an actor can still refer to."""
 
 
 class Hazard(Exception):
@@ -29,6 +29,8 @@ class NeedAnswer(Exception):
 
 @dataclass
 class Actor:
+    """State of one actor: its place in the program and its operations in flight."""
+
     pc: int = 0
     at: int = 0
     """Index into the stream: the answer that decides the current block or tile."""
@@ -49,6 +51,7 @@ class Actor:
     """The block whose weights are in registers."""
 
     def key(self, base: int, low: int) -> tuple[object, ...]:
+        """Equal for actors that behave equally: numbers relative to block `base` and to answer `low`."""
         mma = tuple((name, n - base, s) for name, n, s in self.mma)
         return (
             self.pc,
@@ -64,13 +67,14 @@ class Actor:
         )
 
     def copy(self) -> Actor:
+        """A copy that shares nothing mutable."""
         return Actor(**self.__dict__)
 
 
 @dataclass
 class Part:
-    """What one writer put into a slot: the block, and who knows that it landed; reads of it: who knows their end; `fenced`: who
-    knew it at a FenceAsync, and may have it read by wgmma and TMA."""
+    """The part of a slot that one writer filled: the block; `known`: who knows that it landed; `reads`: per reader, who knows
+    that its read has ended; `fenced`: who knew of the landing at a FenceAsync, and may let wgmma and TMA read the slot."""
 
     block: int = OLD
     known: int = 0
@@ -78,13 +82,15 @@ class Part:
     fenced: int = 0
 
     def copy(self) -> Part:
+        """A copy that shares nothing mutable."""
         return Part(self.block, self.known, dict(self.reads), self.fenced)
 
 
 @dataclass
 class BarrierState:
-    """`lag`: per waiter (an actor, or the actors that take tiles in turns) the phases that have ended and that it has
-    not waited for. `passed`: who knows that it has waited for the others. `ended`: who knows that the last phase has ended."""
+    """One slot of a barrier. `lag`: per waiter (an actor, or the actors that take tiles in turns), phases that have ended and
+    that it has not waited for. `passed`: per waiter, who knows that it has waited for the earlier ones. `ended`: who knows
+    that the last phase has ended."""
 
     pending: int
     tx: int = 0
@@ -93,19 +99,22 @@ class BarrierState:
     lag: dict[str, int] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
     early: str = ""
-    """Who has arrived at this phase without knowing that the one before has ended."""
+    """Name of an actor that has arrived at this phase without knowing that the one before has ended; empty: none."""
 
     def copy(self) -> BarrierState:
+        """A copy that shares nothing mutable."""
         return BarrierState(self.pending, self.tx, self.parity, self.ended, dict(self.lag), dict(self.passed), self.early)
 
     def key(self) -> tuple[object, ...]:
+        """Equal for barriers that behave equally."""
         waiting = tuple((a, n, self.passed[a]) for a, n in sorted(self.lag.items()))
         return (self.pending, self.tx, self.parity, self.ended, self.early, waiting)
 
 
 @dataclass
 class State:
-    """`run`: blocks since the last tile's start at the end of the stream, up to a bound."""
+    """One state of all actors, barriers and slots. `run`: blocks since the last tile's start at the end of the stream, up to a
+    bound."""
 
     stream: tuple[int, ...]
     actors: list[Actor]
@@ -114,6 +123,7 @@ class State:
     barriers: dict[tuple[str, int], BarrierState] = field(default_factory=dict)
 
     def copy(self) -> State:
+        """A copy that shares nothing mutable."""
         return State(
             self.stream,
             [a.copy() for a in self.actors],
@@ -123,7 +133,7 @@ class State:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Equal for states that behave equally: block numbers relative to the last actor's."""
+        """Equal for states that behave equally: block numbers are relative to the last actor's."""
         base = min(a.number for a in self.actors)
         low = min(a.at for a in self.actors)
 
@@ -137,7 +147,7 @@ class State:
         return (self.run, self.stream[low:], tuple(a.key(base, low) for a in self.actors), slots, barriers)
 
     def learn(self, who: int, source: int, forget_source: bool = False) -> None:
-        """`who` gets to know what `source` knows."""
+        """`who` gets to know everything that `source` knows; `forget_source`: the bits of `source` are cleared."""
         keep = ~source if forget_source else -1
         for part in self.slots.values():
             if part.known & source:
@@ -153,7 +163,7 @@ class State:
                     b.passed[a] = known & keep | who
 
     def share(self, everyone: int) -> None:
-        """All actors get to know what any of them knows."""
+        """All actors get to know everything that any of them knows."""
         for part in self.slots.values():
             part.known |= everyone if part.known & everyone else 0
             part.reads = {r: known | everyone if known & everyone else known for r, known in part.reads.items()}

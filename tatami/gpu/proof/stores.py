@@ -1,12 +1,12 @@
 """The proof of chunks that leave by TMA: a ring of a warpgroup's own, of which one thread stores the slots.
 
-    TmaFetch   every store from the ring has read its slot, which the fetching thread knows: a Wait by bulk_group
-    StMatrix   the slot's last store has been read, and all threads know: a Wait by bulk_group, then SyncWarpgroup; or what
-               was fetched to it has landed, which a Wait by fetch tells each thread, and is read before it is overwritten
+    TmaFetch   every store from the ring has read its slot, and the fetching thread knows: a Wait by bulk_group
+    StMatrix   the slot's last store has read it, and all threads know: a Wait by bulk_group, then SyncWarpgroup; or the
+               fetch into it has landed, as a Wait by fetch tells each thread, and is read before it is overwritten
     TmaStore   the slot was written, each thread has fenced it, and the storing thread knows: FenceAsync, SyncWarpgroup
     end        every store has read its slot
 
-No other actor touches the ring, and what a warpgroup does in it depends on nothing, so that running a few tiles shows it.
+No other actor touches the ring, and a warpgroup's steps in it depend on nothing, so that simulating a few tiles proves it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tatami.gpu.proof.state import Hazard
 from tatami.gpu.show import statement_text
 
 CHUNKS, TILES = 7, 2
-"""More chunks than a ring has slots, and an odd number, so that a second tile starts at another slot."""
+"""Chunks per tile: more than a ring has slots, and odd, so that a second tile starts at another slot. Tiles to run."""
 
 
 def check_stores(kernel: Kernel) -> None:
-    """Raises Hazard."""
+    """Run the stores of every role. Raises Hazard if one breaks a rule of the page."""
     slots = {r.name: r.slots for r in kernel.smem}
     for role in kernel.body:
         if isinstance(role, Role):
@@ -36,15 +36,15 @@ class _Warpgroup:
         self.slots = slots
         self.chunks = chunks
         self.count = 0
-        """Chunks stored so far."""
+        """Number of chunks stored so far."""
         self.groups: list[tuple[int, str]] = []
-        """Slots of stores under way, and who stored, oldest first."""
+        """Stores in flight: slot and text of the statement, oldest first."""
         self.busy: set[int] = set()
-        """Slots that some thread must take to be read still."""
+        """Slots that, as far as some thread knows, a store may still read."""
         self.written: dict[int, str] = {}
         """Slots with new values: written, fenced, ready."""
         self.fetched: dict[int, bool] = {}
-        """Slots that TMA fills: have they landed?"""
+        """Slots that TMA fills; True once the fetch has landed."""
 
     def run(self, body: tuple[Stmt, ...]) -> None:
         for s in body:

@@ -1,4 +1,4 @@
-"""After a wait its tokens have to be there: data landed, products ended, slots read by all who were to read them."""
+"""After a wait its tokens have to be there: data landed, products ended, slots read by all of their readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_token(machine: Machine, state: State, i: int, s: Wait, token: Token) -> None:
-    """Of actor i. Raises Hazard."""
+    """Check `token` after a Wait of actor i. Raises Hazard if it is not there."""
     match machine.kernel.tokens.get(token.name):
         case "TokCompute":
             _computed(machine, state, i, s, token)

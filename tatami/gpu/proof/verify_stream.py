@@ -1,5 +1,5 @@
-"""Checks of streaming and sort kernels: every name is known where it stands, groups and vectors are what a block and an
-access allow, and the shared memory that the phases use is there."""
+"""Checks of streaming and sort kernels: every name is defined where it is used, groups and vectors are such as a block and an
+access allow, and the shared memory suffices for the phases."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from tatami.region.ir import Read, Ref, RegionExpr
 from tatami.region.walk import index_expressions, nodes
 
 MOST_THREADS = 1024
+"""Maximum number of threads per block."""
 
 
 def verify_stream(k: StreamKernel) -> list[Diagnostic]:
+    """Faults of a streaming kernel."""
     return list(_Check(k).faults())
 
 
 def verify_sort(k: SortKernel) -> list[Diagnostic]:
+    """Faults of one step of a sort."""
     out = []
     count = SORT_PARAMS[k.step]
     if [p.name for p in k.params] != [f"p{i}" for i in range(count)]:
@@ -124,7 +127,7 @@ class _Check:
             yield _invalid(k, f"{s.param} is stored in vectors without lanes")
 
     def expression(self, at: str, e: RegionExpr, inside: set[str], folds: set[str] | None) -> Iterator[Diagnostic]:
-        """`folds`: those that are there already; None where any may be meant."""
+        """Faults of an expression. `folds`: names of folds already computed; None: any fold may be used."""
         every = {p.name for p in self.k.phases if isinstance(p, Fold)}
         for n in nodes(e):
             if isinstance(n, Read) and (n.tensor not in self.params or len(n.map) != 1):

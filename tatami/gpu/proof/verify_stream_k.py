@@ -1,6 +1,6 @@
 """Checks of stream-K: every block of every tile is multiplied once, every piece has a slot of its own, all rows of tiles have a kernel.
 
-What a unit computes and where it puts it is counted out, piece by piece, and compared with the tiles that there are.
+The blocks that each unit computes, and the places of its pieces, are enumerated and compared with the tiles.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tatami.plan.gpu.stream_k_cut import Cut
 
 
 def check_units(kernel: Kernel) -> list[Diagnostic]:
+    """Faults of a stream-K kernel; a kernel without units has none."""
     return [_fault(kernel, why) for why in _faults(kernel)] if kernel.units else []
 
 
@@ -44,7 +45,7 @@ def _faults(kernel: Kernel) -> Iterator[str]:
 
 
 def cut_of_kernel(kernel: Kernel) -> Cut | None:
-    """By the sizes of the kernel itself; None where they are not known."""
+    """The cut that the kernel's own sizes give; None if they are not known."""
     bm, bn, bk = kernel.tile
     rows = ceildiv(kernel.m, kernel.cluster[0] * bm).as_int()
     columns, blocks = ceildiv(kernel.n, kernel.cluster[1] * bn).as_int(), ceildiv(kernel.k, bk).as_int()
@@ -56,6 +57,7 @@ def cut_of_kernel(kernel: Kernel) -> Cut | None:
 
 
 def rows_of_tail(kernel: Kernel) -> int:
+    """Number of rows from the first row of tiles of this kernel on."""
     first = 0 if kernel.tile_rows is None else kernel.tile_rows[0]
     return (kernel.m - expr(first * kernel.cluster[0] * kernel.tile[0])).as_int() or 0
 
@@ -84,7 +86,7 @@ def _uncovered(cut: Cut, slots: int) -> Iterator[str]:
 
 
 def check_rows(program: Program) -> list[Diagnostic]:
-    """The kernels of a Region that compute some rows of tiles each compute all rows together, each once."""
+    """Faults of kernels that each compute some rows of tiles of one Region: together they compute every row once."""
     kernels: dict[str, AnyKernel] = {k.face.symbol: k for k in program.kernels}
     parts: dict[tuple[str, int], list[tuple[tuple[int, int], Kernel]]] = {}
     for b in program.bindings:

@@ -1,8 +1,7 @@
-"""Axes of a streaming kernel: neighbours that every address steps through evenly become one, and which accesses take
-several elements at once.
+"""Axes of a streaming kernel: neighbours that every address steps through evenly become one; accesses that take several
+elements at once.
 
-    p0[i0*K + i1] -> p1[i0*K + i1] over [i0 < M, i1 < K]     becomes     p0[i0] -> p1[i0] over [i0 < M*K]
-"""
+    p0[i0*K + i1] -> p1[i0*K + i1] over [i0 < M, i1 < K]     becomes     p0[i0] -> p1[i0] over [i0 < M*K]"""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from tatami.region.walk import children
 
 
 def merged_axes(axes: tuple[Iter, ...], indices: Iterable[Expr]) -> tuple[tuple[Iter, ...], dict[str, Expr]]:
-    """The axes with neighbours merged, and what stands for the merged ones in index expressions: 0 for the outer, the
-    one coordinate for the inner. Row-major order is kept."""
+    """The axes with neighbours merged, and the replacements of merged ones in index expressions: 0 for the outer axis, the one
+    coordinate for the inner. Row-major order is kept."""
     out = list(axes)
     gone: dict[str, Expr] = {}
     every = tuple(indices)
@@ -35,8 +34,8 @@ def _is_even(e: Expr, outer: str, inner: Iter) -> bool:
 
 
 def open_sizes(address: Expr, lane: str, width: int, axes: Mapping[str, Expr]) -> tuple[Expr, ...] | None:
-    """What has to be a multiple of `width` so that ``address`` at a lane that is one begins an aligned vector; None
-    where the lanes are no neighbours or sizes alone cannot tell."""
+    """Sizes that have to be multiples of `width` for an aligned vector at `address`, where `lane` begins one. None if the
+    lanes are not contiguous, or sizes alone do not decide."""
     if step_of(address, lane) != ONE:
         return None
     out: dict[Expr, None] = {}
@@ -52,7 +51,7 @@ def open_sizes(address: Expr, lane: str, width: int, axes: Mapping[str, Expr]) -
 
 
 def unconditional_reads(e: RegionExpr, lets: Mapping[str, RegionExpr]) -> list[Read]:
-    """Reads that every evaluation of `e` makes: not those on one side of a choice."""
+    """Reads that every evaluation of `e` makes, which excludes those on one side of a Select."""
     out: dict[Read, None] = {}
     seen: set[str] = set()
     stack: list[RegionExpr] = [e]

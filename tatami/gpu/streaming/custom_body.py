@@ -1,4 +1,5 @@
-"""A kernel with a CUDA body, a user's own (docs/custom_kernels.md) or that of trees: a thread per element of its first result."""
+"""A kernel with a CUDA body, either a user's own (docs/custom_kernels.md) or that of tree ensembles: a thread per element of
+its first result."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from tatami.region.ir import Region, Target
 from tatami.region.walk import routine_operands
 
 THREADS = 256
+"""Number of threads per block."""
 
 
 _TREES = """
@@ -40,12 +42,12 @@ for (int64_t t = 0; t < input2_shape0; ++t) {
 }
 output[ridx0 * shape1 + ridx1] = y;
 """
-"""One output of one row: all trees, one after the other (core/numbers/trees.py)."""
+"""One output of one row: all trees in order (core/numbers/trees.py). Words in capitals are filled in."""
 _COMBINE = {0: ("0", "y + given"), 1: ("INFINITY", "given < y ? given : y"), 2: ("-INFINITY", "given > y ? given : y")}
 
 
 def tree_text(region: Region) -> VerbatimCode:
-    """The body of an ensemble of trees, for its dtype and its way to combine leaves."""
+    """The body of a tree ensemble, for its dtype and its way of combining leaves."""
     assert region.opaque is not None
     is_double = region.outputs[0].memref.dtype == DType.fp64
     start, combine = _COMBINE[int(str(region.opaque.attrs.get("how", 0)))]
@@ -54,8 +56,8 @@ def tree_text(region: Region) -> VerbatimCode:
 
 
 def lower_body(region: Region) -> tuple[BodyKernel, Binding]:
-    """The kernel of an opaque Region and its binding, without the kernel's name. Raises UnsupportedModel without a
-    CUDA body, InvalidPlan for a routine that has no CUDA text."""
+    """The kernel of an opaque Region and its binding, without the kernel's name. Raises UnsupportedModel for a custom kernel
+    without a CUDA body, InvalidPlan for a routine without CUDA text."""
     assert region.opaque is not None
     code = region.opaque.code
     if region.opaque.routine == "tree_ensemble":

@@ -19,7 +19,7 @@ from tatami.region.ir import At, Iter, Let, Read, ReadAt, Reduce, Ref, RegionExp
 from tatami.region.walk import rewrite, substitute_axes
 
 OWNER = "owner'"
-"""The point axis along which the elements of an output are shared out."""
+"""Name of the point axis along which the elements of an output are shared out among threads."""
 
 
 class KernelOfLets:
@@ -58,18 +58,21 @@ class KernelOfLets:
         self.folds: dict[str, str] = {}
 
     def is_shared(self, y: Yield, let: Let) -> bool:
-        """Are the elements that the yield writes shared out? Positions have to say which, over some axis in order."""
+        """True if the elements that the yield writes are shared out among threads: positions decide the elements, and an axis
+        of the let is visited in order."""
         return self.s.plan.owners > 1 and bool(y.indices) and set(let.axes) != set(self.points)
 
     # -- expressions -------------------------------------------------------------------------------
     def param(self, buffer: str, dtype: DType) -> str:
+        """The kernel's name of a buffer, which becomes a parameter at first use."""
         return self.params.setdefault(buffer, (f"p{len(self.params)}", dtype))[0]
 
     def expression(self, e: RegionExpr) -> RegionExpr:
-        """`e` with element addresses and this kernel's names of lets; lets it uses are noted."""
+        """`e` with element addresses and this kernel's names of lets; lets that it uses are added to the kernel."""
         return rewrite(e, self.node)
 
     def node(self, n: RegionExpr) -> RegionExpr:
+        """One node of an expression in the kernel's names."""
         match n:
             case Read(tensor=t, map=m):
                 ref = self.s.memrefs[t]
@@ -86,6 +89,8 @@ class KernelOfLets:
                 return n
 
     def let_at(self, name: str, where: tuple[Expr, ...]) -> RegionExpr:
+        """Value of a let at index `where`: a read of scratch, a fold, a let of the kernel, or its expression with moved
+        axes."""
         let = self.s.lets[name]
         if name in self.s.in_memory:
             shape = tuple(self.s.extents[a] for a in let.axes)
@@ -103,7 +108,7 @@ class KernelOfLets:
     def placed(
         self, entries: tuple[Expr | None, ...], indices: tuple[RegionExpr, ...], shape: tuple[Expr, ...], bounds: str
     ) -> tuple[Expr, ...]:
-        """Indices with a position for every entry that data give."""
+        """The index with a position for every entry that data give (None in `entries`)."""
         left = iter(indices)
         out = []
         for entry, size in zip(entries, shape, strict=True):
@@ -117,6 +122,7 @@ class KernelOfLets:
         return tuple(out)
 
     def store(self, y: Yield) -> StreamStore:
+        """The store of a yield; its output becomes a parameter."""
         ref = self.s.memrefs[y.to]
         let = self.s.lets[y.source]
         entries = y.map if y.map is not None else tuple(var(a) for a in let.axes)
@@ -126,6 +132,7 @@ class KernelOfLets:
         return StreamStore(self.param(y.to, ref.dtype), address(ref.layout, ref.shape, where), y.combine)
 
     def stores(self, let: Let) -> tuple[StreamStore, ...]:
+        """Stores of a let: to scratch, if a later kernel reads it, and its yields."""
         s = self.s
         out = []
         name = s.scratch_name(let.name)
@@ -138,10 +145,12 @@ class KernelOfLets:
 
     # -- phases ------------------------------------------------------------------------------------
     def part_of(self, let: Let) -> Part | None:
+        """The part of its line that a let takes, in the kernel's names; None: whole lines."""
         part = self.s.cut.parts.get(let.name)
         return part and msgspec.structs.replace(part, number=self.expression(part.number))
 
     def phase(self, let: Let) -> Phase:
+        """The phase that computes and stores a let."""
         own = tuple(a for a in let.axes if a not in self.points)
         value = self.s.exact(let)
         if self.late:
@@ -188,6 +197,7 @@ class KernelOfLets:
         return with_kept_rows(with_tile(kernel, self.s.plan.vector_bytes))
 
     def iters(self, axes: tuple[str, ...]) -> tuple[Iter, ...]:
+        """The named axes with their extents."""
         return tuple(Iter(a, self.s.extents[a] if a != OWNER else expr(self.s.plan.owners)) for a in axes)
 
     def built(self) -> tuple[StreamKernel, Binding]:
@@ -214,6 +224,7 @@ class KernelOfLets:
 
 
 def blocks_of(k: StreamKernel) -> Expr:
+    """Number of blocks that the launch has."""
     if k.tile is None:
         return ceildiv(product(i.size for i in k.points), k.threads // k.group * (k.width if k.lanes_are_points else 1))
     tiled = (k.tile.axis, k.points[-1].name)

@@ -1,7 +1,7 @@
-"""How threads share the work of a streaming kernel: which neighbours they are, and what one takes at once.
+"""How threads divide the work of a streaming kernel: which points neighbouring threads have, and how many elements one takes.
 
 p1[i0] = relu(p0[i0])                       lanes: a thread takes 4 neighbours along i0
-p1[i0] = sum of p0[0 … i0]                  lanes too: of its neighbours, then of the threads before it (not backwards)
+p1[i0] = sum of p0[0 … i0]                  lanes too: the scan of its neighbours, then of the threads before it (not backwards)
 f0 = sum over i0 of p0[i0*8 + i1]           across: neighbouring threads have neighbouring i1
 m = max of a row; s = sum of exp(row - m)   kept: the row is loaded once, then held in registers
 """
@@ -16,12 +16,13 @@ from tatami.gpu.streaming.axes import indices_of, open_sizes, unconditional_read
 from tatami.gpu.streaming.phases import body_of, expressions_of, position_axes
 
 MOST_TURNS = 8
+"""Maximum number of vectors of one kept read per thread."""
 KEPT_VECTORS = 16
-"""16-byte vectors that a thread may hold for its row: 64 registers."""
+"""Maximum number of 16-byte vectors that a thread holds for its row: 64 registers."""
 
 
 def runs_across(k: StreamKernel) -> bool:
-    """Do reads step by one element along the points rather than along what a group divides?"""
+    """True if more reads step by one element along the points than along the axis that a group divides."""
     if k.group == 1 or not k.points or any(isinstance(p, Running) for p in k.phases):
         return False
     lets = {x.name: x.expr for x in k.lets}
@@ -34,7 +35,8 @@ def runs_across(k: StreamKernel) -> bool:
 
 
 def shared_bytes(k: StreamKernel) -> int:
-    """What joining partial results needs: 16 bytes a warp, or a thread where a group lies across; scans 8 a thread."""
+    """Shared memory in bytes for joining partial results: 16 per warp, or per thread if a group lies across; 8 per thread for
+    scans."""
     if k.across:
         return 16 * k.threads
     if any(isinstance(p, Running) for p in k.phases) and k.group > 1:
@@ -43,7 +45,7 @@ def shared_bytes(k: StreamKernel) -> int:
 
 
 def with_lanes(k: StreamKernel, vector_bytes: int) -> StreamKernel:
-    """The kernel with lanes where its accesses allow them: the widest vectors first."""
+    """The kernel with lanes where its accesses allow them; the widest vectors that fit."""
     kinds = {p.name: p.dtype.itemsize for p in k.params}
     lets = {x.name: x.expr for x in k.lets}
     sizes: set[int] = set()
@@ -64,7 +66,7 @@ def with_lanes(k: StreamKernel, vector_bytes: int) -> StreamKernel:
 
 
 def lane_of(k: StreamKernel, p: Phase) -> str:
-    """The axis along which a thread takes neighbours, if any."""
+    """The axis along which a thread takes neighbours; empty: none."""
     if k.lanes_are_points:
         return k.points[-1].name if k.points else ""
     return p.axes[-1] if p.axes and not (isinstance(p, Running) and p.scan.reverse) else ""
@@ -119,17 +121,18 @@ def _with_width(k: StreamKernel, width: int, kinds: dict[str, int]) -> StreamKer
 
 
 def _share_parts(k: StreamKernel) -> bool:
-    """Do the points of neighbouring lanes take the same parts?"""
+    """True if the points of neighbouring lanes take the same parts."""
     every = [x for p in k.phases for x in expressions_of(p)[1:]]
     return not any(k.points[-1].name in free_vars(e) for x in every for e in indices_of(x))
 
 
 def divides(width: int, e: Expr) -> bool:
+    """True if every term of `e` has a coefficient that is a multiple of `width`."""
     return all(c % width == 0 for _, c in e.terms)
 
 
 def narrow(k: StreamKernel) -> StreamKernel:
-    """The kernel one element at a time."""
+    """The kernel with one element per access."""
     phases = tuple(
         msgspec.structs.replace(p, lane="", wide=(), stores=tuple(msgspec.structs.replace(s, wide=False) for s in p.stores))
         for p in k.phases
@@ -138,7 +141,7 @@ def narrow(k: StreamKernel) -> StreamKernel:
 
 
 def with_kept_rows(k: StreamKernel) -> StreamKernel:
-    """The kernel with what several phases read of a row loaded once, where a group has the registers."""
+    """The kernel with rows that several phases read loaded once, if a group has the registers."""
     loops = [p for p in k.phases if p.axes]
     if k.group == 1 or k.across or k.width == 1 or len(loops) < 2 or len({(p.axes, p.lane) for p in loops}) > 1:
         return k

@@ -21,7 +21,7 @@ from tatami.region.ir import Let, Reduce, Region, Scan, Yield
 
 
 def lower_stream(region: Region, plan: GpuStream, conditions: tuple[Condition, ...]) -> list[tuple[StreamKernel, Binding]]:
-    """Kernels in order with their bindings, without the kernels' names."""
+    """Kernels in order of launch with their bindings, without the kernels' names."""
     s = StreamRegion(region, plan)
     if plan.fused:
         lets = [s.lets[n] for p in plan.passes for n in p.lets]

@@ -26,12 +26,14 @@ from tatami.region.ir import At, Cast, Index, Iter, Let, Reduce, Ref, Region, Re
 from tatami.region.walk import Types, all_axes, lines_of
 
 EXTREME_OF = {"argmax": "max", "argmin": "min"}
+"""Reduction of the extreme value whose position another reduction gives."""
 FEW_ACROSS = 32
-"""Threads that join the parts of a line where neighbouring lines are contiguous."""
+"""Threads that join the parts of a line if neighbouring lines are contiguous."""
 
 
 class Cut:
-    """The Region with parts. By let: which part it takes, what stands before it, its group and the axes of its parts."""
+    """The Region with its long lines cut into parts. By name of a let: the part it takes, the value before the part, its group
+    of threads and the axes of its parts."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
@@ -41,12 +43,13 @@ class Cut:
         self.axes: dict[str, tuple[str, ...]] = {}
 
     def expressions(self) -> Iterator[RegionExpr]:
+        """Expressions besides those of lets: numbers of parts and values before them."""
         yield from (p.number for p in self.parts.values())
         yield from self.starts.values()
 
 
 def cut_lines(region: Region, plan: GpuStream) -> Cut:
-    """The Region with the lets that `plan.parts` wants."""
+    """The Region with the additional lets for the parts that `plan.parts` asks for."""
     out = Cut(region)
     sizes = {n: size for p, size in zip(plan.passes, plan.parts) for n in p.lets if size}
     if not sizes:
@@ -68,7 +71,7 @@ def cut_lines(region: Region, plan: GpuStream) -> Cut:
 
 
 def _parts_of(out: Cut, let: Let, size: int, number: str, types: Types, threads: int) -> tuple[Let, ...]:
-    """The lets that stand for `let`."""
+    """The lets that replace `let`."""
     e = let.expr
     assert isinstance(e, Reduce | Scan)
     here = Part(size, Index(var(number), DType.i64))

@@ -1,4 +1,4 @@
-"""What stands in a streaming kernel, and the kernel with other index expressions or names of axes."""
+"""Questions about the phases of a streaming kernel, and the kernel with other index expressions or axis names."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ Put = Callable[[Expr], Expr]
 
 
 def body_of(p: Phase) -> RegionExpr:
+    """The expression that a phase evaluates at each point of its axes."""
     match p:
         case Fold(reduce=reduce):
             return reduce.body
@@ -26,7 +27,7 @@ def body_of(p: Phase) -> RegionExpr:
 
 
 def expressions_of(p: Phase) -> tuple[RegionExpr, ...]:
-    """The body, then what says where the phase begins."""
+    """The body; then the number of the part and the value before it, where a phase has them."""
     part = () if isinstance(p, Write) or p.part is None else (p.part.number,)
     start = (p.start,) if isinstance(p, Running) and p.start is not None else ()
     return (body_of(p), *part, *start)
@@ -95,8 +96,8 @@ def with_kernel_indices(k: StreamKernel, put: Put, word: Callable[[str], str] = 
 
 
 def with_merged_axes(k: StreamKernel) -> StreamKernel:
-    """The kernel with neighbouring axes that every address steps through evenly as one: of the points, and of each phase
-    whose axes no other phase shares."""
+    """The kernel with neighbouring axes merged where every address steps through them evenly: axes of the points, and of each
+    phase whose axes no other phase shares."""
     every = indices_in(k)
     points, gone = merged_axes(k.points, every)
     left = {i.name: i for i in k.axes}
@@ -112,7 +113,7 @@ def with_merged_axes(k: StreamKernel) -> StreamKernel:
 
 
 def with_own_names(k: StreamKernel) -> tuple[StreamKernel, tuple[str, ...]]:
-    """The kernel with axes called ``i0 …`` and size symbols ``s0 …``; and those symbols, in that order."""
+    """The kernel with axes called ``i0 …`` and size symbols ``s0 …``; and the Region's symbols, in that order."""
     names: dict[str, Expr] = {i.name: var(f"i{n}") for n, i in enumerate((*k.points, *k.axes))}
     known = names.keys() | {x.name for x in k.positions}
     every = indices_in(k) + [i.size for i in (*k.points, *k.axes)]

@@ -1,4 +1,4 @@
-"""The routines sort and topk on a GPU (`gpu/stream_ir.py` SortKernel): a block per line, or few long lines by tiles.
+"""The routines sort and topk on a GPU (`gpu/stream_ir.py` SortKernel): a block per line, or per tile of few long lines.
 
 sort of [65536], parts of 1024:   64 blocks sort a tile each, 3 kernels merge runs of 1024, 4096, 16384, one takes
 """
@@ -15,16 +15,20 @@ from tatami.region.ir import Region
 from tatami.region.walk import routine_axis, routine_operands
 
 THREADS = 256
+"""Number of threads per block."""
 TILE = 1024
+"""Elements that a block sorts in shared memory, if the plan does not say."""
 ENTRY_BYTES = 16
+"""Bytes of an entry: a key and a position of 8 bytes each."""
 LONGEST = 1 << 31
-"""Elements of a line whose length is not known; the merges of those that are not there end at once."""
+"""Longest line, in elements, that is sorted when the length is not known; merges of runs beyond the line's end return at
+once."""
 DOWN = {"sort": ("descending", False), "topk": ("largest", True)}
-"""Routine -> the attribute that turns its order around, and its default."""
+"""Routine -> the attribute that reverses its order, and the attribute's default."""
 
 
 def lower_sort(region: Region, plan: SchedulePlan) -> list[tuple[SortKernel, Binding]]:
-    """Kernels in order with their bindings, without the kernels' names."""
+    """Kernels in order of launch with their bindings, without the kernels' names."""
     assert region.opaque is not None
     word, default = DOWN[region.opaque.routine]
     down = bool(region.opaque.attrs.get(word, default))

@@ -1,6 +1,6 @@
-"""A streaming kernel whose reads and stores are neighbours along different axes goes through tiles (`stream_ir.Tile`).
+"""Tiles in shared memory for a streaming kernel whose reads and stores are contiguous along different axes (`stream_ir.Tile`).
 
-p1[i0, i1] = p0[i1, i0]     a block takes 64 x 64 points: loads along i0, turns them around, stores along i1
+p1[i0, i1] = p0[i1, i0]     a block takes 64 x 64 points: loads along i0, transposes, stores along i1
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tatami.region.ir import Read
 
 
 def with_tile(k: StreamKernel, vector_bytes: int) -> StreamKernel:
-    """The kernel with a tile where a thread's reads are neighbours along another axis than its stores."""
+    """The kernel with a tile if a thread's reads are contiguous along another axis than its stores."""
     if k.group != 1 or len(k.points) < 2 or len(k.phases) != 1:
         return k
     (p,) = k.phases

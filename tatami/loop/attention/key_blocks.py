@@ -1,10 +1,9 @@
-"""What a sliver of rows does with a block of keys: scores to weights, masks, the maximum so far (loop/attention/streaming.py).
+"""One sliver of rows times one block of keys: scores to weights, masks, the running maximum (loop/attention/streaming.py).
 
-    scores [keys][rows] in `tile`  ->  weights in place; `state` has the row's maximum and sums, `factor` what multiplies
-                                       everything that was added before
+    scores [keys][rows] in `tile`  ->  weights in place; `state` has the row's maximum and sums, `factor` the number by which
+                                       everything added before is multiplied
 
-Lanes are rows. What is read along the keys (a mask) is read row by row into `lines` and transposed.
-"""
+Lanes are rows. Operands that are contiguous along the keys (a mask) are read row by row into `lines` and transposed."""
 
 from __future__ import annotations
 
@@ -25,17 +24,18 @@ from tatami.region.views.pairs.online import Online, let_of, reads_along
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
 IsSeen: TypeAlias = Callable[[Point, Expr], loop.Value]
-"""Does a row see a key of the block, whose place in the tile is given?"""
+"""Maps a point and the place of a key in the tile to a mask: the rows that see the key."""
 
 
 class KeyBlocks(Tiles):
-    """`q0` is the first row of the sliver, `at` its place in the batch axes; the buffers are those of a work item."""
+    """Blocks of keys of one sliver. `q0` is the first row of the sliver, `at` its index in the batch axes; the buffers are
+    those of a work item."""
 
     at: dict[str, Expr]
     q0: Expr
     tile: loop.LocalBuffer
     tiles: list[loop.LocalBuffer]
-    """Of each first product; `tile` is that of the scores, and has the weights after them."""
+    """Buffers of the first products; `tile` is the one that holds the scores, and then the weights."""
     result: loop.LocalBuffer
     state: dict[str, loop.LocalBuffer]
     factor: loop.LocalBuffer
@@ -65,8 +65,8 @@ class KeyBlocks(Tiles):
     # -- what stands between the products ------------------------------------------------------
 
     def find_staged(self) -> tuple[Read, ...]:
-        """Plain reads of the scores that are contiguous along the keys and not along the rows: a mask that is added. Without
-        a maximum: of the weights."""
+        """Plain reads of the scores (without a maximum: of the weights) that are contiguous along the keys and not along the
+        rows, such as an added mask."""
         found: dict[Read, None] = {}
         online = self.online
         scores = (self.lets[online.scores].expr,) if online.top else online.weight
@@ -84,8 +84,9 @@ class KeyBlocks(Tiles):
     # -- a block of keys -----------------------------------------------------------------------
 
     def along_rows(self, body: Callable[[str, Point], None]) -> Stmts:
-        """`body` for the rows of the sliver in vectors. Rows past the last are computed too where nothing is read for
-        them; else the last sliver reaches back, and only a matrix of fewer rows than a sliver has single ones."""
+        """`body` for the rows of the sliver in vectors. Rows past the last are computed too if nothing is read for them;
+        otherwise the last sliver overlaps the one before it, and only a matrix with fewer rows than a sliver computes single
+        rows."""
         x = self.counter(self.row_count)
         few = not self.is_padded and (self.row_count.as_int() or 0) < self.nr
         hi = minimum(self.row_count, self.q0 + self.nr) if few else self.q0 + self.nr
@@ -93,15 +94,15 @@ class KeyBlocks(Tiles):
 
     @contextmanager
     def each_key(self, k0: Expr, k1: Expr, p: Point) -> Iterator[tuple[Point, Expr]]:
-        """A loop over the keys of a block: the point, and where the key stands in the block."""
+        """A loop over the keys of a block: the point, and the key's index in the block."""
         k = self.counter(self.block)
         with self.em.block() as body:
             yield Point({**p.env, self.keys: k0 + var(k)}, p.vector, p.lanes), var(k)
         self.em.emit(loop.For(k, ZERO, k1 - k0, tuple(body)))
 
     def weigh(self, k0: Expr, k1: Expr, seen: Callable[[Point], IsSeen] | None) -> Stmts:
-        """Scores to weights in place; the maximum, the sums and the factor of what was added before. `seen`: of the rows at a
-        point, which keys of the block they see; all without."""
+        """Scores to weights in place; the maximum, the sums and the factor for everything added before. `seen`: for the rows
+        at a point, the keys of the block that they see; None: all."""
         online, em = self.online, self.em
 
         def body(y: str, p: Point) -> None:
@@ -143,20 +144,21 @@ class KeyBlocks(Tiles):
         return self.along_rows(body)
 
     def score(self, p: Point, place: Expr, mask: IsSeen | None) -> loop.Value:
-        """The scores of a key, from the product at `place` in the tile."""
+        """The score of a key, from the product at `place` in the tile."""
         self.know(p, place)
         if self.excluded is None:
             return self.em.value(identity(self.online.scores, self.lets[self.online.scores].axes), p)
         return self.where_holds(mask, self.em.value(self.excluded[1], p), loop.Const("-INF", self.dtype), p, place)
 
     def weight(self, p: Point, place: Expr, mask: IsSeen | None) -> loop.Value:
-        """The weights of a key. With a maximum, what is excluded has a score for it; without, its weight is 0."""
+        """The weight of a key. With a maximum, exclusion is already in the score; without one, the weight of an excluded key
+        is 0."""
         if self.excluded is None or self.online.top:
             return self.product(self.online.weight, p)
         return self.where_holds(mask, self.product(self.excluded[1:], p), loop.Const(0, self.dtype), p, place)
 
     def know(self, p: Point, place: Expr) -> None:
-        """The first products at `place` in their tiles, and what else of this place has been fetched."""
+        """Make the first products at `place` of their tiles known to the emitter, and the staged reads of this place."""
         em = self.em
         for first, tile in zip(self.online.firsts, self.tiles, strict=True):
             em.remember(self.key_of(first.acc, p), em.declare(em.load(tile.name, place, self.dtype, p)))
@@ -165,11 +167,13 @@ class KeyBlocks(Tiles):
             em.remember(("read", read.tensor, at, p.lanes), em.declare(em.load(buffer.name, place, self.dtype, p)))
 
     def where_holds(self, mask: IsSeen | None, value: loop.Value, other: loop.Const, p: Point, place: Expr) -> loop.Value:
+        """`value` where the mask holds, else `other`; without a mask, `value`."""
         if mask is None:
             return value
         return self.em.declare(loop.Op("where", self.em.level(mask(p, place), value, other)))
 
     def product(self, factors: tuple[RegionExpr, ...], p: Point) -> loop.Value:
+        """The product of the factors at a point."""
         out: loop.Value | None = None
         for e in factors:
             value = self.em.value(e, p)
@@ -178,6 +182,7 @@ class KeyBlocks(Tiles):
         return out
 
     def rescale(self) -> Stmts:
+        """Multiply the accumulated results by the rows' factors; nothing without a maximum."""
         if not self.online.top:
             return ()
         c, x = self.counter(self.columns), self.counter(expr(self.nr))
@@ -189,13 +194,15 @@ class KeyBlocks(Tiles):
         return (loop.For(c, ZERO, self.columns, (loop.For(x, ZERO, expr(self.nr), (new,), step=self.lanes, simd=True),)),)
 
     def stage(self, read: Read, to: loop.LocalBuffer, k0: Expr, k1: Expr) -> Stmts:
+        """Copy a read, contiguous along the keys, into the layout of the tile."""
+
         def body(y: str, row: Expr, p: Point) -> None:
             self.em.store(self.lines.name, row + var(y) - k0, self.em.value(read, p), p)
 
         return self.by_lines(k0, k1, to, body)
 
     def lines_of(self, k0: Expr, k1: Expr, body: Callable[[str, Expr, Point], None]) -> Stmts:
-        """`body` row by row, in vectors along the keys; its second argument is where the row begins in `lines`."""
+        """`body` row by row, in vectors along the keys; its second argument is the index at which the row begins in `lines`."""
         q, x = self.counter(self.row_count), self.counter(self.key_count)
         bound = {**self.at, self.rows: var(q), self.keys: var(x)}
         row = (var(q) - self.q0) * self.block
@@ -203,15 +210,17 @@ class KeyBlocks(Tiles):
         return (loop.For(q, self.q0, minimum(self.row_count, self.q0 + self.nr), inner),)
 
     def by_lines(self, k0: Expr, k1: Expr, to: loop.LocalBuffer, body: Callable[[str, Expr, Point], None]) -> Stmts:
-        """`body` fills `lines`; `to` is it transposed."""
+        """Statements of `body` that fill `lines`, and the call that transposes it to `to`."""
         hi = minimum(self.row_count, self.q0 + self.nr)
         sizes = (loop.Integer(hi - self.q0), loop.Integer(expr(self.nr)), loop.Integer(self.block), loop.Integer(k1 - k0))
         buffers = (loop.Pointer(to.name, ZERO), loop.Pointer(self.lines.name, ZERO))
         return (*self.lines_of(k0, k1, body), loop.Call(self.pack_routine, (*buffers, *sizes), routine=True))
 
     def key_of(self, let: str, p: Point) -> object:
+        """The emitter's key of a let's value at a point."""
         return self.em.let_key(let, tuple(p.at(var(a)) for a in self.lets[let].axes), p)
 
 
 def identity(let: str, axes: tuple[str, ...]) -> At:
+    """The let at the point of its own axes."""
     return At(let, tuple(var(a) for a in axes))

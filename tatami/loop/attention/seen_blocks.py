@@ -1,13 +1,13 @@
-"""Which blocks of keys a sliver of rows sees: a predicate holds everywhere in the block, nowhere, or here and there.
+"""The blocks of keys that a sliver of rows sees: a predicate holds everywhere in the block, nowhere, or here and there.
 
     nowhere          passed over, unless a value there is infinite or NaN: a weight of 0 times that is NaN (D2.16)
     here and there   only such a block is masked
     everywhere       as if there were no predicate
 
-What indices say (a causal mask, a window) are bounds of the keys, compared with the block's. What else has to hold is looked
-at. Where that reads a matrix of rows x keys, or nothing that moves with the rows, it is done once for all batches that share
-it, into `seen`: a number for each block is small beside the mask that it was found in. Otherwise it is done where it is
-needed, so that memory stays linear in rows and keys.
+Conditions on indices (a causal mask, a window) are bounds of the keys, compared with the block's. The rest of the predicate is
+evaluated. If it reads a matrix of rows x keys, or nothing that moves with the rows, this is done once for all batches that
+share it, into `seen`: a number per block is small compared with the mask that it comes from. Otherwise it is done at the
+block, so that memory stays linear in rows and keys.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from tatami.region.views.pairs.seen_keys import SeenKeys, seen_keys
 from tatami.region.walk import free_axes
 
 EVERYWHERE, HERE_AND_THERE, NOWHERE = 2, 1, 0
+"""Values of `seen`: the predicate holds at all places of a block, at some, at none."""
 
 
 class SeenBlocks(KeyBlocks):
-    """`nonfinite`: for each block of each batch, nonzero if a value in it is not finite. `seen`: what is known of each
-    sliver's blocks before their scores are computed."""
+    """Key blocks that skip those excluded by the predicate. `nonfinite`: for each block of each batch, nonzero if a value in
+    it is not finite. `seen`: for each block of each sliver, EVERYWHERE, HERE_AND_THERE or NOWHERE, found before its scores."""
 
     nonfinite: loop.LocalBuffer
     seen: loop.LocalBuffer
@@ -61,21 +62,22 @@ class SeenBlocks(KeyBlocks):
             self.seen_lines = lines if self.is_known_before else ZERO
 
     def reads(self, along: Set[str]) -> Iterator[bool]:
-        """Of what is looked at: does it read memory at places that move with all of these axes?"""
+        """For each part of the predicate that is evaluated: True if it reads memory at places that move with all of `along`."""
         return (reads_along(e, along, self.lets, frozenset(self.extents)) for e in self.by_index.rest)
 
     def key_range(self, block: Expr) -> tuple[Expr, Expr, Stmts]:
+        """First key of a block, the key after its last, and the statements that declare both."""
         k0, d0 = self.integer(block * self.block)
         k1, d1 = self.integer(minimum(self.key_count, (block + 1) * self.block))
         return k0, k1, (d0, d1)
 
     def first_row(self, sliver: Expr) -> Expr:
-        """Of a sliver, which reaches back where rows past the last may not be computed."""
+        """The first row of a sliver. The last sliver reaches back if rows past the last may not be computed."""
         first = sliver * self.nr
         return first if self.is_padded else maximum(ZERO, minimum(first, self.row_count - self.nr))
 
     def batch_index(self, axes: tuple[str, ...]) -> Expr:
-        """Where the running batch stands in an array over `axes`."""
+        """The linear index of the current batch in an array over `axes`."""
         return linearize(tuple(self.at[a] for a in axes), tuple(self.extents[a] for a in axes))
 
     def find_seen(self) -> loop.Parallel:
@@ -113,8 +115,8 @@ class SeenBlocks(KeyBlocks):
         return (*look, loop.If(loop.Op("or", (nonfinite, conjunction(somewhere))), (*before, weights, *after)))
 
     def within_bounds(self, k0: Expr, k1: Expr) -> tuple[list[loop.Value], list[loop.Value]]:
-        """What holds where the bounds leave some of a block's keys to some rows of the sliver; and all keys to all rows. A
-        bound moves evenly with the rows: the sliver's first and last have the least and the largest."""
+        """Conditions that the bounds leave some of a block's keys to some rows of the sliver, and conditions that they leave
+        all keys to all rows. A bound moves evenly with the rows, so its extremes are at the sliver's first and last row."""
         somewhere: list[loop.Value] = []
         everywhere: list[loop.Value] = []
         last = minimum(self.row_count, self.q0 + self.nr) - 1
@@ -132,7 +134,8 @@ class SeenBlocks(KeyBlocks):
         return somewhere, everywhere
 
     def look(self, k0: Expr, k1: Expr) -> tuple[Stmts, loop.Value, loop.Value]:
-        """Does what indices do not say hold somewhere in a block of the sliver, and does it everywhere?"""
+        """Statements that evaluate the predicate without its bounds over a block of the sliver; a bool: it holds somewhere; a
+        bool: it holds everywhere."""
         em = self.em
         starts = {"or": loop.Const(False, DType.bool), "and": loop.Const(True, DType.bool)}
         single = {fn: loop.Reg(em.fresh("v"), DType.bool) for fn in starts}
@@ -154,7 +157,8 @@ class SeenBlocks(KeyBlocks):
         return (*declare, *splat, *seen), some, all_
 
     def mark(self, k0: Expr, k1: Expr) -> Stmts:
-        """`mask`: 1 where what is looked at holds, else 0; nothing where a vector of rows is looked at key by key."""
+        """Statements that fill `mask`: 1 where the evaluated part of the predicate holds, else 0. Empty if it is evaluated key
+        by key, for vectors of rows."""
         if not self.goes_by_lines():
             return ()
 
@@ -185,13 +189,14 @@ class SeenBlocks(KeyBlocks):
         return is_seen
 
     def goes_by_lines(self) -> bool:
-        """Does what is looked at read memory along the keys, and along the rows?"""
+        """True if the evaluated part of the predicate reads memory along the keys and along the rows."""
         return all(any(self.reads({a})) for a in (self.keys, self.rows))
 
     def holds(self, p: Point) -> loop.Value:
-        """What is looked at, at one place."""
+        """The evaluated part of the predicate at one place, bounds excepted."""
         return self.em.declare(conjunction([self.em.widen(self.em.value(e, p), p.lanes) for e in self.by_index.rest]))
 
 
 def conjunction(values: Sequence[loop.Value]) -> loop.Value:
+    """``and`` of all values; there is at least one."""
     return reduce(lambda x, y: loop.Op("and", (x, y)), values)

@@ -78,8 +78,9 @@ class _Streaming(SeenBlocks):
         self.depth = sum((f.depth for f in self.firsts), ZERO)
 
     def in_place(self, operand: RegionExpr, axes: tuple[str, ...]) -> tuple[str, Expr, int] | None:
-        """Keys or values that a micro-kernel reads where they lie: a buffer, the address of the first element over the batch
-        axes and the keys, elements from key to key. Those of one key are contiguous, and one key is close to the next."""
+        """Keys or values that a micro-kernel reads in place: buffer, address of the first element over the batch axes and the
+        keys, distance from key to key in elements; None if they are copied. Elements of one key are contiguous, and keys are
+        at most PLAIN_PITCH bytes apart."""
         if not isinstance(operand, Read) or self.memrefs[operand.tensor].dtype != self.dtype or len(axes) != 1:
             return None
         (axis,) = axes
@@ -249,8 +250,8 @@ class _Streaming(SeenBlocks):
         sizes: tuple[Expr, ...],
         rows: tuple[int, ...],
     ) -> loop.Call:
-        """`sizes`: rows, depth or pitch, k0, k1, pitches where the routine has them (c/products/microkernel.py). `rows`: what the first
-        may be."""
+        """A call of a micro-kernel: c += a * b. `sizes`: rows, depth or pitch, k0, k1, pitches if the routine has them
+        (c/products/microkernel.py). `rows`: possible values of the first."""
         buffers = (a, loop.Pointer(b.name, ZERO), loop.Pointer(c.name, ZERO))
         return loop.Call(routine, (*buffers, *map(loop.Integer, sizes)), True, rows)
 
@@ -330,7 +331,7 @@ class _Streaming(SeenBlocks):
             top = em.declare(em.load(self.state[online.top].name, at, self.dtype, p))
             em.remember(self.key_of(online.top, p), top)
             none = loop.Op("eq", (top, loop.Const("-INF", self.dtype)))
-            if self.of_rows.yields and not self.key_count.as_int():  # of no key the sum is 0
+            if self.of_rows.yields and not self.key_count.as_int():  # without keys the sum is 0
                 none = loop.Op("and", (none, loop.Within((Guard(ZERO, self.key_count),))))
             nowhere = em.declare(loop.Op("where", (none, loop.Op("sub", (top, top)), loop.Const(0, self.dtype))))
         shifted = {n for n in online.sums if online.top and depends_on(n, online.top, self.lets)}
@@ -376,7 +377,8 @@ class _Streaming(SeenBlocks):
         self.store_yields(self.results, p)
 
     def with_exception(self, total: loop.Reg, p: Point) -> loop.Value:
-        """In rows whose sum is NaN all weights are one number: rare, so added up plainly."""
+        """The total of weights times values; in rows whose sum is NaN all weights are equal, and the total is added up
+        again."""
         em = self.em
         nan = em.value(
             identity(self.online.nan_sum, self.lets[self.online.nan_sum].axes), Point({**self.at, self.rows: p.env[self.rows]})

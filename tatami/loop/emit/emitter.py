@@ -1,7 +1,7 @@
 """The value of a Region expression at one point or at `lanes` neighbouring points, as statements and registers.
 
-A Point says where each axis is, as index expressions over loop variables, and which loop variable counts lanes. What
-does not depend on that variable stays one lane and is splat where it meets lanes. Contiguous reads become vector loads,
+A Point says where each axis is, as index expressions over loop variables, and which loop variable counts lanes. Values
+that do not depend on that variable stay one lane and are splat where they meet lanes. Contiguous reads become vector loads,
 affine ones gathers; whatever else depends on the lane is computed lane by lane with the scalar code, so every
 expression has a vector form. A guarded read happens only where its guard holds (C-16, D2.16): no read leaves its
 tensor.
@@ -55,15 +55,16 @@ from tatami.tiny.ir import Bounds
 
 
 class Point(msgspec.Struct, frozen=True):
-    """`env`: axis -> index expression. `vector`: the loop variable that stands for lanes, or ""."""
+    """The place of each axis. `env`: axis -> index expression. `vector`: the loop variable that stands for lanes, or ""."""
 
     env: dict[str, Expr]
     vector: str = ""
     lanes: int = 1
     row: int = 0
-    """Which of the outer points that are computed together."""
+    """Index among the outer points that are computed together."""
 
     def at(self, e: Expr) -> Expr:
+        """An expression over axes as one over loop variables."""
         return substitute(e, self.env)
 
 
@@ -77,7 +78,7 @@ class Stored(msgspec.Struct, frozen=True):
     grouped: str = ""
     """The outer axis whose points are computed in groups: its entry counts from the first of the group."""
     base: Expr = ZERO
-    """What the entry of the first axis counts from."""
+    """First coordinate of the first axis that the buffer has an entry for."""
 
 
 class Emitter:
@@ -105,10 +106,12 @@ class Emitter:
 
     # -- building --------------------------------------------------------------------------------
     def fresh(self, prefix: str) -> str:
+        """A new name that begins with `prefix`."""
         self.counter += 1
         return f"{prefix}{self.counter}"
 
     def emit(self, *stmts: Stmt) -> None:
+        """Append statements to the innermost open block."""
         self.blocks[-1].extend(stmts)
 
     @contextmanager
@@ -125,6 +128,7 @@ class Emitter:
             self.blocks.pop()
 
     def declare(self, value: Value, prefix: str = "v") -> Reg:
+        """A new register that is declared with `value`, in the innermost open block."""
         t = type_of(value)
         reg = Reg(self.fresh(prefix), t.dtype, t.lanes)
         self.emit(Declare(reg, value))
@@ -139,28 +143,34 @@ class Emitter:
         return reg.name
 
     def loop(self, extent: Expr, prefix: str = "x") -> str:
+        """A new loop variable for ``0 <= name < extent``; the extent serves to simplify expressions."""
         name = self.fresh(prefix + "_")
         self.extents[name] = extent
         return name
 
     def recall(self, key: object) -> Value | None:
+        """The value remembered under `key` in a block that is still open, innermost first; None if there is none."""
         for memo in reversed(self.memos):
             if key in memo:
                 return memo[key]
         return None
 
     def remember(self, key: object, value: Value) -> None:
+        """Keep `value` under `key` until the innermost open block ends."""
         self.memos[-1][key] = value
 
     # -- addresses -------------------------------------------------------------------------------
     def address(self, tensor: str, index: tuple[Expr, ...]) -> Expr:
+        """The simplified offset of a tensor's element, in elements."""
         m = self.memrefs[tensor]
         return self.simplified(address(m.layout, m.shape, index))
 
     def simplified(self, e: Expr) -> Expr:
+        """`e` with the floors and extremes decided that the loops' extents decide."""
         return simplify(e, self.extents) if _has_floor(e) else e
 
     def stored_address(self, s: Stored, let: FlatLet, index: tuple[Expr, ...]) -> Expr:
+        """The offset, in elements, of a let's point in its local buffer; `index` has an entry for each axis of the let."""
         out = ZERO
         for k, (axis, size) in enumerate(zip(s.axes, s.sizes, strict=True)):
             i = index[let.axes.index(axis)] - (s.base if k == 0 else ZERO)
@@ -172,7 +182,8 @@ class Emitter:
         return lane_step(e, p.vector, p.lanes if p.vector and self.aligned.get(p.vector, 1) % p.lanes == 0 else 0)
 
     def repeats(self, addr: Expr, p: Point) -> int:
-        """How many neighbouring lanes of `p` each have the same of elements that follow each other; 0 where they have not."""
+        """Number of neighbouring lanes that read the same element, where groups of that number read consecutive elements; 0 if
+        lanes do not read in that way."""
         if not p.vector or self.aligned.get(p.vector, 1) % p.lanes:
             return 0
         for each in (n for n in range(2, p.lanes + 1) if p.lanes % n == 0):
@@ -211,6 +222,7 @@ class Emitter:
 
     # -- lanes -----------------------------------------------------------------------------------
     def widen(self, value: Value, lanes: int) -> Value:
+        """`value` with `lanes` lanes: splat if it has another number."""
         return value if type_of(value).lanes == lanes else Splat(value, lanes)
 
     def level(self, *values: Value) -> tuple[Value, ...]:
@@ -230,6 +242,8 @@ class Emitter:
         return reg
 
     def by_lane(self, e: RegionExpr, p: Point) -> Value:
+        """`e` at `p` as a vector, computed lane by lane with scalar code."""
+
         def one(position: Expr) -> Value:
             env = {a: substitute(x, {p.vector: position}) for a, x in p.env.items()}
             return self.value(e, Point(env))
@@ -268,6 +282,8 @@ class Emitter:
                 raise TypeError(type(e).__name__)
 
     def binary(self, fn: str, x: RegionExpr, y: RegionExpr, p: Point) -> Value:
+        """``fn(x, y)`` at `p`. A power of 1, 2 or 3 becomes multiplications; division by a softmax sum becomes a product with
+        its reciprocal."""
         a, b = self.level(self.value(x, p), self.value(y, p))
         if fn == "pow" and isinstance(y, region_ir.Const) and type_of(a).dtype in (DType.fp32, DType.fp64):
             if y.value == 2:
@@ -290,7 +306,7 @@ class Emitter:
         return Op(fn, (a, b))
 
     def is_softmax_sum(self, name: str) -> bool:
-        """A sum of ``exp(x - max)``: at least 1, so that one reciprocal may stand for many divisions."""
+        """True if the let is a sum of ``exp(x - max)``: at least 1, so that one reciprocal may replace many divisions."""
         reduce = self.lets[name].expr
         if not isinstance(reduce, region_ir.Reduce) or reduce.fn != "sum":
             return False
@@ -317,6 +333,7 @@ class Emitter:
         return value if isinstance(value, (Reg, Const)) else self.declare(value)
 
     def read(self, tensor: str, index: tuple[Expr, ...], p: Point) -> Value:
+        """The tensor's elements at `index`, loaded once per block."""
         addr = self.address(tensor, index)
         key = ("read", tensor, addr, p.lanes if p.vector in free_vars(addr) else 1)
         known = self.recall(key)
@@ -326,6 +343,7 @@ class Emitter:
         return known
 
     def let_key(self, let: str, index: tuple[Expr, ...], p: Point) -> object:
+        """Key of a let's value at an index; equal for all lane counts if the index does not depend on the lane."""
         depends = p.vector and any(p.vector in free_vars(x) for x in index)
         return ("let", let, index, p.lanes if depends else 1)
 
@@ -359,6 +377,7 @@ class Emitter:
         return None
 
     def index(self, value: Expr, dtype: DType, p: Point) -> Value:
+        """An index expression as a value of `dtype`: one lane if it is the same for all lanes of `p`."""
         value = self.simplified(value)
         step = self.step(value, p)
         if step is None:
@@ -368,7 +387,7 @@ class Emitter:
         return _index_value(value, dtype, p.lanes, step)
 
     def decided(self, e: region_ir.Binary, p: Point) -> bool | None:
-        """What a comparison of an index with a number is, where it is the same at every place of the loops."""
+        """The result of comparing an index with a number, if the same for all iterations of the loops; else None."""
         g = comparison(e)
         if g is None:
             return None
@@ -378,11 +397,11 @@ class Emitter:
         return True if is_within(left, ANY, self.extents) else False if is_within(-left - 1, ANY, self.extents) else None
 
     def is_of_loops(self, e: Expr) -> bool:
-        """Is it made of loop variables alone? Sizes among them would be taken to be 1 at least."""
+        """True if all variables of `e` are loop variables. Bounds would take sizes among them to be at least 1."""
         return free_vars(e) <= self.extents.keys()
 
     def is_outside(self, g: Guard) -> bool:
-        """Does a guard hold nowhere in the loops?"""
+        """True if the guard fails in all iterations of the loops."""
         if not self.is_of_loops(g.index - g.size):
             return False
         return any(is_within(distance, ANY, self.extents) for distance in (-g.index - 1, g.index - g.size))
@@ -458,6 +477,7 @@ class Emitter:
         return parts
 
     def branch(self, pred: Value, then: RegionExpr, other: RegionExpr, p: Point) -> Value:
+        """A register that has the value of `then` if `pred` is True, else that of `other`; only one of the two is computed."""
         dtype = self.typer.dtype(then)
         with self.block() as yes:
             a = self.value(then, p)
@@ -475,7 +495,7 @@ class Emitter:
         return reg
 
     def guards_reads(self, pred: RegionExpr) -> bool:
-        """Does a Within take part in the predicate?"""
+        """True if the predicate contains a Within, lets included that are evaluated in place."""
         stack = [pred]
         while stack:
             e = stack.pop()
@@ -502,6 +522,8 @@ class Emitter:
         return Within(tuple(ends))
 
     def random(self, e: RegionExpr, key: RegionExpr, counter: Expr, p: Point) -> Value:
+        """The Philox words at `counter`: a vector if the counter grows by one per lane and the key is the same, else lane by
+        lane."""
         step = self.step(counter, p)
         if step is None or step not in (ZERO, ONE):
             return self.by_lane(e, p)
@@ -514,6 +536,7 @@ class Emitter:
 
     # -- indexed reads ---------------------------------------------------------------------------
     def read_at(self, e: region_ir.ReadAt, p: Point) -> Value:
+        """A read at computed positions, with the bounds policy of the expression: outside the tensor it has 0 or a fault."""
         with self.block() as before:
             values = [self.value(i, p) for i in e.indices]
         self.emit(*before)
@@ -580,6 +603,7 @@ class Emitter:
         return first, stride
 
     def as_index(self, value: Value) -> Value:
+        """`value` cast to i64, lane by lane."""
         return value if type_of(value).dtype == DType.i64 else Cast(value, DType.i64)
 
     def indices(
@@ -647,6 +671,7 @@ def _reads(e: RegionExpr) -> bool:
 
 
 def neutral_value(fn: str, dtype: DType) -> Const:
+    """The value that does not change a reduce or scan by `fn`: 0 for sum, -INF or the least number for max, …"""
     return Const(_neutral(fn, dtype), dtype)
 
 

@@ -1,4 +1,4 @@
-"""How many elements the buffers of a kernel have, in its own sizes: what its accesses are checked against."""
+"""Number of elements of a kernel's buffers, in its own sizes, to check its accesses against."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tatami.region.views.fp8 import spelled_out
 
 
 def extents_of_kernels(program: Program, loops: ir.Program) -> dict[str, tuple[Expr, ...] | None]:
-    """Per kernel the elements of each parameter over s0, s1, …; None where Regions of other shapes share it."""
+    """Per kernel, the number of elements of each parameter over s0, s1, …; None if Regions of other shapes share it."""
     regions = {step.name: step for step in program.body if isinstance(step, Region)}
     found: dict[str, tuple[Expr, ...] | None] = {}
     for b in loops.bindings:
@@ -21,7 +21,7 @@ def extents_of_kernels(program: Program, loops: ir.Program) -> dict[str, tuple[E
 
 
 def extents(region: Region) -> tuple[Expr, ...]:
-    """The elements of its inputs, then of its outputs."""
+    """Number of elements of a Region's inputs, then of its outputs."""
     renamed, _ = rename(spelled_out(region))
     memrefs = [*(p.memref for p in renamed.inputs), *(t.memref for t in renamed.outputs)]
     return tuple(size_elements(m.layout, m.shape) for m in memrefs)

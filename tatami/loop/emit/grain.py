@@ -1,14 +1,15 @@
-"""How much work a thread should get at least: a few times what waking it costs."""
+"""Minimum work per thread: a few times the cost of waking it."""
 
 from __future__ import annotations
 
 from tatami.core.expr import ONE, Expr, expr, floordiv, maximum
 
 GRAIN_FLOPS = 1 << 18
+"""Minimum floating-point operations per thread."""
 GRAIN_PACK = 1 << 14
-"""Elements that are copied."""
+"""Minimum number of elements copied per thread."""
 
 
 def grain(wanted: int, item: Expr) -> Expr:
-    """Items of `item` work each that make up the wanted amount."""
+    """Number of items, each of `item` work, that make up the wanted amount; at least 1."""
     return maximum(ONE, floordiv(expr(wanted), maximum(item, ONE)))

@@ -1,10 +1,10 @@
-"""Where along an axis the conditions of an expression change: a loop that is cut there asks nothing inside.
+"""Positions along an axis at which conditions of an expression change: a loop cut there needs no test inside.
 
     y[i] = a[i] where i < 300 else b[i - 300]      ->   i in 0 .. 300: a[i];   i in 300 .. 512: b[i - 300]
 
-Of interest are guards and comparisons of an index with a number, when the index moves with that axis alone by a constant step:
-parts end to end (a concatenation, a roll), borders of every kind. That they hold, or do not, between two cuts is proved by
-bounds (`pointwise.Emitter.decided`).
+Guards count, and comparisons of an index with a number, if the index moves with that axis alone, by a constant step: parts end
+to end (a concatenation, a roll), borders of every kind. Bounds prove that they hold, or fail, between two cuts
+(`pointwise.Emitter.decided`).
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def _floors(e: Expr) -> Iterator[Floor]:
 
 
 def _divides(e: Expr, name: str) -> bool:
-    """Does a floor (or an extreme) of `e` hold the variable?"""
+    """True if a floor (or an extreme) in `e` contains the variable."""
     return any(not hasattr(a, "name") and name in free_vars(Expr((((a,), 1),))) for mono, _ in e.terms for a in mono)
 
 

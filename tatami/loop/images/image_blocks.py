@@ -1,9 +1,8 @@
-"""What the templates of convolutions share: blocks of an image's results as items of work, and the epilogue along them.
+"""Code shared by the templates of convolutions: blocks of an image's results as work items, and the epilogue along them.
 
-Results lie in a grid of `step` x `step` each (tiles of Winograd's sums; 1: the results themselves). A block has `own_rows` x
-`own_columns` entries of it, from (`top`, `left`) on: of an image of open width, which may be narrower than the plan's block,
-as many more rows as have the same number of entries.
-"""
+Results form a grid of cells of `step` x `step` (tiles of Winograd's sums; 1: the results themselves). A block has `own_rows` x
+`own_columns` cells, from (`top`, `left`) on. If the image's width is not known and it is narrower than the plan's block, the
+block has more rows instead, with the same number of cells."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ class ImageBlocks(Tiles):
     """A convolution of a renamed Region whose weights `setup` has packed."""
 
     def __init__(self, region: Region, plan: CpuWinograd | CpuPlanes, conv: Convolution, step: int, bands: int = 1) -> None:
-        """`bands`: into how many, for threads to share, rows of an open number are divided if these are enough."""
+        """`bands`: minimum number of blocks, for threads to divide, into which rows of unknown number are cut."""
         acc = lets_by_name(region)[plan.acc].expr
         assert isinstance(acc, Reduce)
         self.element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
@@ -70,7 +69,8 @@ class ImageBlocks(Tiles):
         self.items = product(self.extents[a] for a in self.outer) * self.down * self.across
 
     def packed_weights(self, plan: CpuWinograd | CpuPlanes, matrix: tuple[Expr, ...], block: int, how: str) -> str:
-        """The tensor of packed weights, `matrix` after the batch: checked by its shape and its layout."""
+        """Name of the tensor of packed weights. Raises InvalidPlan unless its shape is the batch and `matrix`, and its layout
+        slivers of `block`."""
         (name,) = {r.tensor for r in reads(self.conv.weights)} & set(plan.packed) or {""}
         memref = self.memrefs.get(name)
         shape = (*(self.extents[a] for a in self.conv.shape.batch), *matrix)
@@ -79,7 +79,7 @@ class ImageBlocks(Tiles):
         return name
 
     def enter(self, item: Expr) -> Stmts:
-        """Registers of a block: the outer axes, its first row and column of the grid, and how many it has."""
+        """Registers of a block: the outer axes, its first row and column in the grid, and its numbers of rows and columns."""
         declare, self.at, block = self.batch_values(self.outer, item, self.down * self.across)
         row = floordiv(block, self.across)
         down, self.top, self.own_rows = self.balanced(self.grid_rows, row, self.down)
@@ -87,19 +87,19 @@ class ImageBlocks(Tiles):
         return (*declare, *down, *across)
 
     def group(self) -> Expr:
-        """Which matrix of weights the block takes."""
+        """Number of the matrix of weights for the block."""
         batch = self.conv.shape.batch
         return linearize(tuple(self.at[a] for a in batch), tuple(self.extents[a] for a in batch))
 
     def spread(self, axes: tuple[str, ...], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
-        """Where each of `axes` is, from their linear index."""
+        """The index of each of `axes`, from their linear index."""
         if len(axes) == 1:
             return (), {axes[0]: index}
         declare, values, _ = self.batch_values(axes, index, ONE)
         return declare, values
 
     def along(self, axes: tuple[str, ...], at: dict[str, Expr], lo: Expr, hi: Expr, sums: str, start: Expr) -> Stmts:
-        """The epilogue at ``lo <= linear index of axes < hi``, whose sums begin at `start`."""
+        """The epilogue for ``lo <= linear index of axes < hi``, whose sums begin at `start`."""
         lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
         uses = [substitute(u, at) for u in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
         group = collapse(axes, self.extents, uses, f"{sums}_g")
@@ -119,12 +119,13 @@ class ImageBlocks(Tiles):
 
     @cached_property
     def is_costly(self) -> bool:
-        """True if the epilogue has functions that take a vector as long as a single element."""
+        """True if the epilogue calls functions that take as long for a vector as for a single element."""
         lets = (self.lets[n].expr for n in epilogue_of(self.region, self.acc))
         return any(isinstance(n, Unary) and OPS[n.fn].is_costly for e in lets for n in nodes(e))
 
     def is_masked(self, uses: Sequence[Expr], axes: tuple[str, ...], x: str, bound: dict[str, Expr]) -> bool:
-        """True if a vector of results may be computed past the last one: nothing is read along them, and they are neighbours."""
+        """True if a vector of results may be computed past the last one: nothing is read along them, and they are
+        contiguous."""
         moves = {a for a in axes if x in free_vars(bound[a])}
         targets = {self.target(y) for y in self.region.yields}
         lies = all(step_of(substitute(t, {a: bound[a] for a in moves}), x) == ONE for t in targets)
@@ -135,7 +136,7 @@ class ImageBlocks(Tiles):
     def masked_along(
         self, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, finish: Callable[[str, Point, Expr | None], None]
     ) -> Stmts:
-        """Whole vectors, then one of which the first lanes are results."""
+        """Full vectors, then one with only its first lanes stored."""
         whole, declare = self.integer(lo + floordiv(maximum(ZERO, hi - lo), expr(self.lanes)) * self.lanes)
 
         def part(start: Expr, stop: Expr, active: Expr | None) -> loop.For:

@@ -1,15 +1,14 @@
-"""Windows whose rows are read where they lie, without a copy (loop/images/window.py has the loops; stride 1 or 2 along the columns).
+"""Windows whose rows are read in place, without a copy (loop/images/window.py has the loops; stride 1 or 2 along the columns).
 
     for a few rows of results:
         where all rows that they see are inside:
-            the first vector of columns     lanes outside are put in
+            the first vector of columns     lanes outside are blended in
             vectors in the middle           loads from the tensor, no guard
-            the last ones                   lanes outside are put in, as many results as there are columns
-        else: what they see is copied to scratch, as for blocks of rows
+            the last ones                   lanes outside are blended in, as many results as there are columns
+        else: the rows that they see are copied to scratch, as for blocks of rows
 
-A vector that meets the end of a row reads on into its neighbours, of which lanes are then thrown away: so the rows before and
-after it are inside too.
-"""
+A vector at the end of a row reads on into the next one, whose lanes are then dropped: so the rows before and after it have to
+be inside too."""
 
 from __future__ import annotations
 
@@ -28,18 +27,21 @@ from tatami.region.views.images.window import Plane, Window, columns_inside, inn
 
 
 class LyingWindows(Windows):
+    """The template of windows over a plane in place."""
+
     def __init__(self, region: Region, plan: CpuWindow, window: Window, plane: Plane) -> None:
         super().__init__(region, plan, window)
         assert self.rows is not None
         self.plane, self.down = plane, self.rows
         self.is_lying = False
-        """Are the rows in hand read where they lie?"""
+        """True while the statements for rows in place are made."""
         self.first_column: int | None = None
-        """Of the vector in hand, where lanes of it or of what it sees are outside."""
+        """First column of the current vector if lanes of it, or of the columns that it sees, are outside; else None."""
         self.group = self.rows_together(self.terms())
         self.seen_rows = self.span(self.down, expr(self.group))
 
     def body(self) -> loop.Body:
+        """The kernel body: blocks of rows of each plane, divided among threads."""
         items = product(self.extents[a] for a in self.window.outer) * self.blocks
         x = self.counter(items)
         self.scratch, _ = self.lay_out(ONE)
@@ -50,6 +52,7 @@ class LyingWindows(Windows):
         return loop.Body((parallel,), about=f"window of {self.terms()}, rows in place, blocks of {self.plan.rows}")
 
     def some_rows(self, y: Expr, count: int) -> Stmts:
+        """Results of `count` rows from `y` on: in place if all rows that they see are inside, else through scratch."""
         s, (block, end, own) = self.down, (self.y0, self.y1, self.own)
         self.y0, self.y1, self.own = y, y + count, ZERO
         copied = (*self.fill(), *super().some_rows(y, count))
@@ -64,12 +67,14 @@ class LyingWindows(Windows):
 
     @property
     def whole_width(self) -> int:
+        """Number of columns of results."""
         size = self.width.as_int()
         assert size is not None
         return size
 
     def vectors(self) -> Iterator[tuple[Expr, Expr, Expr | None]]:
-        """Those from the first to the last all of whose windows are inside together, the others each by itself."""
+        """Ranges of columns: from the first to the last vector with all windows inside as one loop, the other vectors one by
+        one."""
         if not self.is_lying:
             yield from super().vectors()
             return
@@ -83,7 +88,7 @@ class LyingWindows(Windows):
             yield expr(start), expr(stop), expr(left) if left < self.lanes and self.is_direct else None
 
     def look(self, at: dict[str, int], p: Point) -> None:
-        """A vector of the tensor stands for one of the scratch."""
+        """A vector of the tensor takes the place of one of the scratch."""
         if not self.is_lying:
             super().look(at, p)
             return
@@ -96,14 +101,14 @@ class LyingWindows(Windows):
         self.em.remember(key, (self.every_second if c.stride == 2 else self.neighbours)(row, start, p))
 
     def neighbours(self, row: Expr, start: int, p: Point) -> loop.Reg:
-        """A vector of the tensor's columns from `start` after those of `p` on."""
+        """A vector of consecutive columns of the tensor, from `start` after those of `p` on."""
         over = start % p.lanes if self.plan.joined else 0
         first = self.line(row, start - over, p)
         return self.em.declare(loop.Across(first, self.line(row, start - over + p.lanes, p), over)) if over else first
 
     def every_second(self, row: Expr, start: int, p: Point) -> loop.Reg:
-        """The same of every second column. A vector that begins with the last odd column before two lines takes that from the
-        line where it lies."""
+        """A vector of every second column. One that begins with the last odd column before two lines takes it from the line in
+        memory."""
         lanes = p.lanes
         if not self.plan.joined:
             odd = (start - (self.columns.offset.as_int() or 0)) % 2
@@ -117,6 +122,7 @@ class LyingWindows(Windows):
         return self.em.declare(loop.Across(before, self.unzipped(row, base + 2 * lanes, odd, p), over))
 
     def unzipped(self, row: Expr, start: int, odd: int, p: Point) -> loop.Reg:
+        """Even columns of two consecutive vectors from `start` on, or the others if `odd`."""
         key = ("unzipped", row, start, odd, p.at(var(self.columns.axis)))
         known = self.em.recall(key)
         if isinstance(known, loop.Reg):
@@ -126,7 +132,7 @@ class LyingWindows(Windows):
         return reg
 
     def line(self, row: Expr, start: int, p: Point) -> loop.Reg:
-        """Neighbours that are loaded as they lie."""
+        """A vector of consecutive columns, loaded from the tensor; columns outside have the value for outside."""
         em = self.em
         column = p.at(var(self.columns.axis)) * self.columns.stride + start
         key = ("line", row, column)

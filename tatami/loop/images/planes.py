@@ -4,9 +4,8 @@
         for each channel: what the block sees of it, without guards, a plane for each remainder by the strides
         for each sliver of nr neighbours: sums += weights * planes[sliver + table[k]], then the epilogue
 
-The rows of a plane follow each other, so a sliver runs over the ends of rows. What lies there is no result, and is thrown
-away: of each row as many as a result sees to its right. So an element is copied once, where packed slivers would hold it
-for each place of the window.
+The rows of a plane follow each other, so a sliver runs over the ends of rows. Sums there are discarded: in each row as many
+as a result sees to its right. An element is copied once, where packed slivers would have it once per place of the window.
 """
 
 from __future__ import annotations
@@ -28,11 +27,12 @@ from tatami.region.views.images.planes import BANDS, Plane, panel_of, plane_at, 
 from tatami.region.views.slides import Slide
 
 WHOLE = Plane(0, 0, 0)
-"""Of the rows of an image of one dimension: one row."""
+"""The single row of an image with one dimension."""
 LINE = 16
-"""Planes are odd numbers of so many elements apart, so that channels do not share the sets of a cache."""
+"""Elements: the distance between planes is an odd multiple of it, so that channels map to different sets of a cache."""
 ROLLED = 4
-"""Planes alike from which on a loop fills them: a stride of 128 is 128 planes, whose statements one by one take the C compiler seconds."""
+"""Equal planes at least for a loop to fill them: a stride of 128 has 128 planes, and unrolled statements for them take the C
+compiler seconds."""
 
 
 def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:
@@ -168,8 +168,8 @@ class _Planes(ImageBlocks):
         return (d, *self.prefetch(q), *self.each_block(self.k, blocks, block), *self.epilogue(q))
 
     def prefetch(self, q: Expr) -> Stmts:
-        """The lines that the epilogue touches from the first of its results on, asked for before the products: filters lie
-        far apart."""
+        """Prefetches, before the products, of the lines that the epilogue touches from the first of its results on: filters
+        lie far apart."""
         f = self.counter(self.filters)
         y, d0 = self.integer(minimum(floordiv(q, self.pitch), self.own_rows - 1))
         x, d1 = self.integer(minimum(q - y * self.pitch, self.own_columns - 1))
@@ -184,7 +184,7 @@ class _Planes(ImageBlocks):
         return (d0, d1, loop.For(f, ZERO, self.filters, (*declare, *asked)))
 
     def epilogue(self, q: Expr) -> Stmts:
-        """Of each row that the neighbours q … lie in, filter by filter, the part that are results."""
+        """Statements for the results among the neighbours q … q + nr - 1: row by row, in each filter by filter."""
         y, f = self.counter(self.block_rows), self.counter(self.filters)
         from_row, d0 = self.integer(var(y) * self.pitch - q)
         first, d1 = self.integer(maximum(ZERO, -from_row))

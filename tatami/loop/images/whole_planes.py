@@ -88,7 +88,7 @@ class _WholePlanes(Windows):
         em.remember(key, em.declare(value))
 
     def inside(self, column: Expr, p: Point) -> loop.Value | None:
-        """Which lanes of a vector that begins at a column are inside; None where all are that count."""
+        """A mask of lanes inside the plane, for a vector that begins at `column`; None if all lanes that matter are inside."""
         guard = self.columns.guard
         limits = None if guard is None else guard_range(column, guard, p.vector)
         if limits is None:

@@ -7,7 +7,7 @@
 
 With a stride s along the columns the scratch keeps the columns of equal remainder together, so that a vector of results
 still reads neighbours. The columns of a row are computed in whole vectors; what lies past the last one is thrown away.
-Where the plan joins vectors, the scratch has the columns at whole vectors as memory has them, and only whole ones are read:
+If the plan joins vectors, columns keep their alignment to vectors in the scratch, and only whole vectors are read:
 
     load seen[x + 15], load seen[x + 16], load seen[x + 17]   ->   a, b, c = load seen[x], [x + 16], [x + 32]
                                                                    across(a, b, 15), b, across(b, c, 1)
@@ -70,22 +70,25 @@ class Windows(Tiles):
         self.is_direct = self.runs_past_columns()
 
     def runs_past_columns(self) -> bool:
-        """May the epilogue do so too: nothing is read along the columns, and what is written are neighbours?"""
+        """True if the epilogue may be computed past the last column: it reads nothing along the columns, and its writes there
+        are contiguous."""
         axes, axis = frozenset(all_axes(self.region)), self.columns.axis
         lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
         reads = any(reads_along(e, {axis}, self.lets, axes, self.acc) for e in lets)
         return not reads and all(step_of(self.target(y), axis) == ONE for y in self.region.yields)
 
     def terms(self) -> int:
+        """The number of places of the window."""
         return prod(self.size_of(a) for a in self.reduce.axes)
 
     def size_of(self, axis: str) -> int:
+        """The size of an axis, which the plan requires to be known."""
         size = self.extents[axis].as_int()
         assert size is not None
         return size
 
     def columns_before(self) -> int:
-        """Of the scratch, before the first column that a window sees: so many that vectors of the tensor are vectors there."""
+        """Unused columns of the scratch before the first seen one, so that vectors of the tensor are vectors of the scratch."""
         s = self.columns
         return (s.offset.as_int() or 0) % self.lanes if self.plan.joined and s.stride == 1 else 0
 
@@ -94,6 +97,7 @@ class Windows(Tiles):
         return (count - 1) * s.stride + (self.size_of(s.window) - 1) * s.dilation + 1
 
     def body(self) -> loop.Body:
+        """The kernel body: threads share `ahead` blocks of rows at a time; copies first, then results."""
         outer = product(self.extents[a] for a in self.window.outer)
         items = outer * self.blocks
         per_turn = expr(self.plan.ahead)
@@ -112,11 +116,12 @@ class Windows(Tiles):
         return loop.Body((parallel,), about=f"window of {terms}, {what}, {self.plan.ahead} ahead")
 
     def lay_out(self, per_turn: Expr) -> tuple[loop.LocalBuffer, Stmts]:
-        """The scratch of so many blocks, and what is stored there once for all of them."""
+        """The scratch of `per_turn` blocks, and statements that fill the part of it that is the same for all blocks."""
         sizes = (per_turn * self.seen_rows, expr(self.columns.stride), self.pitch)
         return self.scratch_of(sizes, product(sizes) + self.lanes), ()
 
     def scratch_of(self, sizes: tuple[Expr, ...], elements: Expr) -> loop.LocalBuffer:
+        """A local buffer of `elements` elements for the scratch, known to the emitter as the let SEEN of these `sizes`."""
         buffer = loop.LocalBuffer(self.em.fresh("b"), self.seen_dtype, elements)
         axes = ("seen_row", "seen_rest", "seen_column")[-len(sizes) :]
         self.typer.lets[SEEN] = self.seen_dtype
@@ -130,7 +135,8 @@ class Windows(Tiles):
         return most if not height else -(-height // -(-height // most))
 
     def kept_rows(self) -> list[loop.LocalBuffer]:
-        """Of the rows together: where their sums are kept for an epilogue that goes by itself."""
+        """Local buffers, one per row of a group, that keep sums for an epilogue that runs separately; none if it follows each
+        vector."""
         whole = ceildiv(self.width, expr(self.lanes)) * self.lanes
         return [] if self.is_direct else [self.local(whole) for _ in range(self.group)]
 
@@ -144,7 +150,7 @@ class Windows(Tiles):
         return loop.For(z, ZERO, count, (*declare, d0, d1, *make()))
 
     def place(self, z: Expr) -> Expr:
-        """Where block z of the scratch begins: its first row."""
+        """First row of block `z` in the scratch."""
         return z * self.seen_rows
 
     def all_rows(self) -> Stmts:
@@ -177,6 +183,7 @@ class Windows(Tiles):
         return (loop.For(r, ZERO, last, inside), *self.clear((self.own + last) * self.row_pitch, expr(self.lanes)))
 
     def clear(self, start: Expr, count: Expr) -> Stmts:
+        """Statements that set `count` elements of the scratch, in whole vectors, to the value outside the guards."""
         x = self.counter(count)
         outside = loop.Splat(loop.Const(self.window.outside, self.seen_dtype), self.lanes)
         store = loop.Store(self.scratch.name, start + var(x), outside)
@@ -209,8 +216,8 @@ class Windows(Tiles):
     def copy_ends(
         self, values: dict[str, Expr], rest: int, row: Expr, inside: tuple[Expr, Expr], limits: tuple[Expr, Expr]
     ) -> loop.Stmt:
-        """The same for vectors of which only the lanes `inside` are. One is read whole where all of it lies in the tensor,
-        whatever row its ends are of; else lane by lane."""
+        """Statements as in `copy_columns` for vectors of which only the lanes `inside` are in the row. Such a vector is read
+        whole if all of it lies in the tensor, whichever row its ends are in; else lane by lane."""
         s = self.columns
         start, stop = inside
         x = self.counter(self.pitch)
@@ -240,10 +247,11 @@ class Windows(Tiles):
         return loop.For(x, *limits, (loop.If(fits, tuple(whole), parts),), self.lanes, simd=True)
 
     def elements(self, tensor: str) -> Expr:
+        """The number of elements of a tensor."""
         return product(self.memrefs[tensor].shape)
 
     def entries(self) -> tuple[Expr, ...]:
-        """Of the tensor, at a row and a column that windows see."""
+        """The index of the sliding operand's tensor at the row and column named in the scratch."""
         entries = list(self.window.read.map)
         for s, name in zip(reversed(self.window.slides), ("seen_column", "seen_row")):
             entries[s.dim] = var(name)
@@ -283,7 +291,8 @@ class Windows(Tiles):
         return tuple(out)
 
     def vectors(self) -> Iterator[tuple[Expr, Expr, Expr | None]]:
-        """Of a row: the whole ones together, then the last one and its columns. Of sums that are kept all are whole."""
+        """(start, stop, active) of the loops over a row's columns: whole vectors together, then the last one with its number
+        of columns. If sums are kept, all count as whole."""
         if not self.is_direct:
             yield ZERO, self.width, None
             return
@@ -294,6 +303,7 @@ class Windows(Tiles):
             yield whole, self.width, self.width - whole
 
     def point(self, y: Expr, x: Expr, vector: str, lanes: int) -> Point:
+        """The point of row `y` and column `x`, with lanes along `vector`."""
         env = {**self.at, self.columns.axis: x}
         if self.rows is not None:
             env[self.rows.axis] = y
@@ -319,7 +329,7 @@ class Windows(Tiles):
         return totals
 
     def look(self, at: dict[str, int], p: Point) -> None:
-        """What has to be done before the scratch is read at one place of the window: a vector that the plan joins is made."""
+        """Statements before the scratch is read at one place of the window: a vector that the plan joins is made from two."""
         seen = self.seen(at).map
         *above, column = (p.at(x) for x in seen)
         start = (column - p.at(var(self.columns.axis))).as_int()
@@ -333,6 +343,7 @@ class Windows(Tiles):
         self.em.remember(key, self.em.declare(loop.Across(two[0], two[1], start % p.lanes)))
 
     def joined(self, total: loop.Reg, body: RegionExpr, p: Point) -> loop.Value:
+        """The total with one more term, at a place of the window; products of fp32 by a fused multiply-add."""
         em = self.em
         if self.reduce.fn == "sum" and isinstance(body, Binary) and body.fn == "mul" and self.dtype == DType.fp32:
             x, y = (em.value(e, p) for e in (body.x, body.y))
@@ -344,10 +355,11 @@ class Windows(Tiles):
         return loop.Op(combine(self.reduce.fn, self.dtype), (total, em.widen(value, p.lanes)))
 
     def replacing(self, at: dict[str, int]) -> Callable[[RegionExpr], RegionExpr]:
+        """Function that replaces the sliding operand by its entry in the scratch, at one place of the window."""
         return lambda e: self.seen(at) if e == self.window.moving else e
 
     def seen(self, at: dict[str, int]) -> At:
-        """Where the scratch holds the sliding operand at one place of the window."""
+        """The scratch entry of the sliding operand at one place of the window."""
         c = self.columns
         shift = at[c.window] * c.dilation
         row = ZERO
@@ -356,12 +368,15 @@ class Windows(Tiles):
         return At(SEEN, (self.own + row, expr(shift % c.stride), var(c.axis) + (shift // c.stride + self.lead)))
 
     def keep(self, k: int, total: loop.Reg, p: Point, active: Expr | None) -> None:
+        """Statements that store a vector of sums of row `k` of the group, for the epilogue."""
         self.em.store(self.kept[k].name, p.at(var(self.columns.axis)), total, p)
 
     def finish_kept(self, kept: loop.LocalBuffer, x: str, p: Point) -> None:
+        """Statements for the epilogue on a vector of sums that were kept."""
         self.finish(self.em.load(kept.name, var(x), self.dtype, p), p, None)
 
     def finish(self, total: loop.Value, p: Point, active: Expr | None) -> None:
+        """Statements for the epilogue and the writes, from the finished sums; `active`: lanes that are results, None: all."""
         let = self.lets[self.acc]
         place = tuple(p.at(var(a)) for a in let.axes)
         self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))

@@ -24,13 +24,16 @@ ROWS = 8
 
 
 class LoopedWindows(Windows):
+    """Windows with loops over their places; a group of rows loads each entry once."""
+
     def rows_together(self, terms: int) -> int:
-        """As many as a window has rows at most, so that there is a row that all of them see; in groups of about the same size."""
+        """Rows per group: at most the window's, so that all of them see a common row; groups have about the same size."""
         assert self.rows is not None
         most, height = min(ROWS, self.size_of(self.rows.window)), self.block.as_int()
         return most if not height else -(-height // -(-height // most))
 
     def totals(self, points: list[Point]) -> list[loop.Reg]:
+        """Registers with the finished sums of the points, after loops over the rows that they see."""
         init = self.reduce.init
         first: loop.Value = neutral_value(self.reduce.fn, self.dtype) if init is None else loop.Const(init, self.dtype)
         totals = [self.em.declare(self.em.widen(first, p.lanes)) for p in points]

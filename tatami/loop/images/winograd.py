@@ -8,13 +8,13 @@ plan/memory/packed_operands.py the weights).
         for each sliver of filters: 16, 20 or 25 products by the micro-kernel, transformed back, lanes are filters;
             transposed to lanes of pixels; the epilogue and the writes
 
-What is seen of a row is kept by its columns' remainders by the stride, so that lanes are at most two elements apart.
+Rows are kept by their columns' remainders by the stride, so that lanes are at most two elements apart.
 
     split tiles       threads share blocks; a block's panels lie in the thread's own cache
     split channels    all panels first, threads share channels; then threads share slivers of filters
 
-Channels are added up in order, so answers do not depend on the number of threads. Rows and columns of the last tiles that
-are no results are thrown away: nothing else depends on what they read.
+Channels are added up in order, so answers do not depend on the number of threads. The last tiles may reach past the results:
+those rows and columns are discarded, and nothing else depends on what they read.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class _Winograd(ImageBlocks):
         self.most = self.block_rows * self.block_columns
         apart = 5 * self.lanes
         self.panel_step, self.sum_step = self.channels * self.most + apart, self.most * self.nr + apart
-        """From position to position: a few lines more than needed, so that they do not share the sets of a cache."""
+        """Elements from one position of a tile to the next: a few lines more than needed, so that they map to different sets."""
         self.pitch = self.block_columns * 2 + 2
-        """Of the columns of one remainder."""
+        """Elements from row to row, in the columns of one remainder."""
         self.weights = self.packed_weights(plan, (self.channels * MATRICES**2, self.filters), self.nr, "transformed")
         self.has_even_rows = (self.width.as_int() or 1) % 2 == 0 and self.across == ONE
 
@@ -108,7 +108,8 @@ class _Winograd(ImageBlocks):
     # -- into panels ---------------------------------------------------------------------------
 
     def transform_scratch(self) -> Stmts:
-        """What a channel's tiles see, and the positions of their transforms. Vectors run over the ends."""
+        """Local buffers for the entries that a channel's tiles see, and for the positions of their transforms. Vectors may run
+        past the ends."""
         rows = self.seen_along(self.rows, self.block_rows * 2)
         seen = self.local(rows * self.columns.stride * self.pitch + 2 * self.lanes + 4)
         spread = self.local((self.most + self.lanes) * self.products)

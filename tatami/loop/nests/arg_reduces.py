@@ -1,10 +1,10 @@
 """argmax and argmin: the first position of the extreme; a NaN wins over every number (core.numerics).
 
 for x by 8 vectors: top = extreme of them; in lanes where top beats best: best, where = top, x
-top = extreme of best across lanes;  first = least of where in lanes that have it
-the 8 vectors from first on are looked through for it
+top = extreme of best across lanes;  first = least of where in lanes that hold it
+the 8 vectors from first on are searched for it
 
-Of a row of few vectors only the extreme is kept, and then the whole row looked through.
+In a row of few vectors only the extreme is kept, and then the whole row is searched for it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from tatami.plan.loops.nest_form import Item
 from tatami.region.ir import Reduce
 
 _STEP = 8
-"""Vectors whose extreme is known before it is compared with what each lane has met before."""
+"""Number of vectors whose extreme is computed before it is compared with the best value of each lane."""
 _BITS = 64
-"""Lanes of masks whose first is found at once."""
+"""Number of mask lanes searched at once: the bits of a word."""
 _TWICE = 20
-"""Vectors of a row at most that are all looked through: a place for each lane is carried along longer ones."""
+"""Maximum number of vectors in a row that is read twice (extreme, then position); longer rows keep a position per lane."""
 _LONGEST = 1 << 20
-"""Elements whose places are counted in lanes of 32 bits."""
+"""Maximum number of elements per span, so that positions in it are counted in lanes of 32 bits."""
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """What is gone along: an axis, at a point of the others, `several` vectors at a time."""
+    """The elements to search: along `axis`, at one point of the other axes, `several` vectors at a time."""
 
     reduce: Reduce
     point: Point
@@ -49,12 +49,15 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 class ArgReduces:
+    """Statements of argmax and argmin in a pass."""
+
     def __init__(self, nest: LaneLoops, reduces: Reduces) -> None:
         self.n = nest
         self.reduces = reduces
         self.e = nest.e
 
     def emit_item(self, item: Item, points: list[Point]) -> None:
+        """The lets of an item at each point: along lanes where that pays, else position by position."""
         for let in (self.n.lets[name] for name in item.lets):
             axis = reduce_of(let).axes[0]
             for p in points:
@@ -64,6 +67,7 @@ class ArgReduces:
                     self.serially(let, p)
 
     def along_lanes(self, let: FlatLet, p: Point, axis: str) -> None:
+        """Statements of one let at one point, in vectors along its axis."""
         e, size, known = self.e, self.n.sizes[axis], self.n.sizes[axis].as_int()
         row = _Row(reduce_of(let), p, axis, e.typer.dtype(reduce_of(let).body), self.n.several(axis, _STEP))
         if known is not None and known <= _TWICE * self.n.width(axis) and not self.n.is_costly([let.name]):
@@ -81,7 +85,7 @@ class ArgReduces:
         self.n.finish(let, p, where)
 
     def of_short(self, row: _Row, size: Expr) -> Reg:
-        """The position in a row that is gone through twice."""
+        """The position in a row that is read twice."""
         extreme = Reduce(row.extreme, (row.axis,), None, accumulator_dtype(row.dtype), row.reduce.body)
         (top,) = self.reduces.over_lanes([extreme], row.point, row.axis, False)
         return self.tested(row, top, size, lambda place, test: self.look_through(row, (ZERO, size), _BITS, top, place, test))
@@ -112,7 +116,7 @@ class ArgReduces:
         return top, self.tested(row, top, span[1], look)
 
     def tested(self, row: _Row, top: Reg, stop: Expr, look: Callable[[Reg, str], None]) -> Reg:
-        """The first position whose value is `top`, or none at all where that is NaN."""
+        """The first position whose value is `top`, or whose value is NaN if `top` is. `look` emits the search."""
         e = self.e
         place = e.declare(IndexOf(stop, DType.i64), "a")
         look(place, "eq")
@@ -125,7 +129,7 @@ class ArgReduces:
     def nearest(
         self, row: _Row, span: tuple[Expr, Expr], kept: list[tuple[Reg, Reg]], top: Reg, test: str
     ) -> tuple[Expr, Expr]:
-        """The step of a span in which the first position lies."""
+        """The range of the step of `span` in which the first position lies."""
         e = self.e
         start, stop = span
         far = Const(_LONGEST, DType.i32)
@@ -143,7 +147,8 @@ class ArgReduces:
         return first, first + most if count is not None else minimum(stop, first + most)
 
     def look_through(self, row: _Row, span: tuple[Expr, Expr], most: int, top: Reg, place: Reg, test: str) -> None:
-        """`place` becomes the first position of the span that passes the test, if one before it does: `most` lanes at once."""
+        """Set `place` to the first position of the span that passes the test, if it is smaller. At most `most` lanes at
+        once."""
 
         def inside(points: list[Point]) -> None:
             found = self.e.declare(FirstLane(tuple(self.is_it(self.value(row, point), top, test) for point in points)))
@@ -156,32 +161,34 @@ class ArgReduces:
         self.n.lane_loops(row.axis, span, several, [dict(row.point.env)], inside)
 
     def is_it(self, value: Value, top: Reg, test: str) -> Value:
+        """Mask: `value` equals `top`, or is NaN."""
         return Op("eq", (value, self.e.widen(top, type_of(value).lanes))) if test == "eq" else Op("isnan", (value,))
 
     def start(self, row: _Row) -> Const:
+        """The value that every other beats."""
         return neutral_value(row.extreme, accumulator_dtype(row.dtype))
 
     def value(self, row: _Row, p: Point) -> Value:
-        """The element at a point, as wide as what it is compared with."""
+        """The element at a point, in the dtype of the comparison."""
         value = self.e.widen(self.e.value(row.reduce.body, p), p.lanes)
         dtype = accumulator_dtype(row.dtype)
         return self.e.named(value if type_of(value).dtype == dtype else Cast(value, dtype))
 
     def take(self, row: _Row, top: Value, at: Value, best: Reg, where: Reg) -> None:
-        """``best, where = top, at`` where that is more extreme."""
+        """Set ``best, where = top, at`` in lanes where `top` is more extreme."""
         take = self.e.declare(self.beats(row.reduce, top, best), "m")
         self.e.emit(Assign(best, Op("where", (take, top, best))))
         self.e.emit(Assign(where, Op("where", (take, at, where))))
 
     def beats(self, reduce: Reduce, value: Value, best: Value) -> Value:
-        """Is `value` strictly more extreme? A NaN beats every number."""
+        """Mask: `value` is strictly more extreme than `best`; a NaN beats every number."""
         order: Value = Op("gt" if reduce.fn == "argmax" else "lt", (value, best))
         if type_of(value).dtype.is_float:
             order = Op("or", (order, Op("and", (Op("isnan", (value,)), Op("not", (Op("isnan", (best,)),))))))
         return order
 
     def serially(self, let: FlatLet, p: Point) -> None:
-        """One position after the other, for one point or a point of every lane."""
+        """One position after the other, at one point, or at a point per lane."""
         e = self.e
         reduce = reduce_of(let)
         axis = reduce.axes[0]
@@ -205,6 +212,6 @@ class ArgReduces:
 
 
 def _across(fn: str, parts: list[Value]) -> Value:
-    """One number of vectors and numbers."""
+    """The reduction by `fn` of one or two vectors or scalars to one number."""
     whole = [Horizontal(fn, part) if type_of(part).lanes > 1 else part for part in parts]
     return whole[0] if len(whole) == 1 else Op(fn, (whole[0], whole[1]))

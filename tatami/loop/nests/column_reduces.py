@@ -1,10 +1,9 @@
-"""Reduces down the columns of a matrix with long rows: row by row, so that memory is read as it lies.
+"""Reduces down the columns of a matrix with long rows: row by row, so that memory is read in its order.
 
-    column by column, each step down jumps over a row: a line of another page, which no prefetcher follows
+    column by column, each step down jumps over a row, to a line of another page, which no hardware prefetcher follows
     here: for groups of rows      for the columns of a block, in vectors      total[column] fn= rows of the group
 
-The totals of a block of columns lie in L1.
-"""
+The totals of a block of columns stay in L1."""
 
 from __future__ import annotations
 
@@ -21,15 +20,16 @@ from tatami.plan.loops.flatten import FlatLet, reduce_of
 from tatami.plan.loops.nest_form import Pass
 
 COLUMNS = 1024
-"""Columns of a block that threads share: a page of each row."""
+"""Columns per block if threads divide the columns: a page of each row."""
 WIDE = 4096
-"""Columns of a block where threads share rows: memory has a higher rate the longer what is read of a row."""
+"""Columns per block if threads divide the rows: longer contiguous runs reach a higher bandwidth."""
 SEVERAL = 4
-"""Vectors of a row that are read together: memory has a higher rate then."""
+"""Vectors of a row that are read together, for a higher bandwidth."""
 
 
 class ColumnReduces:
-    """The reduces of one kernel that go row by row. `totals`: where those of the running block of columns lie."""
+    """The reduces of one kernel that go row by row. `totals`: per let, the buffer of the totals of the current block of
+    columns."""
 
     def __init__(self, nest: LaneLoops) -> None:
         self.n = nest
@@ -41,7 +41,7 @@ class ColumnReduces:
         return down_columns(self.n.form, p)
 
     def allocate(self, names: list[str], vector: str, most: int) -> None:
-        """Room for the totals of a block of `most` columns."""
+        """Buffers for the totals of a block of `most` columns."""
         for name in names:
             e, dtype = self.e, accumulator_dtype(reduce_of(self.n.lets[name]).dtype)
             buffer, columns = e.fresh("b"), minimum(expr(most), self.n.sizes[vector])
@@ -49,20 +49,21 @@ class ColumnReduces:
             self.totals[name] = Stored(buffer, dtype, (vector,), (columns,))
 
     def take(self, let: FlatLet, p: Point) -> None:
-        """The total of a column, as the value of its let."""
+        """Finish the let with the total of its column, if it has one."""
         total = self.totals.get(let.name)
         if total is not None:
             place = p.env[total.axes[0]] - total.base
             self.n.finish(let, p, self.e.declare(self.e.load(total.buffer, place, total.dtype, p)))
 
     def fill(self, p: Pass, names: list[str], env: dict[str, Expr], span: tuple[Expr, Expr]) -> None:
-        """The totals of the columns from span[0] to span[1] at a point of the other axes."""
+        """Statements for the totals of columns ``span[0] <= column < span[1]`` at a point of the other axes."""
         for name in names:
             self.totals[name] = msgspec.structs.replace(self.totals[name], base=span[0])
             self.clear(name, p.vector, span)
             self.down(name, p.vector, reduce_of(self.n.lets[name]).axes, env, span)
 
     def clear(self, name: str, vector: str, span: tuple[Expr, Expr]) -> None:
+        """Set the totals of the columns to the reduce's start value."""
         start = start_value(reduce_of(self.n.lets[name]))
         total = self.totals[name]
 
@@ -73,7 +74,7 @@ class ColumnReduces:
         self.n.lane_loops(vector, span, 1, [{}], body)
 
     def down(self, name: str, vector: str, axes: tuple[str, ...], env: dict[str, Expr], span: tuple[Expr, Expr]) -> None:
-        """Loops over the reduced axes; the last in groups of rows."""
+        """Loops over the reduced axes; the last one in groups of rows."""
         e, size = self.e, self.n.sizes[axes[0]]
         y = e.loop(size, "y")
         if len(axes) > 1:
@@ -91,7 +92,7 @@ class ColumnReduces:
             e.emit(For(x, first, last, tuple(body), step))
 
     def join(self, name: str, vector: str, rows: list[dict[str, Expr]], span: tuple[Expr, Expr]) -> None:
-        """The rows of a group into the totals."""
+        """Combine the rows of a group into the totals."""
         e, reduce, total = self.e, reduce_of(self.n.lets[name]), self.totals[name]
         fn, none = combine(reduce.fn, total.dtype), neutral_value(reduce.fn, total.dtype)
 

@@ -1,8 +1,8 @@
 """One pass of a phase as a nest: loops over its axes, a vector loop with its narrower and scalar tails, items inside.
 
-for the axes of the pass            emit_pass, one environment for each outer point that is computed together
-  for vectors, then what is left    lane_loops
-    reduces, maps, folds            items; what is known at a point is kept, stored, yielded (finish)
+for the axes of the pass            emit_pass, one environment per outer point that is computed together
+  for vectors, then the tail        lane_loops
+    reduces, maps, folds            items; a value computed at a point is kept, stored, yielded (finish)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tatami.plan.loops.nest_form import NestForm, Pass, is_scan
 
 
 class Nest(LaneLoops):
-    """The passes of one kernel. `reduces`, `args` and `scans` make the items that are more than a value at a point."""
+    """The passes of one kernel. `reduces`, `args` and `scans` make the items that are not maps."""
 
     def __init__(self, emitter: Emitter, form: NestForm, plan: Schedule, blocks: Blocks | None) -> None:
         super().__init__(emitter, form, plan)
@@ -40,7 +40,8 @@ class Nest(LaneLoops):
         envs: list[dict[str, Expr]],
         lanes_range: tuple[Expr, Expr] | None = None,
     ) -> None:
-        """Loops over `axes` (those of the pass not yet in `envs`) and the items inside, at every outer point given."""
+        """Loops over `axes` (those of the pass that `envs` do not have) and the items inside, for every outer point in
+        `envs`."""
         if is_scan(p):
             for env in envs:
                 self.scans.nest(p, axes, env, lanes_range)
@@ -57,6 +58,7 @@ class Nest(LaneLoops):
         folds: list[Fold],
         lanes_range: tuple[Expr, Expr] | None,
     ) -> None:
+        """Loops over `axes`, then the vector loop with the items."""
         e = self.e
         if axes:
             x = e.loop(self.sizes[axes[0]])
@@ -83,7 +85,7 @@ class Nest(LaneLoops):
             self.lane_loops(p.vector, lanes_range, several, envs, inside, costly)
 
     def ranges(self, p: Pass, envs: list[dict[str, Expr]]) -> tuple[tuple[int, int], ...]:
-        """The vector loop of a pass of maps in parts in which conditions do not change; none when it is one part."""
+        """Ranges of the vector loop of a pass of maps within which conditions do not change; empty if it is one range."""
         size = self.sizes[p.vector].as_int()
         if size is None or any(item.kind != "map" for item in p.items):
             return ()
@@ -93,6 +95,7 @@ class Nest(LaneLoops):
         return tuple(pairwise((0, *at, size))) if at else ()
 
     def items(self, p: Pass, points: list[Point], folds: list[Fold]) -> None:
+        """The items of a pass at the points; folds take their terms after them."""
         for item in p.items:
             if item.kind == "reduce":
                 (self.args if is_arg_reduce(self.lets[item.lets[0]]) else self.reduces).emit_item(item, points)

@@ -1,4 +1,4 @@
-"""What memory needs before the first phase: zeros where an output has no element, copies of inputs that it overwrites."""
+"""Memory before the first phase: zeros in output elements that no index reaches, copies of inputs that are overwritten."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tatami.region.ir import Read, ReadAt, Region, Target
 
 
 def overwritten_inputs(region: Region, lets: dict[str, FlatLet]) -> tuple[str, ...]:
-    """Inputs that an output updates and that are read elsewhere than where the reading point itself writes."""
+    """Inputs that an output updates, and that are read at other points than the one that writes the element."""
     out: list[str] = []
     for target in region.outputs:
         if not target.updates:
@@ -32,7 +32,7 @@ def overwritten_inputs(region: Region, lets: dict[str, FlatLet]) -> tuple[str, .
 
 
 def clear_border(e: Emitter, target: Target) -> None:
-    """Elements of a blocked layout that belong to no index (borders, the rest of a block) are zero."""
+    """Set elements of a blocked layout that belong to no index (borders, the rest of a block) to zero."""
     m = target.memref
     count = size_elements(m.layout, m.shape)
     if target.updates or count == product(m.shape):
@@ -43,7 +43,7 @@ def clear_border(e: Emitter, target: Target) -> None:
 
 
 def snapshot(e: Emitter, tensor: str) -> None:
-    """A copy of an input that an output overwrites while other points still read it."""
+    """Copy an input that an output overwrites while other points still read it."""
     m = e.memrefs[tensor]
     count = size_elements(m.layout, m.shape)
     buffer = e.fresh("b")

@@ -41,17 +41,20 @@ class Fold(msgspec.Struct):
 
 
 def differs_by_lane(let: FlatLet, p: Point) -> bool:
-    """Has every lane of a point a value of its own?"""
+    """True if the let's value may differ between the lanes of a point."""
     return any(p.vector in free_vars(p.env[a]) for a in used_axes(let.expr, {}) if a in p.env)
 
 
 class Reduces:
+    """Statements for the reduces of a pass, argmax and argmin excepted (loop/nests/arg_reduces.py)."""
+
     def __init__(self, nest: LaneLoops) -> None:
         self.n = nest
         self.e = nest.e
         self.columns = ColumnReduces(nest)
 
     def emit_item(self, item: Item, points: list[Point]) -> None:
+        """Statements for the reduces of an item at the given points, from start value to `finish`."""
         lets = [self.n.lets[n] for n in item.lets]
         for let in lets:
             for p in points:
@@ -70,6 +73,7 @@ class Reduces:
             self.n.finish(t.let, t.point, t.total)
 
     def open(self, let: FlatLet, p: Point) -> _Accumulator:
+        """A new accumulator for a let at a point, with the start value: a vector if the value differs by lane."""
         reduce = reduce_of(let)
         lanes = p.lanes if p.vector and differs_by_lane(let, p) else 1
         start = start_value(reduce)
@@ -107,18 +111,22 @@ class Reduces:
         e.emit(For(y, ZERO, size, tuple(outer), _BLOCK))
 
     def in_blocks(self, t: _Accumulator) -> bool:
+        """True if terms are added up in blocks: sums of floats."""
         return reduce_of(t.let).fn == "sum" and t.total.dtype.is_float
 
     def part(self, t: _Accumulator) -> Reg:
+        """A new register, 0, for the sum of one block; as wide as the total."""
         zero = Const(0, t.total.dtype)
         return self.e.declare(zero if t.total.lanes == 1 else Splat(zero, t.total.lanes), "a")
 
     def step(self, total: Reg, t: _Accumulator, env: dict[str, Expr]) -> None:
+        """Statements that join one term to `total`, at the point of `t` and `env`."""
         reduce = reduce_of(t.let)
         p = msgspec.structs.replace(t.point, env={**t.point.env, **env})
         join_term(self.e, total, reduce, p)
 
     def along_lanes(self, lets: list[FlatLet], p: Point, axis: str) -> None:
+        """Statements for reduces at a point with lanes along the reduced axis; finishes the lets."""
         totals = self.over_lanes([reduce_of(let) for let in lets], p, axis, self.n.is_costly([let.name for let in lets]))
         for let, total in zip(lets, totals, strict=True):
             self.n.finish(let, p, total)
@@ -165,6 +173,7 @@ class Reduces:
 
     # -- folds: reduces over the loops of a pass ----------------------------------------------------
     def open_folds(self, p: Pass, row: int) -> list[Fold]:
+        """New accumulators for the folds of a pass at outer point number `row`: one for vectors, one for the tail."""
         out: list[Fold] = []
         for name in p.folds:
             let = self.n.lets[name]
@@ -176,6 +185,7 @@ class Reduces:
         return out
 
     def join_folds(self, folds: list[Fold], points: list[Point]) -> None:
+        """Statements that join the terms at the given points to their folds."""
         for fold in folds:
             for point in points:
                 if point.row != fold.row:
@@ -184,6 +194,7 @@ class Reduces:
                 join_term(self.e, fold.lanes if whole else fold.one, reduce_of(fold.let), point, across=True)
 
     def close_folds(self, folds: list[Fold], envs: list[dict[str, Expr]]) -> None:
+        """Statements that combine the accumulators of each fold and finish its let."""
         for fold in folds:
             r = reduce_of(fold.let)
             total: Value = fold.one

@@ -6,7 +6,7 @@ Within a block the lanes run along the axis (each vector is scanned by log2(lane
 running total) or across another one (a row of running totals). One thread may go from block to block with the carry;
 or all threads make the totals of a round of blocks, the totals are carried on, and all threads make the results while
 what they read is still in cache. Both add up in the same order: the result depends on sizes and the plan's blocks and
-lanes, never on threads. What follows the scan at the same point is computed where the result is known.
+lanes, never on threads. Maps of the scan at the same point are computed where the result is known.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TILE = 1024
 Span = tuple[Expr, Expr]
 Env = dict[str, Expr]
 Use = Callable[[Point, list[Value]], None]
-"""What happens to the prefixes (one per scan of the pass) at a point."""
+"""Function (point, prefixes, one per scan of the pass): emits the uses of the prefixes at the point."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -63,6 +63,8 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Scans:
+    """Statements for the passes of scans of one kernel. `blocks`: the plan's sizes of blocks; None: a line is one block."""
+
     def __init__(self, nest: LaneLoops, blocks: Blocks | None) -> None:
         self.n = nest
         self.e = nest.e
@@ -72,6 +74,7 @@ class Scans:
 
     # -- facts -----------------------------------------------------------------------------------
     def line(self, p: Pass) -> _Line:
+        """The scans of a pass and the maps after them, with their axis, direction and axis of lanes."""
         scans = tuple(self.n.lets[n] for item in p.items if item.kind == "scan" for n in item.lets)
         after = tuple(self.n.lets[n] for item in p.items if item.kind == "map" for n in item.lets)
         first = _scan(scans[0])
@@ -98,11 +101,12 @@ class Scans:
         return accumulator_dtype(_scan(let).dtype)
 
     def joined(self, let: FlatLet, a: Value, b: Value) -> Reg:
+        """A new register: `a` and `b` combined by the let's scan."""
         s = _scan(let)
         return self.e.declare(Op(combine(s.fn, type_of(b).dtype), (a, b)))
 
     def body(self, let: FlatLet, p: Point, lanes: int) -> Value:
-        """What the scan adds up, in the type it adds up in."""
+        """The scanned element at a point, with `lanes` lanes, in the type of the accumulator."""
         s = _scan(let)
         value = self.e.value(s.body, p)
         for to in (s.dtype, accumulator_dtype(s.dtype)):
@@ -111,6 +115,7 @@ class Scans:
         return self.e.named(self.e.widen(value, lanes))
 
     def neutral(self, let: FlatLet, lanes: int = 1) -> Value:
+        """The neutral value of the let's scan, with `lanes` lanes, in the type of the accumulator."""
         s = _scan(let)
         return self.e.widen(neutral_value(s.fn, accumulator_dtype(s.dtype)), lanes)
 
@@ -124,6 +129,7 @@ class Scans:
         self.totals[id(p)] = self.rows(line, row) + (self.rows(line, row) if self.block_size(line) else [])
 
     def rows(self, line: _Line, elements: Expr) -> list[str]:
+        """Names of new local buffers, one per scan of the line, of `elements` elements each."""
         names: list[str] = []
         for let in line.lets:
             names.append(self.e.fresh("b"))
@@ -164,7 +170,7 @@ class Scans:
         e.emit(For(y, ZERO, n, tuple(inside), size))
 
     def span_of(self, line: _Line, before: Expr, size: int) -> Span:
-        """Where the block lies that has `before` elements before it."""
+        """First element, and the one after the last, of the block that has `before` elements before it in scan order."""
         e = self.e
         n = self.n.sizes[line.axis]
         low = maximum(ZERO, n - before - size) if line.reverse else before
@@ -172,12 +178,14 @@ class Scans:
         return var(e.integer(IndexOf(low, DType.i64))), var(e.integer(IndexOf(high, DType.i64)))
 
     def give(self, line: _Line, p: Point, values: list[Value]) -> None:
+        """Statements for the results of the scans at a point, and for the maps after them."""
         for let, value in zip(line.lets, values, strict=True):
             self.n.finish(let, p, value)
         for let in line.after:
             self.n.map_let(let, p)
 
     def line_along(self, line: _Line, env: Env) -> None:
+        """Statements for one line with lanes along the axis: block by block with a carry."""
         e = self.e
         size = self.block_size(line)
         if size is None:
@@ -204,7 +212,7 @@ class Scans:
         return use
 
     def carried_across(self, line: _Line, carry: Callable[[int, Point], Value]) -> Use:
-        """The same with a carry for each lane: `carry(k, p)` is that of scan k at p."""
+        """Results from prefixes and a carry for each lane: `carry(k, p)` is the carry of scan k at p."""
 
         def use(p: Point, values: list[Value]) -> None:
             both = [self.e.level(carry(k, p), v) for k, v in enumerate(values)]
@@ -213,6 +221,7 @@ class Scans:
         return use
 
     def line_across(self, line: _Line, rows: list[str], env: Env, span: Span | None) -> None:
+        """Statements for neighbouring lines with lanes across them: `rows` names their totals, then their carries."""
         size = self.block_size(line)
         count = len(line.lets)
         totals, carries = rows[:count], rows[count:]
@@ -316,9 +325,12 @@ class Scans:
         return p.env[line.lanes] - (span[0] if span else ZERO)
 
     def at(self, row: str, let: FlatLet, line: _Line, span: Span | None, p: Point) -> Reg:
+        """A new register: the entry of a point in a row of totals."""
         return self.e.declare(self.e.load(row, self.lane(line, span, p), self.dtype(let), p))
 
     def clear(self, line: _Line, rows: list[str], span: Span | None) -> None:
+        """Statements that set rows of totals to the neutral value."""
+
         def zero(points: list[Point]) -> None:
             for row, let in zip(rows, line.lets, strict=True):
                 self.e.store(row, self.lane(line, span, points[0]), self.neutral(let), points[0])

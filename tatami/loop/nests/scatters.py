@@ -13,6 +13,8 @@ from tatami.region.ir import Yield
 
 
 class Scatters:
+    """Statements for writes at computed positions, after all phases of the kernel."""
+
     def __init__(self, nest: Nest) -> None:
         self.n = nest
         self.e = nest.e
@@ -35,13 +37,14 @@ class Scatters:
         return last if apart and contiguous and not moved else ""
 
     def moves(self, let: str, axis: str) -> bool:
-        """May the let differ along an axis?"""
+        """True if the let may differ along an axis."""
         flat = self.n.lets[let]
         return axis in used_axes(flat.expr, {}) or let in self.e.stored
 
     def loops(
         self, y: Yield, entries: tuple[Expr | None, ...], axes: tuple[str, ...], env: dict[str, Expr], vector: str
     ) -> None:
+        """Statements for the loops over `axes`, the last with lanes if it is `vector`, and the writes inside."""
         e = self.e
         if not axes:
             self.point(y, entries, Point(env))
@@ -54,6 +57,8 @@ class Scatters:
             e.emit(For(x, ZERO, self.n.sizes[axes[0]], tuple(body)))
 
     def point(self, y: Yield, entries: tuple[Expr | None, ...], p: Point) -> None:
+        """Statements for one write, or a vector of them: indices checked by the bounds policy, combined with the old value
+        where the yield says so."""
         e = self.e
         own = tuple(p.env[a] for a in self.n.lets[y.source].axes)
         value = self.n.converted(y, e.let_at(y.source, own, p))
@@ -78,4 +83,5 @@ class Scatters:
         e.emit(If(Within(guards), tuple(write), fault))
 
     def first_lane(self, v: Value) -> Value:
+        """The first lane of a value."""
         return v if type_of(v).lanes == 1 else Lane(self.e.named(v), ZERO)

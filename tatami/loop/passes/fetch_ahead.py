@@ -1,4 +1,4 @@
-"""Rows that are gone over several times: memory is asked for lines while the costliest loop computes.
+"""Prefetches for rows that several loops pass over: cache lines arrive while the costliest loop computes.
 
     parallel row                          parallel row
       for x: max of p0[row, x]              next = min(row + 1, rows - 1)
@@ -6,9 +6,8 @@
       for x: p1[row, x] = scaled            for x: prefetch p0[next, x], prefetch p1[row, x] to write, exp, sum
                                             for x: p1[row, x] = scaled
 
-The first loop over a row does little else than wait for it, and so does one that writes: a processor foresees the lines of
-a page that are read one after the other, not the next page, nor those that are written.
-"""
+The first loop over a row mostly waits for its lines, and so does a loop that writes: the hardware prefetcher follows the lines
+of a page that are read in sequence, but neither crosses to the next page nor fetches lines to write."""
 
 from __future__ import annotations
 
@@ -22,12 +21,13 @@ from tatami.loop.ir import Declare, For, IndexOf, Load, Op, Prefetch, Reg, Stmt,
 from tatami.loop.walk import nodes
 
 SHORTEST, LONGEST = 512, 1 << 16
-"""Elements of a row: shorter ones share a page; of longer ones the first lines would be gone before they are used."""
+"""Minimum and maximum number of elements per row: shorter rows share a page; the first lines of longer ones would be evicted
+before use."""
 
 
 def fetched_ahead(body: tuple[Stmt, ...], row: str, rows: Expr, name: str) -> tuple[Stmt, ...]:
-    """The statements of one of `rows` rows, with prefetches of what they read of the next row and write of this one. `name`
-    is free for the number of the next row."""
+    """The statements of one of `rows` rows, with prefetches of lines that the next row reads and of lines that this one
+    writes. `name`: a free name for the number of the next row."""
     loops = {k: s for k, s in enumerate(body) if isinstance(s, For) and _goes_along(s)}
     if len(loops) < 2 or rows == ONE:
         return body
@@ -41,7 +41,7 @@ def fetched_ahead(body: tuple[Stmt, ...], row: str, rows: Expr, name: str) -> tu
             write = isinstance(e, Store)
             before = [j for j in loops if j < k or not write]
             along = step_of(e.index, loop.var) == ONE and step_of(e.index, row) not in (None, ZERO, ONE)
-            plain = free_vars(e.index) & inside == {loop.var}  # known in other loops too
+            plain = free_vars(e.index) & inside == {loop.var}  # defined in the other loops too
             if not along or not plain or not before or (e.buffer, write) in asked:
                 continue
             busy = max(before, key=lambda j: (costs[j], j))
@@ -57,11 +57,11 @@ def fetched_ahead(body: tuple[Stmt, ...], row: str, rows: Expr, name: str) -> tu
 
 
 def _goes_along(loop: For) -> bool:
-    """Is it a loop over the whole of a row, but for a rest, in vectors of half a line at least?"""
+    """True if the loop passes over a whole row, except for a tail, in vectors of at least half a cache line."""
     count = (loop.stop - loop.start).as_int()
     return loop.simd and loop.start == ZERO and loop.step >= 8 and (count is None or SHORTEST <= count <= LONGEST)
 
 
 def _cost(loop: For) -> float:
-    """Scalar work per element."""
+    """Scalar operations per element, weighted by cost."""
     return sum(op_cost(e.fn) for e in nodes(loop.body) if isinstance(e, Op)) / loop.step

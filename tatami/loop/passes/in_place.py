@@ -1,13 +1,12 @@
-"""Which output of a kernel may lie where one of its inputs lies.
+"""Outputs of a kernel that may share the memory of one of its inputs.
 
     for x = 0 .. n by 16 simd
       v1 = p0[x : 16]
       p1[x : 16] = relu(v1)          p1 may take the place of p0
 
-An element is read only where the element of the same number is written, in the same run of a block and before it; and each
-is written once. Then nobody reads an element that is overwritten, whichever threads run which steps. The first is asked of
-the statements; the second of the writes themselves, which are counted out for the kernel's sizes, so they have to be
-numbers.
+Two conditions: an element is read only where the element of the same number is written, in the same run of a block and before
+it; and each element is written once. No overwritten element is then read, however steps are divided among threads. The first
+condition is checked on the statements, the second by enumerating the writes, so that the kernel's sizes have to be numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tatami.loop.walk import blocks, nodes
 
 
 def in_place(params: Sequence[BufferParam], sizes: int, body: tuple[Stmt, ...]) -> tuple[tuple[int, int], ...]:
-    """Pairs of positions (input, output) that may share memory, one at a time."""
+    """Pairs of parameter positions (input, output) that may share memory, one pair at a time."""
     if sizes:
         return ()
     inside = list(nodes(body))
@@ -40,8 +39,8 @@ def in_place(params: Sequence[BufferParam], sizes: int, body: tuple[Stmt, ...]) 
 
 
 def _paired(body: tuple[Stmt, ...], pairs: set[tuple[str, str]], moving: set[str]) -> Iterator[tuple[str, str]]:
-    """Each of the `pairs` once for each load of its input after which, or with which, its block stores the same elements of
-    its output. What `moving` registers tell may differ by then."""
+    """A pair, once for each load of its input after which, or with which, its block stores the same elements of its output.
+    Loads whose index uses a register that is assigned again (`moving`) do not count."""
     for block in blocks(body):
         stores = [(k, s) for k, s in enumerate(block) if isinstance(s, Store) and any(s.buffer == o for _, o in pairs)]
         for k, stmt in enumerate(block if stores else ()):

@@ -1,4 +1,4 @@
-"""Loops whose steps are long chains of operations take several vectors at a time.
+"""Loops whose steps are long chains of dependent operations take several vectors at a time.
 
     for x = 0 .. 1000 by 8 simd               for x = 0 .. 992 by 32 simd
       v1: fp32x8 = p0[x : 8]                    v1: fp32x8 = p0[x : 8]
@@ -12,10 +12,10 @@
                                               for x = 992 .. 1000 by 8 simd
                                                 …
 
-Each operation of a chain waits for the one before, and a processor sees too few steps of a loop ahead to fill the time: it
-does as many chains at once as the C compiler lays side by side (decision 0030).
-Functions that ask whether their arguments are usual are no chains: nothing moves across the question. Loops of few
-steps go whole, and then the loop around them is asked.
+Each operation of a chain waits for the one before it, and out-of-order execution reaches too few steps ahead to fill the time.
+Independent chains that the C compiler interleaves fill it (decision 0030).
+Functions with a branch for special arguments do not count as chains, since nothing moves across the branch. Loops of few
+steps are unrolled, and then the enclosing loop is considered.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from tatami.loop.ir import Declare, For, Gather, If, Load, Op, Parallel, Prefetc
 from tatami.loop.walk import blocks, nodes
 
 CHAINS = 4
-"""Side by side: more have no registers."""
+"""Number of chains to interleave: more need too many registers."""
 
 
 def interleaved(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The same statements with such loops in larger steps. Results have the same bits."""
+    """The same statements with such loops in larger steps. Results are bit-identical."""
     return _Copies(stmts).stmts(stmts) if chains(stmts) else stmts
 
 
 def chains(stmts: tuple[Stmt, ...]) -> int:
-    """Long chains of vectors among the statements and those inside them."""
+    """Number of long chains in vectors among the statements and those inside them."""
     return sum(isinstance(n, Op) and _is_chain(n) for n in nodes(stmts))
 
 
 def has_chains_side_by_side(stmts: tuple[Stmt, ...]) -> bool:
-    """Is there a block of several?"""
+    """True if a block has more than one long chain."""
     return any(chains(tuple(s for s in block if isinstance(s, Declare))) > 1 for block in blocks(stmts))
 
 
@@ -57,7 +57,8 @@ def _is_chain(op: Op) -> bool:
 
 
 class _Copies:
-    """Names are a letter and a number: new ones go on from the largest."""
+    """Copies of loop bodies with registers of their own. Names are a letter and a number; new ones continue from the
+    largest."""
 
     def __init__(self, stmts: tuple[Stmt, ...]) -> None:
         names = [s.reg.name for s in nodes(stmts) if isinstance(s, Declare)]
@@ -94,14 +95,14 @@ class _Copies:
         return (large,) if known is not None and known % most == 0 else (large, replace(s, start=middle))
 
     def copies(self, s: For, places: list[Expr], is_alone: bool) -> tuple[Stmt, ...]:
-        """The body at each place, stores last if that is the same; in a block of its own, or in that of the loop."""
+        """The body at each place, with the stores last if that does not change results; `is_alone`: in a block of its own."""
         made = [b for k, at in enumerate(places) for b in self.copy(s, at, is_alone and k == 0)]
         if not _stores_can_wait(s.body):
             return tuple(made)
         return (*(b for b in made if not isinstance(b, Store)), *(b for b in made if isinstance(b, Store)))
 
     def copy(self, s: For, at: Expr, keeps_names: bool) -> tuple[Stmt, ...]:
-        """The body at one place, with registers of its own."""
+        """The body at one place, with registers of its own unless it `keeps_names`."""
         old = [b.reg.name for b in s.body if isinstance(b, Declare)]
         new = {n: n if keeps_names else self.fresh(n) for n in old}
         values = {s.var: at, **{n: var(m) for n, m in new.items()}}
@@ -123,6 +124,6 @@ class _Copies:
 
 
 def _stores_can_wait(body: tuple[Stmt, ...]) -> bool:
-    """Does nothing read what the body writes? An output that lies in an input's place is read where it is written, before."""
+    """True if the body reads nothing that it writes. (An output in the place of an input is read before it is written.)"""
     stored = {s.buffer for s in body if isinstance(s, Store)}
     return not any(isinstance(n, Load | Gather) and n.buffer in stored for n in nodes(body))

@@ -1,4 +1,4 @@
-"""Scratch that a kernel's threads take: what a runtime can make ready before the first call."""
+"""Scratch that a kernel's threads need, for a runtime to allocate before the first call."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from tatami.core.kernel import LocalBytes
 from tatami.loop.ir import LocalBuffer, Parallel, Stmt
 
 ALIGNED = 64
+"""Alignment of a local buffer, in bytes: a cache line."""
 
 
 def local_bytes(body: Iterable[Stmt]) -> LocalBytes:
-    """The local buffers of known size at the head of the kernel and of its parallel loops, which run one after the other."""
+    """Bytes of the local buffers of known size at the head of the kernel and of its parallel loops, which run one after the
+    other."""
     body = tuple(body)
     helper = max((_bytes((*s.prologue, *s.body)) for s in body if isinstance(s, Parallel)), default=0)
     return LocalBytes(_bytes(body) + helper, helper)

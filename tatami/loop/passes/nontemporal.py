@@ -3,10 +3,9 @@
     prefetch p1[x] to write
     p1[x : 16] = v           ->     p1[x : 16] = v  nontemporal
 
-Memory is then written only, where a line of a cache is read before the first element of it is written: a third of what a
-kernel moves that reads as much as it writes. A kernel that reads its results again keeps them in the caches, and so do stores
-of other types than fp32, of less than a vector, or that may begin between two places of vectors.
-"""
+An ordinary store reads its cache line from memory before it writes it; a nontemporal store only writes, which saves a third of
+the traffic of a kernel that reads as much as it writes. Stores stay ordinary if the kernel reads the buffer again, and if they
+are of other types than fp32, of less than a vector, or possibly unaligned."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tatami.loop.walk import blocks, nodes
 
 
 def nontemporal(stmts: tuple[Stmt, ...], buffers: Set[str]) -> tuple[Stmt, ...]:
-    """The statements with stores past the caches to those of `buffers` that are not read, where threads share a loop."""
+    """The statements with nontemporal stores to those of `buffers` that are not read, inside parallel loops."""
     read = {n.buffer for n in nodes(stmts) if isinstance(n, Load | Gather)}
     kept = frozenset(buffers - read)
     if not kept:
@@ -34,13 +33,14 @@ def nontemporal(stmts: tuple[Stmt, ...], buffers: Set[str]) -> tuple[Stmt, ...]:
 
 
 def without_nontemporal(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements with all stores into the caches."""
+    """The statements with ordinary stores only."""
     buffers = frozenset(s.buffer for s in _stores(stmts))
     return _Stores(stmts, buffers, False).block(stmts, {})
 
 
 def misplaced(kernel: Kernel) -> Iterator[str]:
-    """The buffers of nontemporal stores that the C of the kernel could not hold to: one that is not whole would fault."""
+    """Buffers of nontemporal stores that the C of the kernel could not execute: one that is not a full aligned vector would
+    fault."""
     if any(n.nontemporal for n in _stores(kernel.body)):
         yield from _not_allowed(kernel)
     yield from (n.buffer for f in kernel.functions for n in _stores(f.body) if n.nontemporal)
@@ -58,7 +58,7 @@ def _stores(body: tuple[Stmt, ...]) -> Iterator[Store]:
 
 
 class _Stores:
-    """Rewrites stores to `buffers`, past the caches or into them. Blocks know what names are multiples of."""
+    """Rewrites stores to `buffers`, as nontemporal (`past`) or ordinary ones. `known`: a divisor per variable of the block."""
 
     def __init__(self, stmts: tuple[Stmt, ...], buffers: frozenset[str], past: bool) -> None:
         self.buffers, self.past = buffers, past
@@ -94,7 +94,7 @@ def _is_whole(s: Store, known: Mapping[str, int]) -> bool:
 
 
 def is_multiple(e: Expr, of: int, known: Mapping[str, int]) -> bool:
-    """Is the value of `e` a multiple of `of`, whatever its variables are, which are multiples of what is `known`?"""
+    """True if `e` is a multiple of `of` for all values of its variables; `known`: a divisor of each variable."""
 
     def own(atom: Any) -> int:
         return known.get(atom.name, 1) if isinstance(atom, Var) else 1

@@ -39,7 +39,7 @@ def _hoisted(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def _surely_runs(loop: For) -> bool:
-    """What its first turn reads may be read before it."""
+    """True if the loop has at least one turn, so that the reads of its first turn may be moved before it."""
     turns = (loop.stop - loop.start).as_int()
     return turns is not None and turns > 0
 

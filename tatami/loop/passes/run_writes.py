@@ -34,7 +34,7 @@ class Stored:
         self._toward: dict[int, _Toward] = {}
 
     def by(self, stmt: Stmt) -> frozenset[str]:
-        """`stmt`: a statement of the body, at any depth."""
+        """Names of the buffers that a statement of the body, or one inside it, stores to."""
         found = self._found.get(id(stmt))
         if found is None:
             found = self._found[id(stmt)] = frozenset(n.buffer for n in nodes(stmt) if isinstance(n, Store))
@@ -67,7 +67,7 @@ class _Toward:
 
 
 def writes_once(stored: Stored, buffer: str, moving: set[str]) -> bool:
-    """Do no two stores, of all runs of all blocks of the body, touch one element? False where that is not known."""
+    """True if no two stores to the buffer touch one element, over all runs of all blocks of the body. False if unknown."""
     body = stored.body
     writes = _Writes(stored, buffer, moving)
     try:
@@ -136,14 +136,14 @@ class _Writes:
         self.block(loop.body, {**inner, loop.var: start[run] + loop.step * turn}, total)
 
     def is_run_of(self, stmt: Stmt, loop: For) -> bool:
-        """Does the statement not write, or write as many elements on as the loop steps?"""
+        """True if the statement does not write the buffer, or each turn's store continues where the turn before ended."""
         if not isinstance(stmt, Store) or stmt.buffer != self.buffer:
             return not self.is_written((stmt,))
         lanes = type_of(stmt.value).lanes
         return stmt.active is None and lanes == loop.step and step_of(stmt.index, loop.var) == ONE and self.is_known(stmt, loop)
 
     def is_known(self, store: Store, loop: For) -> bool:
-        """Does the index name nothing that the loop's body declares?"""
+        """True if the index contains no name that the loop's body declares."""
         return not free_vars(store.index) & {s.reg.name for s in loop.body if isinstance(s, Declare)}
 
     def is_written(self, body: tuple[Stmt, ...]) -> bool:

@@ -1,5 +1,5 @@
-"""What is known when a kernel is made goes out of its text: registers of integers that are constants or other names, floors
-and extremes that the ranges of loops decide, loops that run once or never, guards that always hold, scratch that nobody uses.
+"""Facts known when a kernel is made, removed from its text: integer registers that are constants or other names, floors and
+extremes that the ranges of loops decide, loops that run once or never, guards that always hold, scratch that nobody uses.
 
     parallel x1 < 144                         parallel x1 < 144
       for x8 < min(144 - x1, 1)                 for x15 < 58
@@ -45,7 +45,7 @@ def settled(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Of a kernel: registers that are assigned to, names that several blocks declare, buffers that are used."""
+    """Names in a kernel: registers that are assigned to, names that several blocks declare, buffers that are used."""
 
     changing: frozenset[str]
     repeated: frozenset[str]
@@ -53,7 +53,8 @@ class _Facts:
 
 
 class _Block:
-    """`known`: what names stand for. `ranges`: loop variables that count from 0 to a constant."""
+    """Rewriting of one block. `known`: expressions that names stand for. `ranges`: loop variables that count from 0 to a
+    constant."""
 
     def __init__(self, facts: _Facts, known: dict[str, Expr], ranges: dict[str, Expr]) -> None:
         self.facts, self.known, self.ranges = facts, known, ranges

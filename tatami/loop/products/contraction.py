@@ -2,28 +2,29 @@
 
     y = epilogue(sum over k of lhs * rhs)      batch, m, n, k: groups of axes, each one linear index
 
-Packing reads the operand EXPRESSIONS: any affine map with floors, guards of padding, casts, fused elementwise work. A
-convolution is so an implicit GEMM with im2col folded into the packing. lhs becomes panels [K][r] of r <= mr rows, rhs
+Packing reads the operand expressions: any affine map with floors, guards of padding, casts, fused elementwise work. A
+convolution is thus an implicit GEMM with im2col folded into the packing. lhs becomes panels [K][r] of r <= mr rows, rhs
 becomes slivers [K][nr]; both are used in blocks of kc. The micro-kernel adds them up in order of k, so answers do not
 depend on the number of threads. The epilogue reads the finished [rows][nr] accumulators while they are in cache.
 
-    split m      slivers of rhs packed once for all; threads share blocks of rows, each packs its rows of lhs
-    split n      panels of lhs packed once for all; threads share bands of slivers of rhs, packing each just before its use; of
-                 images that meet the same rows they share slivers of all
-    split batch  threads share (batch, block of rows); both operands packed by the thread itself. Axes of one side that the
-                 plan takes one at a time (its images) are batch axes too
-    split k      threads share parts of k (loop/products/parts_of_k.py)
+    split m      slivers of rhs are packed once; threads divide blocks of rows, and each packs its rows of lhs
+    split n      panels of lhs are packed once; threads divide bands of slivers of rhs and pack each just before its use; if
+                 images meet the same rows, threads divide the slivers of all images
+    split batch  threads divide (batch, block of rows); each packs both operands itself. Axes of one side that the plan takes
+                 one index at a time (its images) are batch axes too
+    split k      threads divide parts of k (loop/products/parts_of_k.py)
 
 An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
-slivers are used where they lie; an lhs is panels in the same way. So are, where the plan says so, rows of lhs that are contiguous along k, and rows of rhs
-that are contiguous along n. Sums that are the result are made in its place. The last sliver, where it has fewer than nr
-columns, goes by copies in any case. A panel of rows goes along all slivers of a band before the next: its results and what
-the epilogue reads lie in a page or two a row, where the rows of all panels would take a page each. One panel of rows and
-long rows of rhs in place: slivers are nc columns wide, and each row of rhs is read as it lies.
+slivers are used in place, and so are the panels of an lhs that `setup` has packed. If the plan says so (`in_place`), rows of
+lhs that are contiguous along k and rows of rhs that are contiguous along n are used in place too. Sums that are the result are
+accumulated in its memory. A last sliver of fewer than nr columns is always copied. A panel of rows is multiplied with all
+slivers of a band before the next panel: its results and the operands of the epilogue then touch one or two pages per row of
+one panel, not of all. With one panel of rows and long rows of rhs in place, slivers are nc columns wide and each row of rhs is
+read in its order.
 
-Where the plan multiplies narrow integers in groups of k, the Region is taken over groups first (region/views/narrow.py): panels and
-slivers are then of groups in elements of 32 bits, and the micro-kernel is another. By tiles of AMX, lhs is rows instead of
-panels, and nc columns of slivers go together: tiles are configured once for all of them.
+If the plan multiplies narrow integers in groups of k, the Region is rewritten over groups first (region/views/narrow.py): elements of
+panels and slivers are then groups of 32 bits, with a micro-kernel of their own. With AMX tiles, lhs is rows instead of panels,
+and nc columns of slivers are multiplied per call, so that tiles are configured once for all of them.
 """
 
 from __future__ import annotations
@@ -50,28 +51,28 @@ from tatami.region.views.narrow import Groups, groups_of, in_groups, joined, lyi
 from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
+"""Name of the micro-kernel's element type, by the accumulator's dtype."""
 NARROW = {DType.i8: "i8", DType.u8: "u8"}
-"""Slivers of these beside sums of fp32: widened in registers."""
+"""Name of the element type of slivers that are narrower than their fp32 sums and are widened in registers."""
 COPIED_SLIVERS = 16
-"""Slivers that are copied together where all are: a thread reads so many lines of a row at least, one after the other."""
+"""Slivers copied together if all are copied: a thread then reads this many cache lines of a row in sequence."""
 SHARES = 16
-"""Bands at least for threads to share, where their number is not known to the plan."""
+"""Minimum number of bands for threads to divide if n is not known."""
 SHORT_SLIVER, TALL_SUMS = 20 << 10, 8 << 10
-"""Bytes of a sliver at most, and of the sums of all rows at least, for results to follow panel by panel: measured."""
+"""Maximum bytes of a sliver, and minimum bytes of the sums of all rows, for results to follow panel by panel: measured."""
 
 
 def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
-    """The kernel body of a renamed Region (p0… tensors, s0… sizes) with one contraction.
-
-    Raises InvalidPlan when the Region is something else.
-    """
+    """The kernel body of a renamed Region (p0… tensors, s0… sizes) with one contraction. Raises InvalidPlan if the Region does
+    not fit the plan."""
     return _Contraction(region, plan).body()
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of lhs that go along slivers: the batch they are of, first and number, where their panels begin, room for their
-    sums. `slivers`: where all slivers begin that are `packed`, or where the one in use is to be copied."""
+    """Rows of lhs to multiply with slivers: the values of their batch axes, the first row and their number, where their panels
+    begin, the buffer of their sums. `slivers`: where all slivers begin if `packed`, else where the current one is to be
+    copied."""
 
     values: dict[str, Expr]
     first: Expr
@@ -142,7 +143,7 @@ class _Contraction(PartsOfK):
         return shape
 
     def take_groups(self, shape: ContractionShape) -> str:
-        """The Region over groups of k, and how the micro-kernel calls their elements (c/products/dots.py)."""
+        """Rewrite the Region over groups of k. Returns the micro-kernel's name of its elements (c/products/dots.py)."""
         count = DOT_COUNT[self.plan.dot]
         dtypes = operand_dtypes(self.region, shape, count, self.plan.dot in DOTS_OF_ANY_SIGNS)
         if dtypes is None:
@@ -166,12 +167,12 @@ class _Contraction(PartsOfK):
         return super().in_memory(operand) if lying is None else (lying, DOT_COUNT[self.plan.dot])
 
     def narrow_slivers(self) -> str:
-        """What the micro-kernel reads its slivers as, where that is narrower than the sums."""
+        """Name of the element type of ready slivers if it is narrower than the sums; else empty."""
         held = None if self.ready is None else self.memrefs[self.ready.tensor].dtype
         return NARROW.get(held, "") if held is not None and held != self.dtype else ""
 
     def ready_panels(self) -> Read | None:
-        """The lhs when its memory already is panels, of mr rows each."""
+        """The read of lhs if its memory already is panels of mr rows each; else None."""
         m = self.m.as_int()
         if self.plan.split != "n" or self.plan.dot or m is None or m % self.mr or self.rows_lie is not None:
             return None
@@ -179,7 +180,8 @@ class _Contraction(PartsOfK):
         return found if found is not None and len(found.map) == 2 else None
 
     def ready_operand(self, e: RegionExpr, axes: tuple[str, ...], block: int, size: Expr) -> Read | None:
-        """An operand when its memory already is slivers, or panels, of `block`: checked by its layout and its map."""
+        """The read of an operand if its memory already is slivers, or panels, of `block`, by its layout and its map; else
+        None."""
         if isinstance(e, Cast) and e.to == self.dtype and block == self.sliver and axes == self.n_axes:
             narrow = isinstance(e.x, Read) and self.dtype == DType.fp32 and self.memrefs[e.x.tensor].dtype in NARROW
             e = e.x if narrow else e
@@ -197,7 +199,7 @@ class _Contraction(PartsOfK):
         return e if whole and e.map[-2:] == wanted else None
 
     def lying(self, side: Literal["m", "n"], shape: ContractionShape, groups: Groups | None = None) -> Matrix | None:
-        """Where the operand of a side lies that the plan wants used in place."""
+        """The matrix in memory of a side's operand that the plan uses in place; None: the plan copies it."""
         if side not in self.plan.in_place:
             return None
         found = side_matrix(self.region, shape, side, self.plan.swap, groups)
@@ -206,8 +208,8 @@ class _Contraction(PartsOfK):
         return found
 
     def goes_by_rows(self) -> bool:
-        """Is there one panel of rows, and do long rows of columns lie in place? A tile of them at a time would jump from page
-        to page."""
+        """True if there is one panel of rows, and rhs is used in place with rows so long that a tile's columns would jump from
+        page to page."""
         m, lie = self.m.as_int(), self.columns_lie
         pitch = None if lie is None else lie.pitch.as_int()
         if m is None or m > self.mr or pitch is None or self.rows_lie is not None or self.plan.by_tiles:
@@ -215,7 +217,7 @@ class _Contraction(PartsOfK):
         return pitch * self.dtype.itemsize >= FAR
 
     def goes_by_panels(self) -> bool:
-        """Does a sliver stay in L1 beside the results of a panel, where those of all rows would not?"""
+        """True if a sliver stays in L1 together with the results of one panel, but not with those of all rows."""
         k, m, line = self.k.as_int(), self.m.as_int(), self.nr * self.dtype.itemsize
         if k is None or m is None or self.k_blocks != ONE or self.rows_lie is not None or self.is_turned or self.is_zipped:
             return False
@@ -239,7 +241,7 @@ class _Contraction(PartsOfK):
         return loop.Body(stmts, about=f"contraction {self.mr}x{self.nr}, kc {self.plan.kc}, split {split}{swapped}")
 
     def shares_columns(self) -> bool:
-        """Do threads share the columns of several images, which meet the same rows?"""
+        """True if threads divide the columns of several images, which meet the same rows."""
         return self.plan.split == "n" and self.batch_axes == self.plan.images and not self.plan.by_tiles
 
     def split_m(self) -> Stmts:
@@ -262,7 +264,7 @@ class _Contraction(PartsOfK):
         )
 
     def pack_slivers(self, to: str) -> loop.Parallel:
-        """All slivers; threads share them, or of plain copies bands of them."""
+        """Pack all slivers; threads divide single slivers, or bands of slivers if these are plain copies."""
         if self.copied is None:
             s = self.counter(self.slivers)
             each = self.each_k_block(lambda k0, k1: self.pack_sliver({}, to, self.sliver_at(k0, var(s)), var(s), k0, k1))
@@ -315,7 +317,7 @@ class _Contraction(PartsOfK):
     # -- blocks --------------------------------------------------------------------------------
 
     def band(self) -> Expr | None:
-        """Slivers that are copied together, where there are panels to go along them; None where none are copied."""
+        """Number of slivers copied together for the panels that follow; None if none are copied."""
         m, k = self.m.as_int(), self.k.as_int()
         slivers = self.plan.nc // self.nr
         if self.ready is not None or self.columns_lie is not None or self.is_zipped or slivers < 2:
@@ -330,7 +332,7 @@ class _Contraction(PartsOfK):
         return maximum(ONE, most)
 
     def one_band(self, values: dict[str, Expr], panels: str, copies: str, sums: str, first: Expr, band: Expr) -> Stmts:
-        """All rows by the slivers of a band, panel by panel."""
+        """All rows times the slivers of a band, panel by panel."""
         s0, d0 = self.integer(first)
         s1, d1 = self.integer(minimum(self.slivers, first + band))
         s = self.counter(self.slivers)
@@ -352,7 +354,7 @@ class _Contraction(PartsOfK):
         return (loop.For(s, ZERO, self.slivers, self.one_sliver(taken, var(s))),)
 
     def one_sliver(self, taken: _Rows, s: Expr) -> Stmts:
-        """Rows by one sliver, from sums over all of k to results."""
+        """Rows times one sliver, from sums over all of k to results."""
         if self.is_wide:
             return self.sliver_sums(taken, s, whole=True)
         make = self.tile_sums if self.plan.by_tiles else self.sliver_sums
@@ -366,8 +368,9 @@ class _Contraction(PartsOfK):
         return (loop.If(loop.Within((Guard(s, full),)), in_place, by_copies),)
 
     def sliver_sums(self, taken: _Rows, s: Expr, whole: bool) -> Stmts:
-        """The same. `whole`: the sliver has nr columns, so that what lies in place is used there. Of a short
-        sliver results follow panel by panel: a panel's sums stay in L1, and what it writes is fetched under its products."""
+        """One sliver without AMX. `whole`: the sliver has nr columns, so that operands and results in place are used there.
+        For a short sliver, results follow panel by panel: a panel's sums stay in L1, and its output lines are prefetched
+        during its products."""
         values, i0, rows, sums, slivers = taken.values, taken.first, taken.number, taken.sums, taken.slivers
         j0 = s * self.nr
         columns_lie, result = (self.columns_lie, self.result) if whole else (None, None)
@@ -381,7 +384,7 @@ class _Contraction(PartsOfK):
             c, c_pitch = self.place(result, values, i0, j0), result.pitch
 
         def block(k0: Expr, k1: Expr, first: Expr = ZERO, rows: Expr = rows) -> tuple[Stmts, loop.Call]:
-            """What packs a block of k of the sliver, and its products with some rows of the panels."""
+            """Statements that pack a block of k of the sliver, and the call that multiplies it with some rows of the panels."""
             pack: Stmts = ()
             pitch = expr(self.nr)
             if self.ready is not None:
@@ -415,7 +418,7 @@ class _Contraction(PartsOfK):
         return products if result is not None else (*products, *self.epilogue(values, i0, i0 + rows, j0, j1, sums))
 
     def tile_sums(self, taken: _Rows, s: Expr, whole: bool) -> Stmts:
-        """The same by tiles: panel by panel along all slivers of a band."""
+        """One sliver by AMX tiles: panel by panel along all slivers of a band."""
         values, i0, sums, slivers = taken.values, taken.first, taken.sums, taken.slivers
         j0 = s * self.nr
         j1, result = self.end_of_sliver(j0, whole), self.result if whole else None

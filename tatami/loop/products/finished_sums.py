@@ -1,10 +1,9 @@
-"""What becomes of the finished sums of a sliver: everything after the accumulator, while they are in cache.
+"""The epilogue of the finished sums of a sliver: everything after the accumulator, while they are in cache.
 
-sums[row][nr]    vectors along a row            results lie along n
-two rows         vectors along both, zipped     results of a row lie between those of its neighbour, as of a transposed
+sums[row][nr]    vectors along a row            results are contiguous along n
+two rows         vectors along both, zipped     results of a row alternate with those of its neighbour, as in a transposed
                                                 convolution of stride 2
-turned first     vectors along a column         results lie along m
-"""
+transposed first vectors along a column         results are contiguous along m"""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Region
 
 Part: TypeAlias = tuple[Group, Expr, Expr]
-"""lo <= linear index < hi of a group of axes."""
+"""A part of a group of axes: ``lo <= linear index < hi``."""
 
 
 class FinishedSums(Tiles):
@@ -38,14 +37,14 @@ class FinishedSums(Tiles):
     is_zipped: bool
 
     def goes_down(self) -> bool:
-        """Do results that follow each other in memory lie in one column of the sums? Then these are turned first."""
+        """True if results that are contiguous in memory form a column of the sums, which are then transposed first."""
         if not (self.pack_routine and self.m_axes and self.n_axes):
             return False
         targets = [self.target(y) for y in self.region.yields]
         return all(step_of(t, self.m_axes[-1]) == ONE and step_of(t, self.n_axes[-1]) != ONE for t in targets)
 
     def goes_in_pairs(self) -> bool:
-        """Do results of rows 2i and 2i + 1 of the sums take turns in memory?"""
+        """True if results of rows 2i and 2i + 1 of the sums alternate in memory."""
         m = self.m.as_int()
         if self.is_turned or m is None or m % 2 or self.nr % self.lanes or len(self.m_axes) != 1 or not self.n_axes:
             return False
@@ -57,8 +56,8 @@ class FinishedSums(Tiles):
         return True
 
     def epilogue(self, values: dict[str, Expr], i0: Expr, i1: Expr, j0: Expr, j1: Expr, sums: str) -> Stmts:
-        """Lets after the accumulator and all writes, on rows i0 … i1 and columns j0 … j1 of the finished sums: vectors go
-        along rows, or along columns after a turn."""
+        """Lets after the accumulator and all writes, for rows i0 … i1 and columns j0 … j1 of the finished sums: in vectors
+        along rows, or along columns after a transpose."""
         lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.plan.acc]
         uses = [substitute(a, values) for a in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
         rows = collapse(self.m_axes, self.extents, uses, f"{sums}_m")
@@ -77,8 +76,8 @@ class FinishedSums(Tiles):
         return (turn, *self.finish_lines((columns, j0, j1), (rows, i0, i1), values, sums, start, count))
 
     def line_of(self, columns: Group, j0: Expr) -> tuple[Stmts, Group, Expr]:
-        """The outer spans as registers where a sliver lies in one line of the inner one; the inner one, and where the line
-        begins."""
+        """The outer spans in registers, if a sliver lies within one line of the inner span; the inner span; the index at which
+        the line begins."""
         *outer, inner = columns.spans
         if not outer or (inner.size.as_int() or 1) % self.nr:
             return (), columns, ZERO
@@ -88,7 +87,7 @@ class FinishedSums(Tiles):
         return (first, *more), Group((inner,), values), line * inner.size
 
     def finish_lines(self, lines: Part, along: Part, values: dict[str, Expr], sums: str, start: Expr, pitch: Expr) -> Stmts:
-        """The results of sums that begin at `start`, line by line of `pitch`, in vectors along them."""
+        """The results of sums that begin at `start`, line by line with distance `pitch`, in vectors along the lines."""
         (outer_group, outer_lo, outer_hi), (inner_group, inner_lo, inner_hi) = lines, along
         widths = (self.lanes, self.lanes // 4, 1) if self.is_turned else (self.lanes, 1)
 
@@ -108,7 +107,7 @@ class FinishedSums(Tiles):
         return walk(outer_group, outer_lo, outer_hi, self.counter, per_line)
 
     def finish_pairs(self, lines: Part, along: Part, values: dict[str, Expr], sums: str) -> Stmts:
-        """The results of an even number of lines, by two whose results take turns."""
+        """The results of an even number of lines, two lines at a time whose results alternate."""
         (rows, lo, hi), (columns, first, last) = lines, along
         i = self.counter(self.m)
         pair = [(var(i) * 2 + r, {rows.spans[-1].name: var(i) * 2 + r}) for r in range(2)]
@@ -139,8 +138,8 @@ class FinishedSums(Tiles):
         return (loop.For(i, floordiv(lo, expr(2)), floordiv(hi, expr(2)), walk(columns, first, last, self.counter, across)),)
 
     def prefetch(self, values: dict[str, Expr], i0: Expr, rows: Expr, j0: Expr) -> Stmts:
-        """The lines that the epilogue writes, and reads beside the sums, asked for before the products. A sliver has a few
-        of each row, and rows lie far apart: nothing else foresees them."""
+        """Prefetches, before the products, of the lines that the epilogue writes and reads besides the sums. A sliver touches
+        a few lines of each row, and rows lie far apart, so that no hardware prefetcher finds them."""
         found: list[tuple[str, Expr, str, bool]] = []
         for buffer, place, written in self.finished_places(self.region):
             at = substitute(place, values)

@@ -2,8 +2,8 @@
 
     to[base + (k-k0)*pitch + (j-lo)] = operand(j, k)
 
-Both j and k are linear indices over groups of axes. Rows that are contiguous along j become vector copies; along k, a
-transposing routine; guards that move with j become ranges of j, the others a test per row.
+Both j and k are linear indices over groups of axes. Operands that are contiguous along j become vector copies, along k calls of
+a transposing routine. Guards that move with j become ranges of j, the others a test per row.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ Direct: TypeAlias = tuple[str, Expr, Expr]
 def misfit(
     plan: CpuContraction | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, let: str, why: str
 ) -> TatamiError:
-    """The diagnostic of a plan whose template does not take the Region."""
+    """The error InvalidPlan for a plan whose template does not fit the Region."""
     other = "cpu_split" if isinstance(plan, CpuStreaming) else "cpu_rows"
     kind = plan.__struct_config__.tag
     return fail("InvalidPlan", let, f"{kind} does not fit: {why}", f"choose a plan of kind {other} or scalar")
 
 
 class Tiles:
-    """What packing and the epilogue share: the Region's tensors and lets as loop statements over linear axis groups."""
+    """Base of the CPU templates, for packing and the epilogue: the Region's tensors and lets as loop statements over linear
+    groups of axes."""
 
     def __init__(self, region: Region, acc: str, dtype: DType, k_axes: tuple[str, ...], lanes: int, pack_routine: str) -> None:
         self.acc, self.dtype, self.k_axes, self.lanes, self.pack_routine = acc, dtype, k_axes, lanes, pack_routine
@@ -52,14 +53,14 @@ class Tiles:
         flat, self.typer = flatten(region)
         self.em = Emitter(region, {let.name: let for let in flat}, self.typer)
         self.known: dict[str, set[int]] = {}
-        """What registers may hold; nothing for one of which that is not known."""
+        """Values that an integer register may hold; empty if not known."""
 
     def counter(self, extent: Expr) -> str:
         """A new loop variable below `extent`."""
         return self.em.loop(extent)
 
     def addresses(self, expressions: Sequence[RegionExpr]) -> Iterator[Expr]:
-        """Every index expression that values need, tensors by address; lets are followed through their maps."""
+        """Every index expression that the values need, with tensors by address; lets are followed through their maps."""
         seen: set[tuple[str, tuple[Expr, ...]]] = set()
         stack: list[tuple[RegionExpr, dict[str, Expr]]] = [(e, {}) for e in expressions]
         while stack:
@@ -77,25 +78,28 @@ class Tiles:
                     yield from (substitute(x, env) for x in index_expressions(node))
 
     def address(self, tensor: str, index: tuple[Expr, ...]) -> Expr:
+        """Element address in a tensor."""
         memref = self.memrefs[tensor]
         return address(memref.layout, memref.shape, index)
 
     def integer(self, value: Expr) -> tuple[Expr, loop.Stmt]:
+        """An integer register with this value, and its declaration."""
         name = self.em.fresh("i")
         self.known[name] = {n for (n,) in self.together(value)}
         return var(name), loop.Declare(loop.Reg(name, DType.i64), loop.IndexOf(value, DType.i64), integer=True)
 
     def together(self, *sizes: Expr) -> list[tuple[int, ...]]:
-        """What sizes may be at the same time; nothing where that is not known."""
+        """Values that the sizes may have at the same time; empty if not known."""
         names = sorted(set().union(*map(free_vars, sizes)))
         found = itertools.product(*(sorted(self.known.get(n, ())) for n in names))
         return [tuple(evaluate(e, dict(zip(names, values))) for e in sizes) for values in found]
 
     def counts(self, size: Expr) -> tuple[int, ...]:
-        """What a number of rows may be; nothing where that is not known."""
+        """Values that a number of rows may have; empty if not known."""
         return tuple(sorted(n for (n,) in set(self.together(size))))
 
     def local(self, elements: Expr) -> loop.LocalBuffer:
+        """A new local buffer of accumulators."""
         return loop.LocalBuffer(self.em.fresh("b"), self.dtype, elements)
 
     def batch_values(self, axes: tuple[str, ...], item: Expr, blocks: Expr) -> tuple[Stmts, dict[str, Expr], Expr]:
@@ -105,7 +109,7 @@ class Tiles:
         return out, values, block
 
     def digits(self, sizes: Sequence[tuple[str, Expr]], index: Expr) -> tuple[Stmts, dict[str, Expr]]:
-        """Registers for the parts of a linear index, outermost first."""
+        """Registers for the indices of which a linear index is composed; `sizes` outermost first."""
         out: list[loop.Stmt] = []
         values: dict[str, Expr] = {}
         rest = index
@@ -120,17 +124,17 @@ class Tiles:
         return tuple(out), values
 
     def target(self, y: Yield) -> Expr:
-        """The address a yield writes, over the let's axes."""
+        """The address that a yield writes, over the let's axes."""
         axes = self.lets[y.source].axes
         return self.address(y.to, tuple(var(a) for a in axes) if y.map is None else tuple(e for e in y.map if e is not None))
 
     def store_yields(self, region: Region, p: Point, active: Expr | None = None) -> None:
-        """All outputs at one place (of the first `active` lanes)."""
+        """Store all outputs at one point (in the first `active` lanes)."""
         for to, place, value in self.results_at(region, p):
             self.em.store(to, place, value, p, active)
 
     def results_at(self, region: Region, p: Point) -> Iterator[tuple[str, Expr, loop.Value]]:
-        """All outputs at one place: buffer, address, value."""
+        """All outputs at one point: buffer, address, value."""
         for y in region.yields:
             axes = self.lets[y.source].axes
             value = self.em.let_at(y.source, tuple(p.at(var(a)) for a in axes), p)
@@ -140,7 +144,7 @@ class Tiles:
             yield y.to, self.em.simplified(p.at(self.target(y))), value
 
     def finished_places(self, region: Region) -> list[tuple[str, Expr, bool]]:
-        """What becoming results touches: buffer, address over the axes of the sum, and is it written?"""
+        """Memory that the epilogue touches: buffer, address over the axes of the sum, True if written."""
         places = {(y.to, self.target(y)): True for y in region.yields}
         for name in epilogue_of(region, self.acc):
             for e in nodes(self.lets[name].expr):
@@ -149,12 +153,12 @@ class Tiles:
         return [(buffer, place, written) for (buffer, place), written in places.items()]
 
     def finish_sum(self, region: Region, p: Point, sums: str, at: Expr, active: Expr | None = None) -> None:
-        """All outputs at one place, from the sum stored at `at`. active: lanes of which there are results, None: all."""
+        """All outputs at one point, from the sum stored at `at`. `active`: number of lanes to store; None: all."""
         self.take_sum(p, sums, at)
         self.store_yields(region, p, active)
 
     def take_sum(self, p: Point, sums: str, at: Expr) -> None:
-        """The accumulator at one place is the sum stored at `at`."""
+        """Make the sum stored at `at` known as the accumulator at this point."""
         let = self.lets[self.acc]
         total: loop.Value = self.em.load(sums, at, self.dtype, p)
         assert isinstance(let.expr, Reduce)
@@ -167,7 +171,7 @@ class Tiles:
         self.em.remember(self.em.let_key(let.name, place, p), self.em.declare(total))
 
     def balanced(self, total: Expr, part: Expr, parts: Expr) -> tuple[Stmts, Expr, Expr]:
-        """First and number of the items of one of `parts` parts of a range, as registers; parts differ by one item at most."""
+        """First item and number of items of one of `parts` parts of a range, as registers; parts differ by at most one item."""
         first, d0 = self.integer(floordiv(total * part, maximum(parts, ONE)))
         count, d1 = self.integer(floordiv(total * (part + 1), maximum(parts, ONE)) - first)
         whole = self.together(total, maximum(parts, ONE))
@@ -175,7 +179,7 @@ class Tiles:
         return (d0, d1), first, count
 
     def each_block(self, total: Expr, blocks: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
-        """Loop over blocks of a range: make(first, stop) with the bounds in registers."""
+        """A loop over blocks of a range: make(first, stop), with the bounds in registers."""
         p = self.counter(blocks)
         first, d0 = self.integer(floordiv(total * var(p), blocks))
         stop, d1 = self.integer(floordiv(total * (var(p) + 1), blocks))
@@ -195,8 +199,8 @@ class Tiles:
         k1: Expr,
         down: tuple[str, ...] = (),
     ) -> Stmts:
-        """to[base + (k-k0)*pitch + (j-lo)] = operand(j, k) for lo <= j < hi, k0 <= k < k1; k goes along the sum's axes, or
-        those of `down`."""
+        """Emit to[base + (k-k0)*pitch + (j-lo)] = operand(j, k) for lo <= j < hi, k0 <= k < k1; k runs over the sum's axes, or
+        over those of `down`."""
         guards, inside, outside = split_guards(operand)
         uses = [substitute(a, values) for a in self.addresses([operand])]
         group = collapse(axes, self.extents, uses, f"{to}_g")
@@ -209,7 +213,7 @@ class Tiles:
             return self.pack_along_k(inside, values, to, base, pitch, group, ks, (lo, hi, k0, k1))
 
         def at_piece(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
-            """All k of one piece of j, a row of an image for example: where it begins and ends is found once."""
+            """All k of one piece of j, such as a row of an image: its bounds are computed once."""
             first, stop = jlo, jhi
             declare: Stmts = ()
             if outer:
@@ -258,7 +262,7 @@ class Tiles:
         ks: Group,
         limits: tuple[Expr, Expr, Expr, Expr],
     ) -> Stmts:
-        """A computed operand, contiguous along k: vectors along k, their lanes stored down the panel."""
+        """A computed operand, contiguous along k: vectors along k, with their lanes stored down the panel."""
         lo, hi, k0, k1 = limits
 
         def per_j(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
@@ -283,7 +287,7 @@ class Tiles:
         return walk(group, lo, hi, self.counter, per_j)
 
     def is_contiguous_along_k(self, uses: Sequence[Expr], group: Group, ks: Group) -> bool:
-        """Does some read move by one element along k, and none along j?"""
+        """True if some read moves by one element along k, and none does along j."""
         at = [substitute(u, {**group.values, **ks.values}) for u in uses]
         along_k = [step_of(u, ks.spans[-1].name) for u in at]
         along_j = [step_of(u, group.spans[-1].name) for u in at]
@@ -292,7 +296,7 @@ class Tiles:
         )
 
     def transposing(self, operand: RegionExpr, values: dict[str, Expr], group: Group, ks: Group) -> Direct | None:
-        """(buffer, address, stride of the group's inner axis) when k is contiguous and the type is the packed one."""
+        """(buffer, address, stride of the group's inner axis) if k is contiguous and the dtype is the packed one; else None."""
         found = self.in_memory(operand)
         if found is None or not self.pack_routine:
             return None
@@ -306,7 +310,7 @@ class Tiles:
         return (read.tensor, at, stride) if stride * size == along_j else None
 
     def in_memory(self, operand: RegionExpr) -> tuple[Read, int] | None:
-        """Where a packed element lies as it is, as so many elements of its tensor."""
+        """The read that a packed element is, and how many elements of its tensor it takes; None: it is computed."""
         return (operand, 1) if isinstance(operand, Read) and self.typer.dtype(operand) == self.dtype else None
 
     def copy(
@@ -321,7 +325,7 @@ class Tiles:
         to: str,
         row: Expr,
     ) -> Stmts:
-        """to[row + x] = inside where the guards hold, else outside, for lo <= x < hi. Guards that move with x become
+        """Emit to[row + x] = inside where the guards hold, else outside, for lo <= x < hi. Guards that move with x become
         ranges of x."""
         whole: list[Guard] = []
         out: list[loop.Stmt] = []
@@ -355,8 +359,8 @@ class Tiles:
         return (*out, *body)
 
     def elementwise(self, e: RegionExpr, bound: dict[str, Expr], x: str, lo: Expr, hi: Expr, to: str, row: Expr) -> Stmts:
-        """to[row + x] = e for lo <= x < hi. Plain copies take short vectors too, for the rows of small images; borders
-        are a few elements."""
+        """Emit to[row + x] = e for lo <= x < hi. Plain copies use short vectors too, for the rows of small images; borders are
+        scalar, since they are a few elements."""
         match e:
             case Read():
                 widths: tuple[int, ...] = (self.lanes, self.lanes // 4, 1)
@@ -382,7 +386,7 @@ class Tiles:
         body: Callable[[str, Point], None],
         widths: tuple[int, ...],
     ) -> Stmts:
-        """`body` for every lo <= x < hi, in vectors of falling width; the last width is 1."""
+        """`body` for every lo <= x < hi, in vectors of decreasing width; the last width is 1."""
         out: list[loop.Stmt] = []
         start = lo
         for lanes in dict.fromkeys(max(w, 1) for w in widths):
@@ -405,13 +409,14 @@ class Tiles:
 
 
 def name_of(e: Expr) -> str:
+    """The name of an expression that is a variable."""
     name = e.as_name()
     assert name is not None
     return name
 
 
 def split_guards(e: RegionExpr) -> tuple[tuple[Guard, ...], RegionExpr, RegionExpr | None]:
-    """(guards, value inside, value outside) of an operand that is a guarded read at the top, through casts."""
+    """(guards, value inside, value outside) of an operand that is a guarded read, possibly through casts."""
     match e:
         case Select(pred=Within(guards=guards), then=then, other=Const() as other):
             return guards, then, other

@@ -1,4 +1,4 @@
-"""A contraction whose k is long, in parts of k that threads share.
+"""A contraction whose k is long, in parts of k that threads divide.
 
     parallel p < parts
       for each block of k of the part          kc of it: a block of rows of lhs stays in L2, a sliver of rhs in L1
@@ -9,10 +9,9 @@
     parallel s < slivers
       sum of sums[0][s], sums[1][s], … in this order; the epilogue
 
-Each operand is read once, where blocks of rows over all of k would read the other side again for each. The parts are the
-plan's, whatever the number of threads is, so answers do not depend on it. Long rows of rhs in place (`is_wide`) are read whole
-by one thread, where columns of them would be jumps in memory.
-"""
+Each operand is read once, where blocks of rows over all of k would read the other side again for each block. The plan sets the
+number of parts, whatever the number of threads, so that results do not depend on it. Long rows of rhs in place (`is_wide`) are
+read whole by one thread, since columns of them would be jumps in memory."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from tatami.region.views.matrix import Matrix
 
 
 class PartsOfK(Slivers):
-    """`tile` is how the micro-kernel is called; `columns_lie` where rhs lies that is used without a copy."""
+    """The split along k. `tile` is the name of the micro-kernel; `columns_lie` the rhs matrix if it is used in place."""
 
     tile: str
     slivers: Expr
@@ -33,6 +32,7 @@ class PartsOfK(Slivers):
     is_wide: bool
 
     def split_k(self) -> Stmts:
+        """The statements of the kernel."""
         parts = maximum(ONE, minimum(expr(self.plan.parts), self.k))
         each = self.slivers * self.m * self.nr
         sums = self.local(parts * each)
@@ -58,13 +58,13 @@ class PartsOfK(Slivers):
         return (sums, loop.Parallel(p, parts, work, body, (panels, columns, tile)), self.joined(sums.name, parts, each))
 
     def uses_columns(self) -> Matrix | None:
-        """Where slivers lie, if all of them are whole, or of any width."""
+        """The rhs matrix if slivers are used in place: all of them are whole, or may have any width. Else None."""
         return self.columns_lie if self.is_wide or (self.n.as_int() or 1) % self.nr == 0 else None
 
     def block_sums(
         self, sums: str, at: Expr, panels: str, columns: str, tile: str, k0: Expr, depth: Expr, blocks: Expr
     ) -> Stmts:
-        """The products of a block of k, added to the sums of its part."""
+        """Add the products of a block of k to the sums of its part."""
         lying, rows_lie = self.uses_columns(), self.rows_lie
         copying = () if lying is not None else self.copy_block(columns, k0, depth)
         x, s = self.counter(blocks), self.counter(self.slivers)
@@ -89,8 +89,8 @@ class PartsOfK(Slivers):
         return (*copying, loop.For(x, ZERO, blocks, (*declare, *packing, across)))
 
     def long_rows(self, sums: str, at: Expr, panel: str, k0: Expr, depth: Expr) -> Stmts:
-        """As `block_sums`, for one panel of rows and long rows of rhs, which are read as they lie. k counts from 1: products are added
-        to what is there."""
+        """Add the products of a block of k for one panel of rows and long rows of rhs in place. k counts from 1, so that the
+        micro-kernel adds to the sums."""
         lying, rows = self.columns_lie, self.m
         assert lying is not None
         s, q = self.counter(self.slivers), self.counter(ONE)
@@ -103,7 +103,7 @@ class PartsOfK(Slivers):
         return (packing, loop.For(s, ZERO, self.slivers, (call,)))
 
     def copy_block(self, to: str, k0: Expr, depth: Expr) -> Stmts:
-        """A block of k of all slivers, each after the other."""
+        """Copy a block of k of all slivers, one after the other."""
         if self.copied is not None:
             return self.copy_slivers(self.copied, {}, loop.Pointer(to, ZERO), ZERO, self.slivers, k0, k0 + depth, depth)
         s = self.counter(self.slivers)
@@ -111,7 +111,7 @@ class PartsOfK(Slivers):
         return (loop.For(s, ZERO, self.slivers, one),)
 
     def joined(self, sums: str, parts: Expr, each: Expr) -> loop.Parallel:
-        """The parts of each sliver added up, and its results."""
+        """Add the parts of each sliver, and store its results."""
         s, p = self.counter(self.slivers), self.counter(parts)
         total = self.local_sums(self.m)
         count = self.m * self.nr
@@ -122,12 +122,13 @@ class PartsOfK(Slivers):
         return loop.Parallel(s, self.slivers, grain(GRAIN_PACK, count * parts), body, (total,))
 
     def clear(self, buffer: str, first: Expr, count: Expr) -> Stmts:
+        """Set `count` elements, a multiple of the lanes, to 0."""
         x = self.counter(count)
         none = loop.Splat(loop.Const(0, self.dtype), self.lanes)
         return (loop.For(x, ZERO, count, (loop.Store(buffer, first + var(x), none),), self.lanes, simd=True),)
 
     def add(self, to: str, first: Expr, what: str, start: Expr, count: Expr) -> Stmts:
-        """`count` elements, whole vectors, added to others."""
+        """Add `count` elements, a multiple of the lanes, to others."""
         x = self.counter(count)
         old = loop.Load(to, first + var(x), self.dtype, self.lanes)
         more = loop.Load(what, start + var(x), self.dtype, self.lanes)

@@ -1,6 +1,6 @@
-"""The panels and slivers of a contraction: where they are, what room they take, how they are packed (loop/products/contraction.py).
+"""The panels and slivers of a contraction: their places, sizes and packing (loop/products/contraction.py).
 
-lhs   panels [K][r] of r <= mr rows, or rows as a matrix has them for tiles of AMX
+lhs   panels [K][r] of r <= mr rows, or for tiles of AMX rows, row-major
 rhs   slivers [K][nr], filled up with zeros; for tiles bands of such slivers
 """
 
@@ -76,18 +76,22 @@ class Slivers(FinishedSums):
         return (d0, d1), first, count
 
     def each_k_block(self, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
+        """A loop over the blocks of k: make(first, stop) with the bounds in registers."""
         return self.each_block(self.k, self.k_blocks, make)
 
     def sliver_at(self, k0: Expr, sliver: Expr) -> Expr:
+        """The offset, in elements, of a sliver's entries from k0 on, among all slivers of a packed operand."""
         return sliver * self.k * self.nr + k0 * self.sliver
 
     def ready_sliver(self, read: Read, values: dict[str, Expr], k0: Expr, s: Expr) -> loop.Pointer:
+        """The address of sliver `s`, from k0 on, in memory that already has the layout of slivers."""
         memref = self.memrefs[read.tensor]
         lead = linearize(tuple(substitute(x, values) for x in read.map[:-2]), memref.shape[:-2])
         each = ceildiv(self.n, expr(self.sliver)) * self.sliver * self.k
         return loop.Pointer(read.tensor, lead * each + self.sliver_at(k0, s))
 
     def place(self, matrix: Matrix, values: dict[str, Expr], row: Expr, column: Expr) -> loop.Pointer:
+        """The address of a matrix element, at batch coordinates `values`."""
         return loop.Pointer(matrix.tensor, substitute(matrix.first, values) + matrix.pitch * row + column)
 
     def each_panel(self, rows: Expr, make: Callable[[Expr, Expr], Stmts]) -> Stmts:
@@ -119,8 +123,8 @@ class Slivers(FinishedSums):
         k1: Expr,
         depth: Expr | None = None,
     ) -> Stmts:
-        """Panel q of `count` balanced ones; for tiles its rows as a matrix would have them. A panel has room for all of k,
-        or for the `depth` of it from k0 on."""
+        """Statements that pack panel q of `count` balanced ones; for tiles its rows, row-major. A panel has room for all of k,
+        or for `depth` of it from k0 on."""
         declare, first, r = self.balanced(rows, q, count)
         i1 = i0 + first + r
         start, each = (k0, self.k) if depth is None else (ZERO, depth)

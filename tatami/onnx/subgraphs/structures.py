@@ -20,8 +20,8 @@ from tatami.onnx.values import Strung, Value
 
 @dataclass(frozen=True)
 class Structure:
-    """`items`: the elements of a sequence of known length. `element` and `axis`: element type of a sequence in one tensor,
-    and the axis along which its elements differ."""
+    """The form of a value as the result of a branch or a loop. `items`: elements of a sequence of known length. `element` and
+    `axis`: element type of a sequence in one tensor, and the axis along which its elements differ."""
 
     kind: Literal["tensor", "items", "absent", "stacked", "ragged"]
     items: tuple[Structure, ...] = ()

@@ -10,7 +10,9 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
+from tatami.plan.cpu.contraction_rules import contraction_rules
 from tatami.plan.cpu.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
+from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.loops.estimate import contraction_estimate, rank, trips
 from tatami.plan.loops.schedule import main_order, size_at
@@ -23,38 +25,39 @@ from tatami.region.views.narrow import groups_of, operand_dtypes
 from tatami.region.walk import all_axes, lets_by_name, reads
 
 TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
-"""(mr, nr): registers hold mr x nr accumulators, one row of nr and one broadcast (notes: cpu §1)."""
+"""(mr, nr) by instruction set: registers hold mr x nr accumulators, one row of nr and one broadcast (notes: cpu §1)."""
 
 
 MICRO_KERNEL_DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
+"""Accumulator types for which there is a micro-kernel."""
 
 COLUMNS = 1024
-"""Columns of a thread's share at least, before they are rounded to nr: a page of each row of fp32."""
+"""Minimum columns of a thread's share, before rounding to nr: a page of each fp32 row."""
 BAND = 8
-"""Slivers that tiles go along at most: their sums stay in L1."""
+"""Maximum slivers that AMX tiles are multiplied with per call: their sums stay in L1."""
 BAND_BYTES = 512
-"""Of a row of a band at least."""
+"""Minimum bytes per row of a column band."""
 LONG = 8
-"""Blocks of k from which on operands are read by blocks of k, not by rows and columns. Of several slivers columns are then
-copied: each panel reads a sliver again, and L1 does not hold lines that lie apart."""
+"""Minimum number of blocks of k for operands to be read by blocks of k instead of by rows and columns. With several slivers,
+columns are then copied: each panel reads a sliver again, and L1 does not hold lines that lie apart."""
 PARTS = 8
-"""Of k at most."""
+"""Maximum number of parts k is split into for threads."""
 BLOCKS_OF_PART = 2
-"""At least."""
+"""Minimum number of kc blocks in one part of k."""
 BANDS = 2
-"""Bands of columns that each thread takes at least."""
+"""Minimum number of column bands per thread."""
 MANY_PLACES = 256
-"""Places of an image from which on the last sliver of each, which is not full, costs little."""
+"""Minimum places per image for planning one image at a time: the partly filled last sliver of each then costs little."""
 LEAST_PANEL = 8
-"""Rows of a panel of 12 at least whose sums keep the multiply-adds busy; so many parts of 12 of another."""
+"""Minimum rows of a panel, of 12, whose sums keep the multiply-add units busy; the same share of another mr."""
 MANY = 16
-"""Pieces of work of each thread from which on it does not matter who takes one more."""
+"""Work items per thread above which one extra item counts as no imbalance."""
 LONG_ROW = 8192
-"""Elements of a long row at most that are read together: their sums stay in the caches."""
+"""Maximum elements of a long row that are read together: their sums stay in the caches."""
 
 
 def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
-    """(mr, nr) of elements of `itemsize` bytes."""
+    """(mr, nr) for elements of `itemsize` bytes."""
     mr, nr = TILES.get(target.isa, (4, 8))
     return mr, nr * 4 // itemsize
 
@@ -62,8 +65,8 @@ def register_tile(target: Target, itemsize: int) -> tuple[int, int]:
 def contraction_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | Rejected:
-    """Packed panels and a register tile for the one contraction of the Region. One row is taken where the other side is
-    packed, whose slivers come from L2 at a higher rate than rows do that loops add up across, or lies in long rows."""
+    """Packed panels and a register tile for the Region's only contraction. A single row is accepted if the other side is
+    packed (its slivers come from L2 at a higher rate than rows that loops reduce across) or lies in long rows."""
     refusal = _contraction_refusal(region, facts)
     if refusal:
         return Rejected("cpu_contraction", refusal)
@@ -110,8 +113,9 @@ def contraction_candidate(
 def image_candidate(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> Candidate | None:
-    """The plan of one image, for each of an open number of them: where the places of one are a matrix that lies in rows, as
-    those of several are not, and either is used in place, or meets weights that `setup` packs, or is large. None elsewhere."""
+    """The plan that takes one image at a time, if their number is open and the places of one image form a matrix with
+    contiguous rows, which those of several do not. One of these has to be used in place, meet weights that `setup` packs, or
+    be large. Else None."""
     c = facts.contractions[0]
     images = _images(region, c)
     if not images or c.batch or _dots(region, target) != ("",):
@@ -141,7 +145,8 @@ def image_candidate(
 def with_packed_rows(
     region: Region, c: Contraction, plan: CpuContraction, sides: tuple[str, ...], constants: frozenset[str]
 ) -> CpuContraction:
-    """The plan with constant rows that `setup` packs, where columns are no constant and a panel of nearly mr rows divides them."""
+    """The plan with constant rows packed by `setup`, if the columns are not constant and a panel of nearly mr rows divides
+    them; else the plan itself."""
     left = c.rhs if plan.swap else c.lhs
     shape = contractions(region)[0]
     operand, own = (shape.rhs, shape.n) if plan.swap else (shape.lhs, shape.m)
@@ -156,7 +161,8 @@ def with_packed_rows(
 
 
 def _images(region: Region, c: Contraction) -> tuple[str, ...]:
-    """The open axes of a side, before others whose elements lie in rows, that make no matrix together with these."""
+    """Open axes of a side, before others whose elements lie in rows, that do not form one matrix together with these; empty:
+    none."""
     shape, extents = contractions(region)[0], all_axes(region)
     for swap, group in ((False, c.m), (True, c.n)):
         images = tuple(itertools.takewhile(lambda a: extents[a].as_int() is None, group))[:1]
@@ -169,8 +175,8 @@ def _images(region: Region, c: Contraction) -> tuple[str, ...]:
 
 
 def _dots(region: Region, target: Target) -> tuple[Dot, ...]:
-    """The multiply-adds that the operands' types and the machine have: the widest by one instruction, or both that are made of
-    several; and that by tiles."""
+    """Multiply-adds that the operands' types and the target have: the widest by one instruction, or both that take several;
+    and the one by tiles."""
     shape = contractions(region)[0]
     fits = [d for d in DOT_COUNT if d and operand_dtypes(region, shape, DOT_COUNT[d], d in DOTS_OF_ANY_SIGNS) is not None]
     has_vnni = "vnni" in target.features
@@ -181,7 +187,7 @@ def _dots(region: Region, target: Target) -> tuple[Dot, ...]:
 
 
 def _contraction_refusal(region: Region, facts: RegionFacts) -> str:
-    """Why the packed template does not take this Region, or ""."""
+    """The reason why the packed template does not take this Region, or ""."""
     if kind_of(region) not in ("contraction", "rows"):
         return f"kind {facts.kind}; the template takes contraction"
     if len(facts.contractions) != 1:
@@ -204,7 +210,7 @@ def _contraction_refusal(region: Region, facts: RegionFacts) -> str:
 
 
 def _is_helper(region: Region, name: str, acc: str) -> bool:
-    """A pointwise let that does not depend on the accumulator: inlined into packing or epilogue."""
+    """True if the let is pointwise and does not depend on the accumulator: it is inlined into packing or epilogue."""
     lets = lets_by_name(region)
     return not isinstance(lets[name].expr, Reduce | Scan) and not depends_on(name, acc, lets)
 
@@ -212,10 +218,10 @@ def _is_helper(region: Region, name: str, acc: str) -> bool:
 def _wants_swap(
     region: Region, c: Contraction, m: int, n: int, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
 ) -> bool:
-    """Which operand is the wide, n side. It should hold the innermost output axis, so that tiles are stored by whole
-    vectors; unless that side is narrower than a vector and the other is not, or few rows meet a constant operand that
-    `setup` can pack: then its packing would cost more than strided stores. Few are the places of a small image, of which there
-    may be one."""
+    """True if lhs is to be the wide, n side. The n side should hold the innermost output axis, so that tiles are stored by
+    full vectors; unless it is narrower than a vector and the other side is not, or few rows meet a constant operand that
+    `setup` can pack, whose packing would cost more than strided stores. The places of a small image count as few, since there
+    may be one image."""
     order = main_order(region)
     last = next((a for a in reversed(order) if a in c.m or a in c.n), "")
     swap = last in c.m
@@ -226,7 +232,7 @@ def _wants_swap(
     group, extents = (c.m if swap else c.n), all_axes(region)
     has_images = len(group) > 1 and not c.batch and extents[group[0]].as_int() is None
     first = max(1, size_at(extents[group[0]], sizes)) if has_images else 1
-    one = n_side // first  # of one image, where the number of them is open
+    one = n_side // first  # columns of one image, if their number is open
     if constant_side in constants and one < 256 and other >= 2 * target.lanes:
         return not swap
     return swap
@@ -242,14 +248,13 @@ def contraction_plan(
     itemsize: int = 4,
     dot: Dot = "",
 ) -> CpuContraction:
-    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3;
-    every thread has columns, of which one panel of rows reads nc at a time. Panels of one block of k go along bands of nc columns
-    that are copied to about a quarter of L2, or so wide that a row of one is read as some lines together; as many for each thread,
-    if they can be.
+    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3. Every thread
+    has columns, of which one panel of rows reads nc at a time. Panels of one block of k are multiplied with bands of nc
+    columns that are copied to about a quarter of L2, or are wide enough that a row of a band is several lines read together;
+    equally many per thread if possible.
 
-    The n side is split where there are slivers enough for all threads and the packed rows are few or stay in L2: each
-    sliver goes through all of them. Else blocks of rows, small enough that every thread gets several.
-    """
+    The n side is split if there are enough slivers for all threads and the packed rows are few or stay in L2: each sliver is
+    multiplied with all of them. Otherwise blocks of rows are split, small enough that every thread gets several."""
     by_tiles = dot == "quads_amx"
     mr, nr = AMX_TILE if by_tiles else tile
     b, narrow, wide, k = extent
@@ -275,7 +280,7 @@ def contraction_plan(
     right = c.lhs if swap else c.rhs
     packed = (right,) if right and right in constants else ()
     plan = CpuContraction(c.acc, mr, nr, kc, mc, max(nr, nc), target.lanes, swap, split, packed, c.epilogue, (), dot)  # type: ignore[arg-type]
-    one_panel = narrow <= mr and wide > 2 * nr  # reads the wide side once in any order
+    one_panel = narrow <= mr and wide > 2 * nr  # one panel reads the wide side once in any order
     parts = 1 if packed or dot or b > 1 or one_panel else parts_of_k(narrow, wide, k, itemsize, target)
     if parts == 1:
         return plan
@@ -284,7 +289,7 @@ def contraction_plan(
 
 
 def even_band(slivers: int, most: int, threads: int) -> int:
-    """Slivers of a band, about `most`, so that threads which take bands as they come have the same number if they can."""
+    """Slivers per band, about `most`, so that threads that take bands as they come have equal numbers if possible."""
     most = max(1, most)
     if slivers > MANY * most * threads:
         return most
@@ -296,7 +301,7 @@ def even_band(slivers: int, most: int, threads: int) -> int:
 
 
 def busiest_load(pieces: Iterable[int], threads: int) -> int:
-    """The work of the thread that has most, where each takes pieces of so much work as they come."""
+    """The work of the busiest thread if threads take `pieces` of work as they come."""
     loads = [0] * threads
     for work in pieces:
         loads[loads.index(min(loads))] += work
@@ -304,8 +309,8 @@ def busiest_load(pieces: Iterable[int], threads: int) -> int:
 
 
 def shared_rows(plan: CpuContraction, wide: int, k: int, target: Target) -> CpuContraction:
-    """Few rows by a matrix in long rows, which is read once: memory gives it at a higher rate where rows are read whole, so
-    threads share them by parts of k, a power of two. Where that leaves some without any, they share columns."""
+    """The plan for few rows and a matrix in long rows, which is read once: whole rows reach a higher bandwidth, so threads
+    divide k, into a power of two of parts. If that leaves threads without a part, they divide columns."""
     bands = -(-wide // LONG_ROW)
     nc = -(-wide // (bands * plan.nr)) * plan.nr
     parts = 1 << max(1, min(PARTS, k // plan.kc)).bit_length() - 1
@@ -313,11 +318,36 @@ def shared_rows(plan: CpuContraction, wide: int, k: int, target: Target) -> CpuC
 
 
 def parts_of_k(narrow: int, wide: int, k: int, itemsize: int, target: Target) -> int:
-    """Parts of a long k for threads to share, 1 where it is none: their sums have half the bytes of the operands at most, and
-    each has some blocks. How many there are does not depend on the threads, so that answers do not; where threads are more,
-    rows and columns are divided."""
+    """Number of parts of k for threads to divide; 1: k is not split. Their sums have at most half the bytes of the operands,
+    and each part has several blocks. The number does not depend on the threads, so that results do not; with more threads than
+    parts, rows and columns are divided."""
     operands, sums = (narrow + wide) * k, narrow * wide
     if k < LONG * depth_of(target) or operands * itemsize <= target.l2_bytes:
         return 1
     parts = min(PARTS, k // (BLOCKS_OF_PART * depth_of(target)), operands // (2 * sums))
     return parts if parts >= max(2, target.cores) else 1
+
+
+def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    yield contraction_candidate(asked.region, asked.facts, asked.target, asked.sizes, asked.constants)
+
+
+def _show(plan: CpuContraction) -> list[str]:
+    """The lines of a plan as text."""
+    how = f"swap {str(plan.swap).lower()}, split {plan.split}, packed {', '.join(plan.packed) or 'none'}"
+    how += f", in place {', '.join(plan.in_place)}" if plan.in_place else ""
+    how += f", by {plan.dot}" if plan.dot else ""
+    how += f", one {', '.join(plan.images)} at a time" if plan.images else ""
+    tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, mc {plan.mc}, nc {plan.nc}, width {plan.width}"
+    return [f"cpu_contraction {plan.acc}", f"  {tile}", f"  {how}", f"  epilogue {', '.join(plan.epilogue) or 'none'}"]
+
+
+CONTRACTION = CpuKind(
+    plan=CpuContraction,
+    regions=frozenset({"contraction", "streaming_pair"}),
+    candidates=_candidates,
+    estimate=contraction_estimate,
+    check=contraction_rules,
+    show=_show,
+)
+"""The kind of packed panels and a micro-kernel."""

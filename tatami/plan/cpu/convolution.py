@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
 import msgspec
 
+from tatami.core.diagnostic import Diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.contraction import MANY, busiest_load, register_tile
+from tatami.plan.cpu.tile_rules import tile_rules
+from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Rejected
 from tatami.plan.loops.estimate import (
     PEAK_SHARE_CONTRACTION,
@@ -21,6 +24,7 @@ from tatami.plan.loops.estimate import (
     seconds_per_packed_byte,
     trips,
 )
+from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.memory.packed_operands import is_packable
 from tatami.poly_core.ir import RegionFacts
@@ -32,29 +36,30 @@ from tatami.region.views.kinds import epilogue_of, operand_tensor
 from tatami.region.walk import all_axes, lets_by_name
 
 NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
-"""Of the micro-kernel's rate, where a row of its tile is one vector and a core multiplies and adds more than one a cycle: a load
-for each; what is lost of it where all registers for sums are idle."""
+"""Fraction of the FMA peak reached when a tile row is a single vector on a core with more than one FMA per cycle: one load per
+FMA; and the fraction of that lost to idle accumulator registers."""
 EVEN = 1.05
-"""Tiles of the busiest thread to the average at most, where blocks of tiles divide evenly."""
+"""Maximum ratio of the busiest thread's tiles to the average for blocks of tiles that count as balanced."""
 CHANNELS_PER_CALL = 12.0
-"""Channels that a call of the micro-kernel would sum in the time that it takes to begin, and to write the sums of one position:
+"""Overhead of a call of the micro-kernel, and of writing the sums of one position, in channels that it could sum meanwhile:
 measured at 16 to 128 channels."""
 TRANSFORM_SHARE = 1.3
-"""Time of both transforms to that of their operations, measured: loads and stores are beside them."""
+"""Ratio of the time of both transforms to that of their operations, because of loads and stores: measured."""
 CYCLES_PER_STORE = 10.0
+"""Cycles to store one vector into a panel if it crosses lines whose rest another channel writes, or only some of its lanes are
+stored."""
 CYCLES_PER_LINE = 2.0
-"""Of a vector's way into a panel: across lines of which another channel writes the rest, or some lanes of it; whole vectors
-that are no lines, or lines of their own."""
+"""Cycles to store one whole vector into a panel within a line, or as a line of its own."""
 
 
 def find_winograd(region: Region) -> Convolution | str:
-    """The convolution that tiles apply to, or why they do not, in numbers."""
+    """The convolution that tiles apply to, or the reason why they do not, in numbers."""
     found = find_convolution(region)
     return found if isinstance(found, str) else _not_tiles(region, found) or _refusal(region, found) or found
 
 
 def find_planes(region: Region) -> Convolution | str:
-    """The convolution that planes apply to, or why they do not, in numbers."""
+    """The convolution that planes apply to, or the reason why they do not, in numbers."""
     found = find_convolution(region)
     if isinstance(found, str):
         return found
@@ -63,7 +68,7 @@ def find_planes(region: Region) -> Convolution | str:
 
 
 def _refusal(region: Region, found: Convolution) -> str:
-    """Why no template of convolutions takes this one."""
+    """The reason why no template of convolutions takes this one, or ""."""
     acc = lets_by_name(region)[found.shape.acc]
     if acc.dtype not in (DType.fp32, DType.fp64):
         return f"it accumulates in {acc.dtype}; the template takes fp32 and fp64"
@@ -90,32 +95,39 @@ def _not_tiles(region: Region, found: Convolution) -> str:
     return ""
 
 
-def convolution_candidates(
-    region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str]
-) -> list[Candidate | Rejected]:
-    """Tiles and planes; none where there is no convolution."""
-    found = find_convolution(region)
-    if isinstance(found, str):
-        return []
-    made: list[Candidate | Rejected] = []
-    weights = operand_tensor(found.weights)
+def winograd_candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    """The plan by tiles of a transformed image; nothing if there is no convolution."""
+    found = find_convolution(asked.region) if asked.kind == "contraction" else ""
+    if not isinstance(found, str):
+        why = _not_tiles(asked.region, found) or _not_packed(asked, found)
+        made = why or winograd_candidate(asked.region, asked.facts, found, asked.target, asked.sizes)
+        yield Rejected("cpu_winograd", made) if isinstance(made, str) else made
+
+
+def planes_candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    """The plan with the image copied to planes; nothing if there is no convolution."""
+    found = find_convolution(asked.region) if asked.kind == "contraction" else ""
+    if not isinstance(found, str):
+        images = with_still_axis(asked.region, found)
+        why = _not_planes(asked.region, images) or _not_packed(asked, found)
+        made = why or planes_candidate(asked.region, asked.facts, images, asked.target, asked.sizes)
+        yield Rejected("cpu_planes", made) if isinstance(made, str) else made
+
+
+def _not_packed(asked: Asked, found: Convolution) -> str:
+    """The reason why `setup` cannot pack the weights of a convolution that a template could otherwise take, or ""."""
+    if why := _refusal(asked.region, found):
+        return why
     axes = (*found.shape.batch, *found.shape.k, *found.filters)
-    images = with_still_axis(region, found)
-    for kind, why, candidate, taken in (
-        ("cpu_winograd", _not_tiles(region, found), winograd_candidate, found),
-        ("cpu_planes", _not_planes(region, images), planes_candidate, images),
-    ):
-        why = why or _refusal(region, found)
-        if not why and (weights not in constants or not is_packable(region, found.weights, axes)):
-            why = "its weights are no constant of known extents; setup packs those only"
-        made.append(Rejected(kind, why) if why else candidate(region, facts, taken, target, sizes))
-    return made
+    if operand_tensor(found.weights) in asked.constants and is_packable(asked.region, found.weights, axes):
+        return ""
+    return "its weights are no constant of known extents; setup packs those only"
 
 
 def winograd_candidate(
     region: Region, facts: RegionFacts, found: Convolution, target: Target, sizes: Mapping[str, int]
 ) -> Candidate | Rejected:
-    """Fewer products for a 3x3 convolution."""
+    """The fastest plan with fewer products for a 3x3 convolution."""
     weights = operand_tensor(found.weights)
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     if (lanes := lanes_of(target.lanes, itemsize)) not in TURNED_LANES:
@@ -135,10 +147,10 @@ def winograd_candidate(
 def _winograd_plan(
     region: Region, found: Convolution, tile: tuple[int, int], weights: str, target: Target, sizes: Mapping[str, int]
 ) -> CpuWinograd:
-    """Blocks of tiles whose panels and sums fill three quarters of L2, whole rows where they can; where weights stay in L2
-    beside them, so few that two copies of a channel's tiles stay in L1: what is transformed, and the lines of panels that the
-    next channel goes on with. Half as large to twice as large where threads then have the same number of tiles: measured, that
-    they do not is dearer."""
+    """Blocks of tiles whose panels and sums fill three quarters of L2, whole rows if possible. If the weights stay in L2 too,
+    blocks are small enough for two copies of a channel's tiles in L1: the transformed tiles, and the lines of panels that the
+    next channel continues. Blocks are half to twice as large if threads then have equal numbers of tiles: measured, load
+    imbalance costs more."""
     mr, nr = tile
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     extents = all_axes(region)
@@ -153,7 +165,7 @@ def _winograd_plan(
         kept = target.l1_bytes // 3 // (2 * products_of(found.slides) * itemsize)
         most = min(most, max(4 * mr, kept if any(is_open) else min(kept, outer * height * width // (4 * cores))))
     columns = width if width <= 2 * most else -(-width // -(-width // most))
-    if any(is_open):  # the kernel cuts blocks of so many tiles from the rows that there are
+    if any(is_open):  # the kernel cuts blocks of this many tiles from the actual rows
         rows, columns = (1, most) if is_open[1] else (max(1, round(most / columns)), columns)
         return CpuWinograd(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, "tiles", (weights,))
     rows = max(1, min(height, round(most / columns)))
@@ -169,7 +181,7 @@ def _winograd_plan(
 
 
 def _unevenness(outer: int, height: int, width: int, rows: int, columns: int, threads: int) -> float:
-    """Tiles of the busiest thread to those of each on average, where each takes blocks as they come: 1 where blocks are many."""
+    """Load imbalance: the busiest thread's tiles over the average, if threads take blocks as they come; 1 for many blocks."""
     if outer * -(-height // rows) * -(-width // columns) > MANY * threads:
         return 1.0
     downs, acrosses = range(0, height, rows), range(0, width, columns)
@@ -180,9 +192,9 @@ def _unevenness(outer: int, height: int, width: int, rows: int, columns: int, th
 def winograd_estimate(
     region: Region, facts: RegionFacts, plan: CpuWinograd, found: Convolution, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """The products of whole slivers; cycles of vectors for both transforms; weights that a block streams from beyond L2,
-    as far as the products of the first panel take less time: the others find them in cache. Where L3 does not keep them,
-    those that are more than the window's take their time beside the products: measured."""
+    """Terms in seconds: the products of whole slivers; vector cycles of both transforms; weights that a block streams from
+    beyond L2, beyond the time of the first panel's products, since the other panels find them in cache. If L3 does not hold
+    the transformed weights, those beyond the window's own add to the products: measured."""
     extents = all_axes(region)
     acc = lets_by_name(region)[plan.acc]
     lanes = lanes_of(plan.width, acc.dtype.itemsize)
@@ -220,8 +232,8 @@ def winograd_estimate(
 
 
 def _block(region: Region, found: Convolution, plan: CpuPlanes | CpuWinograd, height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of a block of an image of that size: of an open width, as many more rows as have the block's entries; of
-    an open height, bands for threads to share."""
+    """Rows and columns of a block of an image of that size: for an open width, as many more rows as keep the block's number of
+    entries; for an open height, bands for threads to divide."""
     extents = all_axes(region)
     columns = min(plan.columns, max(1, width))
     rows = plan.rows
@@ -236,14 +248,14 @@ def _block(region: Region, found: Convolution, plan: CpuPlanes | CpuWinograd, he
 def planes_candidate(
     region: Region, facts: RegionFacts, found: Convolution, target: Target, sizes: Mapping[str, int]
 ) -> Candidate:
-    """The image copied once, then products that find it by a table."""
+    """The plan with the image copied once, and products that find their operand by a table."""
     plan = _planes_plan(region, found, target, sizes)
     line = f"cpu_planes {plan.mr}x{plan.nr}, blocks of {plan.rows}x{plan.columns}"
     return Candidate(plan, line, planes_estimate(region, facts, plan, found, target, sizes))
 
 
 def _reaches(region: Region, found: Convolution) -> tuple[tuple[int, int], int]:
-    """Entries that a result sees after its own, down and across; and the planes of a channel."""
+    """Window extent below and right of a result, and number of planes per channel."""
     windows = [(s, size_at(window_size(region, s), {})) for s in found.slides]
     down, across = [0, *(reach_of(s, size) for s, size in windows)][-2:]
     return (down, across), prod(len(planes_of(s, size)) for s, size in windows)
@@ -256,9 +268,9 @@ def _image(region: Region, found: Convolution, sizes: Mapping[str, int]) -> tupl
 
 
 def _planes_plan(region: Region, found: Convolution, target: Target, sizes: Mapping[str, int]) -> CpuPlanes:
-    """Blocks whose planes fill half of L2: whole rows where some fit, two blocks for each core at least; of an open width
-    blocks of so many entries, which the kernel cuts from the rows that there are. What kc places of a
-    sliver take lies in more lines than a packed one has, and stays in L1 for all filters."""
+    """Blocks whose planes fill half of L2: whole rows if some fit, at least two blocks per core; for an open width, blocks
+    with this number of entries, which the kernel cuts from the actual rows. The operand of kc places of a sliver spans more
+    lines than a packed one, and stays in L1 for all filters."""
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     mr, nr = register_tile(target, itemsize)
     (down, across), planes = _reaches(region, found)
@@ -280,7 +292,7 @@ def _planes_plan(region: Region, found: Convolution, target: Target, sizes: Mapp
 
 
 def _parts(height: int, rows: int) -> dict[int, int]:
-    """Blocks of an image by their rows, as even as kernels make them.
+    """Number of blocks of an image by their rows, balanced as kernels make them.
 
     >>> _parts(20, 8)
     {6: 1, 7: 2}
@@ -291,17 +303,18 @@ def _parts(height: int, rows: int) -> dict[int, int]:
 
 
 OPEN_WIDTH = 1024
-"""Columns of a block at most where the width is open."""
+"""Maximum columns of a block if the width is open."""
 TABLE_SHARE = 0.9
-"""Of the micro-kernel's rate: rows of a table lie across cache lines."""
+"""Fraction of the micro-kernel's rate reached with a table, since rows lie across cache lines."""
 CYCLES_PER_COPY = 24.0
-"""Of a row of an image on its way to a plane, beside its vectors: the guards' ranges."""
+"""Cycles per row of an image copied to a plane, in addition to its vectors, for the guards' ranges."""
 
 
 def planes_estimate(
     region: Region, facts: RegionFacts, plan: CpuPlanes, found: Convolution, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """The products of whole slivers, the ends of rows among them, and of whole panels; the copies, by vectors; the epilogue."""
+    """Terms in seconds: the products of whole slivers (with the ends of rows among them) and whole panels; the copies, by
+    vectors; the epilogue."""
     lanes = lanes_of(plan.width, lets_by_name(region)[plan.acc].dtype.itemsize)
     (down, across), planes = _reaches(region, found)
     height, width = _image(region, found, sizes)
@@ -322,3 +335,64 @@ def planes_estimate(
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
     back = outer * height * -(-width // lanes) * filters * (4.0 + after)
     return roofline({"compute": compute, "copies": (copies + back) / rate}, facts, target, sizes)
+
+
+def _winograd_seconds(
+    region: Region, facts: RegionFacts, plan: CpuWinograd, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    found = find_winograd(region)
+    return {} if isinstance(found, str) else winograd_estimate(region, facts, plan, found, target, sizes)
+
+
+def _planes_seconds(
+    region: Region, facts: RegionFacts, plan: CpuPlanes, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    found = find_planes(region)
+    return {} if isinstance(found, str) else planes_estimate(region, facts, plan, found, target, sizes)
+
+
+def _image_blocks(plan: CpuWinograd | CpuPlanes, region: Region, target: Target) -> Iterator[Diagnostic]:
+    found = find_winograd(region) if isinstance(plan, CpuWinograd) else find_planes(region)
+    if isinstance(found, str):
+        what = "3x3 convolution to transform" if isinstance(plan, CpuWinograd) else "convolution to copy to planes"
+        yield invalid_plan(region, f"no {what}: {found}", "use a cpu_contraction plan")
+        return
+    if plan.acc != found.shape.acc:
+        yield invalid_plan(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")
+    if plan.packed != (weights := operand_tensor(found.weights),):
+        yield invalid_plan(region, f"packed {', '.join(plan.packed) or 'none'}; the weights are {weights}", f"pack {weights}")
+    yield from tile_rules(plan, lets_by_name(region)[found.shape.acc].dtype, (plan.rows, plan.columns, plan.kc), region, target)
+
+
+def _show_winograd(plan: CpuWinograd) -> list[str]:
+    """The lines of a plan as text."""
+    blocks = f"blocks of {plan.rows}x{plan.columns} tiles of 2x2, split {plan.split}, packed {', '.join(plan.packed)}"
+    tile = f"tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"
+    return [f"cpu_winograd {plan.acc}", f"  {blocks}", f"  {tile}"]
+
+
+def _show_planes(plan: CpuPlanes) -> list[str]:
+    """The lines of a plan as text."""
+    blocks = f"blocks of {plan.rows}x{plan.columns}, packed {', '.join(plan.packed)}"
+    return [f"cpu_planes {plan.acc}", f"  {blocks}", f"  tile {plan.mr}x{plan.nr}, kc {plan.kc}, width {plan.width}"]
+
+
+WINOGRAD = CpuKind(
+    plan=CpuWinograd,
+    regions=frozenset({"contraction"}),
+    candidates=winograd_candidates,
+    estimate=_winograd_seconds,
+    check=_image_blocks,
+    show=_show_winograd,
+)
+"""The kind of tiles of a transformed image."""
+
+PLANES = CpuKind(
+    plan=CpuPlanes,
+    regions=frozenset({"contraction"}),
+    candidates=planes_candidates,
+    estimate=_planes_seconds,
+    check=_image_blocks,
+    show=_show_planes,
+)
+"""The kind of images copied to planes."""

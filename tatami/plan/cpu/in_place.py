@@ -1,9 +1,8 @@
-"""Which operands of a contraction a kernel uses where they lie: those whose copy would cost more than it saves.
+"""Operands of a contraction that a kernel uses in place, since their copy would cost more than it saves.
 
-A copied element serves the whole other side: half a nanosecond against a sum per element of it (notes: cpu §1). Rows that
-lie apart make the micro-kernel a tenth slower, columns that do so are read from other pages each time: by each panel, where
-the caches do not hold a block of them, because lines that lie a multiple of many lines apart share the same few places.
-"""
+A copied element serves the whole other side: half a nanosecond against a sum per element of it (notes: cpu §1). Rows in place
+that lie apart slow the micro-kernel by a tenth. Columns that lie apart are read from other pages each time, and by each panel
+again if the caches do not hold a block of them: lines that are many lines apart map to the same few sets."""
 
 from __future__ import annotations
 
@@ -18,18 +17,18 @@ from tatami.region.views.matrix import Matrix, by_images, side_matrix
 from tatami.region.views.narrow import Groups
 
 WIDE, NARROW = 256, 64
-"""Elements of the other side from which on rows, and columns, are copied."""
+"""Size of the other side above which rows, and columns, are copied."""
 WIDE_NEAR, NARROW_NEAR = 352, 160
-"""The same where they lie near each other."""
+"""The same sizes for rows that lie close together."""
 WIDE_APART = 64
-"""Of rows that L2 does not hold, so that each sliver fetches them anew, from memory where others use L3: rows 128 KB apart
-(128x128x32768) took 91 ms in place and 13.5 copied then, 12.0 and 13.5 else."""
+"""The same for rows that L2 does not hold, which each sliver then reads again from memory where L3 is shared: rows 128 KB
+apart (128x128x32768) took 91 ms in place and 13.5 copied then, 12.0 and 13.5 otherwise."""
 NEAR = 1536
-"""Bytes from row to row, below which some rows share a page: measured."""
+"""Distance between rows, in bytes, below which some rows share a page: measured."""
 WAYS = 8
-"""Lines that a set of L2 holds, taken for all: targets do not say."""
+"""Associativity that is assumed for L2, since targets do not say."""
 TALL = 8
-"""Rows of a panel at most whose results may lie the same number of pages apart: as many lines as a set of L1 holds."""
+"""Maximum rows of a panel whose results may lie the same number of pages apart: the ways of L1."""
 
 
 def in_place_sides(
@@ -43,9 +42,9 @@ def in_place_sides(
     groups: Groups | None = None,
     images: tuple[str, ...] = (),
 ) -> tuple[Literal["m", "n"], ...]:
-    """Of a contraction of (narrow, wide, k): narrow rows by wide columns, in panels and slivers of a `tile`; `packed`: the
-    columns' operand is made ready by `setup`; `groups`: it goes by tiles of groups of k, which take rows as they lie at no
-    cost; `images`: axes that are taken one at a time."""
+    """The sides of a contraction of (narrow, wide, k) that are used in place: narrow rows by wide columns, in panels and
+    slivers of a `tile`. `packed`: `setup` packs the columns' operand. `groups`: the contraction runs by tiles of groups of k,
+    which read rows in place at no cost. `images`: axes that are taken one at a time."""
     narrow, wide, k = extent
     shape = by_images(next(c for c in contractions(region) if c.acc == acc), images)
     sides: list[Literal["m", "n"]] = []
@@ -68,25 +67,25 @@ def in_place_sides(
 
 
 def lies_in_long_rows(region: Region, acc: str, swap: bool) -> bool:
-    """Is the columns' operand a matrix of long rows, which one panel reads from beginning to end?"""
+    """True if the columns' operand is a matrix with long rows, which one panel reads from beginning to end."""
     shape = next(c for c in contractions(region) if c.acc == acc)
     columns = side_matrix(region, shape, "n", swap)
     return columns is not None and _pitch(region, columns) >= FAR
 
 
 def tall_tile(narrow: int, tile: tuple[int, int], lanes: int) -> tuple[int, int]:
-    """The tile where columns lie in long rows: of rows a little more than a panel has, one panel of all and vectors of
-    columns, so that each row of the columns' operand is read once."""
+    """The tile for columns that lie in long rows. If there are a few more rows than in a panel, one panel takes all of them
+    with vectors of columns, so that each row of the columns' operand is read once."""
     return (narrow, lanes) if tile[0] < narrow <= TALL else tile
 
 
 def _pitch(region: Region, matrix: Matrix) -> int:
-    """Bytes from row to row; 0 where that is not known."""
+    """Bytes from row to row; 0 if not known."""
     return (matrix.pitch.as_int() or 0) * _itemsize(region, matrix)
 
 
 def _is_held(region: Region, matrix: Matrix, rows: int, lines: int, target: Target) -> bool:
-    """Does L2 hold so many lines of some rows? A step of many lines from row to row reaches few of its sets."""
+    """True if L2 holds `lines` lines of each of `rows` rows. A distance of many lines between rows reaches few of its sets."""
     pitch = _pitch(region, matrix)
     sets = max(1, target.l2_bytes // CACHE_LINE // WAYS)
     step = gcd(max(1, pitch // CACHE_LINE), sets) if pitch % CACHE_LINE == 0 else 1
@@ -94,7 +93,7 @@ def _is_held(region: Region, matrix: Matrix, rows: int, lines: int, target: Targ
 
 
 def _lines(region: Region, matrix: Matrix, elements: int) -> int:
-    """Lines of so many neighbours."""
+    """Number of cache lines of `elements` neighbours."""
     return -(-elements * _itemsize(region, matrix) // CACHE_LINE)
 
 
@@ -103,7 +102,7 @@ def _itemsize(region: Region, matrix: Matrix) -> int:
 
 
 def depth_of(target: Target) -> int:
-    """kc: steps of k of which a sliver stays in L1, and a block of panels in L2."""
+    """The kc for a target: steps of k for which a sliver stays in L1 and a block of panels in L2."""
     return 256 if target.l2_bytes < 512 << 10 else 384 if target.l2_bytes < 2 << 20 else 512
 
 

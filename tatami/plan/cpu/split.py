@@ -1,4 +1,4 @@
-"""A Region with several products as several Regions: each contraction alone, what lies between as rows.
+"""A Region with several products as several Regions: each contraction alone, the work between them as rows.
 
     attention:  S = Q K^T | row softmax of S | O = P V      values that cross lie in the arena, row-major
 
@@ -17,7 +17,7 @@ from tatami.region.walk import all_axes, let_shape, lets_by_name, nodes, reads, 
 
 
 def split_parts(region: Region) -> tuple[tuple[str, ...], ...]:
-    """The lets of each part, in order; () when the Region has no second part or cannot be cut."""
+    """The lets of each part, in order; empty if the Region has no second part or cannot be cut."""
     if any(y.indices or y.combine != "set" for y in region.yields) or any(t.updates for t in region.outputs):
         return ()
     found = {c.acc: c for c in contractions(region) if c.m and c.n}
@@ -51,7 +51,7 @@ def split_parts(region: Region) -> tuple[tuple[str, ...], ...]:
 
 
 def _unplaced(name: str, lets: dict[str, Let], placed: set[str]) -> set[str]:
-    """`name` and the lets it needs that are in no part yet."""
+    """`name` and the lets that it needs, without those already in a part."""
     out: set[str] = set()
     stack = [name]
     while stack:
@@ -63,7 +63,7 @@ def _unplaced(name: str, lets: dict[str, Let], placed: set[str]) -> set[str]:
 
 
 def crossing_lets(region: Region, parts: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """Lets that a later part uses."""
+    """Lets that another part than their own uses."""
     lets = lets_by_name(region)
     place = {n: i for i, p in enumerate(parts) for n in p}
     used = {u for n in lets for u in used_lets(lets[n].expr) if place[u] != place[n]}
@@ -71,7 +71,7 @@ def crossing_lets(region: Region, parts: tuple[tuple[str, ...], ...]) -> tuple[s
 
 
 def split_region(region: Region, parts: tuple[tuple[str, ...], ...], taken: set[str]) -> tuple[Region, ...]:
-    """The Regions of the parts. New tensors avoid the names in `taken`, which grows."""
+    """The Regions of the parts. New tensors avoid the names in `taken`, to which they are added."""
     lets = lets_by_name(region)
     tensors: dict[str, Param] = {}
     for name in crossing_lets(region, parts):

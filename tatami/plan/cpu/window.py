@@ -1,12 +1,16 @@
-"""CPU candidates of windows that slide over a plane: blocks of rows, or planes copied as they lie."""
+"""CPU candidates of windows that slide over a plane: blocks of rows, whole planes, or rows in place."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import CACHE_LINE, Target, lanes_of
+from tatami.plan.cpu.tile_rules import width_rule
+from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
 from tatami.plan.loops.estimate import multiply_adds_per_cycle, operations, rank, rows_estimate, trips
+from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
@@ -14,11 +18,11 @@ from tatami.region.views.images.window import MAX_TERMS, Plane, Window, find_pla
 from tatami.region.walk import all_axes, lets_by_name
 
 WINDOW_BYTES = 24 << 10
-"""Of what a block of rows sees: stays in L1."""
+"""Maximum bytes of the operand rows of a block of rows, so that they stay in L1."""
 
 
 def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> Candidate | Rejected:
-    """What the windows of a block of rows see, copied without guards; then vectors along the columns."""
+    """The fastest plan of a window: operand rows copied without guards, or read in place; then vectors along the columns."""
     found = find_window(region)
     if isinstance(found, str):
         return Rejected("cpu_window", found)
@@ -55,18 +59,18 @@ def window_candidate(region: Region, facts: RegionFacts, target: Target, sizes: 
 
 
 LOADED = {(1, True): 1.0, (1, False): 1.08, (2, True): 1.6, (2, False): 2.5}
-"""Time of vectors of rows that lie, by the stride along the columns and whether they are joined: measured where a core reads a
-line in the time of a multiply-add."""
+"""Time of vectors of rows in place, relative to a load per place of the window, by the stride along the columns and `joined`:
+measured where a core reads a line in the time of a multiply-add."""
 BORDER = 6
-"""Vectors of a row at most that see the outside, where rows lie."""
+"""Maximum vectors per row that touch the outside, for rows in place: each is text of its own."""
 GROUP = 8
-"""Rows of results that share what they load: of the first and the last of them all is copied."""
+"""Rows of results that share their loads; for the first and the last group of a plane, operand rows are copied."""
 WHOLE_VECTORS = 2
-"""Vectors of a row at most where planes are copied whole: each knows its columns outside."""
+"""Maximum vectors per row for planes copied whole, since each knows its columns outside."""
 
 
 def not_whole(region: Region, plan: CpuWindow, found: Window) -> str:
-    """Why planes of this Region are not copied whole under this plan, in numbers."""
+    """The reason why planes of this Region are not copied whole under this plan, in numbers, or ""."""
     if is_looped(region, found):
         return f"a window of more than {MAX_TERMS} places, which loops read from blocks of rows"
     plane = find_plane(region, found)
@@ -85,7 +89,7 @@ def not_whole(region: Region, plan: CpuWindow, found: Window) -> str:
 
 
 def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
-    """Why rows of this Region are not read where they lie under this plan, in numbers."""
+    """The reason why rows of this Region are not read in place under this plan, in numbers, or ""."""
     if is_looped(region, found):
         return f"a window of more than {MAX_TERMS} places, which loops read from blocks of rows"
     plane = find_plane(region, found)
@@ -112,9 +116,9 @@ def window_estimate(
     region: Region, facts: RegionFacts, plan: CpuWindow, found: Window, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
     """Cycles of whole vectors along the columns: a load and half a multiply-add per place of the window, a few for the
-    epilogue; and of the copy, which a stride of more than 2 along the columns does element by element. Of whole planes the copy is a few
-    vectors, and rows share more of what they load. Rows that lie are not copied; where a core multiplies and adds one vector
-    a cycle, half a vector takes half the time."""
+    epilogue; and of the copy, which runs element by element for a stride above 2 along the columns. For whole planes the copy
+    is a few vectors, and rows share more of their loads. Rows in place are not copied. On cores with one multiply-add per
+    cycle, half a vector takes half the time."""
     extents = all_axes(region)
     columns = found.slides[-1]
     width = trips(region, (columns.axis,), sizes)
@@ -143,3 +147,61 @@ def window_estimate(
         cycles *= plan.width / target.lanes
     threads = max(1, target.cores) if outer > 1 else 1
     return rows_estimate(facts, cycles, threads, target, sizes)
+
+
+def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    if asked.kind == "stencil":
+        yield window_candidate(asked.region, asked.facts, asked.target, asked.sizes)
+
+
+def _estimate(
+    region: Region, facts: RegionFacts, plan: CpuWindow, target: Target, sizes: Mapping[str, int]
+) -> dict[str, float]:
+    found = find_window(region)
+    return {} if isinstance(found, str) else window_estimate(region, facts, plan, found, target, sizes)
+
+
+def _check(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnostic]:
+    found = find_window(region)
+    if isinstance(found, str):
+        yield invalid_plan(region, f"no window to slide: {found}", "use a cpu_rows plan")
+        return
+    if plan.let != found.let:
+        yield invalid_plan(region, f"{plan.let!r} is not the window; {found.let} is", f"name {found.let}")
+    if min(plan.rows, plan.ahead, plan.width) < 1 or plan.width & (plan.width - 1):
+        why = f"blocks of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
+        yield invalid_plan(region, why, f"use 1 row and 1 block or more, a power of two up to {target.lanes}")
+    elif plan.whole and (plan.joined or plan.lying):
+        why = "planes that are copied whole are read as they are copied, vectors across lines among them"
+        yield invalid_plan(region, why, "leave out `joined` and `lying`, or `whole`")
+    elif plan.lying and plan.ahead != 1:
+        why = f"rows read where they lie, {plan.ahead} blocks ahead"
+        yield invalid_plan(region, why, "use 1: nothing is copied before it is read")
+    elif plan.joined and is_looped(region, found):
+        yield invalid_plan(region, "loops over the places of a window join no vectors", "leave out `joined`")
+    elif plan.whole and (why := not_whole(region, plan, found)):
+        yield invalid_plan(region, f"planes are not copied whole: {why}", "use blocks of rows: `whole` false")
+    elif plan.lying and (why := not_lying(region, plan, found)):
+        yield invalid_plan(region, f"rows are not read where they lie: {why}", "use copied rows: `lying` false")
+    else:
+        yield from width_rule(plan, region, target)
+
+
+def _show(plan: CpuWindow) -> list[str]:
+    """The lines of a plan as text."""
+    return [
+        f"cpu_window {plan.let}",
+        f"  {'whole planes' if plan.whole else 'blocks'} of {plan.rows} rows, {plan.ahead} ahead, width {plan.width}"
+        f"{', where they lie' if plan.lying else ''}{', vectors joined' if plan.joined else ''}",
+    ]
+
+
+WINDOW = CpuKind(
+    plan=CpuWindow,
+    regions=frozenset({"stencil"}),
+    candidates=_candidates,
+    estimate=_estimate,
+    check=_check,
+    show=_show,
+)
+"""The kind of windows that slide over a plane."""

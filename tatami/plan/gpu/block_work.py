@@ -1,9 +1,8 @@
-"""What reducing rows and columns of a product adds to its epilogue, for each result (decision 0026).
+"""Work that block reductions of rows and columns add to a product's epilogue, per result (decision 0026).
 
-The lets that are reduced are computed once more, and again where exponentials follow their maximum. Each reduction adds one
-operation. A quad joins 16 columns of a row by two shuffles; eight lanes join eight columns of two rows each by seven, with two
-selections and one operation beside each.
-"""
+Reduced lets are computed a second time, and once more if exponentials follow their maximum. Each reduction adds one operation.
+A quad combines 16 columns of a row by two shuffles; eight lanes combine eight columns of two rows each by seven shuffles, each
+with two selections and one operation."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ from tatami.region.views.product import GemmView
 from tatami.region.walk import nodes, used_lets
 
 ROUNDING = 2
-"""Instructions of a cast to 16 bits, which are there and back in registers."""
+"""Instructions of a cast to 16 bits and back, in registers."""
 
 
 class BlockWork(msgspec.Struct, frozen=True):
-    """Operations for each result; bytes of all blocks that are stored."""
+    """Operations per result, and stored bytes of all blocks, also per result."""
 
     ordinary: float = 0.0
     exponentials: float = 0.0
@@ -29,6 +28,7 @@ class BlockWork(msgspec.Struct, frozen=True):
 
 
 def block_work(view: GemmView) -> BlockWork:
+    """The work of all block reductions of a product."""
     rows = sum(p.axis in view.n.axes for p in view.partials)
     columns, less = len(view.partials) - rows, sum(bool(p.top) for p in view.partials)
     first = _operations({p.source for p in view.partials}, view.epilogue)
@@ -42,7 +42,7 @@ def block_work(view: GemmView) -> BlockWork:
 
 
 def _operations(sources: set[str], lets: tuple[Let, ...]) -> float:
-    """Of these lets and all that they need."""
+    """Operations per result of the lets `sources` and everything that they need."""
     needed, found = set(sources), 0
     for let in reversed(lets):
         if let.name in needed:

@@ -3,9 +3,9 @@
     compute = 2*MNK padded to tiles / (peak * pipeline_eff * wave_eff)        memory = bytes / bandwidth
     total   = max(compute, memory) + prologue - overlap_gain + launch + parts (of split-K)
 
-The kernel is simulated (plan/gpu/simulate.py): pipeline_eff is the share of the peak that its pipeline reaches, overlap_gain
-what it is quicker by than without epilogue_overlap. prologue is the latency of the first block of k; wave_eff is the
-share of the SMs' time in which they have tiles: tiles / (SMs * tiles of the SM that has most).
+The kernel is simulated (plan/gpu/simulate.py): pipeline_eff is the share of the peak that its pipeline reaches, overlap_gain the
+seconds that epilogue_overlap saves. prologue is the latency of the first block of k; wave_eff is the share of the SMs' time in
+which they have tiles: tiles / (SMs * tiles of the busiest SM).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def gpu_estimate(
     target: Target,
     traffic: Traffic = PLAIN,
 ) -> dict[str, float]:
-    """`dims` are batch, m, n, k. Seconds, but for efficiencies, counts, bytes and `busy` shares. Nothing of a plan whose
-    `stream_k` does not cut this product."""
+    """Terms of the estimate, in seconds except efficiencies, counts, bytes and `busy` shares. `dims`: batch, m, n, k. Empty
+    for a plan whose `stream_k` does not cut this product."""
     if isinstance(plan, Sm90Mma) and plan.stream_k is not None:
         cut = cut_of(plan, dims)
         return {} if isinstance(cut, str) else _of_cut(plan, cut, dtype, dims, target, traffic)
@@ -84,11 +84,10 @@ def gpu_estimate(
 def _of_cut(
     plan: Sm90Mma, cut: Cut, dtype: DType, dims: tuple[int, int, int, int], target: Target, traffic: Traffic
 ) -> dict[str, float]:
-    """Of stream-K: whole tiles, then the pieces, then their sums, one kernel after the other.
+    """Terms for stream-K: whole tiles, then the pieces, then their sums, one kernel after the other.
 
-    A unit is simulated as one tile of as many blocks as its part of the line, which stores as many results as it has pieces.
-    Units are at different blocks of k at one time, so L2 serves them all only where it holds all operands of the tail.
-    """
+    A unit is simulated as one tile with as many blocks as its part of the line, which stores as many results as it has pieces.
+    At any time, units are at different blocks of k, so that L2 serves them all only if it holds all operands of the tail."""
     b, m, n, k = dims
     bm, bn, bk = plan.tile
     ctas = plan.cluster[0] * plan.cluster[1]

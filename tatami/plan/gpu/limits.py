@@ -1,9 +1,9 @@
-"""What a GPU plan needs of the machine, and why a plan is refused: questions that a plan answers by itself.
+"""Resources that a GPU plan needs, and reasons to refuse a plan, from the plan alone.
 
 Shared memory: one slot of A and B is BM*BK + BK*BN elements (spec 5 §4.2). Registers per thread: accumulators
 BM*BN/threads, the fragments of two steps (of four for `fma`), and addresses: some of them once, some for each step of BK
-(`tests/cu/every_choice/every_plan.json` and `tests/cu/every_choice/legal_plans.jsonl` have what ptxas takes). STOP rules of spec 3 §11 hold for SM80
-(80 % of shared memory, at least 2 CTAs per SM); SM90 has the hard limits only (D2.12).
+(`tests/cu/every_choice/every_plan.json` and `tests/cu/every_choice/legal_plans.jsonl` hold the numbers that ptxas uses). STOP rules of spec 3 §11 hold for
+SM80 (80 % of shared memory, at least 2 CTAs per SM); SM90 has the hard limits only (D2.12).
 """
 
 from __future__ import annotations
@@ -19,58 +19,65 @@ from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma, Sm90Pair
 
 MmaPlan = Sm80Mma | Sm90Mma
 MAX_SPLIT = 32
+"""Maximum number of parts into which k, or the keys of a pair, are split."""
 MOST_REGISTERS = 255
+"""Maximum number of registers per thread."""
 SPILLED = 16
-"""Registers beyond those, of addresses: a plan may have them in memory, the planner offers none that does."""
+"""Additional address registers that may spill; user plans may use them, the planner never proposes it."""
 KEPT = 24
-"""Registers of addresses that are kept from one group of rows to the next."""
+"""Registers for addresses kept from one group of rows to the next."""
 LEAST_REGISTERS = 24
-"""That setmaxnreg leaves a thread."""
+"""Minimum registers per thread that setmaxnreg allows."""
 PRODUCER_REGISTERS = {1: 40, 2: 40, 3: 32}
-"""The fewest of a producer, which counts tiles and parts of k, by its consumers; with fewer ptxas spills."""
+"""Minimum registers of a producer thread, which counts tiles and parts of k, by the number of consumers; with fewer ptxas
+spills."""
 STORED_REGISTERS = 24
-"""Registers of a consumer whose results are stored one by one, for their addresses: with fewer ptxas spills."""
+"""Registers of a consumer thread for the addresses of results stored one by one; with fewer ptxas spills."""
 SPARE, COPIED_SPARE = 24, 48
-"""Registers of a consumer beside its estimate, and where the producer's threads copy: ptxas hoists what it can. A plan without
-them has no more to give."""
+"""Registers of a consumer thread in addition to its estimate, and the same if the producer's threads copy, since ptxas hoists
+computations; fewer where the register file has fewer left."""
 ALONE_SPARE, MOST_ALONE = 24, 224
-"""Of one consumer: more to spare, since ptxas begins with 255 registers for each thread of such a kernel, but no more than the
-pairs of public kernels give it."""
+"""Additional spare registers of a single consumer, since ptxas starts such a kernel with 255 registers per thread; and the
+most it gets, as in published kernels of pairs."""
 COPIER_REGISTERS = 80
-"""The fewest of a producer whose threads copy, for the places that they copy from."""
+"""Minimum registers of a producer thread that copies, for the places that it copies from."""
 INSTRUCTION_REGISTERS = 26
-"""Beside the accumulators of one wgmma: ptxas takes none where a kernel has fewer to start with."""
+"""Registers one wgmma needs besides its accumulators; ptxas rejects kernels that start with fewer."""
 STORED_ACCUMULATORS, FEWER_ACCUMULATORS = 128, 96
-"""Of a warpgroup that stores results one by one; the fewer where it is alone, or keeps more beside them. With more ptxas spills, or
-serialises wgmma (C7514)."""
+"""Maximum accumulators per thread of a warpgroup that stores results one by one; the fewer if it is the only consumer, or
+keeps other values too. With more, ptxas spills or serialises wgmma (C7514)."""
 MAX_CLUSTER = 8
+"""Maximum number of CTAs per cluster: the portable size."""
 MAX_EDGE_DEPTH = 4
+"""Maximum depth of a local edge through shared memory."""
 BARRIER_BYTES = 1024
-"""Kept in front of the rings: barriers, and the alignment of the first ring."""
+"""Shared-memory bytes reserved before the rings for barriers and alignment."""
 
 
 STORE_ROWS, STORE_SLOTS = 64, 2
-"""Rows of a chunk of the accumulator that leaves by TMA, and how many chunks of a warpgroup are under way, where what
-the epilogue reads is not fetched: else there is a slot for each chunk of a tile."""
+"""Rows of a chunk of the accumulator stored by TMA, and chunks of a warpgroup in flight if no operand of the epilogue is
+fetched; if one is, there is a slot for each chunk of a tile."""
 
 
 def span_columns(extent: int) -> int:
-    """Columns of a chunk or box: a swizzle's span of 16-bit elements at most; 0 where none divides the extent."""
+    """Columns of a chunk or box: the widest swizzle span of 16-bit elements that divides the extent; 0 if none does."""
     return next((c for c in (64, 32, 16) if extent % c == 0), 0)
 
 
 def tile_chunks(tile: tuple[int, ...], sharing: int) -> int:
-    """Chunks of a tile that one of `sharing` warpgroups has."""
+    """Number of chunks of a tile for one of `sharing` warpgroups."""
     return tile[0] // sharing // STORE_ROWS * (tile[1] // max(1, span_columns(tile[1])))
 
 
 def store_slots(plan: Sm90Mma) -> int:
-    """Chunks of a warpgroup that are in shared memory at once."""
+    """Number of chunks of a warpgroup that are in shared memory at once."""
     sharing = 1 if plan.schedule == "pingpong" else plan.consumers
     return STORE_SLOTS if plan.epilogue_load == "direct" else tile_chunks(plan.tile, sharing)
 
 
 class Needs(msgspec.Struct, frozen=True):
+    """Resources of a CTA: shared memory in bytes, registers per thread; and CTAs that fit on an SM."""
+
     threads: int
     smem_bytes: int
     registers: int
@@ -78,19 +85,19 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 def sides(text: str) -> tuple[int, int] | None:
-    """``"64x64"`` -> (64, 64)."""
+    """Sides of a tile in text: ``"64x64"`` -> (64, 64); None if it is not one."""
     m = re.fullmatch(r"(\d{1,4})x(\d{1,4})", text)
     return (int(m[1]), int(m[2])) if m else None
 
 
 def instruction(text: str) -> tuple[int, int, int] | None:
-    """``"m64n128k16"`` -> (64, 128, 16)."""
+    """Shape of an instruction in text: ``"m64n128k16"`` -> (64, 128, 16); None if it is not one."""
     m = re.fullmatch(r"m(\d{1,4})n(\d{1,4})k(\d{1,4})", text)
     return (int(m[1]), int(m[2]), int(m[3])) if m else None
 
 
 def sm80_instruction(dtype: DType, tf32: bool) -> str:
-    """What multiplies operands of `dtype` on SM80: `inst_shape` of a plan."""
+    """The `inst_shape` of a plan that multiplies operands of `dtype` on SM80."""
     return "m16n8k16" if dtype.is_narrow_float else "m16n8k8" if tf32 else "fma"
 
 
@@ -100,18 +107,19 @@ def sm90_depth(dtype: DType) -> int:
 
 
 def sm90_instruction(dtype: DType, bn: int) -> str:
-    """What multiplies operands of `dtype` on SM90, fp32 rounded to tf32: `inst_shape` of a plan."""
+    """The `inst_shape` of a plan that multiplies operands of `dtype` on SM90 (fp32: rounded to tf32)."""
     return f"m64n{bn}k{sm90_depth(dtype)}"
 
 
 def edge_ring(plan: Sm80Mma) -> tuple[int, int, int]:
-    """(slots, rows, bytes of a row) through which accumulators reach the epilogue; no slots: in registers. A slot has
-    16 rows of each warp, a row 16 bytes more than it holds, so that rows begin in other banks."""
+    """(slots, rows, bytes per row) of the ring through which accumulators reach the epilogue; no slots: they stay in
+    registers. A slot has 16 rows per warp; a row has 16 bytes more than its data, so that rows begin in different banks."""
     depth = next((e.depth for e in plan.local_edges if e.buffer == "smem_ring"), 0)
     return depth, threads_of(plan) // 32 * 16, (sides(plan.warp_tile) or (64, 64))[1] * 4 + 16
 
 
 def threads_of(plan: MmaPlan | GpuSync) -> int:
+    """Number of threads per CTA."""
     match plan:
         case Sm80Mma():
             warp = sides(plan.warp_tile) or (64, 64)
@@ -123,6 +131,7 @@ def threads_of(plan: MmaPlan | GpuSync) -> int:
 
 
 def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
+    """Bytes of shared memory per CTA."""
     bm, bn, bk = plan.tile
     match plan:
         case Sm80Mma():
@@ -141,7 +150,7 @@ def accumulators_of(plan: Sm90Mma) -> int:
 
 
 def registers_of(plan: MmaPlan | GpuSync) -> int:
-    """Estimated registers per (consumer) thread."""
+    """Estimated registers per thread, for warp roles per consumer thread."""
     bm, bn, _ = plan.tile
     match plan:
         case Sm80Mma():
@@ -151,7 +160,7 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
                 return wm * wn // 32 + (wm // 8 + wn // 4) * 4 + 40 + kept
             return wm * wn // 32 + (wm // 16 + wn // 16) * 8 + 34 + plan.tile[2] // 16 * 8 + kept
         case Sm90Mma():
-            # Of exchanged operands, neighbours in a thread's registers are rows apart: each has an address of 64 bits.
+            # With exchanged operands, neighbours in a thread's registers are rows apart: each has an address of 64 bits.
             return accumulators_of(plan) * (3 if plan.swap_ab else 1) + 40
         case GpuSync():
             mm, mn = bm // plan.block[0], bn // plan.block[1]
@@ -159,13 +168,14 @@ def registers_of(plan: MmaPlan | GpuSync) -> int:
 
 
 def needs(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> Needs:
+    """Resources of one CTA of the plan on the target."""
     threads, smem, registers = threads_of(plan), smem_of(plan, dtype), registers_of(plan)
     per_thread = 168 if isinstance(plan, Sm90Mma) and threads == 384 else min(registers, MOST_REGISTERS)
     return resident(target, threads, smem, registers, per_thread)
 
 
 def resident(target: Target, threads: int, smem: int, registers: int, per_thread: int) -> Needs:
-    """With the CTAs that an SM holds at once, where each thread gets `per_thread` registers."""
+    """The resources, with the number of CTAs that an SM holds at once if each thread gets `per_thread` registers."""
     ctas = min(
         target.smem_per_sm // max(1, smem + 1024),
         target.registers_per_sm // max(1, -(-per_thread // 8) * 8 * threads),
@@ -176,7 +186,7 @@ def resident(target: Target, threads: int, smem: int, registers: int, per_thread
 
 
 def stop_rules(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
-    """Rules of thumb of spec 3 §11 that end the search at this candidate; an explicit plan may break them."""
+    """Broken rules of thumb (spec 3 §11) that end the search at this candidate; an explicit plan may break them."""
     n = needs(plan, dtype, target)
     out = []
     if not isinstance(plan, Sm90Mma):
@@ -197,13 +207,13 @@ def stop_rules(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[st
 
 
 def spills(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
-    """Why a kernel keeps some of its registers in memory."""
+    """The reason why a kernel spills registers, or nothing."""
     found = needs(plan, dtype, target).registers
     return [f"{found} registers per thread > {MOST_REGISTERS}: some spill"] if found > MOST_REGISTERS else []
 
 
 def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[str]:
-    """Resources that the machine does not have, with both numbers."""
+    """Resources that the target does not have, each with both numbers."""
     n = needs(plan, dtype, target)
     if not isinstance(plan, Sm90Mma):
         return limits(n, target)
@@ -214,7 +224,7 @@ def hard_limits(plan: MmaPlan | GpuSync, dtype: DType, target: Target) -> list[s
 
 
 def role_registers(plan: Sm90Mma, target: Target) -> tuple[int, int]:
-    """The fewest of a thread of the producer and of a consumer: the estimate, and some to spare where there are more."""
+    """Minimum registers of a producer thread and of a consumer thread: the estimate, and spare ones if there are more."""
     copies = "cp_async" in plan.loads
     least = registers_of(plan) + (STORED_REGISTERS if plan.epilogue_store == "direct" else 0)
     spare = (COPIED_SPARE if copies else SPARE) + (ALONE_SPARE if plan.consumers == 1 else 0)
@@ -223,7 +233,7 @@ def role_registers(plan: Sm90Mma, target: Target) -> tuple[int, int]:
 
 
 def with_spare(plan: Sm90Mma | Sm90Pair, least: int, spare: int, threads: int, target: Target) -> int:
-    """Of a thread of a consumer, some to spare beside `least`, or as many as there are beside its producer."""
+    """Registers of a consumer thread: `least` and `spare` more, or as many as the producer leaves."""
     pool = target.registers_per_sm // threads // 8 * 8 * threads
     most = (pool // 128 - plan.registers[0]) // max(1, plan.consumers) // 8 * 8
     if plan.consumers == 1:
@@ -232,10 +242,11 @@ def with_spare(plan: Sm90Mma | Sm90Pair, least: int, spare: int, threads: int, t
 
 
 def register_limits(plan: Sm90Mma | Sm90Pair, threads: int, fewest: tuple[int, int], columns: int, target: Target) -> list[str]:
-    """Of warpgroups that hand registers to each other. `columns`: of the widest wgmma."""
+    """Broken limits of warpgroups that hand registers to each other. `fewest`: minimum per producer and consumer thread;
+    `columns`: of the widest wgmma."""
     out = []
     total = 128 * (plan.registers[0] + plan.consumers * plan.registers[1])
-    first = target.registers_per_sm // threads // 8 * 8  # of each thread, the same number
+    first = target.registers_per_sm // threads // 8 * 8  # per thread at the start, the same for all
     if total > first * threads:
         out.append(f"setmaxnreg needs {total} registers > {first * threads} that {threads} threads start with")
     if (taken := columns // 2 + INSTRUCTION_REGISTERS) > first:
@@ -247,7 +258,8 @@ def register_limits(plan: Sm90Mma | Sm90Pair, threads: int, fewest: tuple[int, i
 
 
 def limits(n: Needs, target: Target, warps_share: bool = False) -> list[str]:
-    """`warps_share`: warpgroups hand registers to each other, so that the threads do not all have as many."""
+    """Broken limits of a CTA. `warps_share`: warpgroups hand registers to each other, so that threads differ in their
+    number."""
     out = []
     if n.smem_bytes > target.smem_per_block:
         out.append(f"shared memory {n.smem_bytes} B > {target.smem_per_block} B per CTA")
@@ -296,7 +308,7 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
 
 
 def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
-    """Why a plan does not take rows in groups: a tile is then computed in parts that begin and end where a group does."""
+    """Reasons why a plan does not take rows in groups: a tile is then computed in parts that begin and end with a group."""
     if isinstance(plan, GpuSync):
         return ["gpu_sync does not take rows in groups"]
     crowded = crowded_rules(plan, "what is kept from one group of rows to the next") if isinstance(plan, Sm90Mma) else []
@@ -316,12 +328,12 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
 
 
 MOST_REDUCED = 128
-"""Accumulators of a thread beside which it can reduce: ptxas keeps values in memory beside 192."""
+"""Maximum accumulators per thread that leave registers for reductions: with 192 ptxas spills."""
 
 
 def block_rules(plan: MmaPlan | GpuSync) -> list[str]:
-    """Why a plan does not reduce rows or columns of its results in blocks: a warp has whole ones where warpgroups of the wgmma
-    template divide tiles of the product's own rows and columns."""
+    """Reasons why a plan does not reduce rows or columns of its results in blocks: each has to be whole in one warp, as where
+    warpgroups of the wgmma template divide tiles of the product's own rows and columns."""
     if not isinstance(plan, Sm90Mma):
         return [f"{type(plan).__name__} reduces no rows or columns of its results: use sm90_mma"]
     fields = {
@@ -441,6 +453,7 @@ def _stream_k_rules(plan: Sm90Mma) -> list[str]:
 
 
 def register_rules(plan: Sm90Mma | Sm90Pair) -> list[str]:
+    """Broken rules of `registers` alone."""
     least, most = LEAST_REGISTERS, MOST_REGISTERS + 1
     out = [
         f"setmaxnreg {r} is not a multiple of 8 in {least}..{most}" for r in plan.registers if r % 8 or not least <= r <= most
@@ -451,8 +464,8 @@ def register_rules(plan: Sm90Mma | Sm90Pair) -> list[str]:
 
 
 def crowded_rules(plan: Sm90Mma, beside: str = "", stored: bool = True) -> list[str]:
-    """Whether a warpgroup has registers for its accumulators, the addresses of exchanged ones, and what is kept `beside`; with
-    `stored` where results are stored one by one."""
+    """The reason why a warpgroup has no registers for its accumulators, the addresses of exchanged ones, and the values kept
+    `beside`; or nothing. `stored`: the rule holds only if results are stored one by one."""
     fewer = beside or (stored and plan.consumers == 1)
     most, has = FEWER_ACCUMULATORS if fewer else STORED_ACCUMULATORS, accumulators_of(plan) * (3 if plan.swap_ab else 1)
     if has <= most or (stored and plan.epilogue_store != "direct"):
@@ -481,7 +494,8 @@ def _cluster_rules(plan: Sm90Mma) -> list[str]:
 
 
 def algorithm_rules(choice: dict[str, str], kinds: tuple[str, ...], own: tuple[str, ...]) -> list[str]:
-    """What a template's plan may say of its algorithm: a name of its own (`direct` has become another plan by now)."""
+    """Broken rules of `algo_choice`: its keys are in `kinds`, and it names an algorithm of the template's `own` (`direct` has
+    been replaced by another plan before)."""
     out = [f"algo_choice names {kind!r}; this plan is for {' or '.join(kinds)}" for kind in choice if kind not in kinds]
     wrong = {kind: algo for kind, algo in choice.items() if algo not in (*own, "direct")}
     return out + [f"algo_choice.{kind} {algo!r}: {own[0]}, direct are implemented" for kind, algo in wrong.items()]

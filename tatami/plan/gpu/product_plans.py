@@ -1,4 +1,5 @@
-"""The plan of a product by each MMA template, once its tile is decided: the fields that follow from the Region; the line that names it."""
+"""The plan of a product by each MMA template, once its tile is decided: the fields that follow from the Region, and the line
+that identifies the plan."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from tatami.region.views.product import GemmView, mergeable, why_not_plain
 
 
 def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: str, stages: int, width: int) -> Sm80Mma:
+    """The SM80 plan of a product. `warp`: tile of a warp; `width`: elements per access."""
     instruction = sm80_instruction(view.lhs.dtype, view.tf32)
     return Sm80Mma(
         tile=tile,
@@ -35,7 +37,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
 
 
 def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: int, loads: Loads) -> Sm90Mma:
-    """`row`: bytes of a block of k."""
+    """The SM90 plan of a product. `staged`: results may leave by TMA; `row`: bytes per row of a block of k."""
     bm, bn = shape.tile
     bk = row // view.lhs.dtype.itemsize
     stages = stages_of(shape, staged, row)
@@ -73,6 +75,7 @@ def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: i
 
 
 def cached(view: GemmView) -> tuple[Cache, ...]:
+    """Operands in shared memory: A and B."""
     return tuple(Cache(o.gather.tensor if o.gather is not None else o.tensor) for o in (view.lhs, view.rhs))
 
 
@@ -85,11 +88,12 @@ def tails(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
 
 
 def epilogue_of(region: Region, view: GemmView) -> tuple[str, ...]:
+    """Names of the lets after the accumulator."""
     return tuple(let.name for let in view.epilogue)
 
 
 def kind_of(view: GemmView) -> str:
-    """A product whose operands are matrices, of rows in groups or not, or windows of an image."""
+    """Kind of the product for `algo_choice`: its operands are matrices, with rows in groups or not, or windows of an image."""
     if view.groups is not None:
         return "grouped_matmul"
     is_window = why_not_plain(view.lhs, view.m, view.k) or why_not_plain(view.rhs, view.n, view.k)
@@ -97,6 +101,7 @@ def kind_of(view: GemmView) -> str:
 
 
 def edges_of(region: Region, view: GemmView) -> tuple[LocalEdge, ...]:
+    """The edge from the accumulator to the epilogue, if there is one."""
     return (LocalEdge(view.acc, view.epilogue[0].name),) if view.epilogue else ()
 
 

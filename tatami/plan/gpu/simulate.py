@@ -5,7 +5,7 @@
                then write the tile                                                         -> L2
 
 Roles are those of `roles.py`, units those of `units.py`. Durations are those of `plan/simulation/figures.py` and of the chip: no
-figure is fitted. Tiles that do not divide among the SMs are what the SM with the most of them takes. Power is not modelled.
+figure is fitted. The SM with the most tiles is simulated, so that load imbalance counts. Power is not modelled.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tatami.plan.simulation.roles import Barrier, Role, Simulated, further
 from tatami.plan.simulation.units import Units
 
 BLOCKS = 16
-"""Blocks of k that are simulated; more take as long each as the last of these do."""
+"""Blocks of k that are simulated; further ones take as long each as the last of these."""
 ROUNDS = 2
-"""Tiles per CTA slot that are simulated; likewise."""
+"""Tiles per CTA slot that are simulated; further ones take as long each as the last of these."""
 
 
 class Sm(Units):
-    """With the tiles that it still has."""
+    """The units of an SM, with the number of tiles that it has left."""
 
     def __init__(self, p: Pipeline, target: Target) -> None:
         super().__init__(target)
@@ -36,17 +36,17 @@ class Sm(Units):
         self.left = -(-p.tiles // target.sms)
 
     def load(self, now: float) -> float:
-        """A block of k into shared memory: when its last line has landed."""
+        """Copy a block of k into shared memory; returns the time at which its last line has landed."""
         p = self.p
         return self.copy(now, p.block_bytes, p.l2_bytes, p.dram_bytes, p.copy_bytes, p.boxes > 0)
 
     def multiply(self, now: float, parts: int) -> float:
-        """One of `parts` equal shares of a block of k."""
+        """Multiply one of `parts` equal shares of a block of k."""
         math = self.math.serve(now, self.p.math_cycles / parts)
         return max(math, self.smem.serve(now, self.p.smem_reads / parts / self.f.smem_bytes_per_clock))
 
     def read(self, now: float, share: float) -> float:
-        """What the epilogue reads for a share of a tile, from memory: when the last of it is there."""
+        """Read the epilogue's operand for a share of a tile from memory; returns the time at which the last of it is there."""
         size = share * self.p.read_bytes
         if not size:
             return now
@@ -56,17 +56,18 @@ class Sm(Units):
         return max(through, self.stores.serve(now, share * self.p.read_lines / self.f.lines_per_clock)) + self.f.dram_latency
 
     def reduce(self, now: float, share: float) -> float:
-        """Rows or columns of a share of a tile, by units that work at the same time."""
+        """Reduce rows or columns of a share of a tile, by units that work at the same time."""
         units = (self.ordinary, self.exponentials, self.shuffles)
         return max([now, *(unit.serve(now, share * cycles) for unit, cycles in zip(units, self.p.reducing) if cycles)])
 
     def write(self, now: float, share: float) -> float:
-        """The results of a tile, or a share of it."""
+        """Store the results of a share of a tile."""
         return self.store(now, share * self.p.store_bytes, share * self.p.store_lines)
 
 
 def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 0.0) -> None:
-    """The roles of a CTA with a producer warp. Persistent: through all its tiles; else one, and the next CTA after it."""
+    """Start the roles of a CTA with a producer warp. A persistent CTA takes all its tiles; otherwise it takes one, and the
+    next CTA follows."""
     f, clock = sm.f, sm.clock
     per_tile = 1 if p.pingpong else p.consumers
     full = [Barrier(1 + (per_tile if p.full_arrivals else 0)) for _ in range(p.stages)]
@@ -146,7 +147,7 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
 
 
 def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
-    """A CTA whose threads all copy, wait and multiply: a ring of `stages`, of which one is no overlap at all."""
+    """Start a CTA whose threads all copy, wait and multiply, with a ring of `stages` slots; with one slot nothing overlaps."""
     f = sm.f
 
     def threads() -> Role:
@@ -184,7 +185,7 @@ def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
 
 @lru_cache(maxsize=4096)
 def simulate(p: Pipeline, target: Target) -> Simulated:
-    """Cycles of the whole kernel on the SM that has the most tiles."""
+    """Cycles of the whole kernel on the SM with the most tiles."""
     rounds = -(-p.tiles // (target.sms * p.ctas_per_sm))
     if rounds <= ROUNDS:
         return _blocks(p, target, p.tiles)
@@ -204,7 +205,7 @@ def _blocks(p: Pipeline, target: Target, tiles: int) -> Simulated:
 
 
 def run_whole(p: Pipeline, target: Target) -> Simulated:
-    """`p.tiles` over all SMs, blocks of k one by one."""
+    """Simulate `p.tiles` over all SMs, blocks of k one by one."""
     sm = Sm(p, target)
 
     def next_tile() -> bool:

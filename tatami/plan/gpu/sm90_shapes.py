@@ -1,8 +1,7 @@
-"""The shapes that a plan of the SM90 template may have: tile, warpgroups, cluster, what is exchanged or split.
+"""Shapes of plans of the SM90 template: tile, warpgroups, cluster, exchange of operands, split of k.
 
-Which of them a product can have depends on how its operands lie: an operand that is contiguous along m or n comes in
-boxes of 64 of these, and CTAs that share it load whole boxes each.
-"""
+The shapes that a product can have depend on the layout of its operands: an operand that is contiguous along m or n is loaded
+in boxes of 64 elements, and CTAs that share it load whole boxes each."""
 
 from __future__ import annotations
 
@@ -42,21 +41,25 @@ from tatami.region.views.product import (
 from tatami.region.walk import nodes
 
 SMEM_BYTES = 227 * 1024
+"""Shared memory of one CTA, in bytes."""
 ROW_BYTES = 128
+"""Bytes per row of a block of k: one span of the widest swizzle."""
 SHORT_ROW_BYTES = 64
-"""Of a block of k: one span of the widest swizzle, or of the next where an image has fewer channels."""
+"""The same if an image has fewer channels: one span of the next swizzle."""
 MAX_STAGES = 8
+"""Maximum number of stages of the ring."""
 REGISTERS = {1: (56, 224), 2: (40, 232), 3: (32, 160)}
-"""setmaxnreg of producer and consumers by the number of consumer warpgroups (notes: gpu §2.2)."""
+"""setmaxnreg of producer and consumers, by the number of consumer warpgroups (notes: gpu §2.2)."""
 COPYING_REGISTERS = {1: (128, 232), 2: (88, 208), 3: (80, 144)}
-"""The same where the producer's threads keep places of what they copy."""
+"""The same if the producer's threads keep the places that they copy from."""
 GATHERED_ROWS = 128
+"""Maximum rows of a gathered operand per tile: the producer's registers hold their places."""
 LEAST_COPY = 4
-"""Bytes of the shortest cp.async."""
+"""Minimum bytes of a cp.async."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Blocks of k are ROW_BYTES long."""
+    """A shape of tile and roles. Rows of a block of k are ROW_BYTES long."""
 
     tile: tuple[int, int]
     consumers: int = 2
@@ -65,16 +68,17 @@ class Shape(msgspec.Struct, frozen=True):
     swap_ab: bool = False
     split_k: int = 1
     fetched: bool = False
-    """What the epilogue reads for each result comes by TMA."""
+    """True if the epilogue's operand with one element per result comes by TMA."""
 
     @property
     def is_streamed(self) -> bool:
-        """Persistent, the next tile's loads under the stores of the one before: whole tiles, and the parts that CTAs share."""
+        """True if the kernel is persistent, with the next tile's loads during the stores of the one before: for whole tiles,
+        and for the parts that CTAs share."""
         return self.split_k == 1 or self.cluster != (1, 1)
 
     @property
     def multicast(self) -> Literal["none", "a", "b", "both"]:
-        """What the CTAs of the cluster can share."""
+        """Operands that the CTAs of the cluster share."""
         match self.cluster[0] > 1, self.cluster[1] > 1:
             case True, True:
                 return "both"
@@ -93,8 +97,8 @@ PARTS_OF_K = (
     Shape((128, 192), cluster=(2, 1), split_k=2),
     Shape((128, 256), cluster=(2, 1), split_k=4),
 )
-"""On a plain grid for products of few tiles; of persistent tiles, the larger and shared ones, where whole tiles leave SMs idle
-in the last wave."""
+"""Shapes that split k: on a plain grid for products of few tiles; the larger and shared ones on persistent tiles, where whole
+tiles leave SMs idle in the last wave."""
 SHAPES = (
     Shape((128, 256)),
     Shape((128, 256), cluster=(2, 1)),
@@ -111,10 +115,11 @@ SHAPES = (
     Shape((128, 16), swap_ab=True),
     *PARTS_OF_K,
 )
+"""Shapes from which plans are chosen."""
 
 
 def every_shape() -> Iterator[Shape]:
-    """Those that the template has for tiles of whole instructions, whether memory and registers hold them or not."""
+    """All shapes of whole instructions that the template has, whether memory and registers suffice or not."""
     for bm, bn, parts in product((64, 128), (64, 128, 256), (2, 4, 8, 16)):
         yield Shape((bm, bn), bm // 64, split_k=parts)
     for bm, bn in product((64, 128), (8, 16, 32, 64)):
@@ -126,7 +131,8 @@ def every_shape() -> Iterator[Shape]:
 
 
 class Loads(msgspec.Struct, frozen=True):
-    """Who loads A and B. `why`: of the first operand that TMA does not bring, why not; `width`: elements of a copy of those."""
+    """Loaders of A and B. `why`: the reason why TMA does not load one of them, the first; `width`: elements per copy of an
+    operand loaded by threads."""
 
     loaders: tuple[Loader, Loader]
     width: int
@@ -134,7 +140,7 @@ class Loads(msgspec.Struct, frozen=True):
 
 
 def sm90_loads(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> Loads | str:
-    """How this template loads a product where `conditions` hold, or why it does not take it: what sm80_mma is chosen for
+    """How this template loads a product where `conditions` hold, or the reason why it does not take it and sm80_mma is chosen
     instead."""
     if why := _why_not_multiplied(region, view):
         return why
@@ -157,7 +163,7 @@ def sm90_loads(region: Region, view: GemmView, conditions: tuple[Condition, ...]
 
 
 def why_not_wgmma(region: Region, view: GemmView) -> str:
-    """Why TMA and wgmma do not take a product whose pitches are whole 16 bytes, or ""."""
+    """The reason why TMA and wgmma do not take a product whose pitches are whole 16 bytes, or ""."""
     if why := _why_not_multiplied(region, view):
         return why
     sides = ((view.lhs, view.m), (view.rhs, view.n))
@@ -179,7 +185,7 @@ def _why_not_multiplied(region: Region, view: GemmView) -> str:
 
 
 def why_not_boxes(region: Region, view: GemmView, o: GemmOperand, own: Group) -> str:
-    """Why no tensor map covers an operand, or ""."""
+    """The reason why no tensor map covers an operand, or ""."""
     match way_of(region, view, o, own):
         case "matrix":
             return ""
@@ -202,14 +208,15 @@ def _why_not_aligned(region: Region, way: Pixels | Boxed, size: int) -> str:
 
 
 def steps_of(view: GemmView, o: GemmOperand, own: Group) -> tuple[Expr, ...]:
-    """What has to be a multiple of n elements so that n neighbours of a matrix are one aligned access, wherever they begin."""
+    """Sizes, strides and offset that have to be multiples of n elements for n neighbours of a matrix to be one aligned access,
+    wherever they begin."""
     along = view.k if major_of(o, own, view.k) == "k" else own
     others = tuple(step for axis, step in (o.strides or {}).items() if axis not in along.axes)
     return (along.size, *others, o.offset)
 
 
 def _why_not_even(region: Region, view: GemmView, o: GemmOperand, own: Group, conditions: tuple[Condition, ...]) -> str:
-    """Why TMA does not take a matrix, or ""."""
+    """The reason why TMA does not take a matrix, or ""."""
     if way_of(region, view, o, own) != MATRIX:
         return ""
     uneven = next((e for e in steps_of(view, o, own) if not is_divisible(e, 16 // o.dtype.itemsize, conditions)), None)
@@ -217,7 +224,7 @@ def _why_not_even(region: Region, view: GemmView, o: GemmOperand, own: Group, co
 
 
 def copied_width(view: GemmView, o: GemmOperand, own: Group, conditions: tuple[Condition, ...]) -> int:
-    """Elements of a copy by threads."""
+    """Elements per copy by threads."""
     if not why_not_plain(o, own, view.k):
         steps = steps_of(view, o, own)
         widths = (16 // o.dtype.itemsize >> i for i in range(4))
@@ -229,7 +236,7 @@ def copied_width(view: GemmView, o: GemmOperand, own: Group, conditions: tuple[C
 
 def mapped_sizes(region: Region, view: GemmView) -> tuple[Expr, ...]:
     """Dimensions of the operands' tensor maps that could be 0 while there are results, which no dimension of a map may be: k,
-    the sides of an image with a wide border, the matrices of groups."""
+    the sides of an image with a wide border, the number of groups' matrices."""
     shapes = {p.name: p.memref.shape for p in region.inputs}
     sizes = [view.k.size, *(() if view.groups is None else (view.groups.matrices,))]
     for o, g in ((view.lhs, view.m), (view.rhs, view.n)):
@@ -240,7 +247,7 @@ def mapped_sizes(region: Region, view: GemmView) -> tuple[Expr, ...]:
 
 
 def row_bytes(region: Region, view: GemmView, loads: Loads) -> int:
-    """Of a block of k, which lies at one place of a filter where TMA walks over an image."""
+    """Bytes per row of a block of k. Where TMA walks over an image, a row lies at one place of the filter."""
     sides = zip(loads.loaders, (view.lhs, view.rhs), (view.m, view.n))
     ways = [way_of(region, view, o, g) for who, o, g in sides if who == "tma"]
     even = all(w.depth * view.lhs.dtype.itemsize % ROW_BYTES == 0 for w in ways if isinstance(w, Pixels | Boxed))
@@ -248,10 +255,10 @@ def row_bytes(region: Region, view: GemmView, loads: Loads) -> int:
 
 
 def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shapes: Iterable[Shape] = SHAPES) -> list[Shape]:
-    """Those of `shapes` whose boxes the operands have, or whose copies a producer makes: of a gathered operand no more than
-    GATHERED_ROWS, whose places its registers hold, and of operands by threads none for other CTAs. A warpgroup with more accumulators than 128 leaves no registers
-    for results that are stored one by one; with more than 96 none for what is kept from one group of rows to the next, nor,
-    in a cluster, for addresses that are made of quotients."""
+    """The `shapes` whose boxes the operands have, or whose copies a producer can make: at most GATHERED_ROWS rows of a
+    gathered operand, whose places its registers hold, and no operand copied by threads for other CTAs. A warpgroup with more
+    than 128 accumulators has no registers left to store results one by one; with more than 96, none for values kept from one
+    group of rows to the next, nor, in a cluster, for addresses made of quotients."""
     even = are_even(region, view)
     sides = ((view.lhs, view.m), (view.rhs, view.n))
     ways = [way_of(region, view, o, g) for o, g in sides]
@@ -259,7 +266,7 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
     out = []
     for shape in shapes:
         if view.groups is not None and shape != Shape(shape.tile, shape.consumers):
-            continue  # parts of a tile are computed by one CTA
+            continue  # one CTA computes the parts of a tile
         a, b = majors[::-1] if shape.swap_ab else majors
         boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
         sharing = 1 if shape.schedule == "pingpong" else shape.consumers
@@ -279,8 +286,8 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
 
 
 def are_even(region: Region, view: GemmView) -> bool:
-    """Does each result lie a number of rows and columns of the product away from the first one? Of those that are stored: blocks
-    that are reduced have addresses of their own."""
+    """True if the address of every stored result is linear in its row and column of the product. Block reductions do not
+    count, since they have addresses of their own."""
     blocks = {p.output.to for p in view.partials}
     for y in (y for y in region.yields if y.to not in blocks):
         _, at, axes = _result(region, y)
@@ -298,7 +305,7 @@ def _has_many_places(view: GemmView, loads: Loads, shape: Shape) -> bool:
 
 
 def stages_of(shape: Shape, staged: bool, row: int) -> int:
-    """As many as shared memory holds beside the chunks of the epilogue."""
+    """Number of stages that shared memory holds in addition to the chunks of the epilogue."""
     bm, bn = shape.tile
     sharing = 1 if shape.schedule == "pingpong" else shape.consumers
     slots = tile_chunks(shape.tile, sharing) if shape.fetched else STORE_SLOTS
@@ -307,7 +314,7 @@ def stages_of(shape: Shape, staged: bool, row: int) -> int:
 
 
 def can_stage(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> bool:
-    """Can every output leave by TMA, all along the same axis? No group of rows ends within a tile then."""
+    """True if every output can leave by TMA, all along the same axis; False for groups of rows, which end within a tile."""
     if view.groups is not None:
         return False
     inner = {_chunks_along(*_result(region, y), view, conditions) for y in region.yields}
@@ -315,7 +322,7 @@ def can_stage(region: Region, view: GemmView, conditions: tuple[Condition, ...])
 
 
 def _result(region: Region, y: Yield) -> tuple[MemRef, Expr, tuple[str, ...]]:
-    """What is stored: where, at which address, over which axes."""
+    """An output: its memory, the address of a result, and the result's axes."""
     axes = next(let.axes for let in region.lets if let.name == y.source)
     out = next(o.memref for o in region.outputs if o.name == y.to)
     entries = tuple(map(var, axes)) if y.map is None else tuple(e for e in y.map if e is not None)
@@ -323,8 +330,8 @@ def _result(region: Region, y: Yield) -> tuple[MemRef, Expr, tuple[str, ...]]:
 
 
 def _chunks_along(ref: MemRef, at: Expr, axes: tuple[str, ...], view: GemmView, conditions: tuple[Condition, ...]) -> str:
-    """The axis along which elements at address `at` are neighbours, where chunks of a tile are boxes of a tensor map: 16-bit
-    elements that a tile's rows and columns step through evenly, all other axes by whole 16 bytes. Else ""."""
+    """The axis along which elements at address `at` are contiguous, if chunks of a tile are boxes of a tensor map: 16-bit
+    elements through which a tile's rows and columns step evenly, all other axes by whole 16 bytes. Else ""."""
     runs = [mergeable(g, o, view.k)[0] for g, o in ((view.m, view.lhs), (view.n, view.rhs))]
     strides = {a: s for a in axes if (s := step_of(at, a)) is not None}
     if not ref.dtype.is_narrow_float or len(strides) < len(axes):
@@ -340,15 +347,15 @@ def _chunks_along(ref: MemRef, at: Expr, axes: tuple[str, ...], view: GemmView, 
 
 
 def residuals(view: GemmView) -> tuple[Read, ...]:
-    """What the epilogue reads for each result, not for a row or a column of them."""
+    """Operands of the epilogue with an element per result, not per row or column."""
     found = dict.fromkeys(e for let in view.epilogue for e in nodes(let.expr) if isinstance(e, Read))
     used = {e: {name for i in e.map for name in free_vars(i)} for e in found}
     return tuple(e for e in found if used[e].intersection(view.m.axes) and used[e].intersection(view.n.axes))
 
 
 def why_not_fetched(region: Region, view: GemmView, conditions: tuple[Condition, ...]) -> str:
-    """Why TMA does not bring one of the `residuals`, if there are any, to where the results will lie, or "": they have to
-    leave from there, and its chunks have to lie along the same axis as theirs."""
+    """The reason why TMA does not bring one of the `residuals` to the place of the results, or "" if it does or there are
+    none. Results have to leave from there, and chunks of the operand have to be contiguous along the same axis."""
     read = residuals(view)
     if not read:
         return ""

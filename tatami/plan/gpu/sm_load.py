@@ -1,4 +1,4 @@
-"""What a contraction kernel asks of an SM, however it was planned: the input of the simulation (plan/gpu/simulate.py)."""
+"""Demands that a contraction kernel makes on an SM, however it was planned: the input of the simulation (plan/gpu/simulate.py)."""
 
 from __future__ import annotations
 
@@ -15,90 +15,93 @@ from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import Figures, figures_of
 
 FREE_ARRIVALS = 4
-"""Of a consumer warpgroup: a lane of each warp says that a slot is free."""
+"""Arrivals of a consumer warpgroup that free a slot: one lane per warp."""
 COPIERS = 128
-"""Threads of a producer that copy, each of which arrives."""
+"""Threads of a producer that copy, each of which arrives at the barrier."""
 COPY_ISSUES, BLOCK_ISSUES = 10.0, 60.0
-"""Instructions of a copy by a producer's thread, and beside them once a block: as ptxas makes them (tests/cu/products/test_gathered.py)."""
+"""Instructions per copy of a producer's thread, and additional ones per block, as compiled by ptxas
+(tests/cu/products/test_gathered.py)."""
 SINGLE_ISSUES = 130.0
-"""Instructions of a copy of one element of a window, by a thread that copies and multiplies: its place and guards are divisions
-by constants, in 64 bits (tests/cu/products/test_stem.py)."""
+"""Instructions per copy of one element of a window, by a thread that copies and multiplies: its place and guards are 64-bit
+divisions by constants (tests/cu/products/test_stem.py)."""
 SECTOR = 32
+"""Bytes of a sector of L2: the smallest write."""
 PAIRS = 8
-"""Elements of a line's read by the four lanes that hold a row of a fragment, two each: what the epilogue reads directly."""
+"""Elements of a cache line that one read of the epilogue takes by the four lanes of a fragment's row, two each."""
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """Bytes and cycles are per CTA and block of k, those of results per tile."""
+    """A contraction kernel. Bytes and cycles are per CTA and block of k, those of results per tile."""
 
     tiles: int
     blocks: int
-    """Of k, per tile."""
+    """Number of blocks of k per tile."""
     stages: int
     ctas_per_sm: int
     math_cycles: float
     block_bytes: float
     l2_bytes: float
-    """What the SM asks of L2: less than `block_bytes` where a cluster shares."""
+    """Bytes that the SM reads from L2: fewer than `block_bytes` if a cluster shares operands."""
     dram_bytes: float
-    """Of that, what L2 lacks."""
+    """Bytes of `l2_bytes` that miss L2."""
     smem_reads: float
     result_bytes: float
     store_bytes: float
-    """Written to L2, whole sectors."""
+    """Bytes written to L2, in whole sectors."""
     store_lines: float = 0.0
-    """Lines of 128 bytes that the store instructions touch, each as often as they do; none for asynchronous stores."""
+    """Lines of 128 bytes that store instructions touch, counted once per instruction; 0 for asynchronous stores."""
     tensor: bool = True
     boxes: int = 2
-    """Operands that TMA brings, each by one instruction."""
+    """Number of operands that TMA loads, each by one instruction."""
     copy_issues: float = 0.0
-    """Instructions that each warp of a producer issues for a block whose other operands its threads copy."""
+    """Instructions that each warp of a producer issues per block for operands that its threads copy."""
     address_cycles: float = 0.0
-    """Of the issue slots, for a block whose elements are copied one by one by the threads that multiply."""
+    """Issue cycles per block for elements that the multiplying threads copy one by one."""
     copy_bytes: float = 128.0
-    """That a copy writes to shared memory per clock: fewer than its width where an instruction of a warp moves fewer."""
+    """Bytes per clock that a copy writes to shared memory: below its width if an instruction of a warp moves fewer."""
     specialised: bool = True
-    """A producer warp; else all threads copy and multiply."""
+    """True if there is a producer warp; else all threads copy and multiply."""
     consumers: int = 1
     pingpong: bool = False
     persistent: bool = False
     overlap: bool = False
-    """The first blocks of the next tile are copied while this one is written."""
+    """True if the first blocks of the next tile are copied while this one is written."""
     wait_depth: int = 0
     free_arrivals: int = 1
-    """Lanes of a consumer that say that a slot is free."""
+    """Lanes of a consumer that arrive to free a slot."""
     full_arrivals: int = 0
     """Lanes of a consumer that arrive at the barrier of a full slot before they wait for it."""
     cluster: int = 1
     staged_store: bool = False
-    """Results through shared memory and an asynchronous store."""
+    """True if results go through shared memory and an asynchronous store."""
     read_bytes: float = 0.0
-    """Of a tile, by its epilogue."""
+    """Bytes that the epilogue reads per tile."""
     read_lines: float = 0.0
-    """As `store_lines`."""
+    """Lines of 128 bytes that its load instructions touch, counted like `store_lines`."""
     fetched: bool = False
-    """What the epilogue reads is copied to shared memory under the products."""
+    """True if an operand of the epilogue is copied to shared memory during the products."""
     reducing: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Of a tile, whose rows or columns the epilogue reduces: cycles of the ordinary cores, of exponentials and of shuffles."""
+    """Cycles of the ordinary cores, of exponentials and of shuffles per tile whose rows or columns the epilogue reduces."""
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What a product moves besides each of its m x k, k x n and m x n elements."""
+    """Traffic of a product in addition to its m x k, k x n and m x n elements."""
 
     distinct: tuple[float, float] = (1.0, 1.0)
-    """Of the m x k and k x n elements that it reads, those that memory has: windows of an image overlap."""
+    """Distinct elements over elements read, for A and B: below 1 where windows of an image overlap."""
     epilogue_bytes: float = 0.0
-    """That the epilogue reads for each result."""
+    """Bytes that the epilogue reads per result."""
     singles: tuple[bool, bool] = (False, False)
-    """Is an operand read in windows whose neighbours do not lie together, so that threads copy it element by element?"""
+    """True for an operand, A and B, that is read in windows whose neighbours are not contiguous, so that threads copy it
+    element by element."""
     blocks: BlockWork = BlockWork()
-    """That reductions of rows and columns add."""
+    """Work of block reductions of rows and columns."""
     is_stored: bool = True
-    """Are results stored, beside what is reduced?"""
+    """True if results are stored, in addition to reductions of them."""
 
 
 PLAIN = Traffic()
-"""Operands that lie in memory element by element, and no residual."""
+"""Traffic of operands that are read once from memory, and no residual."""
 
 
 def pipeline_of(
@@ -108,7 +111,7 @@ def pipeline_of(
     target: Target,
     traffic: Traffic = PLAIN,
 ) -> Pipeline:
-    """`dims` are batch, m, n, k."""
+    """The pipeline of a plan. `dims`: batch, m, n, k."""
     b, m, n, k = dims
     distinct = traffic.distinct
     if isinstance(plan, Sm90Mma) and plan.swap_ab:
@@ -124,7 +127,7 @@ def pipeline_of(
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)
     width = 1 if isinstance(plan, GpuSync) else plan.vectorize.width
-    piece = 4 * width * size  # what the four lanes that hold a row of a fragment write of it
+    piece = 4 * width * size  # bytes that the four lanes of a fragment's row write
     common = Pipeline(
         tiles=b * split * rows * columns,
         blocks=blocks,
@@ -198,26 +201,27 @@ def _reducing(results: int, work: BlockWork, target: Target) -> tuple[float, flo
 
 
 def _copy_issues(plan: Sm90Mma) -> float:
-    """Of a producer's warp and block."""
+    """Instructions per warp of a producer and block."""
     rows = sum(extent for extent, who in zip(plan.tile, plan.loads) if who == "cp_async")
     return COPY_ISSUES * rows * plan.tile[2] / (plan.vectorize.width * COPIERS) + BLOCK_ISSUES if rows else 0.0
 
 
 def _mixed_rate(plan: Sm90Mma, copied: float) -> float:
-    """Bytes per clock of the copies of a block, of which some move `copied`."""
+    """Bytes per clock of a block's copies, those by threads at `copied` bytes per clock."""
     bm, bn, _ = plan.tile
     clocks = sum(extent / (128 if who == "tma" else min(128, copied)) for extent, who in zip((bm, bn), plan.loads))
     return (bm + bn) / clocks
 
 
 def tensor_flops(dtype: DType, target: Target) -> float:
-    """Peak of the tensor cores for operands of a dtype; fp32 stands for tf32."""
+    """Peak of the tensor cores for operands of a dtype, per second; fp32 stands for tf32."""
     by_size = {1: target.flops_fp8, 2: target.flops_fp16, 4: target.flops_tf32}
     return by_size.get(dtype.itemsize) or target.flops_fp16
 
 
 def _math_cycles(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, target: Target, figures: Figures) -> float:
-    """Of a block of k: the tensor cores' rate; else the multiply-adds, which share the issue slots with their reads."""
+    """Cycles to multiply a block of k: at the tensor cores' rate, or by multiply-adds, which share the issue slots with their
+    reads."""
     bm, bn, bk = plan.tile
     flops = 2.0 * bm * bn * bk
     per_clock = tensor_flops(dtype, target) / target.sms / target.clock

@@ -1,5 +1,5 @@
-"""A streaming plan for one Region: one kernel where groups of threads can take points through all passes, else a kernel
-per pass; and how many threads share a point that reduces or scans (spec 3 §8, notes: gpu §6).
+"""A streaming plan for one Region: one kernel if groups of threads can take points through all passes, else a kernel per
+pass; and the number of threads per point that reduces or scans (spec 3 §8, notes: gpu §6).
 
     softmax [M, 4096] over the last axis: fused, a block per row
     sum of [64, 8] over the last axis:    8 threads per row
@@ -21,28 +21,33 @@ from tatami.region.ir import At, Let, Read, Reduce, Region, Scan
 from tatami.region.walk import all_axes, lets_by_name, lines_of, nodes, routine_axis, routine_operands, used_lets
 
 THREADS = 256
+"""Number of threads per block."""
 VECTOR_BYTES = 16
+"""Bytes of the widest access."""
 FEW_BLOCKS = 64
-"""Blocks from which on lines are left whole: half of what fills a machine."""
+"""Number of blocks from which lines are left whole: half of what fills a GPU."""
 PARTS = 1024
-"""Blocks that a Region's long lines are cut for: some waves on every machine, so that results are the same on all."""
+"""Number of blocks for which a Region's long lines are cut: a few waves on every GPU, so that results are the same on all."""
 SHORTEST_PART = 4096
-"""Terms of a part that neighbouring threads take: 16 each."""
+"""Minimum terms of a part that a block takes along contiguous elements: 16 per thread."""
 OWNERS = 1 << 15
-"""Threads that fill a machine."""
+"""Number of threads that fill a GPU."""
 MOST_OWNERS = 256
+"""Maximum number of owners per element of the points."""
 LONG_TURNS = 64
+"""Minimum number of writes in order for which owners pay."""
 TURNS_EACH = 16
-"""Writes that pay for a thread which looks at all of them."""
+"""Minimum number of writes per owner, since every owner reads all of them."""
 SORT_TILE = 1024
 """Entries that a block sorts in shared memory: two buffers of 16 KB."""
 SORT_TILES = 4
-"""Tiles that one block sorts and merges as fast as several kernels."""
+"""Tiles that one block sorts and merges as fast as several kernels do."""
 SHARED = 1 << 16
-"""Elements of all lines that pay for one more kernel (some 2 us)."""
+"""Minimum elements of all lines that pay for one more kernel (some 2 us)."""
 
 
 def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> GpuStream:
+    """The streaming plan of a Region that is not opaque."""
     fused = skeleton(region, sizes, target.l2_bytes)
     in_parts = any(parts_of(region, let, sizes) for let in region.lets)
     if is_one_kernel(region, fused) and not in_parts:
@@ -68,8 +73,8 @@ def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> Gpu
 
 
 def owners_of(region: Region, sizes: Mapping[str, int]) -> int:
-    """Threads that share out what a yield writes where data say: as many as fill a machine with those that each has of
-    its own, where there is more than a little to go through in order."""
+    """Number of threads that share out data-dependent writes: as many as fill a GPU together with the points' own threads, if
+    more than a few writes are made in order; 1: none."""
     extents, lets = all_axes(region), lets_by_name(region)
     owners = 1
     for y in region.yields:
@@ -85,7 +90,7 @@ def owners_of(region: Region, sizes: Mapping[str, int]) -> int:
 
 
 def routine_plan(region: Region, sizes: Mapping[str, int]) -> GpuStream:
-    """Of a named routine: whole lines, or sorts of few long lines by tiles that are merged."""
+    """The plan of a named routine: whole lines, or, for few long lines, sorts of tiles that are merged."""
     assert region.opaque is not None
     parts: tuple[int, ...] = ()
     if region.opaque.routine in ("sort", "topk"):
@@ -98,7 +103,7 @@ def routine_plan(region: Region, sizes: Mapping[str, int]) -> GpuStream:
 
 
 def parts_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
-    """Elements of a part where the let's lines are few and long; else 0."""
+    """Elements per part if the let's lines are few and long; else 0."""
     inner = lines_of(let.expr)
     if not inner:
         return 0
@@ -115,13 +120,13 @@ def parts_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
 
 
 def part_group(region: Region, let: Let) -> int:
-    """Threads that share a part: a block where lines are contiguous or there is one, else a warp's worth."""
+    """Threads per part: a block if lines are contiguous or there is one line, else a warp's worth."""
     inner = lines_of(let.expr)
     return THREADS if runs_along(region, let, inner) or set(let.axes) <= set(inner) else 32
 
 
 def is_one_kernel(region: Region, s: Skeleton) -> bool:
-    """Can one kernel take its points through all passes with nothing but results of reduces kept between them?"""
+    """True if one kernel can take its points through all passes, with only results of reduces kept between them."""
     lets = lets_by_name(region)
     if not any(isinstance(x.expr, Reduce) for x in region.lets) or any(y.indices or y.combine != "set" for y in region.yields):
         return False
@@ -134,8 +139,8 @@ def is_one_kernel(region: Region, s: Skeleton) -> bool:
 
 
 def group_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
-    """Threads that share a point of this let: as many as its lines have 16-byte vectors, up to a block, where lines are
-    contiguous; where points are contiguous, one."""
+    """Threads per point of this let: if lines are contiguous, as many as a line has 16-byte vectors, up to a block; if points
+    are contiguous, one, or as `across` says."""
     extents = all_axes(region)
     inner = lines_of(let.expr)
     length = size_at(product(extents[a] for a in inner), sizes)
@@ -153,14 +158,14 @@ def group_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:
 
 
 def across(length: int, points: int) -> int:
-    """Threads per point where points are contiguous: few points need more of them to fill a machine."""
+    """Threads per point if points are contiguous: few points need more of them to fill a GPU."""
     if length >= 128 and points < 1 << 15:
         return 32
     return 8 if length >= 32 and points < 1 << 17 else 1
 
 
 def runs_along(region: Region, let: Let, inner: tuple[str, ...]) -> bool:
-    """Do reads step by one element along the innermost of the axes that are walked?"""
+    """True if some read steps by one element along the innermost of the `inner` axes."""
     memrefs = {p.name: p.memref for p in region.inputs}
     lets = lets_by_name(region)
     stack = [let.expr]
@@ -177,7 +182,7 @@ def runs_along(region: Region, let: Let, inner: tuple[str, ...]) -> bool:
 
 
 def _fresh(let: Let, seen: set[str], lets: Mapping[str, Let]) -> list[str]:
-    """Lets used by those seen so far that were not seen yet."""
+    """Lets used by those in `seen`, and not in `seen` themselves."""
     names = [n for x in (let, *(lets[s] for s in seen)) for n in used_lets(x.expr) if n not in seen]
     new = [n for n in dict.fromkeys(names) if not isinstance(lets[n].expr, Reduce | Scan)]
     seen |= set(new)
@@ -185,7 +190,7 @@ def _fresh(let: Let, seen: set[str], lets: Mapping[str, Let]) -> list[str]:
 
 
 def _pass_axes(let: Let) -> tuple[str, ...]:
-    """Axes of a let's points, then those it reduces or scans."""
+    """Axes of a let's points, then those along which it reduces or scans."""
     scanned = tuple(n.axis for n in nodes(let.expr) if isinstance(n, Scan))
     reduced = tuple(a for n in nodes(let.expr) if isinstance(n, Reduce) for a in n.axes)
     return (*(a for a in let.axes if a not in scanned), *scanned, *reduced)

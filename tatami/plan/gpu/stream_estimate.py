@@ -1,5 +1,5 @@
-"""Seconds of a product by the streaming template, by what it issues: no operand is kept on chip, so each term of each sum is two
-loads and two addresses.
+"""Seconds of a product by the streaming template, from the instructions that it issues: no operand is kept on chip, so that each
+term of each sum takes two loads and two addresses.
 
     compute = warps of points * (POINT_ISSUES + terms of a thread * STEP_ISSUES) / issue slots        memory = bytes / bandwidth
 """
@@ -17,14 +17,14 @@ from tatami.region.ir import Region
 from tatami.region.views.product import GemmView
 
 POINT_ISSUES, STEP_ISSUES = 140.0, 93.0
-"""Instructions of a warp for a point, and for a term of each thread, where an operand is windows of an image: as ptxas makes them
-of a convolution of 3 channels (tests/cu/products/test_stem.py)."""
+"""Instructions of a warp per point, and per term of each thread, if an operand is windows of an image: as compiled by ptxas
+for a convolution of 3 channels (tests/cu/products/test_stem.py)."""
 
 
 def stream_estimate(
     region: Region, view: GemmView, plan: GpuStream, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Of one kernel; nothing of a plan of several."""
+    """Terms of the estimate in seconds, for a plan of one kernel; empty for a plan of several."""
     if not plan.fused:
         return {}
     points, terms = (size_at(e, sizes) for e in (view.batch.size * view.m.size * view.n.size, view.k.size))

@@ -1,8 +1,7 @@
-"""Which products are offered stream-K, and how they are cut: those whose whole tiles leave SMs idle in the last wave.
+"""Products for which stream-K is offered, and their cuts: whole tiles would leave SMs idle in the last wave.
 
-Whole tiles fill as many waves as there are, or one fewer; the rows of tiles behind them are the tail, whose blocks of k all SMs
-share. The simulation decides between these cuts, and between them and other plans.
-"""
+Whole tiles fill as many waves as there are, or one fewer. The rows of tiles after them are the tail, whose blocks of k all SMs
+divide. The simulation decides between these cuts, and between them and other plans."""
 
 from __future__ import annotations
 
@@ -17,20 +16,20 @@ from tatami.plan.ir import Sm90Mma, StreamK
 from tatami.region.views.product import GemmView, why_not_plain
 
 LEAST_TILE = 128 * 128
-"""Smaller tiles ask L2 for more than they save."""
+"""Minimum elements of a tile: smaller ones need more L2 bandwidth than stream-K saves."""
 FULL = 0.95
-"""Waves that tiles fill to this share have nothing to gain that pieces would not cost."""
+"""Share of their waves that tiles fill from which pieces would cost more than they gain."""
 
 
 def cut_plans(plans: Iterable[Sm90Mma], view: GemmView, target: Target) -> list[Sm90Mma]:
-    """Plans of whole tiles, with the cuts that they may have."""
+    """Plans with whole tiles, each with the cuts that it may have."""
     if why_not_cuttable(view):
         return []
     return [cut for plan in plans if _has_whole_tiles(plan) for cut in _cuts(plan, view, target)]
 
 
 def why_not_cut(plans: Iterable[Sm90Mma], view: GemmView, target: Target) -> str:
-    """Why stream-K is not among the candidates, or ""."""
+    """The reason why stream-K is not among the candidates, or ""."""
     if why := why_not_cuttable(view):
         return why
     whole = [p for p in plans if _has_whole_tiles(p) and _together(p, target)]
@@ -47,7 +46,7 @@ def why_not_cut(plans: Iterable[Sm90Mma], view: GemmView, target: Target) -> str
 
 
 def why_not_cuttable(view: GemmView) -> str:
-    """Why no plan cuts a product, whatever its tiles, or ""."""
+    """The reason why no plan cuts a product, whatever its tiles, or ""."""
     if view.groups is not None:
         return "rows in groups are computed group by group"
     if view.partials:
@@ -79,7 +78,7 @@ def _sizes(view: GemmView) -> tuple[int, int, int, int]:
 
 
 def _tiles(plan: Sm90Mma, sizes: tuple[int, int, int, int]) -> tuple[int, int]:
-    """Rows of tiles, or of clusters of them, and tiles in a row of all batches."""
+    """Number of rows of tiles, or of clusters of tiles, and number of tiles in a row of all batches."""
     batch, m, n, _ = sizes
     return -(-m // (plan.tile[0] * plan.cluster[0])), batch * -(-n // (plan.tile[1] * plan.cluster[1]))
 
@@ -89,7 +88,7 @@ def _together(plan: Sm90Mma, target: Target) -> int:
 
 
 def _filled(plan: Sm90Mma, sizes: tuple[int, int, int, int], target: Target) -> float:
-    """The share of the SMs' time in which they have tiles."""
+    """Share of the SMs' time in which they have tiles."""
     rows, columns = _tiles(plan, sizes)
     together = _together(plan, target)
     return rows * columns / (together * -(-(rows * columns) // together))

@@ -4,8 +4,8 @@
     units                |    0    |    1    |   2  |   unit u has [u*line/units, (u+1)*line/units)
     pieces               0 of 0; 1 of 0, 0 of 1; 1 of 1, 0 of 2; …
 
-The tail is the last rows of tiles; those before it are whole tiles of a kernel of their own. Which pieces a tile has follows
-from its number by integer arithmetic.
+The tail is the last rows of tiles; the tiles before it are whole, in a kernel of their own. The pieces of a tile follow from its
+number by integer arithmetic.
 """
 
 from __future__ import annotations
@@ -18,49 +18,54 @@ from tatami.core.expr import Expr, expr, floordiv
 from tatami.plan.ir import Sm90Mma
 
 MAX_PIECES = 32
-"""Of one tile: terms of the sum that joins them."""
+"""Maximum number of pieces per tile: terms of the sum that joins them."""
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """How a product is cut. A row, and a tile, is one of clusters where CTAs walk together."""
+    """The cut of a product. With clusters, a row or a tile is that of a cluster."""
 
     first: int
-    """Rows of whole tiles, before the tail."""
+    """Number of rows of whole tiles, before the tail."""
     rows: int
-    """Of the tail."""
+    """Number of rows of tiles of the tail."""
     tiles: int
-    """Of the tail: of its rows, in every batch; of one batch row by row."""
+    """Number of tiles of the tail: of its rows, in every batch; within a batch row by row."""
     blocks: int
-    """Of k, per tile."""
+    """Number of blocks of k per tile."""
     units: int
 
     @property
     def line(self) -> int:
+        """Number of blocks of the whole line."""
         return self.tiles * self.blocks
 
     def unit(self, block: int) -> int:
-        """That has a block of the line: the last one that begins at it or before."""
+        """The unit that has a block of the line."""
         return ((block + 1) * self.units - 1) // self.line
 
     def pieces_of(self, tile: int) -> int:
+        """Number of pieces of a tile."""
         return self.unit((tile + 1) * self.blocks - 1) - self.unit(tile * self.blocks) + 1
 
     def pieces_at(self, tile: Expr) -> Expr:
-        """`pieces_of` a tile whose number is an expression."""
+        """The same number for a tile whose number is an expression."""
         first = floordiv((tile * self.blocks + 1) * self.units - 1, expr(self.line))
         last = floordiv((tile + 1) * self.blocks * self.units - 1, expr(self.line))
         return last - first + 1
 
     @property
     def fewest(self) -> int:
+        """Smallest number of pieces per tile."""
         return min(map(self.pieces_of, range(self.tiles)))
 
     @property
     def most(self) -> int:
+        """Largest number of pieces per tile."""
         return max(map(self.pieces_of, range(self.tiles)))
 
     def pieces(self, unit: int) -> Iterator[tuple[int, int, int, int]]:
-        """(tile, first block of its k, the one behind the last, number among the tile's pieces) of a unit, as its CTAs take them."""
+        """The pieces of a unit, in the order in which its CTAs take them: (tile, first block of k, block after the last,
+        number among the tile's pieces)."""
         at, end = unit * self.line // self.units, (unit + 1) * self.line // self.units
         while at < end:
             tile, first = divmod(at, self.blocks)
@@ -70,7 +75,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 def cut_of(plan: Sm90Mma, dims: tuple[int, int, int, int]) -> Cut | str:
-    """The cut of a plan with `stream_k`, or why there is none. `dims` are batch, m, n, k."""
+    """The cut of a plan with `stream_k`, or the reason why there is none. `dims`: batch, m, n, k."""
     assert plan.stream_k is not None
     batch, m, n, k = dims
     bm, bn, bk = plan.tile

@@ -1,4 +1,4 @@
-"""The order in which CTAs take the tiles of a product, and what L2 does not keep between those that run together."""
+"""The order in which CTAs take the tiles of a product, and the operand bytes that miss L2 in that order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from itertools import islice
 from tatami.plan.ir import TILE_GROUP, TileOrder
 
 WAVES = 32
-"""That are looked at; later ones are like them."""
+"""Number of waves that are examined; later ones are like them."""
 
 
 def walk(order: TileOrder, rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """The tiles as kernels take them (cu/products/tile.py): in groups of rows, along Hilbert's curve in squares of these."""
+    """The tiles in the order in which kernels take them (cu/products/tile.py): in groups of rows, along Hilbert's curve in squares
+    of these."""
     match order:
         case "row":
             yield from ((i, j) for i in range(rows) for j in range(columns))
@@ -27,7 +28,7 @@ def walk(order: TileOrder, rows: int, columns: int) -> Iterator[tuple[int, int]]
 
 
 def hilbert(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """All tiles along one curve."""
+    """All tiles along one Hilbert curve."""
     side = 1 << (max(rows, columns) - 1).bit_length()
     found = (_hilbert(side, d) for d in range(side * side))
     yield from ((i, j) for i, j in found if i < rows and j < columns)
@@ -54,7 +55,7 @@ def _hilbert(side: int, d: int) -> tuple[int, int]:
 def missed_bytes(
     order: TileOrder, tiles: tuple[int, int], panels: tuple[float, float], result: float, together: int, l2: int
 ) -> float:
-    """Bytes of A and B that come from memory over all tiles of an order, by `missed_on`."""
+    """Bytes of A and B that come from memory, over all tiles in an order; extrapolated from `missed_on`."""
     rows, columns = tiles
     looked_at = min(rows * columns, WAVES * together)
     missed = missed_on(walk(order, rows, columns), panels, result, together, l2)
@@ -62,8 +63,8 @@ def missed_bytes(
 
 
 def missed_on(steps: Iterator[tuple[int, int]], panels: tuple[float, float], result: float, together: int, l2: int) -> float:
-    """The same on a walk, whose first WAVES count. `panels`: a tile's rows of A and columns of B over all k; `together`:
-    tiles that run at one time. L2 keeps what was read or written last."""
+    """Bytes of A and B that come from memory, over the first WAVES waves of a walk. `panels`: bytes of a tile's rows of A and
+    columns of B over all k; `together`: tiles that run at one time. L2 keeps the most recently used bytes."""
     waves: list[frozenset[tuple[int, int]]] = []
     while len(waves) < WAVES and (wave := list(islice(steps, together))):
         waves.append(frozenset(p for i, j in wave for p in ((0, i), (1, j))))

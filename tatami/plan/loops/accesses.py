@@ -1,4 +1,4 @@
-"""How the accesses of a Region move when one axis steps by one: unit stride, not at all, or otherwise."""
+"""Movement of a Region's accesses when one axis steps by one: unit stride, not at all, or otherwise."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ class AccessMove(msgspec.Struct, frozen=True):
     let: str
     target: str
     linear: Expr | None
-    """Element address; None when it depends on data."""
+    """Element address; None if it depends on data."""
     written: bool = False
     gathers: tuple[str, ...] = ()
-    """The axes along which an index that depends on data varies."""
+    """Axes along which a data-dependent index varies."""
     is_checked: bool = False
-    """True if that index has to be compared with the tensor's size, lane by lane."""
+    """True if that index is compared with the tensor's size, lane by lane."""
     choices: tuple[frozenset[str], ...] = ()
-    """For each choice between two values that it stands in one side of: the axes that decide."""
+    """For each choice between two values that has the access on one side: the axes on which the choice depends."""
 
     def share(self, vector: str) -> float:
-        """How often it happens: half as often for each choice that is the same for all lanes, which then take one side."""
+        """How often the access happens: half as often for each choice that is the same for all lanes, which then evaluate one
+        side."""
         return 0.5 ** sum(vector not in axes for axes in self.choices)
 
 
@@ -71,7 +72,7 @@ Choices: TypeAlias = tuple[frozenset[str], ...]
 
 
 def _choices(region: Region) -> dict[str, Choices]:
-    """The choices that each let stands in one side of: those of its one use."""
+    """The choices that have a let on one side, namely those of its only use."""
     lets, every = lets_by_name(region), frozenset(all_axes(region))
     uses: dict[str, list[Choices]] = {let.name: [] for let in region.lets}
     out: dict[str, Choices] = {}
@@ -86,7 +87,7 @@ def _choices(region: Region) -> dict[str, Choices]:
 def _under_choices(
     e: RegionExpr, own: Choices, lets: Mapping[str, Let], axes: frozenset[str]
 ) -> Iterator[tuple[RegionExpr, Choices]]:
-    """Every node with the choices that it stands in one side of; a number on the other side is no choice."""
+    """Every node, with the choices that have it on one side. A Select whose other side is a constant is not counted."""
     yield e, own
     if isinstance(e, Select) and isinstance(e.pred, Binary) and not isinstance(e.other, Const):
         yield from _under_choices(e.pred, own, lets, axes)
@@ -111,11 +112,12 @@ def _row(region: Region, let: Let, entries: tuple[Expr, ...]) -> Expr:
 
 @lru_cache(maxsize=65536)
 def stride_kind(linear: Expr, axis: str) -> StrideKind:
-    """How `linear` changes when `axis` grows by one: by one, not at all, or otherwise."""
+    """The change of `linear` when `axis` grows by one: by one, not at all, or otherwise."""
     step = step_of(linear, axis)
     constant = None if step is None else step.as_int()
     return "none" if constant == 0 else "unit" if constant == 1 else "far"
 
 
 def is_reduced(let: Let, axis: str) -> bool:
+    """True if the let is a reduce along the axis."""
     return isinstance(let.expr, Reduce) and axis in let.expr.axes

@@ -1,7 +1,7 @@
-"""Long lines of reduces and scans cut into blocks (`Blocks`): how large, and whether all threads share a line.
+"""Long lines of reduces and scans cut into blocks (`Blocks`): their size, and whether all threads share a line.
 
-The size of a block depends on sizes and lanes alone, so that results do not depend on the number of threads; a `round`
-only says who computes what.
+The size of a block depends on sizes and lanes alone, so that results do not depend on the number of threads; `round` only
+divides the work.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ from tatami.region.ir import Let, Reduce, Region, Scan
 from tatami.region.walk import all_axes
 
 SCAN_BLOCK = 4096
-"""Elements of a scan whose prefixes are made together: far more than a vector, far less than a cache."""
+"""Elements per block of a scan, whose prefixes are computed together: many vectors, and a small part of a cache."""
 SHARED = 1 << 16
-"""Elements of a line that pay for two parallel regions per round (some 20 us)."""
+"""Minimum elements of a line that pay for two parallel loops per round (some 20 us)."""
 REDUCE_BLOCK = 1 << 14
-"""Terms of a partial result: a task of some microseconds."""
+"""Terms per partial result: a task of some microseconds."""
 FEW = 32
-"""Results from which on they are shared out whole. A constant: the order of additions is no matter of threads."""
+"""Number of results from which each thread reduces whole results. Constant, so that the summation order never depends on the
+thread count."""
 LANES_OF_REDUCE = 64
-"""Results side by side that a task takes (loop/nests/rows.py)."""
+"""Neighbouring results per task (loop/nests/rows.py)."""
 FAR = 4096
-"""Bytes of a row of results from which on memory is read row by row (loop/nests/column_reduces.py)."""
+"""Minimum bytes of a row of results for which memory is read row by row (loop/nests/column_reduces.py)."""
 ROWS = (64, 32, 16)
-"""Rows of a block then: results are written and read again once for so many."""
+"""Rows per block in that case, the largest that fits: results are written and read again once per block."""
 BLOCKS = 4
-"""Blocks for threads at least."""
+"""Minimum number of blocks, for threads to divide."""
 POSITIONS_FROM = 4
-"""Threads from which on positions of extremes are worth blocks, which read twice: first the extreme of each, then where
-it stands. Threads may choose: a position is exact."""
+"""Minimum threads for a blocked argmax: it reads the data twice (extremum, then position). It may depend on the thread count,
+since a position is exact."""
 LANES_OF_TASK = 256
-"""Lanes that a task takes where threads share neighbouring lines (loop/nests/rows.py)."""
+"""Lanes per task if threads divide neighbouring lines (loop/nests/rows.py)."""
 
 
 def scan_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str, int]) -> Blocks | None:
-    """The blocks of the Region's longest scan; None where a line is one block."""
+    """The blocks of the Region's longest scan; None if a line is one block."""
     extents = all_axes(region)
     scans = [(let, let.expr) for let in region.lets if isinstance(let.expr, Scan)]
     if not scans:
@@ -55,8 +56,8 @@ def scan_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str,
 
 
 def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[str, int]) -> Blocks | None:
-    """Blocks of the longest reduce, where its results are too few to be shared out by themselves. `size` counts the
-    outermost of its axes."""
+    """Blocks of the longest reduce, if it has too few results for threads to divide; else None. `size` counts the outermost of
+    its axes."""
     extents = all_axes(region)
     reduces = [(let, let.expr) for let in region.lets if isinstance(let.expr, Reduce)]
     if not reduces:
@@ -84,15 +85,15 @@ def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[st
 
 
 def _ends_in(region: Region, let: Let) -> bool:
-    """Is `let` the only reduce or scan, and are no outputs larger than its results? What it reads is then read once."""
+    """True if `let` is the only reduce or scan and no output is larger than its results, so that its operands are read once."""
     reduces = [other for other in region.lets if isinstance(other.expr, Reduce | Scan)]
     after = {y.source for y in region.yields}
     return reduces == [let] and all(set(other.axes) <= set(let.axes) for other in region.lets if other.name in after)
 
 
 def _round(region: Region, let: Let, scan: Scan, across: str, size: int, target: Target, sizes: Mapping[str, int]) -> int:
-    """Blocks at a time where lines are too few for the threads, 0 where each thread takes lines of its own. What a round
-    reads twice takes half of the threads' own caches."""
+    """Number of blocks at a time if lines are too few for the threads; 0: each thread has lines of its own. Operands that a
+    round reads twice fill half of the threads' own caches."""
     cores = max(1, target.cores)
     extents = all_axes(region)
     lanes = size_at(extents[across], sizes) if across else 1
@@ -107,7 +108,7 @@ def _round(region: Region, let: Let, scan: Scan, across: str, size: int, target:
 
 
 def _have_lines_of_their_own(tasks: int, target: Target) -> bool:
-    """Are the threads even when each takes whole lines?"""
+    """True if threads have equal work when each takes whole lines."""
     cores = max(1, target.cores)
     return cores == 1 or tasks >= 4 * cores or tasks % cores == 0
 

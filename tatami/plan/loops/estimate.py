@@ -16,8 +16,8 @@ import msgspec
 from tatami.core.cost import op_cost
 from tatami.core.expr import ONE, Expr, evaluate, free_vars, product
 from tatami.core.lane_step import lane_step
-from tatami.core.target import Target, lanes_of
-from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, CpuStreaming, CpuTurn, Dot, Pass, Scalar, Storage
+from tatami.core.target import Target
+from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar, Storage
 from tatami.plan.loops.accesses import AccessMove, StrideKind, accesses, stride_kind
 from tatami.plan.loops.nest_form import Pass as LoopedPass
 from tatami.plan.loops.nest_form import lets_read, nest_form, recomputed
@@ -25,25 +25,25 @@ from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Reduce, Region, Scan, Select, Unary
 from tatami.region.views.images.convolution import find_convolution
-from tatami.region.views.pairs.online import Online
-from tatami.region.views.transpose import Turned
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
 DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.5, "quads": 1.2, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
-"""Multiply-adds beside those of fp32, measured (of AMX with its loads): without VNNI a pair takes two instructions, one of
-them on more ports than a multiply-add has, and quads are first widened to pairs."""
+"""Rate of multiply-adds relative to fp32, measured (AMX including its loads): without VNNI a pair takes two instructions, one
+of them on more ports than a multiply-add, and quads are first widened to pairs."""
 GATHERED, CHECKED = 1.5, 3.0
-"""Cycles of an element that is read at a position of its own: its index is taken out of a vector, and looked at where nobody has
-said that it is inside."""
+"""Cycles per element read at a position of its own: its index is extracted from a vector, and checked unless it is known to be
+inside."""
 SCATTERED = 4.0
-"""Cycles of an element that is written into a line of its own: neighbours come to the line at other times."""
+"""Cycles per element written into a cache line of its own: its neighbours are written at other times."""
 CHAIN = 4.0
-"""Cycles from one addition to the next that needs it."""
+"""Latency in cycles from one addition to a dependent one."""
 PEAK_SHARE_CONTRACTION = 0.8
+"""Fraction of the FMA peak that the micro-kernel reaches."""
 CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
-"""Half a nanosecond per element of fp32 (notes: cpu §1), at the clock of the machine that this was measured on."""
+"""Cycles per packed byte: half a nanosecond per fp32 element (notes: cpu §1) at the clock of the machine on which it was
+measured, which is the default clock."""
 WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
-"""The same for what windows see, of which neighbours lie in short rows, and where they lie apart: measured."""
+"""Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
 
 
 def clock(target: Target) -> float:
@@ -53,23 +53,27 @@ def clock(target: Target) -> float:
 
 
 def multiply_adds_per_cycle(target: Target) -> float:
-    """Of vectors, by one core; 2 where its clock was not measured."""
+    """Vector multiply-adds per cycle of one core; 2 if its clock was not measured."""
     return target.flops_fp32 / (2 * target.lanes * target.clock) if target.clock else 2.0
 
 
 def seconds_per_packed_byte(target: Target) -> float:
+    """Seconds of one core to pack a byte."""
     return CYCLES_PER_PACKED_BYTE / (target.clock or USUAL_CLOCK)
 
 
 def seconds_of_bytes(facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> float:
+    """Seconds to read and write the Region's bytes from and to memory."""
     return (number_at(facts.bytes_read, sizes) + number_at(facts.bytes_written, sizes)) / max(target.bandwidth, 1.0)
 
 
 def number_at(e: Expr, sizes: Mapping[str, int]) -> float:
+    """Value of an expression at these sizes; unknown symbols count as 128."""
     return float(evaluate(e, {name: sizes.get(name, 128) for name in free_vars(e)}))
 
 
 def trips(region: Region, axes: tuple[str, ...], sizes: Mapping[str, int]) -> int:
+    """Number of points of these axes at these sizes."""
     extents = all_axes(region)
     out = 1
     for a in axes:
@@ -173,8 +177,8 @@ def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
 def roofline(
     work: dict[str, float], facts: RegionFacts, target: Target, sizes: Mapping[str, int], more_bytes: float = 0.0
 ) -> dict[str, float]:
-    """The terms of an estimate: those of `work`, in seconds one after the other, beside memory. `more_bytes`: that packed
-    operands have beyond those the Region reads."""
+    """Terms of an estimate: those of `work`, in seconds one after the other, overlapped with memory. `more_bytes`: additional
+    bytes of packed operands over those that the Region reads."""
     memory = seconds_of_bytes(facts, target, sizes) + more_bytes / max(target.bandwidth, 1.0)
     launch = target.launch_seconds
     return {**work, "memory": memory, "launch": launch, "total": max(sum(work.values()), memory) + launch}
@@ -189,6 +193,7 @@ def rank(estimate: Mapping[str, float]) -> tuple[float, float]:
 def rows_estimate(
     facts: RegionFacts, cycles: float, threads: int, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
+    """Terms of an estimate with these cycles, divided among threads."""
     compute = cycles / max(clock(target), 1.0) / max(1, threads)
     return roofline({"compute": compute}, facts, target, sizes)
 
@@ -304,8 +309,8 @@ def seconds_of_reading_again(
 def contraction_estimate(
     region: Region, facts: RegionFacts, plan: CpuContraction, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Full tiles take what useful work and waste take. What is used in place counts as copied: it slows the products, by
-    less than the copy; but for columns that one panel of rows reads, once and as they lie."""
+    """Terms in seconds: products of full tiles, padding included; packing. Operands in place count as packed, since they slow
+    the products, by less than a copy; except columns that one panel of rows reads once, in their order."""
     c = facts.contractions[0]
     b, m, n, k = (trips(region, group, sizes) for group in (c.batch, c.m, c.n, c.k))
     wide, narrow = (m, n) if plan.swap else (n, m)
@@ -336,39 +341,3 @@ def _packing_of_windows(region: Region) -> float:
     if isinstance(found, str):
         return 1.0
     return WINDOW_PACKING if found.slides[-1].stride == 1 else STRIDED_PACKING
-
-
-CYCLES_PER_SCORE = 24.0
-"""Of a vector of scores on its way to weights: loads, the maximum, exp, the sum."""
-CYCLES_PER_WEIGHT = 4.0
-"""The same where weights are pointwise in the scores: a load and a store. What is computed costs as much in the epilogue of
-a product by itself, where no estimate counts it."""
-
-
-def streaming_estimate(
-    region: Region, facts: RegionFacts, plan: CpuStreaming, found: Online, target: Target, sizes: Mapping[str, int]
-) -> dict[str, float]:
-    """Both products over whole slivers of rows, and what lies between. Operands that move with the keys are packed once."""
-    b, rows, keys = (trips(region, group, sizes) for group in (found.second.batch, (found.rows,), (found.keys,)))
-    deep = sum(trips(region, first.k, sizes) for first in found.firsts) + trips(region, found.second.n, sizes)
-    padded = -(-rows // plan.nr) * plan.nr
-    itemsize = lets_by_name(region)[plan.first].dtype.itemsize
-    threads = max(1, target.cores)
-    products = 2.0 * b * padded * keys * deep / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
-    cycles = CYCLES_PER_SCORE if found.top or found.sums else CYCLES_PER_WEIGHT
-    between = b * padded * keys / plan.width * cycles / max(clock(target), 1.0) / threads
-    packing = b * (keys + rows) * deep * itemsize * seconds_per_packed_byte(target) / threads
-    return roofline({"compute": products + between, "packing": packing}, facts, target, sizes)
-
-
-def turn_estimate(
-    region: Region, facts: RegionFacts, plan: CpuTurn, found: Turned, target: Target, sizes: Mapping[str, int]
-) -> dict[str, float]:
-    """Every turned operand once through registers, a vector by a load, an exchange per halving and a store; then the map."""
-    elements = trips(region, tuple(all_axes(region)), sizes)
-    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
-    lanes = lanes_of(plan.width, itemsize)
-    turned = len(found.reads) * (lanes.bit_length() + 1.0)
-    cycles = elements / lanes * (turned + operations(region, tuple(lets_by_name(region))) / 2)
-    threads = max(1, target.cores) if elements > plan.tile**2 else 1
-    return rows_estimate(facts, cycles, threads, target, sizes)

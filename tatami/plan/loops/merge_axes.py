@@ -196,7 +196,7 @@ class _Join:
 
 
 def divides(e: Expr, name: str) -> bool:
-    """Does a floor (or extreme) of the variable occur?"""
+    """True if a floor (or an extreme) in `e` contains the variable."""
     for mono, _ in e.terms:
         for atom in mono:
             if not isinstance(atom, Var) and name in free_vars(Expr((((atom,), 1),))):

@@ -12,9 +12,8 @@ speak of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -259,31 +258,6 @@ def form_of(
         merged, lets = split_reduces(merged, lets, typer, blocks.axis, blocks.size * inner)
     lets, staged = stage_reads(merged, lets, typer, turned, lanes)
     return NestForm(merged, lets, typer, staged, lanes)
-
-
-Name: TypeAlias = Callable[[str], str]
-
-
-def rename_loops(plan: Scalar | CpuRows, axis: Name, let: Name, tensor: Name) -> Scalar | CpuRows:
-    """A plan of loops under other names. Names that its form makes keep their suffix: `axis` and `let` see to it."""
-    replace: Any = msgspec.structs.replace
-
-    def of_pass(p: LoopPass) -> LoopPass:
-        along = {let(n): axis(a) for n, a in p.along.items()}
-        return LoopPass(tuple(map(axis, p.axes)), tuple(map(let, p.lets)), axis(p.vector), axis(p.tile), along)
-
-    phases = tuple(
-        LoopPhase(tuple(map(axis, x.outer)), tuple(map(axis, x.threads)), tuple(map(of_pass, x.passes)), x.group)
-        for x in plan.phases
-    )
-    storage = {let(n): s for n, s in plan.storage.items()}
-    joined = tuple(tuple(map(axis, group)) for group in plan.joined)
-    renamed: Scalar | CpuRows = replace(plan, phases=phases, storage=storage, joined=joined)
-    if isinstance(renamed, CpuRows):
-        blocks = renamed.blocks and replace(renamed.blocks, axis=axis(renamed.blocks.axis))
-        turned, past = tuple(map(let, renamed.turned)), tuple(map(tensor, renamed.nontemporal))
-        renamed = replace(renamed, turned=turned, blocks=blocks, nontemporal=past)
-    return renamed
 
 
 # -- questions on flat expressions ---------------------------------------------------------------

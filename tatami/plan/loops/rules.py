@@ -12,10 +12,12 @@ from tatami.region.walk import all_axes, lets_by_name
 
 
 def invalid_plan(region: Region, why: str, suggestion: str) -> Diagnostic:
+    """The diagnostic InvalidPlan for a Region."""
     return diagnostic("InvalidPlan", region.name, why, suggestion)
 
 
 def schedule_rules(plan: GpuStream, region: Region) -> Iterator[Diagnostic]:
+    """Faults of a streaming plan; none if it is obeyed in full."""
     if region.opaque is not None:
         parts = plan.parts
         why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
@@ -66,7 +68,7 @@ def schedule_rules(plan: GpuStream, region: Region) -> Iterator[Diagnostic]:
 
 
 def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
-    """Lines over several blocks: of what reduces or scans, by groups, each part whole vectors. Owners of elements."""
+    """Faults of lines in parts, which are allowed for reduces and scans by groups, each part whole vectors; and of owners."""
     lets = lets_by_name(region)
     if not 1 <= plan.owners <= 1024:
         yield invalid_plan(region, f"{plan.owners} owners of what is written", "give 1 to 1024")
@@ -106,7 +108,7 @@ def _pass(region: Region, outer: tuple[str, ...], number: int, p: Pass) -> Itera
 def _order(
     region: Region, outer: tuple[str, ...], storage: Mapping[str, str], place: Mapping[str, int]
 ) -> Iterator[Diagnostic]:
-    """Uses come after definitions, registers do not outlive their point, moved axes are not outer."""
+    """Faults of order: uses come after definitions, registers do not outlive their point, moved axes are not outer."""
     lets = lets_by_name(region)
     position = {n: i for i, n in enumerate(lets)}
     recompute = {n for n, how in storage.items() if how == "recompute"}

@@ -13,7 +13,8 @@ with these rules, which hold for every Region that is not opaque.
 
 **Outer axes** are the axes that all anchored lets have, without axes that a scan runs along and without axes that some
 `At` moves: if a let has axis a and is read by At, then the entry of a has to be exactly ``a`` (unless that let is
-recomputed; then the entries put together count for what it reads). They stand in the order of the main output. Two different outer iterations share nothing.
+recomputed; then the composed entries count for the lets that it reads). They are in the order of the main output. Different
+outer iterations share nothing.
 
 **Passes.** Let l has *point axes* P(l) = its axes that are not outer, and *inner axes* R(l) = its reduce axes or its scan
 axis (for a scan, P(l) is without it). A pass has the axes P + R of its lets, P first. Each let that is not recomputed is
@@ -56,7 +57,7 @@ from tatami.region.ir import At, Binary, Let, Random, Read, ReadAt, Reduce, Ref,
 from tatami.region.walk import all_axes, let_uses, lets_by_name, lines_of, nodes, used_lets
 
 CHEAP = 5
-"""Operations that are worth repeating instead of storing a row."""
+"""Maximum operations of a let that is computed again rather than stored as a row."""
 
 
 class Skeleton(msgspec.Struct, frozen=True):
@@ -68,13 +69,14 @@ class Skeleton(msgspec.Struct, frozen=True):
 
 
 def anchored_lets(region: Region) -> frozenset[str]:
+    """Names of the reduces, scans, yielded lets and scatter indices."""
     yields = {n for y in region.yields for n in (y.source, *y.indices)}
     return frozenset(let.name for let in region.lets if let.name in yields or isinstance(let.expr, Reduce | Scan))
 
 
 def main_order(region: Region) -> tuple[str, ...]:
-    """Axes in the order of the main output (the yield of most axes; the first of equals), then all others. Where
-    writes go to computed positions their order counts: then the axes of that yield's let, as they are."""
+    """Axes in the order of the main output (the yield with the most axes; the first of equals), then all others. If writes go
+    to computed positions, whose order matters, the axes of that yield's let in their own order."""
     lets = lets_by_name(region)
     ordered = [y for y in region.yields if y.indices or y.combine != "set"]
     best = max(ordered or region.yields, key=lambda y: len(lets[y.source].axes), default=None)
@@ -94,12 +96,13 @@ def main_order(region: Region) -> tuple[str, ...]:
 
 
 def row_major_order(region: Region) -> bool:
-    """Do the writes of a scatter have to happen in the let's own order?"""
+    """True if the writes of a scatter have to happen in the let's own order."""
     return any(y.indices or y.combine != "set" for y in region.yields)
 
 
 def skeleton(region: Region, sizes: Mapping[str, int], l2_bytes: int) -> Skeleton:
-    """The schedule of `region` by the rules above. `sizes` only decides between row and workspace."""
+    """The schedule of `region` by the rules above. `sizes` decide only between row and workspace, and for rows that would be
+    computed more often than read."""
     order = main_order(region)
     lets = lets_by_name(region)
     anchored = anchored_lets(region)
@@ -130,8 +133,9 @@ def skeleton(region: Region, sizes: Mapping[str, int], l2_bytes: int) -> Skeleto
 
 
 def _is_repeated_more(region: Region, let: Let, recompute: set[str], outer: tuple[str, ...], sizes: Mapping[str, int]) -> bool:
-    """Would a stored row be computed more often than its uses read it? In each outer iteration over an axis that the let lacks
-    it is computed again: a part of a concatenation, over its own length, for every place along the joined axis."""
+    """True if a stored row would be computed more often than it is read. It is computed again in each outer iteration over an
+    axis that the let does not have: a part of a concatenation, for example, over its own length, for every place along the
+    joined axis."""
     extents = all_axes(region)
     stored = _points({*outer, *let.axes}, extents, sizes)
     if stored <= _points(set(let.axes), extents, sizes):
@@ -168,8 +172,8 @@ def _moved(n: At, let: Let) -> set[str]:
 
 
 def stored_moves(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> list[tuple[str, set[str]]]:
-    """The stored lets that `e` really reads, each with the axes along which it is read elsewhere than at its own
-    coordinate. Recomputed lets are seen through: moving one moves what it reads."""
+    """The stored lets that `e` reads, directly or through recomputed lets, each with the axes along which it is read at
+    another coordinate than its own. Moving a recomputed let moves the lets that it reads."""
     out: list[tuple[str, set[str]]] = []
     for n in let_uses(e):
         moved = _moved(n, lets[n.let]) if isinstance(n, At) else set()
@@ -182,7 +186,7 @@ def stored_moves(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) ->
 
 
 def cost_of(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> int:
-    """Operations of one evaluation, with recomputed lets inlined. A transcendental counts 10."""
+    """Operations of one evaluation, with recomputed lets inlined. A transcendental function counts 10."""
     total = 0
     for n in nodes(e):
         match n:
@@ -200,7 +204,7 @@ def cost_of(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> int:
 
 
 def outer_axes(region: Region, anchored: frozenset[str], recompute: set[str], order: tuple[str, ...]) -> tuple[str, ...]:
-    """See the page. Lets that are stored and moved along an axis exclude it."""
+    """The outer axes by the rules of the page. A stored let that is moved along an axis excludes it."""
     lets = lets_by_name(region)
     common = set(order)
     for let in region.lets:
@@ -220,7 +224,7 @@ def outer_axes(region: Region, anchored: frozenset[str], recompute: set[str], or
 
 
 def _outer_conflicts(region: Region, anchored: frozenset[str], recompute: set[str], outer: tuple[str, ...]) -> set[str]:
-    """Recomputed lets change nothing here; kept for lets that would be used by a let which lacks an outer axis of theirs."""
+    """Lets to recompute since they use a stored let with an outer axis that they do not have."""
     lets = lets_by_name(region)
     out: set[str] = set()
     for let in region.lets:
@@ -233,7 +237,7 @@ def _outer_conflicts(region: Region, anchored: frozenset[str], recompute: set[st
 
 
 def _stored_uses(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> list[str]:
-    """Lets that `e` really reads: recomputed ones are seen through."""
+    """Stored lets that `e` reads, directly or through recomputed lets."""
     out: dict[str, None] = {}
     stack = list(reversed(used_lets(e)))
     while stack:
@@ -273,7 +277,7 @@ class _Group:
 
 
 def nest_of(let: Let, outer: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...], str]:
-    """P(l), R(l) and what the let does in its pass."""
+    """P(l), R(l) and the part of the let in its pass: "" (pointwise), reduce, scan+ or scan-."""
     point = frozenset(let.axes) - set(outer)
     match let.expr:
         case Reduce(axes=axes):
@@ -307,7 +311,7 @@ def _form_passes(region: Region, recompute: set[str], outer: tuple[str, ...], or
 
 
 def _is_same_point(let: Let, used: str, lets: Mapping[str, Let], recompute: set[str], outer: tuple[str, ...]) -> bool:
-    """Does `let` use `used` by Ref only (also through recomputed lets), and is `used` complete at its point?"""
+    """True if `let` uses `used` by Ref only (also through recomputed lets) and `used` is complete at its point."""
     if isinstance(lets[used].expr, Reduce):
         return False
     stack: list[RegionExpr] = [let.expr]
@@ -325,7 +329,7 @@ def _is_same_point(let: Let, used: str, lets: Mapping[str, Let], recompute: set[
 
 
 def _storage(region: Region, recompute: set[str], outer: tuple[str, ...], groups: list[_Group]) -> dict[str, str]:
-    """register or row for each let that is in a pass."""
+    """Storage, register or row, of each let that is in a pass."""
     lets = lets_by_name(region)
     place = {name: i for i, g in enumerate(groups) for name in g.lets}
     rows: set[str] = set()
@@ -346,8 +350,8 @@ def _storage(region: Region, recompute: set[str], outer: tuple[str, ...], groups
 
 
 def tiled_lets(region: Region, outer: tuple[str, ...], passes: Sequence[Sequence[str]], rows: Set[str]) -> set[str]:
-    """The stored lets of the first pass, when all that the later ones read of it are windows of constant span along one
-    axis; else none."""
+    """The stored lets of the first pass, if later passes read them only through windows of constant span along one axis; else
+    none."""
     lets, extents = lets_by_name(region), all_axes(region)
     rows = rows & set(passes[0]) if passes else set()
     if not rows:
@@ -380,6 +384,6 @@ def _row_bytes(region: Region, let: Let, outer: tuple[str, ...], sizes: Mapping[
 
 
 def size_at(size: Expr, sizes: Mapping[str, int]) -> int:
-    """The size at the estimate's values; unknown symbols count as 128."""
+    """The size at the values of the estimate; unknown symbols count as 128. At least 1."""
     env = {name: sizes.get(name, 128) for name in free_vars(size)}
     return max(1, int(evaluate(size, env)))

@@ -38,8 +38,8 @@ def split_reduces(
 
 
 def _axes_cut(lets: tuple[FlatLet, ...], axis: str, sizes: Mapping[str, Expr]) -> dict[str, str]:
-    """By the name of a reduce, the axis of it that is cut: `axis`, or one as long of a sum or extreme with the results of
-    one along `axis`."""
+    """The axis that is cut, by the name of its reduce: `axis`, or another axis of the same length, for a sum or extreme whose
+    results have the axes of a reduce along `axis`."""
     reduces = {let.name: (let.axes, let.expr) for let in lets if let.kind == "reduce" and isinstance(let.expr, Reduce)}
     out = {name: axis for name, (_, e) in reduces.items() if axis in e.axes}
     results = {reduces[name][0] for name in out}

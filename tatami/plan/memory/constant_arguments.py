@@ -2,7 +2,7 @@
 
     main:   loop step0(…, n7)      n7 is a constant   ->   input n5 of step0 is that constant: `setup` may pack it
 
-A body is compiled once and takes what it reads as arguments; which of them are constants, its callers say.
+A body is compiled once and takes its operands as arguments; its callers decide which of them are constants.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tatami.region.ir import Program, Region, Step
 
 
 def constant_arguments(region: Module[Program]) -> dict[str, dict[str, Input]]:
-    """By program, but `setup`: value id of an input -> the port of the pool that it is at every call. Programs that call
-    themselves have none."""
+    """For every program except `setup`: value id of an input -> the port of the pool that it is at every call. Programs that
+    call themselves have none."""
     made = {o.tensor for o in region.programs["setup"].signature.outputs} if "setup" in region.programs else set()
     pool = made | set(region.constants)
     callers = _callers(region)
@@ -57,12 +57,12 @@ def steps_of(program: Program) -> Iterator[Step]:
 
 
 def leading(step: Step) -> int:
-    """Operands of a step before those that are its callee's inputs."""
+    """Number of a step's operands before those that are its callee's inputs."""
     return 1 if step.kind == "if" else 0
 
 
 def _passed(callee: Program, step: Step, known: Mapping[str, Input]) -> dict[str, Input]:
-    """The inputs of the callee that the step gives a constant. What a loop counts and carries is none."""
+    """Inputs of the callee for which the step passes a constant. Values that a loop counts or carries are not constant."""
     given = step.inputs[leading(step) :]
     if len(given) != len(callee.inputs):
         return {}
@@ -72,8 +72,8 @@ def _passed(callee: Program, step: Step, known: Mapping[str, Input]) -> dict[str
 
 
 def without_unread(programs: Mapping[str, Program], constants: Mapping[str, Mapping[str, Input]]) -> dict[str, Program]:
-    """The programs without the constant arguments that no callee of a step reads any more, and without the constants of
-    main that nobody passes then. Repeated, since a caller may have passed on what it was given."""
+    """The programs without the constant arguments that none of a step's callees reads, and without the constants of main that
+    nobody passes then. Repeated, since a caller may have passed on an argument of its own."""
     programs = dict(programs)
     while True:
         idle = {n: _unread(p, constants.get(n, {})) for n, p in programs.items() if n not in ("main", "setup")}
@@ -90,7 +90,7 @@ def without_unread(programs: Mapping[str, Program], constants: Mapping[str, Mapp
 
 
 def _passed_count(program: Program) -> int:
-    """Inputs that callers pass: the others come from the pool."""
+    """Number of inputs that callers pass; the others come from the pool."""
     return sum(p.storage != "const_pool" for p in program.signature.inputs)
 
 
@@ -104,7 +104,7 @@ def _unread(program: Program, constants: Mapping[str, Input]) -> frozenset[int]:
 
 
 def _without_places(program: Program, places: frozenset[int], idle: Mapping[str, frozenset[int]]) -> Program:
-    """The program without its own inputs at `places`, and its steps without those of what they call."""
+    """The program without its own inputs at `places`, and its steps without the operands that their callees drop."""
     body: list[Region | Step] = []
     for item in program.body:
         if isinstance(item, Step) and item.kind != "host" and (gone := idle.get(item.targets[0])):

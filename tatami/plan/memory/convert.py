@@ -1,10 +1,9 @@
-"""A program in which values lie as a plan asks: MemRefs changed, conversions inserted where a port fixes a layout.
+"""A program whose values have the layouts of a plan: MemRefs changed, conversions inserted where a port fixes a layout.
 
-    layouts {n5: col_major}      every Region that makes or reads n5 gets the layout in its MemRef
+    layouts {n5: col_major}      every Region that writes or reads n5 gets the layout in its MemRef
     layouts {n0: col_major}      n0 is an input, row-major by contract:  Region convert_n0 (kind map) makes n0_c from it
 
-Conversion Regions ask for no further layout (design §3 plan).
-"""
+Conversion Regions request no further layout (design §3 plan)."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ from tatami.region.walk import nodes
 def with_layouts(
     program: Program, layouts: Mapping[str, Layout], constants: frozenset[str] = frozenset()
 ) -> tuple[Program, tuple[Region, ...]]:
-    """The same program with `layouts` obeyed, and the conversions of `constants`, which are for `setup` to run. Ports keep
-    the layout of the signature: a conversion stands before."""
+    """The program with `layouts` obeyed, and the conversions of `constants`, which `setup` runs. Ports keep the layout of the
+    signature; a conversion precedes their readers."""
     if not layouts:
         return program, ()
     fixed = set(program.inputs) | set(program.outputs)
@@ -68,7 +67,8 @@ def _changed(region: Region, layouts: Mapping[str, Layout]) -> Region:
 
 
 def _in_memory_order(region: Region) -> Region:
-    """A map goes through its points as its outputs lie: neighbours write to neighbouring places."""
+    """A map that visits its points in the order of its outputs' memory, so that neighbouring points write to neighbouring
+    places."""
     orders = {t.memref.layout.order for t in region.outputs}
     axes = {let.axes for let in region.lets if let.axes}
     moved = (Reduce, Scan, At, ReadAt, BroadcastInDim, Transpose, Random)
@@ -88,7 +88,7 @@ def _in_memory_order(region: Region) -> Region:
 
 
 def _convert(program: Program, layouts: Mapping[str, Layout], constants: frozenset[str]) -> tuple[Program, tuple[Region, ...]]:
-    """Conversions for values whose port fixes the layout: the Regions that read them read a converted copy."""
+    """Conversions for values whose port fixes the layout: Regions that read such a value read a converted copy."""
     copies = {n: f"{n}_c" for n in layouts}
     regions = [item for item in program.body if isinstance(item, Region)]
     known = {t.name: t.memref for r in regions for t in r.outputs} | {p.name: p.memref for r in regions for p in r.inputs}
@@ -113,7 +113,7 @@ def _convert(program: Program, layouts: Mapping[str, Layout], constants: frozens
 
 
 def conversion(source: str, to: str, memref: MemRef, layout: Layout) -> Region:
-    """A Region of kind map that copies `source` into another layout, in the order of what it writes."""
+    """A Region of kind map that copies `source` into another layout, in the order of the memory it writes."""
     symbols = frozenset().union(*(free_vars(s) for s in memref.shape)) if memref.shape else frozenset()
     prefix = "i"
     while any(f"{prefix}{a}" in symbols for a in range(len(memref.shape))):

@@ -1,12 +1,11 @@
-"""Which values lie with their channels last (spec 3 §11, notes: gpu §5).
+"""Values with their channels last (spec 3 §11, notes: gpu §5).
 
-    x[n, c, h, w] -> conv -> y -> add, pool -> conv      x, y and what lies beside them: blocked (0, 2, 3, 1)
-    weights w[o, c, i, j]                                (0, 2, 3, 1) too; constants are turned by `setup`
+    x[n, c, h, w] -> conv -> y -> add, pool -> conv      x, y and operands combined with them: blocked (0, 2, 3, 1)
+    weights w[o, c, i, j]                                (0, 2, 3, 1) too; `setup` transposes constants
 
-A convolution on a GPU copies 16 bytes of neighbouring channels of its image at a time. What is computed element by element,
-or by windows, from such an image or for one lies alike, so that nothing is turned between two convolutions: inputs of the
-program are, once, where a convolution reads them.
-"""
+A convolution on a GPU copies 16 bytes of neighbouring channels of its image at a time. Values computed from such an image, or
+for one, element by element or by windows get the same layout, so that nothing is transposed between two convolutions. Inputs
+of the program are transposed once if a convolution reads them."""
 
 from __future__ import annotations
 
@@ -25,10 +24,12 @@ from tatami.region.views.slides import guarded_read
 from tatami.region.walk import all_axes, lets_by_name, nodes, rewrite
 
 COPY_BYTES = 16
+"""Bytes of one copy of neighbouring channels."""
 
 
 def choose_layouts(program: Program, target: Target) -> dict[str, Layout]:
-    """Layouts of values by id. A value whose layout a port fixes has one where a convolution reads it."""
+    """Layouts of values by id; a value without one is row-major. A value whose layout a port fixes gets one if a convolution
+    reads it."""
     if target.kind != "cuda":
         return {}
     regions = [item for item in program.body if isinstance(item, Region)]
@@ -58,8 +59,9 @@ def choose_layouts(program: Program, target: Target) -> dict[str, Layout]:
 
 
 def _is_filter(image: _Image, region: Region, place: int) -> bool:
-    """Is what slides over the image smaller than it? In the gradient of the weights it is not: the images of a batch, the first
-    axis, are the channels then, and where a convolution reads such an image too, it says how the image lies."""
+    """True if the operand that slides over the image is smaller than it. In the gradient of the weights it is not: there the
+    images of a batch, the first axis, are the channels. If a convolution reads such an image too, the convolution decides its
+    layout."""
     size = all_axes(region)
     slid = product(size[a] for a in image.windows).as_int()
     along = {a for entry in image.read.map if free_vars(entry) & {*image.windows} for a in free_vars(entry) & size.keys()} - {
@@ -70,12 +72,13 @@ def _is_filter(image: _Image, region: Region, place: int) -> bool:
 
 
 def channels_last(rank: int, channel: int) -> Layout:
+    """The layout that moves dimension `channel` to the end."""
     return Layout("blocked", order=(*(d for d in range(rank) if d != channel), channel))
 
 
 class _Image(NamedTuple):
-    """An operand of a product whose axes of its own are images, rows and columns: a convolution, 1x1 among them, and one
-    that enlarges its image on the way. `windows` move with rows and columns."""
+    """An operand of a product whose own axes are images, rows and columns: a convolution, also 1x1, or one that enlarges its
+    image. `windows` move with rows and columns."""
 
     acc: str
     read: Read
@@ -85,7 +88,7 @@ class _Image(NamedTuple):
 
 
 def _image_of(region: Region) -> _Image | None:
-    """What a convolution reads, of which copies take neighbouring channels."""
+    """The image that a convolution reads and whose neighbouring channels copies can take; None: there is none."""
     shapes = contractions(_without_rounding(region))
     for shape in shapes if len(shapes) == 1 else ():
         for image, own, weights in ((shape.lhs, shape.m, shape.rhs), (shape.rhs, shape.n, shape.lhs)):
@@ -102,7 +105,7 @@ def _image_of(region: Region) -> _Image | None:
 
 
 def _is_piece(region: Region, read: Read, channel: str) -> bool:
-    """Is one entry, of channels that whole copies make up, and the last does not have them already?"""
+    """True if the channel is a dimension of its own, not yet the last, and whole copies make up its extent."""
     dtype = next(p.memref.dtype for p in region.inputs if p.name == read.tensor)
     count = all_axes(region)[channel].as_int() or 1
     places = [d for d, entry in enumerate(read.map) if channel in free_vars(entry)]
@@ -111,9 +114,9 @@ def _is_piece(region: Region, read: Read, channel: str) -> bool:
 
 
 def _turned_weights(image: _Image, region: Region) -> dict[str, Layout]:
-    """Weights [o, c, i, j] with the axes of the sum last, channels innermost; a 1x1 convolution's lie so already. A filter that is
-    read backwards or in steps, in the gradient of an image, has its channels last and all else in its order: boxes of channels at
-    one place of it have to be neighbours, no more, and every phase reads the same."""
+    """Weights [o, c, i, j] with the axes of the sum last, channels innermost; those of a 1x1 convolution already are. A filter
+    read backwards or with a stride, in the gradient of an image, only gets its channels last: boxes of channels at one place
+    of it have to be contiguous, and every phase reads the same layout."""
     found = guarded_read(image.weights)
     if found is None:
         return {}
@@ -139,8 +142,8 @@ def _without_rounding(region: Region) -> Region:
 
 
 def _aligned(region: Region, acc: str) -> list[tuple[str, str]]:
-    """Pairs of an input and an output of one rank, each of whose entries moves with axes of the same entry of the other
-    only. `acc`: a convolution, whose operands are no such inputs."""
+    """Pairs of an input and an output of the same rank in which each index moves only with axes of the same index of the
+    other. `acc`: a convolution, whose operands are not such inputs."""
     if region.opaque is not None:
         return []
     lets = lets_by_name(region)
@@ -164,7 +167,8 @@ def _entries(map_: tuple[Expr | None, ...] | None, source: Let) -> tuple[Expr, .
 
 
 def _fixed(program: Program) -> set[str]:
-    """Values whose layout the signature, a Host step or a routine says, those read at computed places or written in place."""
+    """Values with a layout fixed by the signature, a Host step or a routine, and values read at data-dependent places or
+    written in place."""
     steps = [item for item in program.body if isinstance(item, Step)]
     regions = [item for item in program.body if isinstance(item, Region)]
     return {
@@ -182,7 +186,7 @@ def _ports(region: Region) -> dict[str, MemRef]:
 
 
 class _Alike:
-    """Sets of values that lie alike."""
+    """Sets of values that have the same layout (union-find)."""
 
     def __init__(self) -> None:
         self.parent: dict[str, str] = {}
@@ -196,7 +200,7 @@ class _Alike:
         self.parent[self.find(one)] = self.find(other)
 
     def groups(self, names: Iterable[str]) -> list[list[str]]:
-        """Of the names given and all that were joined."""
+        """The sets of the names given and of all that were joined."""
         out: dict[str, list[str]] = {}
         for name in dict.fromkeys([*names, *self.parent]):
             out.setdefault(self.find(name), []).append(name)

@@ -1,4 +1,4 @@
-"""What `setup` makes of a constant operand, as the plan of its Region asks (plan/realise.py puts it in).
+"""Packed forms of constant operands, made by `setup` as the plan of a Region asks (plan/realise.py inserts them).
 
 A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes,
 in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
@@ -8,8 +8,8 @@ in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is 
     cpu_planes        the weights of a convolution, panels of as many filters each
     cpu_winograd      3x3 weights transformed to 16 matrices (region/views/images/winograd.py): [batch…, 16, C, F], slivers of nr filters
 
-What the realised Region reads means the operand. Of transformed weights that is their inverse, which is short: weights
-0, 1, 2 of a dimension are its matrices 0, 1, 3, or 0, 1 - 2, 3.
+The realised Region computes the operand from its packed form. For transformed weights this is the inverse transform, which is
+short: weights 0, 1, 2 of a dimension are its matrices 0, 1, 3, or 0, 1 - 2, 3.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, s
 
 
 class PackedOperand(msgspec.Struct, frozen=True):
-    """An operand of the contraction `acc`. `lets` make the values of `tensor`'s packed form, the last of them over
-    `index`; `read` is the operand again, from the packed tensor of that name."""
+    """A packed operand of the contraction `acc`. `lets` compute the packed form from `tensor`, the last of them over `index`;
+    `read` is the operand again, from the packed tensor of the given name."""
 
     acc: str
     operand: RegionExpr
@@ -49,7 +49,7 @@ class PackedOperand(msgspec.Struct, frozen=True):
 
 
 def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, ...]:
-    """The operands that `plan` wants packed and that can be: their extents are numbers, and they read one tensor."""
+    """The operands that `plan` wants packed and that can be: their extents are numbers, and each reads one tensor."""
     if not isinstance(plan, CpuContraction | CpuPlanes | CpuWinograd):
         return ()
     shape = next((c for c in contractions(region) if c.acc == plan.acc), None)
@@ -68,7 +68,8 @@ def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, 
 
 
 def packs_rows(region: Region, shape: ContractionShape, plan: CpuContraction) -> bool:
-    """May `setup` pack the rows' operand in panels: are they whole, and go all of them along the columns of each thread?"""
+    """True if `setup` may pack the rows' operand in panels: panels are full, and every thread multiplies all of them with its
+    columns."""
     extents = all_axes(region)
     rows = product(extents[a] for a in (shape.n if plan.swap else shape.m)).as_int()
     return (
@@ -77,14 +78,14 @@ def packs_rows(region: Region, shape: ContractionShape, plan: CpuContraction) ->
 
 
 def is_packable(region: Region, operand: RegionExpr, axes: tuple[str, ...]) -> bool:
-    """Does the operand read one tensor, and are its axes of known extents?"""
+    """True if the operand reads one tensor and its axes have known extents."""
     extents = all_axes(region)
     one = len({r.tensor for r in reads(operand)}) == 1
     return one and not let_uses(operand) and all(extents[a].as_int() is not None for a in axes)
 
 
 def _value(region: Region, acc: str, operand: RegionExpr) -> tuple[RegionExpr, DType]:
-    """The operand in the type that is accumulated in."""
+    """The operand in the accumulation dtype, and that dtype."""
     e = lets_by_name(region)[acc].expr
     assert isinstance(e, Reduce)
     return (operand if Types(region).of(operand) == e.dtype else Cast(operand, e.dtype)), e.dtype
@@ -126,7 +127,8 @@ def _slivers(
 
 
 def stored_narrow(operand: RegionExpr, sums: DType, types: Types) -> Read | None:
-    """What is read of 8 bits where it is widened to the fp32 of the sums: slivers stay narrow, the micro-kernel widens them."""
+    """The 8-bit read inside an operand that is widened to the fp32 of the sums: its slivers stay narrow, and the micro-kernel
+    widens them. Else None."""
     if not isinstance(operand, Cast) or operand.to != DType.fp32 or sums != DType.fp32 or not isinstance(operand.x, Read):
         return None
     return operand.x if types.dtype(operand.x) in (DType.i8, DType.u8) else None
@@ -183,7 +185,7 @@ def _transformed(region: Region, plan: CpuWinograd) -> PackedOperand | None:
     shape = (*(extents[a] for a in batch), each * MATRICES**2, count)
 
     def place(row: Expr, column: Expr) -> tuple[Expr, ...]:
-        """All matrices of a sliver of filters follow each other, as they are used."""
+        """The matrices of a sliver of filters are consecutive, in the order of use."""
         return (*lead, (row * MATRICES + column) * each + channel, filter_)
 
     def read(name: str) -> RegionExpr:
@@ -200,7 +202,7 @@ def _transformed(region: Region, plan: CpuWinograd) -> PackedOperand | None:
 
 
 def _spread(axis: str, tile: Tile, w: list[RegionExpr], dtype: DType) -> RegionExpr:
-    """Matrix `axis` of the weights."""
+    """Entry `axis` of the transform of the weights along one dimension."""
 
     def term(which: int, factor: float) -> RegionExpr:
         return w[which] if factor == 1 else Binary("mul", w[which], Const(factor, dtype))

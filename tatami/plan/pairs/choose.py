@@ -1,4 +1,4 @@
-"""A plan for two products in one kernel on the GPU (spec 3 §8, notes: gpu §4): which tiles, by roles or by warps."""
+"""A plan for two products in one kernel on the GPU (spec 3 §8, notes: gpu §4): its tile, and whether it has warp roles."""
 
 from __future__ import annotations
 
@@ -22,35 +22,38 @@ from tatami.region.views.pairs.pair import PairView, pair_view
 from tatami.region.walk import all_axes
 
 TILES = ((128, 64, 32), (128, 32, 32), (64, 64, 16), (64, 32, 16), (128, 64, 16), (32, 64, 16), (16, 64, 16))
-"""Rows, keys of a block, rows of a warp."""
+"""Tiles by warps: rows, keys per block, rows per warp."""
 WIDE_TILES = ((128, 32, 32), (64, 32, 32), (128, 32, 16), (64, 32, 16), (64, 16, 16), (32, 32, 16), (16, 32, 16), (16, 16, 16))
 """The same for operands of 32 bits."""
 STAGES = (1, 2)
+"""Slots of keys and values of a plan by warps."""
 ROLE_TILES = ((2, 176), (2, 128), (2, 112), (2, 80), (2, 64), (3, 128), (3, 96), (3, 64), (1, 128), (1, 64))
-"""Warpgroups of 64 rows, keys of a block: those of public kernels before smaller ones (notes: gpu §4)."""
+"""Tiles by roles: warpgroups of 64 rows, keys per block; those of published kernels before smaller ones (notes: gpu §4)."""
 ROLE_TILES_OF_SEVERAL = ((2, 96), (2, 80), (2, 64), (2, 48), (2, 32), (3, 32), (1, 96), (1, 64))
-"""The same with a tile of registers for each of several first products."""
+"""The same if there are several first products, each with a tile of registers."""
 ROLE_STAGES = (2, 3, 4)
-"""Slots of keys and values. Of each tile one of them is a candidate, which the simulation finds: at depth 64 a third and a fourth
-one pay, and keys that are values too stay until both products have read them."""
+"""Slots of keys and values of a plan by roles. The simulation picks one per tile: at depth 64 a third and a fourth pay, and
+keys that are also the values stay until both products have read them."""
 WIDEST = 256
-"""Depth and columns that registers and shared memory take."""
+"""Maximum depth and number of columns: registers and shared memory hold no more."""
 SECTION_BYTES = 32 << 20
-"""Keys and values of the batches whose tiles are mixed: what L2 holds beside the rest (notes: gpu §4)."""
+"""Keys and values, in bytes, of the batches whose tiles are interleaved: L2 holds them in addition to the rest (notes: gpu
+§4)."""
 LENGTH = 2048
-"""Rows or keys whose number nothing says: the length from which on the plan decides, and not memory or launches."""
+"""Number of rows or keys assumed if it is not known: long enough that the plan decides the time, not memory or launches."""
 CLOSE = 1.01
+"""Ratio of times below which the simulation does not tell plans apart."""
 PART_OF_LAUNCH = 0.1
-"""The simulation does not tell plans apart that are this close: times, and seconds over those of a launch."""
+"""Share of a launch, whose time is an assumption, below which plans by roles and by warps are not told apart."""
 Fit = tuple[PairPlan, dict[str, float]]
-"""A plan and its estimate."""
+"""A plan with the terms of its estimate."""
 
 
 def choose_pair(
     region: Region, target: Target, sizes: Mapping[str, int]
 ) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]] | str:
-    """The choices, for sizes that allow TMA or 16-byte copies and for all others, and what was rejected with both numbers;
-    or why there is none. Copies are as wide as what a choice promises allows."""
+    """The choices, for sizes that allow TMA or 16-byte copies and for all others, and the rejected plans with both numbers; or
+    the reason why there is none. Copies are as wide as a choice's promises allow."""
     found = _pair_of(region)
     if isinstance(found, str):
         return found
@@ -79,14 +82,14 @@ def _compared(total: float, best: float) -> str:
 
 
 def pair_plans(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Fit, ...]:
-    """The plans that fit, with their estimates, the fastest first; none where the template does not take the Region."""
+    """The plans that fit, with their estimates, the fastest first; empty if the template does not take the Region."""
     found = _pair_of(region)
     return () if isinstance(found, str) else _candidates(region, *found, target, sizes)[0]
 
 
 def tunable_pairs(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Fit, ...]:
-    """Those with warp roles of every tile of whole instructions, ring, order and turn that fit, with their estimates, the
-    fastest first; none where the template does not take the Region."""
+    """The plans by roles that fit, of every tile of whole instructions, number of slots and order of warpgroups, with their
+    estimates, the fastest first; empty if the template does not take the Region."""
     found = _pair_of(region)
     if isinstance(found, str) or target.isa != "sm90" or why_not_tma(region, *found):
         return ()
@@ -98,15 +101,15 @@ def tunable_pairs(region: Region, target: Target, sizes: Mapping[str, int]) -> t
 
 
 def estimate_of_pair(region: Region, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
-    """Of a plan for a Region that is a pair of products."""
+    """Estimate of a plan for a Region that is a pair of products."""
     view = pair_view(region)
     assert not isinstance(view, str), view
     return pair_estimate(region, view, plan, target, sizes)
 
 
 def _pair_of(region: Region) -> tuple[PairView, tuple[Expr, ...]] | str:
-    """The two products that the template takes, and which of their sizes and pitches may be no multiple of 16 bytes; or why
-    there are none."""
+    """The two products that the template takes, and those of their sizes and pitches that may not be multiples of 16 bytes; or
+    the reason why there are none."""
     view = pair_view(region)
     if isinstance(view, str):
         return view
@@ -121,7 +124,7 @@ def _pair_of(region: Region) -> tuple[PairView, tuple[Expr, ...]] | str:
 def _candidates(
     region: Region, view: PairView, uneven: tuple[Expr, ...], target: Target, sizes: Mapping[str, int]
 ) -> tuple[tuple[Fit, ...], tuple[Rejected, ...]]:
-    """The plans that fit, with their estimates, the fastest first; and those that do not."""
+    """The plans that fit, with their estimates, the fastest first; and the plans that do not fit."""
     lengths = {name for a in (view.rows, view.keys) for name in free_vars(all_axes(region)[a])}
     sizes = {**dict.fromkeys(lengths, LENGTH), **sizes}
     plans = _warp_plans(region, view)
@@ -147,15 +150,15 @@ def _candidates(
 
 
 def _of_one_tile(plans: list[PairPlan]) -> Iterator[list[PairPlan]]:
-    """Neighbours with warp roles that differ in their slots alone are one candidate: the one with the fewest slots that the
-    simulation does not tell from the quickest. Each other plan stands for itself."""
+    """Groups of plans that are one candidate: neighbours by roles that differ only in their slots, of which the one with the
+    fewest slots counts that the simulation does not tell from the fastest. Every other plan is a group of its own."""
     for _, alike in groupby(plans, lambda p: msgspec.structs.replace(p, stages=0) if isinstance(p, Sm90Pair) else p):
         yield list(alike)
 
 
 def _ranked(fits: list[Fit], target: Target) -> tuple[Fit, ...]:
-    """The fastest first; but before it, of those that the simulation does not tell from it, the one that is proposed first.
-    Warp roles come before threads without where a small part of a launch is between them, whose time is assumed."""
+    """The fastest first, except that the first proposed plan leads among those that the simulation does not tell from the
+    fastest. Plans by roles precede plans by warps within a small part of a launch, whose time is an assumption."""
     fastest = min((e["total"] for _, e in fits), default=0.0)
     near = fastest + PART_OF_LAUNCH * target.launch_seconds
     taken = [f for f in fits if isinstance(f[0], Sm90Pair) and f[1]["total"] <= near] or fits
@@ -187,8 +190,8 @@ def _role_plans(
     sizes: Mapping[str, int],
     tiles: tuple[tuple[int, int], ...] = (),
 ) -> list[Sm90Pair]:
-    """Where rows see different keys, tiles of several batches are mixed: at most as many as L2 holds keys and values of,
-    and of known sizes as many as leave the SMs even."""
+    """Plans by roles. If rows see different keys, tiles of several batches are interleaved: at most as many as have their keys
+    and values in L2, and for known sizes as many as balance the SMs."""
     extents = all_axes(region)
     depth, columns = (-(-(extents[a].as_int() or 0) // 16) * 16 for a in (view.depth, view.columns))
     others = tuple(f.acc for f in view.firsts[1:])
@@ -212,15 +215,16 @@ def _role_plans(
 
 
 REGISTERS = {1: (56, 224), 2: (24, 240), 3: (32, 160)}
-"""setmaxnreg of producer and consumers by the number of consumers (notes: gpu §4)."""
+"""setmaxnreg of producer and consumers, by the number of consumers (notes: gpu §4)."""
 PARTS_REGISTERS = REGISTERS | {2: (40, 232)}
-"""The same where a tile's keys are shared out: its producer counts them too."""
+"""The same if a tile's keys are split: the producer then counts parts too."""
 
 
 def _in_parts(
     region: Region, view: PairView, plans: list[PairPlan], target: Target, sizes: Mapping[str, int]
 ) -> list[PairPlan]:
-    """Those whose tiles are fewer than the SMs, with the keys of each shared out: one query and long keys, for one."""
+    """Plans with the keys of each tile split, made from those with fewer tiles than SMs: for example one query and long
+    keys."""
     if view.nan_weight is not None or not view.divided:
         return []
     extents = all_axes(region)
@@ -245,7 +249,8 @@ def _tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> tuple[
 
 
 def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str:
-    """Which rule of wgmma or of tensor maps an operand breaks; "" for none. Sizes that a guard can promise break none."""
+    """The rule of wgmma or of tensor maps that an operand breaks; "" if none. Sizes for which a guard can promise break
+    none."""
     if not view.dtype.is_narrow_float:
         return f"wgmma multiplies fp16 and bf16, not {view.dtype}"
     memrefs = {p.name: p.memref for p in region.inputs}
@@ -269,7 +274,7 @@ def _operands(view: PairView) -> tuple[tuple[Read, str, str], ...]:
 
 
 def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
-    """Sizes and pitches that may be no multiple of 16 bytes; or the operand that is no matrix in memory."""
+    """Sizes and pitches that may not be multiples of 16 bytes; or the operand that is not a matrix in memory."""
     memrefs = {p.name: p.memref for p in region.inputs}
     extents = all_axes(region)
     out: dict[Expr, None] = {}
@@ -286,6 +291,7 @@ def _uneven(region: Region, view: PairView) -> tuple[Expr, ...] | str:
 
 
 def name_pair(plan: PairPlan) -> str:
+    """One line that identifies a plan."""
     bm, bn, bk = plan.tile
     head = f"{plan.arch}_pair {bm}x{bn}x{bk} depth {plan.depth}"
     parts = f", keys in {plan.split} parts" if plan.split > 1 else ""

@@ -2,8 +2,8 @@
 
 The kernel is simulated (plan/pairs/simulate.py) with the blocks of keys that its tiles visit (plan/pairs/work.py). prologue is
 the latency of the first block; compute is the rest of the simulated time; total = max(compute, memory) + prologue + launch.
-Where rows see different keys, kernels before this one look whether all values are finite; parts of the keys are joined by
-one after it.
+If rows see different keys, preceding kernels check whether all values are finite; if the keys are split, a following kernel
+joins the parts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tatami.region.walk import nodes
 
 
 def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> dict[str, float]:
-    """All terms in seconds but the efficiencies, counts, bytes and `busy` shares."""
+    """Terms of the estimate, in seconds except efficiencies, counts, bytes and `busy` shares."""
     bm, _, bk = plan.tile
     need, figures, size = needs_of_pair(plan, target), figures_of(target), element_bytes(plan)
     work = pair_work(region, view, plan, target, sizes)
@@ -62,7 +62,7 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
 
 
 def _weight_work(view: PairView) -> WeightWork:
-    """A function is its ordinary operations around one exponential."""
+    """Operations of a weight; a function counts as its ordinary operations and one exponential."""
     parts = [view.score, *(x.expr for x in view.lets), *([view.excluded] if view.excluded is not None else [])]
     found = [n for e in parts for n in nodes(e)]
     ops = [OPS[n.fn] for n in found if isinstance(n, Unary | Binary)]

@@ -1,4 +1,4 @@
-"""What a plan for two products in one kernel needs of the machine, and why one is refused."""
+"""Resources that a plan for two products in one kernel needs, and reasons to refuse one."""
 
 from __future__ import annotations
 
@@ -28,30 +28,31 @@ from tatami.region.walk import nodes
 
 PairPlan = Sm80Pair | Sm90Pair
 DIRECT_REGISTERS = 50
-"""What arithmetic of direct weights takes, and what they read of a row or a key: with fewer ptxas spills."""
+"""Registers of a consumer thread for direct weights: their arithmetic, and operands per row or key; with fewer ptxas spills."""
 PLACE_REGISTERS = 95
-"""The same where something is read at each place, as a mask is."""
+"""The same if an operand is read at each place, such as a mask."""
 MANY_KEYS, MANY_KEYS_REGISTERS = 128, 16
-"""More of them for each consumer of a block of more keys."""
+"""Keys per block above which direct weights need more registers per consumer thread, and how many more."""
 PARTS_REGISTERS = 32
-"""The fewest of a producer that counts parts of keys."""
+"""Minimum registers of a producer thread that counts parts of keys."""
 READ_REGISTERS = 8
-"""For what is read at each place, beside a register for every other place while the next scores are multiplied."""
+"""Registers for an operand read at each place, in addition to one per two places while the next scores are multiplied."""
 HEAVY_REGISTERS = 16
-"""Of scores that are made by a function of many instructions (a soft cap's tanh)."""
+"""Registers for scores computed by a function of many instructions (a soft cap's tanh)."""
 MIXED_REGISTERS = 32
-"""Of one consumer whose tiles are parts of keys, or of several batches."""
+"""Registers of a single consumer whose tiles are parts of keys, or of several batches."""
 KNOWN_REGISTERS = 16
-"""Where an input says which keys there are."""
+"""Registers for bounds of the keys that an input gives."""
 SPARE_REGISTERS = 16
-"""Of a consumer beside the estimate, as `gpu_limits.SPARE`."""
+"""Registers of a consumer thread in addition to its estimate, like `gpu_limits.SPARE`."""
 WARP_PLACE_REGISTERS = 24
-"""What a warp of 32 rows takes for that beside two first products; with fewer ptxas spills."""
+"""Registers for an operand read at each place, with warps of 32 rows and several first products; with fewer ptxas spills."""
 MAX_SECTION = 1024
-"""Batches whose tiles are mixed: kernels count a section's tiles in 32 bits."""
+"""Maximum number of batches whose tiles are interleaved: kernels count a section's tiles in 32 bits."""
 
 
 def threads_of_pair(plan: PairPlan) -> int:
+    """Number of threads per CTA."""
     match plan:
         case Sm80Pair():
             return 32 * (plan.tile[0] // plan.warp_rows)
@@ -60,17 +61,17 @@ def threads_of_pair(plan: PairPlan) -> int:
 
 
 def element_bytes(plan: PairPlan) -> int:
-    """Of an operand."""
+    """Bytes per element of an operand."""
     return 2 if isinstance(plan, Sm90Pair) or plan.inst_shape == "m16n8k16" else 4
 
 
 def firsts_of(plan: PairPlan) -> int:
-    """Products that the weights are made of."""
+    """Number of products that the weights are made of."""
     return 1 + len(plan.others)
 
 
 def values_of(plan: PairPlan) -> int:
-    """Elements of a key that the second product alone has copied."""
+    """Elements of a key that are copied for the second product alone."""
     return 0 if plan.shared else plan.tile[1]
 
 
@@ -80,14 +81,15 @@ def streamed_of(plan: PairPlan) -> int:
 
 
 def row_bytes_of(shape: str, elements: int) -> int:
-    """Bytes of a row of shared memory, by the instruction that reads it: tf32 reads every other row in turn."""
+    """Bytes per row of shared memory, by the instruction that reads it: tf32 reads every other row in turn."""
     size, whole = {"m16n8k16": (2, 64), "m16n8k8": (4, 128)}.get(shape, (4, 64))
     return -(-elements * size // whole) * whole
 
 
 def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
-    """Accumulators of all products, fragments of A, and addresses. Shared memory: the rows of first operands once, a slot
-    per stage of the others; in rows of whole 64 or 128 bytes, or in slots of whole swizzle atoms."""
+    """Resources of one CTA. Registers: accumulators of all products, fragments of A, and addresses. Shared memory: the rows of
+    first operands once, a slot per stage of the others; in rows of whole 64 or 128 bytes, or in slots of whole swizzle
+    atoms."""
     (bm, bn, bk), firsts = plan.tile, firsts_of(plan)
     match plan:
         case Sm80Pair():
@@ -108,6 +110,7 @@ def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
 
 
 def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
+    """Fields of a plan that contradict the Region, each other or the instructions, with the numbers."""
     bm, bn, bk = plan.tile
     out = algorithm_rules(plan.algo_choice, ("attention",), ("one_pass",))
     shape = plan.inst_shape if isinstance(plan, Sm80Pair) else "m16n8k16"
@@ -155,8 +158,8 @@ def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
 
 
 def registers_of_weights(view: PairView, plan: PairPlan) -> int:
-    """Of a consumer thread, beside those of any pair: what ptxas was found to take, for it hoists what comes from memory, and
-    more of it in a kernel of one consumer, whose threads could have 255 registers each."""
+    """Registers of a consumer thread in addition to those of any pair, as measured with ptxas: it hoists loads from memory,
+    and more of them in a kernel with one consumer, whose threads could have 255 registers each."""
     parts = [view.score, *(x.expr for x in view.lets), *([view.excluded] if view.excluded is not None else [])]
     places = [frozenset().union(*map(free_vars, n.map)) for e in parts for n in nodes(e) if isinstance(n, Read)]
     at_places = any({view.rows, view.keys} <= at for at in places)
@@ -175,13 +178,14 @@ def registers_of_weights(view: PairView, plan: PairPlan) -> int:
 
 
 def role_registers_of_pair(plan: Sm90Pair, view: PairView, target: Target) -> tuple[int, int]:
-    """The fewest of a thread of the producer and of a consumer."""
+    """Minimum registers of a producer thread and of a consumer thread."""
     producer = PARTS_REGISTERS if plan.split > 1 else LEAST_REGISTERS
     least = needs_of_pair(plan, target).registers + registers_of_weights(view, plan)
     return producer, with_spare(plan, least, SPARE_REGISTERS, threads_of_pair(plan), target)
 
 
 def pair_limits(plan: PairPlan, view: PairView, target: Target) -> list[str]:
+    """Resources that the target does not have, each with both numbers."""
     n = needs_of_pair(plan, target)
     if isinstance(plan, Sm90Pair):
         fewest = role_registers_of_pair(plan, view, target)

@@ -1,12 +1,12 @@
 """A kernel of two products on one SM as a discrete simulation, with the roles of its template (gpu/pairs/sm90.py).
 
     producer:    for tile: rows; for block: keys, values, each into a slot of its own ring once that is free
-    multiplier:  a group's products in the order in which they were started, in turns with those of other groups
+    multiplier:  a group's products in the order in which they were started, alternating with those of other groups
     group:       scores 0; weigh; for block: start scores k; start result k - 1; wait for scores; weigh; wait for the result;
-                 rescale; then the last result, and what is stored
+                 rescale; then the last result, and the stores
 
-Without roles (SM80) a group starts a product and waits for it, and all groups of a CTA wait for each other where a slot is
-freed. Durations are those of plan/simulation/figures.py and of the chip: no figure is fitted.
+Without roles (SM80) a group starts a product and waits for it, and all groups of a CTA synchronise where a slot is freed.
+Durations are those of plan/simulation/figures.py and of the chip: no figure is fitted.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from tatami.plan.simulation.roles import Barrier, Role, Simulated, Step, combine
 from tatami.plan.simulation.units import Units
 
 LANES = 4
-"""Of a warpgroup, one per warp, that say that a slot is free."""
+"""Lanes of a warpgroup, one per warp, that arrive to free a slot."""
 SLICES = 4
-"""Of a product or of a block's weights, in which groups that multiply or weigh at the same time take turns."""
+"""Slices of a product, or of a block's weights, in which concurrent groups alternate."""
 WHOLE = 24
-"""Blocks of an SM that are simulated one by one; of more, a few tiles of a few blocks tell what a tile and a block take."""
+"""Maximum number of blocks of an SM that are simulated one by one; above it, the cost of a tile and of a block is extrapolated
+from a few."""
 TILES, BLOCKS = 2, 4
-"""Such tiles per CTA of the SM, and their blocks."""
+"""Tiles per CTA, and blocks per tile, of the runs from which longer ones are extrapolated."""
 
 
 class Pairs(Units):
-    """The units of an SM, and the tiles that it still has."""
+    """The units of an SM, with the tiles that it has left."""
 
     def __init__(self, p: PairPipeline, target: Target) -> None:
         super().__init__(target)
@@ -39,25 +40,27 @@ class Pairs(Units):
         self.left = list(reversed(p.tiles))
 
     def load(self, now: float, size: float, missed: float) -> float:
+        """Copy `size` bytes, of which the share `missed` misses L2."""
         return self.copy(now, size, size, size * missed, self.p.copy_bytes, self.p.specialised)
 
     def multiply(self, now: float, product: Multiply) -> float:
-        """A slice of it. Fewer than four warps have the rate of so many."""
+        """Multiply a slice of a product. Fewer than four warps have a proportional rate."""
         own = product.cycles / SLICES
         end = max(self.math.serve(now, own), now + own / self.p.part)
         return max(end, self.smem.serve(now, product.smem_bytes / SLICES / self.f.smem_bytes_per_clock))
 
     def compute(self, now: float, cycles: float) -> float:
+        """Ordinary work of a group."""
         return max(self.ordinary.serve(now, cycles), now + cycles / self.p.part)
 
     def exponentiate(self, now: float, cycles: float, beside: float) -> float:
-        """With ordinary work beside it."""
+        """Exponentials of a group, with ordinary work at the same time."""
         powers = max(self.exponentials.serve(now, cycles), now + cycles / self.p.part)
         return max(powers, self.compute(now, beside))
 
 
 class Group:
-    """The asynchronous products of a warpgroup."""
+    """The asynchronous products of a warpgroup, in order."""
 
     def __init__(self) -> None:
         self.issued, self.done = Barrier(1), Barrier(1)
@@ -65,7 +68,7 @@ class Group:
 
 
 class Slots:
-    """A ring: its slots' barriers, and the blocks that a CTA has copied to it."""
+    """A ring: barriers of its slots."""
 
     def __init__(self, slots: int, groups: int) -> None:
         self.slots = slots
@@ -73,11 +76,12 @@ class Slots:
         self.free = [Barrier(groups) for _ in range(slots)]
 
     def at(self, barriers: list[Barrier], block: int) -> tuple[Barrier, int]:
+        """Barrier and phase of a block."""
         return barriers[block % self.slots], block // self.slots
 
 
 class Cta:
-    """A CTA's roles. Persistent: through all tiles of the SM; else through one, and the next CTA comes after it."""
+    """The roles of a CTA. A persistent CTA takes all tiles of the SM; otherwise it takes one, and the next CTA follows."""
 
     def __init__(self, sm: Pairs, at: float = 0.0) -> None:
         p = sm.p
@@ -95,6 +99,7 @@ class Cta:
             self.clock.start((self.overlapped if p.overlap else self.plain)(g, at), at)
 
     def producer(self, at: float) -> Role:
+        """The role that loads rows, keys and values."""
         p = self.p
         now = yield at
         step = 0
@@ -106,6 +111,7 @@ class Cta:
             step += blocks
 
     def fill(self, now: float, ring: Slots, block: int, size: float, missed: float) -> Step:
+        """Load a block into a ring once its slot is free."""
         if block >= ring.slots:
             now = yield ring.at(ring.free, block - ring.slots)
             now += self.f.barrier_wait
@@ -115,6 +121,7 @@ class Cta:
         return now
 
     def multiplier(self, group: Group, at: float) -> Role:
+        """The role that runs a group's products, slice by slice."""
         now = yield at
         index = 0
         while True:
@@ -126,18 +133,19 @@ class Cta:
             index += 1
 
     def start(self, now: float, g: int, product: Multiply) -> tuple[Barrier, int]:
-        """When it has ended."""
+        """Start a product; returns the barrier and phase of its end."""
         group = self.groups[g]
         group.products.append(product)
         self.clock.arrive(group.issued, now)
         return group.done, len(group.products) - 1
 
     def there(self, ring: Slots, block: int) -> Step:
+        """Wait until a block has landed."""
         now = yield ring.at(ring.full, block)
         return (yield now + self.f.barrier_wait)
 
     def release(self, now: float, ring: Slots, block: int) -> Step:
-        """A slot: without roles all groups wait until each has."""
+        """Free a slot; without roles, all groups wait until each has freed it."""
         if self.p.specialised:
             now = yield self.sm.arrive(now, LANES)
         self.clock.arrive(ring.at(ring.free, block)[0], now + self.f.barrier_arrive)
@@ -147,17 +155,19 @@ class Cta:
         return now
 
     def my_turn(self, now: float, g: int, block: int) -> Step:
+        """Wait for the group's turn, if groups multiply in turns."""
         if self.p.in_turns and (g or block):
             now = yield self.go[g], block if g else block - 1
             now = yield now + self.f.barrier_wait
         return now
 
     def pass_on(self, now: float, g: int) -> None:
+        """Give the turn to the next group."""
         if self.p.in_turns:
             self.clock.arrive(self.go[(g + 1) % self.p.groups], now + self.f.barrier_arrive)
 
     def weigh(self, now: float) -> Step:
-        """From scores to the largest of each row; then exponentials, with the rest beside them."""
+        """Scores to the largest of each row; then exponentials, with the other work at the same time."""
         w = self.p.weighing
         for _ in range(SLICES):
             now = yield self.sm.compute(now, w.before / SLICES)
@@ -166,9 +176,11 @@ class Cta:
         return now
 
     def rescale(self, now: float) -> float:
+        """Rescale the accumulators."""
         return self.sm.compute(now, self.p.weighing.rescale)
 
     def overlapped(self, g: int, at: float) -> Role:
+        """A group that starts the next block's scores before it weighs this block's."""
         p = self.p
         now = yield at
         step = 0
@@ -200,7 +212,8 @@ class Cta:
         self.end(now)
 
     def plain(self, g: int, at: float) -> Role:
-        """With more than one slot threads without roles meet once a block."""
+        """A group that finishes one block before the next. Threads without roles synchronise once per block if there is more
+        than one slot."""
         p = self.p
         early = p.specialised or (p.stages == 1 and not p.shared)
         now = yield at
@@ -230,10 +243,11 @@ class Cta:
         self.end(now)
 
     def write(self, now: float) -> float:
-        """The results of a group: divided, and stored."""
+        """Divide and store the results of a group."""
         return self.sm.store(self.rescale(now), self.p.store_bytes, self.p.store_lines)
 
     def end(self, now: float) -> None:
+        """A group has finished; the last one starts the next CTA."""
         self.at_work -= 1
         if not self.at_work and self.sm.left:
             Cta(self.sm, now)
@@ -241,7 +255,7 @@ class Cta:
 
 @lru_cache(maxsize=4096)
 def simulate_pair(p: PairPipeline, target: Target) -> Simulated:
-    """Cycles of the whole kernel on the SM that has the most blocks."""
+    """Cycles of the whole kernel on the SM with the most blocks."""
     if sum(p.tiles) <= WHOLE:
         return run_whole_pair(p, target)
     ctas = min(p.ctas_per_sm, len(p.tiles))
@@ -260,7 +274,7 @@ def simulate_pair(p: PairPipeline, target: Target) -> Simulated:
 
 
 def run_whole_pair(p: PairPipeline, target: Target) -> Simulated:
-    """`p.tiles`, block by block."""
+    """Simulate `p.tiles`, block by block."""
     sm = Pairs(p, target)
     for _ in range(min(p.ctas_per_sm, len(p.tiles))):
         if sm.left:

@@ -1,4 +1,5 @@
-"""What a kernel of two products asks of an SM, however it was planned: the input of its simulation (plan/pairs/simulate.py)."""
+"""Demands that a kernel of two products makes on an SM, however it was planned: the input of its simulation
+(plan/pairs/simulate.py)."""
 
 from __future__ import annotations
 
@@ -11,74 +12,75 @@ from tatami.plan.pairs.work import PairWork
 from tatami.plan.simulation.figures import figures_of
 
 WARPS = 4
-"""Of a group: one in each part of an SM."""
+"""Number of warps per group: one on each scheduler of an SM."""
 
 
 class Multiply(msgspec.Struct, frozen=True):
-    """A product of a group's rows and a block of keys: cycles of the unit that multiplies, and what it reads."""
+    """A product of a group's rows and a block of keys: cycles of the multiplying unit, and bytes of shared memory read."""
 
     cycles: float
     smem_bytes: float
 
 
 class Weighing(msgspec.Struct, frozen=True):
-    """A block's scores of a group become weights: cycles of the ordinary cores, and of the unit for exponentials."""
+    """Work that turns a group's scores of one block into weights, in cycles of the ordinary cores and of the exponential
+    unit."""
 
     before: float
-    """Until the largest score of each row is known."""
+    """Cycles until the largest score of each row is known."""
     exponentials: float
     beside: float
-    """Ordinary work beside the exponentials."""
+    """Cycles of ordinary work at the same time as the exponentials."""
     rescale: float
-    """Of the accumulators, once the products before have ended."""
+    """Cycles to rescale the accumulators, once the preceding products have ended."""
 
 
 class WeightWork(msgspec.Struct, frozen=True):
-    """Operations of a weight that is made of its score alone."""
+    """Operations of a weight that is computed from its score alone."""
 
     exponentials: int
     ordinary: int
 
 
 class PairPipeline(msgspec.Struct, frozen=True):
-    """Cycles and bytes of a group and a block of keys, unless said otherwise."""
+    """A kernel of two products. Cycles and bytes are per group and block of keys, unless stated otherwise."""
 
     tiles: tuple[int, ...]
-    """Blocks of each tile of the SM that has most of them, in order."""
+    """Blocks of each tile, in order, on the SM with the most blocks."""
     groups: int
-    """Warpgroups (or four warps) of a CTA, each with rows of its own."""
+    """Number of warpgroups (or of groups of four warps) per CTA, each with rows of its own."""
     stages: int
     ctas_per_sm: int
     scores: Multiply
-    """Of all first products."""
+    """The first products together."""
     result: Multiply
     weighing: Weighing
     rows_bytes: float
-    """Of the first operand, per tile."""
+    """Bytes of the left operands of the first products, per tile."""
     keys_bytes: float
-    """But of those that are the values (`shared`)."""
+    """Bytes of a block of keys; keys that are also the values (`shared`) are not counted."""
     values_bytes: float
     missed: float
-    """Of keys and values, the share that L2 lacks."""
+    """Share of keys and values that misses L2."""
     store_bytes: float
-    """Of the results of a group, per tile."""
+    """Bytes of a group's results, per tile."""
     store_lines: float
     part: float = 1.0
-    """Of the units of an SM that a group can use: fewer than four warps have fewer."""
+    """Share of an SM's units that a group can use: below 1 with fewer than four warps."""
     copy_bytes: int = 128
-    """That a copy writes to shared memory per clock."""
+    """Bytes per clock that a copy writes to shared memory."""
     specialised: bool = True
-    """A producer warp and asynchronous products; else all threads copy and multiply."""
+    """True if there are a producer warp and asynchronous products; else all threads copy and multiply."""
     overlap: bool = False
-    """The next block's scores are multiplied while this block's become weights."""
+    """True if the next block's scores are multiplied while this block's become weights."""
     in_turns: bool = False
     persistent: bool = False
     shared: bool = False
-    """The scores are made of the values too."""
+    """True if the values are also an operand of the scores."""
 
 
 def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: WeightWork | None = None) -> PairPipeline:
-    """`weight`: where weights are direct."""
+    """The pipeline of a plan with the tiles of `work`. `weight`: operations per weight, if weights are direct; else None."""
     bm, bn, bk = plan.tile
     size, firsts = element_bytes(plan), firsts_of(plan)
     groups, part = (plan.consumers, 1.0) if isinstance(plan, Sm90Pair) else _groups(plan)
@@ -109,7 +111,7 @@ def pair_pipeline_of(plan: PairPlan, work: PairWork, target: Target, weight: Wei
 
 
 def _groups(plan: Sm80Pair) -> tuple[int, float]:
-    """Of four warps, and the share of an SM that one can use."""
+    """Number of groups of four warps, and the share of an SM that one can use."""
     warps = plan.tile[0] // plan.warp_rows
     return max(1, warps // WARPS), min(1.0, warps / WARPS)
 
@@ -117,7 +119,8 @@ def _groups(plan: Sm80Pair) -> tuple[int, float]:
 def multiply_of(
     plan: PairPlan, rows: float, columns: int, depth: int, target: Target, from_registers: bool = False
 ) -> Multiply:
-    """[rows, depth] times [depth, columns]; the second product has its A in registers."""
+    """The product [rows, depth] times [depth, columns]; `from_registers`: its operand A is in registers, as in the second
+    product."""
     size, figures = element_bytes(plan), figures_of(target)
     flops, per_clock = 2.0 * rows * columns * depth, target.sms * target.clock
     match plan:
@@ -139,8 +142,8 @@ def multiply_of(
 
 
 def weighing_of(rows: float, keys: int, columns: int, target: Target) -> Weighing:
-    """Per score: one multiplication and one comparison for the largest; then one subtraction, one exponential, one addition
-    to the sum and half a packing of two weights. Per accumulator one multiplication."""
+    """Work of a softmax. Per score: one multiplication and one comparison for the maximum; then one subtraction, one
+    exponential, one addition to the sum and half a packing of two weights. Per accumulator: one multiplication."""
     figures = figures_of(target)
     scores = rows * keys
     per_clock = target.flops_fp32 / 2 / target.sms / target.clock
@@ -154,7 +157,8 @@ def weighing_of(rows: float, keys: int, columns: int, target: Target) -> Weighin
 
 
 def direct_weighing_of(scores: float, weight: WeightWork, target: Target) -> Weighing:
-    """Beside its own operations half a packing of two weights. No row is known, and no accumulator is scaled."""
+    """Work of direct weights: their own operations, and half a packing of two weights. There are no statistics of rows, and no
+    accumulator is scaled."""
     figures = figures_of(target)
     per_clock = target.flops_fp32 / 2 / target.sms / target.clock
     return Weighing(

@@ -1,4 +1,4 @@
-"""Which blocks of keys the tiles of two products in one kernel visit, and how the tiles fall to the SMs."""
+"""Blocks of keys that the tiles of two products in one kernel visit, and the assignment of tiles to SMs."""
 
 from __future__ import annotations
 
@@ -18,27 +18,31 @@ from tatami.region.views.pairs.pair import PairView
 from tatami.region.walk import all_axes
 
 EXACT = 1 << 14
-"""Tiles that are dealt one by one; of more, each SM has its share."""
+"""Maximum number of tiles that are assigned one by one; above it, each SM gets an equal share."""
 
 SECTIONS = 16
+"""Number of section sizes tried for balance."""
 EVEN = 0.97
-"""Share of the SMs' time in which they have tiles, with which no other number of mixed batches is tried."""
+"""Share of the SMs' time in which they have tiles that ends the search for a balanced section."""
 
 
 class PairWork(msgspec.Struct, frozen=True):
+    """Tiles and memory traffic of a kernel of two products."""
+
     tiles: tuple[int, ...]
-    """Blocks of each tile of the SM that has most blocks, in order."""
+    """Blocks of each tile, in order, on the SM with the most blocks."""
     count: int
-    """Tiles of all SMs, parts of keys included."""
+    """Number of tiles of all SMs, parts of keys included."""
     blocks: int
-    """Of all tiles."""
+    """Number of blocks of all tiles."""
     moved: float
     """Bytes of operands and results, each counted once."""
     missed: float
-    """Share of the keys and values read that L2 lacks."""
+    """Share of the keys and values read that misses L2."""
 
 
 def pair_work(region: Region, view: PairView, plan: PairPlan, target: Target, sizes: Mapping[str, int]) -> PairWork:
+    """The work of a plan at these sizes."""
     extents = all_axes(region)
     bm, bn, bk = plan.tile
     rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
@@ -64,7 +68,7 @@ def pair_work(region: Region, view: PairView, plan: PairPlan, target: Target, si
 def balanced_section(
     region: Region, view: PairView, plan: Sm90Pair, target: Target, sizes: Mapping[str, int], most: int
 ) -> int:
-    """How many batches' tiles are mixed, at most `most`: the most that leave the SMs even, of `SECTIONS` tried."""
+    """Number of batches whose tiles are interleaved, at most `most`: the largest that balances the SMs, of `SECTIONS` tried."""
     extents = all_axes(region)
     rows, keys = size_at(extents[view.rows], sizes), size_at(extents[view.keys], sizes)
     batch = size_at(product(extents[a] for a in view.batch), sizes)
@@ -80,7 +84,8 @@ def balanced_section(
 
 
 def _blocks(view: PairView, extents: tuple[int, int], bm: int, bk: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Of each tile of rows, between the bounds of its first and its last row; bounds that memory holds are not known."""
+    """Blocks of keys per tile of rows, from the lowest bound of its first row to the highest of its last; bounds in memory are
+    ignored."""
     rows, keys = extents
     out = []
     for m in range(0, rows, bm):
@@ -102,8 +107,8 @@ def _bounds(e: Expr, rows: str, ends: tuple[int, int], sizes: Mapping[str, int])
 
 @lru_cache(maxsize=1024)
 def _dealt(blocks: tuple[int, ...], batch: int, slots: int, sms: int, section: int, persistent: bool) -> tuple[int, ...]:
-    """The tiles of the SM with most blocks. Persistent CTAs take every `slots`-th tile, in odd rounds from the other end, the
-    last rows of `section` batches first; other CTAs start where one has ended."""
+    """The tiles of the SM with the most blocks. Persistent CTAs take every `slots`-th tile, in odd rounds from the other end,
+    the last rows of `section` batches first; other CTAs start where one has ended."""
     count = batch * len(blocks)
     if count > EXACT:  # the SM's share of them
         tiles, share = -(-count // sms), -(-batch * sum(blocks) // sms)

@@ -1,7 +1,7 @@
-"""What instructions cost, in cycles of one SM: public measurements of the instructions alone, each with its source.
+"""Costs of instructions, in cycles of one SM: public measurements of the instructions alone, each with its source.
 
-No figure is fitted to a kernel, and none may be. Which effects are simulated was decided beside the published ladder of
-kernels, though (decision 0016). Sources:
+No figure is fitted to a kernel, and none may be. The choice of effects to simulate did use the published ladder of kernels,
+though (decision 0016). Sources:
 
 [A]  Luo et al., Benchmarking and Dissecting the Nvidia Hopper GPU Architecture, arXiv 2402.13499 (tables IV, V, VII, VIII)
 [B]  Luo et al., Dissecting the NVIDIA Hopper Architecture through Microbenchmarking, arXiv 2501.12084v2 (L2, TMA)
@@ -20,49 +20,53 @@ from tatami.core.target import Target
 
 
 class Figures(msgspec.Struct, frozen=True):
+    """Rates and latencies of one SM and its paths to memory, in cycles of the SM."""
+
     smem_bytes_per_clock: float = 128.0
-    """[C]"""
+    """Bytes per clock of shared memory [C]."""
     issues_per_clock: float = 4.0
-    """[C]"""
+    """Warp instructions issued per clock [C]."""
     l2_bytes_per_clock: float = 64.0
-    """Of one SM; all together have what the chip's description says [F]."""
+    """Bytes per clock from L2 to one SM [F]; the chip's description limits all SMs together."""
     exponentials_per_clock: float = 16.0
-    """Of one SM, base 2 and approximate [C, throughput of arithmetic instructions]."""
+    """Exponentials per clock, base 2 and approximate [C, throughput of arithmetic instructions]."""
     comparisons_per_clock: float = 64.0
-    """Of one SM: minimum, maximum; packing two results counts as one [C, the same table]."""
+    """Minima or maxima per clock; packing two results counts as one [C, the same table]."""
     shuffles_per_clock: float = 32.0
-    """Of one SM, lanes that get a register of another [C, the same table]."""
+    """Lanes per clock that receive a register of another lane [C, the same table]."""
     lines_per_clock: float = 1.0
-    """That load and store instructions touch [G]."""
+    """Cache lines per clock that load and store instructions touch [G]."""
     l2_latency: float = 414.1
-    """Of a tile, which is there when its last line is: a hit in the far partition of L2 [B]."""
+    """Latency of a tile from the far partition of L2, until its last line is there [B]."""
     dram_latency: float = 743.7
-    """The same with a line that L2 lacks [B]."""
+    """The same latency with a line that misses L2 [B]."""
     tma_latency: float = 170.0
-    """What a TMA copy takes longer than a load [B]."""
+    """Additional latency of a TMA copy over a load [B]."""
     tma_issue: float = 30.0
-    """[D]"""
+    """Cycles to issue a TMA copy [D]."""
     barrier_wait: float = 30.0
-    """From the end of a phase to the first instruction after the wait [D]; taken for __syncthreads too."""
+    """Cycles from the end of a phase to the first instruction after the wait [D]; also used for __syncthreads."""
     barrier_arrive: float = 20.0
-    """[D]"""
+    """Cycles of an arrival at a barrier [D]."""
     arrivals_per_clock: float = 1.0
-    """Lanes that arrive at one barrier [E]."""
+    """Lanes per clock that arrive at one barrier [E]."""
     cluster_latency: float = 180.0
-    """From one SM's shared memory to another's [A]."""
+    """Latency from one SM's shared memory to another's [A]."""
     mma_share: float = 1.0
-    """Of the tensor cores' rate, what mma.sync reaches [A, table VII]."""
+    """Share of the tensor cores' peak that mma.sync reaches [A, table VII]."""
 
 
 AMPERE = Figures(l2_latency=356.6, dram_latency=622.7)
+"""Figures of SM80, measured on an A100."""
 HOPPER = Figures(mma_share=0.629)
+"""Figures of SM90, on which mma.sync does not reach the peak."""
 
 
 def figures_of(target: Target) -> Figures:
-    """Those of the chip's architecture; chips that nobody has measured like this count as an A100."""
+    """The figures of the chip's architecture; a chip without such measurements counts as an A100."""
     return HOPPER if target.arch == "sm_90a" else AMPERE
 
 
 def l2_bytes_per_clock(target: Target) -> float:
-    """From L2 to all SMs together: as the chip's description says, else what the SMs can take."""
+    """Bytes per clock from L2 to all SMs together: from the chip's description, or the sum of the SMs' rates."""
     return target.l2_bytes_per_clock or figures_of(target).l2_bytes_per_clock * target.sms

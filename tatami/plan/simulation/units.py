@@ -11,8 +11,8 @@ from tatami.plan.simulation.roles import Clock, Server, Simulated
 
 
 class Units:
-    """`math`: tensor cores, or the issue slots of what multiplies; `ordinary`: all other arithmetic; `shuffles`: between lanes; `stores`: lines that
-    load and store instructions touch; `barriers`: lanes that arrive."""
+    """The units of one SM. `math`: tensor cores, or the issue slots of multiply-adds; `ordinary`: all other arithmetic;
+    `shuffles`: between lanes; `stores`: lines that load and store instructions touch; `barriers`: lanes that arrive."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.f = target, figures_of(target)
@@ -40,7 +40,7 @@ class Units:
         return self.barriers.serve(now, lanes / self.f.arrivals_per_clock)
 
     def run(self) -> Simulated:
-        """Until every role has ended or waits for ever."""
+        """The result once every role has ended or waits for ever."""
         end = self.clock.run()
         # An SM's own path to L2 is wider than its share of L2: over the whole kernel the share is what counts.
         shared = self.l2.busy * self.l2_rate * self.target.sms / l2_bytes_per_clock(self.target)

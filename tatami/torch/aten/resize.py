@@ -20,7 +20,7 @@ def nearest(n: int, *, exact: bool) -> Handler:
     `exact`."""
 
     def handler(m: Importer, x: Tensor, size: Sequence[object] | None, *rest: float | Sequence[float] | None) -> Tensor:
-        """`rest`: a factor for each axis, or one list of them."""
+        """The resized tensor. `rest`: a factor for each axis, or one list of them."""
         listed = [f for r in rest for f in (r if isinstance(r, Sequence) else (r,))]
         given = listed if len(listed) == n else [None] * n
         factors = [_factor(f, *sizes) for f, *sizes in zip(given, x.shape[-n:], m.shape[-n:], strict=True)]

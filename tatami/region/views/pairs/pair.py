@@ -37,7 +37,8 @@ class FirstProduct(msgspec.Struct, frozen=True):
 
 
 class PairView(msgspec.Struct, frozen=True):
-    """`firsts`: first products of the same rows and keys. `second`: the sum of weights * values[batch, keys, columns]."""
+    """A Region as attention: two products with weights between. `firsts`: first products of the same rows and keys. `second`:
+    the sum of weights * values[batch, keys, columns]."""
 
     firsts: tuple[FirstProduct, ...]
     second: str

@@ -1,0 +1,69 @@
+"""Faults of a plan of packed panels and a micro-kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.target import Target
+from tatami.plan.cpu.tile_rules import tile_rules
+from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, DOTS_OF_ANY_SIGNS, CpuContraction
+from tatami.plan.loops.rules import invalid_plan
+from tatami.region.ir import Region
+from tatami.region.views.kinds import contractions, epilogue_of, operand_tensor
+from tatami.region.views.matrix import by_images, side_matrix
+from tatami.region.views.narrow import groups_of, operand_dtypes, packed_read
+from tatami.region.walk import lets_by_name
+
+
+def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> Iterator[Diagnostic]:
+    """Faults of a plan, with numbers."""
+    found = {c.acc: c for c in contractions(region)}
+    if plan.acc not in found:
+        yield invalid_plan(
+            region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}"
+        )
+        return
+    c = found[plan.acc]
+    yield from tile_rules(plan, lets_by_name(region)[c.acc].dtype, (plan.kc, plan.mc, plan.nc), region, target)
+    if (plan.parts > 1) != (plan.split == "k") or plan.parts < 1 or (plan.split == "k" and plan.by_tiles):
+        why = f"split {plan.split}, parts {plan.parts}{', by tiles' if plan.by_tiles else ''}"
+        yield invalid_plan(region, why, "give parts, at least 2, where and only where k is split; by tiles split m or n")
+    if plan.by_tiles and (plan.mr, plan.nr) != AMX_TILE:
+        yield invalid_plan(region, f"a tile of {plan.mr}x{plan.nr} by {plan.dot}", f"use {AMX_TILE[0]}x{AMX_TILE[1]}")
+    if min(plan.mr, plan.nr) > 0 and (plan.mc % plan.mr or plan.nc % plan.nr):
+        yield invalid_plan(
+            region, f"mc {plan.mc}, nc {plan.nc} for a tile of {plan.mr}x{plan.nr}", "mc is a multiple of mr, nc of nr"
+        )
+    after = epilogue_of(region, c.acc)
+    if tuple(plan.epilogue) != after:
+        why = f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(after)}"
+        yield invalid_plan(region, why, "list all of them in order")
+    groups = groups_of(region, c, DOT_COUNT[plan.dot])
+    sides = tuple(operand_tensor(packed_read(x, groups) or x) for x in (c.lhs, c.rhs))
+    if wrong := [p for p in plan.packed if p not in sides]:
+        read = f"the operands read {' and '.join(s or '-' for s in sides)}"
+        yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", read)
+    if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot], plan.dot in DOTS_OF_ANY_SIGNS) is None:
+        why = f"{plan.dot} of k; the operands of {c.acc} are no such narrow integers, or its sums not of i32"
+        yield invalid_plan(region, why, "leave dot empty")
+    if (feature := DOT_FEATURE.get(plan.dot)) is not None and feature not in target.features:
+        why = f"dot {plan.dot}; {target.name} has {', '.join(target.features) or 'no features'}"
+        yield diagnostic("ResourceExceeded", region.name, why, "use pairs")
+    sides_of = {a: side for side, group in (("m", c.m), ("n", c.n)) for a in group}
+    if plan.images and (
+        plan.split not in ("batch", "n")
+        or len({sides_of.get(a, "") for a in plan.images} - {""}) != 1
+        or not sides_of.keys() >= {*plan.images}
+    ):
+        why = f"images {', '.join(plan.images)}, split {plan.split}"
+        yield invalid_plan(region, why, "name axes of one side only, and split batch or n; or leave images out")
+        return
+    for names in (plan.in_place, plan.packed):
+        if len(set(names)) < len(names):
+            yield invalid_plan(region, f"{', '.join(names)}: one stands twice", "name each once")
+    c = by_images(c, plan.images)
+    for side in plan.in_place:
+        if side_matrix(region, c, side, plan.swap, groups if plan.by_tiles else None) is None:
+            why = f"the operand of side {side} is no matrix with contiguous rows of {c.acc}'s type"
+            yield invalid_plan(region, why, f"leave {side} out of in_place")

@@ -22,7 +22,8 @@ def lane_step(e: Expr, vector: str, lanes: int = 0) -> Expr | None:
 
 
 def _moves(atom: Atom, vector: str, lanes: int) -> bool:
-    """Does an atom change with the variable, from one lane to the next?
+    """True if an atom differs between lanes of a vector. With `lanes`, the variable is a multiple of them at the first lane;
+    without, an atom that contains the variable counts.
 
     floor((x + 32*y) / 64) is the same for 16 lanes when x is a multiple of 16.
     """

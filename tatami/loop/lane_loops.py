@@ -44,6 +44,7 @@ class LaneLoops:
 
     # -- lanes -----------------------------------------------------------------------------------
     def width(self, axis: str) -> int:
+        """Lanes of a vector along an axis."""
         return self.form.width(axis)
 
     def has_tail(self, axis: str, span: tuple[Expr, Expr] | None = None) -> bool:

@@ -55,7 +55,7 @@ class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
 class LoopPass(msgspec.Struct, frozen=True, omit_defaults=True):
     """Loops over `axes`, outermost first, inside the outer axes of a phase, that compute `lets` in order at every point. A
     reduce has its own loops inside; neighbouring reduces over the same axes share them, and one over exactly `axes`, without
-    axes of its own beside the phase's, is folded over the loops of the pass."""
+    axes of its own other than the phase's, is folded over the loops of the pass."""
 
     axes: tuple[AxisName, ...]
     lets: tuple[LetName, ...]
@@ -64,7 +64,7 @@ class LoopPass(msgspec.Struct, frozen=True, omit_defaults=True):
     tile: AxisName = ""
     """The axis along which reads are contiguous while they jump along the lanes (a transpose): lanes go in blocks outside it."""
     along: dict[LetName, AxisName] = {}
-    """By reduce (the first of those that share loops) the axis that it reduces by vectors, where the point has no lanes."""
+    """The axis that a reduce goes along by vectors where its point has no lanes; of reduces that share loops the first is named."""
 
 
 class LoopPhase(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,7 +86,7 @@ class Scalar(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", 
     phases: tuple[LoopPhase, ...]
     storage: dict[LetName, Storage]
     joined: tuple[tuple[AxisName, ...], ...] = ()
-    """As in CpuRows."""
+    """Groups of neighbouring axes that are one loop, which has the name of the first."""
 
 
 class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):

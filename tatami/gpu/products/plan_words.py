@@ -44,6 +44,14 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         out.append(f"bind puts two axes on one place ({', '.join(sorted(blocks))})")
     words = epilogue_words(region, p.acc)
     out += [f"epilogue names {e!r}; this Region has {', '.join(sorted(words))}" for e in plan.epilogue if e not in words]
+    named = [let.name for let in region.lets if let.name in plan.epilogue]
+    lets = [let.name for let in region.lets if let.name in epilogue_of(region, p.acc)]
+    if named and plan.epilogue and set(plan.epilogue) <= set(lets) and list(plan.epilogue) != lets:
+        out.append(f"epilogue {', '.join(plan.epilogue)}: the Region applies {', '.join(lets)}, in that order")
+    needed = {"m.o", "n.o"} | ({"m.i.o", "n.i.o"} if isinstance(plan, Sm80Mma) else set())
+    bound = {f"{role_of(a, p.roles)}{a[len(a.split('.')[0]) :]}" for a in plan.bind}
+    if plan.bind and needed - bound:
+        out.append(f"bind leaves out {', '.join(sorted(needed - bound))}: name all, or none")
     if isinstance(plan, GpuSync):
         return out
     tensors = {x.name for x in region.inputs} | {"A", "B"}
@@ -69,10 +77,6 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     if isinstance(plan, Sm90Mma) and plan.async_.prefetch_depth != plan.stages:
         out.append(f"async.prefetch_depth {plan.async_.prefetch_depth}: the producer of sm90 fills all {plan.stages} stages")
     out += _edges(plan, p.acc, words)
-    named = [let.name for let in region.lets if let.name in plan.epilogue]
-    lets = [let.name for let in region.lets if let.name in epilogue_of(region, p.acc)]
-    if named and plan.epilogue and set(plan.epilogue) <= set(lets) and list(plan.epilogue) != lets:
-        out.append(f"epilogue {', '.join(plan.epilogue)}: the Region applies {', '.join(lets)}, in that order")
     if plan.layout_hints.get("C_stride", "row") != "row":
         out.append(f"layout_hints.C_stride {plan.layout_hints['C_stride']!r}: only row is implemented")
     unknown = set(plan.layout_hints) - {"A_swizzle", "B_swizzle", "C_stride"}

@@ -69,7 +69,7 @@ class _Rows:
         return tuple(self.e.blocks[0])
 
     def overlap(self, phase: Phase) -> Overlap | None:
-        """What a tile of the second pass reads, where the first is in tiles."""
+        """The part of the first pass that a tile of the second one reads; None if it is not in tiles."""
         if not any(self.plan.storage[n] == "tile" for p in phase.passes for n in p.lets):
             return None
         reads = {n: self.form.reads_of(n, self.inline) for n in self.form.order if n not in self.inline}
@@ -100,7 +100,7 @@ class _Rows:
                 self.lone_pass(p, phase.threads)
 
     def work(self, phase: Phase) -> Expr:
-        """Of one outer point."""
+        """Operations of one outer point."""
         return sum((self.n.pass_work(p) for p in phase.passes), ZERO)
 
     def outer(self, phase: Phase) -> None:

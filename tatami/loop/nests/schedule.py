@@ -10,6 +10,8 @@ from tatami.region.ir import Yield
 
 
 class Schedule(msgspec.Struct):
+    """The phases of one kernel, and where its lets are kept."""
+
     phases: list[Phase]
     storage: dict[str, Storage]
     scatters: tuple[Yield, ...]
@@ -19,6 +21,7 @@ class Schedule(msgspec.Struct):
 
 
 def schedule_of(form: NestForm, plan: Scalar | CpuRows) -> Schedule:
+    """The schedule that the plan says."""
     phases = form.phases(plan)
     along = {n: axis for phase in phases for p in phase.passes for n, axis in p.along.items()}
     return Schedule(phases, plan.storage, form.scatters, form.lanes, along)

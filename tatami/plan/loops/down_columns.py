@@ -1,4 +1,4 @@
-"""Which reduces go down the columns of a matrix row by row (`loop/nests/column_reduces.py`), instead of column by column."""
+"""Reduces that go down the columns of a matrix row by row (`loop/nests/column_reduces.py`), instead of column by column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def has_lone_points(form: NestForm, p: Pass, phase: Phase) -> bool:
 
 
 def columns_of(form: NestForm, p: Pass, phase: Phase) -> list[str]:
-    """Such reduces of a pass of a plan: threads share its lanes, or all its other loops."""
+    """The reduces of a pass that go so: threads share the lanes of the pass, or all its other loops."""
     rest = tuple(a for a in p.axes if a not in phase.threads)
     may = not phase.outer and bool(phase.threads) and p.vector and (p.vector in phase.threads or rest == (p.vector,))
     return down_columns(form, p) if may and not is_scan(p) else []

@@ -185,7 +185,7 @@ def roofline(
 
 
 def rank(estimate: Mapping[str, float]) -> tuple[float, float]:
-    """What candidates are sorted by: the time, and where memory takes as long for several, all else that is done meanwhile."""
+    """The key to sort candidates by: the time, then, if memory takes as long for several, all other work."""
     work = sum(v for k, v in estimate.items() if k not in ("memory", "launch", "total", "threads") and not k.startswith("at."))
     return estimate["total"], work
 
@@ -219,7 +219,7 @@ def loops_estimate(
 
 
 class Loops:
-    """What the loops of a plan do, in the terms of estimates."""
+    """The work of the loops of a plan, in the terms of estimates."""
 
     def __init__(self, region: Region, plan: Scalar | CpuRows) -> None:
         form = nest_form(region, plan)
@@ -270,6 +270,7 @@ class Loops:
         return Work(tuple(lets), frozenset(inlined), axes, vector)
 
     def cycles(self, work: Work, storage: Mapping[str, Storage], width: int, sizes: Mapping[str, int]) -> float:
+        """Cycles of one thread for all points of `work`."""
         count = operations(self.region, (*work.lets, *work.inlined))
         return work_cycles(self.region, storage, work, count, width, self.moves, sizes, stride_of_lanes)
 
@@ -285,8 +286,8 @@ PARALLEL_SECONDS = 1e-5
 def seconds_of_reading_again(
     region: Region, work: Work, moves: tuple[AccessMove, ...], target: Target, sizes: Mapping[str, int]
 ) -> float:
-    """Of what lets read more than once because L2 does not keep it from one time to the next: from L3 four times as fast as
-    from memory."""
+    """Seconds for what lets read more than once because L2 does not keep it from one time to the next: from L3 four times as
+    fast as from memory."""
     extents = all_axes(region)
     nest = [(a, size_at(extents[a], sizes)) for a in work.axes]
     inside = {*work.lets, *work.inlined}

@@ -52,7 +52,7 @@ which a core has 32 registers, and with narrower ones."""
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What is wanted of a plan; where the Region does not allow it the scheduler does otherwise."""
+    """Preferences for a plan of loops; the scheduler departs from them if the Region does not allow them."""
 
     outer: tuple[str, ...] = ()
     vector: str = ""
@@ -95,6 +95,8 @@ class _Use(msgspec.Struct, frozen=True):
 
 
 class Scheduler:
+    """The phases, passes and storage of one form by one wish."""
+
     def __init__(self, form: NestForm, wish: Wish, joined: tuple[tuple[str, ...], ...]) -> None:
         self.form = form
         self.lets = form.lets
@@ -220,6 +222,7 @@ class Scheduler:
 
     # -- phases ----------------------------------------------------------------------------------
     def outer_preference(self) -> tuple[str, ...]:
+        """Outer axes of phases: those wished, else the axes that all lets but maps have, without their lanes."""
         if self.shared:
             return ()
         if self.wished_outer:
@@ -236,6 +239,7 @@ class Scheduler:
         return tuple(common or ())
 
     def schedule(self) -> tuple[tuple[LoopPhase, ...], dict[str, Storage]]:
+        """Phases and storage as a plan records them."""
         preference = self.outer_preference()
         phases: list[Phase] = []
         members: list[list[str]] = []
@@ -344,7 +348,7 @@ class Scheduler:
         return all(isinstance(e, Scan) and (e.axis, e.reverse) == (scan.axis, scan.reverse) for e in others)
 
     def _joins_fold(self, p: Pass, name: str, outer: tuple[str, ...]) -> bool:
-        """True for a reduce over exactly the loops of a pass of maps that reads its lets at their own point."""
+        """True if the let is a reduce over exactly the loops of a pass of maps and reads its lets at their own point."""
         if not self.form.is_fold(name, p.axes, outer) or any(item.kind != "map" for item in p.items):
             return False
         inside = {let for item in p.items for let in item.lets}

@@ -74,6 +74,7 @@ def merge_axes(region: Region, groups: Sequence[tuple[str, ...]]) -> Region | st
 
 
 KINDS = ("iters", "reduce_axes")
+"""Fields of a Region with axes: neighbours are within one of them."""
 
 
 def _named_pair(region: Region, kind: str, outer: str, inner: str) -> Region | None:

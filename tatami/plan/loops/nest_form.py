@@ -54,6 +54,7 @@ class Pass(msgspec.Struct):
 
     @property
     def lets(self) -> list[str]:
+        """All lets in order, folds last."""
         return [let for item in self.items for let in item.lets] + self.folds
 
 
@@ -102,6 +103,7 @@ class NestForm:
         return let.axes + (let.expr.axes if isinstance(let.expr, Reduce) else ())
 
     def is_identity(self, name: str, map_: tuple[Expr, ...]) -> bool:
+        """True if the map reads a let at its own axes."""
         return all(e == var(a) for a, e in zip(self.lets[name].axes, map_, strict=True))
 
     def same_outer(self, read: str, map_: tuple[Expr, ...], outer: tuple[str, ...]) -> bool:
@@ -198,6 +200,7 @@ class NestForm:
         return made
 
     def phases(self, plan: Scalar | CpuRows) -> list[Phase]:
+        """The phases of a plan with the lets of each pass as items and folds."""
         inline = recomputed(plan)
         return [
             Phase(phase.outer, [self.formed(p, phase.outer, inline) for p in phase.passes], phase.threads, phase.group)
@@ -220,7 +223,7 @@ def recomputed(plan: Scalar | CpuRows) -> frozenset[str]:
 
 
 def recorded(phases: list[Phase]) -> tuple[LoopPhase, ...]:
-    """Phases as a plan has them."""
+    """Phases in the record of a plan."""
     return tuple(
         LoopPhase(
             phase.outer,
@@ -247,6 +250,7 @@ def form_of(
     turned: tuple[str, ...] = (),
     lanes: int = 1,
 ) -> NestForm:
+    """The form by what a plan says of axes, blocks and operands; raises TatamiError where there is none."""
     source = explicit(spelled_out(region))
     sizes = {it.name: it.size for it in source.reduce_axes}
     merged = merge_axes(source, joined)
@@ -269,6 +273,7 @@ def is_scan(p: Pass) -> bool:
 
 
 def nodes(e: RegionExpr) -> list[RegionExpr]:
+    """All nodes of an expression, the last operand first."""
     out: list[RegionExpr] = []
     stack = [e]
     while stack:
@@ -279,6 +284,7 @@ def nodes(e: RegionExpr) -> list[RegionExpr]:
 
 
 def lets_read(e: RegionExpr) -> list[At]:
+    """The places of an expression that read other lets."""
     return [x for x in nodes(e) if isinstance(x, At)]
 
 

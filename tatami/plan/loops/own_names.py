@@ -52,6 +52,7 @@ class Names(msgspec.Struct):
     lets: dict[str, str]
 
     def expr(self, e: Expr) -> Expr:
+        """The expression in new names."""
         return substitute(e, self._vars)
 
     @property

@@ -1,4 +1,4 @@
-"""Which results loops can store past the caches (`loop/passes/nontemporal.py`): whole vectors of fp32 that begin at places of vectors."""
+"""Results that loops can store past the caches (`loop/passes/nontemporal.py`): whole vectors of fp32 that begin at places of vectors."""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ MOST_TOGETHER = 16
 
 
 def phase_rules(plan: Scalar | CpuRows, region: Region, target: Target) -> Iterator[Diagnostic]:
+    """Faults of a plan of loops; none if it is obeyed in full."""
     if region.opaque is not None:
         if plan.phases or plan.storage or plan.joined:
             why = f"loops for the routine {region.opaque.routine}"
@@ -73,7 +74,7 @@ def phase_rules(plan: Scalar | CpuRows, region: Region, target: Target) -> Itera
 
 
 def _axes(plan: Scalar | CpuRows, region: Region, target: Target) -> Iterator[Diagnostic]:
-    """What the form is made by: joined axes, width, blocks."""
+    """Faults of the fields that make the form: joined axes, width, blocks."""
     known = all_axes(region)
     for group in plan.joined:
         if len(group) < 2 or len(set(group)) < len(group) or not set(group) <= known.keys():

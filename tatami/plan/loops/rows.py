@@ -28,6 +28,7 @@ def vector_widths(target: Target) -> tuple[int, ...]:
 def scalar_candidate(
     region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
 ) -> Candidate:
+    """The plan of plain loops, with its estimate."""
     plan = scalar_plan(region, Wish(storage=bones.storage))
     return Candidate(plan, "scalar", loops_estimate(region, facts, plan, target, sizes))
 
@@ -101,7 +102,7 @@ def nontemporal_outputs(region: Region, target: Target, sizes: Mapping[str, int]
 def _own_vector(
     region: Region, bones: Skeleton, p: Pass, width: int, moves: tuple[AccessMove, ...], sizes: Mapping[str, int]
 ) -> tuple[str, float]:
-    """The pass axis that is cheapest to vectorise along, "" when plain loops are no slower."""
+    """The pass axis along which vectors are cheapest, and the cycles; "" if plain loops are as fast."""
     best, cycles = "", sketched_cycles(region, bones, p, "", 1, moves, sizes)
     for a in p.axes:
         c = sketched_cycles(region, bones, p, a, width, moves, sizes)

@@ -59,12 +59,39 @@ def schedule_rules(plan: GpuStream, region: Region) -> Iterator[Diagnostic]:
             yield invalid_plan(region, f"let {n} {how}", "put it in one pass, or recompute it")
         elif stored == "recompute" and isinstance(lets[n].expr, Reduce | Scan):
             yield invalid_plan(region, f"let {n} is a reduce and recomputed", "store it")
-    if any(n not in place and plan.storage.get(n) != "recompute" for n in lets):
+    if any(n not in plan.storage or (n not in place and plan.storage[n] != "recompute") for n in lets):
         return
+    position = {n: i for i, n in enumerate(lets)}
+    for i, p in enumerate(plan.passes):
+        if list(p.lets) != sorted(p.lets, key=lambda n: position[n]):
+            yield invalid_plan(region, f"pass {i} lists {', '.join(p.lets)}", "list its lets in the order of their definitions")
     for i, p in enumerate(plan.passes):
         yield from _pass(region, plan.outer, i, p)
     yield from _order(region, plan.outer, plan.storage, place)
     yield from _parts(region, plan)
+    yield from _kept(region, plan, place)
+
+
+def _kept(region: Region, plan: GpuStream, place: Mapping[str, int]) -> Iterator[Diagnostic]:
+    """Faults of storage: a kernel has registers and rows; one that is fused keeps a row for what a later pass reads."""
+    lets = lets_by_name(region)
+    recompute = {n for n, how in plan.storage.items() if how == "recompute"}
+    for n, how in plan.storage.items():
+        if how in ("tile", "workspace"):
+            yield invalid_plan(region, f"{n} in a {how}", "a GPU keeps register or row, or recomputes")
+    if not plan.fused:
+        return
+    read = {
+        n
+        for let in region.lets
+        if let.name in place
+        for n, _ in stored_moves(let.expr, lets, recompute)
+        if place[n] < place[let.name]
+    }
+    for n in place:
+        wanted = "row" if n in read and set(lets[n].axes) - set(plan.outer) else "register"
+        if plan.storage[n] in ("register", "row") and plan.storage[n] != wanted:
+            yield invalid_plan(region, f"{n} is in a {plan.storage[n]}; its readers need a {wanted}", f"store it as {wanted}")
 
 
 def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
@@ -72,6 +99,12 @@ def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
     lets = lets_by_name(region)
     if not 1 <= plan.owners <= 1024:
         yield invalid_plan(region, f"{plan.owners} owners of what is written", "give 1 to 1024")
+    elif plan.owners > 1 and not any(y.indices for y in region.yields):
+        why = f"{plan.owners} owners of what is written, which no data place"
+        yield invalid_plan(region, why, "give 1")
+    if plan.fused and len(set(plan.groups)) > 1:
+        why = f"groups of {', '.join(map(str, plan.groups))} in one kernel"
+        yield invalid_plan(region, why, "give all passes of a fused kernel the same")
     for name, row in (("groups", plan.groups), ("parts", plan.parts)):
         if row and len(row) != len(plan.passes):
             yield invalid_plan(region, f"{len(row)} {name} for {len(plan.passes)} passes", "give one entry per pass, or none")

@@ -58,9 +58,7 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
 
 def _faults(plan: SchedulePlan, forms: tuple[Region, Region], target: Target) -> list[Diagnostic]:
     """The faults of a plan. Loops are planned as values lie in memory, which a Region says before or after it is realised."""
-    found = [
-        verify_plan(plan, form, target) for form in dict.fromkeys(forms if isinstance(plan, Scalar | CpuRows) else forms[:1])
-    ]
+    found = [verify_plan(plan, form, target) for form in (forms if isinstance(plan, Scalar | CpuRows) else forms[:1])]
     return min(found, key=len)
 
 

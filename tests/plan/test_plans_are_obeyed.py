@@ -77,12 +77,12 @@ WORDS_OF_TEMPLATES = {"A_swizzle", "B_swizzle", "C_stride", "matmul", "attention
 """Entries of layout_hints and algo_choice: one that is absent says what the template does."""
 OPEN = {
     "rows by columns": {"nc"},
-    "sm80 product": {"vectorize.width", "predicate_tail.0", "local_edges"},
-    "sm90 product": {"vectorize.width", "predicate_tail", "predicate_tail.0", "local_edges"},
+    "sm80 product": {"vectorize.width", "local_edges"},
+    "sm90 product": {"vectorize.width", "predicate_tail", "local_edges"},
     "sm90 pair": {"predicate_tail"},
 }
 """Fields that are accepted and change nothing for a program: `nc` where threads divide rows (as `mc` where they divide columns),
-widths beyond 16 bytes, other words for the same side, tails that TMA fills with zeros, edges that are absent for those of the
+widths beyond 16 bytes, tails that TMA fills with zeros, edges that are absent for those of the
 Region."""
 
 

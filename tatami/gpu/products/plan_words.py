@@ -48,10 +48,10 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     lets = [let.name for let in region.lets if let.name in epilogue_of(region, p.acc)]
     if named and plan.epilogue and set(plan.epilogue) <= set(lets) and list(plan.epilogue) != lets:
         out.append(f"epilogue {', '.join(plan.epilogue)}: the Region applies {', '.join(lets)}, in that order")
-    needed = {"m.o", "n.o"} | ({"m.i.o", "n.i.o"} if isinstance(plan, Sm80Mma) else set())
     bound = {f"{role_of(a, p.roles)}{a[len(a.split('.')[0]) :]}" for a in plan.bind}
-    if plan.bind and needed - bound:
-        out.append(f"bind leaves out {', '.join(sorted(needed - bound))}: name all, or none")
+    for pair in ({"m.o", "n.o"}, {"m.i.o", "n.i.o"}):
+        if plan.bind and (pair - bound) and (bound & pair or "m.o" in pair):
+            out.append(f"bind leaves out {', '.join(sorted(pair - bound))}: name both, or neither")
     if isinstance(plan, GpuSync):
         return out
     tensors = {x.name for x in region.inputs} | {"A", "B"}
@@ -69,9 +69,9 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
             out.append(f"cache lists {', '.join(c.tensor for c in plan.cache)}: name A, then B")
     if plan.vectorize.axis != "n.i.i":
         out.append(f"vectorize.axis {plan.vectorize.axis!r}: neighbours are copied and stored along n.i.i")
-    out += [
-        f"k_steps {plan.k_steps}: a block of {plan.tile[2]} is {steps} steps" for steps in _steps(plan) if steps != plan.k_steps
-    ]
+    steps = {plan.tile[2] // depth for depth in (16, INST_K.get(plan.inst_shape, 16))} | {1}
+    if isinstance(plan, Sm80Mma) and plan.k_steps not in steps:
+        out.append(f"k_steps {plan.k_steps}: a block of {plan.tile[2]} is {max(steps)} steps")
     if isinstance(plan, Sm90Mma) and not plan.async_.enable:
         out.append("async.enable false: copies of sm90 are asynchronous")
     if isinstance(plan, Sm90Mma) and plan.async_.prefetch_depth != plan.stages:
@@ -95,14 +95,12 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     return out
 
 
-def _steps(plan: Sm80Mma | Sm90Mma) -> tuple[int, ...]:
-    """Steps of k of a block; none where the shape rules say them."""
-    return (max(1, plan.tile[2] // INST_K.get(plan.inst_shape, 16)),) if isinstance(plan, Sm80Mma) else ()
-
-
 def _edges(plan: Sm80Mma | Sm90Mma, acc: str, words: set[str]) -> list[str]:
-    """Edges lead from the accumulator to what is applied to it; sum_k is the document's name for it."""
-    out = []
+    """Edges lead from the accumulator to what is applied to it; sum_k is the document's name for it. A kernel of partial sums
+    applies nothing: its edges are those of the kernel that joins them."""
+    out: list[str] = []
+    if not words:
+        return out
     for e in plan.local_edges:
         if e.source not in (acc, "sum_k") or e.target not in words:
             out.append(f"local_edges {e.source} -> {e.target}: edges lead from {acc} to one of {', '.join(sorted(words))}")

@@ -7,124 +7,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tatami.compilation import Compilation
+from tatami.compilation import Compilation, StoredProgram
+from tatami.compiled_function import CompiledFunction, StageView
 from tatami.core.custom.verbatim import KernelCode
 from tatami.core.diagnostic import fail
-from tatami.core.document import document_text
-from tatami.core.faults.arguments import bool_argument, count_argument, path_argument, sizes_argument, text_argument
-from tatami.core.module import Module
-from tatami.core.target import Target
+from tatami.core.faults.arguments import bool_argument, count_argument, path_argument, sizes_argument
 from tatami.decisions import Decisions
 from tatami.observer import explained
 from tatami.prepare import SizeRequest, TargetRequest, prepare, prepare_saved
 from tatami.runtime.function import Function
-from tatami.stages import BY_NAME, STAGES, show
-from tatami.storage.dump import to_document
+from tatami.stages import UP_TO_REGION
 
 if TYPE_CHECKING:
-    from tatami.execution.ir import ExecutionPlan
     from tatami.gpu.ir import AnyKernel
     from tatami.progress import ProgressRequest
     from tatami.runtime.building.user_text import UserText
     from tatami.runtime.cpu.program import CpuProgram
     from tatami.runtime.cuda.program import CudaProgram
     from tatami.runtime.emulated.program import EmulatedProgram
-    from tatami.storage.program_record import StoredProgram
 
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "compile", "load", "prepare"]
 
 _WORTH_A_TRIM = 1 << 20
 """Minimum bytes of constants for which freeing unused memory of the heap pays: looking for it takes 50 ms in a fragmented heap
 of a gigabyte."""
-_ABOVE_REGIONS = frozenset(["frontend", "tiny@imported", "tiny", "region@explicit", "region"])
-
-
-class StageView:
-    """One stage of a compiled function: `value`, `text` for people, `json` for programs."""
-
-    def __init__(self, name: str, value: Module[Any], target: Target) -> None:
-        self.name = name
-        self.value = value
-        self._target = target
-
-    @property
-    def text(self) -> str:
-        """The text of the stage for people, as in a dump."""
-        return show(self.name, self.value)
-
-    @property
-    def json(self) -> str:
-        """The document of the stage, from which the compiler can be restarted."""
-        return document_text(to_document(self.name, self.value, self._target))
-
-
-class CompiledFunction(Function):
-    """A Function with the compilation that made it."""
-
-    def __init__(
-        self, compilation: Compilation, execution: Module[ExecutionPlan], program: Any, sizes: Mapping[str, int] | None
-    ) -> None:
-        super().__init__(execution, program, sizes=sizes)
-        self.compilation = compilation
-
-    @property
-    def stages(self) -> Mapping[str, StageView]:
-        """Name -> stage, each made when it is looked up."""
-        return StageViews(self.compilation)
-
-    def explain(self) -> str:
-        """The report as text: what fused and what did not, with reasons; plans chosen and rejected."""
-        from tatami.report.explain import explain
-
-        return explain(self.compilation)
-
-    def to_dot(self) -> str:
-        """The model as DOT text, the operations of each kernel in a cluster."""
-        from tatami.core.drawing.dot import dot
-        from tatami.report.compiled_picture import compiled_picture
-
-        return dot(compiled_picture(self.compilation))
-
-    def to_svg(self) -> str:
-        """The model as an SVG document, which notebooks show for the function."""
-        from tatami.core.drawing.svg import svg
-        from tatami.report.compiled_picture import compiled_picture
-
-        return svg(compiled_picture(self.compilation))
-
-    def _repr_svg_(self) -> str:
-        return self.to_svg()
-
-    def save(self, path: str | Path) -> Path:
-        """Write the program to a `.tatami` file: documents, constants and machine code. `tt.load` reads it, and every command
-        takes it as a MODEL. Raises FileUnwritable."""
-        from tatami.storage.tatami_file import save
-
-        return save(path_argument(path, "path"), self.compilation, self.sizes)
-
-    def fetch(self, name: str, /, **inputs: Any) -> Any:
-        """The value of a node (any stage's id or name), computed by the first stage that has it. Raises UnknownName."""
-        from tatami.report.playback import fetch
-
-        return fetch(self.compilation, (text_argument(name, "name"),), inputs, self.sizes)[name]
-
-
-class StageViews(Mapping[str, StageView]):
-    """`f.stages`: a mapping by stage name, in which a stage is made when it is looked up."""
-
-    def __init__(self, compilation: Compilation) -> None:
-        self._compilation = compilation
-
-    def __getitem__(self, name: str) -> StageView:
-        if not isinstance(name, str) or name not in BY_NAME or name not in self._compilation.stages:
-            raise fail("UnknownName", str(name)[:80], "this program has no such stage", f"it has {', '.join(self)}")
-        return StageView(name, self._compilation.stages[name], self._compilation.target)
-
-    def __iter__(self) -> Any:
-        return (s.name for s in STAGES if s.name in self._compilation.stages)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 def compile(
@@ -151,7 +57,7 @@ def compile(
     Raises TatamiError with at least one Diagnostic.
     """
     from tatami.progress import shown
-    from tatami.runtime.machine.host import thread_count
+    from tatami.runtime.cores import thread_count
     from tatami.specialised.shape_sets import compile_shape_set
 
     asked = sizes_argument(sizes)
@@ -184,7 +90,8 @@ def load(path: str | Path, *, trust: bool = False, threads: int | None = None) -
     trust: its machine code may run as it is; else the program is compiled again from the documents in the file, through
     the cache. Raises TatamiError.
     """
-    from tatami.runtime.machine.host import runs_here, thread_count
+    from tatami.runtime.cores import thread_count
+    from tatami.runtime.machine.host import runs_here
     from tatami.storage.tatami_file import SUFFIX, open_saved
 
     path = path_argument(path, "path")
@@ -245,7 +152,6 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
     from tatami.runtime.building.user_text import UserText
     from tatami.runtime.cpu.pool import runtime_body
     from tatami.runtime.cpu.short_call import made_beside
-    from tatami.storage.program_record import StoredProgram
 
     execution = compilation.stages["execution"]
     with explained("execution", compilation.observer.from_document):
@@ -284,9 +190,10 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
 def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:
     """The program loaded into this process."""
     from tatami.runtime.building.sanitizer import is_asked_for
+    from tatami.runtime.cores import thread_count
     from tatami.runtime.cpu.pool import get_pool, load_program
     from tatami.runtime.cpu.program import CpuProgram
-    from tatami.runtime.machine.host import thread_count, trim_heap
+    from tatami.runtime.machine.host import trim_heap
 
     library = load_program(program.library, program.runtime, keep=is_asked_for())
     loaded = CpuProgram(program.execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
@@ -374,7 +281,7 @@ def _where(compilation: Compilation) -> Callable[[str, str], str]:
         from tatami.report.explain import trace
 
         stages = compilation.stages
-        regions = stages["region"] if compilation.first in _ABOVE_REGIONS else stages.get_made("region")
+        regions = stages["region"] if compilation.first in UP_TO_REGION else stages.get_made("region")
         body = regions.programs[program].body if regions is not None and program in regions.programs else ()
         item = next((i for i in body if i.name == name), None)
         sources = trace(compilation, program, item) if item is not None else ()

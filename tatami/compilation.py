@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tatami.core.codec import to_builtins
@@ -14,7 +15,21 @@ from tatami.observer import Observer
 from tatami.stages import STAGES, Stages, runner
 
 if TYPE_CHECKING:
-    from tatami.storage.program_record import StoredProgram
+    from tatami.execution.ir import ExecutionPlan
+
+
+@dataclass(frozen=True)
+class StoredProgram:
+    """The parts of a compiled program that loading needs: its instructions, the constants they read, the shared object.
+
+    `warnings`: findings of the verifiers when it was made. `runtime`: the library that it uses, if it came with one
+    (`runtime/cpu/pool.py`)."""
+
+    execution: Module[ExecutionPlan]
+    library: bytes
+    library_key: str
+    warnings: tuple[Diagnostic, ...] = ()
+    runtime: bytes | None = None
 
 
 class Compilation:

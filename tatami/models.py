@@ -31,7 +31,7 @@ BY_SUFFIX: dict[str, str] = {
 }
 """Suffix of a file -> importer of its path."""
 OF_ONNX = "tatami.onnx.load:load_file"
-"""The importer of the bytes of an .onnx file, whose modules are cached by content (`imported`)."""
+"""The importer of the bytes of an .onnx file, whose modules are cached by content (`storage/import_cache.py`)."""
 OF_PROTO = "tatami.onnx.load:load_model"
 """The importer of an onnx.ModelProto."""
 CHECKERS: dict[str, str] = {".onnx": "tatami.onnx.check:check_file"}

@@ -8,11 +8,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
+from tatami.core.faults.internal_fault import described, internal_fault
 from tatami.stages import BY_NAME, verify
 
 log = logging.getLogger("tatami")
@@ -30,14 +29,10 @@ def explained(stage: str, from_document: bool) -> Iterator[None]:
     except RecursionError as error:
         raise fail("InputTooLarge", stage, "expressions are nested too deeply", "flatten them") from error
     except Exception as error:
-        frame = next((f for f in reversed(extract_tb(error.__traceback__)) if "tatami" in f.filename), None)
-        place = f" ({Path(frame.filename).parent.name}/{Path(frame.filename).name}:{frame.lineno})" if frame else ""
-        what = f"{type(error).__name__}: {error}".split("\n")[0][:200] + place
         if from_document:
-            why = f"what the documents say does not fit together: {what}"
+            why = f"what the documents say does not fit together: {described(error)}"
             raise fail("InvalidDocument", stage, why, "undo the last edit, or restart from an earlier stage") from error
-        advice = "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints"
-        raise fail("InternalError", stage, what, advice) from error
+        raise TatamiError(internal_fault(stage, error)) from error
 
 
 class Observer:

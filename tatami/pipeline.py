@@ -14,7 +14,8 @@ two boxes is indented.
     poly_view          tiny, indexbook                        poly_view/extract.py                contractions, dependences, fusion edges
       partition        tiny, indexbook, poly_view             region/fusion/partition.py          which nodes share a kernel
       region@explicit  tiny, indexbook, poly_view, partition  region/lower.py                     a Region per kernel, as value SSA
-    region             region@explicit                        region/canonicalise.py              the same in normal form
+      canonical        region@explicit                        region/canonicalise.py              the same in normal form
+    region             canonical                              plan/block_reduces/block_sums.py    the same, with reductions begun in products (sm90)
     poly_core          region, poly_view                      poly_core/analyse.py                facts about each Region
     plan               region, poly_core                      plan/choose.py                      a schedule per Region, layouts of values
       realisation      region, plan                           plan/realise.py                     Regions in the plan's layouts, variants
@@ -57,12 +58,12 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     from tatami.frontend.rewrites.inline import choose_calls, inline_calls
     from tatami.frontend.rewrites.instantiate import instantiate_calls
     from tatami.indexbook.analyse import analyse as analyse_indices
+    from tatami.plan.block_reduces.block_sums import reduce_in_blocks
     from tatami.plan.choose import choose
     from tatami.plan.plan_realised import added_regions, plan_realised
     from tatami.plan.realise import realise
     from tatami.poly_core.analyse import analyse as analyse_regions
     from tatami.poly_view.extract import extract
-    from tatami.region.block_reduces.block_sums import reduce_in_blocks
     from tatami.region.canonicalise import canonicalise
     from tatami.region.fusion.partition import partition
     from tatami.region.lower import lower as lower_to_regions
@@ -86,7 +87,8 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))
     s.add("partition", lambda: partition(s["tiny"], s["indexbook"], s["poly_view"], target, decisions.partitions, hints))
     s.add("region@explicit", lambda: lower_to_regions(s["tiny"], s["indexbook"], s["poly_view"], s["partition"]))
-    s.add("region", lambda: reduce_in_blocks(canonicalise(s["region@explicit"]), target))
+    s.add("canonical", lambda: canonicalise(s["region@explicit"]))
+    s.add("region", lambda: reduce_in_blocks(s["canonical"], target))
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
     s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans, hints))
     s.add("realisation", lambda: realise(s["region"], s["plan"]))

@@ -11,12 +11,10 @@ import msgspec
 
 from tatami.compilation import Compilation
 from tatami.core.algebra.substitute import specialise
-from tatami.core.codec import from_builtins, parse_text, to_builtins
+from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, fail, raise_errors
-from tatami.core.document import read_bytes
 from tatami.core.expr import expr
 from tatami.core.faults.arguments import sizes_argument
-from tatami.core.faults.target_check import check_target
 from tatami.core.module import Module
 from tatami.core.signature import Signature, symbols
 from tatami.core.sizes.binding import check_numbers
@@ -28,26 +26,13 @@ from tatami.observer import Observer, Progress, explained
 from tatami.pipeline import compile_stages
 from tatami.stages import verify
 from tatami.storage.derived import check_derived
+from tatami.targets import resolve_target
 
 if TYPE_CHECKING:
     from tatami.storage.tatami_file import Saved
 
 SizeRequest = int | tuple[int, int, int]
 TargetRequest = str | Path | Target | dict[str, Any] | None
-
-
-def resolve_target(target: str | Path | Target | dict[str, Any]) -> Target:
-    """The Target that a name, a document or a .json file stands for. Raises UnknownTarget."""
-    if isinstance(target, str | Path) and Path(target).suffix.lower() == ".json":
-        path = Path(target)
-        return resolve_target(from_builtins(parse_text(read_bytes(path), path.name), Target, path.name))
-    from tatami.runtime.machine.host import resolve_target as resolve_target_name
-
-    if not isinstance(target, str | dict | Target):
-        raise fail("UnknownTarget", "target", f"a {type(target).__name__} is no target", "give a name or a Target document")
-    if isinstance(target, dict):
-        target = from_builtins(target, Target, "target")
-    return resolve_target_name(target if isinstance(target, str) else check_target(target))
 
 
 def prepare(

@@ -58,6 +58,10 @@ STAGES: tuple[Stage, ...] = (
 """All stages, in the order of the chain."""
 BY_NAME: Mapping[str, Stage] = {s.name: s for s in STAGES}
 """Name -> stage of the table."""
+UP_TO_TINY = ("frontend", "tiny@imported", "tiny")
+"""Stages from which the compiler partitions by itself."""
+UP_TO_REGION = (*UP_TO_TINY, "region@explicit", "region")
+"""Stages from which the compiler makes plans by itself."""
 
 
 def stage(name: str) -> Stage:

@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.parts import parts
+
 os.environ.setdefault("TATAMI_PROGRAM_CACHE", "0")  # tests are about the stages; those of the cache turn it on
 
-AS_SHIPPED = ("tests/c/", "tests/loop/", "tests/models/", "tests/runtime/")
-"""Tests whose C is compiled as users' is; elsewhere the meaning of programs is asked, which a quick build has too."""
+AS_SHIPPED = ("tests/c/", "tests/models/", "tests/runtime/")
+"""Tests whose C is compiled as users' is; elsewhere the meaning of programs is tested, which a quick build has too."""
+
+SHARE_AS_SHIPPED = ("tests/loop/",)
+"""Tests of which one in SHARE is compiled as users' is; all of them with TATAMI_TESTS_AS_SHIPPED=1 in the environment."""
+
+SHARE = 8
 
 AS_MEASURED = ("tests/models/", "tests/runtime/machine/test_calibration.py")
 """Tests that plan by the rates of the machine they run on, as users do; elsewhere plans are the same on all of an instruction set."""
@@ -32,8 +39,15 @@ collect_ignore_glob = [pattern for package, patterns in needs.items() if find_sp
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["TATAMI_CALIBRATE"] = "1" if item.nodeid.startswith(AS_MEASURED) else "0"
-    os.environ["TATAMI_QUICK_BUILD"] = "0" if item.nodeid.startswith(AS_SHIPPED) else "1"
+    os.environ["TATAMI_QUICK_BUILD"] = "0" if is_built_as_shipped(item.nodeid) else "1"
     seed_generators_of_module(item)
+
+
+def is_built_as_shipped(nodeid: str) -> bool:
+    """True if the C of this test is compiled with the optimisation that users get."""
+    if nodeid.startswith(SHARE_AS_SHIPPED):
+        return os.environ.get("TATAMI_TESTS_AS_SHIPPED") == "1" or zlib.crc32(nodeid.encode()) % SHARE == 0
+    return nodeid.startswith(AS_SHIPPED)
 
 
 def seed_generators_of_module(item: pytest.Item) -> None:
@@ -49,6 +63,16 @@ def seed_generators_of_module(item: pytest.Item) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--parts", action="store_true", help="at the end, tests and seconds of each folder")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """With `--parts`: a line for each folder, the longest first."""
+    if config.getoption("--parts"):
+        reports = [r for kept in terminalreporter.stats.values() for r in kept if isinstance(r, pytest.TestReport)]
+        terminalreporter.section("parts")
+        for part, tests, seconds in parts(reports):
+            terminalreporter.write_line(f"{part:24} {tests:6} tests {seconds:8.1f} s")
 
 
 @pytest.fixture

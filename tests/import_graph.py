@@ -36,11 +36,12 @@ def _file(module: str, files: Mapping[str, Path]) -> str | None:
 
 
 def folder_graph(files: Graph) -> Graph:
-    """The folders of the files, each with the other folders that a file of it imports; a folder's `__init__.py` belongs to the folder."""
-    out: dict[str, set[str]] = {}
+    """The folders of the files, each with the others that a file of it imports, but for those inside it and around it."""
+    out: dict[str, set[str]] = {name.rpartition("/")[0]: set() for name in files}
     for name, imported in files.items():
         folder = name.rpartition("/")[0]
-        out.setdefault(folder, set()).update(f for i in imported if (f := i.rpartition("/")[0]) != folder)
+        others = {i.rpartition("/")[0] for i in imported}
+        out[folder] |= {o for o in others if not f"{o}/".startswith(f"{folder}/") and not f"{folder}/".startswith(f"{o}/")}
     return {k: frozenset(v) for k, v in out.items()}
 
 

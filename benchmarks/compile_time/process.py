@@ -80,8 +80,8 @@ def measure(path: str, feed: Path | None) -> Spent:
     import numpy as np
 
     import tatami as tt
-    from tatami.prepare import resolve_target
     from tatami.specialised.adaptive import DeferredFunction
+    from tatami.targets import resolve_target
 
     resolve_target("cpu")
     spent = Spent()
@@ -114,7 +114,7 @@ def warm() -> None:
     from pkgutil import walk_packages
 
     import tatami
-    from tatami.prepare import resolve_target
+    from tatami.targets import resolve_target
 
     resolve_target("cpu")
     for module in walk_packages(tatami.__path__, "tatami."):

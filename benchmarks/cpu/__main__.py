@@ -27,14 +27,16 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.cpu.blocks import OTHERS, Block, Row, best_probe, judge, may_decide, near_peers
-from benchmarks.cpu.cases import Case, all_cases, chosen
+from benchmarks.cpu.case import Case
+from benchmarks.cpu.cases import all_cases, chosen
 from benchmarks.cpu.contestants import NAMES, OURS, applies
 from benchmarks.cpu.folder import Folder, Found
 from benchmarks.cpu.machine import describe
 from benchmarks.cpu.memory import measure_growth
 from benchmarks.cpu.report import Record, table_text, write_report
 from benchmarks.cpu.turns import Worker, measure_case
-from tatami.runtime.machine.host import detect_host, usable_cores
+from tatami.runtime.cores import usable_cores
+from tatami.runtime.machine.host import detect_host
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

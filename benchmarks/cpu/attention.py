@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu.cases import Arrays, Case, random, save_model
+from benchmarks.cpu.case import Arrays, Case, random, save_model
 from benchmarks.cpu.gemm import ByFunction
 
 LENGTHS = (128, 197, 512, 1024, 2048, 4096)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu.cases import Arrays, Case
+from benchmarks.cpu.case import Arrays, Case
 
 Run = Callable[[], Any]
 OURS = "Tatami"

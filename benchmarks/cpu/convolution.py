@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.cpu.cases import Arrays, Case, random, save_model
+from benchmarks.cpu.case import Arrays, Case, random, save_model
 
 # channels in, channels out, height, kernel, stride, groups
 RESNET = (

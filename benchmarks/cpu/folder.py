@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.cpu.blocks import Block
-from benchmarks.cpu.cases import Case, all_cases
+from benchmarks.cpu.case import Case
+from benchmarks.cpu.cases import all_cases
 
 Key = tuple[int, int, float, tuple[str, ...]]
 """(round, threads, seconds, contestants of the process)"""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu.cases import Arrays, Case, random, save_model
+from benchmarks.cpu.case import Arrays, Case, random, save_model
 
 SQUARES = (64, 128, 256, 512, 1024, 2048)
 HALVES = ((512, 512, 512), (128, 3072, 768), (1, 4096, 4096))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu.cases import Arrays, Case, random, save_model
+from benchmarks.cpu.case import Arrays, Case, random, save_model
 
 SQUARES = (128, 512, 1024)
 LAYERS = ((1, 4096, 4096), (128, 3072, 768), (128, 768, 3072))

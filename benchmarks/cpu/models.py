@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from benchmarks.cpu.cases import Arrays, Case
+from benchmarks.cpu.case import Arrays, Case
 
 SIX = {"bert": (1, 64), "gpt2": (1, 64), "resnet18": (1, 224), "vit": (1, 224), "unet": (1, 128), "whisper_encoder": (1, 3000)}
 """Name in the zoo: batch, and the length of the text, the side of the picture or the frames of the sound."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cpu.cases import Arrays, Case, random, save_model
+from benchmarks.cpu.case import Arrays, Case, random, save_model
 from benchmarks.cpu.gemm import ByFunction
 
 SHAPES = ((64, 160), (768, 128), (1024, 1024), (2560, 4096))

@@ -37,7 +37,7 @@ class Run:
 
     @property
     def arch(self) -> str:
-        from tatami.runtime.machine.host import resolve_target
+        from tatami.targets import resolve_target
 
         return resolve_target(self.target).isa
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.real.contestants import Answer, Ours, Programs, Request, load_feed, moved_sessions, session
 from benchmarks.real.errors import distance
-from benchmarks.real.process import Answer, Ours, Programs, Request, load_feed, moved_sessions, session
 from benchmarks.real.record import Size
 
 STEPS = 20

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from benchmarks.cpu.environment import environment
-from benchmarks.real.process import Answer, Request
+from benchmarks.real.contestants import Answer, Request
 from benchmarks.real.record import Row
 
 ROOT = Path(__file__).parents[2]

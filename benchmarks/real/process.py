@@ -10,132 +10,20 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from benchmarks.real.contestants import Answer, Feed, Ours, Programs, Request, load_feed, moved_sessions, own_error, session
 from benchmarks.real.errors import distance
+from benchmarks.real.generate import decode
 from benchmarks.real.record import Size
 
 BLOCK_SECONDS = 0.1
 """Length of a block of calls; long beside a scheduler's slice, short beside a neighbour's burst."""
-MOVED = 3
-"""Models with moved weights: one draw may hit upon a small error by luck."""
-LEAST_WEIGHTS = 16
-"""Elements of a weight that is moved: smaller ones are scales of Resize and other numbers that decide sizes."""
-Feed = Mapping[str, Any]
-
-
-class Request(msgspec.Struct, frozen=True):
-    path: str
-    feeds: tuple[str, ...]
-    """Files of numpy arrays by input name, one for each size."""
-    sizes: tuple[Mapping[str, int], ...]
-    rounds: int = 3
-    tiny: str = ""
-    """A small model that loads whatever every first model of a process loads."""
-
-
-class Answer(msgspec.Struct):
-    refused: str = ""
-    seconds: float = 0.0
-    sizes: list[Size] = []
-    resident: int = 0
-    compilations: int = 0
-
-
-def session(model: str | bytes, optimised: bool = True) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    if not optimised:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-
-
-class Ours:
-    """The model compiled, called as a session is: a list of outputs in the model's order."""
-
-    def __init__(self, path: str) -> None:
-        from tatami.onnx import InferenceSession, SessionOptions
-
-        options = SessionOptions()
-        options.intra_op_num_threads = 1
-        self._session = InferenceSession(path, options)
-
-    def __call__(self, feed: Feed) -> list[Any]:
-        return list(self._session.run(None, feed))
-
-
-class Programs:
-    """How many programs were compiled or loaded since the last `count`."""
-
-    def __init__(self) -> None:
-        from tatami import api
-
-        find, self._found = api.find_program, 0
-
-        def counted(compilation: Any) -> Any:
-            self._found += 1
-            return find(compilation)
-
-        api.find_program = counted
-
-    def count(self) -> int:
-        found, self._found = self._found, 0
-        return found
-
-
-def own_error(feed: Feed, reference: Sequence[Any], optimised: Any, moved: Sequence[Any]) -> float:
-    """ONNX Runtime's own error: the greatest distance from its results without optimisations. One is that of its optimised
-    session. The others are those of the same model with floats of the feed and of the weights moved by one unit in the
-    last place: what the model makes of rounding, where no optimisation changes anything."""
-    found = [distance(optimised.run(None, dict(feed)), reference)]
-    for seed, other in enumerate(moved):
-        generator = np.random.default_rng(seed)
-        found.append(distance(other.run(None, {n: _moved(a, generator) for n, a in feed.items()}), reference))
-    return max(found)
-
-
-def moved_sessions(path: str, reference: Any) -> list[Any]:
-    """The model with floats of its weights moved by one unit in the last place, some up, some down, without optimisations;
-    the reference itself for a model without weights to move (trees), whose feed alone is moved."""
-    found = []
-    for seed in range(MOVED):
-        data = _moved_weights(path, np.random.default_rng(seed))
-        if data is None:
-            return [reference]
-        found.append(session(data, optimised=False))
-    return found
-
-
-def _moved(array: Any, generator: np.random.Generator) -> Any:
-    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        return array
-    away = np.where(generator.integers(0, 2, array.shape) == 0, -np.inf, np.inf).astype(array.dtype)
-    return np.where((array == 0) | ~np.isfinite(array), array, np.nextafter(array, away)).astype(array.dtype)
-
-
-def _moved_weights(path: str, generator: np.random.Generator) -> bytes | None:
-    import onnx
-    from onnx import numpy_helper
-
-    model, any_moved = onnx.load(path), False
-    for weight in model.graph.initializer:
-        count = int(np.prod(weight.dims))
-        if count >= LEAST_WEIGHTS and weight.data_type in (
-            onnx.TensorProto.FLOAT,
-            onnx.TensorProto.FLOAT16,
-            onnx.TensorProto.DOUBLE,
-        ):
-            weight.CopyFrom(numpy_helper.from_array(_moved(numpy_helper.to_array(weight), generator), weight.name))
-            any_moved = True
-    return bytes(model.SerializeToString()) if any_moved else None
 
 
 def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> tuple[float, float]:
@@ -217,19 +105,12 @@ def resident() -> int:
     raise SystemExit("this system does not tell a process's resident memory")
 
 
-def load_feed(file: str) -> dict[str, np.ndarray]:
-    with np.load(file) as arrays:
-        return {name: arrays[name] for name in arrays.files}
-
-
 def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     match sys.argv[1]:
         case "cold":
             answer = cold(request)
         case "decode":
-            from benchmarks.real.generate import decode
-
             answer = decode(request)
         case "cached":
             answer = loaded(Ours, request)

@@ -23,7 +23,6 @@ def type_name(code: int) -> str:
     return _TYPE_NAMES.get(name, name.lower())
 
 
-_CODES = {type_name(c): c for c in onnx.TensorProto.DataType.values()}
 _BY_DTYPE = {numpy_dtype(d): code for code, d in FROM_ONNX.items()}
 
 

@@ -21,7 +21,8 @@ from tatami.core.expr import Expr, evaluate, free_vars
 from tatami.core.signature import Input
 from tatami.core.sizes.binding import solve
 from tatami.runtime.arrays import to_numpy
-from tatami.runtime.cpu.program import CpuProgram, Sized
+from tatami.runtime.cpu.native_code import Sized
+from tatami.runtime.cpu.program import CpuProgram
 from tatami.runtime.cuda.arrays import ALIGNMENT
 from tatami.runtime.cuda.device_array import DeviceArray
 from tatami.runtime.cuda.program import CudaProgram

@@ -20,8 +20,8 @@ from tatami.plan.loops.estimate import number_at
 from tatami.region.ir import Region
 from tatami.region.walk import all_axes
 from tatami.report.explain import kernel_origins
+from tatami.runtime.cores import thread_count
 from tatami.runtime.function import Function
-from tatami.runtime.machine.host import thread_count
 from tatami.runtime.machine.peak import Peaks, check_measurable
 
 MIN_RUNS = 5

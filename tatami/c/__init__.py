@@ -1,10 +1,11 @@
 """C text of CPU programs: gnu17 with compiler vector extensions, for gcc, clang and zig cc (design §3 loop).
 
-    print_kernel   one unit per kernel; print_index, scalar_ops, casts and literals give the text of its expressions
-    needs          the definitions that this text calls: made for a type and lanes (definitions), or files of math_text
+    kernels        `print_kernel`: one unit per kernel; `print_index`, `scalar_ops`, `casts` and `literals` give the text of its
+                   expressions; `needs`: the definitions that this text calls, made for a type and lanes (`definitions`),
+                   or files of math_text
     math_text      functions in vector form (exp, log, tanh, erf, …; 16-bit conversions; Philox); `@W` is the lanes
     print_entry    the entry file: kernels wave by wave on an arena and a pool
-    microkernel, routines, runtime_text      what kernels call: packs, micro-kernels, sort, the thread pool
+    products, routines, runtime_text         what kernels call: packs, micro-kernels, sort, the thread pool
     pages          the text itself, with named holes: a micro-kernel, a chunk of a kernel, the entry, main.c (core/page.py)
 
 Units except micro-kernels are compiled without contraction (-ffp-contract=off), so a result depends only on the target's

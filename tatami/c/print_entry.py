@@ -16,6 +16,7 @@ Python steps has one function per segment, `tatami_segment_<program>_<segment>`,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
 from tatami.core.faults.size_fault import literal
@@ -29,10 +30,12 @@ from tatami.execution.ir import (
     Choose,
     Copy,
     ExecutionPlan,
+    Host,
     If,
     Instruction,
     Launch,
     Loop,
+    Op,
     Ptr,
     SizeArg,
     launches,
@@ -308,8 +311,10 @@ class _Program:
                 ]
             case Loop():
                 return self.loop(i, ins, ins.op)
-            case _:
+            case Host() | Op():
                 raise ValueError(f"{ins.op} runs from Python")
+            case _:
+                assert_never(ins.op)
 
     def launch(self, launch: Launch, on_fault: str) -> str:
         pointers = ", ".join(self.address(a.buffer) for a in launch.args if isinstance(a, Ptr))

@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -112,24 +111,12 @@ def refusing(command: Callable[..., Any]) -> Callable[..., Any]:
         except Exception as error:
             if os.environ.get("TATAMI_LOG"):
                 raise
-            show_diagnostics([internal_error(error)])
+            from tatami.core.faults.internal_fault import internal_fault
+
+            show_diagnostics([internal_fault("command", error)])
             sys.exit(1)
 
     return guarded
-
-
-def internal_error(error: Exception) -> Any:
-    """The diagnostic for a fault of Tatami itself: its place, and how to see more."""
-    import traceback
-
-    from tatami.core.diagnostic import diagnostic
-
-    frames = traceback.extract_tb(error.__traceback__)
-    place = next((f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames) if "tatami" in f.filename), "command")
-    why = f"{type(error).__name__}: {error}".split("\n")[0][:200]
-    return diagnostic(
-        "InternalError", place, why, "this is a fault of Tatami: run again with TATAMI_LOG=debug and report what it prints"
-    )
 
 
 def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The work of the commands: `cli.py` parses arguments, this file does the work, and diagnostics travel as TatamiError."""
+"""The work of the commands: `cli/__init__.py` parses arguments, this file does the work, and diagnostics travel as TatamiError."""
 
 from __future__ import annotations
 
@@ -164,14 +164,14 @@ def explain_command(
     dot: str | None = None,
 ) -> None:
     """`tatami explain`: print the report; `svg`, `dot`: files for the picture of the compilation."""
-    from tatami.core.drawing import dot as picture_dot
-    from tatami.core.drawing import svg as picture_svg
+    from tatami.core.drawing import dot as dot_text
+    from tatami.core.drawing import svg as svg_text
     from tatami.report.compiled_picture import compiled_picture
     from tatami.report.explain import explain
 
     compilation = request.compilation()
     console.print(printable(explain(compilation)), markup=False)
-    for file, draw in ((svg, picture_svg.svg), (dot, picture_dot.dot)):
+    for file, draw in ((svg, svg_text.svg), (dot, dot_text.dot)):
         if file is not None:
             write_text(Path(file), draw(compiled_picture(compilation)))
             console.print(printable(f"wrote {file}"), markup=False)
@@ -208,7 +208,7 @@ def bench_command(
     from tatami.bench.measure import estimate_sizes, measure
     from tatami.bench.roofline import roofline_svg
     from tatami.runtime.building.cache import default_cache, make_private
-    from tatami.runtime.machine.host import thread_count
+    from tatami.runtime.cores import thread_count
     from tatami.runtime.machine.peak import measured_peaks
 
     compilation = request.compilation()

@@ -234,6 +234,16 @@ def _applied(operation: Operation, args: Sequence[Expr]) -> Expr:
             assert_never(other)
 
 
+def sizes_text(sizes: Iterable[Expr]) -> str:
+    """The expressions as text, separated by commas: ``M, 4``."""
+    return ", ".join(map(str, sizes))
+
+
+def shape_text(sizes: Iterable[Expr]) -> str:
+    """A shape as text: ``[M, 4]``."""
+    return f"[{sizes_text(sizes)}]"
+
+
 def shape(*sizes: IntoExpr) -> Shape:
     """The sizes as expressions: integers, names or texts such as ``"N + 1"``."""
     return tuple(expr(s) for s in sizes)

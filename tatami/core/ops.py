@@ -234,3 +234,8 @@ def highest(dtype: DType) -> int:
         return 1
     bits = dtype.itemsize * 8
     return (1 << bits) - 1 if dtype.value.startswith("u") else (1 << (bits - 1)) - 1
+
+
+def joining(fn: str) -> str:
+    """The scalar op that joins two values of a reduce or scan: `add` of a `sum`, `mul` of a `prod`, else the op of that name."""
+    return {"sum": "add", "prod": "mul"}.get(fn, fn)

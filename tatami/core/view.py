@@ -36,6 +36,7 @@ from tatami.core.expr import (
     minimum,
     mod,
     product,
+    shape_text,
     substitute,
     var,
 )
@@ -220,7 +221,7 @@ def diagonal(view: View) -> View:
     """The view of the diagonal of the last two axes, which have the same size."""
     rank = len(view.shape)
     if rank < 2 or view.shape[-1] != view.shape[-2]:
-        raise fail("AxisSizeMismatch", "view", f"diagonal of {_text(view.shape)}", "give two last axes of one size")
+        raise fail("AxisSizeMismatch", "view", f"diagonal of {shape_text(view.shape)}", "give two last axes of one size")
     axes = _axes(rank - 1)
     return _through(view, view.shape[:-1], (*axes, axes[-1]))
 
@@ -230,7 +231,10 @@ def reshape(view: View, shape: Sequence[IntoExpr]) -> View:
     sizes = tuple(map(expr, shape))
     if (product(sizes) - product(view.shape)).as_int() not in (None, 0):
         raise fail(
-            "AxisSizeMismatch", "view", f"{_text(view.shape)} does not fill {_text(sizes)}", "keep the number of elements"
+            "AxisSizeMismatch",
+            "view",
+            f"{shape_text(view.shape)} does not fill {shape_text(sizes)}",
+            "keep the number of elements",
         )
     form = linear_form(view)
     if form is None or form[0] != (linear_form(contiguous(view.shape)) or ((), ZERO))[0]:
@@ -252,7 +256,7 @@ def unfold(
     if groups > 1:
         per = exact_div(lead[-1], expr(groups)) if lead else None
         if per is None:
-            raise fail("AxisSizeMismatch", "view", f"{_text(lead)} has no {groups} equal groups", "choose a divisor")
+            raise fail("AxisSizeMismatch", "view", f"{shape_text(lead)} has no {groups} equal groups", "choose a divisor")
         channels = (*lead[:-1], expr(groups), per)
     shape = (*channels, *map(expr, kernel), *counts)
     axes = _axes(len(shape))
@@ -265,7 +269,9 @@ def gather(view: View, axis: int, index_shape: Sequence[IntoExpr]) -> View:
     """out[.., i, ..] = x[.., index[.., i, ..], ..]: `index` becomes the last source (spec 1 "Gather")."""
     sizes = tuple(map(expr, index_shape))
     if len(sizes) != len(view.shape):
-        raise fail("BroadcastMismatch", "view", f"gather of {_text(view.shape)} by {_text(sizes)}", "give both one rank")
+        raise fail(
+            "BroadcastMismatch", "view", f"gather of {shape_text(view.shape)} by {shape_text(sizes)}", "give both one rank"
+        )
     at = _axis(axis, len(sizes))
     coordinates = [*_axes(len(sizes))]
     coordinates[at] = var("l0")
@@ -347,7 +353,3 @@ def _not_contiguous(step: str) -> Exception:
         f"{step} of a view that is not contiguous",
         "start from contiguous(shape) of the copied elements; x.reshape and x.unfold of a graph insert the copy",
     )
-
-
-def _text(shape: Shape) -> str:
-    return f"[{', '.join(map(str, shape))}]"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
+from typing import Any, assert_never
 
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.module import Module
@@ -48,6 +48,8 @@ def _plain_text(kernel: StreamKernel | SortKernel | BodyKernel) -> str:
             return sort_text(kernel)
         case BodyKernel():
             return body_text(kernel)
+        case _:
+            assert_never(kernel)
 
 
 def headers(kernels: tuple[AnyKernel, ...]) -> dict[str, VerbatimCode]:

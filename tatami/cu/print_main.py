@@ -8,7 +8,7 @@ decided here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate
@@ -204,6 +204,8 @@ class _Main:
                 case TensorMap():
                     args.append(f"map{len(maps)}")
                     maps.append(self.tensor_map(a, args[-1]))
+                case _:
+                    assert_never(a)
         text = _page("main_launch").fill(
             MAPS=maps,
             SHARED=op.shared_bytes if op.shared_bytes > 48 * 1024 else 0,

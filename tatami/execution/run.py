@@ -6,16 +6,17 @@ An Op is a frontend operation, run by `frontend.run`; a Launch is the Region of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, assert_never
 
 import numpy as np
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import evaluate
+from tatami.core.expr import Expr, evaluate
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, cast, storage_dtype
-from tatami.core.sizes.binding import bind_loop_results, bind_sizes, check_new_sizes
+from tatami.core.run_programs import Observe, known_sizes, loop_results, turn_while
+from tatami.core.sizes.binding import bind_sizes, check_new_sizes
 from tatami.execution.frames import MAX_DEPTH
 from tatami.execution.ir import (
     BufferInfo,
@@ -34,7 +35,6 @@ from tatami.execution.waves import operation_symbols, order
 from tatami.region.ir import Program, Region
 
 Array: TypeAlias = np.ndarray
-Observe: TypeAlias = Callable[[str, str, Array], None]
 
 
 def run(
@@ -206,6 +206,8 @@ class _Run:
                 if routine not in ROUTINES:
                     raise fail("UnknownOp", ins.debug_name, f"there is no host routine {routine!r}", "register it")
                 return list(ROUTINES[routine]([x for x in inputs if x is not None], attrs))
+            case _:
+                assert_never(ins.op)
 
     def operation(self, ins: Instruction, op: Op, inputs: list[Array | None]) -> Sequence[Array]:
         from tatami.frontend.ir import Node, TensorType
@@ -233,40 +235,29 @@ class _Run:
         made = run_region(region, tensors, self.sizes, self.machine.mode, self.machine.observe)
         return [made[id] for id in ins.outputs if id in made]
 
-    def call(self, program: str, sizes: Mapping[str, Any], arguments: Sequence[Array | None]) -> list[Array]:
+    def call(self, program: str, sizes: Mapping[str, Expr], arguments: Sequence[Array | None]) -> list[Array]:
         plan = self.machine.plans[program]
         kinds = {b.id: b.kind for b in plan.buffers}
         ports = [p for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds[id] != "constant"]
         present = [a for a in arguments if a is not None]
-        given = {name: int(evaluate(value, self.sizes)) for name, value in sizes.items()}
         later = {s for i in plan.instructions for s in operation_symbols(i.op)}
-        bound = bind_sizes(plan.signature, {p.tensor: a.shape for p, a in zip(ports, present)}, given, later)
+        shapes = {p.tensor: a.shape for p, a in zip(ports, present)}
+        bound = bind_sizes(plan.signature, shapes, known_sizes(sizes, self.sizes), later)
         return self.machine.program(program, present, bound, self.depth + 1)
 
     def loop(self, ins: Instruction, op: Loop, inputs: list[Array | None]) -> list[Array]:
-        trip = (1 << 63) - 1 if inputs[0] is None else int(inputs[0])
+        trip = None if inputs[0] is None else int(inputs[0])
         keep = inputs[1] is None or bool(inputs[1])
-        state, captured = inputs[2 : 2 + op.carried], inputs[2 + op.carried :]
+        captured = inputs[2 + op.carried :]
         body = self.machine.plans[op.body]
         kinds = {b.id: b.kind for b in body.buffers}
         takes_condition = sum(kinds[i] != "constant" for i in body.input_buffers) == len(ins.inputs)
-        rows: list[list[Array]] = [[] for _ in range(op.scanned)]
-        iteration = 0
-        while iteration < trip and keep:
-            lead: list[Array | None] = [np.asarray(iteration, np.int64)]
-            if takes_condition:
-                lead.append(np.asarray(keep))
-            results = self.call(op.body, op.sizes, [*lead, *state, *captured])
-            keep, state = bool(results[0]), list(results[1 : 1 + op.carried])
-            for column, value in zip(rows, results[1 + op.carried :]):
-                column.append(value)
-            iteration += 1
-        shapes = [self.info[id].shape for id in ins.outputs]
-        first = [np.shape(column[0]) if column else None for column in rows]
-        bind_loop_results(shapes, [np.shape(s) for s in state if s is not None], first, iteration, op.new_symbols, self.sizes)
-        stacked: list[Array] = []
-        for id, column in zip(ins.outputs[op.carried :], rows):
-            b = self.info[id]
-            empty = (0, *(int(evaluate(s, self.sizes)) for s in b.shape[1:]))
-            stacked.append(np.stack(column) if column else np.zeros(empty, storage_dtype(b.dtype, self.machine.mode)))
-        return [*(np.array(x) for x in state), *stacked]
+
+        def turn(iteration: int, keep: bool, state: Sequence[Array]) -> list[Array]:
+            lead = [np.asarray(iteration, np.int64), *([np.asarray(keep)] if takes_condition else [])]
+            return self.call(op.body, op.sizes, [*lead, *state, *captured])
+
+        state = [x for x in inputs[2 : 2 + op.carried] if x is not None]
+        turns = turn_while(trip, keep, state, op.scanned, turn)
+        results = loop_results(turns, [self.info[id] for id in ins.outputs], op.new_symbols, self.sizes, self.machine.mode)
+        return [*(np.array(x) for x in results[: op.carried]), *results[op.carried :]]

@@ -10,6 +10,8 @@ program main (x: fp32[B, 64], w: fp32[64, 8]) -> (y: fp32[B, 8])
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from tatami.core.kernel import Condition, condition_text
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
@@ -110,6 +112,8 @@ def _instruction(ins: Instruction) -> str:
         case Op(name=name, attrs=attrs):
             shown = "".join(f" {k}={one_line(v)}" for k, v in attrs.items())
             return f"{left} = {name}({arguments}){shown}"
+        case _:
+            assert_never(ins.op)
 
 
 def _launch(k: Launch) -> str:
@@ -134,6 +138,8 @@ def _arg(a: Arg) -> str:
             return f"tma {buffer} box {list(box)} swizzle {swizzle}{' tf32' if tf32 else ''}{walk}"
         case SizeArg(value=value):
             return str(value)
+        case _:
+            assert_never(a)
 
 
 def _conditions(conditions: tuple[Condition, ...]) -> str:

@@ -8,6 +8,7 @@ buffer in another's place, come after every read of the old value.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 import msgspec
 
@@ -77,6 +78,8 @@ def operation_sizes(op: Operation) -> tuple[Expr, ...]:
             return tuple(named.values())
         case Host() | Copy() | Op():
             return ()
+        case _:
+            assert_never(op)
 
 
 def operation_symbols(op: Operation) -> tuple[str, ...]:
@@ -86,6 +89,8 @@ def operation_symbols(op: Operation) -> tuple[str, ...]:
             return new
         case Launch() | Choose() | Copy():
             return ()
+        case _:
+            assert_never(op)
 
 
 def dependences(plan: ExecutionPlan) -> list[list[int]]:
@@ -273,3 +278,5 @@ def operation_name(op: Operation) -> str:
             return "copy"
         case Op(name=name):
             return name
+        case _:
+            assert_never(op)

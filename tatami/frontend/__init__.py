@@ -3,10 +3,10 @@
 Made by the importers (`onnx`, `torch`, `harp`), by documents (`load.py`) and by the Graph API (`graph.py`).
 
     ir.py          Graph, Node, TensorType
-    ops.py         the table of operations; a family per file: attributes, operands, type rule
-    graph.py       the Graph API; frontend/graph_api/tensor.py its tensors
-    verify.py      names, order, types, calls      show.py  text and DOT      run.py  the meaning in numpy
-    precision.py   the `precision=` option
+    ops.py         the table of operations; operations/ has a family per file: attributes, operands, type rule
+    graph.py       the Graph API; graph_api/ its methods, by family; graph_api/tensor.py its tensors
+    verify.py      names, order, types, calls      show.py  text and DOT      run.py  the meaning in numpy (meaning/)
+    rewrites/      graph to graph before `tiny`: calls, dequantised products, scales, the `precision=` option
 
 Invariants
     - Every graph has a signature; inputs and outputs are not nodes (spec 3 §2.2). Nodes are pure, in topological order;

@@ -18,11 +18,11 @@ import msgspec
 from tatami.core.codec import from_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr
+from tatami.core.expr import Expr, shape_text
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.operation import Site, right_aligned, text, trusted_attributes
+from tatami.frontend.operation import Site, right_aligned, trusted_attributes
 from tatami.frontend.operations.elementwise import ELEMENTWISE
 from tatami.frontend.operations.size_conditions import with_conditions
 from tatami.frontend.ops import OPS, infer, operands_of
@@ -162,7 +162,7 @@ class _Loader:
             raise fail(
                 "BroadcastMismatch",
                 at,
-                f"operands of shapes {' and '.join(map(text, shapes))} do not broadcast",
+                f"operands of shapes {' and '.join(map(shape_text, shapes))} do not broadcast",
                 "expand one of them",
             )
         out = []

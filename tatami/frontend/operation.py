@@ -18,7 +18,7 @@ from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape
+from tatami.core.expr import ONE, Expr, Shape, shape_text
 from tatami.frontend.ir import Graph, Node, TensorType
 
 Operands: TypeAlias = Sequence[TensorType | None]
@@ -96,11 +96,6 @@ def trusted_attributes(operation: Operation, attrs: Mapping[str, Any]) -> dict[s
 def need(operands: Operands) -> list[TensorType]:
     """The operands that are present, in order."""
     return [t for t in operands if t is not None]
-
-
-def text(shape: Shape) -> str:
-    """The sizes as text: ``[B, 2*N]``."""
-    return "[" + ", ".join(map(str, shape)) + "]"
 
 
 def axis_of(axis: int, rank: int, site: Site) -> int:
@@ -190,7 +185,7 @@ def shape_mismatch(a: Shape, b: Shape, site: Site) -> TatamiError:
             return fail(
                 "AxisAlignmentMismatch",
                 site.at,
-                f"operands of shapes {text(a)} and {text(b)} need {x} = {y}",
+                f"operands of shapes {shape_text(a)} and {shape_text(b)} need {x} = {y}",
                 f"use one size symbol for {x} and {y}",
             )
     to = right_aligned([a, b])
@@ -198,13 +193,17 @@ def shape_mismatch(a: Shape, b: Shape, site: Site) -> TatamiError:
         wide, narrow = (a, b) if len(a) >= len(b) else (b, a)
         place = _placement(narrow, wide)
         how = (
-            f"insert expand(shape={text(wide)}, dims={place}) on the operand of shape {text(narrow)}"
+            f"insert expand(shape={shape_text(wide)}, dims={place}) on the operand of shape {shape_text(narrow)}"
             if place is not None
             else "give the operands one shape (reshape, permute or expand one of them)"
         )
     else:
-        how = "; ".join(f"insert expand(shape={text(to)}) on the operand of shape {text(s)}" for s in (a, b) if s != to)
-    return fail("BroadcastMismatch", site.at, f"operands have shapes {text(a)} and {text(b)}; only rank 0 spreads", how)
+        how = "; ".join(
+            f"insert expand(shape={shape_text(to)}) on the operand of shape {shape_text(s)}" for s in (a, b) if s != to
+        )
+    return fail(
+        "BroadcastMismatch", site.at, f"operands have shapes {shape_text(a)} and {shape_text(b)}; only rank 0 spreads", how
+    )
 
 
 def _placement(narrow: Shape, wide: Shape) -> list[int] | None:
@@ -252,7 +251,7 @@ def broadcast(shapes: Sequence[Shape], what: str, site: Site) -> Shape:
             if out[j] == ONE:
                 out[j] = size
             elif size not in (ONE, out[j]):
-                why = f"{what}: shapes {' and '.join(map(text, shapes))} do not broadcast"
+                why = f"{what}: shapes {' and '.join(map(shape_text, shapes))} do not broadcast"
                 how = "expand the smaller operand to the larger one's sizes"
                 raise UnequalSizes(out[j], size, fail("BroadcastMismatch", site.at, why, how))
     return tuple(out)
@@ -279,7 +278,7 @@ def want_rank(t: TensorType, ranks: Collection[int], op: str, site: Site) -> Non
     """Raise E1001 unless the rank of `t` is one of `ranks`."""
     want(
         len(t.shape) in ranks,
-        f"{op} of an operand of shape {text(t.shape)}",
+        f"{op} of an operand of shape {shape_text(t.shape)}",
         f"give an operand of rank {' or '.join(map(str, sorted(ranks)))}",
         site,
         "BroadcastMismatch",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core.drawing.picture import Arrow, Box, BoxKind, Cluster, Picture
+from tatami.core.expr import shape_text
 from tatami.core.module import Module
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.operation import text
 from tatami.frontend.operations.control import CALLEES
 from tatami.frontend.ops import OPS
 
@@ -58,4 +58,4 @@ def _box(id: str, node: Node, graph: Graph, cluster: str) -> Box:
 
 
 def _type(t: TensorType) -> str:
-    return f"{t.dtype}{text(t.shape)}"
+    return f"{t.dtype}{shape_text(t.shape)}"

@@ -13,11 +13,11 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, free_vars
+from tatami.core.expr import free_vars
 from tatami.core.module import Module
-from tatami.core.numbers.numerics import Array, Mode, cast, storage_dtype
-from tatami.core.sizes.binding import bind_loop_results, bind_sizes, check_new_sizes
-from tatami.core.tensor import numpy_dtype
+from tatami.core.numbers.numerics import Array, Mode, cast
+from tatami.core.run_programs import Observe, checked_inputs, known_sizes, loop_results, turn_while
+from tatami.core.sizes.binding import bind_sizes, check_new_sizes
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.meaning.contraction import CONTRACTION
 from tatami.frontend.meaning.elementwise import ELEMENTWISE
@@ -45,7 +45,6 @@ MEANING: dict[str, Meaning] = {
     **KERNEL,
 }
 """Operation -> its numpy meaning, a function of operands and attributes."""
-Observe: TypeAlias = Callable[[str, str, Array], None]
 
 
 def run(
@@ -58,23 +57,8 @@ def run(
     """The outputs of `main` by name. `sizes`: values of symbols that no input decides; `observe(program, tensor, array)` is
     called for every value. Raises TatamiError."""
     main = module.main
-    given: dict[str, Array] = {}
-    for port in main.signature.inputs:
-        if port.storage == "const_pool" and port.tensor in module.constants:
-            continue
-        if port.tensor not in inputs:
-            names = ", ".join(p.tensor for p in call_inputs(main, module.constants))
-            raise fail("InputMismatch", port.tensor, "the input is missing", f"pass it; the inputs are {names}")
-        array = np.asarray(inputs[port.tensor])
-        exact = array.dtype in (numpy_dtype(port.dtype), storage_dtype(port.dtype, mode))
-        if not exact and not (mode == "float64" and port.dtype.is_float and array.dtype.kind == "f"):
-            raise fail(
-                "InputMismatch",
-                port.tensor,
-                f"the array is {array.dtype}, the signature says {port.dtype}",
-                f"convert to {port.dtype}",
-            )
-        given[port.tensor] = array
+    passed = [p for p in main.signature.inputs if p.storage != "const_pool" or p.tensor not in module.constants]
+    given = {p.tensor: a for p, a in zip(passed, checked_inputs(passed, inputs, mode), strict=True)}
     return _Machine(module, mode, observe).graph("main", given, sizes or {}, 0)
 
 
@@ -160,7 +144,7 @@ class _Machine:
         attrs = attributes(operation(node), node)
         match node.op:
             case "call":
-                return self.call(attrs.graph, args, _known(attrs.sizes, sizes), depth)
+                return self.call(attrs.graph, args, known_sizes(attrs.sizes, sizes), depth)
             case "if":
                 condition = args[0]
                 assert condition is not None
@@ -179,27 +163,14 @@ class _Machine:
         self, attrs: Any, args: list[Array | None], types: Sequence[TensorType], sizes: dict[str, int], depth: int
     ) -> list[Array]:
         trip, condition, *rest = args
-        count = (1 << 63) - 1 if trip is None else int(trip)
+        invariants = rest[attrs.carried :]
+
+        def turn(iteration: int, go: bool, state: Sequence[Array | None]) -> list[Array]:
+            lead = np.asarray(iteration, np.int64), np.asarray(go)
+            return self.call(attrs.body, [*lead, *state, *invariants], {}, depth)
+
+        count = None if trip is None else int(trip)
         go = condition is None or bool(condition)
-        state, invariants = rest[: attrs.carried], rest[attrs.carried :]
-        scans: list[list[Array]] = [[] for _ in types[attrs.carried :]]
-        iteration = 0
-        while iteration < count and go:
-            out = self.call(attrs.body, [np.asarray(iteration, np.int64), np.asarray(go), *state, *invariants], {}, depth)
-            go, state = bool(out[0]), list(out[1 : 1 + attrs.carried])
-            for column, value in zip(scans, out[1 + attrs.carried :], strict=True):
-                column.append(value)
-            iteration += 1
-        new = {*attrs.new, *(() if attrs.size is None else (attrs.size,))}
-        last = [np.shape(s) for s in state if s is not None]
-        bind_loop_results([t.shape for t in types], last, [np.shape(c[0]) if c else None for c in scans], iteration, new, sizes)
-        scope = Scope("loop", args, types, sizes, self.mode)
-        stacked = [
-            np.stack(column) if column else np.zeros((0, *scope.shape(t.shape[1:])), storage_dtype(t.dtype, self.mode))
-            for column, t in zip(scans, types[attrs.carried :], strict=True)
-        ]
-        return [*(s for s in state if s is not None), *stacked]
-
-
-def _known(sizes: Mapping[str, Any], bound: Mapping[str, int]) -> dict[str, int]:
-    return {name: int(evaluate(size, bound)) for name, size in sizes.items()}
+        state = [s for s in rest[: attrs.carried] if s is not None]
+        turns = turn_while(count, go, state, len(types) - attrs.carried, turn)
+        return loop_results(turns, types, {*attrs.new, *(() if attrs.size is None else (attrs.size,))}, sizes, self.mode)

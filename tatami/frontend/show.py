@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tatami.core.expr import shape_text
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Input, Output
 from tatami.core.sizes.conditions import equation_text
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.node_view import loads_text
-from tatami.frontend.operation import text
 
 
 def show(module: Module[Graph]) -> str:
@@ -52,16 +52,16 @@ def _input(port: Input) -> str:
     plain = ((port.role, "data"), (port.storage, "argument"), (port.mutability, "immutable"))
     notes = [word for word, default in plain if word != default]
     layout = [port.layout.kind] if port.layout is not None else []
-    return " ".join([f"{port.tensor}: {port.dtype}{text(port.shape)}", *notes, *layout])
+    return " ".join([f"{port.tensor}: {port.dtype}{shape_text(port.shape)}", *notes, *layout])
 
 
 def _output(port: Output) -> str:
-    return f"{port.tensor}: {port.dtype}{text(port.shape)}" + (f" updates {port.updates}" if port.updates else "")
+    return f"{port.tensor}: {port.dtype}{shape_text(port.shape)}" + (f" updates {port.updates}" if port.updates else "")
 
 
 def _node(node: Node, graph: Graph) -> str:
     results = ", ".join(
-        f"{o}: {graph.tensors[o].dtype}{text(graph.tensors[o].shape)}" if o in graph.tensors else o for o in node.outputs
+        f"{o}: {graph.tensors[o].dtype}{shape_text(graph.tensors[o].shape)}" if o in graph.tensors else o for o in node.outputs
     )
     inputs = ", ".join(i or "_" for i in node.inputs)
     attrs = "".join(f" {k}={_value(v)}" for k, v in node.attrs.items())

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, free_vars
+from tatami.core.expr import expr, free_vars, shape_text
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module
 from tatami.core.sizes.conditions import broken_numbers
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.operation import Site, is_legal_symbol, text
+from tatami.frontend.operation import Site, is_legal_symbol
 from tatami.frontend.operations.control import CALLEES
 from tatami.frontend.operations.size_conditions import graph_conditions, node_claims
 from tatami.frontend.ops import infer, operands_of
@@ -62,7 +62,7 @@ def _ports(name: str, graph: Graph, module: Module[Graph]) -> list[Diagnostic]:
                 diagnostic(
                     "InputMismatch",
                     port.tensor,
-                    f"the constant is {payload.dtype}{list(payload.shape)}, the input {port.dtype}{text(port.shape)}",
+                    f"the constant is {payload.dtype}{list(payload.shape)}, the input {port.dtype}{shape_text(port.shape)}",
                     "declare the constant's dtype and shape",
                 )
             )
@@ -161,7 +161,7 @@ def _node(node: Node, graph: Graph, defined: Mapping[str, TensorType], later: se
                 diagnostic(
                     "InvalidDocument",
                     node.name,
-                    f"{output} is declared {declared.dtype}{text(declared.shape)}, {node.op} gives {type.dtype}{text(type.shape)}",
+                    f"{output} is declared {declared.dtype}{shape_text(declared.shape)}, {node.op} gives {type.dtype}{shape_text(type.shape)}",
                     "declare the inferred type, or cast",
                 )
             )

@@ -8,8 +8,8 @@ Made from Regions and their plans. Tokens state which operations of a kernel are
 - nothing waits for ever, for every trip count and number of tiles;
 - exactly the axes of `predicate_tail` are predicated.
 
-Two products whose first gives the weights of the second, as in attention, are one kernel (`pair.py`). Regions without a
-matrix product go through the streaming template (`stream_ir.py`): phases over the points of a group of
+Two products whose first gives the weights of the second, as in attention, are one kernel (`gpu/pairs/`). Regions without a
+matrix product go through the streaming template (`stream_ir.py`, `gpu/streaming/`): phases over the points of a group of
 threads, which is a thread, a part of a warp, a warp or a block; long lines are cut into parts if there are too few of them
 to fill the GPU (`gpu/streaming/parts.py`). Sorts have a template of their own.
 

@@ -5,8 +5,7 @@
 
 A kernel computes one tile [BM, BN] of C per CTA (or several, `persistent`), `KB` blocks of BK along k. Indices are
 expressions over the tile coordinates m, n, k, b0, b1, …, the size arguments s0, s1, …, and in `block` fields the
-block number k of the enclosing loop and the number of blocks KB. Parameters are p0, p1, …: names of a user never
-occur.
+block number k of the enclosing loop and the number of blocks KB. Parameters are p0, p1, …: users' names never occur.
 
 A statement with a `block` outside 0 <= block < KB does nothing (a CommitGroup always commits, so that wait counts
 stay constant). Block b of a tile lives in slot ``position % stages`` of its ring, where the position counts blocks
@@ -411,7 +410,8 @@ class Operand(msgspec.Struct, frozen=True, omit_defaults=True):
     the operand has strides."""
     guards: tuple[Guard, ...] = ()
     run: int = 1
-    """For a gathered operand, number of neighbours along k that are contiguous under the same guards (`gemm_view.run_of`)."""
+    """For a gathered operand, number of neighbours along k that are contiguous under the same guards
+    (`region/views/product.py:run_of`)."""
 
 
 class Ring(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -574,7 +574,7 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     tile_rows: tuple[int, int] | None = None
     """First row of tiles (of a cluster's tiles) that this kernel computes, and their number; None: all."""
     units: int = 0
-    """Stream-K: number of CTAs, or clusters, that divide the line of all tiles' blocks of k evenly (`plan/gpu/stream_k_cut.py`);
+    """Stream-K: number of CTAs, or clusters, that divide the line of all tiles' blocks of k evenly (`plan/views/stream_k_cut.py`);
     0: none. The loop over tiles then visits pieces of tiles, and `split` is the largest number of pieces of a tile."""
     uneven: bool = False
     """True if tiles differ in their number of blocks; each has at least one."""

@@ -63,6 +63,8 @@ def show(module: Module[Program]) -> str:
                     lines += sort_lines(k)
                 case BodyKernel():
                     lines += body_lines(k)
+                case _:
+                    assert_never(k)
         for b in program.bindings:
             when = " and ".join(map(condition_text, b.conditions))
             lines.append(
@@ -158,6 +160,8 @@ def stream_lines(k: StreamKernel) -> list[str]:
                 value = f"scan {p.scan.fn}{way} of {show_expr(p.scan.body)}"
             case Write():
                 value = f"value : {p.dtype} = {show_expr(p.value)}"
+            case _:
+                assert_never(p)
         if not isinstance(p, Write) and p.part is not None:
             value += f", part {show_expr(p.part.number)} of {p.part.size}"
         if isinstance(p, Running) and p.start is not None:
@@ -192,7 +196,7 @@ def body_lines(k: BodyKernel) -> list[str]:
 
 
 LOOPS = {"blocks": "k in 0..KB", "tiles": "tile of this CTA", "chunks": "chunk c of the warpgroup's part"}
-"""Text of a loop's variable, by what it runs over."""
+"""Text of a loop's variable, by the kind of loop."""
 
 
 def _body(body: tuple[Stmt, ...], depth: int) -> list[str]:

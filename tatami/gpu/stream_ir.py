@@ -8,9 +8,9 @@
 The phases of a point run in order. Expressions are those of a Region with these names: reads have one index, the
 element address; a Ref names a Fold of an earlier phase or one of `lets`, which are computed where they are used.
 
-`lane` is the axis that one thread steps by `width` elements: the last axis of the points where neighbouring threads have
-neighbouring points (group 1, `across`), else the last axis of the phase. The phase's `wide` reads and the stores that say so then take all lanes at
-once; that is so where every size of `even` is a multiple of `width`, else the kernel takes one element at a time.
+`lane` is the axis that one thread steps by `width` elements: the last axis of the points if neighbouring threads have
+neighbouring points (group 1, `across`), else the last axis of the phase. If every size of `even` is a multiple of `width`, the
+phase's `wide` reads and its stores marked `wide` take all lanes at once; otherwise the kernel takes one element at a time.
 """
 
 from __future__ import annotations

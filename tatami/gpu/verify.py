@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from itertools import pairwise
+from typing import assert_never
 
 import msgspec
 
@@ -95,6 +96,8 @@ def verify_any(kernel: AnyKernel) -> list[Diagnostic]:
             return check_words(kernel) or verify_sort(kernel)
         case BodyKernel():
             return check_words(kernel)
+        case _:
+            assert_never(kernel)
 
 
 _WORD = re.compile(r"-?[A-Za-z0-9_]{0,80}")

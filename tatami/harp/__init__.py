@@ -1,10 +1,13 @@
 """The `.harp` language: text to frontend modules through the Graph API, and back (docs/language.md).
 
     grammar.lark       the grammar                parse.py          text to syntax tree; syntax_errors.py explains faults
-    ir.py  source.py   the tree and its places    elaborate.py      tree to module: call_order.py, then a body.py per graph
-    scope.py           names and their values     expressions.py    values, operators, indices; calls.py, fused.py, constants.py
-    parameters.py      what can be called, read off the Graph API; arguments.py binds, values.py has the kinds of values
-    load.py            `tt.parse`, files          fmt.py, decompile.py
+    ir.py  source.py   the tree and its places    elaboration/      tree to module: elaborate.py, then a body.py per graph
+    load.py            `tt.parse`, files          writing/          operations, names and layout of text
+    fmt.py             text to text               decompile.py      module to text
+
+In elaboration/: `call_order` orders the graphs; `scope` has names and their values, `values` the kinds of values;
+`expressions` values, operators and indices, with `calls`, `fused` and `constants`; `parameters` the operations that can be
+called, read off the Graph API, whose operands `arguments` binds.
 
 Invariants
     - There is no list of operations here: the table of `frontend/ops.py` and the methods of the Graph API are the list.

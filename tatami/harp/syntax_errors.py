@@ -107,12 +107,6 @@ def _shown(text: str) -> str:
     return repr(cut)
 
 
-def _at_end(accepted: set[str]) -> str:
-    if "RBRACE" in accepted:
-        return "close the graph with '}'"
-    return "complete the text"
-
-
 def _advice(source: Source, token: Token, accepted: set[str]) -> str:
     before, _ = _word_before(source, token.start_pos or 0)
     if before in _WORDS_OF_OTHERS:

@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, assert_never
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, free_vars, substitute, var
+from tatami.core.expr import ONE, Expr, Shape, free_vars, shape_text, sizes_text, substitute, var
 from tatami.core.module import Module
 from tatami.indexbook.compose import View, ViewPiece, axis_name, compose, identity, rename
 from tatami.indexbook.ir import Access, Axis, Gathered, IndexBook, IndexInfo, Operand, Piece
@@ -172,10 +172,10 @@ class _Analysis:
             raise fail(
                 "BroadcastMismatch",
                 node.id,
-                f"an operand of shape [{_text(have)}] does not spread over [{_text(want)}]",
-                f'insert EXPAND with "result_shape": [{_text(want)}] on the operand, or correct its shape',
-                lhs_shape=_text(want),
-                rhs_shape=_text(have),
+                f"an operand of shape {shape_text(have)} does not spread over {shape_text(want)}",
+                f'insert EXPAND with "result_shape": {shape_text(want)} on the operand, or correct its shape',
+                lhs_shape=sizes_text(want),
+                rhs_shape=sizes_text(have),
             )
         op = ExpandOp(want, tuple(range(offset, len(want))))
         view = self.compose(source.view, op, want, node.id)
@@ -290,7 +290,3 @@ def compose_gather(
 
 def _flags(view: View) -> Flags:
     return () if view.is_affine else ("non_scop",)
-
-
-def _text(shape: Shape) -> str:
-    return ", ".join(map(str, shape))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tatami.core.algebra.bounds import simplify
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, Expr, Floor, Shape, free_vars
+from tatami.core.expr import ONE, Expr, Floor, Shape, free_vars, shape_text
 from tatami.core.module import Module
 from tatami.indexbook.compose import extents_of, is_affine
 from tatami.indexbook.ir import IndexBook, IndexInfo
@@ -216,7 +216,7 @@ def axes_match_tiny(ident: str, info: IndexInfo, context: Context) -> list[Diagn
         diagnostic(
             "AxisAlignmentMismatch",
             ident,
-            f"axes have sizes [{_text(shape)}], the node has shape [{_text(node.shape)}]",
+            f"axes have sizes {shape_text(shape)}, the node has shape {shape_text(node.shape)}",
             "dump indexbook again from this tiny",
         )
     ]
@@ -269,7 +269,3 @@ def _floors(e: Expr) -> Iterator[Floor]:
                 yield atom
                 yield from _floors(atom.num)
                 yield from _floors(atom.den)
-
-
-def _text(shape: Shape) -> str:
-    return ", ".join(map(str, shape))

@@ -1,13 +1,16 @@
 """CPU kernels as loop nests, made from Regions and their plans (spec 1 "SIMD", design §3 loop).
 
-    rename         a Region in our own names; nothing a user wrote passes this point
-    lower          by the kind of the plan: scalar and cpu_rows to rows, cpu_contraction to contraction, opaque to a call
-    merge_axes     neighbouring axes as one where no address can tell
-    flatten        lets with at most one loop-carried node
-    schedule       phases of parallel loops, passes, storage; legal whatever the plan says
-    pointwise      the value of an expression at one point or at neighbouring points
-    rows           phases: what runs in parallel, and what is stored between
-    nest           one pass: loops, lanes, items (reduces, arg_reduces, scans); scatters after all of them
+    lower          by the kind of the plan, to a template; `opaque` is a call of a routine
+    emit/          expressions to statements: `rename` gives a Region our own names (nothing a user wrote passes this
+                   point), `flatten` leaves at most one loop-carried node in a let, `emitter` writes the value of an
+                   expression at one point or at neighbouring points
+    nests/         template of plain nests: `merge_axes` joins neighbouring axes where no address can tell, `schedule` has
+                   phases of parallel loops, passes and storage, `rows` writes the phases, `nest` one pass: loops, lanes,
+                   items (`reduces`, `arg_reduces`, `scans`), then `scatters`
+    products/      packed panels, micro-kernels and parts of k; square tiles that transpose
+    images/        convolutions and windows: rows of an image, planes of channels, Winograd's tiles
+    attention/     two products in one pass over the keys
+    passes/        statements to better statements with the same bits
 
 Invariants (`verify`): registers have one type and one declaration; a Parallel sees no register from outside and is never
 nested; no access leaves its buffer (a guarded read stands in its If, an index tensor is checked, D2.16); the order of

@@ -6,18 +6,18 @@
     Value    = Const | Reg | IndexOf | Load | Gather | Op | Cast | Splat | Lane | Shift | Across | Zip | Unzip | Horizontal | FirstLane | Fma
              | Within | LaneRange | Random
 
-Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane,
-Shift, Across, Zip, Unzip, Horizontal and FirstLane. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments
-(s0, …), 64-bit, flooring.
-All names are our own counters: p0… parameters, b… local buffers, s… sizes, x… loop variables, anything else registers.
+Every value has a dtype and a number of lanes (1: scalar); `type_of` tells both. Lanes mix only through Splat, Lane, Shift,
+Across, Zip, Unzip, Horizontal and FirstLane. Index expressions are `core` Exprs over loop variables (x0, …) and size arguments
+(s0, …), 64-bit, flooring. All names are our own counters: p0… parameters, b… local buffers, s… sizes, x… loop variables,
+anything else registers.
 
-16-bit floats live in registers as fp32 values on the 16-bit grid: Load widens, Store narrows, every Op rounds once.
-bool in memory is one byte, 0 or 1.
+16-bit floats live in registers as fp32 values on the 16-bit grid: Load widens, Store narrows, every Op rounds once. bool in
+memory is one byte, 0 or 1.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import msgspec
 
@@ -466,3 +466,5 @@ def type_of(value: Value) -> ValueType:
             return ValueType(DType.bool, lanes)
         case Random(lanes=lanes):
             return ValueType(DType.u32, lanes)
+        case _:
+            assert_never(value)

@@ -53,8 +53,8 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
-from tatami.plan.loops.form_passes import Wish, rows_plan
-from tatami.plan.loops.own_names import Names, rename
+from tatami.plan.views.form_passes import Wish, rows_plan
+from tatami.plan.views.own_names import Names, rename
 from tatami.region.ir import Program, Region
 from tatami.region.views.fp8 import spelled_out
 

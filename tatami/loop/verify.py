@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import assert_never
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
@@ -22,6 +23,7 @@ from tatami.loop.ir import (
     BufferParam,
     Call,
     Cast,
+    Const,
     Declare,
     Fault,
     FirstLane,
@@ -304,6 +306,8 @@ class _Check:
             case Fault(code=code):
                 if code != INDEX_OUT_OF_RANGE:
                     self.wrong(f"fault {code}: kernels report an index out of range, {INDEX_OUT_OF_RANGE}")
+            case _:
+                assert_never(stmt)
 
     def user_call(self, user: UserRoutine, args: Sequence[Pointer | Integer], s: _Scope) -> None:
         """A body gets what its text was bound to; anything else would be read as memory."""
@@ -411,8 +415,10 @@ class _Check:
                 case Random(key=key, counter=counter):
                     stack.append(key)
                     self.index(counter, s)
-                case _:
+                case Const():
                     pass
+                case _:
+                    assert_never(v)
         try:
             return type_of(value)
         except ValueError as error:

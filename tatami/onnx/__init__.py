@@ -1,18 +1,18 @@
 """Import of ONNX models. Made from: a ModelProto; depends on `core` and `frontend` only.
 
-    repair        the file: order, open axes, names, attributes and operands repaired or refused (order, definitions,
-                  repair_node, attribute_values, schemas, text), without onnx.checker
-    load          the model: inputs, initialisers, outputs (tensors: their arrays, external data from the model's folder only;
-                  declared: the model's declarations of its results)
-    old_forms     nodes of old versions in the newest form; preconditions: requirements on operands and attributes together
-    check         `tatami check`: the findings of onnx.checker, and the repairs of an import
-    import_node   one node: its handler (registry, ops_*.py), else the body of its function
+    files/        the file before any node is imported: `repair` puts order, open axes, names, attributes and operands right or
+                  refuses them, without onnx.checker; `tensors` reads arrays, external data from the model's folder only
+    load          the model: inputs, initialisers, outputs (declared: the model's declarations of its results)
+    nodes/        one node: `import_node` asks its handler (registry), else the body of its function; `old_forms` has the
+                  newest form of nodes of old versions, `preconditions` the requirements on operands and attributes
+                  together, `fold` computes nodes of small constants
+    registry      operator -> handler, joined from operators/, images/, strings/, sequences/, subgraphs/, ml/, microsoft/
     support       operators that have an import; one diagnostic of all that have none
-    control       If, Loop, Scan: graphs of the module; values they read from outside become operands
-    fold          nodes of small constants are computed while importing
+    check         `tatami check`: the findings of onnx.checker, and the repairs of an import
+    subgraphs/    If, Loop, Scan: graphs of the module; values they read from outside become operands
+    sequences/    sequences and optional values; `ports` puts them into the flat signature of a program
     importer      the state: values by ONNX name, frontend nodes made before
     data_sizes    integers of the data as sizes
-    ports         sequences and optional values in the flat signature of a program
     arithmetic    tensors with Python's operators, for handlers that compute
     backend       the ONNX Backend API, which is built on the compiler (tatami/backends/onnx_api.py)
     InferenceSession, SessionOptions, …   a drop-in session, also built on the compiler (tatami/backends/onnx_session.py)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import onnx
 
 from tatami.core.diagnostic import diagnostic, fail
-from tatami.frontend.operation import text
+from tatami.core.expr import shape_text
 from tatami.onnx.importer import FROM_ONNX, Importer
 from tatami.onnx.values import Value
 
@@ -28,7 +28,7 @@ def declared(m: Importer, port: onnx.ValueInfoProto, *, sizes: bool = True) -> V
     pairs = zip(dims, (s.as_int() for s in kind.shape), strict=False)
     if len(dims) != len(kind.shape) or any(a is not None and b is not None and a != b for a, b in pairs):
         wanted = ", ".join("?" if d is None else str(d) for d in dims)
-        why = f"the output is declared of shape [{wanted}], and its nodes give {text(kind.shape)}"
+        why = f"the output is declared of shape [{wanted}], and its nodes give {shape_text(kind.shape)}"
         if not any(s.as_int() is None for s in kind.shape) and None not in dims:
             raise fail("AxisSizeMismatch", port.name, why, how)
         m.warnings.append(diagnostic("ModelRepaired", port.name, f"{why}; the declaration is left out", how))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from tatami.core.algebra.bounds import is_always_less
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, expr, free_vars
+from tatami.core.expr import ONE, Expr, Shape, expr, free_vars, shape_text
 from tatami.core.files.data_files import DataFiles
 from tatami.core.signature import Equation, Input
 from tatami.core.tensor import Tensor, dtype_of, numpy_dtype
@@ -74,6 +74,8 @@ def element_dtype(code: int, site: str) -> DType:
 class Importer:
     """The builder of one frontend Graph. `constants`, `graphs` and `functions` are shared by all graphs of the model."""
 
+    import_nodes: Callable[[Importer, Iterable[onnx.NodeProto]], None]
+    """Imports nodes of the model, those of a branch or body too (import_node.py)."""
     opset: int
     functions: dict[tuple[str, str], onnx.FunctionProto] = field(default_factory=dict)
     """Functions of the model, by domain and name."""
@@ -346,6 +348,10 @@ class Importer:
         """Append a node with one result and return the result's name."""
         return self.emit(op, inputs, attrs)[0]
 
+    def rank_0(self, tensor: str) -> str:
+        """A tensor of one element as one of rank 0."""
+        return self.one("reshape", [tensor], {"shape": ()}) if self.shape(tensor) else tensor
+
     def number(self, value: bool | int | float, dtype: DType) -> str:
         """A rank-0 constant of `dtype`."""
         return self.add_constant(np.array(value).astype(numpy_dtype(dtype)))
@@ -364,7 +370,7 @@ class Importer:
 
     def broadcast(self, tensors: Sequence[str]) -> list[str]:
         """ONNX's right-aligned broadcasting, made explicit."""
-        from tatami.frontend.operation import right_aligned, text
+        from tatami.frontend.operation import right_aligned
 
         shapes = [self.tensors[t].shape for t in tensors]
         full = [s for s in shapes if s]
@@ -373,7 +379,7 @@ class Importer:
         to = right_aligned(full, assume=True)
         if to is None:
             raise fail(
-                "BroadcastMismatch", self.site, f"operands of shapes {' and '.join(map(text, shapes))} do not broadcast",
+                "BroadcastMismatch", self.site, f"operands of shapes {' and '.join(map(shape_text, shapes))} do not broadcast",
                 "give them equal sizes, or 1, from the last axis on",
             )  # fmt: skip
         return [self.expand(t, to) if s else t for t, s in zip(tensors, shapes, strict=True)]

@@ -170,7 +170,7 @@ def _importer(door: Repaired, *, reads_sizes: bool = False, beside: DataFiles | 
     """The importer of the model's nodes. Raises UnsupportedModel with a list of the operators that it does not have."""
     functions = {(f.domain, f.name): f for f in door.functions}
     names = frozenset(p.name for p in (*door.inputs, *door.outputs, *door.overridable.values()))
-    importer = Importer(door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
+    importer = Importer(import_nodes, door.opset, functions, reads_sizes=reads_sizes, beside=beside, reserved=names)
     missing = unsupported_nodes(importer, door.nodes)
     if missing is not None:
         raise missing

@@ -1,5 +1,5 @@
-"""Handlers of ONNX operators: one table, filled by the ops_*.py files. A handler returns None for forms that the operator's
-function body covers."""
+"""Handlers of ONNX operators: one table, joined from the files of operators/, images/, strings/, sequences/, subgraphs/, ml/ and
+microsoft/. A handler returns None for forms that the operator's function body covers."""
 
 from __future__ import annotations
 

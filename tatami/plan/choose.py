@@ -23,8 +23,8 @@ from tatami.plan.memory.layouts import choose_layouts
 from tatami.plan.rename import inverse, rename_choice
 from tatami.plan.usual_sizes import least_sizes, usual_sizes
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
-from tatami.region.canonical_key import Renaming, canonical
 from tatami.region.ir import Program, Region
+from tatami.region.views.canonical_key import Renaming, canonical
 
 Made: TypeAlias = dict[Any, tuple[tuple[Guarded, ...], tuple[Rejected, ...], str]]
 """Plans, refusals and key of each canonical Region met so far."""

@@ -15,15 +15,6 @@ from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.gpu.block_work import block_work
 from tatami.plan.gpu.estimate import gpu_estimate
-from tatami.plan.gpu.limits import (
-    MmaPlan,
-    block_rules,
-    hard_limits,
-    shape_rules,
-    sm80_instruction,
-    spills,
-    stop_rules,
-)
 from tatami.plan.gpu.product_plans import epilogue_of, product_line, sm80_plan, sm90_plan, tails
 from tatami.plan.gpu.sm90_shapes import (
     Loads,
@@ -57,7 +48,16 @@ from tatami.plan.ir import (
 )
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.pairs.choose import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
-from tatami.plan.pairs.limits import PairPlan
+from tatami.plan.views.pair_limits import PairPlan
+from tatami.plan.views.product_limits import (
+    MmaPlan,
+    block_rules,
+    hard_limits,
+    shape_rules,
+    sm80_instruction,
+    spills,
+    stop_rules,
+)
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.views.kinds import contractions

@@ -36,8 +36,8 @@ from tatami.plan.loops.kinds import EVERY
 from tatami.plan.rename import obeyed_choices
 from tatami.plan.verify import SPLIT_ALONE
 from tatami.plan.verify_plan import verify_plan
-from tatami.region.canonical_key import canonical
 from tatami.region.ir import Program, Region
+from tatami.region.views.canonical_key import canonical
 from tatami.region.views.kinds import Kind, contractions, kind_of
 from tatami.region.views.row_groups import within_a_group
 

@@ -31,7 +31,7 @@ DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "quads": 4, "pairs_vnni": 2, "qu
 DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8"}
 """Feature that a target needs for the multiply-add."""
 DOTS_OF_ANY_SIGNS: frozenset[Dot] = frozenset({"quads", "quads_amx"})
-"""The quads whose two operands may both be signed or both unsigned."""
+"""Quads whose two operands may both be signed or both be unsigned."""
 FAR = 1024
 """Minimum bytes between rows of columns for which they are read in place, row by row, if there is one panel."""
 AMX_TILE = (32, 32)
@@ -41,7 +41,7 @@ INST_K = {"m16n8k16": 16, "m16n8k8": 8}
 TILE_GROUP = 8
 """Rows of tiles that the tile orders "grouped" and "hilbert" visit together, so that their operands stay in L2."""
 TURNED_LANES = (4, 8, 16)
-"""Lanes of vectors of which a square can be transposed in registers."""
+"""Vector lengths, in elements, for which a square of vectors can be transposed in registers."""
 
 
 class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,7 +92,7 @@ class Scalar(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", 
 class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
     """Long lines cut into blocks of `size` elements of `axis`, along which reduces or scans run.
 
-    A block has a partial result of its own: what its elements reduce to, or the prefixes of a scan within it. Partials
+    A block has a partial result of its own: the reduction of its elements, or the prefixes of a scan within it. Partials
     are joined in the order of the blocks, so that the result depends on sizes alone, never on threads.
 
     A reduce along the axis becomes two: along `axis.i` within a block and along `axis.b` over the blocks (and a rest along
@@ -107,7 +107,7 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="cpu_rows"):
-    """Fused loops with vectors of `width` elements of fp32 and a tail. `plan/loops/nest_form.py` has the lets and axes that phases
+    """Fused loops with vectors of `width` elements of fp32 and a tail. `plan/views/nest_form.py` has the lets and axes that phases
     speak of, `plan/loops/phase_rules.py` what holds.
 
     `storage`: register, in its pass only; row, for the passes of its phase, one per outer point in flight; workspace, whole,
@@ -305,7 +305,7 @@ class Sm80Mma(msgspec.Struct, frozen=True, tag_field="kind", tag="sm80_mma"):
 class StreamK(msgspec.Struct, frozen=True):
     """The blocks of k of the last `rows` rows of tiles form one line, cut evenly over `units` CTAs; with clusters, rows, tiles
     and units are those of clusters. A second kernel adds the pieces of each tile in the order of k and runs the epilogue
-    (`plan/gpu/stream_k_cut.py`). The whole tiles before them have a kernel of their own. All sizes are known."""
+    (`plan/views/stream_k_cut.py`). The whole tiles before them have a kernel of their own. All sizes are known."""
 
     rows: int
     units: int

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tatami.core.target import Target
-from tatami.region.canonical_key import canonical, key_of_canonical
 from tatami.region.ir import Region
+from tatami.region.views.canonical_key import canonical, key_of_canonical
 
 
 def target_class(target: Target) -> str:
-    """The part of a plan's key that names the machine: kind, instruction set and what it has beyond that."""
+    """The part of a plan's key that names the machine: kind, instruction set and features."""
     return "+".join((f"{target.kind}:{target.isa}" if target.isa else target.kind, *target.features))
 
 

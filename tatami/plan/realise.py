@@ -3,8 +3,8 @@
     plan packs n1            setup:  n1_p[k, n] <- n1[k, n]     blocked, slivers of nr columns
     n9 = sum n0 * n1   ->    main:   n9 = sum n0[m, k] * n1_p[k, n]
 
-A plan without packed operands or layouts leaves the module as it is. plan/memory/packed_operands.py describes packed operands, whose
-logical meaning is that of the operand, so that the realised Regions compute the same as the planned ones.
+A plan without packed operands or layouts leaves the module as it is. plan/memory/packed_operands.py describes packed operands,
+whose logical meaning is that of the operand, so that the realised Regions compute the same as the planned ones.
 
 A Region with several guarded plans has a realised form for each, since each may pack another operand or pack it differently.
 The program holds the last form, whose inputs include those of the other forms.
@@ -263,6 +263,6 @@ def _fresh(name: str, taken: set[str]) -> str:
 
 
 def _renamed(region: Region, tensors: dict[str, str], name: str) -> Region:
-    from tatami.region.canonical_key import Renaming, rename
+    from tatami.region.views.canonical_key import Renaming, rename
 
     return rename(region, Renaming(tensors, {}, {}, {}), name)

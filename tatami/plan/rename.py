@@ -11,8 +11,8 @@ from tatami.core.expr import substitute, var
 from tatami.core.kernel import Condition
 from tatami.core.renaming import renamed
 from tatami.plan.ir import AXIS, LET, READ, WRITTEN, Guarded, SchedulePlan
-from tatami.region.canonical_key import Renaming, canonical
 from tatami.region.ir import Region
+from tatami.region.views.canonical_key import Renaming, canonical
 
 P = TypeVar("P", bound=SchedulePlan)
 

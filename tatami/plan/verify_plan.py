@@ -1,4 +1,4 @@
-"""Checks of a plan against its Region and its target: its schedule (`schedule_rules`), tile sizes, and resources with
+"""Checks of a plan against its Region and its target: its schedule (`loops/rules.py`), tile sizes, and resources with
 numbers."""
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.cpu_kinds import cpu_kind_of
-from tatami.plan.gpu.limits import crowded_rules, group_rules, hard_limits, shape_rules
 from tatami.plan.gpu.sm90_shapes import are_even, residuals
 from tatami.plan.ir import (
     CpuPlan,
@@ -24,7 +23,8 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.loops.rules import invalid_plan, schedule_rules
-from tatami.plan.pairs.limits import pair_limits, pair_rules
+from tatami.plan.views.pair_limits import pair_limits, pair_rules
+from tatami.plan.views.product_limits import crowded_rules, group_rules, hard_limits, shape_rules
 from tatami.region.ir import Region
 from tatami.region.views.kinds import contractions
 from tatami.region.views.pairs.pair import pair_view

@@ -6,7 +6,7 @@ output, an argument of a call, gathered data); inputs and results of calls are m
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 from tatami.core.expr import Expr
 from tatami.core.module import Module
@@ -22,17 +22,24 @@ from tatami.tiny.ir import (
     CastOp,
     ConstOp,
     Elementwise,
+    ExpandOp,
+    FlipOp,
     GatherOp,
     InputOp,
     IotaOp,
     Node,
+    PadOp,
+    PermuteOp,
     Program,
     RandOp,
     ReduceOp,
+    ReshapeOp,
     ResultOp,
     ScanOp,
     ScatterOp,
+    ShrinkOp,
     SizeOp,
+    ViewOp,
 )
 
 Kind = Literal["elementwise", "reduce", "scan", "gather", "scatter", "generate", "copy"]
@@ -119,8 +126,10 @@ def _kind(node: Node, resident: set[str]) -> Kind | None:
             return "generate" if node.id in resident else None
         case InputOp() | CallOp() | ResultOp():
             return None
-        case _:
+        case ExpandOp() | FlipOp() | PadOp() | PermuteOp() | ReshapeOp() | ShrinkOp() | ViewOp():
             return "copy" if node.id in resident else None
+        case _:
+            assert_never(node.op)
 
 
 def _excluded_reason(node: Node) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import islpy as isl
 
-from tatami.core.expr import Expr, Floor, Var, free_vars
+from tatami.core.expr import Expr, Floor, Var
 from tatami.indexbook.ir import Guard
 
 Extents = dict[str, Expr]
@@ -140,12 +140,3 @@ def _aff_list(affs: list[isl.Aff]) -> isl.AffList:
     for a in affs:
         out = out.add(a)
     return out
-
-
-def is_affine(e: Expr, extents: Extents) -> bool:
-    """True if `e` has an isl form over these axes."""
-    try:
-        Space(extents, [e])
-    except NotAffine:
-        return False
-    return bool(free_vars(e) is not None)

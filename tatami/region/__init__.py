@@ -13,8 +13,11 @@ Invariants (``verify``):
 - yields cover their outputs; a scatter updates an input.
 
 Outside its guard a reduce should read the neutral element: a warning here (a pad may mean another value), NeutralInvalid in a
-document of the spec's form. Later layers may import `ir`, `walk` (operands, accesses, dtypes), `kinds` (the closed list of
-shapes; contractions and their roles) and `canonical_key` (a Region without its names).
+document of the spec's form. Later layers may import `ir`, `walk` (operands, accesses, dtypes) and `views/`: facts
+that one Region shows by itself, such as its kind (`kinds` is the closed list) and its key without names (`canonical_key`).
+
+The folders in the order of work: `fusion` chooses the values of a kernel, `form` makes its Region, `rules` rewrite it,
+`checks` hold the rules of `verify`, `meaning` has its numpy meaning.
 
 A dump::
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from tatami.core.diagnostic import fail
-from tatami.core.expr import evaluate, free_vars
 from tatami.core.module import Module
-from tatami.core.numbers.numerics import Mode, cast, storage_dtype
-from tatami.core.sizes.binding import bind_loop_results, bind_results, bind_sizes, check_new_sizes
-from tatami.core.tensor import numpy_dtype
-from tatami.region.ir import Param, Program, Region, Step
-from tatami.region.meaning.region import concrete, run_region, run_routine
+from tatami.core.numbers.numerics import Mode, cast
+from tatami.core.run_programs import Machine, Observe
+from tatami.core.sizes.binding import bind_results, check_new_sizes
+from tatami.region.ir import Program, Region, Step
+from tatami.region.meaning.region import run_region, run_routine
 
 Array: TypeAlias = np.ndarray
 Sizes: TypeAlias = dict[str, int]
-Observe: TypeAlias = Callable[[str, str, Array], None]
 
 __all__ = ["run", "run_region"]
 
@@ -31,56 +28,15 @@ def run(
     observe: Observe | None = None,
 ) -> dict[str, Array]:
     """The outputs of `main` by tensor name. `setup`, if the module has one, runs first and computes the const_pool inputs."""
-    pool: dict[str, Array] = {name: tensor.array for name, tensor in module.constants.items()}
-    machine = _Machine(module, mode, observe, pool)
-    if "setup" in module.programs:
-        setup = module.programs["setup"]
-        given = {**pool, **inputs}
-        shapes = {p.tensor: np.shape(given[p.tensor]) for p in setup.signature.inputs if p.tensor in given}
-        results = machine.program("setup", _arguments(setup, given, mode), bind_sizes(setup.signature, shapes, sizes))
-        pool.update((port.tensor, value) for port, value in zip(setup.signature.outputs, results))
-    main = module.main
-    arguments = _arguments(main, {**pool, **inputs}, mode)
-    shapes = {port.tensor: a.shape for port, a in zip(main.signature.inputs, arguments)}
-    results = machine.program("main", arguments, bind_sizes(main.signature, shapes, sizes, _new_symbols(main)))
-    return {port.tensor: value for port, value in zip(main.signature.outputs, results)}
+    return _Machine(module, mode, observe).run(inputs, sizes)
 
 
-def _new_symbols(program: Program) -> set[str]:
-    """Sizes that steps of the program decide while it runs."""
-    return {symbol for item in program.body if isinstance(item, Step) for symbol in item.new_symbols}
+class _Machine(Machine[Program]):
+    def new_symbols(self, program: Program) -> frozenset[str]:
+        return frozenset(symbol for item in program.body if isinstance(item, Step) for symbol in item.new_symbols)
 
-
-def _arguments(program: Program, given: Mapping[str, Array], mode: Mode) -> list[Array]:
-    out: list[Array] = []
-    for port in program.signature.inputs:
-        if port.tensor not in given:
-            names = ", ".join(p.tensor for p in program.signature.inputs)
-            raise fail("InputMismatch", port.tensor, "the input is missing", f"pass it; the inputs are {names}")
-        array = np.asarray(given[port.tensor])
-        wanted = (numpy_dtype(port.dtype), storage_dtype(port.dtype, mode))
-        if array.dtype not in wanted and not (mode == "float64" and port.dtype.is_float and array.dtype.kind == "f"):
-            raise fail(
-                "InputMismatch",
-                port.tensor,
-                f"the array is {array.dtype}, the signature says {port.dtype}",
-                f"convert it to {port.dtype} before the call",
-            )
-        out.append(cast(array, port.dtype, mode))
-    return out
-
-
-class _Machine:
-    """Interpreter of the programs of one module."""
-
-    def __init__(self, module: Module[Program], mode: Mode, observe: Observe | None, pool: Mapping[str, Array]) -> None:
-        self.module = module
-        self.mode = mode
-        self.observe = observe
-        self.pool = pool
-
-    def program(self, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
-        """Run one program on positional arguments; a tensor is dropped after its last use."""
+    def program(self, name: str, arguments: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
+        """The outputs of one program on positional arguments; a tensor is dropped after its last use."""
         program = self.module.programs[name]
         sizes = dict(sizes)
         values: dict[str, Array] = dict(zip(program.inputs, arguments, strict=True))
@@ -109,33 +65,18 @@ class _Machine:
     def step(self, step: Step, values: Mapping[str, Array], sizes: Sizes) -> dict[str, Array]:
         """Outputs of one step, by tensor name: a called program, a branch, a loop or a host routine."""
         src = [values[i] for i in step.inputs]
+        types = [p.memref for p in step.outputs]
         match step.kind:
-            case "program":
-                results = self.callee(step, step.targets[0], src, sizes)
-            case "if":
-                results = self.callee(step, step.targets[0 if bool(src[0]) else 1], src[1:], sizes)
-            case "loop":
-                results = self.loop(step, src, sizes)
+            case "program" | "if" | "loop":
+                results = self.control(step.kind, step, types, src, sizes)
             case "host":
                 results = run_routine(step.name, step.targets[0], src, step.attrs)
+                bind_results([t.shape for t in types], [np.shape(r) for r in results], step.new_symbols, sizes)
             case _:
                 assert_never(step.kind)
-        if step.kind != "loop":
-            shapes = [p.memref.shape for p in step.outputs]
-            bind_results(shapes, [np.shape(r) for r in results], step.new_symbols, sizes)
         return {p.name: cast(np.asarray(r), p.memref.dtype, self.mode) for p, r in zip(step.outputs, results)}
 
-    def callee(self, step: Step, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
-        """Outputs of a called program whose size symbols are bound by the step and by the arguments' shapes."""
-        program = self.module.programs[name]
-        signature = program.signature
-        arguments = self._with_pooled(program, arguments)
-        given = {symbol: int(evaluate(size, sizes)) for symbol, size in step.sizes.items() if free_vars(size) <= sizes.keys()}
-        shapes = {p.tensor: a.shape for p, a in zip(signature.inputs, arguments)}
-        bound = bind_sizes(signature, shapes, given, _new_symbols(program))
-        return self.program(name, arguments, bound)
-
-    def _with_pooled(self, program: Program, arguments: Sequence[Array]) -> Sequence[Array]:
+    def passed(self, program: Program, arguments: Sequence[Array]) -> Sequence[Array]:
         """The arguments, followed by values of the ConstPool that the program takes and its caller does not pass."""
         ports = program.signature.inputs
         if len(arguments) == len(ports):
@@ -147,32 +88,6 @@ class _Machine:
             else next(passed)
             for p in ports
         ]
-
-    def loop(self, step: Step, src: list[Array], sizes: Sizes) -> list[Array]:
-        """Outputs of a loop over (trip count, condition, carried…, invariants…), as in CALL loop of tiny."""
-        count = int(step.attrs.get("carried", len(src) - 2))  # type: ignore[arg-type]
-        trip, condition = int(src[0]), bool(src[1])
-        carried, invariants = src[2 : 2 + count], src[2 + count :]
-        scanned: list[list[Array]] = [[] for _ in step.outputs[count:]]
-        iteration = 0
-        while iteration < trip and condition:
-            arguments = [np.asarray(iteration, np.int64), np.asarray(condition), *carried, *invariants]
-            results = self.callee(step, step.targets[0], arguments, sizes)
-            condition, carried = bool(results[0]), results[1 : 1 + count]
-            for column, value in zip(scanned, results[1 + count :]):
-                column.append(value)
-            iteration += 1
-        shapes = [p.memref.shape for p in step.outputs]
-        rows = [np.shape(c[0]) if c else None for c in scanned]
-        bind_loop_results(shapes, [np.shape(c) for c in carried], rows, iteration, step.new_symbols, sizes)
-        stacked = [
-            np.stack(column) if column else np.zeros((0, *concrete(p.memref.shape[1:], sizes)), self._storage(p))
-            for column, p in zip(scanned, step.outputs[count:])
-        ]
-        return [*carried, *stacked]
-
-    def _storage(self, param: Param) -> np.dtype:
-        return storage_dtype(param.memref.dtype, self.mode)
 
 
 def _operands(item: Region | Step) -> tuple[str, ...]:

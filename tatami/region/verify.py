@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tatami.core.algebra.assumed import NOTHING, Assumed
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, free_vars
+from tatami.core.expr import Shape, free_vars, shape_text
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
 from tatami.core.signature import repeated_input, symbols
@@ -90,7 +90,7 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
     ]
     for o, port in zip(program.outputs, program.signature.outputs):
         if o in known and (known[o], dtypes[o]) != (port.shape, port.dtype):
-            why = f"output {port.tensor} is {port.dtype}[{_text(port.shape)}], {o} is {dtypes[o]}[{_text(known[o])}]"
+            why = f"output {port.tensor} is {port.dtype}{shape_text(port.shape)}, {o} is {dtypes[o]}{shape_text(known[o])}"
             out.append(diagnostic("AxisAlignmentMismatch", f"{name}: {o}", why, "write the type of what is given"))
     return out
 
@@ -108,13 +108,9 @@ def _interface(region: Region, known: dict[str, Shape], dtypes: dict[str, DType]
             yield diagnostic(
                 "AxisAlignmentMismatch",
                 f"{region.name}: {p.name}",
-                f"the Region sees shape [{_text(p.memref.shape)}], the tensor has [{_text(known[p.name])}]",
+                f"the Region sees shape {shape_text(p.memref.shape)}, the tensor has {shape_text(known[p.name])}",
                 "give the MemRef the tensor's shape",
             )
-
-
-def _text(shape: Iterable[Expr]) -> str:
-    return ", ".join(map(str, shape))
 
 
 def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: Assumed = NOTHING) -> list[Diagnostic]:

@@ -12,16 +12,15 @@ from tatami.core.kernel import condition_text
 from tatami.core.module import Module
 from tatami.core.sizes.conditions import equation_text, is_condition
 from tatami.core.target import Target
+from tatami.plan.block_reduces.block_sums import reductions_of_products
 from tatami.plan.show import name_plan, show_budget, show_estimate, show_layouts
-from tatami.region.block_reduces.block_sums import reductions_of_products
 from tatami.region.ir import Region, Step
 from tatami.report.copies import moves
+from tatami.stages import UP_TO_REGION, UP_TO_TINY
 from tatami.tiny.ir import MOVEMENT
 
 PRODUCTS = ("matmul", "linear", "gemm", "conv")
 """Operations that may sum integers or keep 8 bits because their operands are dequantised (frontend/rewrites/dequantised.py)."""
-LOWERED_FROM = ("frontend", "tiny@imported", "tiny")
-"""Stages above the partition; a program given at a later one has its Regions already."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
     yield from _integers(compilation)
     yield from _course(compilation)
     partitions = (
-        compilation.stages["partition"] if compilation.first in LOWERED_FROM and "partition" in compilation.stages else {}
+        compilation.stages["partition"] if compilation.first in UP_TO_TINY and "partition" in compilation.stages else {}
     )
     for program, partition in partitions.items():
         yield ""
@@ -170,7 +169,7 @@ def _reductions(compilation: Compilation) -> Iterator[str]:
 def _course(compilation: Compilation) -> Iterator[str]:
     """How each graph of operations became kernels: the four steps of spec 1 "Fusion", in their order (G-29)."""
     made = compilation.stages
-    if compilation.first not in LOWERED_FROM or any(n not in made for n in ("tiny", "partition", "region", "execution")):
+    if compilation.first not in UP_TO_TINY or any(n not in made for n in ("tiny", "partition", "region", "execution")):
         return
     for name, program in made["execution"].programs.items():
         if name not in made["tiny"].programs or name not in made["partition"]:
@@ -285,7 +284,7 @@ def _copies(compilation: Compilation) -> Iterator[str]:
     """Every instruction that only moves elements: bytes read and written, an estimate of the time, and the reason."""
     if "execution" not in compilation.stages or "realised" not in compilation.stages:
         return
-    if compilation.stages.get_made("realised") is None and compilation.first not in _ABOVE_PLANS:
+    if compilation.stages.get_made("realised") is None and compilation.first not in UP_TO_REGION:
         return  # an execution document came alone: its Regions are not there to look at
     execution = compilation.stages["execution"]
     found = moves(execution, compilation.stages["realised"])
@@ -297,9 +296,6 @@ def _copies(compilation: Compilation) -> Iterator[str]:
         moved = estimate(m.bytes, execution.programs[m.program].signature.defaults)
         seconds = time_estimate(compilation.target, 0.0, moved)
         yield f"  {m.name}{where}  {m.bytes} bytes  {seconds * 1e6:.2f} µs  {m.why}"
-
-
-_ABOVE_PLANS = ("frontend", "tiny@imported", "tiny", "region@explicit", "region")
 
 
 def _deferred(compilation: Compilation) -> Iterator[str]:

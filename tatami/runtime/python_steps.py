@@ -11,7 +11,7 @@ import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,30 +20,20 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, free_vars
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
+from tatami.core.run_programs import turn_while
 from tatami.core.sizes.binding import bind_loop_results, bind_results, check_new_sizes
 from tatami.execution.arena import Frame, callee_sizes, place_buffers, slots
 from tatami.execution.frames import MAX_DEPTH, Layouts, callees
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
+from tatami.runtime.cpu.native_code import NativeCode, Placement
 from tatami.runtime.cpu.turns import has_native_turns, run_turns
 from tatami.runtime.host_steps import Place, run_host_step
-
-if TYPE_CHECKING:
-    from tatami.runtime.cpu.program import CpuProgram
 
 Array: TypeAlias = np.ndarray
 KEPT_PLACEMENTS = 64
 """Maximum number of (segment, sizes) for which a program keeps the arena's placement."""
-
-
-class Placement(NamedTuple):
-    """Memory of a segment at some sizes: `within`, offsets of the buffers that live only in it; `bytes` of their arena;
-    `used`, ids of all buffers that it uses, except slices."""
-
-    within: dict[str, int]
-    bytes: int
-    used: frozenset[str]
 
 
 class AnyArray(Protocol):
@@ -286,22 +276,19 @@ class SteppedRun(Generic[A]):
         body = self.program.execution.programs[op.body]
         kinds = {b.id: b.kind for b in body.buffers}
         takes_condition = sum(kinds[i] == "input" for i in body.input_buffers) == len(ins.inputs)
-        rows: list[list[A]] = [[] for _ in range(op.scanned)]
-        iteration = 0
-        while (trip is None or iteration < trip) and keep:
+
+        def turn(iteration: int, keep: bool, state: Sequence[A]) -> list[A]:
             lead = [self.make(np.asarray(iteration, np.int64), DType.i64)]
             if takes_condition:
                 lead.append(self.make(np.asarray(keep), DType.bool))
-            results = self.call(at, ins, op.body, [*lead, *state, *captured])
-            keep, state = bool(self.read(results[0])), results[1 : 1 + op.carried]
-            for column, row in zip(rows, results[1 + op.carried :]):
-                column.append(row)
-            iteration += 1
+            return self.call(at, ins, op.body, [*lead, *state, *captured])
+
+        turns = turn_while(trip, keep, state, op.scanned, turn, lambda held: bool(self.read(held)))
         shapes = [self.info[id].shape for id in ins.outputs]
-        first = [column[0].shape if column else None for column in rows]
-        bind_loop_results(shapes, [s.shape for s in state], first, iteration, op.new_symbols, self.sizes)
-        stacked = [self._stacked(at, self.info[id], column) for id, column in zip(ins.outputs[op.carried :], rows)]
-        return [*(self._own(at, self.info[id], s, inputs) for id, s in zip(ins.outputs, state)), *stacked]
+        first = [column[0].shape if column else None for column in turns.columns]
+        bind_loop_results(shapes, [s.shape for s in turns.state], first, turns.count, op.new_symbols, self.sizes)
+        stacked = [self._stacked(at, self.info[id], c) for id, c in zip(ins.outputs[op.carried :], turns.columns)]
+        return [*(self._own(at, self.info[id], s, inputs) for id, s in zip(ins.outputs, turns.state)), *stacked]
 
     def _stacked(self, at: Place, b: BufferInfo, column: Sequence[A]) -> A:
         """The rows one after another, as one array."""
@@ -353,12 +340,12 @@ class NumpyRun(SteppedRun[Array]):
 
 
 class PythonRun(NumpyRun):
-    """A run whose segments are compiled code of a CpuProgram. They find a buffer by an offset, the distance of its address
-    from a base."""
+    """A run whose segments are compiled code. They find a buffer by an offset, the distance of its address from a
+    base."""
 
     def __init__(
         self,
-        program: CpuProgram,
+        program: NativeCode,
         name: str,
         inputs: Sequence[Array],
         sizes: Mapping[str, int],

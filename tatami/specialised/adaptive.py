@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tatami.api import CompiledFunction, StageView
+from tatami.compiled_function import CompiledFunction, StageView
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.specialised.specialisation import ShapeSet
 

@@ -16,7 +16,7 @@ from tatami.models import find_source
 from tatami.specialised.specialisation import MAX_SPECIALISATIONS, ShapeSet, without_frames
 
 if TYPE_CHECKING:
-    from tatami.api import CompiledFunction
+    from tatami.compiled_function import CompiledFunction
     from tatami.prepare import SizeRequest
     from tatami.specialised.adaptive import Cluster
 

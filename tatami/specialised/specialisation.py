@@ -23,7 +23,7 @@ from tatami.core.sizes.conditions import equation_text
 from tatami.frontend.ir import Graph
 
 if TYPE_CHECKING:
-    from tatami.api import CompiledFunction
+    from tatami.compiled_function import CompiledFunction
 
 Key: TypeAlias = tuple[object, ...]
 OF_SIZES = frozenset(["AxisAlignmentMismatch", "AxisSizeMismatch", "BroadcastMismatch", "InvalidSymbol"])

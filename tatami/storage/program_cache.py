@@ -1,7 +1,7 @@
 """The cache of compiled programs, by their inputs: a second `tt.compile` of a model goes straight to loading.
 
 The key is the content of the given stages with their constants, the target, the decisions, the usual sizes, the C
-compiler with its flags, and Tatami's own files. The entry is a record (`stored`) that names the shared object's entry.
+compiler with its flags, and Tatami's own files. The entry is a record (`program_record`) that names the shared object's entry.
 An entry that is missing, damaged or does not fit is a miss: the chain runs as if there were no cache. The stages of a
 program that was found are made when they are looked up. TATAMI_PROGRAM_CACHE=0 turns it off.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from tatami.compilation import Compilation
+from tatami.compilation import Compilation, StoredProgram
 from tatami.core.codec import encode_record
 from tatami.core.files.own_files import package_digest, package_version
 from tatami.core.module import Module
@@ -24,7 +24,7 @@ from tatami.runtime.building.cache import content_key, default_cache
 from tatami.runtime.building.compiler import compile_flags, find_compiler
 from tatami.runtime.building.sanitizer import sanitizer_flags
 from tatami.stages import encode_body, stage
-from tatami.storage.program_record import StoredProgram, execution_of, program_record, read_record
+from tatami.storage.program_record import execution_of, program_record, read_record
 
 _RESULTS_DEPEND_ON = ("islpy", "numpy", "onnx")
 

@@ -1,35 +1,22 @@
-"""The parts of a compiled program that loading needs: its instructions, the constants they read, the shared object.
+"""The text of a compiled program (`compilation.StoredProgram`).
 
-`StoredProgram` has them; `program_record` and `read_record` convert it to text, in which a constant that the model has too
-is named by its content only. The program cache keeps such texts by the content of the model; a `.tatami` file holds one
+`program_record` writes it and `read_record` reads it; a constant that the model has too is named by its content only. The program cache keeps such texts by the content of the model; a `.tatami` file holds one
 next to the model's documents. No text holds code: the shared object is found by its hash and checked when it is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
+from tatami.compilation import StoredProgram
 from tatami.core.codec import decode_record, encode_record
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.document import ConstantRef, embed_constant, load_constant
 from tatami.core.module import Module
 from tatami.core.tensor import Tensor
 from tatami.execution.ir import ExecutionPlan
-
-
-@dataclass(frozen=True)
-class StoredProgram:
-    """A compiled program. `warnings`: findings of the verifiers when it was made. `runtime`: the library that it uses, if it
-    came with one (`runtime/cpu/pool.py`)."""
-
-    execution: Module[ExecutionPlan]
-    library: bytes
-    library_key: str
-    warnings: tuple[Diagnostic, ...] = ()
-    runtime: bytes | None = None
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,7 +3,7 @@
     manifest        version, target, decisions, sizes, and the machine and version that the machine code is for
     <stage>.json    the documents the program was compiled from (the frontend's, normally), constants by name
     constants/…     their bytes, once each
-    program.json    the record of the compiled program (`stored`)
+    program.json    the record of the compiled program (`program_record`)
     program.so      its machine code
     runtime.so      the part of its process that it uses: the thread pool, if there is none yet
 
@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from tatami.compilation import Compilation
+from tatami.compilation import Compilation, StoredProgram
 from tatami.core.codec import encode_record, from_builtins, parse_text, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.document import MAX_CONSTANT_BYTES, ConstantRef, constant_of, file_constant, parse_document, read_bytes
@@ -38,7 +38,7 @@ from tatami.decisions import Decisions
 from tatami.runtime.cpu.pool import runtime_body
 from tatami.stages import BY_NAME, STAGES
 from tatami.storage.dump import own_stage, to_document, write_pieces
-from tatami.storage.program_record import StoredProgram, execution_of, program_record, read_record
+from tatami.storage.program_record import execution_of, program_record, read_record
 
 SUFFIX = ".tatami"
 """Suffix of files with a saved program."""

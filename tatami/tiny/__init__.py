@@ -7,7 +7,10 @@ Invariants (``verify``):
 - no implicit cast; a REDUCE names its accumulation dtype and removes its axes (spec 2 §3);
 - normalised: operands of one op have one shape, CONST is rank 0, constant-only subgraphs stand in `setup`.
 
-Before and after `normalize` the forms are named ``tiny@imported`` and ``tiny``. A dump::
+Before and after `normalize` the forms are named ``tiny@imported`` and ``tiny``. `lowering` has a file per family of
+operations, `passes` the steps of `normalize`, `loading` documents, `checks` rules of `verify`, `meaning` parts of `run`.
+
+A dump::
 
     main(x: fp32[M, K], w: fp32[K, N]) -> y: fp32[M, N] = n7
     n0   INPUT    x                                            fp32[M, K]

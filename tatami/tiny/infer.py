@@ -16,7 +16,7 @@ from typing import NamedTuple, assert_never
 from tatami.core.algebra.bounds import is_always_less, is_outside, slice_size, without_common_factor
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, product
+from tatami.core.expr import ONE, Expr, Shape, product, shape_text
 from tatami.core.ops import OPS, REDUCE_OPS, SCAN_OPS, ScalarOp, result_dtype
 from tatami.tiny.ir import (
     BitcastOp,
@@ -78,7 +78,7 @@ def infer(
                 raise fail(
                     "AxisSizeMismatch",
                     at,
-                    f"RESHAPE of {src[0]} to [{_text(to)}] changes the number of elements from {left} to {right}",
+                    f"RESHAPE of {src[0]} to {shape_text(to)} changes the number of elements from {left} to {right}",
                     "give a result_shape with the same number of elements",
                 )
             return Type(src[0].dtype, to)
@@ -187,8 +187,8 @@ def _broadcast_mismatch(shapes: Sequence[Shape], at: str, axis: str = "") -> Tat
     return fail(
         "BroadcastMismatch",
         at,
-        f"operands of shapes {' and '.join(f'[{_text(s)}]' for s in shapes)} do not have one shape{axis}",
-        f'insert EXPAND with "result_shape": [{_text(widest)}] on the smaller operand',
+        f"operands of shapes {' and '.join(map(shape_text, shapes))} do not have one shape{axis}",
+        f'insert EXPAND with "result_shape": {shape_text(widest)} on the smaller operand',
     )
 
 
@@ -197,7 +197,7 @@ def _leaf(op: Op, own: Type | None, at: str) -> Type:
         raise fail("UnknownDType", at, f"{type(op).__name__} does not declare its dtype and shape", "give both on the node")
     match op:
         case ConstOp() if own.shape:
-            raise fail("InvalidAttribute", at, f"CONST has shape [{_text(own.shape)}]", "a constant has rank 0; EXPAND it")
+            raise fail("InvalidAttribute", at, f"CONST has shape {shape_text(own.shape)}", "a constant has rank 0; EXPAND it")
         case SizeOp() if own.shape or not own.dtype.is_int:
             raise fail("InvalidAttribute", at, f"SIZE is {own}", "a size is a rank-0 integer")
         case IotaOp(axis=axis):
@@ -212,7 +212,7 @@ def _expand(src: Type, to: Shape, dims: tuple[int, ...], at: str) -> Type:
         raise fail(
             "AxisOutOfRange",
             at,
-            f"broadcast_dimensions {list(dims)} do not place the {len(src.shape)} axes of {src} in [{_text(to)}]",
+            f"broadcast_dimensions {list(dims)} do not place the {len(src.shape)} axes of {src} in {shape_text(to)}",
             "give one increasing result axis per operand axis",
         )
     for s, d in zip(src.shape, dims, strict=True):
@@ -299,8 +299,8 @@ def _check_indices(indices: Sequence[Type], shape: Shape, at: str) -> None:
             raise fail(
                 "BroadcastMismatch",
                 at,
-                f"an index operand has shape [{_text(t.shape)}], the result [{_text(shape)}]",
-                f'insert EXPAND with "result_shape": [{_text(shape)}]',
+                f"an index operand has shape {shape_text(t.shape)}, the result {shape_text(shape)}",
+                f'insert EXPAND with "result_shape": {shape_text(shape)}',
             )
 
 
@@ -333,7 +333,3 @@ def _check_axes(axes: Sequence[int], src: Type, at: str) -> None:
 def _check_rank(what: str, count: int, src: Type, at: str) -> None:
     if count != len(src.shape):
         raise fail("InvalidAttribute", at, f"{what} has {count} entries for {src}", f"give {len(src.shape)}, one per axis")
-
-
-def _text(shape: Shape) -> str:
-    return ", ".join(map(str, shape))

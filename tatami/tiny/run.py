@@ -9,19 +9,19 @@ have another value in each iteration. The loop runs while the iteration is below
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias, assert_never
 
 import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, Var, evaluate, free_vars
+from tatami.core.expr import Expr, Var, evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Mode, cast, constant, storage_dtype
-from tatami.core.scalar import Scalar
-from tatami.core.sizes.binding import bind_loop_results, bind_results, bind_sizes, check_new_sizes
+from tatami.core.run_programs import Machine, Observe, concrete
+from tatami.core.sizes.binding import bind_results, check_new_sizes
 from tatami.core.tensor import numpy_dtype
 from tatami.tiny.ir import (
     BitcastOp,
@@ -54,7 +54,6 @@ from tatami.tiny.meaning.routines import ROUTINES
 
 Array: TypeAlias = np.ndarray
 Sizes: TypeAlias = dict[str, int]
-Observe: TypeAlias = Callable[[str, str, Array], None]
 Value: TypeAlias = "Array | tuple[Array, ...]"
 
 
@@ -66,66 +65,14 @@ def run(
     observe: Observe | None = None,
 ) -> dict[str, Array]:
     """The outputs of `main` by tensor name. `setup`, if the module has one, runs first and computes the const_pool inputs."""
-    pool: dict[str, Array] = {name: tensor.array for name, tensor in module.constants.items()}
-    machine = _Machine(module, mode, observe)
-    if "setup" in module.programs:
-        setup = module.programs["setup"]
-        results = machine.program(
-            "setup", _arguments(setup, {**pool, **inputs}, mode), _setup_sizes(setup, pool, inputs, sizes)
-        )
-        pool |= {port.tensor: value for port, value in zip(setup.signature.outputs, results)}
-    main = module.main
-    arguments = _arguments(main, {**pool, **inputs}, mode)
-    shapes = {port.tensor: a.shape for port, a in zip(main.signature.inputs, arguments)}
-    bound = bind_sizes(main.signature, shapes, sizes, new_symbols(main))
-    results = machine.program("main", arguments, bound)
-    return {port.tensor: value for port, value in zip(main.signature.outputs, results)}
+    return _Machine(module, mode, observe).run(inputs, sizes)
 
 
-def new_symbols(program: Program) -> frozenset[str]:
-    """Size symbols that CALLs decide while the program runs."""
-    return frozenset(s for n in program.nodes if isinstance(n.op, CallOp) for s in n.op.new_symbols)
+class _Machine(Machine[Program]):
+    def new_symbols(self, program: Program) -> frozenset[str]:
+        return frozenset(s for n in program.nodes if isinstance(n.op, CallOp) for s in n.op.new_symbols)
 
-
-def _setup_sizes(
-    setup: Program, pool: Mapping[str, Array], inputs: Mapping[str, Array], sizes: Mapping[str, int] | None
-) -> Sizes:
-    given = {**pool, **inputs}
-    return bind_sizes(
-        setup.signature, {p.tensor: given[p.tensor].shape for p in setup.signature.inputs if p.tensor in given}, sizes
-    )
-
-
-def _arguments(program: Program, given: Mapping[str, Array], mode: Mode) -> list[Array]:
-    out: list[Array] = []
-    for port in program.signature.inputs:
-        if port.tensor not in given:
-            names = ", ".join(p.tensor for p in program.signature.inputs)
-            raise fail("InputMismatch", port.tensor, "the input is missing", f"pass it; the inputs are {names}")
-        array = np.asarray(given[port.tensor])
-        if array.dtype.kind == "f" and mode == "float64" and port.dtype.is_float:
-            out.append(array.astype(np.float64))
-            continue
-        if array.dtype not in (numpy_dtype(port.dtype), storage_dtype(port.dtype, mode)):
-            raise fail(
-                "InputMismatch",
-                port.tensor,
-                f"the array is {array.dtype}, the signature says {port.dtype}",
-                f"convert it to {port.dtype} before the call",
-            )
-        out.append(cast(array, port.dtype, mode))
-    return out
-
-
-class _Machine:
-    """Interpreter of the programs of one module."""
-
-    def __init__(self, module: Module[Program], mode: Mode, observe: Observe | None) -> None:
-        self.module = module
-        self.mode = mode
-        self.observe = observe
-
-    def program(self, name: str, arguments: Sequence[Array], sizes: Sizes) -> list[Array]:
+    def program(self, name: str, arguments: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
         """Run one program on positional arguments; a value is dropped after its last use."""
         program = self.module.programs[name]
         by_tensor = {port.tensor: a for port, a in zip(program.signature.inputs, arguments)}
@@ -168,7 +115,7 @@ class _Machine:
         return frozenset(
             i
             for i, n in by_id.items()
-            if all(free_vars(s) <= symbols for s in n.shape) and np.prod(_concrete(n.shape, sizes), dtype=np.float64) > LIMIT
+            if all(free_vars(s) <= symbols for s in n.shape) and np.prod(concrete(n.shape, sizes), dtype=np.float64) > LIMIT
         )
 
     def node(self, node: Node, src: list[Value], inputs: Mapping[str, Array], sizes: Sizes) -> Value:
@@ -185,62 +132,17 @@ class _Machine:
 
     def call(self, node: Node, op: CallOp, src: list[Array], sizes: Sizes) -> tuple[Array, ...]:
         match op.kind:
-            case "program":
-                return tuple(self.callee(op.targets[0], src, op, sizes))
-            case "if":
-                return tuple(self.callee(op.targets[0 if bool(src[0]) else 1], src[1:], op, sizes))
-            case "loop":
-                return self.loop(op, src, sizes)
+            case "program" | "if" | "loop":
+                return tuple(self.control(op.kind, op, op.results, src, sizes))
             case "routine" | "host":
                 name = op.targets[0]
                 if name not in ROUTINES:
                     raise fail("UnknownOp", node.id, f"no routine {name!r}", f"the routines are {', '.join(sorted(ROUTINES))}")
                 results = ROUTINES[name](src, op.attrs)
-                _bind_new_symbols(op, results, sizes)
+                bind_results([t.shape for t in op.results], [np.shape(r) for r in results], op.new_symbols, sizes)
                 return tuple(cast(np.asarray(r), t.dtype, self.mode) for r, t in zip(results, op.results))
             case _:
                 assert_never(op.kind)
-
-    def callee(self, name: str, arguments: list[Array], op: CallOp, sizes: Sizes) -> list[Array]:
-        signature = self.module.programs[name].signature
-        given = {symbol: int(evaluate(size, sizes)) for symbol, size in op.sizes.items() if free_vars(size) <= sizes.keys()}
-        later = new_symbols(self.module.programs[name])
-        bound = bind_sizes(signature, {p.tensor: a.shape for p, a in zip(signature.inputs, arguments)}, given, later)
-        results = self.program(name, arguments, bound)
-        if op.kind != "loop":
-            _bind_new_symbols(op, results, sizes)
-        return results
-
-    def loop(self, op: CallOp, src: list[Array], sizes: Sizes) -> tuple[Array, ...]:
-        carried_count = int(op.attrs.get("carried", len(src) - 2))  # type: ignore[arg-type]
-        trip, condition = int(src[0]), bool(src[1])
-        carried, invariants = src[2 : 2 + carried_count], src[2 + carried_count :]
-        scanned: list[list[Array]] = [[] for _ in op.results[carried_count:]]
-        iteration = 0
-        while iteration < trip and condition:
-            results = self.callee(
-                op.targets[0], [np.asarray(iteration, np.int64), np.asarray(condition), *carried, *invariants], op, sizes
-            )
-            condition, carried = bool(results[0]), results[1 : 1 + carried_count]
-            for column, value in zip(scanned, results[1 + carried_count :]):
-                column.append(value)
-            iteration += 1
-        shapes = [t.shape for t in op.results]
-        rows = [np.shape(c[0]) if c else None for c in scanned]
-        bind_loop_results(shapes, [np.shape(c) for c in carried], rows, iteration, op.new_symbols, sizes)
-        stacked = [
-            np.stack(column) if column else np.zeros((0, *_concrete(t.shape[1:], sizes)), storage_dtype(t.dtype, self.mode))
-            for column, t in zip(scanned, op.results[carried_count:])
-        ]
-        return (*carried, *stacked)
-
-
-def _bind_new_symbols(op: CallOp, results: Sequence[Array], sizes: Sizes) -> None:
-    bind_results([t.shape for t in op.results], [np.shape(r) for r in results], op.new_symbols, sizes)
-
-
-def _concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(int(evaluate(s, sizes)) for s in shape)
 
 
 def evaluate_node(node: Node, src: Sequence[Array], sizes: Mapping[str, int], mode: Mode = "declared") -> Array:
@@ -252,24 +154,24 @@ def evaluate_node(node: Node, src: Sequence[Array], sizes: Mapping[str, int], mo
         case SizeOp(value=value):
             return constant(int(evaluate(value, sizes)), node.dtype, mode)
         case IotaOp(axis=axis):
-            shape = _concrete(node.shape, sizes)
+            shape = concrete(node.shape, sizes)
             line = np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(shape))])
             return cast(np.broadcast_to(line, shape), node.dtype, mode)
         case ReshapeOp(result_shape=result_shape):
-            return _reshape(node, src[0], _concrete(result_shape, sizes))
+            return _reshape(node, src[0], concrete(result_shape, sizes))
         case PermuteOp(perm=perm):
             return np.transpose(src[0], perm)
         case ExpandOp(result_shape=result_shape, broadcast_dimensions=dims):
-            return _expand(src[0], _concrete(result_shape, sizes), dims)
+            return _expand(src[0], concrete(result_shape, sizes), dims)
         case PadOp(pad=pad, value=value):
             widths = [(int(evaluate(lo, sizes)), int(evaluate(hi, sizes))) for lo, hi in pad]
             return _pad(src[0], widths, constant(value, node.dtype, mode))
         case ShrinkOp(lo=lo, hi=hi, step=step):
-            return src[0][tuple(slice(a, b, s) for a, b, s in zip(_concrete(lo, sizes), _concrete(hi, sizes), step))]
+            return src[0][tuple(slice(a, b, s) for a, b, s in zip(concrete(lo, sizes), concrete(hi, sizes), step))]
         case FlipOp(axes=axes):
             return np.flip(src[0], axes)
         case ViewOp(result_shape=result_shape, index_map=index_map):
-            return _view(node, index_map, src[0], _concrete(result_shape, sizes), sizes)
+            return _view(node, index_map, src[0], concrete(result_shape, sizes), sizes)
         case Elementwise(fn=fn):
             if fn == "mul" and any(numpy_dtype(node.dtype) != s.dtype for s in src):
                 src = [cast(s, node.dtype, mode) for s in src]
@@ -283,17 +185,15 @@ def evaluate_node(node: Node, src: Sequence[Array], sizes: Mapping[str, int], mo
         case ScanOp(op=fn, axis=axis, dtype=dtype, exclusive=exclusive, reverse=reverse):
             return numerics.scan(fn, src[0], axis, dtype, exclusive, reverse, mode)
         case GatherOp(result_shape=result_shape, map=index_map, bounds=bounds):
-            index, inside = _indices(
-                node, index_map, list(src[1:]), _concrete(result_shape, sizes), src[0].shape, bounds, sizes
-            )
+            index, inside = _indices(node, index_map, list(src[1:]), concrete(result_shape, sizes), src[0].shape, bounds, sizes)
             if 0 in src[0].shape:
-                return np.zeros(_concrete(result_shape, sizes), src[0].dtype)
+                return np.zeros(concrete(result_shape, sizes), src[0].dtype)
             out = np.asarray(src[0][index])
             return out if inside is None else np.where(inside, out, out.dtype.type(0)).astype(out.dtype)
         case ScatterOp():
             return _scatter(node, op, src, sizes)
         case RandOp(result_shape=result_shape):
-            shape = _concrete(result_shape, sizes)
+            shape = concrete(result_shape, sizes)
             count = int(np.prod(shape, dtype=np.int64))
             words = numerics.philox(int(src[0]), np.arange((count + 3) // 4, dtype=np.uint64))
             return words.reshape(-1)[:count].reshape(shape)
@@ -438,24 +338,8 @@ def _scatter(node: Node, op: ScatterOp, src: Sequence[Array], sizes: Mapping[str
     if inside is not None:
         keep = inside.reshape(-1)
         flat, values = tuple(i[keep] for i in flat), values[keep]
-    if not values.size:
-        return target
-    wide = target.astype(np.float32) if target.dtype.name in ("bfloat16", "float16") else target
-    values = values.astype(wide.dtype)
-    match op.op:
-        case "set":
-            wide[flat] = values
-        case "add":
-            np.add.at(wide, flat, values)
-        case "mul":
-            np.multiply.at(wide, flat, values)
-        case "max":
-            np.maximum.at(wide, flat, values)
-        case "min":
-            np.minimum.at(wide, flat, values)
-        case _:
-            assert_never(op.op)
-    return wide.astype(target.dtype)
+    numerics.combine(op.op, target, flat, values)
+    return target
 
 
 def _bitcast(node: Node, x: Array, to: DType, mode: Mode) -> Array:
@@ -466,8 +350,3 @@ def _bitcast(node: Node, x: Array, to: DType, mode: Mode) -> Array:
         x = x.astype(width)
     out = np.ascontiguousarray(x).view(numpy_dtype(to)).reshape(x.shape)
     return out.astype(storage_dtype(to, mode))
-
-
-def scalar_of(array: Array) -> Scalar:
-    """The Python number of a rank-0 array."""
-    return array.item()

@@ -16,7 +16,7 @@ from tatami.core.algebra.bounds import is_positive
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, free_vars
+from tatami.core.expr import Expr, free_vars, shape_text, sizes_text
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
 from tatami.core.signature import Input, Output, Signature, repeated_input, symbols
@@ -248,8 +248,8 @@ def _differs(node: Node, declared: Type, wanted: Type, whose: str) -> list[Diagn
         diagnostic(
             "AxisSizeMismatch",
             node.id,
-            f"the node declares shape [{_text(declared.shape)}], {whose} gives [{_text(wanted.shape)}]",
-            f'write "shape": [{_text(wanted.shape)}]',
+            f"the node declares shape {shape_text(declared.shape)}, {whose} gives {shape_text(wanted.shape)}",
+            f'write "shape": {shape_text(wanted.shape)}',
         )
     ]
 
@@ -375,13 +375,9 @@ def _output_shape(signature: Signature, ident: str, actual: Type, wanted: Type) 
         diagnostic(
             "AxisAlignmentMismatch",
             ident,
-            f"the output is declared [{_text(wanted.shape)}], its node gives [{_text(actual.shape)}]",
+            f"the output is declared {shape_text(wanted.shape)}, its node gives {shape_text(actual.shape)}",
             "declare the shape that the node gives",
-            lhs=_text(actual.shape),
-            rhs=_text(wanted.shape),
+            lhs=sizes_text(actual.shape),
+            rhs=sizes_text(wanted.shape),
         )
     ]
-
-
-def _text(shape: Shape) -> str:
-    return ", ".join(map(str, shape))

@@ -3,7 +3,7 @@
     decompose     operators that PyTorch decomposes before the import
     import_graph  a whole fx graph: placeholders, nodes, outputs, updated inputs; nodes that cannot be imported, with reasons
     importer      the state: the frontend graph under construction, and what an operator's function may use
-    table         ATen overload -> function, joined from the families aten_*.py
+    table         ATen overload -> function, joined from aten/, linear_algebra/, special_functions/
     sizes         SymInt -> size expression; strides -> order of axes in memory
     dtypes        torch.dtype <-> DType, and PyTorch's rules of promotion
     load          torch.export: a Module or an ExportedProgram as a frontend module

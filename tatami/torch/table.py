@@ -1,4 +1,4 @@
-"""Handlers of ATen overloads: one table, filled by the families aten_*.py."""
+"""Handlers of ATen overloads: one table, filled by the families in aten/, linear_algebra/ and special_functions/."""
 
 from __future__ import annotations
 

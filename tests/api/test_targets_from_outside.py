@@ -16,7 +16,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.faults.target_check import GREATEST, check_target
 from tatami.core.files.container import Container, contained
 from tatami.core.target import PRESETS
-from tatami.prepare import resolve_target
+from tatami.targets import resolve_target
 
 
 def graph() -> tt.Graph:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import tatami as tt
 from tatami.cli import main
 from tatami.core.target import PRESETS
-from tatami.storage import code_folder as printed
+from tatami.storage import code_folder
 
 DIGITS = str(Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx")
 HARP = "graph<B> main(x: f32[B, 3], w: f32[3, 40]) -> (y: f32[B, 40]) {\n    return relu(x @ w)\n}\n"
@@ -83,7 +83,7 @@ def test_what_no_program_can_be_saved_as_is_said_before_it_is_compiled(
 def test_the_second_folder_comes_from_the_cache(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = compiled(DIGITS, tmp_path / "first", "--target", target)
     assert {"constants.bin", "decisions.json"} < first.keys() and any(n.startswith("main.") for n in first)
-    monkeypatch.setattr(printed, "print_program", made_again)
+    monkeypatch.setattr(code_folder, "print_program", made_again)
     assert compiled(DIGITS, tmp_path / "second", "--target", target) == first
 
 

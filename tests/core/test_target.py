@@ -7,7 +7,7 @@ import pytest
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.target import CHIPS, PRESETS, Chip, Target, chip_named
-from tatami.runtime.machine.host import GPU_NUMBERS, resolve_target
+from tatami.targets import GPU_NUMBERS, resolve_target
 
 FP16_PER_CLOCK = {"sm_80": 2048, "sm_86": 512, "sm_89": 512, "sm_90a": 4096}
 """Operations of an SM's tensor cores: 4 tensor cores x 256, 64, 64, 512 multiply-adds."""

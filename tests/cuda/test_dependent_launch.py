@@ -18,7 +18,7 @@ from tatami.decisions import Decisions
 from tatami.gpu.ir import GridDependency, Kernel
 from tatami.gpu.verify import verify
 from tatami.runtime.building.nvrtc import Cubin
-from tatami.runtime.emulated import machine as emulated_machine
+from tatami.runtime.emulated import machine
 from tests.cuda.emulated_gpu import cubins_of, emulated_gpu
 from tests.cuda.programs import eighths, on_gpu, same_as_reference
 
@@ -77,12 +77,12 @@ def test_the_emulated_target_knows_who_begins_early(monkeypatch: pytest.MonkeyPa
     g = attention_of_products()
     x = eighths(1, 40, 64, dtype="float16")
     same_as_reference(tt.compile(g, target="emulated-sm90", decisions=early(g)), g, 4e-3, x=x)
-    build = emulated_machine.build_machine
+    build = machine.build_machine
 
     def at_once(units: Sequence[Unit], *others: Any, **named: Any) -> Any:
         return build([without_wait(u) for u in units], *others, **named)
 
-    monkeypatch.setattr(emulated_machine, "build_machine", at_once)
+    monkeypatch.setattr(machine, "build_machine", at_once)
     with pytest.raises(TatamiError, match=MISSING):
         tt.compile(g, target="emulated-sm90", decisions=early(g))(x=x)
 

@@ -17,10 +17,10 @@ from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region, lower_split, lower_stream_k
 from tatami.plan.choose_gpu import choose_gpu, fastest, measurable
 from tatami.plan.decide import read_plan
-from tatami.plan.gpu.limits import Needs, limits, needs, stop_rules
 from tatami.plan.ir import GpuStream, GpuSync, Guarded, SchedulePlan, Sm80Mma, Sm90Mma, StreamK
 from tatami.plan.show import show_estimate
 from tatami.plan.verify_plan import verify_plan
+from tatami.plan.views.product_limits import Needs, limits, needs, stop_rules
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.views.product import GemmView, gemm_view

@@ -13,7 +13,7 @@ from tatami.core.renaming import Mark
 from tatami.plan.cpu_kinds import CPU_KINDS, cpu_kind_of
 from tatami.plan.ir import AxisName, CpuPlan, CpuTurn, LetName, SchedulePlan
 from tatami.plan.rename import rename_plan
-from tatami.region.canonical_key import Renaming
+from tatami.region.views.canonical_key import Renaming
 
 
 def test_every_kind_has_one_entry() -> None:

@@ -20,8 +20,8 @@ from tatami.plan.key import plan_key
 from tatami.plan.show import show
 from tatami.plan.verify import verify
 from tatami.poly_core.analyse import analyse
-from tatami.region.canonical_key import canonical_key
 from tatami.region.ir import Read, Region
+from tatami.region.views.canonical_key import canonical_key
 from tatami.region.walk import rewrite
 from tests.region import examples as ex
 

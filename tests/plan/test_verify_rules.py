@@ -20,8 +20,8 @@ from tatami.plan.ir import (
     GpuStream,
     SchedulePlan,
 )
-from tatami.plan.loops.form_passes import Wish, scalar_plan
 from tatami.plan.verify_plan import verify_plan
+from tatami.plan.views.form_passes import Wish, scalar_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Region
 from tests.loop.attention.test_streaming import graph as attention

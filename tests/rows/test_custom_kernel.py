@@ -17,9 +17,9 @@ from tatami.cli import main
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.document import document_text
 from tatami.frontend.graph import Graph
-from tatami.prepare import resolve_target
 from tatami.report.playback import play_back
 from tatami.storage.dump import to_document
+from tatami.targets import resolve_target
 
 RNG = np.random.default_rng(26)
 

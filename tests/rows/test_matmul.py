@@ -22,8 +22,8 @@ from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.frontend.graph import Graph
 from tatami.gpu.lower import lower_region
-from tatami.plan.gpu.limits import smem_of
 from tatami.plan.ir import GpuSync, Guarded
+from tatami.plan.views.product_limits import smem_of
 from tests.frontend.test_load import SPEC
 from tests.gpu.gemm_examples import gemm as gemm_region
 from tests.gpu.gemm_examples import sm80, sm90, sync

@@ -24,7 +24,7 @@ from tatami.models import open_model
 from tatami.prepare import prepare
 from tatami.runtime.building.cache import default_cache
 from tatami.stages import show
-from tatami.storage import import_cache as imported
+from tatami.storage import import_cache
 from tatami.storage.program_cache import chain_parts
 
 RANDOM = np.random.default_rng(0)
@@ -75,7 +75,7 @@ def opened(path: Path) -> Module[Any]:
 def imports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that an importer was run for."""
     found: list[str] = []
-    through = imported.import_file
+    through = import_cache.import_file
 
     def counted(file: ModelFile, name: str, find_importer: Callable[[str], Any], examples: Any) -> Any:
         def find(name: str) -> Any:
@@ -99,13 +99,13 @@ def test_a_second_opening_gives_the_same_module_without_the_importer(model: Path
 
 def test_constants_are_not_kept_a_second_time(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
-    embed = imported.embed_constant
+    embed = import_cache.embed_constant
 
     def counted(tensor: Any) -> ConstantRef:
         held.append(tensor.array.nbytes)
         return embed(tensor)
 
-    monkeypatch.setattr(imported, "embed_constant", counted)
+    monkeypatch.setattr(import_cache, "embed_constant", counted)
     opened(model)
     assert sorted(held) == [20, 800]  # the few numbers, and the cast halves
 
@@ -130,9 +130,9 @@ def test_constants_of_a_model_just_imported_are_read_again_as_those_of_one_that_
 
 def test_a_constant_is_found_behind_others_that_begin_as_it_does() -> None:
     zeros, wanted = bytes(400), bytes(300) + b"end"
-    assert imported._find(zeros + b"x" + wanted, wanted, 0) == 401
-    assert imported._find(zeros + b"x" + wanted[:-1], wanted, 0) == -1
-    assert imported._find(b"abcd" + wanted, memoryview(wanted), 4) == 4
+    assert import_cache._find(zeros + b"x" + wanted, wanted, 0) == 401
+    assert import_cache._find(zeros + b"x" + wanted[:-1], wanted, 0) == -1
+    assert import_cache._find(b"abcd" + wanted, memoryview(wanted), 4) == 4
 
 
 def test_a_changed_byte_of_the_data_is_another_model(model: Path, imports: list[str]) -> None:
@@ -170,7 +170,7 @@ def test_an_entry_of_another_form_is_a_miss(model: Path, imports: list[str]) -> 
 
 
 def test_too_many_bytes_of_their_own_are_not_kept(model: Path, imports: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imported, "_HELD", 100)
+    monkeypatch.setattr(import_cache, "_HELD", 100)
     assert opened(model) == opened(model) and imports == ["m.onnx"] * 2
 
 

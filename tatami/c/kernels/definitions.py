@@ -10,7 +10,7 @@ from tatami.c.kernels.needs import Maker, Needs
 from tatami.c.kernels.scalar_ops import OF_NUMBERS, op_text, where_text
 from tatami.c.kernels.vector_width import compare_halves, compare_text, convert_text
 from tatami.core.dtype import DType
-from tatami.core.ops import DEFINED, OPS, CFunction, highest, lowest
+from tatami.core.ops import DEFINED, OPS, CFunction, highest, joining, lowest
 
 
 def _splat(key: str, base: str, lanes: int, needs: Needs) -> str:
@@ -165,18 +165,6 @@ def _picked(key: str, base: str, lanes: int, needs: Needs) -> str:
     return f"static inline {v} t_{key}(const {SHORT_C[element]}* p, int64_t step, {positions} at) {{ return ({v}){{{elements}}}; }}"
 
 
-_COMBINE = {
-    "sum": "add",
-    "prod": "mul",
-    "max": "max",
-    "min": "min",
-    "and": "and",
-    "or": "or",
-    "larger": "larger",
-    "smaller": "smaller",
-}
-
-
 def _lane(dtype: DType, x: str, lane: str) -> str:
     return f"({x}[{lane}] & 1)" if dtype == DType.bool else f"{x}[{lane}]"
 
@@ -190,7 +178,7 @@ def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
     h = needs.register(dtype, half)
     scalar = SHORT_C[short(dtype)]
     if half == 1:
-        combined = op_text(_COMBINE[fn], dtype, 1, [_lane(dtype, "x", "0"), _lane(dtype, "x", "1")], needs)
+        combined = op_text(joining(fn), dtype, 1, [_lane(dtype, "x", "0"), _lane(dtype, "x", "1")], needs)
         return f"static inline {scalar} t_{key}({v} x) {{ return {combined}; }}"
     if (
         short(dtype) == "f32" and fn in OF_NUMBERS
@@ -199,9 +187,9 @@ def _horizontal(key: str, base: str, lanes: int, needs: Needs) -> str:
         nan = compare_text(dtype, lanes, "!=", "x", "x", needs)
         return f'static inline float t_{key}({v} x) {{ return {some}({nan}) ? __builtin_nanf("") : {numbers}(x); }}'
     if short(dtype) in ("f32", "i32") and dtype != DType.bool and lanes == 4:
-        return _horizontal4(key, _COMBINE[fn], dtype, needs)
+        return _horizontal4(key, joining(fn), dtype, needs)
     inner = needs.add(f"h_{fn}_{dtype_name}x{half}")
-    combined = op_text(_COMBINE[fn], dtype, half, ["u.h[0]", "u.h[1]"], needs)
+    combined = op_text(joining(fn), dtype, half, ["u.h[0]", "u.h[1]"], needs)
     return (
         f"static inline {scalar} t_{key}({v} x) {{\n  union {{ {v} v; {h} h[2]; }} u = {{x}};\n"
         f"  return {inner}({combined});\n}}"

@@ -1,6 +1,6 @@
 /* A chunk of a kernel: some of the rows of a parallel loop, on one thread.
    @DECLARED  the frame, before the first function that takes it
-   @NAME      of the function
+   @NAME      name of the function
    @FRAME     what the kernel hands to all chunks: its arguments and local buffers
    @GIVEN     buffers, sizes, and what follows from sizes alone
    @PROLOGUE  what is made once for all rows

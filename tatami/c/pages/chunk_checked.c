@@ -1,6 +1,6 @@
 /* A chunk of a kernel whose accesses are checked: as chunk.c, and its steps are counted. No name of a document ends in $.
    @DECLARED  the frame, before the first function that takes it
-   @NAME      of the function
+   @NAME      name of the function
    @FRAME     what the kernel hands to all chunks: its arguments, local buffers and their extents
    @GIVEN     buffers with their extents, and sizes
    @PROLOGUE  what is made once for all rows

@@ -4,7 +4,7 @@
    @KERNELS     prototypes of the kernels
    @BESIDE      True if kernels of one wave run at the same time
    @EQUATIONS   True if called programs check equations of their sizes; a fault's caller reads both sides of the last one
-   @PROTOTYPES  of the functions of programs, since they call each other
+   @PROTOTYPES  prototypes of the functions of programs, since they call each other
    @PROGRAMS    these functions: entry_function.c, entry_parts.c, entry_beside.c
    @EXPORTS     what the runtime calls
    @TURNS       True if a loop runs from Python and its body does not (runtime/cpu/turns.py)

@@ -1,6 +1,6 @@
 /* Kernels or loops of one wave that run at the same time, as a chunk function for the pool: item k is the k-th of them. Kernels
    divide no work inside it, since the pool is busy.
-   @NUMBER  of its first instruction
+   @NUMBER  number of its first instruction
    @CASES   case k: launch or loop k
 */
 static int beside_@NUMBER(void* context, int64_t begin, int64_t end) {

@@ -6,7 +6,7 @@
    @LOADS    rows r0 ... of a block
    @SHUFFLES the exchanges
    @STORES   whole rows of the result
-   @MASKED   the same with a mask of the columns that there are; empty where no instruction does so
+   @MASKED   these rows under a mask of the columns that there are; empty where no instruction stores so
    @PARTS    rows of the result kept in `part`, to be stored one by one
 */
 @ELEMENT

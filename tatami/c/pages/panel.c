@@ -11,7 +11,7 @@
    @BODY        fetches, and for each step the vectors of b and a multiply-add for each sum
    @ON          pointers moved on by these steps
    @REST        True if there is more than one step in the body, so that some may be left
-   @ONE @ON_ONE the same for one step
+   @ONE @ON_ONE body and pointers for one step
    @JOINS       partial sums added up
    @WRITES @ADDS  sums stored to c; added to it
 */

@@ -37,15 +37,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tatami.c.ir import Unit
-from tatami.c.products.dots import DOTS, dot_text
+from tatami.c.products.dots import DOTS
+from tatami.c.products.elements import C_TYPES, NARROW, element_text, routine_page
+from tatami.c.products.packs import pack_text, slivers_text
 from tatami.core.custom.verbatim import VerbatimCode
-from tatami.core.page import Page, page
 
-_C_TYPES = {"f32": ("float", 4), "f64": ("double", 8), "u32": ("uint32_t", 4), "u64": ("uint64_t", 8)}
-_C_TYPES |= dict.fromkeys(DOTS, ("uint32_t", 4))
-_NARROW = {"f32i8": "int8_t", "f32u8": "uint8_t"}
-"""Element types of b that are narrower than those of a and c, which are fp32: they are widened when they are read."""
-_C_TYPES |= dict.fromkeys(_NARROW, ("float", 4))
 _NAME = re.compile(
     r"tatami_(gemm|rows|into|lies|table|wide|slivers|pack)_([a-z]\d+(?:x\d[a-z]*|[iu]8)?)_(?:(\d+)x(\d+)_)?(\d+)"
 )
@@ -78,10 +74,10 @@ def routine_unit(name: str) -> Unit | None:
         return None
     kind, element, lanes = found[1], found[2], int(found[5])
     if kind == "pack":
-        return Unit(VerbatimCode(_pack_text(name, element, lanes)))
+        return Unit(VerbatimCode(pack_text(name, element, lanes)))
     t = _tile_of(found)
     if kind == "slivers":
-        return Unit(VerbatimCode(_slivers_text(name, element, t)))
+        return Unit(VerbatimCode(slivers_text(name, element, t.mr, t.nr, t.lanes)))
     text = _wide_text if kind == "wide" else _gemm_text
     return Unit(VerbatimCode(text(name, element, t, range(1, t.mr + 1))), contract=True)
 
@@ -98,7 +94,7 @@ def panel_units(name: str, rows: Iterable[int]) -> dict[str, Unit]:
         return {}
     if t.kind == "wide":
         return {f"{name}.c": Unit(VerbatimCode(_wide_text(name, element, t, heights)), contract=True)}
-    head = _element_text(element, t.lanes)
+    head = element_text(element, t.lanes)
     tiles = {f"{name}_{h}": f"{head}\n{_tile_text(f'{name}_{h}', h, t)}" for h in heights}
     texts = {name: _gemm_text(name, element, t, heights, apart=True), **tiles}
     return {f"{file}.c": Unit(VerbatimCode(text), contract=True) for file, text in texts.items()}
@@ -108,36 +104,15 @@ def _parts_of(name: str) -> re.Match[str] | None:
     """Kind, element, mr, nr and lanes in the name of a routine of this file, or None; groups of k have the kinds of a plan's
     dot."""
     found = _NAME.fullmatch(name)
-    kinds = {**dict.fromkeys(DOTS, ("gemm", "into")), **dict.fromkeys(_NARROW, ("gemm", "into", "lies"))}
-    is_known = found is not None and found[2] in _C_TYPES and found[1] in kinds.get(found[2], (found[1],))
+    kinds = {**dict.fromkeys(DOTS, ("gemm", "into")), **dict.fromkeys(NARROW, ("gemm", "into", "lies"))}
+    is_known = found is not None and found[2] in C_TYPES and found[1] in kinds.get(found[2], (found[1],))
     return found if is_known else None
 
 
 def _tile_of(found: re.Match[str]) -> _Tile:
     return _Tile(
-        found[1], int(found[3]), int(found[4]), int(found[5]), _C_TYPES[found[2]][1], found[2] in DOTS, found[2] in _NARROW
+        found[1], int(found[3]), int(found[4]), int(found[5]), C_TYPES[found[2]][1], found[2] in DOTS, found[2] in NARROW
     )
-
-
-def _element_text(element: str, lanes: int) -> str:
-    c, size = _C_TYPES[element]
-    more = _bytes_text(element, lanes) if element in _NARROW else dot_text(element, lanes) if element in DOTS else ""
-    return _page("element").fill(TYPE=c, VECTOR=size * lanes, BYTES=size, MORE=more)
-
-
-def _bytes_text(element: str, lanes: int) -> str:
-    return _page("bytes").fill(
-        TYPE=_NARROW[element],
-        LANES=lanes,
-        WIDE=4 * lanes,
-        HAS={16: "__AVX512F__", 8: "__AVX2__"}.get(lanes, ""),
-        WIDEN="vpmovsxbd" if _NARROW[element] == "int8_t" else "vpmovzxbd",
-        REGISTER="v" if lanes == 16 else "x",
-    )
-
-
-def _page(name: str) -> Page:
-    return page("tatami.c", f"{name}.c")
 
 
 @dataclass(frozen=True)
@@ -212,8 +187,8 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
         "rows": ("k0 * depth", "r", ", next, some, depth"),
         "lies": ("k0", "r * depth", ", next, some, depth, sizes[4], sizes[5]"),
     }[t.kind]
-    return _page("micro_kernel").fill(
-        ELEMENT=_element_text(element, t.lanes),
+    return routine_page("micro_kernel").fill(
+        ELEMENT=element_text(element, t.lanes),
         TILES=tiles,
         NAME=name,
         B=t.b_type,
@@ -290,7 +265,7 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
         return " ".join(f"{n} += {walks.format(steps)};" for n in names_a) + f" {b};"
 
     places = [(names[i][v][0], f"{i} * {c_pitch} + {v * lanes}") for i in range(rows) for v in range(vectors)]
-    return _page("panel").fill(
+    return routine_page("panel").fill(
         FUNCTION=function,
         PARAMETERS=t.parameters,
         SUMS=", ".join(f"{n} = {{0}}" for n in flat),
@@ -313,8 +288,8 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
 
 def _wide_text(name: str, element: str, t: _Tile, heights: Sequence[int]) -> str:
     cases = [f"case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;" for rows in heights]
-    return _page("wide").fill(
-        ELEMENT=_element_text(element, t.lanes),
+    return routine_page("wide").fill(
+        ELEMENT=element_text(element, t.lanes),
         BANDS=[_band_text(rows, t) for rows in heights],
         NAME=name,
         GROUP=GROUP,
@@ -336,7 +311,7 @@ def _band_text(rows: int, t: _Tile) -> str:
             return " ".join(f"*({of} *)(c + {i} * cp + j + {x}) {how} c{i}_{x};" for i in range(rows) for x in at)
 
         adds = (f"T s = a[k * {rows} + {i}]; {' '.join(f'c{i}_{x} += s * b{x};' for x in at)}" for i in range(rows))
-        return _page("band_columns").fill(
+        return routine_page("band_columns").fill(
             WIDTH=width,
             TYPE=kind,
             SUMS=", ".join(f"c{i}_{x} = {{0}}" for i in range(rows) for x in at),
@@ -348,63 +323,10 @@ def _band_text(rows: int, t: _Tile) -> str:
             INTO=stores("+="),
         )
 
-    return _page("band").fill(
+    return routine_page("band").fill(
         ROWS=rows,
         GROUP=GROUP,
         GROUPS=columns(more, t.lanes * vectors, str(GROUP)),
         TILES=columns(some, t.nr, "steps"),
         SINGLES=columns([0], 1, "steps"),
     )
-
-
-def _slivers_text(name: str, element: str, t: _Tile) -> str:
-    vectors = [(q, v * t.lanes) for q in range(t.mr) for v in range(t.nr // t.lanes)]
-    return _page("slivers").fill(
-        ELEMENT=_element_text(element, t.lanes),
-        NAME=name,
-        NR=t.nr,
-        MR=t.mr,
-        WHOLE=[f"*(U *)(a + {q * t.nr + v}) = *(const U *)(b + {q} * pitch + {v});" for q, v in vectors],
-        ONE=[f"*(U *)(a + q * {t.nr} + {v}) = *(const U *)(b + q * pitch + {v});" for q, v in vectors if not q],
-    )
-
-
-def _pack_text(name: str, element: str, lanes: int) -> str:
-    shuffles, final = _transpose_text(lanes)
-    rows = [(i, f"(k + {i}) * pitch + j") for i in range(lanes)]
-    masked = [f"__builtin_ia32_storeups512_mask(to + {at}, {final[i]}, live);" for i, at in rows]
-    column = [f"(j + {i} < columns ? j + {i} : columns - 1)" for i in range(lanes)]
-    return _page("pack").fill(
-        ELEMENT=_element_text(element, lanes),
-        NAME=name,
-        LANES=lanes,
-        TWICE=2 * lanes,
-        LOADS=[f"V r{i} = *(const U *)(from + {column[i]} * stride + k);" for i in range(lanes)],
-        SHUFFLES=shuffles,
-        STORES=[f"*(U *)(to + {at}) = {final[i]};" for i, at in rows],
-        MASKED=masked if (element, lanes) == ("f32", 16) else [],
-        PARTS=[f"part[{i}] = {final[i]};" for i in range(lanes)],
-    )
-
-
-def _transpose_text(lanes: int) -> tuple[list[str], list[str]]:
-    """(shuffles that turn rows r0… into columns, names of the results in order)."""
-    lines: list[str] = []
-    rows = [f"r{i}" for i in range(lanes)]
-    width = lanes // 2
-    level = 0
-    while width >= 1:
-        new = list(rows)
-        low = [i if i % (2 * width) < width else lanes + i - width for i in range(lanes)]
-        high = [i + width if i % (2 * width) < width else lanes + i for i in range(lanes)]
-        for i in range(lanes):
-            if i % (2 * width) < width:
-                a, b = rows[i], rows[i + width]
-                na, nb = f"t{level}_{i}", f"t{level}_{i + width}"
-                lines.append(f"V {na} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, low))});")
-                lines.append(f"V {nb} = __builtin_shufflevector({a}, {b}, {', '.join(map(str, high))});")
-                new[i], new[i + width] = na, nb
-        rows = new
-        width //= 2
-        level += 1
-    return lines, rows

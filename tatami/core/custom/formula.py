@@ -11,7 +11,7 @@ As read (`core/custom/formula_text.py`) a formula is a table of terms without ty
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -159,6 +159,8 @@ class _Typing:
                 return _Value(self.convert(values[arg].at, to), False)
             case Apply(fn=fn, args=args):
                 return self.apply(i, fn, [values[a] for a in args])
+            case _:
+                assert_never(term)
 
     def out_of_range(self, i: int, term: Placeholder, count: int, what: str) -> TatamiError:
         word = f"{term.kind}{term.index}"

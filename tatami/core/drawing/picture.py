@@ -1,6 +1,6 @@
 """A graph to look at: labelled boxes, arrows, and clusters inside clusters, which `to_dot` and `to_svg` print.
 
-Labels are the user's own names; `picture_dot` and `picture_svg` escape them."""
+Labels are the user's own names; `dot` and `svg` escape them."""
 
 from __future__ import annotations
 

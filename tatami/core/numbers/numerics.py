@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, assert_never
 
 import numpy as np
 
@@ -304,3 +304,31 @@ def philox_words(key: tuple[int, int], counter: tuple[Array, Array, Array, Array
         c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ np.uint64(k0), p1 & low, (p0 >> half) ^ c3 ^ np.uint64(k1), p0 & low
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return np.stack([c0, c1, c2, c3], axis=-1).astype(np.uint32)
+
+
+Combine: TypeAlias = Literal["set", "add", "mul", "max", "min"]
+
+
+def combine(op: Combine, out: Array, place: tuple[Array, ...], values: Array) -> None:
+    """Write `values` at `place` in their order: the last duplicate of `set` wins, the others combine all. 16-bit floats are
+    combined in fp32 and rounded once."""
+    if not values.size:
+        return
+    narrow = out.dtype.name in ("bfloat16", "float16")
+    wide = out.astype(np.float32) if narrow else out
+    values = values.astype(wide.dtype)
+    match op:
+        case "set":
+            wide[place] = values
+        case "add":
+            np.add.at(wide, place, values)
+        case "mul":
+            np.multiply.at(wide, place, values)
+        case "max":
+            np.maximum.at(wide, place, values)
+        case "min":
+            np.minimum.at(wide, place, values)
+        case _:
+            assert_never(op)
+    if narrow:
+        out[...] = wide.astype(out.dtype)

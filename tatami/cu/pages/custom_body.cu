@@ -4,11 +4,11 @@
    @BODY_PARAMETERS  tensors, sizes and coordinates of the body
    @COUNTERS    loop variables that the body may use
    @TEXT        the user's body; errors name its own lines
-   @THREADS     of a block
+   @THREADS     threads of a block
    @PARAMETERS  tensors and sizes of the kernel
    @POINTS      elements of the first result
-   @COORDINATES of this thread's element
-   @ARGUMENTS   of the body
+   @COORDINATES coordinates of this thread's element
+   @ARGUMENTS   arguments of the body
 */
 #include "tatami_ptx.cuh"
 #include "tatami_math.cuh"

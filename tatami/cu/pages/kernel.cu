@@ -2,7 +2,7 @@
    @LAUNCH      threads of a block, and blocks of a cluster
    @SYMBOL @PARAMETERS  the kernel: tensors, sizes, tensor maps
    @BM @BN @BK @STAGES  rows, columns and depth of a tile; slots of a ring
-   @THREADS     of a block, where all do the same; 0 where warpgroups have roles
+   @THREADS     threads of a block, where all do the same; 0 where warpgroups have roles
    @SHARED      rings and barriers in shared memory
    @MAPS        tensor maps prefetched
    @COLS        columns of threads of the template without tensor cores; 0 else

@@ -1,11 +1,11 @@
 /* A block sorts one line: its tiles, then ways of them merged, until one is left.
    @SYMBOL @PARAMETERS  the kernel: values, sorted values, their positions, two buffers of entries; sizes
-   @THREADS             of a block
+   @THREADS             threads of a block
    @SHARED              True if tiles are sorted in shared memory
    @BASE @TO            where the line begins, and where its results do
    @ENTRIES             where the line's entries begin; empty where one tile is the line
    @TILE @INNER @LENGTH elements of a tile; from one element of the line to the next; elements of the line
-   @DOWN                whether the largest comes first
+   @DOWN                true if the largest comes first
    @KEEP                results of a line
    @STEP                from one result to the next
 */

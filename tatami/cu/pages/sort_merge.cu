@@ -1,9 +1,9 @@
 /* Each thread puts one entry where it stands among @WAYS sorted runs of its line.
    @SYMBOL @PARAMETERS  the kernel: values, sorted values, their positions, two buffers of entries; sizes
-   @THREADS             of a block
+   @THREADS             threads of a block
    @SHARED              True if the kernel has shared memory
    @LENGTH @WIDTH       elements of a line; of a run
-   @ENTRIES             of all lines
+   @ENTRIES             entries of all lines
    @WAYS                runs that become one
 */
 #include "tatami_ptx.cuh"

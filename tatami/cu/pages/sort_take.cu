@@ -1,8 +1,8 @@
 /* Each thread takes one result from the sorted entries of its line.
    @SYMBOL @PARAMETERS  the kernel: values, sorted values, their positions, two buffers of entries; sizes
-   @THREADS             of a block
+   @THREADS             threads of a block
    @SHARED              True if the kernel has shared memory
-   @RESULTS @KEEP       of all lines; of a line
+   @RESULTS @KEEP       results of all lines; of a line
    @BASE @TO            where the line begins, and where its results do
    @WAYS @TILE          runs that became one at a time, and elements of the first ones: they tell which buffer has the last
    @LENGTH              elements of a line

@@ -1,11 +1,11 @@
 /* A block sorts one tile of a line that several blocks share.
    @SYMBOL @PARAMETERS  the kernel: values, sorted values, their positions, two buffers of entries; sizes
-   @THREADS             of a block
+   @THREADS             threads of a block
    @SHARED              True if tiles are sorted in shared memory
    @LENGTH @TILE @LESS  elements of a line; of a tile, and one less
    @BASE                where the line begins
    @INNER               from one element of the line to the next
-   @DOWN                whether the largest comes first
+   @DOWN                true if the largest comes first
 */
 #include "tatami_ptx.cuh"
 #include "tatami_math.cuh"

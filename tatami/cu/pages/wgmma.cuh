@@ -5,7 +5,7 @@
    @SCALE           operand that is 0 where the sums begin with this product
    @N @DEPTH @TYPE  columns, depth and operand type of the instruction
    @SUMS            operands of the accumulators, in lines of 16
-   @OPERANDS        those of a, b
+   @OPERANDS        operands a and b
    @TRANSPOSED      operands that say what is transposed
    @OUTPUTS @INPUT @IMMEDIATES  constraints
 */

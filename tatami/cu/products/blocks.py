@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from tatami.core.dtype import DType
-from tatami.core.ops import neutral
+from tatami.core.ops import joining, neutral
 from tatami.cu.expr_text import Scope, constant_text, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.epilogue import bounds_test, let_lines
@@ -27,7 +27,6 @@ from tatami.region.ir import Binary, Const, Ref, RegionExpr, Select, Unary
 
 HOLD = "tt_wgmma_hold(acc[i]);  // registers for one block: nothing of another is kept, or begun"
 """C line that pins the accumulator's registers for one block."""
-FOLD = {"sum": "add", "max": "max", "min": "min"}
 """Operation of a reduction -> scalar operation that joins two results."""
 PAIRS = ((16, "a"), (8, "b"), (4, "c"))
 """(distance of the lanes that share out two columns, name), for each bit of a column's number among a lane's eight, from the
@@ -145,7 +144,7 @@ def _from_lane(value: str, mask: int) -> str:
 
 
 def _joined(f: BlockFold, a: str, b: str) -> str:
-    return _text(Binary(FOLD[f.fn], Ref("a"), Ref("b")), {"a": a, "b": b})
+    return _text(Binary(joining(f.fn), Ref("a"), Ref("b")), {"a": a, "b": b})
 
 
 def _text(e: RegionExpr, values: dict[str, str]) -> str:

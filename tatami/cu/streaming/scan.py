@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tatami.cu.expr_text import SHORT, VALUE_TYPE, Value, factor_text
 from tatami.cu.streaming.join import SHARED, join_of, start_of
+from tatami.cu.streaming.writer import StreamWriter
 from tatami.gpu.stream_ir import Running
 
-if TYPE_CHECKING:
-    from tatami.cu.streaming.stream import StreamText
 
-
-def scan_text(t: StreamText, p: Running) -> None:
+def scan_text(t: StreamWriter, p: Running) -> None:
     """Print a scan, tile by tile of the group: each thread's elements, the result of the elements before them, the results."""
     k, l, s = t.k, t.l, p.scan
     d = s.dtype
@@ -49,7 +45,7 @@ def scan_text(t: StreamText, p: Running) -> None:
         l.add(f"total = {join}::join(total, all);")
 
 
-def _scan_lanes(t: StreamText, p: Running, join: str, start: str, size: str, here: str) -> None:
+def _scan_lanes(t: StreamWriter, p: Running, join: str, start: str, size: str, here: str) -> None:
     """Each thread has neighbours: their scan starts from the combined result of the threads before it."""
     k, l, n, d = t.k, t.l, t.width, p.scan.dtype
     kind = VALUE_TYPE[d]

@@ -36,37 +36,37 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return self.one("add", other)
 
     def __radd__(self, other: Operand) -> Tensor:
-        return self.graph.one("add", other, self)
+        return self.made("add", other, self)
 
     def __sub__(self, other: Operand) -> Tensor:
         return self.one("sub", other)
 
     def __rsub__(self, other: Operand) -> Tensor:
-        return self.graph.one("sub", other, self)
+        return self.made("sub", other, self)
 
     def __mul__(self, other: Operand) -> Tensor:
         return self.one("mul", other)
 
     def __rmul__(self, other: Operand) -> Tensor:
-        return self.graph.one("mul", other, self)
+        return self.made("mul", other, self)
 
     def __truediv__(self, other: Operand) -> Tensor:
         return self.one("div", other)
 
     def __rtruediv__(self, other: Operand) -> Tensor:
-        return self.graph.one("div", other, self)
+        return self.made("div", other, self)
 
     def __floordiv__(self, other: Operand) -> Tensor:
         return self.one("floordiv", other)
 
     def __rfloordiv__(self, other: Operand) -> Tensor:
-        return self.graph.one("floordiv", other, self)
+        return self.made("floordiv", other, self)
 
     def __mod__(self, other: Operand) -> Tensor:
         return self.one("mod", other)
 
     def __rmod__(self, other: Operand) -> Tensor:
-        return self.graph.one("mod", other, self)
+        return self.made("mod", other, self)
 
     def __divmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
         return self // other, self % other
@@ -75,7 +75,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return self.one("powi", n=other) if isinstance(other, int) else self.one("pow", other)
 
     def __rpow__(self, other: Operand) -> Tensor:
-        return self.graph.one("pow", other, self)
+        return self.made("pow", other, self)
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return self.one("matmul", other)
@@ -118,31 +118,31 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         return self.one(self._logic("and"), other)
 
     def __rand__(self, other: Operand) -> Tensor:
-        return self.graph.one(self._logic("and"), other, self)
+        return self.made(self._logic("and"), other, self)
 
     def __or__(self, other: Operand) -> Tensor:
         return self.one(self._logic("or"), other)
 
     def __ror__(self, other: Operand) -> Tensor:
-        return self.graph.one(self._logic("or"), other, self)
+        return self.made(self._logic("or"), other, self)
 
     def __xor__(self, other: Operand) -> Tensor:
         return self.one(self._logic("xor"), other)
 
     def __rxor__(self, other: Operand) -> Tensor:
-        return self.graph.one(self._logic("xor"), other, self)
+        return self.made(self._logic("xor"), other, self)
 
     def __lshift__(self, other: Operand) -> Tensor:
         return self.one("shl", other)
 
     def __rlshift__(self, other: Operand) -> Tensor:
-        return self.graph.one("shl", other, self)
+        return self.made("shl", other, self)
 
     def __rshift__(self, other: Operand) -> Tensor:
         return self.one("shr", other)
 
     def __rrshift__(self, other: Operand) -> Tensor:
-        return self.graph.one("shr", other, self)
+        return self.made("shr", other, self)
 
     def __bool__(self) -> bool:
         raise TypeError("a graph tensor has no value yet; use g.where or g.cond")

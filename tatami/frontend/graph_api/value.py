@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Shape
+from tatami.frontend.ir import Node, TensorType
 
-if TYPE_CHECKING:
-    from tatami.frontend.graph import Graph
-    from tatami.frontend.graph_api.tensor import Tensor
+Operand: TypeAlias = "Value | bool | int | float"
 
-Operand: TypeAlias = "Tensor | bool | int | float"
+
+class Builder(Protocol):
+    """The part of a graph that its values use."""
+
+    name: str
+    _tensors: dict[str, TensorType]
+    _nodes: list[Node]
+    _producer: dict[str, int]
+
+    def op(self, name: str, *operands: Any, **attrs: Any) -> Any:
+        """Any operation of the table: a value, or a tuple of them."""
+
+    def one(self, name: str, *operands: Any, **attrs: Any) -> Any:
+        """An operation with one result."""
+
+    def constant(self, array: Any) -> Any:
+        """A tensor with the numbers of an array."""
+
+    def fresh_size(self, stem: str = "S") -> str:
+        """A size symbol that the module does not use yet."""
+
+    def _own(self, tensor: Any, where: str) -> Any:
+        """The tensor, if it is one of this graph."""
 
 
 class Value:
@@ -19,7 +40,7 @@ class Value:
 
     __slots__ = ("graph", "name")
 
-    def __init__(self, graph: Graph, name: str) -> None:
+    def __init__(self, graph: Builder, name: str) -> None:
         self.graph = graph
         self.name = name
 
@@ -43,11 +64,15 @@ class Value:
 
     def op(self, name: str, *others: Operand | None, **attrs: Any) -> Any:
         """The results of any operation of the table with this tensor as its first operand."""
-        return self.graph.op(name, self, *others, **attrs)  # type: ignore[arg-type]
+        return self.graph.op(name, self, *others, **attrs)
 
-    def one(self, name: str, *others: Operand | None, **attrs: Any) -> Tensor:
+    def one(self, name: str, *others: Operand | None, **attrs: Any) -> Self:
         """The result of an operation with one result, with this tensor as its first operand."""
-        return self.graph.one(name, self, *others, **attrs)  # type: ignore[arg-type]
+        return self.made(name, self, *others, **attrs)
+
+    def made(self, name: str, *operands: Operand | None, **attrs: Any) -> Self:
+        """The result of an operation with one, wherever this tensor stands among the operands."""
+        return self.graph.one(name, *operands, **attrs)
 
     def _what(self, method: str) -> str:
         """The place that a diagnostic about a wrong argument names."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
 from tatami.core.custom.formula import Apply, Convert, Number, Placeholder
 from tatami.core.diagnostic import fail
+from tatami.core.expr import shape_text
 from tatami.core.numbers.numerics import Array, apply, cast, constant
 from tatami.frontend.meaning.reduction import REDUCTION
 from tatami.frontend.meaning.scope import Scope
-from tatami.frontend.operation import text
 from tatami.frontend.operations.kernel import Kernel, KernelReduce, KernelScan, formula_terms
 from tatami.frontend.operations.kernel_body import KernelBody, apply_meaning
 
@@ -40,6 +40,8 @@ def _values(s: Scope, attrs: Formulas) -> Scope:
                 values.append(cast(values[t.args[0]], t.dtype, s.mode))
             case Apply(fn=fn):
                 values.append(apply(fn, [values[a] for a in t.args], t.dtype, s.mode))
+            case _:
+                assert_never(t.term)
     return replace(s, args=[np.broadcast_to(values[-1], shape)], dtypes=[terms[-1].dtype])
 
 
@@ -63,7 +65,7 @@ def kernel_body(s: Scope, attrs: KernelBody) -> tuple[Array, ...]:
     made = apply_meaning({"meaning": attrs.meaning}, s.present, len(attrs.outputs), s.at)
     for array, type in zip(made, s.types, strict=True):
         if np.ndim(array) != len(type.shape):
-            why = f"the numpy meaning gave an array of shape {list(np.shape(array))} for {text(type.shape)}"
+            why = f"the numpy meaning gave an array of shape {list(np.shape(array))} for {shape_text(type.shape)}"
             raise fail("HostFault", s.at, why, "return arrays of the declared shapes")
     return tuple(np.asarray(array) for array in made)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, floordiv
+from tatami.core.expr import Expr, Shape, expr, floordiv, shape_text
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
     Operands,
@@ -21,7 +21,6 @@ from tatami.frontend.operation import (
     need,
     same_dtype,
     same_size,
-    text,
     want,
     want_broadcast,
 )
@@ -123,8 +122,8 @@ def _gemm(attrs: Gemm, operands: Operands, site: Site) -> tuple[TensorType, ...]
     same_size(ka, kb, "gemm, contracted axis", site)
     dtype = operand_dtype(types, attrs.out_dtype, site)
     if len(types) > 2:
-        why = f"gemm adds {text(types[2].shape)} to {text((m, n))}"
-        want_broadcast(types[2].shape, (m, n), why, f"expand the addend to {text((m, n))}", site)
+        why = f"gemm adds {shape_text(types[2].shape)} to {shape_text((m, n))}"
+        want_broadcast(types[2].shape, (m, n), why, f"expand the addend to {shape_text((m, n))}", site)
     return (TensorType(dtype, (m, n)),)
 
 
@@ -132,7 +131,11 @@ def _linear(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, 
     types = need(operands)
     x, w = types[:2]
     want(
-        len(w.shape) == 2 and bool(x.shape), f"linear with weight {text(w.shape)}", "give [out, in]", site, "BroadcastMismatch"
+        len(w.shape) == 2 and bool(x.shape),
+        f"linear with weight {shape_text(w.shape)}",
+        "give [out, in]",
+        site,
+        "BroadcastMismatch",
     )
     same_size(x.shape[-1], w.shape[1], "linear, contracted axis", site)
     if len(types) > 2:
@@ -143,7 +146,7 @@ def _linear(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, 
 
 def _grouped_matmul(attrs: Matmul, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     x, w, ends = need(operands)
-    shapes = f"grouped_matmul of {text(x.shape)}, {text(w.shape)}, {text(ends.shape)}"
+    shapes = f"grouped_matmul of {shape_text(x.shape)}, {shape_text(w.shape)}, {shape_text(ends.shape)}"
     ranks = (len(x.shape), len(w.shape), len(ends.shape))
     want(ranks == (2, 3, 1), shapes, "give rows [T, K], weights [G, K, N], ends [G]", site, "BroadcastMismatch")
     same_size(x.shape[1], w.shape[1], "grouped_matmul, contracted axis", site)
@@ -164,7 +167,7 @@ def _conv(attrs: Conv, operands: Operands, site: Site) -> tuple[TensorType, ...]
     lead = len(x.shape) - n
     want(
         n >= 1 and lead in (1, 2),
-        f"conv of {text(x.shape)} by {text(w.shape)}",
+        f"conv of {shape_text(x.shape)} by {shape_text(w.shape)}",
         "give (N, C, L..) or (C, L..)",
         site,
         "BroadcastMismatch",
@@ -196,7 +199,13 @@ def kernel_sizes(sizes: Shape, site: Site) -> tuple[int, ...]:
 
 def _check_bias(types: list[TensorType], channels: Expr, site: Site) -> None:
     if len(types) > 2:
-        want(len(types[2].shape) == 1, f"a bias of shape {text(types[2].shape)}", "give [channels]", site, "BroadcastMismatch")
+        want(
+            len(types[2].shape) == 1,
+            f"a bias of shape {shape_text(types[2].shape)}",
+            "give [channels]",
+            site,
+            "BroadcastMismatch",
+        )
         same_size(types[2].shape[0], channels, "bias", site)
 
 
@@ -207,7 +216,7 @@ def _conv_transpose(attrs: ConvTranspose, operands: Operands, site: Site) -> tup
     lead = len(x.shape) - n
     want(
         n >= 1 and lead in (1, 2),
-        f"conv_transpose of {text(x.shape)} by {text(w.shape)}",
+        f"conv_transpose of {shape_text(x.shape)} by {shape_text(w.shape)}",
         "give (N, C, L..) or (C, L..)",
         site,
         "BroadcastMismatch",
@@ -281,7 +290,7 @@ def _attention(attrs: Attention, operands: Operands, site: Site) -> tuple[Tensor
     rank = len(q.shape)
     want(
         rank >= 2 and len(k.shape) == len(v.shape) == rank,
-        f"attention of {text(q.shape)}, {text(k.shape)}, {text(v.shape)}",
+        f"attention of {shape_text(q.shape)}, {shape_text(k.shape)}, {shape_text(v.shape)}",
         "give (.., M, D), (.., N, D), (.., N, E) of one rank",
         site,
         "BroadcastMismatch",
@@ -299,8 +308,8 @@ def _attention(attrs: Attention, operands: Operands, site: Site) -> tuple[Tensor
     scores = (*q.shape[:-1], k.shape[-2])
     mask = operands[3] if len(operands) > 3 else None
     if mask is not None:
-        why = f"attention mask {text(mask.shape)} for scores {text(scores)}"
-        want_broadcast(mask.shape, scores, why, f"expand the mask to {text(scores)}", site)
+        why = f"attention mask {shape_text(mask.shape)} for scores {shape_text(scores)}"
+        want_broadcast(mask.shape, scores, why, f"expand the mask to {shape_text(scores)}", site)
         want(
             mask.dtype in (DType.bool, DType.unknown, q.dtype),
             f"attention mask of {mask.dtype}",

@@ -13,11 +13,11 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, floordiv, free_vars, substitute, var
+from tatami.core.expr import Expr, expr, floordiv, free_vars, shape_text, substitute, var
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, Output
 from tatami.frontend.ir import Graph, Node, TensorType
-from tatami.frontend.operation import Operands, Operation, Site, need, text, want
+from tatami.frontend.operation import Operands, Operation, Site, need, want
 from tatami.frontend.operations.result_sizes import (
     Bound,
     NewSizes,
@@ -103,7 +103,7 @@ def bind_sizes(
         )
         want(
             len(i.shape) == len(t.shape),
-            f"{i.tensor} has shape {text(i.shape)}, the operand {text(t.shape)}",
+            f"{i.tensor} has shape {shape_text(i.shape)}, the operand {shape_text(t.shape)}",
             "give the declared rank",
             site,
             "BroadcastMismatch",
@@ -262,7 +262,7 @@ def _loop(attrs: Loop, operands: Operands, site: Site, new: NewSizes) -> tuple[T
 
 
 def _types(types: tuple[TensorType, ...]) -> str:
-    return ", ".join(f"{t.dtype}{text(t.shape)}" for t in types)
+    return ", ".join(f"{t.dtype}{shape_text(t.shape)}" for t in types)
 
 
 _Rule: TypeAlias = Callable[[Any, Operands, Site, NewSizes], tuple[TensorType, ...]]

@@ -8,7 +8,7 @@ import msgspec
 
 from tatami.core.algebra.bounds import is_positive
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, floordiv, var
+from tatami.core.expr import Expr, Shape, expr, floordiv, shape_text, var
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
@@ -19,7 +19,6 @@ from tatami.frontend.operation import (
     need,
     same_dtype,
     same_size,
-    text,
     want,
     want_broadcast,
     want_shape,
@@ -254,7 +253,7 @@ def _key(operands: Operands, site: Site) -> None:
     (key,) = need(operands)
     want(
         key.dtype in (DType.u64, DType.unknown) and not key.shape,
-        f"a key {key.dtype}{text(key.shape)}",
+        f"a key {key.dtype}{shape_text(key.shape)}",
         "give a rank-0 u64",
         site,
     )
@@ -280,7 +279,12 @@ def _index(t: TensorType, site: Site) -> None:
 def _gather(attrs: Gather, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     x, index = need(operands)
     _index(index, site)
-    want(len(x.shape) == len(index.shape), f"gather of {text(x.shape)} by {text(index.shape)}", "use take, or one rank", site)
+    want(
+        len(x.shape) == len(index.shape),
+        f"gather of {shape_text(x.shape)} by {shape_text(index.shape)}",
+        "use take, or one rank",
+        site,
+    )
     _within_other_axes(x, index, axis_of(attrs.axis, len(x.shape), site), site)
     return (TensorType(x.dtype, index.shape),)
 
@@ -317,7 +321,7 @@ def _gather_nd(attrs: GatherND, operands: Operands, site: Site) -> tuple[TensorT
     _index(index, site)
     depth = nd_depth(index, site)
     b = attrs.batch
-    want(b + depth <= len(x.shape), f"index tuples of {depth} into {text(x.shape)}", "shorten the tuples", site)
+    want(b + depth <= len(x.shape), f"index tuples of {depth} into {shape_text(x.shape)}", "shorten the tuples", site)
     for i in range(b):
         same_size(x.shape[i], index.shape[i], "gather_nd batch axis", site)
     return (TensorType(x.dtype, (*index.shape[:-1], *x.shape[b + depth :])),)
@@ -327,7 +331,7 @@ def _scatter(attrs: Scatter, operands: Operands, site: Site) -> tuple[TensorType
     x, index, updates = need(operands)
     _index(index, site)
     axis = axis_of(attrs.axis, len(x.shape), site)
-    why = f"scatter of {text(updates.shape)} by {text(index.shape)} into {text(x.shape)}"
+    why = f"scatter of {shape_text(updates.shape)} by {shape_text(index.shape)} into {shape_text(x.shape)}"
     how = "give updates the shape of the index, and all one rank"
     want(len(index.shape) == len(x.shape), why, how, site, "BroadcastMismatch")
     want_shape(updates.shape, index.shape, why, how, site)
@@ -339,9 +343,9 @@ def _scatter_nd(attrs: ScatterND, operands: Operands, site: Site) -> tuple[Tenso
     x, index, updates = need(operands)
     _index(index, site)
     depth = nd_depth(index, site)
-    want(depth <= len(x.shape), f"index tuples of {depth} into {text(x.shape)}", "shorten the tuples", site)
+    want(depth <= len(x.shape), f"index tuples of {depth} into {shape_text(x.shape)}", "shorten the tuples", site)
     wanted = (*index.shape[:-1], *x.shape[depth:])
-    want_shape(updates.shape, wanted, f"updates of shape {text(updates.shape)}", f"give {text(wanted)}", site)
+    want_shape(updates.shape, wanted, f"updates of shape {shape_text(updates.shape)}", f"give {shape_text(wanted)}", site)
     return (TensorType(same_dtype((x, updates), site), x.shape),)
 
 
@@ -351,7 +355,7 @@ def _one_hot(attrs: OneHot, operands: Operands, site: Site) -> tuple[TensorType,
     a = axis_of(attrs.axis, len(index.shape) + 1, site)
     dtype = attrs.dtype
     if len(types) > 1:
-        want_shape(types[1].shape, (expr(2),), f"values of shape {text(types[1].shape)}", "give [off, on]", site)
+        want_shape(types[1].shape, (expr(2),), f"values of shape {shape_text(types[1].shape)}", "give [off, on]", site)
         dtype = types[1].dtype
     return (TensorType(dtype, (*index.shape[:a], attrs.depth, *index.shape[a:])),)
 
@@ -417,7 +421,7 @@ def _nms(attrs: Nms, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     for limit in need(operands[2:]):
         want(
             not limit.shape,
-            f"a limit of shape {text(limit.shape)}",
+            f"a limit of shape {shape_text(limit.shape)}",
             "give the limit and the thresholds as rank-0 tensors",
             site,
         )
@@ -457,8 +461,8 @@ def _rotary(attrs: Rotary, operands: Operands, site: Site) -> tuple[TensorType, 
     half = floordiv(rotary_width(attrs, x, site), expr(2))
     wanted = (*x.shape[:-1], half)
     for t in (cos, sin):
-        why = f"rotary table {text(t.shape)} for {text(wanted)}"
-        want_broadcast(t.shape, wanted, why, f"give a table that broadcasts to {text(wanted)}", site)
+        why = f"rotary table {shape_text(t.shape)} for {shape_text(wanted)}"
+        want_broadcast(t.shape, wanted, why, f"give a table that broadcasts to {shape_text(wanted)}", site)
     return (TensorType(same_dtype((x, cos, sin), site), x.shape),)
 
 
@@ -478,7 +482,7 @@ def resize_scales(attrs: Resize, x: Shape, site: Site) -> tuple[float | None, ..
 def _resize(attrs: Resize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     fits = len(attrs.shape) == len(x.shape) and len(attrs.scales) in (0, len(x.shape))
-    want(fits, f"resize of {text(x.shape)} to {text(attrs.shape)}", "give one size and scale per axis", site)
+    want(fits, f"resize of {shape_text(x.shape)} to {shape_text(attrs.shape)}", "give one size and scale per axis", site)
     scales = resize_scales(attrs, x.shape, site)
     empty = [i for i, to in enumerate(attrs.shape) if to == 0]
     want(

@@ -16,9 +16,9 @@ import msgspec
 from tatami.core.custom.formula import TypedTerm, typed
 from tatami.core.custom.formula_text import parse_formula
 from tatami.core.dtype import DType
-from tatami.core.expr import Shape
+from tatami.core.expr import Shape, shape_text
 from tatami.frontend.ir import TensorType
-from tatami.frontend.operation import Operands, Operation, Site, axis_of, joined, need, text, want
+from tatami.frontend.operation import Operands, Operation, Site, axis_of, joined, need, want
 from tatami.frontend.operations.reduction import REDUCTION, Cumulative, Reduce
 
 Reduction = Literal["sum", "prod", "max", "min", "and", "or", "mean"]
@@ -81,7 +81,7 @@ def formula_type(attrs: Kernel | KernelReduce | KernelScan, operands: Operands, 
         declared = attrs.shape
         want(
             not shape or shape == declared,
-            f"the operands have shape {text(shape)}, the kernel is declared over {text(declared)}",
+            f"the operands have shape {shape_text(shape)}, the kernel is declared over {shape_text(declared)}",
             "leave `shape` out, or expand the operands to it",
             site,
             "BroadcastMismatch",

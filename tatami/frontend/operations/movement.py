@@ -8,7 +8,7 @@ import msgspec
 
 from tatami.core.algebra.bounds import bounds, is_outside, slice_size, tidy_size
 from tatami.core.diagnostic import fail
-from tatami.core.expr import ONE, ZERO, Expr, Shape, Var, expr, floordiv, free_vars, maximum, product
+from tatami.core.expr import ONE, ZERO, Expr, Shape, Var, expr, floordiv, free_vars, maximum, product, shape_text
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
@@ -21,7 +21,6 @@ from tatami.frontend.operation import (
     need,
     same_dtype,
     same_size,
-    text,
     want,
     want_rank,
     want_shape,
@@ -168,7 +167,7 @@ def _reshape(attrs: ToShape, operands: Operands, site: Site) -> tuple[TensorType
     have, wanted = product(x.shape), product(attrs.shape)
     want(
         (have - wanted).as_int() in (None, 0),
-        f"reshape of {text(x.shape)} ({have} elements) to {text(attrs.shape)} ({wanted} elements)",
+        f"reshape of {shape_text(x.shape)} ({have} elements) to {shape_text(attrs.shape)} ({wanted} elements)",
         "give a shape with the same number of elements",
         site,
         "AxisSizeMismatch",
@@ -200,7 +199,7 @@ def _expand(attrs: Expand, operands: Operands, site: Site) -> tuple[TensorType, 
     ok = len(dims) == len(x.shape) and list(dims) == sorted(set(dims)) and all(0 <= d < len(attrs.shape) for d in dims)
     want(
         ok,
-        f"dims {list(dims)} do not place {text(x.shape)} in {text(attrs.shape)}",
+        f"dims {list(dims)} do not place {shape_text(x.shape)} in {shape_text(attrs.shape)}",
         "give one increasing result axis per operand axis",
         site,
         "AxisOutOfRange",
@@ -208,7 +207,7 @@ def _expand(attrs: Expand, operands: Operands, site: Site) -> tuple[TensorType, 
     for size, d in zip(x.shape, dims, strict=True):
         want(
             size == ONE or size == attrs.shape[d],
-            f"expand puts an axis of size {size} on one of size {attrs.shape[d]} ({text(x.shape)} to {text(attrs.shape)})",
+            f"expand puts an axis of size {size} on one of size {attrs.shape[d]} ({shape_text(x.shape)} to {shape_text(attrs.shape)})",
             "only an axis of size 1 repeats; unsqueeze the operand or name its place in dims",
             site,
             "BroadcastMismatch",
@@ -264,13 +263,20 @@ def _repeat(attrs: Repeat, operands: Operands, site: Site) -> tuple[TensorType, 
 
 def _tile(attrs: Tile, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
-    want(len(attrs.repeats) == len(x.shape), f"{len(attrs.repeats)} repeats for {text(x.shape)}", "give one per axis", site)
+    want(
+        len(attrs.repeats) == len(x.shape), f"{len(attrs.repeats)} repeats for {shape_text(x.shape)}", "give one per axis", site
+    )
     return (TensorType(x.dtype, tuple(s * r for s, r in zip(x.shape, attrs.repeats, strict=True))),)
 
 
 def _pad(attrs: Pad, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
-    want(len(attrs.pads) == len(x.shape), f"{len(attrs.pads)} pads for {text(x.shape)}", "give [before, after] per axis", site)
+    want(
+        len(attrs.pads) == len(x.shape),
+        f"{len(attrs.pads)} pads for {shape_text(x.shape)}",
+        "give [before, after] per axis",
+        site,
+    )
     for size, (lo, hi) in zip(x.shape, attrs.pads, strict=True):
         left = size - maximum(-lo, 0) - maximum(-hi, 0)
         grows = any((w.as_int() or 0) > 0 for w in (lo, hi))
@@ -299,7 +305,10 @@ def _slice(attrs: Slice, operands: Operands, site: Site) -> tuple[TensorType, ..
     steps = slice_steps(attrs)
     rank = len(x.shape)
     want(
-        len(attrs.starts) == len(attrs.stops) == len(steps) == rank, f"slice of {text(x.shape)}", "give a value per axis", site
+        len(attrs.starts) == len(attrs.stops) == len(steps) == rank,
+        f"slice of {shape_text(x.shape)}",
+        "give a value per axis",
+        site,
     )
     out = []
     for size, lo, hi, step in zip(x.shape, attrs.starts, attrs.stops, steps, strict=True):
@@ -321,7 +330,9 @@ def _unfold(attrs: Unfold, operands: Operands, site: Site) -> tuple[TensorType, 
     (x,) = need(operands)
     n = len(attrs.kernel)
     lead = len(x.shape) - n
-    want(lead in (0, 1, 2), f"unfold of {text(x.shape)} with {n} kernel sizes", "give (L..), (C, L..) or (N, C, L..)", site)
+    want(
+        lead in (0, 1, 2), f"unfold of {shape_text(x.shape)} with {n} kernel sizes", "give (L..), (C, L..) or (N, C, L..)", site
+    )
     want(attrs.groups == 1 or lead >= 1, "groups without a channel axis", "give an operand (C, L..)", site)
     stride, dilation = filled(attrs.stride, n), filled(attrs.dilation, n)
     check_windows(attrs.kernel, stride, dilation, site)
@@ -352,7 +363,7 @@ def _fold(attrs: Fold, operands: Operands, site: Site) -> tuple[TensorType, ...]
     n = len(attrs.kernel)
     back = Unfold(attrs.kernel, attrs.stride, attrs.dilation, attrs.groups)
     (wanted,) = _unfold(back, [TensorType(x.dtype, attrs.size)], site)
-    why = f"fold to {text(attrs.size)} needs an operand {text(wanted.shape)}, not {text(x.shape)}"
+    why = f"fold to {shape_text(attrs.size)} needs an operand {shape_text(wanted.shape)}, not {shape_text(x.shape)}"
     want_shape(x.shape, wanted.shape, why, f"give the result of unfold over {n} axes", site)
     return (TensorType(x.dtype, attrs.size),)
 
@@ -364,7 +375,7 @@ def _concat(attrs: OneAxis, operands: Operands, site: Site) -> tuple[TensorType,
     for t in types[1:]:
         want(
             len(t.shape) == rank,
-            f"concat of {text(types[0].shape)} and {text(t.shape)}",
+            f"concat of {shape_text(types[0].shape)} and {shape_text(t.shape)}",
             "give one rank",
             site,
             "BroadcastMismatch",
@@ -382,7 +393,7 @@ def _stack(attrs: OneAxis, operands: Operands, site: Site) -> tuple[TensorType, 
     for t in types[1:]:
         want(
             len(t.shape) == len(types[0].shape),
-            f"stack of {text(types[0].shape)} and {text(t.shape)}",
+            f"stack of {shape_text(types[0].shape)} and {shape_text(t.shape)}",
             "give one shape",
             site,
             "BroadcastMismatch",
@@ -403,7 +414,12 @@ def _view(attrs: View, operands: Operands, site: Site) -> tuple[TensorType, ...]
     (x,) = need(operands)
     want((attrs.map is None) != (attrs.linear is None), "view needs map or linear", "give exactly one of them", site)
     if attrs.map is not None:
-        want(len(attrs.map) == len(x.shape), f"map has {len(attrs.map)} entries for {text(x.shape)}", "give one per axis", site)
+        want(
+            len(attrs.map) == len(x.shape),
+            f"map has {len(attrs.map)} entries for {shape_text(x.shape)}",
+            "give one per axis",
+            site,
+        )
     rank = len(attrs.shape)
     coordinates = {f"i{k}": size for k, size in enumerate(attrs.shape)}
     entries = zip(attrs.map, x.shape, strict=True) if attrs.map is not None else [(attrs.linear, product(x.shape))]
@@ -454,13 +470,13 @@ def _space_to_depth(attrs: BlockSize, operands: Operands, site: Site) -> tuple[T
 
 def _trilu(attrs: Trilu, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
-    want(len(x.shape) >= 2, f"trilu of {text(x.shape)}", "give rank 2 or more", site, "BroadcastMismatch")
+    want(len(x.shape) >= 2, f"trilu of {shape_text(x.shape)}", "give rank 2 or more", site, "BroadcastMismatch")
     return (x,)
 
 
 def _diagonal(attrs: NoAttrs, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
-    want(len(x.shape) >= 2, f"diagonal of {text(x.shape)}", "give rank 2 or more", site, "BroadcastMismatch")
+    want(len(x.shape) >= 2, f"diagonal of {shape_text(x.shape)}", "give rank 2 or more", site, "BroadcastMismatch")
     same_size(x.shape[-2], x.shape[-1], "diagonal", site)
     return (TensorType(x.dtype, x.shape[:-1]),)
 

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Shape, expr
+from tatami.core.expr import Shape, expr, shape_text
 from tatami.frontend.ir import TensorType
-from tatami.frontend.operation import Operands, Operation, Site, need, same_dtype, same_size, text, want, want_float
+from tatami.frontend.operation import Operands, Operation, Site, need, same_dtype, same_size, want, want_float
 from tatami.frontend.operations.movement import split_groups
 
 Activation = Literal[
@@ -74,7 +74,11 @@ def _layer(kind: str, attrs: Recurrent, operands: Operands, site: Site) -> tuple
     want_float(x, kind, site)
     for operand, name in ((x, "X"), (w, "W"), (r, "R")):
         want(
-            len(operand.shape) == 3, f"{kind}: {name} has shape {text(operand.shape)}", "give rank 3", site, "BroadcastMismatch"
+            len(operand.shape) == 3,
+            f"{kind}: {name} has shape {shape_text(operand.shape)}",
+            "give rank 3",
+            site,
+            "BroadcastMismatch",
         )
     directions = 2 if attrs.direction == "bidirectional" else 1
     steps, batch, inputs = x.shape
@@ -102,8 +106,8 @@ def _layer(kind: str, attrs: Recurrent, operands: Operands, site: Site) -> tuple
         t = given
         want(
             len(t.shape) == len(shape),
-            f"{kind}: {name} has shape {text(t.shape)}",
-            f"give {text(shape)}",
+            f"{kind}: {name} has shape {shape_text(t.shape)}",
+            f"give {shape_text(shape)}",
             site,
             "BroadcastMismatch",
         )

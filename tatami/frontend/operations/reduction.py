@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, ceildiv, expr, minimum
+from tatami.core.expr import ONE, Expr, Shape, ceildiv, expr, minimum, shape_text
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
     NoAttrs,
@@ -17,7 +17,6 @@ from tatami.frontend.operation import (
     need,
     same_dtype,
     same_size,
-    text,
     want,
     want_float,
     want_shape,
@@ -187,15 +186,17 @@ def _norm(attrs: Norm, operands: Operands, site: Site) -> tuple[TensorType, ...]
     want_float(x, "a normalisation", site)
     axis = axis_of(attrs.axis, len(x.shape), site)
     for t in types[1:]:
-        why = f"scale or bias of shape {text(t.shape)} for the normalised axes {text(x.shape[axis:])}"
-        want_shape(t.shape, x.shape[axis:], why, f"give a tensor of shape {text(x.shape[axis:])}", site)
+        why = f"scale or bias of shape {shape_text(t.shape)} for the normalised axes {shape_text(x.shape[axis:])}"
+        want_shape(t.shape, x.shape[axis:], why, f"give a tensor of shape {shape_text(x.shape[axis:])}", site)
     return (TensorType(same_dtype(types, site), x.shape),)
 
 
 def _channelwise(types: list[TensorType], channel: Expr, site: Site) -> TensorType:
     want_float(types[0], "a normalisation", site)
     for t in types[1:]:
-        want(len(t.shape) == 1, f"a channel operand of shape {text(t.shape)}", "give [channels]", site, "BroadcastMismatch")
+        want(
+            len(t.shape) == 1, f"a channel operand of shape {shape_text(t.shape)}", "give [channels]", site, "BroadcastMismatch"
+        )
         same_size(t.shape[0], channel, "channels", site)
     return TensorType(same_dtype(types, site), types[0].shape)
 
@@ -249,7 +250,7 @@ def _pool(attrs: Pool, operands: Operands, site: Site) -> tuple[TensorType, ...]
     n = len(attrs.kernel)
     want(
         len(x.shape) >= n,
-        f"pool of {text(x.shape)} with {n} kernel sizes",
+        f"pool of {shape_text(x.shape)} with {n} kernel sizes",
         "give one per spatial axis",
         site,
         "BroadcastMismatch",
@@ -263,7 +264,13 @@ def _pool(attrs: Pool, operands: Operands, site: Site) -> tuple[TensorType, ...]
 def _adaptive(attrs: Adaptive, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     n = len(attrs.size)
-    want(0 < n <= len(x.shape), f"pool of {text(x.shape)} to {n} sizes", "give one per spatial axis", site, "BroadcastMismatch")
+    want(
+        0 < n <= len(x.shape),
+        f"pool of {shape_text(x.shape)} to {n} sizes",
+        "give one per spatial axis",
+        site,
+        "BroadcastMismatch",
+    )
     want(all(s > 0 for s in attrs.size), f"pool to {list(attrs.size)}", "give sizes of 1 or more", site)
     want(x.dtype != DType.bool, "a pool of bool", "cast the operand", site, "UnsupportedDType")
     return (TensorType(x.dtype, (*x.shape[: len(x.shape) - n], *(expr(s) for s in attrs.size))),)
@@ -272,7 +279,7 @@ def _adaptive(attrs: Adaptive, operands: Operands, site: Site) -> tuple[TensorTy
 def _global_pool(attrs: NoAttrs, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     rank = len(x.shape)
-    want(rank >= 3, f"a global pool of {text(x.shape)}", "give (N, C, L..)", site, "BroadcastMismatch")
+    want(rank >= 3, f"a global pool of {shape_text(x.shape)}", "give (N, C, L..)", site, "BroadcastMismatch")
     return _reduce(Reduce(tuple(range(2, rank)), True), operands, site)
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tatami.core.expr import Expr, free_vars, substitute, var
+from tatami.core.expr import Expr, free_vars, shape_text, substitute, var
 from tatami.core.signature import Input, Output
 from tatami.frontend.ir import Graph, TensorType
-from tatami.frontend.operation import Site, text, want
+from tatami.frontend.operation import Site, want
 
 
 class NewSizes:
@@ -148,4 +148,4 @@ def last_states(
 
 
 def _kinds(outputs: Sequence[Output], bound: Bound) -> str:
-    return ", ".join(f"{o.dtype}{text(tuple(map(bound, o.shape)))}" for o in outputs)
+    return ", ".join(f"{o.dtype}{shape_text(tuple(map(bound, o.shape)))}" for o in outputs)

@@ -29,13 +29,13 @@ from tatami.gpu.products.sm80 import LAST
 from tatami.gpu.stream_ir import Param
 from tatami.gpu.streaming.lower import lower_stream
 from tatami.plan.ir import GpuStream, Guarded, Pass, Sm80Pair, Sm90Pair
-from tatami.plan.pairs.limits import PairPlan, pair_limits, pair_rules
+from tatami.plan.views.pair_limits import PairPlan, pair_limits, pair_rules
 from tatami.region.ir import Binary, Cast, Iter, Let, Read, Reduce, Ref, Region, RegionExpr, Yield
 from tatami.region.ir import Target as Output
 from tatami.region.views.pairs.pair import PairView, pair_view
 from tatami.region.walk import all_axes
 
-ODD = "odd'"
+NONFINITE = "nonfinite'"
 """Name of the scratch buffer that tells which batches of the values have an element that is not finite."""
 THREADS = 256
 """Threads per block of the kernel that checks the values."""
@@ -64,9 +64,9 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
     before, index, size = at
     looking = lower_stream(before, _two_sums(before), choice.conditions)
     kernel, binding = looking[0]
-    looking[0] = kernel, msgspec.structs.replace(binding, scratch=((ODD, size), *binding.scratch))
+    looking[0] = kernel, msgspec.structs.replace(binding, scratch=((NONFINITE, size), *binding.scratch))
     name = f"p{len(p.params) + (len(region.outputs) if parts is not None else 0)}"
-    p = msgspec.structs.replace(p, params=(*p.params, Param(name, DType.fp32)), buffers=(*p.buffers, ODD))
+    p = msgspec.structs.replace(p, params=(*p.params, Param(name, DType.fp32)), buffers=(*p.buffers, NONFINITE))
     w = msgspec.structs.replace(w, nonfinite=name, nonfinite_at=substitute(index, _places(region, view, p)))
     return [*looking, *_joined(_lower(view, p, w, plan, rows, target), parts, choice)]
 
@@ -194,9 +194,9 @@ def _values_of_a_batch(region: Region, v: PairView) -> tuple[Region, Expr, Expr]
             tuple(Iter(n, extents[n]) for n in (*outer, "key")),
             (Iter("column", extents["column"]),),
             tuple(p for p in region.inputs if p.name == v.values.tensor),
-            (Output(ODD, MemRef(DType.fp32, tuple(extents[n] for n in outer))),),
+            (Output(NONFINITE, MemRef(DType.fp32, tuple(extents[n] for n in outer))),),
             (row, whole),
-            (Yield("whole", ODD),),
+            (Yield("whole", NONFINITE),),
         ),
         index,
         size * DType.fp32.itemsize,

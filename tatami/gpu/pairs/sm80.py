@@ -41,7 +41,7 @@ from tatami.gpu.products.frame import bind_kernel, contraction_kernel, pair_toke
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.sm80 import LAST, K
 from tatami.plan.ir import INST_K, Sm80Pair
-from tatami.plan.pairs.limits import row_bytes_of, threads_of_pair
+from tatami.plan.views.pair_limits import row_bytes_of, threads_of_pair
 from tatami.region.ir import Let
 
 

@@ -49,9 +49,9 @@ from tatami.gpu.products.frame import bind_kernel, contraction_kernel, pair_toke
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.sm90 import LAST, WARPS, K
 from tatami.gpu.products.tensor_map import placed, refused, tensor_map
-from tatami.plan.gpu.limits import BARRIER_BYTES, span_columns
 from tatami.plan.ir import Sm90Pair
-from tatami.plan.pairs.limits import needs_of_pair, threads_of_pair
+from tatami.plan.views.pair_limits import needs_of_pair, threads_of_pair
+from tatami.plan.views.product_limits import BARRIER_BYTES, span_columns
 
 FIRST = expr(0)
 """The first block of a tile."""

@@ -18,8 +18,8 @@ from tatami.core.kernel import TensorMapSpec
 from tatami.gpu.ir import FenceAsync, Loop, Ring, StMatrix, Stmt, SyncWarpgroup, TmaFetch, TmaStore, Token, TokenKind, Wait
 from tatami.gpu.products.problem import Problem, Store
 from tatami.gpu.products.tensor_map import refused, tensor_map
-from tatami.plan.gpu.limits import STORE_ROWS, span_columns, store_slots
 from tatami.plan.ir import Sm90Mma
+from tatami.plan.views.product_limits import STORE_ROWS, span_columns, store_slots
 from tatami.region.ir import Let, Read, Ref
 from tatami.region.walk import nodes, rewrite
 

@@ -33,8 +33,8 @@ from tatami.gpu.ir import (
 from tatami.gpu.products.copies import copy_width
 from tatami.gpu.products.frame import bind_kernel, contraction_kernel, need_mma, split_stores, tile_stores
 from tatami.gpu.products.problem import Problem
-from tatami.plan.gpu.limits import edge_ring, needs, sides, sm80_instruction
 from tatami.plan.ir import INST_K, Sm80Mma
+from tatami.plan.views.product_limits import edge_ring, needs, sides, sm80_instruction
 from tatami.region.ir import Let
 
 K = var("k")

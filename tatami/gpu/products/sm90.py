@@ -53,8 +53,8 @@ from tatami.gpu.products.results import LANDED, Results, staged_results
 from tatami.gpu.products.stream_k import cut_problem, first_row
 from tatami.gpu.products.tensor_map import box_map, placed, refused, tensor_map, walk_map
 from tatami.gpu.products.tma_walk import Boxes, Walk
-from tatami.plan.gpu.limits import BARRIER_BYTES, sm90_instruction
 from tatami.plan.ir import Sm90Mma
+from tatami.plan.views.product_limits import BARRIER_BYTES, sm90_instruction
 
 SHARED_ALONG: dict[str, Literal["", "m", "n", "mn"]] = {"none": "", "a": "n", "b": "m", "both": "mn"}
 """Axes of the cluster along which CTAs load for each other, by the operands that they share."""

@@ -4,7 +4,7 @@
                                                          y[first + m, n] = relu((t[0, m, n] + t[1, m, n]) + ...)
 
 The first goes through the SM90 template, whose kernel adds the piece's number to the addresses of t; the second is elementwise
-and streamed. `plan.stream_k_cut.Cut` says how many pieces a tile has; further ones are neither written nor read."""
+and streamed. `plan/gpu/stream_k_cut.py` says how many pieces a tile has; further ones are neither written nor read."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tatami.core.layout import MemRef
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.split_k import Split, elementwise, read_tensors
 from tatami.indexbook.ir import Guard
-from tatami.plan.gpu.stream_k_cut import Cut, cut_of
 from tatami.plan.ir import Sm90Mma
+from tatami.plan.views.stream_k_cut import Cut, cut_of
 from tatami.region.ir import Binary, Const, Iter, Let, Param, Read, Region, RegionExpr, Select, Target, Within, Yield
 from tatami.region.views.product import rename
 from tatami.region.walk import all_axes

@@ -1,5 +1,5 @@
-"""Coordinates, in kernel words, of an operand that is a walk over the pixels of an image (`region/views/images/pixels.py`), or boxes of a
-tensor at places that depend on the block (`region/views/images/boxes.py`)."""
+"""Coordinates, in kernel words, of an operand that is a walk over the pixels of an image (`region/views/images/pixels.py`), or
+boxes of a tensor at places that depend on the block (`region/views/images/boxes.py`)."""
 
 from __future__ import annotations
 

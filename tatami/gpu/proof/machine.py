@@ -1,18 +1,18 @@
 """The abstract machine of a kernel's synchronisation: roles, slots, phases (D2.13).
 
-An actor is one warpgroup of a role in one CTA of the cluster; where there are no roles, two arbitrary warps are. It
-runs its statements; what counts is who knows that a write has landed or a read has ended. Knowledge moves by
-SyncThreads and by barriers only, so a hazard is found in every interleaving in which it could happen, whatever order the
-machine itself takes:
+An actor is one warpgroup of a role in one CTA of the cluster; in a kernel without roles, two arbitrary warps are the actors. An
+actor runs its statements. The machine tracks which actors know that a write has landed, or that a read has ended. Only
+SyncThreads and barriers pass knowledge on, so that a hazard of any interleaving is found, in whatever order the machine itself
+runs the actors:
 
     write(slot)   every earlier reader's end has to be known to the writer      else: refilled before its TokFree
     read(slot)    the block's write has to be known to the reader               else: read precedes its Wait
 
-That holds where a wait means the same phase in every order. Three more rules make sure of it:
+This holds if a wait means the same phase in every order, which three more rules ensure:
 
     arrive        the phase before has to be known to have ended                else: it may count for that phase
     end of phase  every waiter has to be known to have seen the phase before    else: parities could not tell them apart
-    wait          who waits in turns has to know that the others have waited    else: it may see a parity too early
+    wait          an actor that waits in turns has to know that the others have else: it may see a parity too early
 """
 
 from __future__ import annotations
@@ -27,14 +27,11 @@ from tatami.gpu.ir import (
     Epilogue,
     FenceAsync,
     Fma,
-    Kernel,
     LdMatrix,
     LoadTile,
     MBarrierArrive,
-    MBarrierInit,
     Mma,
     Rescale,
-    Role,
     StBlocks,
     Stmt,
     SyncThreads,
@@ -43,79 +40,15 @@ from tatami.gpu.ir import (
     Weigh,
     Wgmma,
 )
-from tatami.gpu.proof.program import Op, all_statements, ask, block_offset, flat_program
+from tatami.gpu.proof.actors import Actors
+from tatami.gpu.proof.program import ask, block_offset
 from tatami.gpu.proof.state import Actor, BarrierState, Hazard, Part, State
 from tatami.gpu.proof.tokens import check_token
 from tatami.gpu.show import statement_text
 
 
-class Machine:
-    """Programs of the actors of one kernel, and what one step does."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.once = {r.name for r in kernel.smem if r.once}
-        copies = [s for s in all_statements(kernel.body) if isinstance(s, CpAsync | TmaLoad | LoadTile)]
-        self.ring_of = {s.out_token.name: s.dst_smem for s in copies}
-        self.stages = {r.name: r.slots for r in kernel.smem if r.name in self.ring_of.values()}
-        self.counts = {s.mbarrier: s.count for s in kernel.body if isinstance(s, MBarrierInit)}
-        self.slots_of = {b.name: b for b in kernel.barriers}
-        self.names: list[str] = []
-        self.programs: list[list[Op]] = []
-        self.arrivals: list[int] = []
-        self.cta: list[int] = []
-        self.turn: list[tuple[int, int]] = []
-        """Per actor: its place among those that take tiles in turns, and their number."""
-        self.among: list[tuple[int, int]] = []
-        """Per actor: its number among the warpgroups of its role, and their number."""
-        self.waiter: list[str] = []
-        """Per actor: its name, or one name for all that take tiles in turns with it."""
-        roles = [s for s in kernel.body if isinstance(s, Role)]
-        for cta in range(kernel.ctas):
-            for r in roles:
-                for i in range(r.count):
-                    name = self.at(f"{r.name} {i}" if r.count > 1 else r.name, cta)
-                    turn = (i, r.count) if r.turns else (0, 1)
-                    self._add(name, r.body, r.arrivals, cta, turn, self.at(r.name, cta) if r.turns else name, (i, r.count))
-        if not roles:
-            for name in ("warp 0", "warp 1"):
-                self._add(name, kernel.body, 1, 0, (0, 1), name)
-        self.copied = {
-            (self.at(s.dst_smem, self.cta[i]), i)
-            for i, program in enumerate(self.programs)
-            for s in (op.stmt for op in program)
-            if isinstance(s, CpAsync)
-        }
-        """Rings that an actor fills through the generic proxy, as (ring, actor)."""
-        self.horizon = 2
-        self.period = max(self.stages.values()) * (2 if kernel.barriers else 1)
-        self.bit = {name: 1 << i for i, name in enumerate(self.names)}
-        self.everyone = (1 << len(self.names)) - 1
-        slots = [(self.at(b.name, c), i) for c in range(kernel.ctas) for b in kernel.barriers for i in range(b.slots)]
-        self.arrived = {which: 1 << (len(self.names) + 2 * i) for i, which in enumerate(slots)}
-        self.ended = {which: 2 * bit for which, bit in self.arrived.items()}
-
-    def _add(
-        self,
-        name: str,
-        body: tuple[Stmt, ...],
-        arrivals: int,
-        cta: int,
-        turn: tuple[int, int],
-        waiter: str,
-        among: tuple[int, int] = (0, 1),
-    ) -> None:
-        self.names.append(name)
-        self.programs.append(flat_program(body, *turn))
-        self.arrivals.append(arrivals)
-        self.cta.append(cta)
-        self.turn.append(turn)
-        self.among.append(among)
-        self.waiter.append(waiter)
-
-    def at(self, name: str, cta: int) -> str:
-        """Name of an actor, a ring or a barrier of one CTA of the cluster."""
-        return f"{name} of CTA {cta}" if self.kernel.ctas > 1 else name
+class Machine(Actors):
+    """The effect of one step of an actor on the state."""
 
     def start(self) -> State:
         """The state before the first statement."""
@@ -142,14 +75,6 @@ class Machine:
         return 1 - phase if barrier.in_order and self.among[actor][0] else phase
 
     # -- slots -----------------------------------------------------------------------------------
-    def slot(self, a: Actor, ring: str, offset: int) -> int:
-        """Slot of the ring that holds the block `offset` blocks after the actor's current one."""
-        return (a.position + offset) % self.stages[ring]
-
-    def block(self, a: Actor, ring: str, offset: int) -> int:
-        """Number of the block in that slot; for a ring filled once per tile, the tile's number modulo 2."""
-        return a.tiles if ring in self.once else a.number + offset
-
     def write(
         self, state: State, i: int, s: Stmt, ring: str, offset: int, landed: int, cta: int | None = None
     ) -> tuple[str, int]:

@@ -1,7 +1,7 @@
 """Programs of the actors of a kernel: flat lists of statements, and the stream of answers that decides their loops.
 
-All actors read the same stream of answers to "another block?" and "another tile?". Whoever asks beyond its end makes it
-longer, in every possible way.
+All actors read the same stream of answers to "another block?" and "another tile?". An actor that asks beyond its end extends
+it, in every possible way.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ def flat_program(body: tuple[Stmt, ...], turn: int = 0, turns: int = 1) -> list[
 
 
 def _flatten(body: tuple[Stmt, ...], out: list[Op], turn: int, turns: int) -> None:
-    """Append the statements to `out`. Chunks and their fetches are left out, since they concern one warpgroup
-    (`protocol_store`)."""
+    """Append the statements to `out`. Chunks and their fetches are left out, since they concern one warpgroup (`stores`)."""
     for s in body:
         if isinstance(s, Loop) and s.over == "chunks":
             continue

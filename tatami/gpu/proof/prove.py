@@ -1,9 +1,9 @@
 """The proof that a kernel's protocol has no hazard, for every trip count, number of tiles and order of its actors.
 
 The steps of an actor depend on the stream of answers alone, and a wait means one phase whatever the order (the rules of
-`protocol`). So one order of the actors stands for all: each runs until it waits or asks beyond the stream. Trip counts
-1 … stages + 1 are taken one by one, all larger ones together; states that behave equally are visited once. 0 is
-simulated. Where tiles differ in their blocks, a tile of any number above 0 follows one of any other.
+`machine`). One order of the actors therefore represents all: each runs until it waits or asks beyond the stream. Trip counts
+1 … stages + 1 are explored one by one, all larger ones together; states that behave equally are visited once. Trip count 0 is
+simulated. If tiles differ in their numbers of blocks, any number above 0 may follow any other.
 """
 
 from __future__ import annotations

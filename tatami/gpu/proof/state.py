@@ -1,7 +1,7 @@
 """The state of the abstract machine: progress of each actor, content of each slot, and who knows of it (D2.13).
 
-Knowledge is a set, as the bits of a number: a bit per actor, and two per slot of a barrier (what those knew who arrived
-at the phase under way; what a wait for the phases that have ended teaches).
+Knowledge is a set, as the bits of a number: a bit per actor, and two per slot of a barrier: one for the knowledge of the actors
+that have arrived at the current phase, one for the knowledge that a wait for an ended phase passes on.
 """
 
 from __future__ import annotations

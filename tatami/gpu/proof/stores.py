@@ -17,7 +17,7 @@ from tatami.gpu.proof.state import Hazard
 from tatami.gpu.show import statement_text
 
 CHUNKS, TILES = 7, 2
-"""Chunks per tile: more than a ring has slots, and odd, so that a second tile starts at another slot. Tiles to run."""
+"""Chunks per tile (more than a ring has slots, and odd, so that a second tile starts at another slot), and tiles to run."""
 
 
 def check_stores(kernel: Kernel) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tatami.gpu.ir import Token, Wait
+from tatami.gpu.proof.actors import Actors
 from tatami.gpu.proof.program import block_offset
 from tatami.gpu.proof.state import OLD, Hazard, State
 from tatami.gpu.show import statement_text
 
-if TYPE_CHECKING:
-    from tatami.gpu.proof.machine import Machine
 
-
-def check_token(machine: Machine, state: State, i: int, s: Wait, token: Token) -> None:
+def check_token(machine: Actors, state: State, i: int, s: Wait, token: Token) -> None:
     """Check `token` after a Wait of actor i. Raises Hazard if it is not there."""
     match machine.kernel.tokens.get(token.name):
         case "TokCompute":
@@ -26,7 +22,7 @@ def check_token(machine: Machine, state: State, i: int, s: Wait, token: Token) -
             pass
 
 
-def _computed(machine: Machine, state: State, i: int, s: Wait, token: Token) -> None:
+def _computed(machine: Actors, state: State, i: int, s: Wait, token: Token) -> None:
     a = state.actors[i]
     offset = block_offset(state, a, token.block, "this")
     if offset is not None and any(name == token.name and n <= a.number + offset for name, n, _ in a.mma):
@@ -34,7 +30,7 @@ def _computed(machine: Machine, state: State, i: int, s: Wait, token: Token) -> 
         raise Hazard(statement_text(s), why)
 
 
-def _loaded(machine: Machine, state: State, i: int, s: Wait, token: Token) -> None:
+def _loaded(machine: Actors, state: State, i: int, s: Wait, token: Token) -> None:
     a, me = state.actors[i], machine.bit[machine.names[i]]
     offset = block_offset(state, a, token.block, "this")
     ring = machine.ring_of[token.name]
@@ -61,7 +57,7 @@ def _loaded(machine: Machine, state: State, i: int, s: Wait, token: Token) -> No
         raise Hazard(statement_text(s), too_early)
 
 
-def _freed(machine: Machine, state: State, i: int, s: Wait) -> None:
+def _freed(machine: Actors, state: State, i: int, s: Wait) -> None:
     a, me = state.actors[i], machine.bit[machine.names[i]]
     assert s.block is not None
     offset = block_offset(state, a, s.block, "this")

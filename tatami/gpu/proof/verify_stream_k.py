@@ -1,4 +1,5 @@
-"""Checks of stream-K: every block of every tile is multiplied once, every piece has a slot of its own, all rows of tiles have a kernel.
+"""Checks of stream-K: every block of every tile is multiplied once, every piece has a slot of its own, all rows of tiles have a
+kernel.
 
 The blocks that each unit computes, and the places of its pieces, are enumerated and compared with the tiles.
 """
@@ -11,7 +12,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ceildiv, expr, product, step_of
 from tatami.gpu.ir import AnyKernel, Kernel, Program, Role, StGlobalVec
 from tatami.gpu.proof.program import all_statements
-from tatami.plan.gpu.stream_k_cut import Cut
+from tatami.plan.views.stream_k_cut import Cut
 
 
 def check_units(kernel: Kernel) -> list[Diagnostic]:

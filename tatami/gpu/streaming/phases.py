@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import assert_never
 
 import msgspec
 
@@ -24,6 +25,8 @@ def body_of(p: Phase) -> RegionExpr:
             return scan.body
         case Write(value=value):
             return value
+        case _:
+            assert_never(p)
 
 
 def expressions_of(p: Phase) -> tuple[RegionExpr, ...]:

@@ -8,13 +8,12 @@ from typing import Any, assert_never, get_args
 from tatami.core.algebra.bounds import settled_size
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, free_vars, var
+from tatami.core.expr import Expr, Shape, expr, free_vars, shape_text, var
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.signature import Role
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.operation import is_legal_symbol
-from tatami.frontend.operation import text as shape_text
 from tatami.harp import ir
 from tatami.harp.elaboration.constants import Constants
 from tatami.harp.elaboration.expressions import Expressions

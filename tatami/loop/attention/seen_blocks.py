@@ -1,6 +1,6 @@
 """The blocks of keys that a sliver of rows sees: a predicate holds everywhere in the block, nowhere, or here and there.
 
-    nowhere          passed over, unless a value there is infinite or NaN: a weight of 0 times that is NaN (D2.16)
+    nowhere          skipped, unless a value there is infinite or NaN: a weight of 0 times that is NaN (D2.16)
     here and there   only such a block is masked
     everywhere       as if there were no predicate
 
@@ -170,8 +170,8 @@ class SeenBlocks(KeyBlocks):
         return self.by_lines(k0, k1, self.mask, mark)
 
     def limits(self, k0: Expr, rows: Point) -> IsSeen:
-        """Bounds are numbers of the vectors' own type from the block's first key on, of which it has few: what is rounded is
-        beyond it, and stays there."""
+        """Bounds as numbers of the vectors' own type, relative to the block's first key. A block has few keys, so that a bound
+        that is rounded lies outside it, and stays outside."""
         em = self.em
         bounds = [("ge", b) for b in self.by_index.low] + [("le", b) for b in self.by_index.high]
         ends = [(fn, em.declare(loop.Cast(em.value(Index(b - k0, DType.i64), rows), self.dtype))) for fn, b in bounds]

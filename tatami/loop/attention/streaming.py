@@ -1,18 +1,17 @@
 """A streaming pair as one pass over blocks of keys (notes: cpu §5; region/views/pairs/online.py has the algebra).
 
-    threads share blocks of keys      both operands that move with the keys are packed into panels, once; values that lie
-                                      row by row in memory stay there, and keys where few rows read them
-    threads share slivers of rows     for each block of keys, for nr rows:
+    threads divide blocks of keys     both operands that move with the keys are packed into panels, once; values with contiguous
+                                      rows are used in place, and so are keys that few rows read
+    threads divide slivers of rows    for each block of keys, for nr rows:
         scores  = panels of keys x sliver of rows          micro-kernel, [keys][rows]
         weights = exp(scores - maximum so far), in place   lanes are rows, so that no lane waits for another
         result *= exp(old maximum - new)
         result += panels of values x weights               micro-kernel, [columns][rows]: the weights are its sliver
 
 Weights without a maximum may be made of several products, each with panels, a sliver and a tile of its own.
-Nothing of rows x keys elements is in memory: a block of scores lies in L1, a thread has one. Blocks that a predicate
-excludes in all of their places (a causal mask) are passed over, unless a value there is infinite or NaN: a weight of 0
-times that is NaN (D2.16), so packing looks for such. Blocks are visited in order, so that the answer does not
-depend on the number of threads.
+No array of rows x keys elements is in memory: each thread has one block of scores, in L1. Blocks that a predicate excludes
+everywhere (a causal mask) are skipped, unless a value there is infinite or NaN, since 0 times that is NaN (D2.16); packing
+checks for such values. Blocks are visited in order, so that results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -48,13 +47,14 @@ def lower_streaming(region: Region, plan: CpuStreaming) -> loop.Body:
 
 
 PLAIN_PITCH = 1 << 10
-"""Bytes from key to key up to which keys and values are read in place: further apart their lines share few sets of L1."""
+"""Maximum bytes between keys for keys and values to be read in place: with a larger distance their lines share few sets of
+L1."""
 FEW_ROWS = 256
-"""Rows up to which keys are: panels of them pay when many slivers of rows read them."""
+"""Maximum number of rows for keys to be read in place: panels of them pay if many slivers of rows read them."""
 
 
 class _First(NamedTuple):
-    """A product that weights are made of; `plain` where its keys are read in place."""
+    """A first product of the weights; `plain`: its keys are read in place."""
 
     shape: ContractionShape
     depth: Expr
@@ -124,7 +124,7 @@ class _Streaming(SeenBlocks):
                 lead * self.key_count * self.columns, (ZERO, self.columns), self.key_count, (k0, k1),
             )  # fmt: skip
         if self.excluded is not None:
-            pack_values = (*pack_values, *self.look_for_odd(values, block, k0, k1))
+            pack_values = (*pack_values, *self.look_for_nonfinite(values, block, k0, k1))
         work = grain(GRAIN_PACK, self.block * (self.depth + self.columns))
         return loop.Parallel(x, self.batches * self.blocks, work, (*declare, *bounds, *pack_keys, *pack_values))
 
@@ -148,9 +148,9 @@ class _Streaming(SeenBlocks):
         packed = self.pack(operand, axes, values, to, place, r, first + start, first + start + r, *ks)
         return (loop.For(q, ZERO, ceildiv(count, expr(self.mr)), (*declare, *packed)),)
 
-    def look_for_odd(self, values: str, block: Expr, k0: Expr, k1: Expr) -> Stmts:
-        """0 for a block whose values are all finite, else NaN: the sum of v - v over them, key by key where they lie in
-        place, panel by panel where they are packed."""
+    def look_for_nonfinite(self, values: str, block: Expr, k0: Expr, k1: Expr) -> Stmts:
+        """Statements that store, for a block of values, 0 if all are finite, else NaN: the sum of v - v over them, key by key
+        for values in place, panel by panel for packed ones."""
         em = self.em
         total, lanes = loop.Reg(em.fresh("v"), self.dtype), loop.Reg(em.fresh("v"), self.dtype, self.lanes)
         zero = loop.Const(0, self.dtype)
@@ -178,7 +178,7 @@ class _Streaming(SeenBlocks):
         return (loop.Declare(total, zero), loop.Declare(lanes, loop.Splat(zero, self.lanes)), parts, store)
 
     def panel(self, count: Expr) -> tuple[str, Expr, Expr, Stmts]:
-        """A counter of the balanced panels of `count` rows; the first row of a panel and how many it has."""
+        """A counter of the balanced panels of `count` rows; the first row of a panel and its number of rows."""
         panels = ceildiv(count, expr(self.mr))
         q = self.counter(panels)
         declare, start, r = self.balanced(count, var(q), panels)
@@ -256,12 +256,12 @@ class _Streaming(SeenBlocks):
         return loop.Call(routine, (*buffers, *map(loop.Integer, sizes)), True, rows)
 
     def key_counts(self) -> tuple[int, ...]:
-        """How many keys a block may have; nothing where that is not known of both, whole blocks and the rest."""
+        """The numbers of keys that a block may have; empty unless both are known, of whole blocks and of the rest."""
         rest = self.key_count - floordiv(self.key_count, self.block) * self.block
         return tuple(sorted({n for both in self.together(minimum(self.block, self.key_count), rest) for n in both}))
 
     def pack_query(self) -> Stmts:
-        """The sliver of rows of each first product, filled up with zeros."""
+        """Pack the sliver of rows of each first product, padded with zeros."""
         hi, d = self.integer(minimum(self.row_count, self.q0 + self.nr))
         out: list[loop.Stmt] = [d]
         for f, to in zip(self.firsts, self.queries, strict=True):
@@ -274,7 +274,7 @@ class _Streaming(SeenBlocks):
         return tuple(out)
 
     def clear(self) -> Stmts:
-        """No key seen: sums and results 0, the maximum minus infinity."""
+        """The state before any key: sums and results 0, the maximum minus infinity."""
         out = [self.fill(self.result.name, self.columns * self.nr, loop.Const(0, self.dtype))]
         for name, buffer in self.state.items():
             value = loop.Const("-INF" if name == self.online.top else 0, self.dtype)
@@ -290,7 +290,7 @@ class _Streaming(SeenBlocks):
     # -- results -------------------------------------------------------------------------------
 
     def finish(self, first: Expr) -> Stmts:
-        """The result turned to rows, its row factors, the epilogue and all writes."""
+        """The transposed result, its row factors, the epilogue and all writes."""
         sizes = (
             loop.Integer(self.columns),
             loop.Integer(self.columns),

@@ -1,6 +1,6 @@
 """The value of a Region expression at one point or at `lanes` neighbouring points, as statements and registers.
 
-A Point says where each axis is, as index expressions over loop variables, and which loop variable counts lanes. Values
+A Point gives the index of each axis, as expressions over loop variables, and the loop variable that counts lanes. Values
 that do not depend on that variable stay one lane and are splat where they meet lanes. Contiguous reads become vector loads,
 affine ones gathers; whatever else depends on the lane is computed lane by lane with the scalar code, so every
 expression has a vector form. A guarded read happens only where its guard holds (C-16, D2.16): no read leaves its
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import assert_never
 
 import msgspec
 
@@ -47,7 +48,7 @@ from tatami.loop.ir import (
     Within,
     type_of,
 )
-from tatami.plan.loops.flatten import FlatLet
+from tatami.plan.views.flatten import FlatLet
 from tatami.region import ir as region_ir
 from tatami.region.ir import Region, RegionExpr
 from tatami.region.walk import Types, children
@@ -278,8 +279,10 @@ class Emitter:
                 return inner if type_of(inner).dtype == to else Cast(inner, to, bits)
             case region_ir.Random(key=key, counter=counter):
                 return self.random(e, key, p.at(counter), p)
-            case _:
+            case region_ir.Reduce() | region_ir.Scan() | region_ir.Ref() | region_ir.BroadcastInDim() | region_ir.Transpose():
                 raise TypeError(type(e).__name__)
+            case _:
+                assert_never(e)
 
     def binary(self, fn: str, x: RegionExpr, y: RegionExpr, p: Point) -> Value:
         """``fn(x, y)`` at `p`. A power of 1, 2 or 3 becomes multiplications; division by a softmax sum becomes a product with
@@ -591,8 +594,8 @@ class Emitter:
         return out
 
     def picked(self, e: region_ir.ReadAt, m: MemRef, p: Point) -> tuple[Expr, Expr] | None:
-        """Where lanes read at positions along one axis that are known to be inside, and everything else stands still: the address
-        of the first position, and how far apart they are. None where each lane has to be looked at."""
+        """For lanes that read at positions along one axis that are known to be inside, with everything else constant: the
+        address of position 0, and the distance between positions. None if the lanes have to be read one by one."""
         if not all(is_inside(e.bounds, n) for n in m.shape) or sum(x is None for x in e.map) != 1:
             return None
         first, second = (self.address(e.tensor, tuple(expr(k) if x is None else p.at(x) for x in e.map)) for k in (0, 1))
@@ -609,7 +612,7 @@ class Emitter:
     def indices(
         self, map_: tuple[Expr | None, ...], values: list[Value], shape: tuple[Expr, ...], bounds: Bounds
     ) -> tuple[tuple[Expr, ...], tuple[Guard, ...]]:
-        """Index expressions with the None entries taken from `values`, and what has to hold before the access."""
+        """Index expressions with the None entries taken from `values`, and the conditions to check before the access."""
         left = iter(values)
         index: list[Expr] = []
         guards: list[Guard] = []
@@ -624,7 +627,7 @@ class Emitter:
         return tuple(index), tuple(guards)
 
     def bounded(self, number: Value, size: Expr, bounds: Bounds) -> Value:
-        """`number` with what is outside moved inside, as far as the policy does; every lane of it."""
+        """`number` with positions outside moved inside, as far as the policy does so; every lane of it."""
         match bounds:
             case "wrap":
                 number = self.named(number)
@@ -642,7 +645,7 @@ class Emitter:
 
 
 def is_inside(bounds: Bounds, size: Expr) -> bool:
-    """True if an index under that policy is inside its axis whatever its value was: nothing has to be asked before an access."""
+    """True if an index under that policy is inside its axis whatever its value was, so that no check precedes an access."""
     return bounds == "assume" or (bounds == "clamp" and is_always_at_most(ONE, size))
 
 

@@ -2,9 +2,9 @@
 
     y[i] = a[i] where i < 300 else b[i - 300]      ->   i in 0 .. 300: a[i];   i in 300 .. 512: b[i - 300]
 
-Guards count, and comparisons of an index with a number, if the index moves with that axis alone, by a constant step: parts end
-to end (a concatenation, a roll), borders of every kind. Bounds prove that they hold, or fail, between two cuts
-(`pointwise.Emitter.decided`).
+Conditions are guards, and comparisons of an index with a number, if the index moves with that axis alone, by a constant step:
+parts end to end (a concatenation, a roll), borders of every kind. Bounds prove that they hold, or fail, between two cuts
+(`Emitter.decided`).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, free_vars, substitute
 from tatami.indexbook.ir import Guard
 from tatami.loop.emit.segments import guard_range
-from tatami.plan.loops.flatten import FlatLet
+from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Const, Index, RegionExpr, Within
 from tatami.region.walk import children
 
 MOST = 6
-"""Cuts of one loop: each is a body of its own."""
+"""Maximum number of cuts of one loop: each part is a body of its own."""
 ANY = expr(1 << 62)
-"""Size of a guard that only asks its index not to be negative."""
+"""Size of a guard that only checks that its index is not negative."""
 
 
 def comparison(e: RegionExpr) -> Guard | None:
-    """The index that is not negative exactly where ``index < number`` (or <=, >, >=) holds. Narrow indices wrap around: they
-    are not taken."""
+    """The index that is not negative exactly where ``index < number`` (or <=, >, >=) holds; None for narrow indices, which
+    wrap around."""
     if not isinstance(e, Binary) or not isinstance(e.x, Index) or not isinstance(e.y, Const):
         return None
     if {e.x.dtype, e.y.dtype} != {DType.i64}:
@@ -50,11 +50,9 @@ def comparison(e: RegionExpr) -> Guard | None:
 def cuts(
     exprs: Iterable[RegionExpr], env: Mapping[str, Expr], axis: str, size: int, inlined: Mapping[str, FlatLet]
 ) -> tuple[int, ...]:
-    """The positions strictly inside 0 .. size at which a condition changes; none when there are more than MOST.
-
-    `env` gives axes over the variables of loops, `axis` is the loop that would be cut, `inlined` are the lets whose expression
-    stands where they are read.
-    """
+    """The positions strictly inside 0 .. size at which a condition changes; empty if there are more than MOST. `env` gives
+    axes over the variables of loops, `axis` is the loop to cut, `inlined` are the lets whose expression is evaluated where
+    they are read."""
     found = {c for e in exprs for g in _conditions(e, env, inlined) for c in _ends(g, axis) if 0 < c < size}
     return tuple(sorted(found)) if len(found) <= MOST else ()
 
@@ -78,7 +76,7 @@ def _conditions(e: RegionExpr, env: Mapping[str, Expr], inlined: Mapping[str, Fl
 
 
 def _ends(g: Guard, axis: str) -> Iterator[int]:
-    """Where a guard begins and ceases to hold along the axis, if it moves with nothing else."""
+    """The positions at which a guard begins and ceases to hold along the axis, if its index moves with nothing else."""
     if free_vars(g.index) | free_vars(g.size) != {axis}:
         return
     for end in guard_range(g.index, g.size, axis) or ():

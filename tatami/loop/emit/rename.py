@@ -1,4 +1,4 @@
-"""A plan in the names of `plan/loops/own_names.py`: those of the Region whose kernel it shapes."""
+"""A plan in the names of `plan/views/own_names.py`: those of the Region whose kernel it shapes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tatami.core.renaming import renamed
 from tatami.plan.ir import AXIS, LET, READ, WRITTEN, SchedulePlan
-from tatami.plan.loops.own_names import Names
+from tatami.plan.views.own_names import Names
 
 P = TypeVar("P", bound=SchedulePlan)
 

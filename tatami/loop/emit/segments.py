@@ -1,7 +1,7 @@
 """Groups of axes as one linear range, and loops over a part of that range.
 
 A contraction treats several axes (ho, wo of a convolution) as one row-major index. `collapse` joins neighbouring axes
-where no address can tell the difference; `walk` visits ``lo <= index < hi`` as a nest over what is left, so that
+where every address is affine in the joined axis; `walk` visits ``lo <= index < hi`` as a nest over the remaining axes, so that
 addresses stay affine in the innermost variable and nothing is divided per element.
 """
 

@@ -1,11 +1,12 @@
 """A convolution whose image is copied once to planes, where products find it by a table (region/views/images/planes.py has the places).
 
     for each block of results
-        for each channel: what the block sees of it, without guards, a plane for each remainder by the strides
+        for each channel: the block's operand entries, without guards, a plane for each remainder by the strides
         for each sliver of nr neighbours: sums += weights * planes[sliver + table[k]], then the epilogue
 
-The rows of a plane follow each other, so a sliver runs over the ends of rows. Sums there are discarded: in each row as many
-as a result sees to its right. An element is copied once, where packed slivers would have it once per place of the window.
+The rows of a plane are consecutive, so that a sliver runs over the ends of rows. Sums there are discarded: in each row as many
+as the window extends to the right of a result. An element is copied once, while packed slivers would hold it once per place of
+the window.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from tatami.region.views.slides import Slide
 WHOLE = Plane(0, 0, 0)
 """The single row of an image with one dimension."""
 LINE = 16
-"""Elements: the distance between planes is an odd multiple of it, so that channels map to different sets of a cache."""
+"""Unit of the distance between planes, in elements: an odd multiple of it, so that channels map to different cache sets."""
 ROLLED = 4
-"""Equal planes at least for a loop to fill them: a stride of 128 has 128 planes, and unrolled statements for them take the C
-compiler seconds."""
+"""Minimum number of equal planes that a loop fills: a stride of 128 has 128 planes, and the C compiler needs seconds for
+unrolled statements."""
 
 
 def lower_planes(region: Region, plan: CpuPlanes) -> loop.Body:
@@ -89,7 +90,7 @@ class _Planes(ImageBlocks):
     # -- into planes ---------------------------------------------------------------------------
 
     def fill_table(self) -> loop.Stmt:
-        """Where each k is, from a result's own entry."""
+        """The table: the place of each k, relative to a result's own entry."""
         channel = self.counter(self.channels)
         declare, values = self.spread(self.conv.channels, var(channel))
         windows = {s.window: self.counter(self.extents[s.window]) for s in self.conv.slides}
@@ -106,8 +107,8 @@ class _Planes(ImageBlocks):
         return loop.For(channel, ZERO, self.channels, (*declare, *body))
 
     def fill(self, channel: Expr) -> Stmts:
-        """All planes of one channel: what results of the block depend on, and zeros, since a number that happens to lie
-        there could be one that multiplies slowly: slivers run into what follows a plane, one that no place meets too."""
+        """All planes of one channel: the entries on which results of the block depend, and zeros elsewhere. Slivers also read
+        the memory after a plane and places that no result uses, where arbitrary numbers could multiply slowly (denormals)."""
         declare, values = self.spread(self.conv.channels, channel)
         *above, across = self.planes
         out: list[loop.Stmt] = [*declare]
@@ -123,7 +124,7 @@ class _Planes(ImageBlocks):
         return tuple(out)
 
     def fill_plane(self, values: dict[str, Expr], number: Expr, down: Plane | None, right: Plane | None, k: Expr) -> Stmts:
-        """One plane, of the `k`-th place across after that of `right`."""
+        """One plane, for the `k`-th place across after that of `right`."""
         start, d = self.integer(number * self.plane)
         if down is None or right is None:
             return (d, self.clear(start, self.plane))
@@ -135,7 +136,7 @@ class _Planes(ImageBlocks):
         return (d, loop.For(r, ZERO, rows, line), self.clear(start + rows * self.pitch, self.plane - rows * self.pitch))
 
     def fill_row(self, values: dict[str, Expr], to: Expr, plane: Plane, k: Expr) -> Stmts:
-        """A row of a plane, of the `k`-th place after the plane's."""
+        """A row of a plane, for the `k`-th place after the plane's."""
         guards, inside, outside = split_guards(self.conv.image)
         count = self.own_columns + plane.reach
         x = self.counter(self.block_columns + plane.reach)
@@ -168,7 +169,7 @@ class _Planes(ImageBlocks):
         return (d, *self.prefetch(q), *self.each_block(self.k, blocks, block), *self.epilogue(q))
 
     def prefetch(self, q: Expr) -> Stmts:
-        """Prefetches, before the products, of the lines that the epilogue touches from the first of its results on: filters
+        """Prefetches, before the products, of the lines that the epilogue touches, from the sliver's first result on: filters
         lie far apart."""
         f = self.counter(self.filters)
         y, d0 = self.integer(minimum(floordiv(q, self.pitch), self.own_rows - 1))
@@ -184,7 +185,7 @@ class _Planes(ImageBlocks):
         return (d0, d1, loop.For(f, ZERO, self.filters, (*declare, *asked)))
 
     def epilogue(self, q: Expr) -> Stmts:
-        """Statements for the results among the neighbours q … q + nr - 1: row by row, in each filter by filter."""
+        """Statements for the results among the neighbours q … q + nr - 1, row by row, and filter by filter in each row."""
         y, f = self.counter(self.block_rows), self.counter(self.filters)
         from_row, d0 = self.integer(var(y) * self.pitch - q)
         first, d1 = self.integer(maximum(ZERO, -from_row))

@@ -1,11 +1,10 @@
-"""Windows over planes of few columns: a plane is copied as it lies, which takes no test for each row (loop/images/window.py has
-the loops).
+"""Windows over planes with few columns: a plane is copied in one piece, without a test per row (loop/images/window.py has the
+loops).
 
     scratch    … rows outside, the rows of plane 0, rows outside; the same of plane 1 …      without gaps between rows
 
-Rows outside are stored once, before the first plane. Columns outside are the neighbouring rows', so a vector that
-meets the end of a row takes its lanes from there only where they are inside; what lies past its last result is thrown away.
-"""
+Rows outside are stored once, before the first plane. Columns outside hold elements of the neighbouring rows, so that a vector
+at the end of a row masks its lanes there; lanes past the last result are discarded."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ class _WholePlanes(Windows):
         vectors = ceildiv(self.width, expr(self.lanes)) * self.lanes
         reach = (vectors - 1) * c.stride + (self.size_of(c.window) - 1) * c.dilation + c.offset + 1
         self.before = max(0, -(c.offset.as_int() or 0))
-        """Elements before the first row that vectors read, and what they read of the last row and after it."""
+        """Number of elements that vectors read before the first row; `after`: beyond the last row."""
         self.after = max(0, (reach.as_int() or 0) - plane.pitch)
 
     def lay_out(self, per_turn: Expr) -> tuple[loop.LocalBuffer, Stmts]:
@@ -56,7 +55,7 @@ class _WholePlanes(Windows):
         return self.scratch, self.clear(ZERO, size)
 
     def fill(self) -> Stmts:
-        """The rows of one plane, which lie one after the other there too."""
+        """Copy the rows of one plane, which are consecutive in the scratch too."""
         plane, x = self.plane, self.counter(expr(self.plane.rows * self.plane.pitch))
         at = {**self.at, "seen_row": expr(plane.first), "seen_column": var(x)}
         start = (self.own + plane.above) * plane.pitch + self.before
@@ -74,7 +73,7 @@ class _WholePlanes(Windows):
         return At(SEEN, (self.own + row, var(c.axis) * c.stride + at[c.window] * c.dilation + c.offset + self.before))
 
     def look(self, at: dict[str, int], p: Point) -> None:
-        """Lanes that are columns outside are not the neighbouring rows'."""
+        """Load a vector of the scratch, with the value for outside in lanes of columns outside."""
         em = self.em
         index = tuple(p.at(x) for x in self.seen(at).map)
         key = em.let_key(SEEN, index, p)

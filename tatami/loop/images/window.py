@@ -1,12 +1,12 @@
 """A window that slides over a plane: pooling and depthwise convolution (region/views/images/window.py; notes: cpu §3).
 
-    threads share (outer point, block of rows)
-        copy what the block's windows see into scratch, with what is outside filled in     no guard is left
+    threads divide (outer point, block of rows)
+        copy the block's operand rows into scratch, with the value for outside filled in   no guard is left
         for a few rows, for each vector of columns: all places of the window, unrolled     loads without shuffles
         the epilogue, row by row
 
 With a stride s along the columns the scratch keeps the columns of equal remainder together, so that a vector of results
-still reads neighbours. The columns of a row are computed in whole vectors; what lies past the last one is thrown away.
+still reads neighbours. The columns of a row are computed in whole vectors; lanes past the last column are discarded.
 If the plan joins vectors, columns keep their alignment to vectors in the scratch, and only whole vectors are read:
 
     load seen[x + 15], load seen[x + 16], load seen[x + 17]   ->   a, b, c = load seen[x], [x + 16], [x + 32]
@@ -32,7 +32,7 @@ from tatami.loop.emit.grain import grain
 from tatami.loop.emit.segments import guard_range
 from tatami.loop.products.packing import Stmts, Tiles
 from tatami.plan.ir import CpuWindow
-from tatami.plan.loops.flatten import FlatLet
+from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Const, Read, Reduce, Region, RegionExpr
 from tatami.region.views.images.window import Window
 from tatami.region.views.pairs.online import reads_along
@@ -40,11 +40,11 @@ from tatami.region.views.slides import Slide
 from tatami.region.walk import all_axes, rewrite, widened
 
 SEEN = "seen"
-"""The let that stands for the scratch: [row][remainder][column]."""
+"""The let that stands for the scratch, [row][remainder][column]."""
 
 
 class Windows(Tiles):
-    """Blocks of rows, whose rows of scratch keep the columns by remainder."""
+    """Blocks of rows, whose rows in scratch keep the columns by their remainder."""
 
     def __init__(self, region: Region, plan: CpuWindow, window: Window) -> None:
         e = next(let.expr for let in region.lets if let.name == window.let)
@@ -93,11 +93,12 @@ class Windows(Tiles):
         return (s.offset.as_int() or 0) % self.lanes if self.plan.joined and s.stride == 1 else 0
 
     def span(self, s: Slide, count: Expr) -> Expr:
-        """Entries that `count` neighbouring results see."""
+        """Number of operand entries, along a slide, of `count` neighbouring results."""
         return (count - 1) * s.stride + (self.size_of(s.window) - 1) * s.dilation + 1
 
     def body(self) -> loop.Body:
-        """The kernel body: threads share `ahead` blocks of rows at a time; copies first, then results."""
+        """The kernel body: threads divide groups of `ahead` blocks of rows; the copies of a group come first, then its
+        results."""
         outer = product(self.extents[a] for a in self.window.outer)
         items = outer * self.blocks
         per_turn = expr(self.plan.ahead)
@@ -130,7 +131,7 @@ class Windows(Tiles):
         return buffer
 
     def rows_together(self, terms: int) -> int:
-        """Rows that share what they load, in groups of about the same size."""
+        """Number of rows that share their loads, so that groups have about the same size."""
         most, height = 8 if terms <= 64 else 4 if terms <= 128 else 2, self.block.as_int()
         return most if not height else -(-height // -(-height // most))
 
@@ -141,7 +142,7 @@ class Windows(Tiles):
         return [] if self.is_direct else [self.local(whole) for _ in range(self.group)]
 
     def each_item(self, first: Expr, count: Expr, make: Callable[[], Stmts]) -> loop.For:
-        """`make` for the blocks of rows first, first + 1, …: where each is, and which rows of the scratch it has."""
+        """`make` for the blocks of rows first, first + 1, …, with the block's place and its rows of scratch in fields."""
         z = self.counter(expr(self.plan.ahead))
         declare, self.at, block = self.batch_values(self.window.outer, first + var(z), self.blocks)
         self.y0, d0 = self.integer(block * self.block)
@@ -154,7 +155,7 @@ class Windows(Tiles):
         return z * self.seen_rows
 
     def all_rows(self) -> Stmts:
-        """Rows that share what they load, then those left over."""
+        """Rows in groups that share their loads, then the rows left over."""
         group = self.group
         main, left = self.counter(self.height), self.counter(self.height)
         middle, d = self.integer(self.y0 + floordiv(self.y1 - self.y0, expr(group)) * group)
@@ -168,8 +169,8 @@ class Windows(Tiles):
     # -- what the windows see ------------------------------------------------------------------
 
     def fill(self) -> Stmts:
-        """The scratch, row by row in whole vectors: what is inside the guards, else what stands for the outside. Vectors
-        at the end of the last row read on into the first ones after it, whose columns are thrown away."""
+        """Statements that fill the scratch, row by row in whole vectors: the operand inside the guards, the value for outside
+        elsewhere. Vectors at the end of the last row read on into the elements after it, whose lanes are discarded."""
         top = self.rows
         r = self.counter(self.seen_rows)
         values: dict[str, Expr] = dict(self.at)
@@ -265,8 +266,8 @@ class Windows(Tiles):
     # -- results -------------------------------------------------------------------------------
 
     def some_rows(self, y: Expr, count: int) -> Stmts:
-        """`count` rows from `y` on: a vector of each at a time, so that rows share what they load. Their epilogue and writes
-        follow while it is in registers, or row by row where they may not run past the last column."""
+        """`count` rows from `y` on, a vector of each at a time, so that rows share their loads. The epilogue and the writes
+        follow while sums are in registers, or row by row if they may not run past the last column."""
         if self.is_direct:
             return self.each_vector(y, count, lambda k, total, p, active: self.finish(total, p, active))
         out = list(self.each_vector(y, count, self.keep))
@@ -278,8 +279,8 @@ class Windows(Tiles):
         return tuple(out)
 
     def each_vector(self, y: Expr, count: int, then: Callable[[int, loop.Reg, Point, Expr | None], None]) -> Stmts:
-        """The sums of `count` rows by vectors, and what is done with one of them; of the last vector, so many lanes are
-        columns."""
+        """The sums of `count` rows by vectors, with `then` applied to each; its last argument is the number of lanes that are
+        columns, None: all."""
         out: list[loop.Stmt] = []
         for start, stop, active in self.vectors():
             x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
@@ -310,8 +311,8 @@ class Windows(Tiles):
         return Point(env, vector, lanes)
 
     def totals(self, points: list[Point]) -> list[loop.Reg]:
-        """The reduce at the lanes of neighbouring rows, of each all places in order; what several rows see is used while it
-        is in a register."""
+        """Registers with the reduces of neighbouring rows, each over all places in order; an operand that several rows use is
+        used while it is in a register."""
         axes, init = self.reduce.axes, self.reduce.init
         first: loop.Value = neutral_value(self.reduce.fn, self.dtype) if init is None else loop.Const(init, self.dtype)
         totals = [self.em.declare(self.em.widen(first, p.lanes)) for p in points]

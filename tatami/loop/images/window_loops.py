@@ -1,12 +1,11 @@
-"""Windows of many places: loops over the places, where fewer would be text each (loop/images/window.py has the rest).
+"""Windows with many places: loops over the places, instead of text for each (loop/images/window.py has the rest).
 
     for a few rows of results, for each vector of columns:
-        for each row that they see, for each column of the window:
+        for each operand row, for each column of the window:
             load it once; every result whose window has it adds its product          sums stay in registers
 
-The first and the last rows that are seen belong to some of the results only: each of them has a loop of its own. With a stride or
-a dilation along the rows results share no row, and each loads its own.
-"""
+The first and the last operand rows are used by some of the results only: each of them has a loop of its own. With a stride or
+a dilation along the rows, results share no row, and each loads its own."""
 
 from __future__ import annotations
 
@@ -20,14 +19,14 @@ from tatami.region.ir import At, RegionExpr
 from tatami.region.walk import rewrite
 
 ROWS = 8
-"""Rows of results together: as many sums in registers, each with one multiply-add for every load."""
+"""Rows of results per group: as many sums in registers, each with one multiply-add per load."""
 
 
 class LoopedWindows(Windows):
     """Windows with loops over their places; a group of rows loads each entry once."""
 
     def rows_together(self, terms: int) -> int:
-        """Rows per group: at most the window's, so that all of them see a common row; groups have about the same size."""
+        """Rows per group: at most the window's, so that all of them share an operand row; groups have about the same size."""
         assert self.rows is not None
         most, height = min(ROWS, self.size_of(self.rows.window)), self.block.as_int()
         return most if not height else -(-height // -(-height // most))
@@ -56,8 +55,8 @@ class LoopedWindows(Windows):
         return totals
 
     def each_column(self, rows: Sequence[tuple[Point, loop.Reg, Expr]]) -> tuple[loop.Stmt, ...]:
-        """The columns of the window for results and the row of the window that each meets: those of equal remainder by the stride
-        together, which are neighbours in the scratch."""
+        """Loops over the columns of the window, for pairs of a result and a row of its window: columns with the same remainder
+        by the stride together, since they are neighbours in the scratch."""
         c = self.columns
         out = []
         for rest in range(min(c.stride, self.size_of(c.window))):
@@ -73,7 +72,7 @@ class LoopedWindows(Windows):
         return tuple(out)
 
     def seen_from(self, e: RegionExpr, rest: int, j: Expr) -> RegionExpr:
-        """Where the scratch holds the sliding operand: in the plane of a remainder, neighbours by `j`."""
+        """The scratch entry of the sliding operand: in the plane of a remainder, `j` neighbours on."""
         if e != self.window.moving:
             return e
         s, c = self.rows, self.columns

@@ -4,7 +4,7 @@ plan/memory/packed_operands.py the weights).
     Y = At [ (G w Gt) * (Bt d B) ] A       d: of the image, Y: 2x2; * is a product per channel, summed over channels
 
     for each block of tiles
-        for each channel: the part of the image it sees, without guards; transformed, lanes are tiles      panels of tiles
+        for each channel: the block's part of the image, without guards; transformed, lanes are tiles      panels of tiles
         for each sliver of filters: 16, 20 or 25 products by the micro-kernel, transformed back, lanes are filters;
             transposed to lanes of pixels; the epilogue and the writes
 
@@ -13,8 +13,8 @@ Rows are kept by their columns' remainders by the stride, so that lanes are at m
     split tiles       threads share blocks; a block's panels lie in the thread's own cache
     split channels    all panels first, threads share channels; then threads share slivers of filters
 
-Channels are added up in order, so answers do not depend on the number of threads. The last tiles may reach past the results:
-those rows and columns are discarded, and nothing else depends on what they read.
+Channels are added in order, so that results do not depend on the number of threads. The last tiles may extend past the results:
+those rows and columns are discarded, and nothing else depends on the elements that they read.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class _Winograd(ImageBlocks):
     def each_part(
         self, panels: str, count: Expr, work: Expr, make: Callable[[str, Expr, Expr], Stmts], scratch: Stmts
     ) -> loop.Parallel:
-        """Threads share (block of tiles, one of `count` parts)."""
+        """Threads divide (block of tiles, one of `count` parts)."""
         x = self.counter(self.items * count)
         item, d0 = self.integer(floordiv(var(x), count))
         part, d1 = self.integer(var(x) - item * count)
@@ -108,8 +108,8 @@ class _Winograd(ImageBlocks):
     # -- into panels ---------------------------------------------------------------------------
 
     def transform_scratch(self) -> Stmts:
-        """Local buffers for the entries that a channel's tiles see, and for the positions of their transforms. Vectors may run
-        past the ends."""
+        """Local buffers for a channel's operand entries, and for the positions of their transforms. Vectors may run past the
+        ends."""
         rows = self.seen_along(self.rows, self.block_rows * 2)
         seen = self.local(rows * self.columns.stride * self.pitch + 2 * self.lanes + 4)
         spread = self.local((self.most + self.lanes) * self.products)
@@ -117,16 +117,16 @@ class _Winograd(ImageBlocks):
         return seen, spread
 
     def transform(self, panels: str, base: Expr, channel: Expr) -> Stmts:
-        """The panels' entries of one channel."""
+        """Statements that write one channel's entries of the panels."""
         declare, values = self.spread(self.conv.channels, channel)
         return (*declare, *self.fill(values), *self.transform_tiles(), *self.to_panels(panels, base, channel))
 
     def seen_along(self, slide: Slide, results: Expr) -> Expr:
-        """Entries that neighbouring results see."""
+        """Number of operand entries along a slide for `results` neighbouring results."""
         return (results - 1) * slide.stride + WINDOW
 
     def fill(self, values: dict[str, Expr]) -> Stmts:
-        """The part of the image that the block's tiles see: what some result depends on, no more."""
+        """Copy the part of the image on which results of the block depend."""
         top, left, stride = self.top * 2, self.left * 2, self.columns.stride
         height, width = minimum(self.own_rows * 2, self.height - top), minimum(self.own_columns * 2, self.width - left)
         r, x = self.counter(self.seen_along(self.rows, self.height)), self.counter(self.width + 2)
@@ -145,7 +145,8 @@ class _Winograd(ImageBlocks):
         return (loop.For(r, ZERO, self.seen_along(self.rows, height), tuple(body)),)
 
     def transform_tiles(self) -> Stmts:
-        """Lanes are the tiles of a row; those past its end are written over by the next row, or never read."""
+        """Transform the tiles; lanes are the tiles of a row. Lanes past its end are overwritten by the next row, or never
+        read."""
         row, column = self.counter(self.grid_rows), self.counter(self.grid_columns)
         stride = self.columns.stride
         with self.em.block() as body:
@@ -175,8 +176,9 @@ class _Winograd(ImageBlocks):
         return out
 
     def to_panels(self, panels: str, base: Expr, channel: Expr) -> Stmts:
-        """Balanced panels [channel][tile] of each position, as the micro-kernel divides rows. Where a thread goes through the
-        channels in order, vectors run into the next one's tiles, which are written after; never over a panel's end."""
+        """Copy to balanced panels [channel][tile] of each position, as the micro-kernel divides rows. If a thread visits the
+        channels in order, vectors run into the next channel's tiles, which are written afterwards; never beyond a panel's
+        end."""
         count = ceildiv(self.tiles, expr(self.mr))
         q, y = self.counter(ceildiv(self.most, expr(self.mr))), self.counter(expr(self.mr))
         declare, first, r = self.balanced(self.tiles, var(q), count)
@@ -224,7 +226,7 @@ class _Winograd(ImageBlocks):
         return (products, *self.transform_back(), turn, *self.epilogue(sliver))
 
     def transform_back(self) -> Stmts:
-        """[pixel][filter] of the block, lanes are filters."""
+        """Transform sums to [pixel][filter] of the block; lanes are filters."""
         row, column = self.counter(self.grid_rows), self.counter(self.grid_columns)
         x = self.counter(expr(self.nr))
         tile = var(row) * self.own_columns + var(column)
@@ -243,7 +245,7 @@ class _Winograd(ImageBlocks):
         return (loop.For(row, ZERO, self.own_rows, (loop.For(column, ZERO, self.own_columns, (filters,)),)),)
 
     def epilogue(self, sliver: Expr) -> Stmts:
-        """Filter by filter, along rows of pixels; along all pixels where memory has them in one piece."""
+        """The epilogue filter by filter, along rows of pixels, or along all pixels if they are contiguous in memory."""
         f = self.counter(expr(self.nr))
         count = minimum(expr(self.nr), self.filters - sliver * self.nr)
         declare, values = self.spread(self.conv.filters, sliver * self.nr + var(f))

@@ -18,10 +18,10 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, minimum, var
 from tatami.loop.emit.emitter import Point, neutral_value
 from tatami.loop.ir import Assign, Cast, Const, FirstLane, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of
-from tatami.loop.lane_loops import LaneLoops
+from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.reduces import Reduces, differs_by_lane
-from tatami.plan.loops.flatten import FlatLet, reduce_of
-from tatami.plan.loops.nest_form import Item
+from tatami.plan.views.flatten import FlatLet, reduce_of
+from tatami.plan.views.nest_form import Item
 from tatami.region.ir import Reduce
 
 _STEP = 8

@@ -13,11 +13,11 @@ from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.expr import ZERO, Expr, expr, floordiv, minimum, var
 from tatami.loop.emit.emitter import Point, Stored, neutral_value
 from tatami.loop.ir import For, LocalBuffer, Op, Splat
-from tatami.loop.join import join_term, start_value
-from tatami.loop.lane_loops import LaneLoops
-from tatami.plan.loops.down_columns import GROUP, down_columns
-from tatami.plan.loops.flatten import FlatLet, reduce_of
-from tatami.plan.loops.nest_form import Pass
+from tatami.loop.nests.join import join_term, start_value
+from tatami.loop.nests.lane_loops import LaneLoops
+from tatami.plan.views.down_columns import GROUP, down_columns
+from tatami.plan.views.flatten import FlatLet, reduce_of
+from tatami.plan.views.nest_form import Pass
 
 COLUMNS = 1024
 """Columns per block if threads divide the columns: a page of each row."""

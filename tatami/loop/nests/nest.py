@@ -13,14 +13,14 @@ from tatami.core.expr import ZERO, Expr, expr, var
 from tatami.loop.emit.emitter import Emitter, Point
 from tatami.loop.emit.ranges import cuts
 from tatami.loop.ir import For
-from tatami.loop.lane_loops import LaneLoops
 from tatami.loop.nests.arg_reduces import ArgReduces
+from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.reduces import Fold, Reduces
 from tatami.loop.nests.scans import Scans
 from tatami.loop.nests.schedule import Schedule
 from tatami.plan.ir import Blocks
-from tatami.plan.loops.flatten import is_arg_reduce
-from tatami.plan.loops.nest_form import NestForm, Pass, is_scan
+from tatami.plan.views.flatten import is_arg_reduce
+from tatami.plan.views.nest_form import NestForm, Pass, is_scan
 
 
 class Nest(LaneLoops):

@@ -6,9 +6,9 @@ from tatami.core.expr import expr, product, var
 from tatami.core.layout import size_elements
 from tatami.loop.emit.emitter import Emitter
 from tatami.loop.ir import Const, Load, LocalBuffer, Parallel, Store
-from tatami.loop.lane_loops import WORK
-from tatami.plan.loops.flatten import FlatLet
-from tatami.plan.loops.nest_form import nodes
+from tatami.loop.nests.lane_loops import WORK
+from tatami.plan.views.flatten import FlatLet
+from tatami.plan.views.nest_form import nodes
 from tatami.region.ir import Read, ReadAt, Region, Target
 
 

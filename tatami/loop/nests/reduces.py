@@ -12,11 +12,11 @@ from tatami.core.combining import combine
 from tatami.core.expr import ZERO, Expr, free_vars, minimum, var
 from tatami.loop.emit.emitter import Point, neutral_value
 from tatami.loop.ir import Assign, Const, For, Horizontal, Op, Reg, Splat, Value
-from tatami.loop.join import horizontal_fn, join_term, start_value
-from tatami.loop.lane_loops import LaneLoops
 from tatami.loop.nests.column_reduces import ColumnReduces
-from tatami.plan.loops.flatten import FlatLet, reduce_of, used_axes
-from tatami.plan.loops.nest_form import Item, Pass, cost
+from tatami.loop.nests.join import horizontal_fn, join_term, start_value
+from tatami.loop.nests.lane_loops import LaneLoops
+from tatami.plan.views.flatten import FlatLet, reduce_of, used_axes
+from tatami.plan.views.nest_form import Item, Pass, cost
 from tatami.region.ir import Reduce
 
 _BLOCK = 512

@@ -24,8 +24,8 @@ from tatami.loop.nests.schedule import schedule_of
 from tatami.loop.passes.fetch_ahead import fetched_ahead
 from tatami.loop.passes.row_indices import indices_before_loops
 from tatami.plan.ir import CpuRows, Scalar
-from tatami.plan.loops.nest_form import Pass, Phase, is_scan, nest_form, recomputed
-from tatami.plan.loops.overlap import Overlap, overlap_of
+from tatami.plan.views.nest_form import Pass, Phase, is_scan, nest_form, recomputed
+from tatami.plan.views.overlap import Overlap, overlap_of
 from tatami.region.ir import Region
 
 _PAD = 16

@@ -3,10 +3,10 @@
     y[i] = x[0] + … + x[i]     ->     y[i] = carry[b] + prefix[i],   b the block of i, prefix[i] the sum within b
 
 Within a block the lanes run along the axis (each vector is scanned by log2(lanes) shifted additions and joins the
-running total) or across another one (a row of running totals). One thread may go from block to block with the carry;
-or all threads make the totals of a round of blocks, the totals are carried on, and all threads make the results while
-what they read is still in cache. Both add up in the same order: the result depends on sizes and the plan's blocks and
-lanes, never on threads. Maps of the scan at the same point are computed where the result is known.
+running total) or across another one (a row of running totals). Either one thread takes block after block with the carry;
+or all threads compute the totals of a round of blocks, the totals are scanned, and all threads compute the results while
+their operands are still in cache. Both add in the same order: results depend on sizes and the plan's blocks and lanes,
+never on threads. Maps of the scan at the same point are computed where the result is known.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tatami.loop.ir import (
     Value,
     type_of,
 )
-from tatami.loop.lane_loops import LaneLoops
+from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.plan.ir import Blocks
-from tatami.plan.loops.flatten import FlatLet
-from tatami.plan.loops.nest_form import Pass
+from tatami.plan.views.flatten import FlatLet
+from tatami.plan.views.nest_form import Pass
 from tatami.region.ir import Scan
 
 _TILE = 1024
-"""Lanes of a row of running totals: it stays in L1 with what it meets."""
+"""Lanes of a row of running totals: it stays in L1 together with its operands."""
 Span = tuple[Expr, Expr]
 Env = dict[str, Expr]
 Use = Callable[[Point, list[Value]], None]
@@ -137,7 +137,7 @@ class Scans:
         return names
 
     def nest(self, p: Pass, axes: tuple[str, ...], env: Env, span: Span | None) -> None:
-        """Loops over `axes` with the scans and what follows them; `span`: a part of the axis of lanes across."""
+        """Loops over `axes` with the scans and the maps after them; `span`: a part of the axis of lanes across."""
         e = self.e
         line = self.line(p)
         left = tuple(a for a in axes if a not in (line.axis, line.lanes))
@@ -291,7 +291,7 @@ class Scans:
         return ones
 
     def lanes_scanned(self, let: FlatLet, value: Value, lanes: int) -> Value:
-        """Prefixes within a vector: each step adds what lies 1, 2, 4, … lanes before."""
+        """Prefixes within a vector: each step adds the elements 1, 2, 4, … lanes before."""
         by = 1
         while by < lanes:
             way = -by if _scan(let).reverse else by

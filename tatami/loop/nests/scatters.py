@@ -8,7 +8,7 @@ from tatami.core.lane_step import lane_step
 from tatami.loop.emit.emitter import Point
 from tatami.loop.ir import Fault, For, If, Lane, Op, Stmt, Value, Within, type_of
 from tatami.loop.nests.nest import Nest
-from tatami.plan.loops.flatten import used_axes
+from tatami.plan.views.flatten import used_axes
 from tatami.region.ir import Yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tatami.plan.ir import CpuRows, Scalar, Storage
-from tatami.plan.loops.nest_form import NestForm, Phase
+from tatami.plan.views.nest_form import NestForm, Phase
 from tatami.region.ir import Yield
 
 

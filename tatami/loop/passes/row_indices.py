@@ -1,11 +1,11 @@
-"""Indices that memory holds are read once for all the elements they are the same for.
+"""Indices in memory are read once for all the elements for which they are the same.
 
     for x = 0 .. 128 by 16              v = p0[z]
       v = p0[z]                         i = index of v
       i = index of v             ->     for x = 0 .. 128 by 16
       p2[x] = p1[128*i + x]               p2[x] = p1[128*i + x]
 
-A C compiler leaves them where they are: it takes the elements that are written for some that the index may be read of.
+A C compiler does not move them, since it has to assume that the stores may overwrite the memory of the index.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tatami.loop.walk import nodes
 
 
 def indices_before_loops(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements, with index registers that a loop does not change declared before it, and what they are made of."""
+    """The statements, with index registers that a loop does not change declared before it, together with the registers they
+    depend on."""
     return tuple(s for stmt in body for s in _hoisted(stmt))
 
 
@@ -39,13 +40,14 @@ def _hoisted(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def _surely_runs(loop: For) -> bool:
-    """True if the loop has at least one turn, so that the reads of its first turn may be moved before it."""
+    """True if the loop has at least one iteration, so that reads of its first iteration may be moved before it."""
     turns = (loop.stop - loop.start).as_int()
     return turns is not None and turns > 0
 
 
 def _unchanged(loop: For, body: tuple[Stmt, ...]) -> tuple[Declare, ...]:
-    """Declarations at the head of `body` that are the same in every turn: of index registers, and what these read."""
+    """Declarations at the head of `body` that are the same in every iteration: index registers, and the registers they depend
+    on."""
     inside = list(nodes(body))
     written = {n.buffer for n in inside if isinstance(n, Store | Pointer)}
     assigned = {n.reg.name for n in inside if isinstance(n, Assign | SetLane)}
@@ -73,7 +75,7 @@ def _unchanged(loop: For, body: tuple[Stmt, ...]) -> tuple[Declare, ...]:
 
 
 def _names(stmt: Declare) -> Iterator[str]:
-    """Registers and loop variables that the value is of."""
+    """Registers and loop variables that the value depends on."""
     for n in nodes(stmt.value):
         if isinstance(n, Reg):
             yield n.name

@@ -1,8 +1,8 @@
-"""The elements of a buffer that a kernel's stores write, found by running what its indices are made of.
+"""The elements of a buffer that a kernel's stores write, found by executing the statements that its indices depend on.
 
 parallel x0 < 3                        x0 = [0 1 2]
   i1 = index(16*x0)                    i1 = [0 16 32]
-  for x2 = i1 .. i1 + 16 by 16         one run each, as the store goes on as the loop does
+  for x2 = i1 .. i1 + 16 by 16         one run each, as the store advances with the loop
     p1[x2 : 16] = ...                  elements 0..16, 16..32, 32..48
 """
 
@@ -19,14 +19,14 @@ from tatami.loop.ir import Declare, For, If, IndexOf, Parallel, Stmt, Store, typ
 from tatami.loop.walk import nodes
 
 MOST_RUNS = 1 << 18
-"""Runs of a block that are looked at; of a kernel with more it is not known."""
+"""Maximum number of runs of a block that are enumerated; above it, the writes are unknown."""
 
 Numbers = npt.NDArray[np.int64]
 
 
 class Stored:
-    """The buffers that each statement of one body stores to, found once for all buffers that are asked about: a kernel of an
-    unrolled loop has hundreds."""
+    """The buffers that each statement of one body stores to, computed once for all queries: a kernel of an unrolled loop has
+    hundreds of stores."""
 
     def __init__(self, body: tuple[Stmt, ...]) -> None:
         self.body = body
@@ -41,7 +41,7 @@ class Stored:
         return found
 
     def toward(self, body: tuple[Stmt, ...], buffer: str) -> tuple[Stmt, ...]:
-        """The statements of a block that write to the buffer, and those that say what indices are made of."""
+        """The statements of a block that write to the buffer, and the statements on which indices depend."""
         found = self._toward.get(id(body))
         if found is None:
             found = self._toward[id(body)] = _Toward(body, self)
@@ -49,8 +49,8 @@ class Stored:
 
 
 class _Toward:
-    """The statements of one block by the buffer that they write to: looked through once, not for each buffer. It keeps the
-    block, whose id is its key."""
+    """The statements of one block by the buffer that they write to, computed once for all buffers. It keeps the block, whose
+    id is its key."""
 
     def __init__(self, body: tuple[Stmt, ...], stored: Stored) -> None:
         self.body = body
@@ -82,7 +82,7 @@ def writes_once(stored: Stored, buffer: str, moving: set[str]) -> bool:
 
 
 class _Unknown(Exception):
-    """An index or an extent is not told by the kernel alone, or there are too many runs."""
+    """An index or an extent does not follow from the kernel alone, or there are too many runs."""
 
 
 class _Writes:
@@ -136,7 +136,7 @@ class _Writes:
         self.block(loop.body, {**inner, loop.var: start[run] + loop.step * turn}, total)
 
     def is_run_of(self, stmt: Stmt, loop: For) -> bool:
-        """True if the statement does not write the buffer, or each turn's store continues where the turn before ended."""
+        """True if the statement does not write the buffer, or each iteration's store continues where the one before ended."""
         if not isinstance(stmt, Store) or stmt.buffer != self.buffer:
             return not self.is_written((stmt,))
         lanes = type_of(stmt.value).lanes

@@ -8,7 +8,7 @@ extremes that the ranges of loops decide, loops that run once or never, guards t
         for x15 < 58
           if 0 <= i11 * 56 + x15 - 1 < 56: …
 
-The C compiler finds the same, later; a reader does not, and both take longer.
+The C compiler would find the same facts later, in more time; a reader would not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tatami.loop.walk import nodes
 
 
 def settled(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The same statements with what is known put in its place. Results have the same bits."""
+    """The same statements with known facts substituted. Results are bit-identical."""
     changing, used = set[str](), set[str]()
     declared = Counter[str]()
     for s in nodes(stmts):
@@ -111,7 +111,7 @@ class _Block:
         return (msgspec.structs.replace(s, start=start, stop=stop, body=self.inner({}, ranges).stmts(s.body)),)
 
     def here(self, stmts: tuple[Stmt, ...], known: Mapping[str, Expr]) -> tuple[Stmt, ...] | None:
-        """The statements of a block within as statements of this one; None where another block has names of it."""
+        """The statements of a nested block as statements of this one; None if another block uses its names."""
         block = self.inner(known, {})
         made = block.stmts(stmts)
         if block.declared & self.facts.repeated:
@@ -134,7 +134,7 @@ class _Block:
         return tuple(g for g, always in zip(found, holds, strict=True) if not always)
 
     def mapped(self, x: Any) -> Any:
-        """A statement or value with all its expressions settled; a register that is known is a number."""
+        """A statement or value with all its expressions settled; a register with a known value becomes a number."""
         return rewritten(x, self.known_node)
 
     def known_node(self, x: Any) -> Any:

@@ -3,9 +3,9 @@
     y = epilogue(sum over k of lhs * rhs)      batch, m, n, k: groups of axes, each one linear index
 
 Packing reads the operand expressions: any affine map with floors, guards of padding, casts, fused elementwise work. A
-convolution is thus an implicit GEMM with im2col folded into the packing. lhs becomes panels [K][r] of r <= mr rows, rhs
-becomes slivers [K][nr]; both are used in blocks of kc. The micro-kernel adds them up in order of k, so answers do not
-depend on the number of threads. The epilogue reads the finished [rows][nr] accumulators while they are in cache.
+convolution is thus an implicit GEMM with im2col folded into the packing. lhs becomes panels [K][r] of r <= mr rows, rhs becomes
+slivers [K][nr]; both are used in blocks of kc. The micro-kernel adds them up in order of k, so answers do not depend on the
+number of threads. The epilogue reads the finished [rows][nr] accumulators while they are in cache.
 
     split m      slivers of rhs are packed once; threads divide blocks of rows, and each packs its rows of lhs
     split n      panels of lhs are packed once; threads divide bands of slivers of rhs and pack each just before its use; if
@@ -14,17 +14,17 @@ depend on the number of threads. The epilogue reads the finished [rows][nr] accu
                  one index at a time (its images) are batch axes too
     split k      threads divide parts of k (loop/products/parts_of_k.py)
 
-An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its
-slivers are used in place, and so are the panels of an lhs that `setup` has packed. If the plan says so (`in_place`), rows of
-lhs that are contiguous along k and rows of rhs that are contiguous along n are used in place too. Sums that are the result are
+An rhs that `setup` has packed (plan/realise.py) is a matrix [batch…, K, N] in the layout [batch…][N / nr][K][nr]: its slivers
+are used in place, and so are the panels of an lhs that `setup` has packed. If the plan says so (`in_place`), rows of lhs that
+are contiguous along k and rows of rhs that are contiguous along n are used in place too. Sums that are the result are
 accumulated in its memory. A last sliver of fewer than nr columns is always copied. A panel of rows is multiplied with all
-slivers of a band before the next panel: its results and the operands of the epilogue then touch one or two pages per row of
-one panel, not of all. With one panel of rows and long rows of rhs in place, slivers are nc columns wide and each row of rhs is
-read in its order.
+slivers of a band before the next panel: its results and the operands of the epilogue then touch one or two pages per row of one
+panel, not of all. With one panel of rows and long rows of rhs in place, slivers are nc columns wide and each row of rhs is read
+in its order.
 
-If the plan multiplies narrow integers in groups of k, the Region is rewritten over groups first (region/views/narrow.py): elements of
-panels and slivers are then groups of 32 bits, with a micro-kernel of their own. With AMX tiles, lhs is rows instead of panels,
-and nc columns of slivers are multiplied per call, so that tiles are configured once for all of them.
+If the plan multiplies narrow integers in groups of k, the Region is rewritten over groups first (region/views/narrow.py):
+elements of panels and slivers are then groups of 32 bits, with a micro-kernel of their own. With AMX tiles, lhs is rows instead
+of panels, and nc columns of slivers are multiplied per call, so that tiles are configured once for all of them.
 """
 
 from __future__ import annotations

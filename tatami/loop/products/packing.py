@@ -22,7 +22,7 @@ from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Emitter, Point
 from tatami.loop.emit.segments import Group, collapse, guard_range, walk
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
-from tatami.plan.loops.flatten import flatten
+from tatami.plan.views.flatten import flatten
 from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
 from tatami.region.views.kinds import epilogue_of
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes

@@ -1,7 +1,7 @@
 """The panels and slivers of a contraction: their places, sizes and packing (loop/products/contraction.py).
 
-lhs   panels [K][r] of r <= mr rows, or for tiles of AMX rows, row-major
-rhs   slivers [K][nr], filled up with zeros; for tiles bands of such slivers
+lhs   panels [K][r] of r <= mr rows; for AMX tiles rows, row-major
+rhs   slivers [K][nr], padded with zeros; for AMX tiles bands of such slivers
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from tatami.region.ir import Read, RegionExpr
 from tatami.region.views.matrix import Matrix
 
 COPIED_ROWS = 4
-"""Rows that a copy of slivers takes at a time: as many lines are written next to each other."""
+"""Rows that a copy of slivers takes at a time, so that this many lines are written next to each other."""
 
 
 class Slivers(FinishedSums):
-    """`sliver` columns are packed together, `nr` summed together: the same but for tiles."""
+    """Packing of panels and slivers. `sliver` columns are packed together and `nr` summed together, equal except for AMX
+    tiles."""
 
     element: str
     lhs: RegionExpr
@@ -34,24 +35,24 @@ class Slivers(FinishedSums):
     rows_lie: Matrix | None
     ready: Read | None
     copied: Matrix | None
-    """Where the columns' operand lies, when it is a matrix of which slivers are plain copies."""
+    """The columns' operand in memory, if it is a matrix whose slivers are plain copies; else None."""
 
     def local_panels(self, rows: Expr) -> loop.LocalBuffer:
-        """Room for panels of that many rows; none when rows are used where they lie."""
+        """Buffer for panels of that many rows; empty if rows are used in place."""
         return self.local(ZERO if self.rows_lie is not None else rows * self.k)
 
     def local_sliver(self) -> loop.LocalBuffer:
-        """Room for one block of k of a sliver, for tiles for all of k; none when the slivers are ready."""
+        """Buffer for one block of k of a sliver (for AMX tiles all of k); empty if the slivers are ready."""
         depth = self.k if self.plan.by_tiles else ceildiv(self.k, self.k_blocks)
         return self.local(ZERO if self.ready is not None else depth * self.nr)
 
     def local_sums(self, rows: Expr) -> loop.LocalBuffer:
-        """Room for the sums of a sliver, and for the same turned; of a panel for tiles."""
+        """Buffer for the sums of a sliver (for AMX tiles of a panel), twice if they are transposed."""
         held = expr(self.mr) if self.plan.by_tiles else rows
         return self.local(held * self.nr * (2 if self.is_turned else 1))
 
     def row_blocks(self) -> tuple[Expr, Expr]:
-        """Number of row blocks, and the rows of the largest: mc, less where K is long."""
+        """Number of row blocks, and the rows of the largest: mc, fewer for long K."""
         mc = maximum(
             expr(2 * self.mr),
             minimum(expr(self.plan.mc), floordiv(expr(2 * self.plan.mc * self.plan.kc), maximum(self.k, ONE))),
@@ -64,8 +65,8 @@ class Slivers(FinishedSums):
         return maximum(ONE, ceildiv(vectors, each)), each * self.lanes
 
     def row_block(self, part: Expr, blocks: Expr, most: Expr) -> tuple[Stmts, Expr, Expr]:
-        """First and number of the rows of one of `blocks`, of `most` rows at most: balanced, but where results go down the rows,
-        by whole vectors, which only the last block may have no whole number of."""
+        """First row and number of rows of one of `blocks` blocks of at most `most` rows: balanced; if results are contiguous
+        down the rows, in whole vectors except for the last block."""
         if not self.is_turned:
             return self.balanced(self.m, part, blocks)
         first, d0 = self.integer(part * most)
@@ -102,7 +103,7 @@ class Slivers(FinishedSums):
         return (loop.For(q, ZERO, count, (*declare, *make(first, r))),)
 
     def pack_rows(self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr) -> Stmts:
-        """All panels of a block of rows, for all of k; none where rows are used in place."""
+        """Pack all panels of a block of rows, for all of k; nothing if rows are used in place."""
         if self.rows_lie is not None:
             return ()
         count = ceildiv(rows, expr(self.mr))
@@ -135,7 +136,7 @@ class Slivers(FinishedSums):
         return (*declare, *self.pack(self.lhs, self.m_axes, values, to, base, r, i0 + first, i1, k0, k1))
 
     def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
-        """Sliver s, filled up with zeros; for tiles a band of slivers."""
+        """Pack sliver s, padded with zeros; for AMX tiles a band of slivers."""
         lo = s * self.nr
         if self.copied is not None:
             return self.copy_slivers(self.copied, values, loop.Pointer(to, base), s, s + 1, k0, k1)
@@ -163,14 +164,14 @@ class Slivers(FinishedSums):
         k1: Expr,
         depth: Expr | None = None,
     ) -> Stmts:
-        """Slivers s0 <= s < s1 one after the other, each with room for `depth` of k: for all, where that is None."""
+        """Copy slivers s0 <= s < s1 one after the other, each with room for `depth` of k; None: for all of k."""
         columns = minimum(self.n, s1 * self.nr) - s0 * self.nr
         sizes = map(loop.Integer, (k1 - k0, columns, matrix.pitch, (self.k if depth is None else depth) * self.nr))
         routine = f"tatami_slivers_{self.element}_{COPIED_ROWS}x{self.nr}_{self.lanes}"
         return (loop.Call(routine, (to, self.place(matrix, values, k0, s0 * self.nr), *sizes), routine=True),)
 
     def pack_columns(self, values: dict[str, Expr], to: str, base: Expr, lo: Expr, k0: Expr, k1: Expr) -> Stmts:
-        """A sliver from column `lo` on, filled up with zeros."""
+        """Pack a sliver from column `lo` on, padded with zeros."""
         nr = self.sliver
         hi, d = self.integer(minimum(self.n, lo + nr))
         x, y = self.counter(self.k), self.counter(expr(nr))

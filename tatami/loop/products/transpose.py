@@ -1,9 +1,8 @@
-"""A map that turns what it reads, tile by tile: 16 lines at a time change places in registers (region/views/transpose.py).
+"""A map whose operands are transposed tile by tile, 16 lines at a time in registers (region/views/transpose.py).
 
-threads share tiles of `along` x `across`:
+threads divide tiles of `along` x `across`:
     a plain copy: the transposing routine writes the result
-    else: it writes scratch, [across][along], which the map then reads by vectors along its writes
-"""
+    else: it writes scratch, [across][along], which the map then reads by vectors along its writes"""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from tatami.region.views.transpose import Turned, find_turned
 
 
 def lower_turn(region: Region, plan: CpuTurn) -> loop.Body:
-    """The kernel body of a renamed Region that turns what it reads. Raises InvalidPlan when it does not."""
+    """The kernel body of a renamed Region that transposes its operands. Raises InvalidPlan if it does not."""
     found = find_turned(region)
     if isinstance(found, str):
         raise misfit(plan, plan.across, found)
@@ -88,7 +87,7 @@ class _Turn(Tiles):
         return first, last, (d0, d1)
 
     def copied_to(self) -> tuple[str, Expr] | None:
-        """The output and its step along the turned axis, where the Region is nothing but a copy."""
+        """The output and its step along the transposed axis, if the Region is nothing but a copy; else None."""
         if len(self.region.yields) != 1 or len(self.region.lets) != 1 or self.region.lets[0].expr != self.turned.reads[0]:
             return None
         (y,) = self.region.yields

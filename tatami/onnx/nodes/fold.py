@@ -32,7 +32,7 @@ def fold(m: Importer, n: OnnxNode, handler: Callable[[Importer, OnnxNode], list[
             if array is None or array.size > SMALL or is_text_array(array):
                 return None
             known[name] = Value(array=array)
-    scratch = Importer(m.opset, m.functions, values=known, site=m.site, beside=m.beside)
+    scratch = Importer(m.import_nodes, m.opset, m.functions, values=known, site=m.site, beside=m.beside)
     results = handler(scratch, n)
     if results is None or not _is_small(scratch, results):
         return None

@@ -15,7 +15,6 @@ from tatami.onnx.data_sizes import read_range
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
-from tatami.onnx.subgraphs.graphs_inside import rank_0
 from tatami.onnx.values import Value
 
 
@@ -31,7 +30,7 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
     sizes = [m.sizes(v) for v in values]
     kinds = [np.asarray(v.array).dtype if v.array is not None else numpy_dtype(v.dtype) for v in values]
     if any(s is None for s in sizes) and m.reads_sizes:
-        return [m.result(read_range(m, *(Num(m, rank_0(m, m.data(v))) for v in values)).tensor)]
+        return [m.result(read_range(m, *(Num(m, m.rank_0(m.data(v))) for v in values)).tensor)]
     for position, (size, kind) in enumerate(zip(sizes, kinds, strict=True)):
         if arrays[position] is None and (size is None or kind.kind != "i"):
             raise data_dependent(m, n, ("start", "limit", "delta")[position], position)

@@ -11,7 +11,6 @@ from tatami.core.expr import Shape, expr, product
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import choice, computable, integers, numbers, unsupported
-from tatami.onnx.subgraphs.graphs_inside import rank_0
 from tatami.onnx.values import Value
 
 _COMBINE = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -116,7 +115,7 @@ def _non_max_suppression(m: Importer, n: OnnxNode) -> list[Value]:
         if known is not None:
             attrs[name] = kind(np.asarray(known).reshape(-1)[0])
         elif n.has(k):
-            operands[k] = rank_0(m, m.operand(n, k))
+            operands[k] = m.rank_0(m.operand(n, k))
     if attrs.get("max_per_class") == 0:
         return [Value(array=np.zeros((0, 3), np.int64))]
     while not operands[-1]:

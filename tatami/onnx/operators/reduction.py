@@ -17,9 +17,6 @@ _REDUCE = {
     "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp",
 }  # fmt: skip
 
-_EACH = {"ReduceL1": "abs", "ReduceL2": "abs", "ReduceLogSum": "log", "ReduceSumSquare": "mul"}
-"""Operation applied to each element if no axis is reduced."""
-
 
 def _reduce(m: Importer, n: OnnxNode) -> list[Value]:
     x = m.operand(n, 0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import ONE, Expr, exact_div, expr, floordiv, minimum, product
+from tatami.core.expr import ONE, Expr, exact_div, expr, floordiv, minimum, product, shape_text
 from tatami.onnx.data_sizes import data_numbers, read_expansion, read_shape
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -126,7 +126,7 @@ def _flatten(m: Importer, n: OnnxNode) -> list[Value]:
 
 
 def _expand(m: Importer, n: OnnxNode) -> list[Value]:
-    from tatami.frontend.operation import right_aligned, text
+    from tatami.frontend.operation import right_aligned
 
     x = m.data(m.value(n.inputs[0]))
     shape = m.tensors[x].shape
@@ -135,7 +135,10 @@ def _expand(m: Importer, n: OnnxNode) -> list[Value]:
     to = right_aligned([shape, tuple(wanted)], assume=True)
     if to is None:
         raise fail(
-            "BroadcastMismatch", m.site, f"Expand of {text(shape)} to {text(tuple(wanted))}", "expand axes of size 1 only"
+            "BroadcastMismatch",
+            m.site,
+            f"Expand of {shape_text(shape)} to {shape_text(tuple(wanted))}",
+            "expand axes of size 1 only",
         )
     return [m.result(m.expand(x, to))]
 

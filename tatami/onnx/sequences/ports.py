@@ -19,7 +19,7 @@ import numpy as np
 from tatami.core.diagnostic import fail
 from tatami.core.module import Module
 from tatami.frontend.ir import Graph
-from tatami.onnx.strings.words import Joined, Table, Words
+from tatami.onnx.strings.words import Joined, Table, Words, number_text
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,3 @@ def printed(numbers: np.ndarray) -> np.ndarray:
     out = np.empty(numbers.shape, object)
     out[...] = np.reshape([number_text(v) for v in numbers.reshape(-1)], numbers.shape) if numbers.size else ""
     return out
-
-
-def number_text(v: Any) -> str:
-    """A number as ONNX Runtime prints it: floats with 8 digits, NaN, INF and -INF."""
-    if v.dtype.kind not in "f":
-        return str(int(v))
-    if np.isnan(v):
-        return "NaN"
-    if np.isinf(v):
-        return "INF" if v > 0 else "-INF"
-    return f"{float(v):.8g}"

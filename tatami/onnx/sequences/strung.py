@@ -70,7 +70,7 @@ def _zeros(m: Importer, dtype: DType, shape: Sequence[Expr]) -> str:
 
 def at(m: Importer, s: Strung, position: Value) -> Value:
     """One element; a negative position counts from the end."""
-    place = _rank_0(m, m.data(position))
+    place = m.rank_0(m.data(position))
     if not s.lengths:
         return m.result(m.one("take", [s.tensor, place], {"axis": 0}))
     first, last = _ends(m, s, place)
@@ -127,7 +127,7 @@ def _put(m: Importer, tensor: str, axis: int, more: str, place: Expr | None) -> 
 def erased(m: Importer, s: Strung, position: Value | None) -> Strung:
     """The sequence without one element, the last if `position` is None."""
     place = Value(sizes=(expr(-1),), rank=0) if position is None else position
-    number, count = _rank_0(m, m.data(place)), length(m, s)
+    number, count = m.rank_0(m.data(place)), length(m, s)
     ends = _ends(m, s, number) if s.lengths else None
     first = _position(m, place, count)
     kept = _without(m, s.lengths or s.tensor, 0, first, first + 1)
@@ -144,7 +144,7 @@ def _position(m: Importer, position: Value, count: Expr) -> Expr:
     number = None if sizes is None else sizes[0].as_int()
     if sizes is not None and number is not None:
         return sizes[0] if number >= 0 else count + number
-    return read_position(m, Num(m, _rank_0(m, m.data(position))).cast(DType.i64), count)
+    return read_position(m, Num(m, m.rank_0(m.data(position))).cast(DType.i64), count)
 
 
 def concatenated(m: Importer, s: Strung, axis: int, *, new_axis: bool) -> str:
@@ -169,7 +169,3 @@ def differing(a: TensorType, b: TensorType, axis: int | None) -> int | None:
     found = {k for k, (s, t) in enumerate(zip(a.shape, b.shape, strict=True)) if s != t}
     found |= set() if axis is None else {axis}
     return None if len(found) > 1 else next(iter(found), -1)
-
-
-def _rank_0(m: Importer, tensor: str) -> str:
-    return m.one("reshape", [tensor], {"shape": ()}) if m.shape(tensor) else tensor

@@ -12,8 +12,8 @@ from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
-from tatami.onnx.sequences.ports import number_text
 from tatami.onnx.strings.operators import cast_text
+from tatami.onnx.strings.words import number_text
 from tatami.onnx.values import Value, is_text_array
 
 Handler: TypeAlias = Callable[[Importer, OnnxNode], "list[Value] | None"]

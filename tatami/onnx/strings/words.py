@@ -110,3 +110,14 @@ class Words:
             array[codes] = column
             into[port] = array
             self.live[port] = made
+
+
+def number_text(v: Any) -> str:
+    """A number as ONNX Runtime prints it: floats with 8 digits, NaN, INF and -INF."""
+    if v.dtype.kind not in "f":
+        return str(int(v))
+    if np.isnan(v):
+        return "NaN"
+    if np.isinf(v):
+        return "INF" if v > 0 else "-INF"
+    return f"{float(v):.8g}"

@@ -27,7 +27,6 @@ from tatami.onnx.subgraphs.graphs_inside import (
     import_body,
     inline,
     port,
-    rank_0,
 )
 from tatami.onnx.subgraphs.loops import loop
 from tatami.onnx.subgraphs.structures import Structure, converted, joined, rebuilt, structure_of, tensors_of
@@ -78,7 +77,7 @@ def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
         bind_symbols(m, inner, [])
     for inner, tensors in zip(branches, results, strict=True):
         finish(m, inner, [], tensors)
-    flag = rank_0(m, m.data(condition))
+    flag = m.rank_0(m.data(condition))
     attrs: dict[str, object] = {"then": branches[0].name, "otherwise": branches[1].name}
     out = iter(emit_call(m, "if", [flag, *captures], attrs))
     return [rebuilt(m, s, out) for s in structures]

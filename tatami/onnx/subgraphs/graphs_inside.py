@@ -38,18 +38,17 @@ def child(m: Importer, stem: str, captures: dict[str, str] | None = None) -> Imp
         name += "_"
     m.graphs[name] = Graph(Signature(), {}, ())  # reserves the name
     taken = {} if captures is None else captures
-    made = Importer(m.opset, m.functions, m, taken, m.depth, m.constants, m.graphs, name=name, site=m.site, beside=m.beside)
+    shared = m.constants, m.graphs
+    made = Importer(m.import_nodes, m.opset, m.functions, m, taken, m.depth, *shared, name=name, site=m.site, beside=m.beside)
     made.reads_sizes = m.reads_sizes
     return made
 
 
 def import_body(inner: Importer, graph: onnx.GraphProto, operands: Sequence[Value]) -> list[Value]:
     """The values of a branch or body whose inputs are `operands`."""
-    from tatami.onnx.nodes.import_node import import_nodes
-
     inner.values.update({name_of(t): Value(array=inner.array(t)) for t in stored_in(graph)})
     inner.values.update({port.name: v for port, v in zip(graph.input, operands, strict=False)})
-    import_nodes(inner, graph.node)
+    inner.import_nodes(inner, graph.node)
     return [inner.value(port.name) for port in graph.output]
 
 
@@ -181,11 +180,6 @@ def _maker(m: Importer, tensor: str) -> tuple[Importer, Node | None, str]:
             graph = graph.parent
         else:
             return graph, node, tensor
-
-
-def rank_0(m: Importer, tensor: str) -> str:
-    """The tensor of one element with rank 0."""
-    return m.one("reshape", [tensor], {"shape": ()}) if m.shape(tensor) else tensor
 
 
 def emit_call(m: Importer, op: str, inputs: Sequence[str], attrs: dict[str, object]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
-from tatami.onnx.subgraphs.graphs_inside import child, emit_call, finish, found_sizes, import_body, inline, port, rank_0
+from tatami.onnx.subgraphs.graphs_inside import child, emit_call, finish, found_sizes, import_body, inline, port
 from tatami.onnx.subgraphs.structures import Structure, converted, joined, rebuilt, structure_of, tensors_of
 from tatami.onnx.values import Value
 
@@ -199,13 +199,13 @@ def _emitted(
     inner = made.inner
     again = inner.known(made.again)
     ends = again is None or not bool(np.asarray(again).reshape(-1)[0])
-    outputs = [rank_0(inner, inner.data(made.again)), *results, *(inner.data(v) for v in made.scans)]
+    outputs = [inner.rank_0(inner.data(made.again)), *results, *(inner.data(v) for v in made.scans)]
     ends = ends and outputs[0] != made.condition.tensor
     finish(m, inner, made.inputs, outputs)
-    count = rank_0(m, m.operand(n, 0)) if n.has(0) else ""
+    count = m.rank_0(m.operand(n, 0)) if n.has(0) else ""
     flag = m.value(n.inputs[1]) if n.has(1) else None
     start = m.known(flag) if flag is not None else np.array(True)
-    go = "" if start is not None and bool(np.asarray(start).reshape(-1)[0]) else rank_0(m, m.operand(n, 1))
+    go = "" if start is not None and bool(np.asarray(start).reshape(-1)[0]) else m.rank_0(m.operand(n, 1))
     sizes = m.sizes(m.value(n.inputs[0])) if n.has(0) else None
     trip: Expr | None = sizes[0] if sizes is not None and not ends and not go else None
     attrs: dict[str, object] = {"body": inner.name, "carried": len(tensors)}

@@ -1,4 +1,4 @@
-"""Two products in one pass over blocks of keys, so that what lies between them stays in cache."""
+"""Two products in one pass over blocks of keys, so that the values between them stay in cache."""
 
 from __future__ import annotations
 

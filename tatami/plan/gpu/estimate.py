@@ -3,9 +3,9 @@
     compute = 2*MNK padded to tiles / (peak * pipeline_eff * wave_eff)        memory = bytes / bandwidth
     total   = max(compute, memory) + prologue - overlap_gain + launch + parts (of split-K)
 
-The kernel is simulated (plan/gpu/simulate.py): pipeline_eff is the share of the peak that its pipeline reaches, overlap_gain the
-seconds that epilogue_overlap saves. prologue is the latency of the first block of k; wave_eff is the share of the SMs' time in
-which they have tiles: tiles / (SMs * tiles of the busiest SM).
+The kernel is simulated (plan/gpu/simulate.py): pipeline_eff is the share of the peak that its pipeline reaches, overlap_gain
+the seconds that epilogue_overlap saves. prologue is the latency of the first block of k; wave_eff is the share of the SMs' time
+in which they have tiles: tiles / (SMs * tiles of the busiest SM).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.gpu.limits import needs
 from tatami.plan.gpu.simulate import simulate
 from tatami.plan.gpu.sm_load import PLAIN, Traffic, pipeline_of, tensor_flops
-from tatami.plan.gpu.stream_k_cut import Cut, cut_of
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import figures_of
+from tatami.plan.views.product_limits import needs
+from tatami.plan.views.stream_k_cut import Cut, cut_of
 
 
 def gpu_estimate(

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import assert_never
 
 from tatami.core.kernel import is_divisible
-from tatami.plan.gpu.limits import MmaPlan, sm80_instruction, sm90_depth, sm90_instruction
 from tatami.plan.gpu.sm90_shapes import COPYING_REGISTERS, REGISTERS, Loads, Shape, stages_of
 from tatami.plan.ir import INST_K, Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
+from tatami.plan.views.product_limits import MmaPlan, sm80_instruction, sm90_depth, sm90_instruction
 from tatami.region.ir import Region
 from tatami.region.views.product import GemmView, mergeable, why_not_plain
 

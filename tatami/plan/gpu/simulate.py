@@ -4,8 +4,8 @@
     consumer:  for tile, k:  wait until the slot is full; multiply; free the slot          -> tensor cores, shared memory
                then write the tile                                                         -> L2
 
-Roles are those of `roles.py`, units those of `units.py`. Durations are those of `plan/simulation/figures.py` and of the chip: no
-figure is fitted. The SM with the most tiles is simulated, so that load imbalance counts. Power is not modelled.
+Roles are those of plan/simulation/roles.py, units those of units.py. Durations are those of `plan/simulation/figures.py` and of
+the chip: no figure is fitted. The SM with the most tiles is simulated, so that load imbalance counts. Power is not modelled.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
         tile = group if p.pingpong else 0
         stored = there = 0.0
         while draw(tile):
-            if p.fetched:  # to where the results before lay, once their copy has left it
+            if p.fetched:  # into the slots of the preceding results, once their copy has read them
                 now = yield max(now, stored)
                 there = sm.read(now, 1 / per_tile)
             if p.pingpong and tile:
@@ -127,7 +127,7 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
                 clock.arrive(turn, now)
             now = yield sm.reduce(now, 1 / per_tile)
             now = yield max(now, there if p.fetched else sm.read(now, 1 / per_tile))
-            if p.staged_store:  # into shared memory, once the copy of the tile before has left it
+            if p.staged_store:  # into shared memory, once the copy of the preceding tile has read it
                 now = yield sm.smem.serve(max(now, stored), p.result_bytes / per_tile / f.smem_bytes_per_clock)
                 now = yield now + f.barrier_wait
                 stored = sm.write(now, 1 / per_tile)

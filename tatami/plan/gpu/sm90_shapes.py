@@ -14,7 +14,8 @@ import msgspec
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, var
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
-from tatami.plan.gpu.limits import (
+from tatami.plan.ir import Loader
+from tatami.plan.views.product_limits import (
     BARRIER_BYTES,
     FEWER_ACCUMULATORS,
     STORE_ROWS,
@@ -23,7 +24,6 @@ from tatami.plan.gpu.limits import (
     span_columns,
     tile_chunks,
 )
-from tatami.plan.ir import Loader
 from tatami.region.ir import Read, Region, Yield
 from tatami.region.views.images.boxes import MATRIX, Boxed, NoWay, strides_of, way_of
 from tatami.region.views.images.pixels import Pixels, is_last
@@ -277,7 +277,7 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
         if any(many and major is None for many, major in zip(walked, (a, b))):
             continue  # CTAs do not share the pixels of a walk
         if shape.split_k > 1 and shape.is_streamed and any(way != MATRIX for way in ways):
-            continue  # equal parts of k end behind the windows of an image
+            continue  # equal parts of k would end beyond the windows of an image
         if "cp_async" in loads.loaders and (shape.cluster != (1, 1) or _has_many_places(view, loads, shape)):
             continue
         if (staged or not crowded) and all(extent % (64 if major == "mn" else 8) == 0 for major, extent in boxes):

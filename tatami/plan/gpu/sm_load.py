@@ -1,4 +1,5 @@
-"""Demands that a contraction kernel makes on an SM, however it was planned: the input of the simulation (plan/gpu/simulate.py)."""
+"""Demands that a contraction kernel makes on an SM, however it was planned: the input of the simulation
+(plan/gpu/simulate.py)."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.gpu.block_work import BlockWork
-from tatami.plan.gpu.limits import needs, sides
 from tatami.plan.gpu.tile_order import missed_bytes
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import Figures, figures_of
+from tatami.plan.views.product_limits import needs, sides
 
 FREE_ARRIVALS = 4
 """Arrivals of a consumer warpgroup that free a slot: one lane per warp."""

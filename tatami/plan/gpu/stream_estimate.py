@@ -1,5 +1,5 @@
-"""Seconds of a product by the streaming template, from the instructions that it issues: no operand is kept on chip, so that each
-term of each sum takes two loads and two addresses.
+"""Seconds of a product by the streaming template, from the instructions that it issues: no operand is kept on chip, so that
+each term of each sum takes two loads and two addresses.
 
     compute = warps of points * (POINT_ISSUES + terms of a thread * STEP_ISSUES) / issue slots        memory = bytes / bandwidth
 """

@@ -11,8 +11,8 @@ import msgspec
 
 from tatami.core.expr import product
 from tatami.core.target import Target
-from tatami.plan.gpu.stream_k_cut import Cut, cut_of
 from tatami.plan.ir import Sm90Mma, StreamK
+from tatami.plan.views.stream_k_cut import Cut, cut_of
 from tatami.region.views.product import GemmView, why_not_plain
 
 LEAST_TILE = 128 * 128

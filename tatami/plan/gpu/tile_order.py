@@ -13,8 +13,8 @@ WAVES = 32
 
 
 def walk(order: TileOrder, rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """The tiles in the order in which kernels take them (cu/products/tile.py): in groups of rows, along Hilbert's curve in squares
-    of these."""
+    """The tiles in the order in which kernels take them (cu/products/tile.py): in groups of rows, along Hilbert's curve in
+    squares of these."""
     match order:
         case "row":
             yield from ((i, j) for i in range(rows) for j in range(columns))

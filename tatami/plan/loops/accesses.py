@@ -10,14 +10,14 @@ import msgspec
 
 from tatami.core.expr import ONE, Expr, step_of, var
 from tatami.core.layout import MemRef, address
-from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Select
+from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Ref, Region, RegionExpr, Select
 from tatami.region.walk import all_axes, children, free_axes, let_shape, lets_by_name
 
 StrideKind: TypeAlias = Literal["unit", "none", "far"]
 
 
 class AccessMove(msgspec.Struct, frozen=True):
-    """One access of let `let`: to a tensor, or to the row of another let."""
+    """One access of let `let`, to a tensor or to the row of another let."""
 
     let: str
     target: str
@@ -116,8 +116,3 @@ def stride_kind(linear: Expr, axis: str) -> StrideKind:
     step = step_of(linear, axis)
     constant = None if step is None else step.as_int()
     return "none" if constant == 0 else "unit" if constant == 1 else "far"
-
-
-def is_reduced(let: Let, axis: str) -> bool:
-    """True if the let is a reduce along the axis."""
-    return isinstance(let.expr, Reduce) and axis in let.expr.axes

@@ -19,9 +19,9 @@ from tatami.core.lane_step import lane_step
 from tatami.core.target import Target
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar, Storage
 from tatami.plan.loops.accesses import AccessMove, StrideKind, accesses, stride_kind
-from tatami.plan.loops.nest_form import Pass as LoopedPass
-from tatami.plan.loops.nest_form import lets_read, nest_form, recomputed
 from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
+from tatami.plan.views.nest_form import Pass as LoopedPass
+from tatami.plan.views.nest_form import lets_read, nest_form, recomputed
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Reduce, Region, Scan, Select, Unary
 from tatami.region.views.images.convolution import find_convolution
@@ -47,8 +47,8 @@ WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
 
 
 def clock(target: Target) -> float:
-    """Cycles per second of one core, as costs count them: two fused multiply-adds of a vector per cycle give its peak. Where
-    a core does one, its other operations of whole vectors take twice as long too."""
+    """Cycles per second of one core, as costs count them: the peak is two fused multiply-adds of a vector per cycle. On a core
+    with one, other vector operations take twice as long too."""
     return target.flops_fp32 / (4 * target.lanes)
 
 
@@ -165,8 +165,8 @@ def stride_of_lanes(linear: Expr, vector: str, lanes: int) -> StrideKind:
 
 
 def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
-    """Cycles per element that a scan waits for itself: an addition in one chain, hidden by others across lanes; the
-    shifted additions within a vector along its axis."""
+    """Cycles per element for which a scan waits for itself: one chain of additions, hidden by others across lanes; along its
+    axis, the shifted additions within a vector."""
     if not isinstance(let.expr, Scan):
         return 0.0
     if not vector:
@@ -337,7 +337,7 @@ def contraction_estimate(
 
 
 def _packing_of_windows(region: Region) -> float:
-    """Times that an element takes which a window sees; 1 where no operand slides."""
+    """Factor of the packing cost for an operand of windows; 1 if no operand slides."""
     found = find_convolution(region)
     if isinstance(found, str):
         return 1.0

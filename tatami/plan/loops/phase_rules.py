@@ -1,6 +1,6 @@
 """Faults of a plan of loops: each phase, pass, storage and axis that the loops of a CPU cannot take as the plan says.
 
-**Lets.** Each let of the form (`plan/loops/nest_form.py`) is in one pass, or recomputed: then it is a map that is not yielded.
+**Lets.** Each let of the form (`plan/views/nest_form.py`) is in one pass, or recomputed: then it is a map that is not yielded.
 
 **Passes.** A pass has the axes of its lets without the phase's outer ones. A let of a pass is read there at the same point,
 after it; scans come first, along one axis and one way, with maps behind them; reduces over the loops of the pass (folds)
@@ -23,9 +23,11 @@ from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.ir import Blocks, CpuRows, Scalar, Storage
-from tatami.plan.loops.down_columns import columns_of, has_lone_points
-from tatami.plan.loops.flatten import is_arg_reduce
-from tatami.plan.loops.nest_form import (
+from tatami.plan.loops.rules import invalid_plan
+from tatami.plan.loops.schedule import nest_of
+from tatami.plan.views.down_columns import columns_of, has_lone_points
+from tatami.plan.views.flatten import is_arg_reduce
+from tatami.plan.views.nest_form import (
     NestForm,
     Pass,
     Phase,
@@ -37,10 +39,8 @@ from tatami.plan.loops.nest_form import (
     recomputed,
     scan_of,
 )
-from tatami.plan.loops.overlap import Overlap, overlap_of
-from tatami.plan.loops.past_caches import goes_past
-from tatami.plan.loops.rules import invalid_plan
-from tatami.plan.loops.schedule import nest_of
+from tatami.plan.views.overlap import Overlap, overlap_of
+from tatami.plan.views.past_caches import goes_past
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.walk import all_axes
 

@@ -11,9 +11,9 @@ from tatami.plan.ir import Candidate, CpuRows, Pass, Rejected
 from tatami.plan.loops.accesses import AccessMove, accesses
 from tatami.plan.loops.blocks import reduce_blocks, scan_blocks
 from tatami.plan.loops.estimate import loops_estimate, sketched_cycles
-from tatami.plan.loops.form_passes import Wish, rows_plan, scalar_plan
-from tatami.plan.loops.nest_form import longest_vector_axis, nest_form
 from tatami.plan.loops.schedule import Skeleton, size_at
+from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
+from tatami.plan.views.nest_form import longest_vector_axis, nest_form
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import At, Region
 from tatami.region.walk import let_uses, lets_by_name
@@ -59,7 +59,7 @@ def rows_candidate(
         best = (bones.outer, own[main][0])
     for v in bones.outer:
         if any(v not in lets[n].axes for p in bones.passes for n in p.lets if bones.storage[n] != "register"):
-            continue  # a row that lacks the vector axis is not written by lanes
+            continue  # a row without the vector axis is not written by lanes
         if any(
             isinstance(n, At) and v in lets[n.let].axes and n.map[lets[n.let].axes.index(v)].as_name() != v
             for let in region.lets

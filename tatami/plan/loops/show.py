@@ -1,4 +1,4 @@
-"""Plans of loops as text: outer axes, passes, what is stored."""
+"""Plans of loops as text: outer axes, passes, storage."""
 
 from __future__ import annotations
 

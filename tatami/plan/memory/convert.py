@@ -13,7 +13,6 @@ import msgspec
 
 from tatami.core.expr import free_vars, var
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef
-from tatami.region.canonical_key import Renaming, rename
 from tatami.region.ir import (
     At,
     BroadcastInDim,
@@ -32,6 +31,7 @@ from tatami.region.ir import (
     Transpose,
     Yield,
 )
+from tatami.region.views.canonical_key import Renaming, rename
 from tatami.region.walk import nodes
 
 

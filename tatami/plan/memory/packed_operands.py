@@ -1,7 +1,7 @@
 """Packed forms of constant operands, made by `setup` as the plan of a Region asks (plan/realise.py inserts them).
 
-A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes,
-in the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
+A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes, in
+the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
 
     cpu_contraction   the columns' operand itself, slivers of nr; narrow integers joined in groups of k (region/views/narrow.py); or
                       the rows' operand, panels of mr

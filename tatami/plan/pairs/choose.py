@@ -11,12 +11,12 @@ from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, subst
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address, slices
 from tatami.core.target import Target
-from tatami.plan.gpu.limits import MAX_SPLIT, sm80_instruction
 from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.pairs.estimate import pair_estimate
-from tatami.plan.pairs.limits import MAX_SECTION, PairPlan, pair_limits, pair_rules
 from tatami.plan.pairs.work import balanced_section
+from tatami.plan.views.pair_limits import MAX_SECTION, PairPlan, pair_limits, pair_rules
+from tatami.plan.views.product_limits import MAX_SPLIT, sm80_instruction
 from tatami.region.ir import Read, Region
 from tatami.region.views.pairs.pair import PairView, pair_view
 from tatami.region.walk import all_axes

@@ -7,9 +7,9 @@ import msgspec
 
 from tatami.core.target import Target
 from tatami.plan.ir import Sm80Pair, Sm90Pair
-from tatami.plan.pairs.limits import PairPlan, element_bytes, firsts_of, needs_of_pair
 from tatami.plan.pairs.work import PairWork
 from tatami.plan.simulation.figures import figures_of
+from tatami.plan.views.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair
 
 WARPS = 4
 """Number of warps per group: one on each scheduler of an SM."""

@@ -12,7 +12,7 @@ from tatami.core.expr import Expr, evaluate, free_vars, product
 from tatami.core.target import Target
 from tatami.plan.ir import Sm90Pair
 from tatami.plan.loops.schedule import size_at
-from tatami.plan.pairs.limits import PairPlan, element_bytes, firsts_of, needs_of_pair, streamed_of
+from tatami.plan.views.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair, streamed_of
 from tatami.region.ir import Region
 from tatami.region.views.pairs.pair import PairView
 from tatami.region.walk import all_axes

@@ -1,6 +1,6 @@
-"""The units of one SM and its shares of what all SMs use, which serve one request after the other.
+"""The units of one SM, and its shares of L2 and memory, each serving one request after the other.
 
-All SMs run alike, so that one has its share of L2's bandwidth and of memory's. Times are in cycles of the SM.
+All SMs behave alike, so that each has an equal share of the bandwidth of L2 and of memory. Times are in cycles of the SM.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tatami.plan.simulation.roles import Clock, Server, Simulated
 
 
 class Units:
-    """The units of one SM. `math`: tensor cores, or the issue slots of multiply-adds; `ordinary`: all other arithmetic;
+    """The units of an SM. `math`: tensor cores, or the issue slots of multiply-adds; `ordinary`: all other arithmetic;
     `shuffles`: between lanes; `stores`: lines that load and store instructions touch; `barriers`: lanes that arrive."""
 
     def __init__(self, target: Target) -> None:
@@ -23,8 +23,8 @@ class Units:
         self.dram_rate = target.bandwidth / target.clock / target.sms
 
     def copy(self, now: float, size: float, l2: float, dram: float, width: float = 128.0, tma: bool = True) -> float:
-        """`size` bytes into shared memory, `width` of them per clock: when the last line has landed. L2 is asked for `l2` of
-        them and lacks `dram`, which pass through it twice."""
+        """Copy `size` bytes into shared memory, `width` per clock; returns the time at which the last line has landed. `l2`
+        bytes are read from L2; `dram` of them miss it, and pass through it twice."""
         through = self.l2.serve(now, (l2 + dram) / self.l2_rate)
         through = max(through, self.dram.serve(now, dram / self.dram_rate))
         filled = self.smem.serve(now, size / width)
@@ -32,7 +32,7 @@ class Units:
         return max(through, filled) + latency + (self.f.tma_latency if tma else 0.0)
 
     def store(self, now: float, size: float, lines: float) -> float:
-        """Bytes to L2, by instructions that touch so many lines."""
+        """Write bytes to L2, by instructions that touch `lines` lines."""
         return max(self.l2.serve(now, size / self.l2_rate), self.stores.serve(now, lines / self.f.lines_per_clock))
 
     def arrive(self, now: float, lanes: int) -> float:
@@ -40,7 +40,7 @@ class Units:
         return self.barriers.serve(now, lanes / self.f.arrivals_per_clock)
 
     def run(self) -> Simulated:
-        """The result once every role has ended or waits for ever."""
+        """Run until every role has ended or waits for ever."""
         end = self.clock.run()
         # An SM's own path to L2 is wider than its share of L2: over the whole kernel the share is what counts.
         shared = self.l2.busy * self.l2_rate * self.target.sms / l2_bytes_per_clock(self.target)

@@ -145,8 +145,3 @@ def _replace(e: Expr, part: Expr, by: Expr) -> Expr:
 
 def _is_simpler(a: Expr, b: Expr, extents: Mapping[str, Expr]) -> bool:
     return len(free_vars(a) & extents.keys()) < len(free_vars(b) & extents.keys()) or len(str(a)) < len(str(b))
-
-
-def needed_guards(guards: Sequence[Guard], extents: Mapping[str, Expr]) -> tuple[Guard, ...]:
-    """The guards that the box alone does not prove, which therefore need a test."""
-    return tuple(g for g in guards if not is_within(g.index, g.size, extents))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from tatami.core.algebra.assumed import NOTHING, Assumed
 from tatami.core.diagnostic import Diagnostic, diagnostic
@@ -17,7 +18,10 @@ from tatami.region.ir import (
     Binary,
     BroadcastInDim,
     Cast,
+    Const,
+    Index,
     Let,
+    Random,
     Read,
     ReadAt,
     Reduce,
@@ -142,8 +146,10 @@ class _LetCheck:
                 yield from self.walk(x, scope, guards, True)
                 self.wanted = around
                 return
-            case _:
+            case Const() | Index() | Random() | Within():
                 pass
+            case _:
+                assert_never(e)
         for c in children(e):
             yield from self.walk(c, scope, guards, True)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tatami.core.algebra.bounds import bounds, is_positive
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO, Expr, product
+from tatami.core.expr import ZERO, Expr, product, shape_text
 from tatami.region.checks.guards import is_proved_inside
 from tatami.region.ir import Region, Target, Yield
 from tatami.region.walk import all_axes, let_shape, lets_by_name
@@ -45,7 +45,7 @@ def _yield(region: Region, y: Yield) -> Iterator[Diagnostic]:
             yield diagnostic(
                 "BroadcastMismatch",
                 at,
-                f"the let has [{_text(let_shape(region, let))}], the output [{_text(shape)}]",
+                f"the let has {shape_text(let_shape(region, let))}, the output {shape_text(shape)}",
                 "give the yield a map, or the let the output's axes",
             )
         return
@@ -138,7 +138,3 @@ def _misses(ends: list[tuple[Expr, Expr]], size: Expr) -> bool:
 def _spans(ends: list[tuple[Expr, Expr]], size: Expr) -> bool:
     """True if the yields may reach both ends, for sizes that cannot be compared as polynomials."""
     return not ends or (any(low == ZERO for low, _ in ends) and any(high == size - 1 for _, high in ends))
-
-
-def _text(shape: tuple[Expr, ...]) -> str:
-    return ", ".join(map(str, shape))

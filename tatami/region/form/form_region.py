@@ -20,7 +20,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars, substitute, var
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef
-from tatami.core.ops import neutral
+from tatami.core.ops import joining, neutral
 from tatami.core.scalar import scalar
 from tatami.indexbook.ir import Guard, IndexBook, Operand
 from tatami.poly_view.ir import ContractionPattern, Edge, Statement
@@ -363,8 +363,7 @@ class _Former:
         alone = body if source == op.dtype else Cast(body, op.dtype)
         if op.init is None:
             return alone
-        combine = {"sum": "add", "prod": "mul"}.get(fn, fn)
-        return Binary(combine, Const(op.init, op.dtype), alone)
+        return Binary(joining(fn), Const(op.init, op.dtype), alone)
 
     def scan(self, v: str, op: ScanOp) -> RegionExpr:
         """The scan `v`; along an axis of size 1, its only element or the neutral one."""

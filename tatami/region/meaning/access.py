@@ -9,7 +9,6 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate
-from tatami.region.ir import Yield
 from tatami.tiny.ir import Bounds
 
 Array: TypeAlias = np.ndarray
@@ -64,27 +63,3 @@ def apply_policy(i: Array, size: int, bounds: Bounds, guarded: bool, at: str) ->
             "pass indices inside the axis, or choose bounds clamp or zero",
         )
     return i, ok
-
-
-def combine(y: Yield, out: Array, place: tuple[Array, ...], values: Array) -> None:
-    """Write in row-major order of the let: the last duplicate of `set` wins, the others combine all."""
-    if not values.size:
-        return
-    narrow = out.dtype.name in ("bfloat16", "float16")
-    wide = out.astype(np.float32) if narrow else out
-    values = values.astype(wide.dtype)
-    match y.combine:
-        case "set":
-            wide[place] = values
-        case "add":
-            np.add.at(wide, place, values)
-        case "mul":
-            np.multiply.at(wide, place, values)
-        case "max":
-            np.maximum.at(wide, place, values)
-        case "min":
-            np.minimum.at(wide, place, values)
-        case _:
-            assert_never(y.combine)
-    if narrow:
-        out[...] = wide.astype(out.dtype)

@@ -17,7 +17,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, evaluate, free_vars, var
 from tatami.core.numbers import numerics
-from tatami.core.numbers.numerics import Mode, cast, constant, storage_dtype
+from tatami.core.numbers.numerics import Mode, cast, combine, constant, storage_dtype
 from tatami.core.ops import OPS
 from tatami.core.tensor import numpy_dtype
 from tatami.region.ir import (
@@ -42,7 +42,7 @@ from tatami.region.ir import (
     Within,
     Yield,
 )
-from tatami.region.meaning.access import Scope, apply_policy, combine
+from tatami.region.meaning.access import Scope, apply_policy
 from tatami.region.meaning.contraction import contract
 from tatami.region.walk import Types, all_axes, index_expressions, is_widening, nodes, routine_operands
 from tatami.tiny.run import ROUTINES  # type: ignore[attr-defined]
@@ -409,7 +409,7 @@ class _RegionRun:
         keep = inside.reshape(-1)
         place = tuple(i[keep] for i in index)
         values = value.reshape(-1)[keep]
-        combine(y, out, place, values)
+        combine(y.combine, out, place, values)
 
 
 def _is_scanned(let: Let, axis: str) -> bool:

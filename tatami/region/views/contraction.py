@@ -130,8 +130,3 @@ def epilogue_of(region: Region, acc: str) -> tuple[str, ...]:
 def _is_in_place(e: Ref | At, lets: Mapping[str, Let]) -> bool:
     """True if `e` reads its let at the let's own axes."""
     return isinstance(e, Ref) or e.map == tuple(var(a) for a in lets[e.let].axes)
-
-
-def is_pointwise_read(e: RegionExpr) -> bool:
-    """True if `e` applies only scalar operations to reads, so that packing can compute it while it copies."""
-    return all(isinstance(n, Read | Cast | Unary | Const | Select | Within | Binary) for n in nodes(e))

@@ -10,7 +10,7 @@ address is affine and `strides` are the coefficients (spec 3 §6.3.1, C-CON1).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -383,6 +383,8 @@ def dtype_of(e: RegionExpr, tensors: dict[str, DType], lets: dict[str, DType]) -
             return DType.u32
         case BroadcastInDim(operand=x) | Transpose(operand=x):
             return dtype_of(x, tensors, lets)
+        case _:
+            assert_never(e)
 
 
 def rename(e: RegionExpr, tensor: Callable[[str], str], index: Callable[[Expr], Expr]) -> RegionExpr:

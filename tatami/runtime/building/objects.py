@@ -30,7 +30,7 @@ from tatami.runtime.building.leftovers import at_end
 from tatami.runtime.building.library import Library
 from tatami.runtime.building.temporary import build_folder, loaded_file
 from tatami.runtime.building.user_text import STRICT, UserText, body_refused
-from tatami.runtime.machine.host import usable_cores
+from tatami.runtime.cores import usable_cores
 
 
 class Unit(msgspec.Struct, frozen=True):

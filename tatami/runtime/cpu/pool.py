@@ -13,7 +13,7 @@ from tatami.runtime.building.compiler import find_compiler
 from tatami.runtime.building.library import Library
 from tatami.runtime.building.objects import build, load, runtime_units
 from tatami.runtime.building.sanitizer import sanitizer_flags
-from tatami.runtime.machine.host import thread_count
+from tatami.runtime.cores import thread_count
 
 SPIN_PAUSES = 2000
 """Number of pauses that a worker spins before it sleeps: some 100 µs."""

@@ -18,8 +18,8 @@ from tatami.core.tensor import numpy_dtype
 from tatami.runtime.arrays import CHECK_FROM, check_memory, empty_block
 from tatami.runtime.cpu.short_call import short_call
 
-if TYPE_CHECKING:
-    from tatami.runtime.cpu.program import CpuProgram, Sized
+if TYPE_CHECKING:  # a program that runs elsewhere never loads it
+    from tatami.runtime.cpu.native_code import NativeCode, Sized
 
 Block: TypeAlias = tuple[memoryview, ctypes.c_void_p]
 """(the words of the block that the entry takes, which keep it alive; a pointer to it)."""
@@ -35,7 +35,7 @@ class QuickCall:
     """`main` of a prepared CPU program without Python steps, whose outputs are all its own, for inputs of given shapes."""
 
     def __init__(
-        self, program: CpuProgram, at: Sized, inputs: Mapping[str, tuple[tuple[int, ...], np.dtype]], outputs: Sequence[str]
+        self, program: NativeCode, at: Sized, inputs: Mapping[str, tuple[tuple[int, ...], np.dtype]], outputs: Sequence[str]
     ) -> None:
         """`inputs`: shape and dtype by name. `outputs`: names."""
         made = [numpy_dtype(d) for d in program.face("main").dtypes]

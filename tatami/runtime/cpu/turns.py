@@ -12,15 +12,13 @@ import ctypes
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from tatami.execution.ir import Loop
 from tatami.runtime.arrays import address, check_memory, empty
-
-if TYPE_CHECKING:
-    from tatami.runtime.cpu.program import CpuProgram, Sized
+from tatami.runtime.cpu.native_code import NativeCode, Sized
 
 Array: TypeAlias = np.ndarray
 MOST_TURNS = 1 << 12
@@ -38,14 +36,14 @@ class Turned:
     rows: list[list[Array]]
 
 
-def has_native_turns(program: CpuProgram, op: Loop) -> bool:
+def has_native_turns(program: NativeCode, op: Loop) -> bool:
     """True if compiled code can make the turns: no size changes from turn to turn, the body needs no Python, and none of its
     results is one of its arguments."""
     return not op.varying and op.body not in program.layouts.hosted and max(program.face(op.body).of_input, default=-1) < 0
 
 
 def run_turns(
-    program: CpuProgram,
+    program: NativeCode,
     op: Loop,
     at: Sized,
     trip: int | None,

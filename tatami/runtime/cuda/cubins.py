@@ -21,7 +21,7 @@ from tatami.runtime.building.cache import Cache, content_key, default_cache
 from tatami.runtime.building.compiler import time_limit
 from tatami.runtime.building.leftovers import at_end
 from tatami.runtime.building.nvrtc import Cubin, compile_cubin, nvrtc_version
-from tatami.runtime.machine.host import usable_cores
+from tatami.runtime.cores import usable_cores
 
 FORMAT = "cubin 1"
 """Version of the entries in the cache."""

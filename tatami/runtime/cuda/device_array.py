@@ -14,6 +14,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.tensor import numpy_dtype
 from tatami.runtime.cuda.device import Device
+from tatami.runtime.cuda.dlpack import to_capsule
 
 
 class Block:
@@ -149,15 +150,13 @@ class DeviceArray:
     def __dlpack__(
         self, *, stream: int | None = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        from tatami.runtime.cuda.exchange import to_capsule
-
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError("the array lies on another device")
         mine = self.device.current_stream()
         theirs = mine if stream in (None, -1) else 0 if stream == 1 else int(stream or 0)  # 1: the default stream
         if theirs != mine:
             order_streams(self.device, before=mine, after=theirs)
-        return to_capsule(self)
+        return to_capsule(self, self.address, self.__dlpack_device__(), self.shape, self.element)
 
 
 def order_streams(device: Device, before: int, after: int) -> None:

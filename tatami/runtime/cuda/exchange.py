@@ -1,15 +1,7 @@
-"""Arrays of other libraries on a GPU, in place: DLPack and the CUDA array interface, in and out.
-
-A DLPack capsule holds a DLManagedTensor: {data, device, ndim, dtype, shape, strides, byte offset, context, deleter}.
-The consumer of the tensor renames the capsule and calls the deleter once; an unused capsule is freed by its
-destructor.
-"""
+"""Arrays of other libraries on a GPU, in place: DLPack and the CUDA array interface, in and out."""
 
 from __future__ import annotations
 
-import ctypes
-import itertools
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +12,7 @@ from tatami.core.dtype import DType
 from tatami.core.tensor import dtype_of
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import DeviceArray, order_streams
+from tatami.runtime.cuda.dlpack import from_capsule
 from tatami.runtime.layouts import row_major_strides
 
 
@@ -120,129 +113,9 @@ def _device_of(device: Device, address: int) -> int:
         return int(driver.call("cuPointerGetAttribute", which, driver.api.CUdeviceptr(address), at="the input's address"))
 
 
-# -- DLPack --------------------------------------------------------------------------------------
-
-
-class _Device(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
-
-
-class _Type(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class _Tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", _Device),
-        ("ndim", ctypes.c_int32),
-        ("dtype", _Type),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    ]
-
-
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class _Managed(ctypes.Structure):
-    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
-
-
-_INT, _UINT, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
-_WORDS = {
-    DType.bool: (_BOOL, 8), DType.i8: (_INT, 8), DType.i16: (_INT, 16), DType.i32: (_INT, 32), DType.i64: (_INT, 64),
-    DType.u8: (_UINT, 8), DType.u16: (_UINT, 16), DType.u32: (_UINT, 32), DType.u64: (_UINT, 64), DType.fp16: (_FLOAT, 16),
-    DType.fp32: (_FLOAT, 32), DType.fp64: (_FLOAT, 64), DType.bf16: (_BFLOAT, 16),
-}  # fmt: skip
-_DTYPES = {word: dtype for dtype, word in _WORDS.items()}
-
-_api = ctypes.pythonapi
-_api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-_api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_api.PyCapsule_New.restype = ctypes.py_object
-_api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_NAME, _USED = b"dltensor", b"used_dltensor"
-
-
 def _from_capsule(capsule: Any, ordinal: int, at: str) -> Found:
-    pointer = _api.PyCapsule_GetPointer(capsule, _NAME)
-    managed = _Managed.from_address(pointer)
-    t = managed.tensor
-    dtype = _DTYPES.get((t.dtype.code, t.dtype.bits)) if t.dtype.lanes == 1 else None
-    if dtype is None:  # it stays the capsule's, whose destructor frees it
-        why = f"DLPack type code {t.dtype.code}, {t.dtype.bits} bits, {t.dtype.lanes} lanes"
-        raise fail("InputMismatch", at, why, "convert it to a dtype that Tatami has")
-    shape = tuple(t.shape[i] for i in range(t.ndim))
-    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else row_major_strides(shape)
-    _api.PyCapsule_SetName(capsule, _USED)
-    owner = _Holder()
-    release = weakref.finalize(owner, _delete, pointer)
-    release.atexit = False
-    return Found(ordinal, (t.data or 0) + t.byte_offset, shape, strides, dtype, owner)
-
-
-class _Holder:
-    """The owner of a tensor from a capsule; the tensor's deleter is called when the last reference to this is gone."""
-
-
-def _delete(pointer: int) -> None:
-    managed = _Managed.from_address(pointer)
-    if managed.deleter:
-        managed.deleter(pointer)
-
-
-_given: dict[int, tuple[Any, ...]] = {}
-"""Number -> objects that a tensor needs which another library uses, until it calls the deleter."""
-_numbers = itertools.count(1)
-
-
-def _forget(pointer: int) -> None:
-    _given.pop(_Managed.from_address(pointer).context, None)
-
-
-_forget_deleter = _Deleter(_forget)
-
-
-_Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
-_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
-
-
-def _drop(capsule: int) -> None:
-    if _is_valid(capsule, _NAME):
-        _forget(_pointer_of(capsule, _NAME))
-
-
-_drop_destructor = _Destructor(_drop)
-
-
-def to_capsule(array: DeviceArray) -> Any:
-    """A DLPack capsule of an array, which keeps its memory until the consumer deletes it."""
-    word = _WORDS.get(array.element)
-    if word is None:
-        raise BufferError(f"DLPack has no word for {array.element}")
-    count = max(1, array.ndim)
-    shape = (ctypes.c_int64 * count)(*array.shape)
-    strides = (ctypes.c_int64 * count)(*row_major_strides(array.shape))
-    number = next(_numbers)
-    managed = _Managed(
-        _Tensor(
-            array.address if array.size else None,
-            _Device(*array.__dlpack_device__()),
-            array.ndim,
-            _Type(*word, 1),
-            ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64)),
-            ctypes.cast(strides, ctypes.POINTER(ctypes.c_int64)),
-            0,
-        ),
-        number,
-        _forget_deleter,
-    )
-    _given[number] = (managed, shape, strides, array)
-    return _api.PyCapsule_New(ctypes.addressof(managed), _NAME, ctypes.cast(_drop_destructor, ctypes.c_void_p))
+    held = from_capsule(capsule, at)
+    return Found(ordinal, held.address, held.shape, held.strides, held.dtype, held.owner)
 
 
 # -- out -----------------------------------------------------------------------------------------

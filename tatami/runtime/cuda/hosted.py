@@ -6,27 +6,40 @@ Buffers are allocated from the device's pool when their size is known and freed 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from tatami.core.dtype import DType
 from tatami.execution.ir import Call, Instruction
+from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import DeviceArray, upload
-from tatami.runtime.cuda.steps import Place, Scope, Steps
+from tatami.runtime.cuda.steps import Place, Resolver, Scope, Steps
 from tatami.runtime.host_steps import Place as Named
-from tatami.runtime.python_steps import SteppedRun
+from tatami.runtime.python_steps import SteppedProgram, SteppedRun
 
-if TYPE_CHECKING:
-    from tatami.runtime.cuda.program import CudaProgram
+
+class DeviceProgram(SteppedProgram[DeviceArray], Protocol):
+    """The part of a program on a GPU that its runs use."""
+
+    device: Device
+
+    def allocate(self, shape: Sequence[int], dtype: DType, at: str = "memory") -> DeviceArray:
+        """New memory on the current stream. Raises OutOfMemory."""
+
+    def resolver(self) -> Resolver:
+        """A resolver of the program's instructions into steps."""
+
+    def enqueue(self, steps: Steps, bases: Sequence[int], stream: int) -> None:
+        """Put the steps on a stream, one after the other."""
 
 
 class HostedRun(SteppedRun[DeviceArray]):
-    """One run of one program of a CudaProgram."""
+    """One run of one program on a GPU."""
 
     def __init__(
         self,
-        program: CudaProgram,
+        program: DeviceProgram,
         name: str,
         inputs: Sequence[DeviceArray],
         sizes: Mapping[str, int],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
@@ -280,6 +280,8 @@ class Resolver:
                     args.append(scope.size(value))
                 case TensorMap():
                     args.append(MapAt(scope.place(a.buffer), scope.map(a)))
+                case _:
+                    assert_never(a)
         cluster = _three(op.cluster) if op.cluster and max(op.cluster) > 1 else None
         self.steps.append(
             KernelStep(

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 
@@ -239,6 +239,8 @@ class EmulatedRun(NumpyRun):
                     array, whole = self.buffer(id), self.whole(id)
                     walk = Im2col.of(a.window, a.box)
                     arguments.append(MapOver(array, whole, written, dtype, dims, strides, a.box, a.swizzle, walk, a.tf32))
+                case _:
+                    assert_never(a)
         x, y, z = [*(self.size(g) for g in op.grid), 1, 1, 1][:3]
         cx, cy, cz = (*op.cluster, 1, 1, 1)[:3]
         threads = math.prod(op.block)

@@ -1,4 +1,4 @@
-"""This machine as a Target, and target names as Targets. A target that this machine cannot run is refused by name."""
+"""This machine as a Target. A target that it cannot run is refused by name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.target import PRESETS, Target
+from tatami.runtime.cores import usable_cores
 
 _NEEDS = {
     "avx2": frozenset({"avx2", "fma", "f16c", "bmi2"}),
@@ -21,12 +22,6 @@ _NEEDS = {
 _FEATURES = {("avx2", "vnni"): "avx_vnni", ("avx512", "vnni"): "avx512_vnni", ("avx512", "amx_int8"): "amx_int8"}
 """(instruction set, feature of a Target) -> Linux's flag for it."""
 _TILES = frozenset({"amx_tile", "amx_int8"})
-
-GPU_NUMBERS = (
-    "arch", "sms", "clock", "l2_bytes", "l2_bytes_per_clock", "smem_per_sm", "smem_per_block", "registers_per_sm",
-    "max_threads_per_sm", "max_blocks_per_sm", "flops_fp32", "flops_fp16", "bandwidth",
-)  # fmt: skip
-"""Fields of a GPU's description that the planner divides by."""
 
 
 @lru_cache(maxsize=1)
@@ -45,36 +40,13 @@ def detect_host() -> Target:
     )
 
 
-def resolve_target(target: str | Target) -> Target:
-    """The Target of a name: "cpu" is this machine, the rest are presets. Raises UnknownTarget, also for a GPU's Target without
-    a number that plans need."""
-    if isinstance(target, Target):
-        missing = [f for f in GPU_NUMBERS if not getattr(target, f)] if target.kind == "cuda" else []
-        if missing:
-            use = "start from a known one: msgspec.structs.replace(tatami.core.target.PRESETS['h200'], name=…)"
-            raise fail("UnknownTarget", f"target {target.name[:60]}", f"{', '.join(missing)} is not given", use)
-        return target
-    if target == "cpu":
-        from tatami.runtime.machine.calibration import this_machine
-
-        return this_machine()
-    if target in PRESETS:
-        preset = PRESETS[target]
-        if preset.kind == "cpu" and _has(preset.isa):
-            host = detect_host()
-            fields = {"cores": host.cores, "l1_bytes": host.l1_bytes, "l2_bytes": host.l2_bytes, "l3_bytes": host.l3_bytes}
-            return msgspec.structs.replace(preset, **fields)
+def as_this_machine(preset: Target) -> Target:
+    """The preset of a CPU with the cores and caches of this machine, if it has the preset's instructions."""
+    if not _has(preset.isa):
         return preset
-    gpu = PRESETS.get(target.removeprefix("emulated-"))
-    if gpu is not None and gpu.kind == "cuda":
-        return msgspec.structs.replace(gpu, name=target, emulated=True)
-    from tatami.runtime.cuda.device import cuda_target, split_name
-
-    device = split_name(target)
-    if device is not None:
-        return cuda_target(*device)
-    known = ", ".join(["cpu", *PRESETS, "cuda", "emulated-sm80", "emulated-sm90"])
-    raise fail("UnknownTarget", "target", f"{target[:60]!r} is not a target", f"use one of {known}, or a Target document")
+    host = detect_host()
+    fields = {"cores": host.cores, "l1_bytes": host.l1_bytes, "l2_bytes": host.l2_bytes, "l3_bytes": host.l3_bytes}
+    return msgspec.structs.replace(preset, **fields)
 
 
 def runs_here(target: Target) -> bool:
@@ -92,32 +64,6 @@ def check_runs_here(target: Target) -> None:
             f"this machine ({platform.machine()}) lacks {', '.join(missing)}",
             f"compile for `cpu` (here {detect_host().name}), or run on a machine that has it",
         )
-
-
-def thread_count(threads: int | None = None) -> int:
-    """`threads`, else TATAMI_NUM_THREADS, else the cores that this process may use."""
-    if threads is None:
-        text = os.environ.get("TATAMI_NUM_THREADS", "").strip()
-        if not text:
-            return usable_cores()
-        if not text.isdigit():
-            raise fail(
-                "InvalidAttribute",
-                "TATAMI_NUM_THREADS",
-                f"{text[:40]!r} is not a number of threads",
-                "use a number from 1 to 1024",
-            )
-        threads = int(text)
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024:
-        raise fail("InvalidAttribute", "threads", f"{threads!r:.80} threads", "use a number from 1 to 1024")
-    return threads
-
-
-def usable_cores() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
 
 
 def trim_heap() -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tatami.core.codec import to_builtins
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape
+from tatami.core.expr import ONE, Expr, Shape, sizes_text
 from tatami.tiny.ir import CastOp, ExpandOp, Op
 
 
@@ -63,7 +63,7 @@ def broadcast_repair(fn: str, values: Sequence[Typed]) -> Repair | None:
             return None
         arg = {"result_shape": list(to_builtins(full)), "broadcast_dimensions": list(dims)}
         changes[k] = ({"uop": "EXPAND", "arg": arg}, ExpandOp(full, dims))
-    shapes = {f"shape{k}": _text(v.shape) for k, v in enumerate(values)}
+    shapes = {f"shape{k}": sizes_text(v.shape) for k, v in enumerate(values)}
     return Repair(changes, shapes) if changes else None
 
 
@@ -91,10 +91,6 @@ def _is_right_aligned(small: Shape, full: Shape) -> bool:
 
 def _name(item: Any) -> str:
     return item if isinstance(item, str) else "the nested expression" if isinstance(item, dict) else str(item)
-
-
-def _text(shape: Shape) -> str:
-    return ", ".join(map(str, shape))
 
 
 REPAIRS = {"DTypeMismatch": dtype_repair, "BroadcastMismatch": broadcast_repair}

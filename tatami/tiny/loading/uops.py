@@ -1,13 +1,13 @@
 """Readers of the UOps of a spec document: one function per UOp, in `UOPS`.
 
 A reader takes (loader, `arg`, operands, the whole entry) and returns the value. Elementwise ops are not listed: they are read
-by their own names. UOps of the quoted vocabulary that are not adopted are refused with the form to write instead (`REFUSED`).
+by their own names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tatami.core.diagnostic import Patch, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
@@ -28,36 +28,8 @@ from tatami.tiny.ir import (
     ShrinkOp,
     SizeOp,
 )
-from tatami.tiny.json_form import LEGAL_UOPS, decode_op
-
-if TYPE_CHECKING:
-    from tatami.tiny.load import Loader
-
-Arg: TypeAlias = Mapping[str, Any]
-Items: TypeAlias = Sequence[Any]
-Rule: TypeAlias = "Callable[[Loader, Arg, Items, Arg], Value | None]"
-
-REFUSED = {
-    "VALID": "the validity of a view is part of PAD and SHRINK; write WHERE over a comparison of IOTA for any other mask",
-    "INDEX": "write VIEW with an index_map, or GATHER with an index tensor",
-    "RANGE": "axes are implied by the shape; write IOTA for the coordinate along an axis",
-    "IF": "write WHERE(condition, then, else)",
-    "ENDIF": "write WHERE(condition, then, else)",
-    "ASSIGN": "nodes are pure; name the output in signature.outputs with `updates`",
-    "BUFFER": "buffers appear from regions on; write INPUT",
-    "WMMA": "write MUL and REDUCE(SUM), or CONTRACT; tensor cores are chosen by the plan",
-    "ALLREDUCE": "write REDUCE; one device is assumed",
-    "REDUCE_AXIS": "write REDUCE",
-}
-"""UOp that is not adopted → the form to write instead."""
-
-
-def refuse(uop: str, at: str) -> TatamiError:
-    """Error E1601 for an unknown UOp, with the form to write instead."""
-    if uop in REFUSED:
-        return fail("UnknownOp", at, f"{uop} is not part of the adopted vocabulary", REFUSED[uop])
-    names = ", ".join(sorted({*LEGAL_UOPS, *UOPS}))
-    return fail("UnknownOp", at, f"there is no UOp {uop!r}", f"the legal names are {names}")
+from tatami.tiny.json_form import decode_op
+from tatami.tiny.loading.loader import Arg, Items, Loader, Rule
 
 
 def _one(load: Loader, items: Items) -> Value:

@@ -16,9 +16,6 @@ from tatami.tiny.ir import MOVEMENT, Op, PadOp
 from tatami.tiny.lowering.rule import Rule, Use, wide
 from tatami.tiny.lowering.small_dtypes import carrier, converted, in_own_type
 
-LN2 = math.log(2.0)
-"""Natural logarithm of 2, for formulas by log2."""
-
 
 def _scalar(name: str, use: Use[NoAttrs]) -> Value:
     x, *rest = use.present

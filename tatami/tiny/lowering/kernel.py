@@ -6,7 +6,7 @@ input0 * 2 + ridx1   ->   MUL(x, CONST 2), ADD(that, CAST(IOTA axis 1))
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, assert_never
 
 from tatami.core.custom.formula import Apply, Convert, Number, Placeholder
 from tatami.core.custom.verbatim import KernelCode
@@ -18,8 +18,6 @@ from tatami.tiny.build import Value
 from tatami.tiny.ir import CallOp, Elementwise, ResultType
 from tatami.tiny.lowering.reduction import REDUCTION
 from tatami.tiny.lowering.rule import Rule, Use
-
-Formulas: TypeAlias = Kernel | KernelReduce | KernelScan
 
 
 def _value(use: Use[Any]) -> Value:
@@ -41,6 +39,8 @@ def _value(use: Use[Any]) -> Value:
                 made.append(made[t.args[0]].cast(t.dtype))
             case Apply(fn=fn):
                 made.append(b.add(Elementwise(fn), [made[a] for a in t.args]))
+            case _:
+                assert_never(t.term)
     return made[-1].expand(shape)
 
 

@@ -253,11 +253,6 @@ def round_decimals(m: Importer, x: Tensor, *, decimals: int) -> Tensor:
     return (x * scale).round() / scale if decimals >= 0 else (x / scale).round() * scale
 
 
-def log_base_10(m: Importer, x: Tensor) -> Tensor:
-    """log10: the logarithm to base 10, integers as floats."""
-    return m.elementwise("log10", x, promotion="float")
-
-
 def angle(m: Importer, x: Tensor) -> Tensor:
     """angle of a real number: pi if it is negative, else 0; NaN stays."""
     a = m.tensor(x, m.promoted(x, promotion="float"))

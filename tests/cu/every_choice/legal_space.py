@@ -25,13 +25,13 @@ from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
 from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import _kernels_of
-from tatami.plan.gpu.limits import hard_limits, role_registers, shape_rules
 from tatami.plan.gpu.sm90_shapes import COPYING_REGISTERS, REGISTERS
 from tatami.plan.ir import Guarded, RegionPlan, Sm90Mma, Sm90Pair, StreamK
 from tatami.plan.pairs.choose import PARTS_REGISTERS
 from tatami.plan.pairs.choose import REGISTERS as PAIR_REGISTERS
-from tatami.plan.pairs.limits import pair_limits, pair_rules, role_registers_of_pair
 from tatami.plan.verify_plan import verify_plan
+from tatami.plan.views.pair_limits import pair_limits, pair_rules, role_registers_of_pair
+from tatami.plan.views.product_limits import hard_limits, role_registers, shape_rules
 from tatami.region.ir import Region
 from tatami.region.views.pairs.pair import PairView, pair_view
 from tests.cu.every_choice.every_plan import Made

@@ -26,8 +26,8 @@ from tatami.gpu.verify import verify_kernel
 from tatami.plan.ir import Guarded, Sm80Pair, Sm90Pair
 from tatami.plan.key import plan_key
 from tatami.plan.pairs.choose import estimate_of_pair, pair_plans
-from tatami.plan.pairs.limits import pair_limits, pair_rules
 from tatami.plan.rename import kept_choices
+from tatami.plan.views.pair_limits import pair_limits, pair_rules
 from tatami.region.ir import Region
 from tatami.region.views.pairs.pair import PairView, pair_view
 from tatami.runtime.building.nvrtc import has_nvrtc

@@ -24,10 +24,10 @@ from tatami.gpu import ir
 from tatami.gpu.ir import Kernel
 from tatami.gpu.pairs.lower import lower_pair
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.gpu.limits import MAX_SPLIT
 from tatami.plan.ir import Guarded, Sm80Pair, Sm90Pair
 from tatami.plan.key import plan_key
 from tatami.plan.pairs.choose import pair_plans
+from tatami.plan.views.product_limits import MAX_SPLIT
 from tatami.region.ir import Region
 from tatami.region.views.pairs.pair import PairView, pair_view
 from tatami.runtime.building.nvrtc import has_nvrtc

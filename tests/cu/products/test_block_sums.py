@@ -29,7 +29,7 @@ from tatami.plan.key import plan_key
 from tatami.region.ir import Region
 from tatami.report.explain import explain
 from tatami.runtime.building.nvrtc import has_nvrtc
-from tatami.runtime.machine.host import resolve_target
+from tatami.targets import resolve_target
 from tests.cu.machine_code import compiled, machine_code
 from tests.gpu.gemm_examples import sm80, sm90
 

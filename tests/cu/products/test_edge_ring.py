@@ -19,9 +19,9 @@ from tatami.decisions import Decisions
 from tatami.gpu.lower import lower_region
 from tatami.gpu.verify import check_memory
 from tatami.plan.choose_gpu import measurable
-from tatami.plan.gpu.limits import needs
 from tatami.plan.ir import Guarded, LocalEdge, Sm80Mma
 from tatami.plan.key import plan_key
+from tatami.plan.views.product_limits import needs
 from tatami.region.ir import Region
 from tatami.runtime.building.nvrtc import has_nvrtc
 from tests.cu.machine_code import machine_code

@@ -24,9 +24,9 @@ from tatami.gpu.products.problem import problem
 from tatami.gpu.products.stream_k import cut_problem, stream_region
 from tatami.gpu.proof.verify_stream_k import check_rows
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.gpu.stream_k_cut import Cut, cut_of
 from tatami.plan.ir import GpuStream, Guarded, Sm90Mma, StreamK
 from tatami.plan.key import plan_key
+from tatami.plan.views.stream_k_cut import Cut, cut_of
 from tatami.region.ir import Binary, Read, Region, RegionExpr, Select, Within
 from tatami.runtime.building.nvrtc import has_nvrtc
 from tests.cu.machine_code import compiled as compiled_unit

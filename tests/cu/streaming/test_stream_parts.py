@@ -13,7 +13,7 @@ from tatami.core.target import PRESETS
 from tatami.frontend.graph import Graph
 from tatami.gpu.stream_ir import Fold, Running, SortKernel, StreamKernel, Write
 from tatami.gpu.verify import verify_any
-from tatami.plan.gpu import stream as choose_stream
+from tatami.plan.gpu import stream as stream_plans
 from tatami.plan.verify_plan import verify_plan
 from tatami.runtime.building.nvrtc import compile_cubin, has_nvrtc
 from tests.cu.streaming.test_stream_numbers import check_kernels, stages_of
@@ -71,9 +71,9 @@ PROGRAMS = (totals, few_rows, few_columns, channels, running)
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of 32 or more, so that a machine of little patience has several."""
-    monkeypatch.setattr(choose_stream, "SHARED", 1)
-    monkeypatch.setattr(choose_stream, "SHORTEST_PART", 32)
-    monkeypatch.setattr(choose_stream, "SORT_TILE", 16)
+    monkeypatch.setattr(stream_plans, "SHARED", 1)
+    monkeypatch.setattr(stream_plans, "SHORTEST_PART", 32)
+    monkeypatch.setattr(stream_plans, "SORT_TILE", 16)
 
 
 @pytest.mark.usefixtures("short_parts")
@@ -88,7 +88,7 @@ def test_parts_mean_what_whole_lines_mean(make: Callable[[Graph], None]) -> None
 
 def test_sorted_tiles_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """One tile, tiles for one merge, and for two: of lines whose length is known, and of others."""
-    monkeypatch.setattr(choose_stream, "SORT_TILE", 16)
+    monkeypatch.setattr(stream_plans, "SORT_TILE", 16)
     stages = stages_of(orders)
     assert {k.step for k in stages["gpu"].main.kernels if isinstance(k, SortKernel)} == {"tile", "merge", "take"}
     for k in (150, 16, 0):

@@ -15,8 +15,8 @@ from tatami.gpu import ir
 from tatami.gpu.lower import lower_stream_k
 from tatami.gpu.proof.program import all_statements
 from tatami.gpu.proof.verify_stream_k import _uncovered, check_rows, check_units, cut_of_kernel, rows_of_tail
-from tatami.plan.gpu.stream_k_cut import Cut
 from tatami.plan.ir import Guarded, StreamK
+from tatami.plan.views.stream_k_cut import Cut
 from tests.gpu.gemm_examples import gemm, sm90
 
 replace: Any = msgspec.structs.replace

@@ -13,10 +13,10 @@ from tatami.core.expr import Expr, expr, var
 from tatami.core.target import PRESETS
 from tatami.indexbook.ir import Guard
 from tatami.plan.ir import CpuRows, GpuStream
-from tatami.plan.loops.form_passes import Wish, rows_plan, scalar_plan
-from tatami.plan.loops.nest_form import longest_vector_axis, nest_form
 from tatami.plan.loops.schedule import Skeleton, skeleton
 from tatami.plan.verify_plan import verify_plan
+from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
+from tatami.plan.views.nest_form import longest_vector_axis, nest_form
 from tatami.region.ir import At, Binary, Iter, Let, Ref, Region, RegionExpr, Scan, Select, Unary, Within, Yield
 from tatami.region.meaning.region import concrete, run_region
 from tatami.region.verify import verify_region

@@ -17,10 +17,10 @@ from tatami.core.target import PRESETS
 from tatami.plan.ir import Sm80Pair, Sm90Pair
 from tatami.plan.pairs.choose import choose_pair, pair_plans
 from tatami.plan.pairs.estimate import pair_estimate
-from tatami.plan.pairs.limits import PairPlan, needs_of_pair
 from tatami.plan.pairs.simulate import run_whole_pair, simulate_pair
 from tatami.plan.pairs.sm_load import PairPipeline, pair_pipeline_of
 from tatami.plan.pairs.work import PairWork, balanced_section, pair_work
+from tatami.plan.views.pair_limits import PairPlan, needs_of_pair
 from tatami.region.ir import Region
 from tatami.region.views.pairs.pair import PairView, pair_view
 

@@ -10,8 +10,8 @@ import pytest
 from tatami.core.diagnostic import TatamiError
 from tatami.core.target import PRESETS
 from tatami.runtime.building.objects import Unit, build, program_units
+from tatami.runtime.cores import thread_count
 from tatami.runtime.cpu.pool import get_pool, load_program, reserve, runtime_library
-from tatami.runtime.machine.host import thread_count
 
 TEXT = r"""
 #include "tatami.h"

@@ -10,8 +10,9 @@ from tatami.core.diagnostic import fail
 from tatami.plan.loops.estimate import multiply_adds_per_cycle
 from tatami.runtime.machine import calibration
 from tatami.runtime.machine.calibration import Rates, calibrate, measure_rates, rounded, this_machine, with_rates
-from tatami.runtime.machine.host import detect_host, resolve_target
+from tatami.runtime.machine.host import detect_host
 from tatami.runtime.machine.peak import Probe
+from tatami.targets import resolve_target
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tatami import backends  # noqa: E402
 from tatami.api import prepare  # noqa: E402
 from tatami.backends import torch_compile  # noqa: E402
 from tatami.execution.ir import BufferInfo  # noqa: E402
-from tatami.torch.aten import attention as aten_attention  # noqa: E402
+from tatami.torch.aten import attention  # noqa: E402
 from tests.torch.modules import Attention  # noqa: E402
 
 
@@ -26,9 +26,9 @@ def compiled(function: Any, **options: Any) -> Any:
 
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aten_attention, "BLOCK", 16)
-    monkeypatch.setattr(aten_attention, "WHOLE", 16)
-    monkeypatch.setattr(aten_attention, "WIDE", 8)
+    monkeypatch.setattr(attention, "BLOCK", 16)
+    monkeypatch.setattr(attention, "WHOLE", 16)
+    monkeypatch.setattr(attention, "WIDE", 8)
 
 
 def gradients(attend: Any, operands: tuple[Any, ...], mask: Any, causal: bool) -> list[Any]:

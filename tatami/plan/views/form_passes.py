@@ -23,10 +23,10 @@ from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, substitute, va
 from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
 from tatami.plan.ir import Blocks, CpuRows, LoopPhase, Scalar, Storage
-from tatami.plan.loops.down_columns import columns_of, has_lone_points
-from tatami.plan.loops.flatten import is_arg_reduce, used_axes
-from tatami.plan.loops.merge_axes import axes_to_join
-from tatami.plan.loops.nest_form import (
+from tatami.plan.views.down_columns import columns_of, has_lone_points
+from tatami.plan.views.flatten import is_arg_reduce, used_axes
+from tatami.plan.views.merge_axes import axes_to_join
+from tatami.plan.views.nest_form import (
     Item,
     NestForm,
     Pass,
@@ -39,9 +39,9 @@ from tatami.plan.loops.nest_form import (
     recorded,
     scan_of,
 )
-from tatami.plan.loops.overlap import Overlap, overlap_of
-from tatami.plan.loops.past_caches import goes_past
-from tatami.plan.loops.stage_reads import readers_to_turn
+from tatami.plan.views.overlap import Overlap, overlap_of
+from tatami.plan.views.past_caches import goes_past
+from tatami.plan.views.stage_reads import readers_to_turn
 from tatami.region.ir import At, Read, ReadAt, Reduce, Region, Scan
 
 _DEEP = 40

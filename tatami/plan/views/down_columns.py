@@ -6,8 +6,8 @@ from tatami.core.algebra.bounds import simplify
 from tatami.core.combining import accumulator_dtype
 from tatami.core.expr import ONE, ZERO, step_of
 from tatami.core.layout import address
-from tatami.plan.loops.flatten import reduce_of
-from tatami.plan.loops.nest_form import NestForm, Pass, Phase, is_scan, lets_read, nodes
+from tatami.plan.views.flatten import reduce_of
+from tatami.plan.views.nest_form import NestForm, Pass, Phase, is_scan, lets_read, nodes
 from tatami.region.ir import Read
 
 GROUP = 8

@@ -8,7 +8,7 @@ Select over Within it takes the guard along (its body is then the neutral elemen
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -17,10 +17,11 @@ from tatami.core.expr import free_vars, var
 from tatami.core.ops import neutral
 from tatami.core.scalar import scalar
 from tatami.indexbook.ir import Guard
-from tatami.plan.loops.own_names import index_exprs
+from tatami.plan.views.own_names import index_exprs
 from tatami.region.ir import (
     At,
     Binary,
+    BroadcastInDim,
     Cast,
     Const,
     Index,
@@ -28,10 +29,12 @@ from tatami.region.ir import (
     Read,
     ReadAt,
     Reduce,
+    Ref,
     Region,
     RegionExpr,
     Scan,
     Select,
+    Transpose,
     Unary,
     Within,
 )
@@ -136,8 +139,10 @@ class _Flattener:
                     dtype = self.typer.dtype(e.body)
                     body = Select(Within(guards), body, Const(scalar(neutral(e.fn, dtype)), dtype))
                 return self.new_let("scan", msgspec.structs.replace(e, body=body), scope)
-            case _:
+            case Ref() | BroadcastInDim() | Transpose():
                 raise TypeError(type(e).__name__)
+            case _:
+                assert_never(e)
 
     def new_let(self, kind: Kind, e: Reduce | Scan, scope: tuple[str, ...]) -> At:
         used = used_axes(e, self.let_axes)

@@ -1,9 +1,9 @@
 """Resources that a GPU plan needs, and reasons to refuse a plan, from the plan alone.
 
-Shared memory: one slot of A and B is BM*BK + BK*BN elements (spec 5 §4.2). Registers per thread: accumulators
-BM*BN/threads, the fragments of two steps (of four for `fma`), and addresses: some of them once, some for each step of BK
-(`tests/cu/every_choice/every_plan.json` and `tests/cu/every_choice/legal_plans.jsonl` hold the numbers that ptxas uses). STOP rules of spec 3 §11 hold for
-SM80 (80 % of shared memory, at least 2 CTAs per SM); SM90 has the hard limits only (D2.12).
+Shared memory: one slot of A and B is BM*BK + BK*BN elements (spec 5 §4.2). Registers per thread: accumulators BM*BN/threads,
+the fragments of two steps (of four for `fma`), and addresses: some of them once, some for each step of BK
+(`tests/cu/every_choice/every_plan.json` and `tests/cu/every_choice/legal_plans.jsonl` hold the numbers that ptxas uses). STOP
+rules of spec 3 §11 hold for SM80 (80 % of shared memory, at least 2 CTAs per SM); SM90 has the hard limits only (D2.12).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tatami.core.algebra.window import window_span
 from tatami.core.cost import OVERLAP_TILE
 from tatami.core.expr import var
 from tatami.plan.ir import Storage
-from tatami.plan.loops.nest_form import NestForm, Phase, Reads
+from tatami.plan.views.nest_form import NestForm, Phase, Reads
 from tatami.region.ir import Reduce
 
 

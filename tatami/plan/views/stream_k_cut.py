@@ -1,11 +1,12 @@
-"""Stream-K: the blocks of k of some tiles as one line, cut evenly over CTAs, whose pieces of a tile are added in the order of k.
+"""Stream-K: the blocks of k of some tiles as one line, cut evenly over CTAs, whose pieces of a tile are added in the order of
+k.
 
     tiles of the tail    |   0   |   1   |   2   |      blocks of k, tile after tile
     units                |    0    |    1    |   2  |   unit u has [u*line/units, (u+1)*line/units)
     pieces               0 of 0; 1 of 0, 0 of 1; 1 of 1, 0 of 2; …
 
-The tail is the last rows of tiles; the tiles before it are whole, in a kernel of their own. The pieces of a tile follow from its
-number by integer arithmetic.
+The tail is the last rows of tiles; the tiles before it are whole, in a kernel of their own. The pieces of a tile follow from
+its number by integer arithmetic.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import assert_never
 
 import msgspec
 
@@ -19,6 +20,7 @@ from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
     At,
     Binary,
+    BroadcastInDim,
     Cast,
     Const,
     Index,
@@ -28,10 +30,12 @@ from tatami.region.ir import (
     Read,
     ReadAt,
     Reduce,
+    Ref,
     Region,
     RegionExpr,
     Scan,
     Select,
+    Transpose,
     Unary,
     Within,
     Yield,
@@ -192,8 +196,10 @@ class _Join:
                 if e.axis in (self.a, self.b):
                     raise _Refused
                 return msgspec.structs.replace(e, body=self.expr(e.body))
-            case _:
+            case Ref() | BroadcastInDim() | Transpose():
                 raise _Refused
+            case _:
+                assert_never(e)
 
 
 def divides(e: Expr, name: str) -> bool:

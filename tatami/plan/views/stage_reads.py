@@ -15,7 +15,7 @@ import msgspec
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, var
 from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
-from tatami.plan.loops.flatten import FlatLet
+from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Read, Reduce, Region, RegionExpr, Select
 from tatami.region.walk import Types, children
 

@@ -9,8 +9,8 @@ from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, product, 
 from tatami.loop.emit.emitter import Emitter, Point
 from tatami.loop.ir import Cast, Const, For, IndexOf, Reg, Value, type_of
 from tatami.loop.nests.schedule import Schedule
-from tatami.plan.loops.flatten import FlatLet
-from tatami.plan.loops.nest_form import NestForm, Pass, cost
+from tatami.plan.views.flatten import FlatLet
+from tatami.plan.views.nest_form import NestForm, Pass, cost
 from tatami.region.ir import Reduce, Yield
 
 WORK = 1 << 14

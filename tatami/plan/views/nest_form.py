@@ -21,11 +21,11 @@ from tatami.core.cost import op_cost
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, free_vars, product, substitute, var
 from tatami.plan.ir import Blocks, CpuRows, LoopPass, LoopPhase, Scalar
-from tatami.plan.loops.flatten import FlatLet, flatten
-from tatami.plan.loops.merge_axes import merge_axes
-from tatami.plan.loops.own_names import explicit
-from tatami.plan.loops.split_reduces import split_reduces
-from tatami.plan.loops.stage_reads import stage_reads
+from tatami.plan.views.flatten import FlatLet, flatten
+from tatami.plan.views.merge_axes import merge_axes
+from tatami.plan.views.own_names import explicit
+from tatami.plan.views.split_reduces import split_reduces
+from tatami.plan.views.stage_reads import stage_reads
 from tatami.region.ir import At, Binary, Let, Read, ReadAt, Reduce, Region, RegionExpr, Scan, Unary, Yield
 from tatami.region.views.fp8 import spelled_out
 from tatami.region.walk import Types, children

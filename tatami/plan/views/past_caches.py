@@ -6,7 +6,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, free_vars, step_of, var
 from tatami.core.layout import address
 from tatami.plan.ir import LoopPhase
-from tatami.plan.loops.nest_form import NestForm
+from tatami.plan.views.nest_form import NestForm
 
 
 def goes_past(form: NestForm, phases: tuple[LoopPhase, ...], output: str) -> bool:

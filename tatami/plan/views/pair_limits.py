@@ -7,7 +7,8 @@ import msgspec
 from tatami.core.expr import free_vars
 from tatami.core.ops import OPS
 from tatami.core.target import Target
-from tatami.plan.gpu.limits import (
+from tatami.plan.ir import Sm80Pair, Sm90Pair
+from tatami.plan.views.product_limits import (
     BARRIER_BYTES,
     LEAST_REGISTERS,
     MAX_SPLIT,
@@ -21,7 +22,6 @@ from tatami.plan.gpu.limits import (
     sm80_instruction,
     with_spare,
 )
-from tatami.plan.ir import Sm80Pair, Sm90Pair
 from tatami.region.ir import Read, Unary
 from tatami.region.views.pairs.pair import PairView
 from tatami.region.walk import nodes
@@ -44,7 +44,7 @@ MIXED_REGISTERS = 32
 KNOWN_REGISTERS = 16
 """Registers for bounds of the keys that an input gives."""
 SPARE_REGISTERS = 16
-"""Registers of a consumer thread in addition to its estimate, like `gpu_limits.SPARE`."""
+"""Registers of a consumer thread in addition to its estimate, like `plan/views/product_limits.py:SPARE`."""
 WARP_PLACE_REGISTERS = 24
 """Registers for an operand read at each place, with warps of 32 rows and several first products; with fewer ptxas spills."""
 MAX_SECTION = 1024

@@ -22,7 +22,7 @@ from tatami.core.expr import ONE
 from tatami.core.kernel import is_divisible
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.region.block_reduces.reader import begin_blocks
+from tatami.plan.block_reduces.reader import begin_blocks
 from tatami.region.ir import Program, Reduce, Region, Yield
 from tatami.region.views.partials import BLOCK, without_partials
 from tatami.region.views.product import GemmView, gemm_view, is_product_reduce, why_not_plain

@@ -82,7 +82,7 @@ def _ensembles(layer: str, program: Any, constants: Mapping[str, Tensor]) -> Ite
 
 
 def _of_nodes(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
-    """The value of a node of tiny that only constants decide."""
+    """The value of a node of tiny that only constants decide; None if an input that is not a constant decides it too."""
     from tatami.tiny.run import run
 
     made = {n.id: n for n in program.nodes}
@@ -98,7 +98,7 @@ def _of_nodes(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> Arr
 
 
 def _of_regions(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
-    """The value of a tensor of a Region program that only constants decide."""
+    """The value of a tensor of a Region program that only constants decide; None if another input decides it too."""
     from tatami.region.run import run
 
     items = {o.name: item for item in program.body for o in item.outputs}

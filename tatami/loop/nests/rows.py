@@ -33,7 +33,7 @@ _PAD = 16
 GROUPED = 16
 """Points of the last outer axis that are a task, where groups of them are computed together."""
 _TILE = 64
-"""Lanes-axis elements of a tile of a transposing pass."""
+"""Elements per tile along the lanes' axis of a transposing pass."""
 
 
 def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:

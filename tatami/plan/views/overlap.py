@@ -22,7 +22,8 @@ from tatami.region.ir import Reduce
 
 
 class Overlap(msgspec.Struct, frozen=True):
-    """`axis` of the reader is cut in tiles; `own` is the axis of the lets it reads there, from `low` to `high` beyond."""
+    """Tiles of a reader with their halo. `axis`: the reader's axis that is cut; `own`: the axis of the lets that it reads
+    there, from `low` below a tile to `high` above it."""
 
     axis: str
     own: str

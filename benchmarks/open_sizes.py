@@ -16,8 +16,9 @@ import io
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class Case:
     name: str
     module: torch.nn.Module
     open: dict[int, str]
-    shapes: list[tuple[int, ...]]
+    shapes: Sequence[tuple[int, ...]]
     sizes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -252,9 +253,9 @@ def measure(case: Case, with_fixed: bool, rounds: int) -> list[float]:
     for shape in case.shapes:
         x = rng.standard_normal(shape, dtype=np.float32)
         runs: dict[str, Callable[[], Any]] = {
-            "onnxruntime": lambda x=x: session.run(None, {"x": x}),
-            "open": lambda x=x: f(x=x),
-        }  # type: ignore[misc]
+            "onnxruntime": partial(session.run, None, {"x": x}),
+            "open": partial(f, x),
+        }
         if with_fixed:
             g = tt.compile(exported(case, False, shape), threads=1)
             runs["fixed"] = lambda x=x, g=g: g(x=x)  # type: ignore[misc]

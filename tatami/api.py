@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tatami.compilation import Compilation, StoredProgram
 from tatami.compiled_function import CompiledFunction, StageView
@@ -34,15 +34,15 @@ of a gigabyte."""
 
 
 def compile(
-    model: Any,
-    example_inputs: Any = None,
+    model: object,
+    example_inputs: object = None,
     *,
-    dynamic_shapes: Any = None,
+    dynamic_shapes: object = None,
     target: TargetRequest = None,
     sizes: Mapping[str, SizeRequest | Sequence[SizeRequest | tuple[int, int]]] | None = None,
     threads: int | None = None,
     precision: str | None = None,
-    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    decisions: Decisions | dict[str, object] | str | Path | None = None,
     trust: bool = False,
     progress: ProgressRequest = None,
     max_specialisations: int | None = None,
@@ -66,7 +66,7 @@ def compile(
     max_specialisations = count_argument(max_specialisations, "max_specialisations")
     with shown(progress) as report:
 
-        def compiled(given: Any, fixed: Mapping[str, SizeRequest]) -> CompiledFunction:
+        def compiled(given: object, fixed: Mapping[str, SizeRequest]) -> CompiledFunction:
             compilation = prepare(
                 given,
                 example_inputs=example_inputs if given is model else None,

@@ -78,7 +78,7 @@ class Compilation:
         return [d for k, d in enumerate(found) if d not in found[:k]]
 
     def reference_run(
-        self, inputs: Mapping[str, Any], sizes: Mapping[str, int], mode: str = "float64", observe: Any = None
+        self, inputs: Mapping[str, object], sizes: Mapping[str, int], mode: str = "float64", observe: object = None
     ) -> dict[str, Any]:
         """The outputs of the first made stage that computes, by name, in `mode`. `observe` sees every value. Raises
         UnknownName if no made stage computes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,12 @@ from tatami.core.document import document_text
 from tatami.core.faults.arguments import path_argument, text_argument
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.runtime.function import Function
+from tatami.runtime.function import Function, LoadedProgram
 from tatami.stages import BY_NAME, STAGES, show
 from tatami.storage.dump import to_document
 
 if TYPE_CHECKING:
+    from tatami.core.numbers.numerics import Array
     from tatami.execution.ir import ExecutionPlan
 
 
@@ -43,7 +44,11 @@ class CompiledFunction(Function):
     """A Function with the compilation that made it."""
 
     def __init__(
-        self, compilation: Compilation, execution: Module[ExecutionPlan], program: Any, sizes: Mapping[str, int] | None
+        self,
+        compilation: Compilation,
+        execution: Module[ExecutionPlan],
+        program: LoadedProgram[Any],
+        sizes: Mapping[str, int] | None,
     ) -> None:
         super().__init__(execution, program, sizes=sizes)
         self.compilation = compilation
@@ -83,7 +88,7 @@ class CompiledFunction(Function):
 
         return save(path_argument(path, "path"), self.compilation, self.sizes)
 
-    def fetch(self, name: str, /, **inputs: Any) -> Any:
+    def fetch(self, name: str, /, **inputs: Array) -> Array:
         """The value of a node (any stage's id or name), computed by the first stage that has it. Raises UnknownName."""
         from tatami.report.playback import fetch
 
@@ -101,7 +106,7 @@ class StageViews(Mapping[str, StageView]):
             raise fail("UnknownName", str(name)[:80], "this program has no such stage", f"it has {', '.join(self)}")
         return StageView(name, self._compilation.stages[name], self._compilation.target)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return (s.name for s in STAGES if s.name in self._compilation.stages)
 
     def __len__(self) -> int:

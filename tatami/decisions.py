@@ -26,7 +26,7 @@ class Decisions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     """Hash of a graph -> the decision about its calls; the key "" stands for all other graphs."""
 
 
-def load_decisions(source: Decisions | dict[str, Any] | str | Path | None) -> Decisions:
+def load_decisions(source: Decisions | dict[str, object] | str | Path | None) -> Decisions:
     """The decisions in a file or a JSON value; empty for None. A plan document given alone becomes the plan without a key.
     Raises InvalidDocument."""
     if source is None:

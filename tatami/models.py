@@ -56,7 +56,7 @@ _ONLY_DUMPS = ("index_book", "poly_view", "analysis", "gpu_ir", "diagnostics")
 
 
 def open_model(
-    model: Any, *, example_inputs: Any = None, dynamic_shapes: Any = None, trust: bool = False, compare: bool = False
+    model: object, *, example_inputs: object = None, dynamic_shapes: object = None, trust: bool = False, compare: bool = False
 ) -> Given:
     """Stage -> module, for the stages that `model` has; `compare`: see open_folder. Raises TatamiError."""
     bool_argument(trust, "trust")
@@ -93,7 +93,7 @@ def open_model(
     )
 
 
-def find_source(model: Any) -> Source | None:
+def find_source(model: object) -> Source | None:
     """The importer of the model for the sizes of one call; None if only one module can be made from it."""
     if isinstance(model, bytes | bytearray | memoryview):
         return _function(SOURCE)(ModelFile("bytes", bytes(model)))
@@ -125,7 +125,7 @@ def open_folder(folder: Path, *, trust: bool, compare: bool = False) -> Given:
     return given
 
 
-def open_file(path: Path, example_inputs: Any = None, *, trust: bool, compare: bool = False) -> Given:
+def open_file(path: Path, example_inputs: object = None, *, trust: bool, compare: bool = False) -> Given:
     """The stages in a file, by its suffix. Raises TatamiError."""
     try:
         return _open_file(path, example_inputs, trust, compare)
@@ -134,7 +134,7 @@ def open_file(path: Path, example_inputs: Any = None, *, trust: bool, compare: b
         raise fail("FileUnreadable", str(path)[:200], why, "check the path") from None
 
 
-def _open_file(path: Path, example_inputs: Any, trust: bool, compare: bool) -> Given:
+def _open_file(path: Path, example_inputs: object, trust: bool, compare: bool) -> Given:
     if path.is_dir():
         return open_folder(path, trust=trust, compare=compare)
     suffix = path.suffix.lower()
@@ -170,7 +170,7 @@ def check_format(path: Path) -> tuple[list[Diagnostic], tuple[Any, ...]]:
     return faults, repairs
 
 
-def open_json(value: Any, folder: Path | None, *, trust: bool, at: str) -> Given:
+def open_json(value: object, folder: Path | None, *, trust: bool, at: str) -> Given:
     """The stages in a document given as JSON values; `at` names it in diagnostics. Raises TatamiError."""
     if is_document(value):
         return from_document(parse_document(value, at), folder, trust=trust, at=at)

@@ -54,7 +54,7 @@ class Observer:
         if os.environ.get("TATAMI_LOG"):
             logging.basicConfig(level=os.environ["TATAMI_LOG"].upper(), format="%(name)s: %(message)s")
 
-    def __call__(self, stage: str, make: Callable[[], Any]) -> Any:
+    def __call__(self, stage: str, make: Callable[[], object]) -> Any:
         start = time.perf_counter()
         self._nested.append(0.0)
         self._report(stage)

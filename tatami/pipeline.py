@@ -36,15 +36,20 @@ from. Each computed value passes through `observe`, which verifies, times and du
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import NoReturn
 
+from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.stages import Observe, Stages
 
 
 def compile_stages(
-    given: Mapping[str, Any], target: Target, decisions: Decisions, observe: Observe, hints: Mapping[str, int] | None = None
+    given: Mapping[str, Module[object]],
+    target: Target,
+    decisions: Decisions,
+    observe: Observe,
+    hints: Mapping[str, int] | None = None,
 ) -> Stages:
     """The chain for `target`, from the stages that are given. `hints`: usual values of size symbols."""
     return Stages(given, observe, lambda s: add_stages(s, target, decisions, hints))
@@ -121,7 +126,7 @@ def add_cuda(s: Stages, target: Target) -> None:
     s.add("cu", lambda: print_cu(s["gpu"], s["execution"], target))
 
 
-def missing(stage: str) -> Any:
+def missing(stage: str) -> NoReturn:
     """Raise UnknownName: the stage is needed and neither given nor derivable."""
     from tatami.core.diagnostic import fail
 

@@ -36,14 +36,14 @@ TargetRequest = str | Path | Target | dict[str, Any] | None
 
 
 def prepare(
-    model: Any,
+    model: object,
     *,
-    example_inputs: Any = None,
-    dynamic_shapes: Any = None,
+    example_inputs: object = None,
+    dynamic_shapes: object = None,
     target: TargetRequest = None,
     sizes: Mapping[str, SizeRequest] | None = None,
     precision: str | None = None,
-    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    decisions: Decisions | dict[str, object] | str | Path | None = None,
     trust: bool = False,
     compare: bool = False,
     check: bool = True,
@@ -69,8 +69,8 @@ def prepare(
 
 
 def imported_for(
-    model: Any, sizes: Mapping[str, SizeRequest], error: TatamiError
-) -> tuple[dict[str, Module[Any]], Mapping[str, SizeRequest]]:
+    model: object, sizes: Mapping[str, SizeRequest], error: TatamiError
+) -> tuple[dict[str, Module[object]], Mapping[str, SizeRequest]]:
     """(the module of a model that cannot be imported for all sizes, imported for the sizes that are numbers; the other sizes).
     Raises `error` if that fails too."""
     fixed = {n: v for n, v in sizes.items() if isinstance(v, int)}
@@ -90,7 +90,7 @@ def prepare_saved(
     *,
     sizes: Mapping[str, SizeRequest] | None = None,
     precision: str | None = None,
-    decisions: Decisions | dict[str, Any] | str | Path | None = None,
+    decisions: Decisions | dict[str, object] | str | Path | None = None,
     check: bool = True,
     trust: bool = False,
 ) -> Compilation:
@@ -105,7 +105,7 @@ def prepare_saved(
     return compilation
 
 
-def _refuse_broken_sizes(given: Mapping[str, Module[Any]]) -> None:
+def _refuse_broken_sizes(given: Mapping[str, Module[object]]) -> None:
     """Raise E1304 for conditions in the signature of `main` that these sizes do not meet."""
     for module in given.values():
         signature = getattr(module.programs.get("main"), "signature", None)
@@ -156,7 +156,7 @@ def _set_up(
     return made
 
 
-def _target_of(models: Mapping[str, Module[Any]]) -> str | Target:
+def _target_of(models: Mapping[str, Module[object]]) -> str | Target:
     """The machine that documents were made for, else this CPU. Raises UnknownTarget if they name several."""
     named: dict[str | Target, str] = {}
     for stage, module in models.items():
@@ -168,14 +168,14 @@ def _target_of(models: Mapping[str, Module[Any]]) -> str | Target:
     return next(iter(named), "cpu")
 
 
-def is_document(model: Any) -> bool:
+def is_document(model: object) -> bool:
     """True if the model is a document, or a folder of documents: somebody may have edited it."""
     if isinstance(model, dict):
         return True
     return isinstance(model, str | Path) and (Path(model).suffix.lower() == ".json" or Path(model).is_dir())
 
 
-def checked(models: Mapping[str, Module[Any]], target: Target | None, trust: bool) -> Mapping[str, Module[Any]]:
+def checked(models: Mapping[str, Module[object]], target: Target | None, trust: bool) -> Mapping[str, Module[object]]:
     """Documents in the form in which they may be compiled: each verified, and compared with its derivation. `target`: None for
     the machine that they were made for."""
     with explained("document", True):
@@ -184,7 +184,7 @@ def checked(models: Mapping[str, Module[Any]], target: Target | None, trust: boo
         return check_derived(models, target or resolve_target(_target_of(models)), trust=trust)
 
 
-def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
+def with_origin(d: Diagnostic, module: Module[object]) -> Diagnostic:
     """The diagnostic with the user's name of the node at fault, if the stage has ids of its own."""
     names = next((o[d.at] for o in module.origins.values() if d.at in o), ())
     if not names or names == (d.at,):
@@ -192,7 +192,7 @@ def with_origin(d: Diagnostic, module: Module[Any]) -> Diagnostic:
     return msgspec.structs.replace(d, at=f"{d.at} ({', '.join(names)})")
 
 
-def check_sizes(sizes: Mapping[str, SizeRequest], given: Mapping[str, Module[Any]]) -> None:
+def check_sizes(sizes: Mapping[str, SizeRequest], given: Mapping[str, Module[object]]) -> None:
     """Raise InvalidSymbol for values that no array can have, UnboundSymbol for a name that the model does not have."""
     if not sizes:
         return
@@ -210,13 +210,13 @@ def check_sizes(sizes: Mapping[str, SizeRequest], given: Mapping[str, Module[Any
             raise fail("UnboundSymbol", f"sizes[{name!r}]", "the model has no such size symbol", f"its symbols are {have}")
 
 
-def signature_symbols(module: Module[Any]) -> tuple[str, ...]:
+def signature_symbols(module: Module[object]) -> tuple[str, ...]:
     """The size symbols in the signature of `main`; empty for stages without one."""
     signature = getattr(module.programs.get("main"), "signature", None)
     return (*symbols(signature), *signature.must_bind, *signature.defaults) if signature is not None else ()
 
 
-def document_words(given: Mapping[str, Module[Any]]) -> list[str]:
+def document_words(given: Mapping[str, Module[object]]) -> list[str]:
     """All texts in the programs: sizes that no signature shows occur in one of them."""
     return [str(to_builtins(p)) for m in given.values() for p in m.programs.values()]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
+from types import ModuleType
 from typing import Any
 
 from tatami.core.codec import from_builtins, to_builtins
@@ -74,7 +75,7 @@ def stage(name: str) -> Stage:
         ) from None
 
 
-def _module(layer: str, file: str) -> Any | None:
+def _module(layer: str, file: str) -> ModuleType | None:
     try:
         return import_module(f"tatami.{layer}.{file}")
     except ModuleNotFoundError as error:
@@ -83,18 +84,19 @@ def _module(layer: str, file: str) -> Any | None:
         raise
 
 
-def body_type(s: Stage) -> Any:
+def body_type(s: Stage) -> type:
     """The class of the stage's programs."""
-    return getattr(import_module(f"tatami.{s.layer}.ir"), s.body)
+    made: type = getattr(import_module(f"tatami.{s.layer}.ir"), s.body)
+    return made
 
 
-def encode_body(s: Stage, body: Any) -> Any:
+def encode_body(s: Stage, body: object) -> object:
     """A program of the stage as plain JSON values."""
     form = _module(s.layer, "json_form")
     return form.encode(body) if form is not None else to_builtins(body)
 
 
-def decode_body(s: Stage, value: Any, at: str, *, trust: bool) -> Any:
+def decode_body(s: Stage, value: object, at: str, *, trust: bool) -> object:
     """The program in plain JSON values. Raises TatamiError; Untrusted if it holds code and the document is not trusted."""
     form = _module(s.layer, "json_form")
     if form is not None:
@@ -102,7 +104,7 @@ def decode_body(s: Stage, value: Any, at: str, *, trust: bool) -> Any:
     return from_builtins(value, body_type(s), at, trust=trust)
 
 
-def verify(name: str, value: Any, others: Callable[[str], Any]) -> list[Diagnostic]:
+def verify(name: str, value: object, others: Callable[[str], object]) -> list[Diagnostic]:
     """The findings of the stage's verifier. `others(stage)`: a stage that exists, or None."""
     s = stage(name)
     checker = _module(s.layer, "verify")
@@ -116,7 +118,7 @@ def verify(name: str, value: Any, others: Callable[[str], Any]) -> list[Diagnost
     return result
 
 
-def show(name: str, value: Module[Any]) -> str:
+def show(name: str, value: Module[object]) -> str:
     """The text of a stage for people; empty if it has no printer."""
     printer = _module(stage(name).layer, "show")
     if printer is None:
@@ -141,20 +143,20 @@ Observe = Callable[[str, Callable[[], Any]], Any]
 class Stages:
     """Named values, made on demand and kept. The order of iteration is the order of the picture."""
 
-    def __init__(self, given: Mapping[str, Any], observe: Observe, define: Callable[[Stages], None]) -> None:
+    def __init__(self, given: Mapping[str, Module[object]], observe: Observe, define: Callable[[Stages], None]) -> None:
         self.given = dict(given)
         self._made: dict[str, Any] = dict(given)
-        self._defined: dict[str, Callable[[], Any]] = {}
+        self._defined: dict[str, Callable[[], object]] = {}
         self._observe = observe
         self._define = define
         """Function that adds every stage, called for the first stage that is not given: a stored program imports no layer."""
 
-    def add(self, name: str, make: Callable[[], Any]) -> None:
+    def add(self, name: str, make: Callable[[], object]) -> None:
         """Define how the stage `name` is made; a given stage stays as it is."""
         self._defined[name] = make
 
     @property
-    def _makers(self) -> dict[str, Callable[[], Any]]:
+    def _makers(self) -> dict[str, Callable[[], object]]:
         if not self._defined:
             self._define(self)
         return self._defined

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,7 +19,7 @@ GPU_NUMBERS = (
 """Fields of a GPU's description that the planner divides by."""
 
 
-def resolve_target(target: str | Path | Target | dict[str, Any]) -> Target:
+def resolve_target(target: str | Path | Target | dict[str, object]) -> Target:
     """The Target that a name, a document or a .json file stands for. Raises UnknownTarget, also for a GPU's Target without
     a number that plans need."""
     if isinstance(target, str | Path) and Path(target).suffix.lower() == ".json":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
+from tatami.core.expr import IntoExpr, expr
 from tatami.core.module import Module
 from tatami.core.ops import OPS, result_dtype
+from tatami.core.scalar import Scalar
 from tatami.core.signature import Input, Output, Signature
 from tatami.tiny.ir import (
     CastOp,
@@ -45,17 +48,17 @@ class Builder:
         self.nodes.append(Node(f"n{len(self.nodes)}", op, src, dtype, tuple(expr(s) for s in shape)))
         return self.nodes[-1].id
 
-    def input(self, name: str, shape: tuple, dtype: DType = DType.fp32, **more: object) -> str:
+    def input(self, name: str, shape: tuple, dtype: DType = DType.fp32, **more: Any) -> str:
         self.inputs.append(Input(name, dtype, tuple(expr(s) for s in shape), **more))
         return self.add(InputOp(name), (), dtype, shape)
 
-    def const(self, value: float, dtype: DType = DType.fp32) -> str:
+    def const(self, value: Scalar, dtype: DType = DType.fp32) -> str:
         return self.add(ConstOp(value), (), dtype, ())
 
     def iota(self, shape: tuple, axis: int) -> str:
         return self.add(IotaOp(axis), (), DType.i64, shape)
 
-    def reshape(self, v: str, *shape: object) -> str:
+    def reshape(self, v: str, *shape: IntoExpr) -> str:
         return self.add(ReshapeOp(tuple(expr(s) for s in shape)), (v,), self[v].dtype, shape)
 
     def permute(self, v: str, *perm: int) -> str:
@@ -74,7 +77,7 @@ class Builder:
         shape = tuple(h - low_ for low_, h in zip(low, high))
         return self.add(ShrinkOp(low, high, (1,) * len(lo)), (v,), self[v].dtype, shape)
 
-    def view(self, v: str, shape: tuple, *index_map: object) -> str:
+    def view(self, v: str, shape: tuple, *index_map: IntoExpr) -> str:
         return self.add(ViewOp(tuple(expr(s) for s in shape), tuple(expr(e) for e in index_map)), (v,), self[v].dtype, shape)
 
     def op(self, fn: str, *args: str, dtype: DType | None = None) -> str:
@@ -98,7 +101,9 @@ class Builder:
         made = tuple(None if e is None else expr(e) for e in entries)
         return self.add(GatherOp(tuple(expr(s) for s in shape), made), (data, *indices), self[data].dtype, shape)
 
-    def scatter(self, op: str, target: str, updates: str, entries: tuple, *indices: str) -> str:
+    def scatter(
+        self, op: Literal["set", "add", "mul", "max", "min"], target: str, updates: str, entries: tuple, *indices: str
+    ) -> str:
         made = tuple(None if e is None else expr(e) for e in entries)
         return self.add(ScatterOp(op, made), (target, updates, *indices), self[target].dtype, self[target].shape)
 

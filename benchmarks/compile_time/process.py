@@ -60,10 +60,11 @@ def watch(spent: Spent) -> None:
     from tatami import api, observer
 
     clock = Clock(spent)
-    observe, verify, find = observer.Observer.__call__, observer.verify, api.find_program
+    names = vars(observer)
+    observe, verify, find = observer.Observer.__call__, names["verify"], api.find_program
 
-    def stage(self: Any, name: str, make: Callable[[], Any]) -> Any:
-        return clock.timed(spent.stages, name, lambda: observe(self, name, make))
+    def timed(self: observer.Observer, stage: str, make: Callable[[], object]) -> Any:
+        return clock.timed(spent.stages, stage, lambda: observe(self, stage, make))
 
     def check(name: str, *arguments: Any) -> Any:
         return clock.timed(spent.checks, name, lambda: verify(name, *arguments))
@@ -72,8 +73,8 @@ def watch(spent: Spent) -> None:
         spent.programs += 1
         return find(compilation)
 
-    observer.Observer.__call__ = stage  # type: ignore[method-assign]
-    observer.verify, api.find_program = check, counted
+    observer.Observer.__call__ = timed  # type: ignore[method-assign]
+    names["verify"], api.find_program = check, counted
 
 
 def measure(path: str, feed: Path | None) -> Spent:

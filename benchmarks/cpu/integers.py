@@ -25,7 +25,7 @@ def cases() -> Iterator[Case]:
         sums = [helper.make_node("MatMulInteger", ["a", "w", "z"], ["y"])]
         yield _case("sums", m, n, k, sums, {"z": zero}, np.int32)
     for m, n, k in LAYERS:
-        points = {"z": zero, "wz": np.array(0, np.int8), "s": one, "ys": np.array(40.0, np.float32)}
+        points: dict[str, np.ndarray] = {"z": zero, "wz": np.array(0, np.int8), "s": one, "ys": np.array(40.0, np.float32)}
         node = helper.make_node("QLinearMatMul", ["a", "s", "z", "w", "s", "wz", "ys", "z"], ["y"])
         yield _case("requantised", m, n, k, [node], points, np.uint8)
         nodes = [

@@ -85,8 +85,9 @@ def measure_case(workers: Sequence[Worker], case: str, seconds: float) -> Found:
     after, own, passed = busy_seconds(), time.process_time() - own, time.perf_counter() - began
     for worker in dict.fromkeys(turns.homes.values()):
         turns.end(worker)
-    is_known = before is not None and after is not None and not turns.has_ended
-    others = max(0.0, after - before - own - turns.used) / passed if is_known else None
+    others = None
+    if before is not None and after is not None and not turns.has_ended:
+        others = max(0.0, after - before - own - turns.used) / passed
     return Found(case, turns.blocks, turns.errors, turns.difference, turns.parked, others)
 
 

@@ -18,7 +18,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,7 @@ def _come_to_rest() -> None:
             return
 
 
-def differences(outputs: dict[str, object]) -> dict[str, float]:
+def differences(outputs: Mapping[str, object]) -> dict[str, float]:
     """To the first output, in units of its largest value: numbers, so that a line of JSON can say them; what only one of two
     calls no number or infinite is 1 apart."""
     import numpy as np

@@ -209,8 +209,8 @@ def timed(group: str) -> list[Case]:
             layers = [(64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 256, 3, 1), (64, 56, 256, 1, 1), (3, 224, 64, 7, 2)]
             return [conv(64, c, hw, k, f, s) for c, hw, k, f, s in layers]
         case _:
-            kinds = ("add_relu", "softmax", "layer_norm", "sum", "transpose")
-            return [rows(k, 8192, 8192, d) for d in (tt.fp32, tt.fp16) for k in kinds]
+            names = ("add_relu", "softmax", "layer_norm", "sum", "transpose")
+            return [rows(k, 8192, 8192, d) for d in (tt.fp32, tt.fp16) for k in names]
 
 
 RESNET50 = (

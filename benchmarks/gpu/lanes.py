@@ -294,19 +294,19 @@ def loads() -> Iterator[Kernel]:
             map = Map(tt.fp16, (64, 96), (128,), box, swizzle)
             body = f"{fill}\n{load}\n{dump}"
             yield Kernel(f"tma_2d_sw{swizzle}_{k}", "sm_90a", body, given, bytes_ // 4, shared=1024 + 8192, map=map)
-    shapes = {
+    shapes: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {
         2: ((64, 96), (32, 8)),
         3: ((64, 12, 8), (32, 4, 2)),
         4: ((64, 4, 3, 8), (32, 2, 3, 2)),
         5: ((64, 2, 3, 2, 8), (32, 2, 2, 2, 2)),
     }
-    for rank, (dims, box) in shapes.items():
+    for rank, (dims, part) in shapes.items():
         strides = tuple(int(np.prod(dims[: i + 1])) * 2 for i in range(rank - 1))
-        bytes_ = int(np.prod(box)) * 2
+        bytes_ = int(np.prod(part)) * 2
         at = ", ".join(["8", *(["-1"] * (rank - 2)), "7"])
         load = LOAD.format(bytes=bytes_, loads=f"tt_tma_load_{rank}d(base + 1024, &map, {at}, bar);")
         dump = f"  for (int i = lane; i < {bytes_ // 4}; i += 32) p1[i] = ((const tt_u32*)(smem + 1024))[i];"
-        map = Map(tt.fp16, dims, strides, box, 64)
+        map = Map(tt.fp16, dims, strides, part, 64)
         yield Kernel(f"tma_{rank}d", "sm_90a", f"{fill}\n{load}\n{dump}", given, bytes_ // 4, shared=1024 + 8192, map=map)
         alone = load.replace("d(base", "d_multicast(base").replace("bar);\n  }", "bar, 1);\n  }")
         name = f"tma_{rank}d_multicast"

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.cu.ir import Unit
@@ -64,7 +65,7 @@ class Emulated:
 
     def run(self, kernels: Sequence[Kernel], headers: Mapping[str, str]) -> dict[str, np.ndarray]:
         preset = PRESETS[self.target.removeprefix("emulated-")]
-        machine = build_machine([Unit(k.symbol, k.arch, k.text) for k in kernels], headers, preset)
+        machine = build_machine([Unit(k.symbol, k.arch, VerbatimCode(k.text)) for k in kernels], headers, preset)
         out: dict[str, np.ndarray] = {}
         for k in kernels:
             given = machine.copied("p0", k.given.view(np.uint32), DType.u32)
@@ -101,7 +102,7 @@ class OnDevice:
         for more in dict.fromkeys(k.headers for k in kernels):
             some = [k for k in kernels if k.headers == more]
             texts = {**headers, name: headers[name] + more}
-            units = [Unit(k.symbol, k.arch, k.text) for k in some]
+            units = [Unit(k.symbol, k.arch, VerbatimCode(k.text)) for k in some]
             loaded = Kernels(self.device, cubins.compile_units(units, texts, self.device.arch))
             for k in some:
                 out[k.symbol] = self._one(loaded, k)

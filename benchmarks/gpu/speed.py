@@ -11,6 +11,7 @@ import importlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,17 +71,17 @@ class Contest:
         inputs = [[torch.randn(s, device=device, dtype=dtypes[d]) for s, d in self.shapes] for _ in range(sets)]
         calls: dict[str, list[Call]] = {OURS: [self._call(x) for x in inputs]}
         remarks: dict[str, str] = {}
-        wanted = None
+        wanted: Any = None
         for name, peer in self.case.peers.items() if with_peers else ():
-            made = [lambda x=x, peer=peer: peer(torch, *x) for x in inputs]
+            made: list[Call] = [partial(peer, torch, *x) for x in inputs]
             try:
                 for _ in range(3):
                     found = made[0]()
                 torch.cuda.synchronize()
                 wanted = found if wanted is None else wanted
                 calls[name] = made
-            except Exception as error:
-                remarks[name] = f"{type(error).__name__}: {error}"[:200]
+            except Exception as refused:
+                remarks[name] = f"{type(refused).__name__}: {refused}"[:200]
         (result,) = self.function({p.tensor: x for p, x in zip(self.function.arguments, inputs[0])}).values()
         error = None
         if wanted is not None:

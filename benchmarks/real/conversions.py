@@ -21,7 +21,7 @@ from benchmarks.real.arrays import InputArray, arrays_of, normal, picture, token
 VOCABULARY, WIDTH = 200, 48
 
 
-class Cnn(nn.Module):  # type: ignore[misc]
+class Cnn(nn.Module):
     """Convolutions of every kind that mobile networks have, a residual, a classifier."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Cnn(nn.Module):  # type: ignore[misc]
         return torch.softmax(self.last(self.wide(x).mean((2, 3))), -1)
 
 
-class Transformer(nn.Module):  # type: ignore[misc]
+class Transformer(nn.Module):
     """Two post-norm blocks over tokens, with a padding mask."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Transformer(nn.Module):  # type: ignore[misc]
         return x
 
 
-class Lstm(nn.Module):  # type: ignore[misc]
+class Lstm(nn.Module):
     """Two layers, the first in both directions, and a head on the last step."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ def _static(format_: str) -> Callable[[Network, Path, Path], None]:
     def convert(network: Network, source: Path, target: Path) -> None:
         from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
-        class Feeds(_Feeds, CalibrationDataReader):  # type: ignore[misc]
+        class Feeds(_Feeds, CalibrationDataReader):
             pass
 
         quantize_static(str(source), str(target), Feeds(network), quant_format=QuantFormat[format_])

@@ -21,7 +21,7 @@ PAST, TOKENS = 5, 3
 """Sizes that the exporters see: neither 0 nor 1, which they take for numbers, and no two alike."""
 
 
-class WithPast(nn.Module):  # type: ignore[misc]
+class WithPast(nn.Module):
     """A decoder whose cache is a flat list of tensors."""
 
     def __init__(self, model: nn.Module) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,11 +48,11 @@ def main() -> None:
     print(f"{'module':28} {'eager':>8} {'tatami':>8} {'aot_eager':>10} {'over eager':>11}")
     with torch.no_grad():
         for name, (module, inputs) in cases().items():
-            calls: dict[str, Callable[[], Any]] = {"eager": lambda m=module, i=inputs: m(*i)}
+            calls: dict[str, Callable[[], Any]] = {"eager": partial(module, *inputs)}
             for backend, options in (("tatami", {"fallback": False, "threads": 1}), ("aot_eager", None)):
                 run = torch.compile(module, backend=backend, fullgraph=True, options=options)
                 run(*inputs)
-                calls[backend] = lambda r=run, i=inputs: r(*i)
+                calls[backend] = partial(run, *inputs)
             times: dict[str, list[float]] = {k: [] for k in calls}
             for _ in range(ROUNDS):
                 for k, call in calls.items():

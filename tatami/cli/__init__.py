@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,7 +51,7 @@ sm80, sm90, a100, a100-40gb, h100, h100-pcie, h200, rtx3090, rtx4090; the same r
 """The help text of the option --target."""
 
 
-def common(command: Callable[..., Any]) -> Callable[..., Any]:
+def common(command: Callable[..., object]) -> Callable[..., None]:
     """The options that every command on a model takes."""
 
     @click.argument("model")
@@ -64,21 +64,27 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--trust", is_flag=True, help="accept documents that carry code")
     @refusing
     @wraps(command)
-    def defined(**options: Any) -> None:
+    def defined(
+        model: str,
+        target: str | None,
+        defines: tuple[str, ...],
+        precision: str | None,
+        decisions: str | None,
+        trust: bool,
+        **options: object,
+    ) -> None:
         from tatami.cli.request import Request
 
-        sizes = parse_defines(options.pop("defines"))
-        asked = {name: options.pop(name) for name in ("model", "target", "precision", "decisions", "trust")}
-        command(Request(sizes=sizes, **asked), **options)
+        command(Request(model, target, parse_defines(defines), precision, decisions, trust), **options)
 
     return defined
 
 
-def refusing(command: Callable[..., Any]) -> Callable[..., Any]:
+def refusing(command: Callable[..., object]) -> Callable[..., None]:
     """The command with errors turned into text and an exit code."""
 
     @wraps(command)
-    def guarded(**options: Any) -> None:
+    def guarded(**options: object) -> None:
         from tatami.cli.interrupts import ended_by_signals
         from tatami.core.diagnostic import TatamiError, diagnostic
 
@@ -149,11 +155,11 @@ def main() -> None:
     "--fetch", "fetch_names", multiple=True, metavar="NAME", help="also show the value of this node (any stage's id or name)"
 )
 @click.option("--check", is_flag=True, help="compare every output with the float64 reference")
-def run(request: Request, **options: Any) -> None:
+def run(request: Request, inputs: tuple[str, ...], output: str | None, fetch_names: tuple[str, ...], check: bool) -> None:
     """Compile MODEL and run it once."""
     from tatami.cli.run_commands import run_command
 
-    run_command(request, **options)
+    run_command(request, inputs, output, fetch_names, check)
 
 
 @main.command(name="compile", short_help="compile; write a program, or code and dumps")
@@ -163,22 +169,22 @@ def run(request: Request, **options: Any) -> None:
 )
 @click.option("--dump", default="", metavar="STAGE,...|all", help="stages to write as documents and text")
 @click.option("--embed", is_flag=True, help="documents that need no other file")
-def compile_(request: Request, **options: Any) -> None:
+def compile_(request: Request, output: str, dump: str, embed: bool) -> None:
     """Compile MODEL. Into a folder: the generated code, a stand-alone main, and dumps. Into a .tatami file: the program, as
     tt.load and every command take it."""
     from tatami.cli.compile_command import compile_command
 
-    compile_command(request, **options)
+    compile_command(request, output, dump, embed)
 
 
 @main.command(short_help="compare all stages on the same inputs")
 @common
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
-def playback(request: Request, **options: Any) -> None:
+def playback(request: Request, inputs: tuple[str, ...]) -> None:
     """Run every stage that computes on the same inputs; name the first stage and element that differ."""
     from tatami.cli.run_commands import playback_command
 
-    playback_command(request, **options)
+    playback_command(request, inputs)
 
 
 @main.command(short_help="time and roofline per kernel")
@@ -188,22 +194,24 @@ def playback(request: Request, **options: Any) -> None:
 @click.option("--seconds", type=click.FloatRange(0, 600), default=1.0, show_default=True, help="how long to measure")
 @click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
-def bench(request: Request, **options: Any) -> None:
+def bench(
+    request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float, ledger: str | None, svg: str | None
+) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks."""
     from tatami.cli.run_commands import bench_command
 
-    bench_command(request, **options)
+    bench_command(request, inputs, threads, seconds, ledger, svg)
 
 
 @main.command(short_help="what was decided, and why")
 @common
 @click.option("--svg", type=click.Path(), metavar="FILE", help="also draw the model, the operations of a kernel in one frame")
 @click.option("--dot", type=click.Path(), metavar="FILE", help="the same drawing as DOT text")
-def explain(request: Request, **options: Any) -> None:
+def explain(request: Request, svg: str | None, dot: str | None) -> None:
     """Fused and not fused, with the rule and the gain; plans chosen and rejected; copies and host steps."""
     from tatami.cli.run_commands import explain_command
 
-    explain_command(request, **options)
+    explain_command(request, svg, dot)
 
 
 @main.command(short_help="measure this machine anew")

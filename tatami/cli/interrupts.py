@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 from tatami.runtime.building.leftovers import end_now
 
@@ -53,7 +52,7 @@ class _Watch:
         self._thread = threading.Thread(target=self._wait, name="tatami-signals", daemon=True)
         self._thread.start()
 
-    def _take(self, number: int, frame: FrameType | None) -> Any:
+    def _take(self, number: int, frame: FrameType | None) -> object:
         """The handler in the main thread, which is in Python: it calls the earlier handler."""
         self._taken.set()
         before = self._before[signal.Signals(number)]

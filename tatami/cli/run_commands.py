@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -23,6 +23,9 @@ from tatami.progress import shown
 from tatami.report.playback import Agreement, compare_outputs, fetch, least_precise, play_back
 from tatami.stages import verify
 from tatami.storage.dump import write_bytes, write_text
+
+if TYPE_CHECKING:
+    from tatami.core.module import Module
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -89,7 +92,9 @@ def _show_agreements(agreements: tuple[Agreement, ...]) -> None:
             )
 
 
-def _show_fetched(compilation: Compilation, names: tuple[str, ...], arrays: Any, bound: Any) -> None:
+def _show_fetched(
+    compilation: Compilation, names: tuple[str, ...], arrays: Mapping[str, np.ndarray], bound: Mapping[str, int]
+) -> None:
     found = fetch(compilation, names, arrays, bound)
     for name in names:
         console.print(printable(f"{name}: {found[name].dtype}{list(found[name].shape)}"), markup=False)
@@ -120,7 +125,7 @@ def check_command(models: tuple[str, ...], trust: bool) -> None:
         raise TatamiError(*faults)
 
 
-def _what_was_read(given: Mapping[str, Any]) -> str:
+def _what_was_read(given: Mapping[str, Module[object]]) -> str:
     graphs = given["frontend"].programs if "frontend" in given else ()
     count, what = (len(graphs), "graph") if graphs else (len(given), "stage")
     return f"{count} {what}{'s' * (count != 1)}"

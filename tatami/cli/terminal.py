@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from tatami.core.diagnostic import Diagnostic
 
-def show_diagnostics(diagnostics: Any) -> None:
+
+def show_diagnostics(diagnostics: Iterable[Diagnostic]) -> None:
     """Print each diagnostic on stderr, with control characters made visible."""
     for d in diagnostics:
         click.echo(printable(str(d)), err=True)

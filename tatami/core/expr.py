@@ -194,8 +194,8 @@ def var(name: str) -> Expr:
     return Expr((((Var(name),), 1),))
 
 
-def expr(value: IntoExpr) -> Expr:
-    """An expression from an integer, a text such as ``"2*ho + kh - 1"``, or an expression."""
+def expr(value: IntoExpr | float) -> Expr:
+    """An expression from a whole number, a text such as ``"2*ho + kh - 1"``, or an expression."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, str):

@@ -14,15 +14,15 @@ from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 
-P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
 Origins = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Module(Generic[P]):
+class Module(Generic[P_co]):
     """The programs of one stage by name; `constants` by name; `origins`: program -> id -> ids one layer up."""
 
-    programs: Mapping[str, P]
+    programs: Mapping[str, P_co]
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     origins: Mapping[str, Origins] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = ()
@@ -33,6 +33,6 @@ class Module(Generic[P]):
     """The machine of a document that was made for one; empty if the stage does not depend on a machine."""
 
     @property
-    def main(self) -> P:
+    def main(self) -> P_co:
         """The program that a caller of the model runs."""
         return self.programs["main"]

@@ -93,7 +93,9 @@ class Graph(Makers, Kernels):
         self.origins[name] = (where,)
         return self._define(name, ir.TensorType(dtype, self._inputs[-1].shape))
 
-    def constant(self, array: np.ndarray | float | Sequence[Any], name: str | None = None, *, role: Role = "const") -> Tensor:
+    def constant(
+        self, array: np.ndarray | float | Sequence[object], name: str | None = None, *, role: Role = "const"
+    ) -> Tensor:
         """Add a constant tensor, kept in the module's constants and bound to a const_pool input."""
         where = caller()
         try:
@@ -149,7 +151,7 @@ class Graph(Makers, Kernels):
         *operands: Tensor | bool | int | float | None,
         node: str | None = None,
         at: str | None = None,
-        **attrs: Any,
+        **attrs: object,
     ) -> Any:
         """Add any operation of the table: a Tensor, or a tuple of them. None is an absent operand. Raises TatamiError at the
         Python line."""
@@ -400,7 +402,7 @@ class Graph(Makers, Kernels):
         any_dtype: DType = (decided or dtypes or [DType.unknown])[0]
         return [o if o is None or isinstance(o, Tensor) else self._lifted_number(o, any_dtype) for o in operands]
 
-    def _lifted_number(self, value: Any, beside: DType) -> Tensor:
+    def _lifted_number(self, value: object, beside: DType) -> Tensor:
         number = value.item() if hasattr(value, "item") and not getattr(value, "shape", True) else value
         if not isinstance(number, bool | int | float):
             raise fail(
@@ -527,7 +529,7 @@ def _fitting(value: bool | int | float, dtype: DType) -> DType:
     return dtype
 
 
-def _attribute(value: Any, kind: str, where: str) -> Any:
+def _attribute(value: object, kind: str, where: str) -> object:
     """A value in the form of the table's attributes: tuples, Python's numbers, dtypes as DType."""
     if isinstance(value, list | tuple):
         return tuple(_attribute(v, "", where) for v in value)
@@ -538,7 +540,7 @@ def _attribute(value: Any, kind: str, where: str) -> Any:
     return scalar(value) if isinstance(value, float) and kind.startswith("Scalar") else value
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: object) -> np.ndarray:
     from tatami.core.tensor import as_array
 
     return as_array(value)

@@ -42,7 +42,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
             msgspec.structs.force_setattr(self, "attrs", {k: _listed(v) for k, v in self.attrs.items()})
 
 
-def _listed(value: Any) -> Any:
+def _listed(value: object) -> object:
     return [_listed(v) for v in value] if isinstance(value, tuple | list) else value
 
 

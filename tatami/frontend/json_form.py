@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from tatami.core.codec import from_builtins, to_builtins
@@ -13,12 +11,12 @@ from tatami.frontend.operation import attribute_values, code_fields
 from tatami.frontend.ops import OPS
 
 
-def encode(graph: Graph) -> Any:
+def encode(graph: Graph) -> object:
     """The graph as plain JSON values."""
     return to_builtins(graph)
 
 
-def decode(value: Any, at: str = "frontend", *, trust: bool = False) -> Graph:
+def decode(value: object, at: str = "frontend", *, trust: bool = False) -> Graph:
     """The graph in plain JSON values. Raises TatamiError: InvalidDocument with the path, Untrusted for code without `trust`."""
     graph = from_builtins(value, Graph, at)
     return msgspec.structs.replace(graph, graph=tuple(_decoded(n, at, trust) for n in graph.graph))
@@ -28,5 +26,5 @@ def _decoded(node: Node, at: str, trust: bool) -> Node:
     row = OPS.get(node.op)
     if row is None or not code_fields(row.attrs):
         return node
-    attrs: Any = from_builtins(node.attrs, row.attrs, f"{at}.graph.{node.name[:80]}", trust=trust)
+    attrs: msgspec.Struct = from_builtins(node.attrs, row.attrs, f"{at}.graph.{node.name[:80]}", trust=trust)
     return msgspec.structs.replace(node, attrs=attribute_values(attrs))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -63,7 +62,7 @@ class _Port(msgspec.Struct, frozen=True):
     tensor: str
 
 
-def load(obj: Any, at: str = "document", *, trust: bool = False) -> Module[Graph]:
+def load(obj: object, at: str = "document", *, trust: bool = False) -> Module[Graph]:
     """A frontend document as a module. Raises TatamiError at the field or node; Untrusted for code without `trust`."""
     if not isinstance(obj, dict) or not isinstance(obj.get("graph"), list) or not isinstance(obj.get("signature"), dict):
         raise fail("InvalidDocument", at, "a frontend document has `signature`, `tensors` and `graph`", "see spec 3 §2.2")
@@ -89,31 +88,40 @@ class _Loader:
         self.origins: dict[str, tuple[str, ...]] = {}
         self.at = at
 
-    def inputs(self, signature: Mapping[str, Any]) -> tuple[Input, ...]:
+    def inputs(self, signature: Mapping[str, object]) -> tuple[Input, ...]:
         ports = []
-        for raw in signature.get("inputs", ()):
+        for raw in self._ports(signature, "inputs"):
             ports.append(from_builtins(self.typed(raw, "input"), Input, f"{self.at}.signature"))
             self.known[ports[-1].tensor] = TensorType(ports[-1].dtype, ports[-1].shape)
         return tuple(ports)
 
-    def typed(self, raw: Any, what: str) -> dict[str, Any]:
+    def _ports(self, signature: Mapping[str, object], side: str) -> list[object]:
+        found = signature.get(side, [])
+        if not isinstance(found, list | tuple):
+            raise fail("InvalidDocument", f"{self.at}.signature", f"`{side}` is no list", "write a list of tensors")
+        return list(found)
+
+    def typed(self, raw: object, what: str) -> dict[str, object]:
         """A port with dtype and shape, taken from `tensors` if it does not state them."""
-        name = from_builtins(raw, _Port, f"{self.at}.signature", whole=False).tensor if isinstance(raw, dict) else ""
-        if "dtype" in raw and "shape" in raw:
-            return dict(raw)
+        given: dict[str, object] = raw if isinstance(raw, dict) else {}
+        name = from_builtins(given, _Port, f"{self.at}.signature", whole=False).tensor if isinstance(raw, dict) else ""
+        if "dtype" in given and "shape" in given:
+            return dict(given)
         type = self.declared.get(name) or (self.known.get(name) if what == "output" else None)
         if type is None:
             raise fail(
                 "UnknownValue", name or self.at, f"the {what} {name!r} is not in `tensors`", "declare its dtype and shape"
             )
-        return {"dtype": type.dtype.value, "shape": [str(s) for s in type.shape], **raw}
+        return {"dtype": type.dtype.value, "shape": [str(s) for s in type.shape], **given}
 
-    def signature(self, raw: Mapping[str, Any], inputs: tuple[Input, ...]) -> Signature:
-        outputs = tuple(from_builtins(self.typed(o, "output"), Output, f"{self.at}.signature") for o in raw.get("outputs", ()))
+    def signature(self, raw: Mapping[str, object], inputs: tuple[Input, ...]) -> Signature:
+        outputs = tuple(
+            from_builtins(self.typed(o, "output"), Output, f"{self.at}.signature") for o in self._ports(raw, "outputs")
+        )
         rest = {k: v for k, v in raw.items() if k not in ("inputs", "outputs")}
         return msgspec.structs.replace(from_builtins(rest, Signature, f"{self.at}.signature"), inputs=inputs, outputs=outputs)
 
-    def node(self, raw: Any, position: int) -> None:
+    def node(self, raw: object, position: int) -> None:
         where = f"{self.at}.graph[{position}]"
         if not isinstance(raw, dict) or not isinstance(raw.get("op"), str):
             raise fail("InvalidDocument", where, "a node is an object with `op`", 'write {"op": …, "inputs": …, "outputs": …}')
@@ -135,12 +143,12 @@ class _Loader:
             attrs = self.contraction_dtypes(draft, attrs)
         self.emit(Node(op, name, tuple(inputs), tuple(outputs), attrs))
 
-    def _strings(self, value: Any, where: str) -> list[str]:
+    def _strings(self, value: object, where: str) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise fail("InvalidDocument", where, "inputs and outputs are lists of tensor names", "write a list of strings")
         return list(value)
 
-    def operation_name(self, word: str, attrs: dict[str, Any], at: str) -> str:
+    def operation_name(self, word: str, attrs: dict[str, object], at: str) -> str:
         """The table's name of a spec word; `Elementwise` and `Reduce` state theirs in `fn`."""
         snake = _snake(word)
         if word.isupper():
@@ -179,7 +187,7 @@ class _Loader:
             out.append(value)
         return out
 
-    def inserted(self, op: str, source: str, at: str, attrs: dict[str, Any], type: TensorType) -> str:
+    def inserted(self, op: str, source: str, at: str, attrs: dict[str, object], type: TensorType) -> str:
         name = f"{source}.{op}"
         while name in self.known or name in self.declared:
             name += "'"
@@ -188,7 +196,7 @@ class _Loader:
         self.origins[name] = self.origins.get(at, ())
         return name
 
-    def contraction_dtypes(self, node: Node, attrs: dict[str, Any]) -> dict[str, Any]:
+    def contraction_dtypes(self, node: Node, attrs: dict[str, object]) -> dict[str, object]:
         """The node's attributes with its result dtype: a temporary keeps the accumulation dtype, a declared result has its
         own."""
         (output,) = node.outputs
@@ -228,7 +236,7 @@ class _Loader:
         self.nodes += casts
 
 
-def _own_attributes(op: str, attrs: dict[str, Any], rank: int) -> dict[str, Any]:
+def _own_attributes(op: str, attrs: dict[str, object], rank: int) -> dict[str, object]:
     """Window attributes in the field's spellings, renamed to the table's."""
     out = dict(attrs)
     if op in OPS:
@@ -238,18 +246,19 @@ def _own_attributes(op: str, attrs: dict[str, Any], rank: int) -> dict[str, Any]
             out["axes"] = [out.pop("axis")]
         if isinstance(out.get("axes"), int):
             out["axes"] = [out["axes"]]
-        if "padding" in own and isinstance(out.get("padding"), list):
-            out["padding"] = _pairs(out["padding"], rank - 2)
         spatial = rank - 2
+        padding = out.get("padding")
+        if "padding" in own and isinstance(padding, list):
+            out["padding"] = _pairs(padding, spatial)
         for name in ("stride", "dilation", "kernel"):
             if name in own and isinstance(out.get(name), int):
                 out[name] = [out[name]] * spatial
-        if "padding" in own and isinstance(out.get("padding"), int):
-            out["padding"] = [[out["padding"]] * 2] * spatial
+        if "padding" in own and isinstance(padding, int):
+            out["padding"] = [[padding] * 2] * spatial
     return out
 
 
-def _pairs(padding: list[Any], spatial: int) -> list[Any]:
+def _pairs(padding: list[object], spatial: int) -> list[object]:
     """(lo, hi) pairs from [p, q], [lo.., hi..] or [[lo, hi], …]."""
     if len(padding) == 2 * spatial and not any(isinstance(p, list) for p in padding):
         return [[padding[j], padding[spatial + j]] for j in range(spatial)]

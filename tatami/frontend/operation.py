@@ -75,7 +75,7 @@ def attributes(operation: Operation, node: Node, at: str = "") -> Any:
         ) from None
 
 
-def attribute_values(attrs: Any) -> dict[str, Any]:
+def attribute_values(attrs: msgspec.Struct) -> dict[str, Any]:
     """The attributes in the form of a node: JSON values, without absent ones; code stays VerbatimCode."""
     plain = {k: v for k, v in to_builtins(attrs).items() if v is not None}
     return plain | {k: code for k in plain if isinstance(code := getattr(attrs, k), VerbatimCode)}
@@ -87,7 +87,7 @@ def code_fields(attrs: type) -> frozenset[str]:
     return frozenset(k for k, kind in get_type_hints(attrs).items() if VerbatimCode in (kind, *get_args(kind)))
 
 
-def trusted_attributes(operation: Operation, attrs: Mapping[str, Any]) -> dict[str, Any]:
+def trusted_attributes(operation: Operation, attrs: Mapping[str, object]) -> dict[str, Any]:
     """A node's attributes for a loader that was given trust: texts in fields of code become code."""
     code = code_fields(operation.attrs)
     return {k: VerbatimCode(v) if k in code and isinstance(v, str) else v for k, v in attrs.items()}
@@ -207,7 +207,7 @@ def shape_mismatch(a: Shape, b: Shape, site: Site) -> TatamiError:
 
 
 def _placement(narrow: Shape, wide: Shape) -> list[int] | None:
-    """Increasing positions of `wide` that hold the sizes of `narrow`."""
+    """Increasing positions of `wide` that hold the sizes of `narrow`, where a size of 1 takes any; None if there are none."""
     out: list[int] = []
     at = 0
     for size in narrow:

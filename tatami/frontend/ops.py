@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -39,7 +38,7 @@ _MOVES = frozenset([
 def _without_small(op: Operation) -> Operation:
     """The operation, which refuses operands and results of small types. Raises E1007."""
 
-    def infer(attrs: Any, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    def infer(attrs: object, operands: Operands, site: Site) -> tuple[TensorType, ...]:
         results = op.infer(attrs, operands, site)
         for kind in (*(t for t in operands if t is not None), *results):
             if kind.dtype.is_small:

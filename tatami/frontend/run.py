@@ -29,7 +29,7 @@ from tatami.frontend.meaning.reduction import REDUCTION
 from tatami.frontend.meaning.scope import Scope
 from tatami.frontend.meaning.trees import TREES
 from tatami.frontend.operation import attributes
-from tatami.frontend.operations.control import call_inputs
+from tatami.frontend.operations.control import Loop, call_inputs
 from tatami.frontend.operations.result_sizes import found_symbols
 from tatami.frontend.ops import operation
 
@@ -160,7 +160,7 @@ class _Machine:
         return list(self.graph(name, given, sizes, depth + 1).values())
 
     def loop(
-        self, attrs: Any, args: list[Array | None], types: Sequence[TensorType], sizes: dict[str, int], depth: int
+        self, attrs: Loop, args: list[Array | None], types: Sequence[TensorType], sizes: dict[str, int], depth: int
     ) -> list[Array]:
         trip, condition, *rest = args
         invariants = rest[attrs.carried :]

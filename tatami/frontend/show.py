@@ -10,8 +10,6 @@ main(
 
 from __future__ import annotations
 
-from typing import Any
-
 from tatami.core.expr import shape_text
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
@@ -69,7 +67,7 @@ def _node(node: Node, graph: Graph) -> str:
     return f"  {results:<40} = {node.op}({inputs}){attrs}{loads_text(node, graph)}{label}"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, dict):

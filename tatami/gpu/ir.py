@@ -101,7 +101,7 @@ class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """`name` stands for the integer at `index` of `param`, which is constant throughout a tile."""
+    """An integer that is constant throughout a tile: `name` stands for the element at `index` of `param`."""
 
     name: str
     param: str

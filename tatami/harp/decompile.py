@@ -64,7 +64,7 @@ class Decompiled:
         return out.getvalue()
 
 
-def decompile(model: Any) -> str:
+def decompile(model: object) -> str:
     """The `.harp` text of a Graph or a frontend Module.
 
     Constants of more than 16 elements are named in it: read it back with
@@ -84,11 +84,17 @@ def decompile(model: Any) -> str:
     return decompiled(model).text
 
 
-def decompiled(model: Any) -> Decompiled:
+def decompiled(model: object) -> Decompiled:
     """The text and the arrays of its named constants, which belong into an `.npz` next to it. Raises TatamiError."""
-    if not isinstance(model, Module) and not callable(getattr(model, "module", None)):
-        raise fail("UnknownFormat", type(model).__name__, "this kind of object has no text", "give a tt.Graph or its module")
-    module: Module[Graph] = model if isinstance(model, Module) else model.module()
+    if isinstance(model, Module):
+        module: Module[Graph] = model
+    else:
+        make = getattr(model, "module", None)
+        if not callable(make):
+            raise fail(
+                "UnknownFormat", type(model).__name__, "this kind of object has no text", "give a tt.Graph or its module"
+            )
+        module = make()
     raise_errors(verify(module))
     unsaid = [f"{at}: {what}" for name, graph in module.programs.items() for at, what in unsayable(name, graph)]
     if unsaid:

@@ -138,9 +138,6 @@ class Rest(Node):
     """``...``: all axes that the other items leave out."""
 
 
-Item: TypeAlias = "Expression | Slice | Rest"
-
-
 @dataclass(frozen=True, slots=True)
 class Index(Node):
     """``base[items]``, an index or slice."""
@@ -175,6 +172,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
 Expression: TypeAlias = (
     Name | Integer | Real | String | Truth | Group | Tuple | Array | Unary | Binary | Call | Method | Index | Fused
 )
+Item: TypeAlias = Expression | Slice | Rest
 
 
 # -- statements --------------------------------------------------------------------------------------

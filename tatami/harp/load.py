@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.document import read_bytes
@@ -20,7 +19,7 @@ from tatami.harp.source import Source, Span
 
 
 def parse(
-    text: str, constants: Mapping[str, Any] | None = None, name: str = "text.harp", *, trust: bool = False
+    text: str, constants: Mapping[str, object] | None = None, name: str = "text.harp", *, trust: bool = False
 ) -> Module[frontend.Graph]:
     """The module of a text; `constants` are the arrays that ``constant(f32[…], "name")`` refers to. Kernels that are C or
     CUDA text need `trust`. Raises TatamiError with all faults.

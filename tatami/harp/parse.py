@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, get_args
+from typing import TypeAlias, TypeVar, get_args
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput
@@ -17,6 +17,10 @@ from tatami.core.diagnostic import TatamiError
 from tatami.harp import ir
 from tatami.harp.source import Source, Span
 from tatami.harp.syntax_errors import syntax_fault
+
+Child: TypeAlias = "Token | ir.Node | Sequence[ir.Node]"
+"""A part of a rule: a token, a node, or the nodes of a rule that is a list."""
+N = TypeVar("N", bound=ir.Node)
 
 MAX_CHARACTERS = 1 << 20
 """Maximum number of characters of a text."""
@@ -125,103 +129,99 @@ def _span(token: Token) -> Span:
     return Span(token.start_pos or 0, token.end_pos or 0)
 
 
-def _extent(children: Sequence[Any]) -> Span:
+def _extent(children: Sequence[Child]) -> Span:
     """The span from the first to the last of some tokens, nodes and lists of nodes."""
     spans = [s for c in children for s in _spans(c)]
     return Span(spans[0].start, spans[-1].stop)
 
 
-def _spans(child: Any) -> list[Span]:
+def _spans(child: Child) -> list[Span]:
     if isinstance(child, Token):
         return [_span(child)]
-    if isinstance(child, list):
-        return [s for c in child[:1] + child[-1:] for s in _spans(c)]
-    return [child.extent]
+    if isinstance(child, ir.Node):
+        return [child.extent]
+    return [s for c in (*child[:1], *child[-1:]) for s in _spans(c)]
 
 
 class _Tree(Transformer):  # type: ignore[misc]
     """The nodes of the rules of the grammar. Children are tokens, nodes and lists of nodes, in the order of the text."""
 
     # -- graphs --------------------------------------------------------------------------------------
-    def start(self, c: list[Any]) -> list[ir.Graph]:
-        return c
+    def start(self, c: list[Child]) -> list[ir.Graph]:
+        return _nodes(c, ir.Graph)
 
-    def graph(self, c: list[Any]) -> ir.Graph:
+    def graph(self, c: list[Child]) -> ir.Graph:
         name = _name(next(t for t in c if isinstance(t, Token) and t.type == "NAME"))
-        groups: dict[type, tuple[Any, ...]] = {}
-        for part in c:
-            if isinstance(part, list) and part:
-                groups[type(part[0])] = tuple(part)
-        body = c[-2]
         return ir.Graph(
             name,
-            groups.get(ir.Size, ()),
-            groups.get(ir.Parameter, ()),
-            groups.get(ir.Result, ()),
-            tuple(body),
+            _listed(c, ir.Size),
+            _listed(c, ir.Parameter),
+            _listed(c, ir.Result),
+            tuple(_statements(_listed(c, ir.Node))),
             at=name.at,
             extent=_extent(c),
             end=_span(c[-1]),
         )
 
-    def sizes(self, c: list[Any]) -> list[ir.Size]:
-        return _nodes(c)
+    def sizes(self, c: list[Child]) -> list[ir.Size]:
+        return _nodes(c, ir.Size)
 
-    def size(self, c: list[Any]) -> ir.Size:
+    def size(self, c: list[Token]) -> ir.Size:
         number = next((t for t in c if t.type == "INTEGER"), None)
         value = None if number is None else _number(number)
         if value is not None and any(t == "-" for t in c):
             value = -value
         return ir.Size(_name(c[0]), value, at=_span(c[0]), extent=_extent(c))
 
-    def parameters(self, c: list[Any]) -> list[ir.Parameter]:
-        return _nodes(c)
+    def parameters(self, c: list[Child]) -> list[ir.Parameter]:
+        return _nodes(c, ir.Parameter)
 
-    def parameter(self, c: list[Any]) -> ir.Parameter:
+    def parameter(self, c: list[Child]) -> ir.Parameter:
         *words, name = [_name(t) for t in c if isinstance(t, Token) and t.type == "NAME"]
-        return ir.Parameter(tuple(words), name, c[-1], at=name.at, extent=_extent(c))
+        return ir.Parameter(tuple(words), name, _node(c[-1], ir.Type), at=name.at, extent=_extent(c))
 
-    def bare_result(self, c: list[Any]) -> list[ir.Result]:
-        return [ir.Result(None, c[0], at=c[0].at, extent=c[0].extent)]
+    def bare_result(self, c: list[Child]) -> list[ir.Result]:
+        type = _node(c[0], ir.Type)
+        return [ir.Result(None, type, at=type.at, extent=type.extent)]
 
-    def results(self, c: list[Any]) -> list[ir.Result]:
-        return _nodes(c)
+    def results(self, c: list[Child]) -> list[ir.Result]:
+        return _nodes(c, ir.Result)
 
-    def result(self, c: list[Any]) -> ir.Result:
-        return ir.Result(_name(c[0]), c[-1], at=_span(c[0]), extent=_extent(c))
+    def result(self, c: list[Child]) -> ir.Result:
+        return ir.Result(_name(c[0]), _node(c[-1], ir.Type), at=_span(c[0]), extent=_extent(c))
 
-    def type(self, c: list[Any]) -> ir.Type:
-        return ir.Type(_name(c[0]), tuple(_nodes(c)), at=_span(c[0]), extent=_extent(c))
+    def type(self, c: list[Child]) -> ir.Type:
+        return ir.Type(_name(c[0]), tuple(_expressions(c)), at=_span(c[0]), extent=_extent(c))
 
     # -- statements ----------------------------------------------------------------------------------
-    def body(self, c: list[Any]) -> list[ir.Statement]:
-        return c
+    def body(self, c: list[Child]) -> list[ir.Statement]:
+        return _statements(c)
 
-    def assign(self, c: list[Any]) -> ir.Assign:
-        return ir.Assign(_name(c[0]), c[2], at=_span(c[0]), extent=_extent(c))
+    def assign(self, c: list[Child]) -> ir.Assign:
+        return ir.Assign(_name(c[0]), _expression(c[2]), at=_span(c[0]), extent=_extent(c))
 
-    def destructure(self, c: list[Any]) -> ir.Destructure:
+    def destructure(self, c: list[Child]) -> ir.Destructure:
         names = tuple(_name(t) for t in c if isinstance(t, Token) and t.type == "NAME")
-        return ir.Destructure(names, c[-1], at=_extent(c[:-2]), extent=_extent(c))
+        return ir.Destructure(names, _expression(c[-1]), at=_extent(c[:-2]), extent=_extent(c))
 
-    def return_(self, c: list[Any]) -> ir.Return:
-        return ir.Return(tuple(_nodes(c)), at=_span(c[0]), extent=_extent(c))
+    def return_(self, c: list[Child]) -> ir.Return:
+        return ir.Return(tuple(_expressions(c)), at=_span(c[0]), extent=_extent(c))
 
-    def do(self, c: list[Any]) -> ir.Do:
+    def do(self, c: list[Child]) -> ir.Do:
         call = self.call(c)
         return ir.Do(call, at=call.at, extent=call.extent)
 
     # -- expressions ---------------------------------------------------------------------------------
-    def name(self, c: list[Any]) -> ir.Name:
+    def name(self, c: list[Child]) -> ir.Name:
         return _name(c[0])
 
-    def integer(self, c: list[Any]) -> ir.Integer:
+    def integer(self, c: list[Child]) -> ir.Integer:
         return ir.Integer(_number(c[0]), at=_span(c[0]), extent=_span(c[0]))
 
-    def real(self, c: list[Any]) -> ir.Real:
+    def real(self, c: list[Child]) -> ir.Real:
         return ir.Real(str(c[0]), at=_span(c[0]), extent=_span(c[0]))
 
-    def string(self, c: list[Any]) -> ir.String:
+    def string(self, c: list[Token]) -> ir.String:
         try:
             value = json.loads(c[0], strict=False)
         except ValueError:
@@ -229,29 +229,30 @@ class _Tree(Transformer):  # type: ignore[misc]
             raise _Refused("ParseError", c[0], why, r"write \\ for a backslash and \" for a quote") from None
         return ir.String(value, at=_span(c[0]), extent=_span(c[0]))
 
-    def truth(self, c: list[Any]) -> ir.Truth:
+    def truth(self, c: list[Child]) -> ir.Truth:
         return ir.Truth(c[0] == "true", at=_span(c[0]), extent=_span(c[0]))
 
-    def group(self, c: list[Any]) -> ir.Group:
-        return ir.Group(c[1], at=_span(c[0]), extent=_extent(c))
+    def group(self, c: list[Child]) -> ir.Group:
+        return ir.Group(_expression(c[1]), at=_span(c[0]), extent=_extent(c))
 
-    def tuple_(self, c: list[Any]) -> ir.Tuple:
-        return ir.Tuple(tuple(_nodes(c)), at=_span(c[0]), extent=_extent(c))
+    def tuple_(self, c: list[Child]) -> ir.Tuple:
+        return ir.Tuple(tuple(_expressions(c)), at=_span(c[0]), extent=_extent(c))
 
-    def array(self, c: list[Any]) -> ir.Array:
-        return ir.Array(tuple(_nodes(c)), at=_span(c[0]), extent=_extent(c))
+    def array(self, c: list[Child]) -> ir.Array:
+        return ir.Array(tuple(_expressions(c)), at=_span(c[0]), extent=_extent(c))
 
-    def unary(self, c: list[Any]) -> ir.Unary:
-        return ir.Unary(str(c[0]), c[1], at=_span(c[0]), extent=_extent(c))
+    def unary(self, c: list[Child]) -> ir.Unary:
+        return ir.Unary(str(c[0]), _expression(c[1]), at=_span(c[0]), extent=_extent(c))
 
-    def binary(self, c: list[Any]) -> ir.Binary:
-        return ir.Binary(str(c[1]), c[0], c[2], at=_span(c[1]), extent=_extent(c))
+    def binary(self, c: list[Child]) -> ir.Binary:
+        return ir.Binary(str(c[1]), _expression(c[0]), _expression(c[2]), at=_span(c[1]), extent=_extent(c))
 
-    def operations(self, c: list[Any]) -> ir.Expression:
+    def operations(self, c: list[Child]) -> ir.Expression:
         """Operand, operator, operand, …, joined by the levels of the operators."""
-        operands: list[Any] = [c[0]]
+        first, *others = _expressions(c)
+        operands = [first]
         waiting: list[Token] = []
-        for operator, operand in zip(c[1::2], c[2::2], strict=True):
+        for operator, operand in zip((t for t in c if isinstance(t, Token)), others, strict=True):
             while waiting and _LEVEL[waiting[-1]] >= _LEVEL[operator]:
                 _join(operands, waiting)
             operands.append(operand)
@@ -260,47 +261,48 @@ class _Tree(Transformer):  # type: ignore[misc]
             _join(operands, waiting)
         return operands[0]
 
-    def call(self, c: list[Any]) -> ir.Call:
-        return ir.Call(_name(c[0]), _listed(c), at=_span(c[0]), extent=_extent(c))
+    def call(self, c: list[Child]) -> ir.Call:
+        return ir.Call(_name(c[0]), _listed(c, ir.Argument), at=_span(c[0]), extent=_extent(c))
 
-    def method(self, c: list[Any]) -> ir.Method:
-        return ir.Method(c[0], _name(c[2]), _listed(c), at=_span(c[2]), extent=_extent(c))
+    def method(self, c: list[Child]) -> ir.Method:
+        return ir.Method(_expression(c[0]), _name(c[2]), _listed(c, ir.Argument), at=_span(c[2]), extent=_extent(c))
 
-    def index(self, c: list[Any]) -> ir.Index:
-        base, *items = _nodes(c)
-        return ir.Index(base, tuple(items), at=_span(c[1]), extent=_extent(c))
+    def index(self, c: list[Child]) -> ir.Index:
+        base, *items = [n for n in c if isinstance(n, ir.Item)]
+        return ir.Index(_expression(base), tuple(items), at=_span(c[1]), extent=_extent(c))
 
-    def slice(self, c: list[Any]) -> ir.Slice:
-        parts: list[Any] = [None]
+    def slice(self, c: list[Child]) -> ir.Slice:
+        parts: list[ir.Expression | None] = [None]
         for child in c:
             if isinstance(child, Token):
                 parts.append(None)
             else:
-                parts[-1] = child
+                parts[-1] = _expression(child)
         start, stop, step = (*parts, None)[:3]
         colon = next(t for t in c if isinstance(t, Token))
         return ir.Slice(start, stop, step, at=_span(colon), extent=_extent(c))
 
-    def rest(self, c: list[Any]) -> ir.Rest:
+    def rest(self, c: list[Child]) -> ir.Rest:
         return ir.Rest(at=_span(c[0]), extent=_span(c[0]))
 
-    def fused(self, c: list[Any]) -> ir.Fused:
+    def fused(self, c: list[Child]) -> ir.Fused:
         kind = str(c[0])
         assert kind in get_args(ir.FusedKind)
-        return ir.Fused(kind, _listed(c), c[-2], at=_span(c[0]), extent=_extent(c))  # type: ignore[arg-type]
+        return ir.Fused(kind, _listed(c, ir.Argument), _expression(c[-2]), at=_span(c[0]), extent=_extent(c))  # type: ignore[arg-type]
 
-    def arguments(self, c: list[Any]) -> list[ir.Argument]:
-        return _nodes(c)
+    def arguments(self, c: list[Child]) -> list[ir.Argument]:
+        return _nodes(c, ir.Argument)
 
-    def argument(self, c: list[Any]) -> ir.Argument:
+    def argument(self, c: list[Child]) -> ir.Argument:
         name = _name(c[0]) if len(c) == 3 else None
-        return ir.Argument(name, c[-1], at=name.at if name else c[-1].at, extent=_extent(c))
+        value = _expression(c[-1])
+        return ir.Argument(name, value, at=name.at if name else value.at, extent=_extent(c))
 
 
 _LEVEL = {op: level for level, ops in enumerate(ir.LEVELS) for op in ops}
 
 
-def _join(operands: list[Any], waiting: list[Token]) -> None:
+def _join(operands: list[ir.Expression], waiting: list[Token]) -> None:
     right = operands.pop()
     left, operator = operands.pop(), waiting.pop()
     operands.append(ir.Binary(str(operator), left, right, at=_span(operator), extent=left.extent.to(right.extent)))
@@ -316,9 +318,28 @@ def _name(token: Token) -> ir.Name:
     return ir.Name(str(token), at=_span(token), extent=_span(token))
 
 
-def _nodes(children: list[Any]) -> list[Any]:
-    return [c for c in children if not isinstance(c, Token)]
+def _node(child: Child, kind: type[N]) -> N:
+    assert isinstance(child, kind)
+    return child
 
 
-def _listed(children: list[Any]) -> tuple[ir.Argument, ...]:
-    return tuple(next((c for c in children if isinstance(c, list)), ()))
+def _expression(child: Child) -> ir.Expression:
+    assert isinstance(child, ir.Expression)
+    return child
+
+
+def _nodes(children: Sequence[Child], kind: type[N]) -> list[N]:
+    return [c for c in children if isinstance(c, kind)]
+
+
+def _expressions(children: Sequence[Child]) -> list[ir.Expression]:
+    return [c for c in children if isinstance(c, ir.Expression)]
+
+
+def _statements(children: Sequence[Child]) -> list[ir.Statement]:
+    return [c for c in children if isinstance(c, ir.Statement)]
+
+
+def _listed(children: Sequence[Child], kind: type[N]) -> tuple[N, ...]:
+    """The nodes of a kind in the lists among some children."""
+    return tuple(n for c in children if isinstance(c, list) for n in _nodes(c, kind))

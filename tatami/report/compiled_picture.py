@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tatami.compilation import Compilation
 from tatami.core.drawing.picture import Arrow, Box, Cluster, Picture
@@ -12,6 +12,11 @@ from tatami.frontend.picture import picture as frontend_picture
 from tatami.region.ir import Region, Step
 from tatami.region.views.kinds import kind_of
 from tatami.report.explain import node_names
+
+if TYPE_CHECKING:
+    from tatami.core.layout import MemRef
+    from tatami.core.signature import Input, Output
+    from tatami.region.ir import Program
 
 
 def compiled_picture(compilation: Compilation) -> Picture:
@@ -34,7 +39,7 @@ def compiled_picture(compilation: Compilation) -> Picture:
     return frontend_picture(linked, {node: labels.most_common(1)[0][0] for node, labels in found.items()})
 
 
-def _regions(regions: Module[Any]) -> Picture:
+def _regions(regions: Module[Program]) -> Picture:
     boxes: list[Box] = []
     arrows: list[Arrow] = []
     clusters: list[Cluster] = []
@@ -59,5 +64,5 @@ def _regions(regions: Module[Any]) -> Picture:
     return Picture(tuple(boxes), tuple(arrows), tuple(clusters))
 
 
-def _type(value: Any) -> str:
+def _type(value: Input | Output | MemRef) -> str:
     return f"{value.dtype}[{', '.join(map(str, value.shape))}]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tatami.compilation import Compilation
 from tatami.core.cost import estimate, time_estimate
@@ -18,6 +18,9 @@ from tatami.region.ir import Region, Step
 from tatami.report.copies import moves
 from tatami.stages import UP_TO_REGION, UP_TO_TINY
 from tatami.tiny.ir import MOVEMENT
+
+if TYPE_CHECKING:
+    from tatami.poly_view.ir import PolyView
 
 PRODUCTS = ("matmul", "linear", "gemm", "conv")
 """Operations that may sum integers or keep 8 bits because their operands are dequantised (frontend/rewrites/dequantised.py)."""
@@ -216,7 +219,7 @@ def _integers(compilation: Compilation) -> Iterator[str]:
     yield from (("", "dequantised operands", *lines) if lines else ())
 
 
-def _edges(view: Module[Any]) -> Iterator[str]:
+def _edges(view: Module[PolyView]) -> Iterator[str]:
     for program, body in view.programs.items():
         refused = [e for e in body.edges if not e.fusible]
         if refused or body.excluded:

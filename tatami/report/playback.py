@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from tatami.core.signature import Signature
 from tatami.core.tensor import dtype_of
 from tatami.frontend.ir import Graph
 from tatami.tiny.ir import CallOp, InputOp, Program
+
+if TYPE_CHECKING:
+    from tatami.compilation import Compilation
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -131,7 +134,7 @@ def compare_outputs(
     )
 
 
-def least_precise(module: Module[Any]) -> dict[str, DType]:
+def least_precise(module: Module[object]) -> dict[str, DType]:
     """Output of `main` -> the least precise float dtype of a value that it depends on; inputs are exact in theirs.
 
     For graphs and tiny programs, whose nodes have dtypes; a called graph counts as a whole."""
@@ -176,13 +179,14 @@ def _edges(
 
 
 def play_back(
-    stages: Mapping[str, Module[Any]],
+    stages: Mapping[str, Module[object]],
     inputs: Arrays,
     sizes: Mapping[str, int],
     compiled: Arrays | None = None,
 ) -> Playback:
     """The comparison of `stages`, the existing values in order. The first that computes, in float64, is the reference.
     `compiled`: outputs of the compiled program."""
+    from tatami.region.ir import Program as RegionProgram
     from tatami.stages import runner
 
     out = Playback()
@@ -194,6 +198,7 @@ def play_back(
         if run is None:
             continue
         if reference is None:
+            assert isinstance(module.main, Graph | Program | RegionProgram)
             signature, through = module.main.signature, least_precise(module)
             reference = run(module, dict(inputs), dict(sizes), mode="float64")
         got = run(module, dict(inputs), dict(sizes), mode="declared")
@@ -204,14 +209,14 @@ def play_back(
     return out
 
 
-def fetch(compilation: Any, names: Sequence[str], inputs: Arrays, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+def fetch(compilation: Compilation, names: Sequence[str], inputs: Arrays, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
     """The values of nodes of `main` by id or name, each from the first stage that has it. Raises UnknownName."""
     from tatami.stages import runner
 
     found: dict[str, np.ndarray] = {}
     seen: dict[str, None] = {}
 
-    def observe(program: str, name: str, value: Any) -> None:
+    def observe(program: str, name: str, value: object) -> None:
         if program == "main":
             seen.setdefault(name)
             if name in names:

@@ -58,7 +58,7 @@ class Taken:
         return self.array is not self.original
 
 
-def take(value: Any, port: Input) -> Taken:
+def take(value: object, port: Input) -> Taken:
     """The input checked for dtype and rank, and readable by kernels. Raises InputMismatch."""
     if type(value) is np.ndarray and value.dtype == numpy_dtype(port.dtype) and value.ndim == len(port.shape):
         original, kind = value, "numpy"  # the common case, quickly
@@ -77,7 +77,7 @@ def take(value: Any, port: Input) -> Taken:
     return Taken(ready, original, kind, value)  # type: ignore[arg-type]
 
 
-def to_numpy(value: Any, port: Input) -> tuple[Array, Kind]:
+def to_numpy(value: object, port: Input) -> tuple[Array, Kind]:
     """(a numpy view of the caller's array, its kind). Raises InputMismatch."""
     module = type(value).__module__.partition(".")[0]
     if isinstance(value, np.ndarray | np.generic):
@@ -104,24 +104,24 @@ def to_numpy(value: Any, port: Input) -> tuple[Array, Kind]:
     )
 
 
-def _from_torch(value: Any, port: Input) -> Array:
+def _from_torch(value: object, port: Input) -> Array:
     torch = sys.modules["torch"]
     if not isinstance(value, torch.Tensor):
         raise fail("InputMismatch", port.tensor, f"a torch {type(value).__name__} is no tensor", "pass a torch.Tensor")
-    value = value.detach()
-    if value.device.type != "cpu":
+    tensor = value.detach()
+    if tensor.device.type != "cpu":
         raise fail(
-            "InputMismatch", port.tensor, f"the tensor is on {value.device}", "pass x.cpu(), or compile for a GPU target"
+            "InputMismatch", port.tensor, f"the tensor is on {tensor.device}", "pass x.cpu(), or compile for a GPU target"
         )
-    if value.dtype == torch.bfloat16:
-        return np.asarray(value.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
+    if tensor.dtype == torch.bfloat16:
+        return np.asarray(tensor.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
     try:
-        return np.asarray(value.resolve_conj().resolve_neg().numpy())
+        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
     except (TypeError, RuntimeError) as error:
         raise fail("InputMismatch", port.tensor, f"the tensor cannot be read: {error}", "pass a dense CPU tensor") from None
 
 
-def _from_python(value: Any, port: Input) -> Array:
+def _from_python(value: object, port: Input) -> Array:
     """An array from Python numbers and lists, in the input's dtype if that loses nothing."""
     try:
         array = np.asarray(value)
@@ -168,7 +168,7 @@ def check(array: Array, port: Input | Output) -> None:
         )
 
 
-def arrange(ports: Sequence[Input | Output], given: Mapping[str, Any], what: str, *, all: bool = True) -> list[Any]:
+def arrange(ports: Sequence[Input | Output], given: Mapping[str, object], what: str, *, all: bool = True) -> list[object]:
     """Values by name in the order of `ports`. Raises InputMismatch for unknown and missing names."""
     names = [p.tensor for p in ports]
     if all and len(given) == len(names):
@@ -296,7 +296,7 @@ def overlaps(a: Array, b: Array) -> bool:
     return bool(np.may_share_memory(a, b))
 
 
-def give(array: Array, kind: Kind) -> Any:
+def give(array: Array, kind: Kind) -> object:
     """An output as an array of the caller's kind, without a copy."""
     if kind == "torch":
         torch = sys.modules["torch"]
@@ -310,7 +310,7 @@ def give(array: Array, kind: Kind) -> Any:
     return array
 
 
-def take_output(value: Any, port: Output) -> Array:
+def take_output(value: object, port: Output) -> Array:
     """A caller's `out=` array, which is written in place. Raises InputMismatch."""
     array, _ = to_numpy(value, Input(port.tensor, port.dtype, port.shape))
     check(array, port)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,45 +25,55 @@ from tatami.core.tensor import numpy_dtype
 from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
 from tatami.runtime.cpu.quick_call import QuickCall, Shapes
+from tatami.runtime.memory import Memory
 
 KEPT_SHAPES = 256
 """Maximum number of tuples of shapes for which quick calls are kept."""
-Array: TypeAlias = Any
-"""A numpy array, or a device array for a program on a GPU."""
 
 
-class Arrays(Protocol):
+class Array(Protocol):
+    """A numpy array, or a device array for a program on a GPU."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of elements per axis."""
+
+
+A = TypeVar("A", bound=Array)
+
+
+class Arrays(Protocol[A]):
     """Conversion of the caller's arrays for a program: `HostArrays`, or `CudaArrays` for a GPU."""
 
-    def take(self, value: Any, port: Input) -> Taken:
+    def take(self, value: object, port: Input) -> Taken:
         """An input in the form that kernels read: checked, in place or copied. Raises InputMismatch."""
 
-    def take_output(self, value: Any, port: Output) -> Array:
+    def take_output(self, value: object, port: Output) -> A:
         """A caller's `out=` array, to be written. Raises InputMismatch."""
 
-    def empty(self, shape: Sequence[int], dtype: DType) -> Array:
+    def empty(self, shape: Sequence[int], dtype: DType) -> A:
         """An uninitialised array in the program's memory. Raises OutOfMemory."""
 
-    def aligned_copy(self, array: Array, dtype: DType) -> Array:
+    def aligned_copy(self, array: A, dtype: DType) -> A:
         """A copy in the program's memory, aligned and row by row."""
 
-    def overlaps(self, a: Array, b: Array) -> bool:
+    def overlaps(self, a: A, b: A) -> bool:
         """True if the two arrays share bytes."""
 
-    def copy(self, to: Array, source: Array, /) -> None:
+    def copy(self, to: A, source: A, /) -> None:
         """Copy the values of `source` to `to`, wherever each lies."""
 
-    def writable_in_place(self, array: Array) -> bool:
+    def writable_in_place(self, array: A) -> bool:
         """True if the program can write a caller's array directly."""
 
     def shares(self, kind: Kind) -> bool:
         """True if `give` returns the array's own memory."""
 
-    def give(self, array: Array, kind: Kind) -> Any:
+    def give(self, array: A, kind: Kind) -> object:
         """An output as an array of the caller's kind."""
 
 
-class LoadedProgram(Protocol):
+class LoadedProgram(Protocol[A]):
     """The interface of a program that a Function runs."""
 
     def bind(
@@ -71,17 +81,13 @@ class LoadedProgram(Protocol):
     ) -> dict[str, int]:
         """Size symbol of a program -> value, from shapes of its inputs. Raises TatamiError."""
 
-    def run(
-        self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], outputs: Sequence[Array | None] = ()
-    ) -> list[Array]:
+    def run(self, program: str, inputs: Sequence[A], sizes: Mapping[str, int], outputs: Sequence[A | None] = ()) -> list[A]:
         """Results by signature; an output that updates an input is that input's array. Raises TatamiError."""
 
-    def fast(
-        self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
-    ) -> Callable[[], None]:
+    def fast(self, program: str, inputs: Sequence[A], sizes: Mapping[str, int], results: Sequence[A]) -> Callable[[], None]:
         """A call with these arrays fixed."""
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def memory(self, sizes: Mapping[str, int]) -> Memory:
         """Bytes by purpose, at these sizes."""
 
 
@@ -91,16 +97,16 @@ class BoundCall:
     def __init__(
         self,
         call: Callable[[], None],
-        outputs: dict[str, Any],
+        outputs: dict[str, object],
         refresh: tuple[tuple[Array, Array], ...],
-        copy: Callable[[Any, Array], None],
+        copy: Callable[[object, Array], None],
     ) -> None:
         self._call = call
         self._copy = copy
         self.outputs = outputs
         self._refresh = refresh
         """(to, from): inputs that kernels cannot read where they lie, copied again before each call."""
-        self._write_back: tuple[tuple[Any, Array], ...] = ()
+        self._write_back: tuple[tuple[object, Array], ...] = ()
         self._lock = threading.Lock()
 
     def __call__(self) -> dict[str, Any]:
@@ -108,8 +114,8 @@ class BoundCall:
             for to, source in self._refresh:
                 self._copy(to, source)
             self._call()
-            for to, source in self._write_back:
-                self._copy(to, source)
+            for theirs, ours in self._write_back:
+                self._copy(theirs, ours)
         return self.outputs
 
 
@@ -119,13 +125,13 @@ class Function:
     def __init__(
         self,
         execution: Module[ExecutionPlan],
-        program: LoadedProgram,
+        program: LoadedProgram[Any],
         signature: Signature | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
         self.execution = execution
         self.program = program
-        self.arrays: Arrays = getattr(program, "arrays", None) or HostArrays()
+        self.arrays: Arrays[Any] = getattr(program, "arrays", None) or HostArrays()
         self.signature = signature or execution.main.signature
         self.sizes = dict(sizes or {})
         """Values of size symbols that no input decides."""
@@ -147,10 +153,10 @@ class Function:
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
+    def __call__(self, *inputs: object, out: Mapping[str, object] | None = None, **named: object) -> dict[str, Any]:
         """Run once; inputs in their order, by name, or as one mapping. Raises TatamiError: InputMismatch, AxisAlignmentMismatch, OutOfMemory, IndexOutOfRange, …"""
-        is_one = len(inputs) == 1 and not named and type(inputs[0]) is dict
-        given: Mapping[str, Any] = inputs[0] if is_one else self._by_name(inputs, named)
+        first = inputs[0] if len(inputs) == 1 and not named else None
+        given = first if type(first) is dict else self._by_name(inputs, named)
         recent = self._recent
         if recent is not None and out is None:
             if (made := recent.run(given)) is not None:
@@ -160,7 +166,7 @@ class Function:
                 return made
         return self._call(given, out)
 
-    def _call(self, given: Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _call(self, given: Mapping[str, object], out: Mapping[str, object] | None) -> dict[str, object]:
         """A call without a quick one: the first at these shapes, or with arrays that have to be copied."""
         taken, sizes = self._take(given)
         arrays = self._separate([t.array for t in taken])
@@ -168,12 +174,12 @@ class Function:
         results = self.program.run("main", arrays, sizes, outputs)
         self._write_back(taken, arrays)
         if finish is not None:
-            for given, made in finish:
-                self.arrays.copy(given, made)
+            for theirs, made in finish:
+                self.arrays.copy(theirs, made)
         self._learn(taken, sizes)
         return self._give(taken, arrays, results, out)
 
-    def _at_other_shapes(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _at_other_shapes(self, given: Mapping[str, object]) -> dict[str, np.ndarray] | None:
         """The outputs of a quick call for the shapes of these arrays; None if there is none yet."""
         values: list[Any] = [given.get(n) for n in self._names]
         if any(type(v) is not np.ndarray for v in values):
@@ -198,7 +204,7 @@ class Function:
                 self._quick.clear()
             self._quick[shapes] = self._recent = call
 
-    def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
+    def bind(self, *inputs: object, out: Mapping[str, object] | None = None, **named: object) -> BoundCall:
         """Fix all arrays; the result is called without arguments and overwrites the same outputs. Raises TatamiError."""
         taken, sizes = self._take(self._by_name(inputs, named))
         arrays = self._separate([t.array for t in taken])
@@ -235,7 +241,7 @@ class Function:
 
     # -- inputs ----------------------------------------------------------------------------------
 
-    def _take(self, given: Mapping[str, Any]) -> tuple[list[Taken], dict[str, int]]:
+    def _take(self, given: Mapping[str, object]) -> tuple[list[Taken], dict[str, int]]:
         values = arrange(self.arguments, given, "input")
         taken = [self.arrays.take(v, p) for v, p in zip(values, self.arguments)]
         for name, t in zip(self._names, taken):
@@ -243,10 +249,10 @@ class Function:
                 self.copies[name] = self.copies.get(name, 0) + 1
         return taken, self._sizes(tuple(t.original.shape for t in taken))
 
-    def _by_name(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _by_name(self, inputs: tuple[object, ...], named: Mapping[str, object]) -> Mapping[str, object]:
         if not inputs:
             return named
-        first: Mapping[str, Any]
+        first: Mapping[str, object]
         if len(inputs) == 1 and isinstance(inputs[0], Mapping):
             first = inputs[0]
         elif len(inputs) > len(self._names):
@@ -300,7 +306,7 @@ class Function:
     # -- outputs ---------------------------------------------------------------------------------
 
     def _given_outputs(
-        self, out: Mapping[str, Any], arrays: list[Array], sizes: Mapping[str, int]
+        self, out: Mapping[str, object], arrays: list[Array], sizes: Mapping[str, int]
     ) -> tuple[tuple[Array | None, ...], list[tuple[Array, Array]]]:
         """(arrays for the program to write, (caller's array, ours) for arrays that cannot be written directly)."""
         ports: tuple[Output, ...] = self.signature.outputs
@@ -340,11 +346,11 @@ class Function:
                 )
 
     def _give(
-        self, taken: list[Taken], arrays: list[Array], results: Sequence[Array], out: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
+        self, taken: list[Taken], arrays: list[Array], results: Sequence[Array], out: Mapping[str, object] | None
+    ) -> dict[str, object]:
         kind = _kind(taken)
         sources = {id(a): t.source for a, t in zip(arrays, taken)} if self._mutable else {}
-        given: dict[str, Any] = {}
+        given: dict[str, object] = {}
         for port, array in zip(self.signature.outputs, results):
             if out is not None and port.tensor in out:
                 given[port.tensor] = out[port.tensor]
@@ -357,14 +363,14 @@ class Function:
     # -- facts -----------------------------------------------------------------------------------
 
     @property
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> Memory:
         """Bytes of constants and arena (with and without reuse) at the sizes of the last call, and the number of copies."""
         sizes = self._last_sizes
         if sizes is None:
             decided = {**self.signature.defaults, **self.sizes}
             needed = set(symbols(self.signature))
             sizes = decided if needed <= decided.keys() else None
-        found: dict[str, Any] = dict(self.program.memory(sizes)) if sizes is not None else {}
+        found: Memory = self.program.memory(sizes) if sizes is not None else {}
         return {**found, "copies": dict(self.copies)}
 
 

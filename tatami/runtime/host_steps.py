@@ -1,7 +1,7 @@
 """Steps that run in Python between segments: sizes that depend on data, and work that no kernel does (design §3 execution).
 
-A routine takes arrays and attributes and returns arrays. The routines of `tiny.routines` are the meaning that every stage
-shares; more may be registered by name."""
+A routine takes arrays and attributes and returns arrays. The routines of `tiny.meaning.routines` are the meaning that every
+stage shares; more may be registered by name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def host_routine(name: str) -> Callable[[Routine], Routine]:
 
 
 def run_host_step(
-    at: Place, name: str, inputs: Sequence[np.ndarray], attrs: Mapping[str, Any], dtypes: Sequence[DType]
+    at: Place, name: str, inputs: Sequence[np.ndarray], attrs: Mapping[str, object], dtypes: Sequence[DType]
 ) -> list[np.ndarray]:
     """The results of one step, C-contiguous and of the declared dtypes. Raises UnknownOp and HostFault."""
     routine = HOST_ROUTINES.get(name) or ROUTINES.get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from tatami.core.expr import evaluate
 from tatami.core.module import Module
 from tatami.execution.ir import ExecutionPlan
 from tatami.execution.run import Machine
+from tatami.region.ir import Program
 from tatami.runtime.loaded import LoadedModule
+from tatami.runtime.memory import Memory
 
 Array: TypeAlias = np.ndarray
 
@@ -20,7 +22,7 @@ Array: TypeAlias = np.ndarray
 class ReferenceProgram(LoadedModule):
     """A plan run by numpy. `regions`: the region module of a lowered plan; a plan of `from_graph` needs none."""
 
-    def __init__(self, execution: Module[ExecutionPlan], regions: Module[Any] | None = None) -> None:
+    def __init__(self, execution: Module[ExecutionPlan], regions: Module[Program] | None = None) -> None:
         super().__init__(execution)
         self.machine = Machine(execution, regions)
 
@@ -58,7 +60,7 @@ class ReferenceProgram(LoadedModule):
 
         return call
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def memory(self, sizes: Mapping[str, int]) -> Memory:
         """Bytes of constants and of the arena without reuse."""
         plan = self.execution.main
         arena = sum(evaluate(b.elements, sizes) * b.dtype.itemsize for b in plan.buffers if b.kind == "arena" and not b.parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class StandAlone:
 
 def stand_alone_main(
     execution: Module[ExecutionPlan],
-    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
+    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, object]],
     sizes: Mapping[str, int],
     threads: int = 1,
 ) -> StandAlone:
@@ -80,7 +80,7 @@ def stand_alone_main(
 def stand_alone_cuda_main(
     source: CudaSource,
     execution: Module[ExecutionPlan],
-    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
+    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, object]],
     sizes: Mapping[str, int],
 ) -> StandAlone:
     """`main.cu` of a program for a GPU. `reference(inputs, sizes)` returns the outputs."""
@@ -93,7 +93,7 @@ def stand_alone_cuda_main(
 def _case(
     execution: Module[ExecutionPlan],
     layouts: Layouts,
-    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, Any]],
+    reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, object]],
     sizes: Mapping[str, int],
 ) -> tuple[dict[str, dict[str, int]], tuple[Expected, ...]]:
     """(program -> sizes, the reference's outputs for Philox inputs)."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tatami.compiled_function import CompiledFunction, StageView
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.specialised.specialisation import ShapeSet
 
 if TYPE_CHECKING:
+    from tatami.core.numbers.numerics import Array
     from tatami.runtime.function import BoundCall
+    from tatami.runtime.memory import Memory
 
 
 @dataclass
@@ -51,10 +53,10 @@ class AdaptiveFunction(CompiledFunction):
         made._routes = {}
         return made
 
-    _routes: dict[tuple[Any, ...], Cluster | None]
+    _routes: dict[tuple[tuple[int, ...] | None, ...], Cluster | None]
     """Shapes of the inputs -> the cluster that admits them, or None."""
 
-    def _call(self, given: Mapping[str, Any], out: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _call(self, given: Mapping[str, object], out: Mapping[str, object] | None) -> dict[str, object]:
         """The results of the program of open sizes, unless another one serves this call. (A quick call has shapes that it
         served.)"""
         cluster = self._cluster(given) if self.clusters else None
@@ -75,12 +77,12 @@ class AdaptiveFunction(CompiledFunction):
                 raise
             return shape_set.run(given, out, error)
 
-    def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
+    def bind(self, *inputs: object, out: Mapping[str, object] | None = None, **named: object) -> BoundCall:
         """Fix all arrays, for the program that serves their sizes."""
         cluster = self._cluster(self._by_name(inputs, named)) if self.clusters else None
         return super().bind(*inputs, out=out, **named) if cluster is None else cluster.function.bind(*inputs, out=out, **named)
 
-    def _cluster(self, given: Mapping[str, Any]) -> Cluster | None:
+    def _cluster(self, given: Mapping[str, object]) -> Cluster | None:
         shapes = tuple(getattr(given.get(n), "shape", None) for n in self._names)
         if shapes not in self._routes:
             sizes = self._sizes_of(shapes)
@@ -89,7 +91,7 @@ class AdaptiveFunction(CompiledFunction):
             self._routes[shapes] = next((c for c in self.clusters if c.admits(sizes)), None)
         return self._routes[shapes]
 
-    def _sizes_of(self, shapes: tuple[Any, ...]) -> Mapping[str, int]:
+    def _sizes_of(self, shapes: tuple[tuple[int, ...] | None, ...]) -> Mapping[str, int]:
         from tatami.core.sizes.binding import solve_sizes
 
         known = {n: tuple(map(int, s)) for n, s in zip(self._names, shapes, strict=True) if s is not None}
@@ -105,7 +107,7 @@ class AdaptiveFunction(CompiledFunction):
         return "\n".join(parts)
 
     @property
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> Memory:
         """Bytes of this program by use, and how many programs there are for other sizes."""
         return {**super().memory, **_counts(self.shape_set)}
 
@@ -117,18 +119,18 @@ class DeferredFunction:
         self.shape_set = shape_set
         self.why = why
 
-    def __call__(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Any]:
+    def __call__(self, *inputs: object, out: Mapping[str, object] | None = None, **named: object) -> dict[str, Any]:
         """Run once, by the program for these sizes, which is compiled if this is their first call. Raises TatamiError."""
         return self.shape_set.run(self._given(inputs, named), out)
 
-    def bind(self, *inputs: Any, out: Mapping[str, Any] | None = None, **named: Any) -> BoundCall:
+    def bind(self, *inputs: object, out: Mapping[str, object] | None = None, **named: object) -> BoundCall:
         """Fix all arrays, for the program that serves their sizes."""
         given = self._given(inputs, named)
         self.shape_set.run(given)
         function = self.latest("bind")
         return function.bind({a.tensor: given[a.tensor] for a in function.arguments}, out=out)
 
-    def _given(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    def _given(self, inputs: tuple[object, ...], named: Mapping[str, object]) -> dict[str, object]:
         if inputs and named:
             names = self.shape_set.source.names
             first = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else dict(zip(names, inputs, strict=False))
@@ -150,7 +152,7 @@ class DeferredFunction:
         """The stages of the program of the last call."""
         return self.latest("stages").stages
 
-    def fetch(self, name: str, /, **inputs: Any) -> Any:
+    def fetch(self, name: str, /, **inputs: Array) -> Array:
         """The value of a node in the program of the last call. Raises UnboundSymbol before the first."""
         return self.latest("fetch").fetch(name, **inputs)
 
@@ -162,19 +164,19 @@ class DeferredFunction:
         return "\n".join(parts)
 
     @property
-    def memory(self) -> dict[str, Any]:
+    def memory(self) -> Memory:
         """Bytes of the program of the last call, and how many programs there are."""
         last = self.latest("memory").memory if self.shape_set.programs else {}
         return {**last, **_counts(self.shape_set)}
 
-    def save(self, path: Any) -> Any:
+    def save(self, path: object) -> NoReturn:
         """Raise TatamiError: a saved program serves one tuple of sizes or all of them."""
         reason = self.why.diagnostics[0]
         why = f"no program serves all sizes ({reason.at}: {reason.why})"
         raise fail("UnboundSymbol", "save", why, "compile with sizes= for the sizes that the saved program shall serve")
 
 
-def _counts(shape_set: ShapeSet | None) -> dict[str, Any]:
+def _counts(shape_set: ShapeSet | None) -> Memory:
     if shape_set is None:
         return {}
     return {"specialisations": len(shape_set.programs), "specialisation_seconds": round(shape_set.seconds, 3)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.models import find_source
@@ -20,18 +20,22 @@ if TYPE_CHECKING:
     from tatami.prepare import SizeRequest
     from tatami.specialised.adaptive import Cluster
 
-Compile: TypeAlias = "Callable[[Any, Mapping[str, SizeRequest]], CompiledFunction]"
+SizeEntry: TypeAlias = int | tuple[int, ...]
+"""A size, (least, greatest) or (least, usual, greatest)."""
+Compile: TypeAlias = "Callable[[object, Mapping[str, SizeRequest]], CompiledFunction]"
 """compile(model, sizes) returns one program."""
 MAX_CLUSTERS = 256
 """Maximum number of programs that one call of compile makes ahead of time."""
 
 
-def compile_shape_set(model: Any, sizes: Mapping[str, Any], compile: Compile, most: int | None) -> CompiledFunction:
+def compile_shape_set(
+    model: object, sizes: Mapping[str, SizeRequest | list[SizeEntry]], compile: Compile, most: int | None
+) -> CompiledFunction:
     """The callable of a model with all its programs. Raises TatamiError."""
     from tatami.specialised.adaptive import AdaptiveFunction, DeferredFunction
 
     asked = {n: v for n, v in sizes.items() if isinstance(v, list)}
-    common = {n: v for n, v in sizes.items() if n not in asked}
+    common = {n: v for n, v in sizes.items() if not isinstance(v, list)}
     tuples = _tuples(asked)
     shape_set = None
     if most != 0 and (source := find_source(model)) is not None:
@@ -73,7 +77,7 @@ def _has_open_sizes(function: CompiledFunction) -> bool:
     return any(size.as_int() is None for port in signature.inputs for size in port.shape)
 
 
-def _tuples(asked: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _tuples(asked: Mapping[str, Sequence[SizeEntry]]) -> list[dict[str, SizeEntry]]:
     """Every combination of one entry for each symbol. Raises InvalidSymbol."""
     if not asked:
         return []
@@ -95,7 +99,7 @@ def _tuples(asked: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(asked, entry, strict=True)) for entry in product(*asked.values())]
 
 
-def _cluster(model: Any, common: Mapping[str, Any], entry: Mapping[str, Any], compile: Compile) -> Cluster:
+def _cluster(model: object, common: Mapping[str, SizeRequest], entry: Mapping[str, SizeEntry], compile: Compile) -> Cluster:
     from tatami.specialised.adaptive import Cluster
 
     wanted = {n: v if isinstance(v, int) else (v[0], v[len(v) // 2], v[-1]) for n, v in entry.items()}

@@ -42,15 +42,15 @@ class ImportedModel(Protocol):
         """The module of the model, specialised for a call."""
 
     @property
-    def inputs(self) -> Mapping[str, Any]:
+    def inputs(self) -> Mapping[str, object]:
         """Input of the model -> how its value enters the program."""
 
     @property
-    def outputs(self) -> tuple[Any, ...]:
+    def outputs(self) -> tuple[object, ...]:
         """How the model's outputs are made from the program's results, in order."""
 
     @property
-    def fixed(self) -> Mapping[str, Any]:
+    def fixed(self) -> Mapping[str, object]:
         """Input of the model -> value that the module is specialised on."""
 
 
@@ -78,7 +78,7 @@ class Source(Protocol):
 
     def imported(
         self,
-        fixed: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, object] | None = None,
         shapes: Mapping[str, tuple[int, ...]] | None = None,
         sizes: Mapping[str, int] | None = None,
         reads_sizes: bool = True,
@@ -91,10 +91,10 @@ class Source(Protocol):
     def may_serve_some_size(self, error: TatamiError) -> bool:
         """True if a program for some sizes or values may exist although the import for all of them failed with this error."""
 
-    def arguments_of(self, imported: Any, inputs: Mapping[str, Any], /) -> tuple[dict[str, Any], Any]:
+    def arguments_of(self, imported: Any, inputs: Mapping[str, object], /) -> tuple[dict[str, object], Any]:
         """(port -> array of the program, everything that `results_of` needs to know of this call)."""
 
-    def results_of(self, imported: Any, results: Mapping[str, Any], call: Any, /) -> tuple[Any, ...]:
+    def results_of(self, imported: Any, results: Mapping[str, object], call: Any, /) -> tuple[object, ...]:
         """The outputs of the model, in its order, from the program's results."""
 
 
@@ -126,7 +126,7 @@ class Program:
         """True if integers of the data decide sizes, each read by a Host step."""
         return "extent" in self.host_steps
 
-    def run(self, source: Source, inputs: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, source: Source, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> dict[str, object]:
         """Output -> value, by the model's names and in its order. Raises TatamiError."""
         arrays, call = source.arguments_of(self.imported, inputs)
         results = self.function({a.tensor: arrays[a.tensor] for a in self.function.arguments}, out=out)
@@ -169,7 +169,7 @@ class ShapeSet:
     _refused: dict[Policy, TatamiError] = field(default_factory=dict)
     """Policy -> the error of its import, which fails for every call."""
 
-    def named(self, inputs: Any) -> dict[str, Any]:
+    def named(self, inputs: object) -> dict[str, object]:
         """Input -> value, from a mapping or a sequence. Raises InputMismatch."""
         names = self.source.names
         others = {n for n in inputs if n not in names} if isinstance(inputs, Mapping) else set()
@@ -189,8 +189,8 @@ class ShapeSet:
         return given
 
     def run(
-        self, given: Mapping[str, Any], out: Mapping[str, Any] | None = None, first: TatamiError | None = None
-    ) -> dict[str, Any]:
+        self, given: Mapping[str, object], out: Mapping[str, object] | None = None, first: TatamiError | None = None
+    ) -> dict[str, object]:
         """Output -> value, by a program that exists or is compiled for this call. `first`: the error of the program that
         serves all sizes. Raises TatamiError: `first`, if no program serves the call."""
         passed = frozenset(given) - frozenset(self.source.names)
@@ -238,7 +238,7 @@ class ShapeSet:
         """Compile the program that is independent of calls, before the first one. Raises TatamiError if there is none."""
         self.program({}, self.usual)
 
-    def shapes_of(self, given: Mapping[str, Any]) -> Key:
+    def shapes_of(self, given: Mapping[str, object]) -> Key:
         """The shapes of all inputs, in order, as a key."""
         return tuple(_shape(given[n]) for n in self.source.names)
 
@@ -251,14 +251,15 @@ class ShapeSet:
         """True if a call with these shapes was served by a program of its own."""
         return shapes in self._policies
 
-    def program(self, given: Mapping[str, Any], policy: Policy) -> Program:
+    def program(self, given: Mapping[str, object], policy: Policy) -> Program:
         """The program of a policy for these inputs, compiled if it does not exist; inputs whose values the import needs are
         added to the decisive ones."""
         with self._lock:
             while True:
                 policy = self._extended.get(policy, policy)
                 fixed = {n: given[n] for n in policy.decisive}
-                shapes = {n: np.shape(v) for n, v in given.items() if n not in fixed} if policy.by_shape else {}
+                arrays: Mapping[str, Any] = given
+                shapes = {n: np.shape(v) for n, v in arrays.items() if n not in fixed} if policy.by_shape else {}
                 key = (*((n, *_content(v)) for n, v in fixed.items()), *shapes.items(), policy.reads_sizes)
                 if key in self.programs:
                     self.programs.move_to_end(key)
@@ -278,7 +279,7 @@ class ShapeSet:
                 self.programs[key] = made
                 return made
 
-    def _compiled(self, fixed: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], policy: Policy) -> Program:
+    def _compiled(self, fixed: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]], policy: Policy) -> Program:
         start = time.perf_counter()
         imported = self.source.imported(fixed, shapes, self.sizes, policy.reads_sizes)
         function = self.compile(imported.module)
@@ -319,12 +320,12 @@ class ShapeSet:
         return "\n".join(lines)
 
 
-def _shape(value: Any) -> object:
+def _shape(value: object) -> object:
     """The shape of an array, or the shapes of a sequence's elements."""
     return tuple(_shape(v) for v in value) if isinstance(value, list | tuple) else getattr(value, "shape", None)
 
 
-def _content(value: Any) -> Key:
+def _content(value: object) -> Key:
     """A key of what a program specialised on the value depends on: an array's content, a sequence's length and shapes."""
     if value is None:
         return ("absent",)
@@ -334,7 +335,7 @@ def _content(value: Any) -> Key:
     return (array.dtype.str, array.shape, array.tobytes())
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, list | tuple):

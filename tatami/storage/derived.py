@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Given = Mapping[str, Module[Any]]
 
 
-def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[str, Module[Any]]:
+def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[str, Module[object]]:
     """The stages in the form in which they may be compiled. Raises TatamiError if a document differs from its derivation where
     it must not. `trust`: loops and instructions are taken unchanged."""
     out = dict(given)
@@ -107,7 +107,7 @@ def _equal_facts(name: str, given: Given, target: Target, above: tuple[str, ...]
 # -- comparison ------------------------------------------------------------------------------------
 
 
-def _differences(name: str, given: Module[Any], derived: Module[Any], suggestion: str) -> Iterator[Diagnostic]:
+def _differences(name: str, given: Module[object], derived: Module[object], suggestion: str) -> Iterator[Diagnostic]:
     """The first difference of each program."""
     for program in dict.fromkeys((*derived.programs, *given.programs)):
         have, want = given.programs.get(program), derived.programs.get(program)
@@ -122,7 +122,7 @@ def _differences(name: str, given: Module[Any], derived: Module[Any], suggestion
         yield diagnostic("InvalidDocument", f"{name}: {program}{place}", why, suggestion)
 
 
-def first_difference(have: Any, want: Any) -> tuple[str, str]:
+def first_difference(have: object, want: object) -> tuple[str, str]:
     """(the path at which two plain values first differ, the difference in words)."""
     if isinstance(have, dict) and isinstance(want, dict):
         for key in dict.fromkeys((*want, *have)):
@@ -141,7 +141,7 @@ def first_difference(have: Any, want: Any) -> tuple[str, str]:
     return "", f"it is {_short(have)}; derived again it is {_short(want)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = str(value)
     return text if len(text) < 100 else f"{text[:97]}..."
 

@@ -39,7 +39,7 @@ from tatami.stages import STAGES, Stage, decode_body, encode_body, show, stage
 
 def to_document(
     name: str,
-    value: Module[Any],
+    value: Module[object],
     target: Target,
     *,
     inputs: Mapping[str, InputRef] | None = None,
@@ -58,7 +58,7 @@ def to_document(
     )
 
 
-def from_document(document: Document, folder: Path | None, *, trust: bool, at: str = "document") -> dict[str, Module[Any]]:
+def from_document(document: Document, folder: Path | None, *, trust: bool, at: str = "document") -> dict[str, Module[object]]:
     """The stages that a document holds: its own, and the earlier ones that its `inputs` name. Raises TatamiError."""
     s = _trusted(document, trust, at)
     found: dict[str, Module[Any]] = {}
@@ -92,7 +92,7 @@ def own_stage(
     read: Callable[[str, ConstantRef], Tensor] | None = None,
     *,
     trust: bool,
-) -> Module[Any]:
+) -> Module[object]:
     """The stage that a document holds itself. read: reads constants that are neither in a folder nor in the document. Raises
     Untrusted if it holds code and `trust` is not given."""
     s = stage(document.stage)
@@ -138,7 +138,7 @@ def _read_input(name: str, ref: InputRef, folder: Path | None, at: str, trust: b
 
 
 def write_dump(
-    folder: Path, values: Mapping[str, Module[Any]], names: Iterable[str], target: Target, *, embed: bool = False
+    folder: Path, values: Mapping[str, Module[object]], names: Iterable[str], target: Target, *, embed: bool = False
 ) -> list[Path]:
     """Write `names` (and what they need to restart) into `folder`; each file appears whole or not at all."""
     wanted = set(names)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -71,7 +70,7 @@ class Record(msgspec.Struct, frozen=True):
     overridable: tuple[str, ...] = ()
 
 
-def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Importer], example_inputs: Any) -> Module[Graph]:
+def import_file(file: ModelFile, name: str, find_importer: Callable[[str], Importer], example_inputs: object) -> Module[Graph]:
     """The module of a file, from the cache, else imported by the importer of that name and added to the cache."""
     if example_inputs is not None:
         return find_importer(name)(file, example_inputs)

@@ -13,7 +13,6 @@ import os
 import platform
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 from tatami.compilation import Compilation, StoredProgram
 from tatami.core.codec import encode_record
@@ -84,7 +83,7 @@ def chain_parts(compilation: Compilation) -> Iterator[str | bytes]:
         yield from _content(name, module)
 
 
-def _content(name: str, module: Module[Any]) -> Iterator[str | bytes]:
+def _content(name: str, module: Module[object]) -> Iterator[str | bytes]:
     for program, body in module.programs.items():
         yield program
         yield encode_record(encode_body(stage(name), body))

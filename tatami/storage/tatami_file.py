@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -61,7 +60,7 @@ class Saved:
     """A file in memory: its stages, and its machine code if that may run here."""
 
     manifest: Manifest
-    given: dict[str, Module[Any]]
+    given: dict[str, Module[object]]
     program: StoredProgram | None
 
 
@@ -109,7 +108,7 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
             raise fail("InvalidDocument", path.name, f"the constant {name[:80]} is another than its block", "save it again")
         return found
 
-    given: dict[str, Module[Any]] = {}
+    given: dict[str, Module[object]] = {}
     for s in STAGES:
         if s.name in manifest.stages:
             at = f"{path.name}:{s.file_stem}.json"

@@ -7,7 +7,7 @@ anybody may have written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -18,18 +18,21 @@ from tatami.core.numbers.trees import tables_fault
 from tatami.core.signature import Output, Signature
 from tatami.core.tensor import Tensor
 
-Array: TypeAlias = Any
-"""A numpy array; not imported here, to start quickly."""
+if TYPE_CHECKING:
+    from tatami.core.numbers.numerics import Array
+    from tatami.region.ir import Program as RegionProgram
+    from tatami.tiny.ir import Program as TinyProgram
+
 ROUTINE = "tree_ensemble"
 """Name of the native routine that walks through trees."""
 
 
-def check_tables(given: Mapping[str, Module[Any]]) -> list[Diagnostic]:
+def check_tables(given: Mapping[str, Module[object]]) -> list[Diagnostic]:
     """A fault for each ensemble whose tables are not constant, or lead outside themselves."""
     out: list[Diagnostic] = []
-    for stage, module in given.items():
+    for module in given.values():
         for name, program in module.programs.items():
-            for at, tables, features, outputs in _ensembles(stage.split("@")[0], program, module.constants):
+            for at, tables, features, outputs in _ensembles(program, module.constants):
                 why = _fault(tables, features, outputs)
                 if why:
                     how = "import the model again, or pass --trust if the tables are your own"
@@ -37,7 +40,7 @@ def check_tables(given: Mapping[str, Module[Any]]) -> list[Diagnostic]:
     return out
 
 
-def has_trees(region: Module[Any]) -> bool:
+def has_trees(region: Module[RegionProgram]) -> bool:
     """True if a Region walks through trees."""
     opaque = (getattr(item, "opaque", None) for program in region.programs.values() for item in program.body)
     return any(o is not None and o.routine == ROUTINE for o in opaque)
@@ -53,41 +56,48 @@ def _fault(tables: Sequence[Array | None], features: Expr, outputs: Expr) -> str
     return tables_fault(nodes, roots, targets, values, width, results)
 
 
-Ensemble: TypeAlias = tuple[str, list[Array | None], Expr, Expr]
+Ensemble: TypeAlias = "tuple[str, list[Array | None], Expr, Expr]"
 """(its place; nodes, roots, targets and values; number of features; number of outputs)."""
 
 
-def _ensembles(layer: str, program: Any, constants: Mapping[str, Tensor]) -> Iterator[Ensemble]:
-    match layer:
-        case "frontend":
+def _ensembles(program: object, constants: Mapping[str, Tensor]) -> Iterator[Ensemble]:
+    from tatami.frontend.ir import Graph
+    from tatami.region.ir import Program as RegionProgram
+    from tatami.region.ir import Region
+    from tatami.tiny.ir import CallOp
+    from tatami.tiny.ir import Program as TinyProgram
+
+    match program:
+        case Graph():
             for node in program.graph:
                 if node.op == ROUTINE and len(node.inputs) == 5:
                     features, outputs = (expr(node.attrs[n]) for n in ("features", "outputs"))
                     arrays = [constants[t].array if t in constants else None for t in node.inputs[1:]]
                     yield node.name, arrays, features, outputs
-        case "tiny":
+        case TinyProgram():
             nodes = {n.id: n for n in program.nodes}
-            for node in program.nodes:
-                if getattr(node.op, "targets", ()) == (ROUTINE,) and len(node.src) == 5:
-                    tables = [_of_nodes(program, s, constants) for s in node.src[1:]]
-                    yield node.id, tables, nodes[node.src[0]].shape[1], node.op.results[0].shape[1]
-        case "region":
+            for id, n in nodes.items():
+                if isinstance(n.op, CallOp) and n.op.targets == (ROUTINE,) and len(n.src) == 5:
+                    tables = [_of_nodes(program, s, constants) for s in n.src[1:]]
+                    yield id, tables, nodes[n.src[0]].shape[1], n.op.results[0].shape[1]
+        case RegionProgram():
             for item in program.body:
-                opaque = getattr(item, "opaque", None)
-                if opaque is not None and opaque.routine == ROUTINE:
+                if isinstance(item, Region) and (opaque := item.opaque) is not None and opaque.routine == ROUTINE:
                     operands = opaque.operands or tuple(p.name for p in item.inputs)
                     shapes = {p.name: p.memref.shape for p in item.inputs}
                     tables = [_of_regions(program, o, constants) for o in operands[1:]]
                     yield item.name, tables, shapes[operands[0]][1], item.outputs[0].memref.shape[1]
 
 
-def _of_nodes(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
-    """The value of a node of tiny that only constants decide."""
+def _of_nodes(program: TinyProgram, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
+    """The value of a node of tiny that only constants decide; None if an input that is not a constant decides it too."""
+    from tatami.tiny.ir import InputOp
     from tatami.tiny.run import run
 
     made = {n.id: n for n in program.nodes}
     needed = _needed({i: n.src for i, n in made.items()}, wanted)
-    ports = [program.signature.input(n.op.tensor_id) for i, n in made.items() if i in needed and hasattr(n.op, "tensor_id")]
+    named = [n.op.tensor_id for i, n in made.items() if i in needed and isinstance(n.op, InputOp)]
+    ports = [p for name in named if (p := program.signature.input(name)) is not None]
     if any(p.tensor not in constants for p in ports):
         return None
     found = made[wanted]
@@ -97,8 +107,8 @@ def _of_nodes(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> Arr
     return run(Module({"main": alone}, constants), {}, {}, mode="declared")["table"]
 
 
-def _of_regions(program: Any, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
-    """The value of a tensor of a Region program that only constants decide."""
+def _of_regions(program: RegionProgram, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
+    """The value of a tensor of a Region program that only constants decide; None if another input decides it too."""
     from tatami.region.run import run
 
     items = {o.name: item for item in program.body for o in item.outputs}

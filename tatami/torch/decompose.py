@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
@@ -15,11 +14,11 @@ from tatami.torch.table import HANDLERS
 
 
 @lru_cache(maxsize=1)
-def decompositions() -> dict[OpOverload, Callable[..., Any]]:
+def decompositions() -> dict[OpOverload, Callable[..., object]]:
     """PyTorch's decompositions for every overload the table lacks: the core list, then its whole table."""
     aten = torch.ops.aten
     kept = {str(op): fn for op, fn in core_aten_decompositions().items()}
-    out: dict[OpOverload, Callable[..., Any]] = {}
+    out: dict[OpOverload, Callable[..., object]] = {}
     for op, fn in {**decomposition_table, **core_aten_decompositions()}.items():
         if isinstance(op, OpOverload) and str(op) not in HANDLERS and (str(op) in kept or op.namespace == "aten"):
             out[op] = fn

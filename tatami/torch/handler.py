@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-Handler: TypeAlias = Callable[..., Any]
+Handler: TypeAlias = Callable[..., object]
 """Function of (importer, *the operator's arguments) that returns the result, or a tuple of them. Raises Refusal or
 TatamiError."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 import torch
 from torch import fx
 from torch._higher_order_ops.effects import with_effects
@@ -24,7 +25,7 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.aten.view import part
 from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported, View
-from tatami.torch.importer import Importer, Real, dtype_of
+from tatami.torch.importer import Importer, Number, Real, dtype_of
 from tatami.torch.refusal import Refusal
 from tatami.torch.shared_memory import owners, place_in, storage_of
 from tatami.torch.sizes import is_never_negative, memory_order, shape_of, size_expr, strides_of
@@ -137,7 +138,7 @@ class _Import:
         self.out.arguments.append(Argument(position, name, order, updated))
         return x if order is None or _is_identity(order) else x.permute(_inverse(order))
 
-    def attribute(self, node: fx.Node) -> Any:
+    def attribute(self, node: fx.Node) -> Tensor:
         """A tensor held by the graph, as a constant."""
         value: Any = self.gm
         for name in str(node.target).split("."):
@@ -147,7 +148,7 @@ class _Import:
         dtype_of(value)
         return self.out.graph.constant(to_numpy(value))
 
-    def call(self, node: fx.Node) -> Any:
+    def call(self, node: fx.Node) -> object:
         value = node.meta.get("val")
         if isinstance(value, torch.SymBool | bool):
             return Refusal("a truth about sizes")  # read by assertions only
@@ -181,9 +182,10 @@ class _Import:
         made = handler(self.m, *arguments, **named)
         if not isinstance(value, tuple | list):
             return self.checked(made, value)
+        assert isinstance(made, tuple | list)
         return tuple(self.checked(x, v) for x, v in zip(made, value, strict=False))
 
-    def number(self, node: fx.Node, value: Any) -> Expr:
+    def number(self, node: fx.Node, value: object) -> Expr:
         """An integer of the data (`x.item()`) as a size, read by a Host step."""
         if not isinstance(value, torch.SymInt) or str(node.target) not in ITEMS or not self.frame.logical:
             raise Refusal("a number that is read from data")
@@ -193,7 +195,7 @@ class _Import:
         self.out.graph.op("extent", x.reshape(()).cast(DType.i64), size=self.m.found_size(value))
         return size_expr(value)
 
-    def effect(self, node: fx.Node) -> Any:
+    def effect(self, node: fx.Node) -> tuple[object, None]:
         """An operator that only raises errors; its token, which orders such operators, is passed on."""
         token, target, *arguments = node.args
         handler = HANDLERS.get(str(target))
@@ -202,7 +204,7 @@ class _Import:
         handler(self.m, *map(self.convert, arguments), **{k: self.convert(v) for k, v in node.kwargs.items()})
         return (self.convert(token), None)
 
-    def update(self, node: fx.Node) -> Any:
+    def update(self, node: fx.Node) -> object:
         """A `copy_` into an argument at the end of the graph: the argument is updated in place."""
         target, source = node.args[0], node.args[1]
         assert isinstance(target, fx.Node)
@@ -218,15 +220,15 @@ class _Import:
         self.put(port, old, value)
         return self.convert(source)
 
-    def put(self, port: Argument, old: Tensor, value: Any) -> None:
+    def put(self, port: Argument, old: Tensor, value: Tensor | Number) -> None:
         """Write the value to the argument, in its order of axes in memory."""
-        value = self.m.filled(self.m.tensor(value, old.dtype), old.shape)
+        written = self.m.filled(self.m.tensor(value, old.dtype), old.shape)
         if port.order is not None and not _is_identity(port.order):
-            value = value.permute(port.order)
+            written = written.permute(port.order)
         graph = self.out.graph
-        graph.update(Tensor(graph, port.name), value)
+        graph.update(Tensor(graph, port.name), written)
 
-    def convert(self, value: Any) -> Any:
+    def convert(self, value: object) -> Any:
         """An argument of a node in the form that the functions of the table take."""
         if isinstance(value, fx.Node):
             found = self.values[value]
@@ -241,7 +243,7 @@ class _Import:
             raise Refusal("complex numbers")
         return value
 
-    def checked(self, made: Any, value: Any) -> Any:
+    def checked(self, made: object, value: object) -> object:
         """The result with the dtype and shape of the metadata. A shape that only differs in its form is assumed equal,
         which is checked when the program runs."""
         if not isinstance(made, Tensor) or not isinstance(value, torch.Tensor):
@@ -256,7 +258,7 @@ class _Import:
         return made.reshape(shape)
 
     # -- what does not go ------------------------------------------------------------------------
-    def attempt(self, node: fx.Node, step: Callable[[fx.Node], Any]) -> None:
+    def attempt(self, node: fx.Node, step: Callable[[fx.Node], object]) -> None:
         graph = self.out.graph
         first = len(graph._nodes)
         try:
@@ -274,7 +276,7 @@ class _Import:
         self.out.unsupported.append(Unsupported(node, str(node.target), why, place_of(node)))
         self.values[node] = self.stand_in(node.meta.get("val"), node.name, why)
 
-    def stand_in(self, value: Any, name: str, why: str) -> Any:
+    def stand_in(self, value: object, name: str, why: str) -> object:
         """The inputs that later nodes read instead of a result that PyTorch computes."""
         try:
             if isinstance(value, torch.Tensor):
@@ -327,7 +329,7 @@ class _Import:
                 self.out.unsupported.append(Unsupported(at, "output", str(refusal), place_of(at)))
                 self.out.outputs.append(None)
 
-    def given(self, item: Any, k: int) -> Given:
+    def given(self, item: object, k: int) -> Given:
         if not isinstance(item, fx.Node):
             return size_expr(item) if isinstance(item, int | torch.SymInt) and not isinstance(item, bool) else None
         if item in self.placeholders and not self.frame.logical:
@@ -393,7 +395,7 @@ def place_of(node: fx.Node) -> str:
     return f"{node.name} ({file}:{parts[1].removeprefix(' line ').strip()})"
 
 
-def to_numpy(value: torch.Tensor) -> Any:
+def to_numpy(value: torch.Tensor) -> np.ndarray:
     """The content of a tensor, bfloat16 included; works also while PyTorch traces with tensors without content."""
     with unset_fake_temporarily():
         data = value.detach().cpu().contiguous()

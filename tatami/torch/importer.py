@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -18,7 +18,7 @@ from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.dtypes import FROM_TORCH, Promotion, promote
 from tatami.torch.imported import Forbidden
 from tatami.torch.refusal import Refusal
-from tatami.torch.sizes import from_sympy, is_found_by_data, shape_of, size_expr
+from tatami.torch.sizes import Size, from_sympy, is_found_by_data, shape_of, size_expr
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Real:
 
 
 Number: TypeAlias = bool | int | float | Expr | Real
-Value: TypeAlias = Tensor | Number | tuple[Any, ...] | None
+Value: TypeAlias = "Tensor | Number | tuple[Value, ...] | None"
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Importer:
     """The builder of one frontend graph. `results`: metadata of the results of the node that is being imported."""
 
     graph: Graph
-    results: tuple[Any, ...] = ()
+    results: tuple[torch.Tensor, ...] = ()
     seeds: list[Tensor] = field(default_factory=list)
     """The key of the program's random numbers, as an additional input; empty until an operator needs it."""
     draws: int = 0
@@ -131,7 +131,7 @@ class Importer:
         """The dtype of result number k."""
         return dtype_of(self.results[k])
 
-    def found_size(self, size: Any) -> str:
+    def found_size(self, size: Size) -> str:
         """The symbol of a size that the node being imported reads from data. Raises Refusal if data may not decide it."""
         name = size_expr(size).as_name()
         if not self.finds_sizes or not is_found_by_data(size) or name is None or name in self.found:
@@ -209,7 +209,7 @@ class Importer:
         to = dtype or self.promoted(*operands, promotion=promotion)
         return [self.expand(self.tensor(o, to), self.shape) for o in operands]
 
-    def elementwise(self, op: str, *operands: Tensor | Number, promotion: Promotion = "default", **attrs: Any) -> Tensor:
+    def elementwise(self, op: str, *operands: Tensor | Number, promotion: Promotion = "default", **attrs: object) -> Tensor:
         """An elementwise operation of the frontend over operands converted by PyTorch's rules."""
         values = self.joined(*operands, promotion=promotion)
         return self.graph.one(op, *values, **attrs)
@@ -235,7 +235,7 @@ def dtype_of(value: torch.Tensor) -> DType:
     return found
 
 
-def constant_int(size: Any, what: str) -> int:
+def constant_int(size: IntoExpr | float, what: str) -> int:
     """A size that must be a number. Raises Refusal."""
     number = expr(size).as_int() if not isinstance(size, bool | float) else int(size)
     if number is None:

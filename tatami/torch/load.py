@@ -7,7 +7,6 @@ caller passes and which is updated in place. Inputs keep the names of `forward`;
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -25,7 +24,7 @@ from tatami.torch.imported import Frame, described
 from tatami.torch.sizes import shape_of
 
 
-def load_module(module: torch.nn.Module, example_inputs: Any = None, dynamic_shapes: Any = None) -> Module[ir.Graph]:
+def load_module(module: torch.nn.Module, example_inputs: object = None, dynamic_shapes: object = None) -> Module[ir.Graph]:
     """Export `module` for inputs like `example_inputs` (a tuple of arguments, or a mapping by name) and import it."""
     args, kwargs = arguments(example_inputs)
     training = module.training
@@ -41,7 +40,7 @@ def load_module(module: torch.nn.Module, example_inputs: Any = None, dynamic_sha
     return load_exported(exported, dims=dim_names(args, kwargs, dynamic_shapes))
 
 
-def arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments(example_inputs: object) -> tuple[tuple[object, ...], dict[str, object]]:
     """Positional and named arguments. Raises InputMismatch."""
     if isinstance(example_inputs, Mapping):
         return (), dict(example_inputs)
@@ -58,7 +57,7 @@ def arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def load_exported(
-    program: ExportedProgram, example_inputs: Any = None, dims: Mapping[tuple[int, int], str] | None = None
+    program: ExportedProgram, example_inputs: object = None, dims: Mapping[tuple[int, int], str] | None = None
 ) -> Module[ir.Graph]:
     """Import an exported program. `dims`: names of sizes by (input tensor, axis)."""
     program = program.run_decompositions(decompositions())
@@ -111,11 +110,11 @@ def _renamed(program: ExportedProgram, users: Sequence[int], dims: Mapping[tuple
     return out
 
 
-def dim_names(args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any) -> dict[tuple[int, int], str]:
+def dim_names(args: tuple[object, ...], kwargs: Mapping[str, object], dynamic_shapes: object) -> dict[tuple[int, int], str]:
     """(input tensor, axis) → the name of its torch.export.Dim."""
     if not isinstance(dynamic_shapes, Mapping | list | tuple):
         return {}
-    given: list[Any] = [*args, *kwargs.values()]
+    given: list[object] = [*args, *kwargs.values()]
     if isinstance(dynamic_shapes, Mapping):
         by_name = list(dynamic_shapes.values())
         said = [dynamic_shapes.get(k) for k in kwargs] if kwargs and not args else by_name

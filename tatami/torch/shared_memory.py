@@ -6,7 +6,6 @@ The metadata of a view has the storage of its base, which is compared; the opera
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import torch
 from torch import fx
@@ -15,7 +14,7 @@ from tatami.core.expr import Expr, Shape
 from tatami.torch.sizes import shape_of, size_expr, strides_of
 
 
-def storage_of(value: Any) -> int | None:
+def storage_of(value: object) -> int | None:
     """Identity of a tensor's storage, equal for a tensor and its views; None if it has none."""
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) and value.layout == torch.strided else None
 
@@ -28,7 +27,7 @@ def place_in(value: torch.Tensor, whole: torch.Tensor) -> tuple[Shape, Shape, Ex
     return shape_of(value), strides_of(value), size_expr(value.storage_offset()) - size_expr(whole.storage_offset())
 
 
-def owners(gm: fx.GraphModule, given: Sequence[Any], arguments: Collection[fx.Node]) -> dict[int | None, fx.Node]:
+def owners(gm: fx.GraphModule, given: Sequence[object], arguments: Collection[fx.Node]) -> dict[int | None, fx.Node]:
     """The node that made each storage which several of the results `given` share, and no argument does."""
     of_arguments = {storage_of(n.meta.get("val")) for n in arguments}
     found = [storage_of(n.meta.get("val")) for n in given if isinstance(n, fx.Node)]

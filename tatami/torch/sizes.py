@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -14,11 +14,11 @@ from torch.utils._sympy import functions as torch_sympy
 from tatami.core.expr import Expr, Shape, ceildiv, expr, floordiv, maximum, minimum, mod, product, var
 from tatami.torch.refusal import Refusal
 
-Size = int | torch.SymInt | Expr
+Size: TypeAlias = int | torch.SymInt | Expr
 """A size of PyTorch or of Tatami."""
 
 
-def size_expr(size: Any) -> Expr:
+def size_expr(size: Size) -> Expr:
     """A PyTorch size as a size expression. Raises Refusal for a form that size expressions do not have."""
     if isinstance(size, Expr):
         return size
@@ -27,7 +27,7 @@ def size_expr(size: Any) -> Expr:
     return expr(int(size))
 
 
-def is_found_by_data(size: Any) -> bool:
+def is_found_by_data(size: object) -> bool:
     """True if PyTorch has a symbol for the size that no input's shape decides."""
     return isinstance(size, torch.SymInt) and bool(free_unbacked_symbols(size))
 

@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[CompiledFunction, Pa
     return f, f.save(tmp_path_factory.mktemp("saved") / "p.tatami")
 
 
-def calls(v: Any, f: CompiledFunction, saved: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+def calls(v: Any, f: CompiledFunction, saved: Path) -> Iterator[tuple[str, Callable[..., Any]]]:
     for name in ("sizes", "target", "precision", "threads", "decisions", "trust", "progress", "max_specialisations"):
         yield name, lambda name=name: tt.compile(graph(), **{name: v})
     for name in ("example_inputs", "dynamic_shapes"):
@@ -97,5 +97,5 @@ def test_a_wrong_type_is_one_diagnostic(place: int, made: tuple[CompiledFunction
 
 def test_trust_is_no_word() -> None:
     with pytest.raises(TatamiError) as error:
-        tt.open_model({}, trust="no")  # type: ignore[arg-type]
+        tt.open_model({}, trust="no")
     assert (error.value.diagnostics[0].kind, error.value.diagnostics[0].at) == ("InvalidAttribute", "trust")

@@ -109,7 +109,8 @@ def cli(*arguments: str, **environment: str) -> None:
     found = re.match(r"(\w\d{4}) (\w+) at (.*?): (.*)\n  suggestion: (.*)", result.stderr, re.S)
     assert "Traceback" not in result.output + result.stderr
     if found is not None and result.exit_code:
-        raise TatamiError(Diagnostic(*(found[i].strip() for i in range(1, 6))))
+        code, kind, at, said, suggestion = (part.strip() for part in found.groups())
+        raise TatamiError(Diagnostic(code, kind, at, said, suggestion))
     assert result.exit_code == 0, result.output
 
 
@@ -627,8 +628,9 @@ def misuse(fixed: bool) -> None:
 
 @case("DeviceFault", "k0", "nvidia-smi")
 def device_fault(fixed: bool) -> None:
+    import cuda.bindings.driver as real
+
     from tests.cuda.emulated_gpu import emulated_gpu
-    from tests.cuda.fake_driver import real
     from tests.cuda.programs import doubled, on_gpu
 
     with emulated_gpu() as gpu:

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -658,7 +659,7 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(tmp_path: Path, monkeypatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     x = np.ones((2, 4), np.float32)
     assert tt.compile(hostile_model("full"))(the_xfull=x)["the_yfull"].shape == (2, 3)
     assert cache.default_cache().diagnostics[0].kind == "CacheUnusable"
@@ -666,12 +667,11 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(tmp_path: Path, monkeypatc
 
 
 def test_a_full_temporary_folder_is_one_diagnostic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tatami.runtime.building import temporary
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(temporary.tempfile, "mkstemp", full)
+    monkeypatch.setattr(tempfile, "mkstemp", full)
     with pytest.raises(TatamiError, match="FileUnwritable"):
         tt.compile(hostile_model("tmp"))
 

@@ -150,6 +150,6 @@ def test_a_tensor_is_taken_apart_along_a_known_axis() -> None:
     g = tt.Graph("g")
     a, b = g.input("a", (2, 3), tt.fp32)
     g.output("y", a - b)
-    assert (tt.compile(g)(a=np.float32([[1, 2, 3], [1, 1, 1]]))["y"] == [0, 1, 2]).all()
+    assert (tt.compile(g)(a=np.array([[1, 2, 3], [1, 1, 1]], np.float32))["y"] == [0, 1, 2]).all()
     with pytest.raises(TypeError):
         list(g.input("n", ("N", 3), tt.fp32))

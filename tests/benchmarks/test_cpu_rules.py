@@ -254,7 +254,8 @@ def test_void_rows_stay_out_of_the_means_and_are_named() -> None:
         Row("b", "gemm", 1, {"Tatami": 1e-3, "ORT": 8e-3}, "ORT", 8.0, "", 1e9, 0.0, 2000.0, {"eager": "no <kernel>"}),
         Row("c", "gemm", 1, {"Tatami": 1e-3, "ORT": 5e-4}, "ORT", 0.5, "too | noisy", 0.0, 1e6, 2000.0),
     ]
-    assert list(groups(rows)) == [("gemm", 1, pytest.approx(4.0), 2.0, 2)]
+    expected: list[Any] = [("gemm", 1, pytest.approx(4.0), 2.0, 2)]
+    assert list(groups(rows)) == expected
     text = page("avx2", Record({"cpu": "x"}, rows, [Growth("m", {"Tatami": 1000000})]))
     assert "| a | 1 | 1 | ORT | 2 | 2.00 | 0.50 |  |" in text
     assert "eager: no <kernel>" in text and "void: too / noisy" in text and "| m | 1.0 MB |  |" in text

@@ -106,7 +106,7 @@ def run_case(case: Case) -> Outcome:
                 raise
             first = str(error).splitlines()[0][:120] if str(error) else ""
             reason = f"fault: {type(error).__name__}: {first}"
-    made = Recorded.last
+    made: Prepared | None = getattr(Recorded, "last")  # noqa: B009  the run sets it
     if reason or made is None:
         return Outcome(False, reason=reason or "nothing was prepared: the suite skipped it")
     steps = tuple(sorted({s for p in made.programs.values() for s in p.host_steps}))

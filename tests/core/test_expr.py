@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -57,7 +58,7 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> Expr:
             return maximum(left, right)
 
 
-OPS = {
+OPS: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,

@@ -24,7 +24,7 @@ def data(shape: tuple[int, ...]) -> Array:
 def test_every_constructor_reads_what_numpy_reads(shape: tuple[int, ...]) -> None:
     x = data(shape)
     for step in steps(shape):
-        got = read(of_shape(step, shape), x, [] if step.index is None else [step.index])
+        got = read(of_shape(step, shape), x, [] if step.reads is None else [step.reads])
         assert np.array_equal(got, step.meaning(x)), step.name
 
 
@@ -56,10 +56,10 @@ def test_composition_of_every_pair_is_pointwise(shape: tuple[int, ...]) -> None:
     x = data(shape)
     for first, inner in alone(shape):
         middle = first.meaning(x)
-        below = [] if first.index is None else [first.index]
+        below = [] if first.reads is None else [first.reads]
         for second, outer in alone(middle.shape):
             want = second.meaning(middle)
-            above = [] if second.index is None else [second.index]
+            above = [] if second.reads is None else [second.reads]
             both = compose(outer, inner)
             where = f"{second.name} of {first.name} of {shape}"
             assert tuple(map(str, both.shape)) == tuple(map(str, want.shape)), f"{where}: {both}"
@@ -79,15 +79,16 @@ def test_composition_of_chains_is_pointwise(draw: st.DataObject) -> None:
     """Up to 6 steps, composed from the inside out and from the outside in."""
     shape = tuple(draw.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
     x = data(shape)
-    value, view, views, indices = x, contiguous(shape), [], []
+    value, view, views = x, contiguous(shape), []
+    indices: list[np.ndarray] = []
     for _ in range(draw.draw(st.integers(1, 6))):
         suited = [s for s in steps(value.shape) if s.meaning(value).size <= 96 and s.meaning(value).ndim <= 5]
         step = draw.draw(st.sampled_from(suited))
         views.append(of_shape(step, value.shape))
         view = compose(views[-1], view)
         value = step.meaning(value)
-        if step.index is not None:
-            indices.insert(0, step.index)
+        if step.reads is not None:
+            indices.insert(0, step.reads)
         assert np.array_equal(read(view, x, indices), value), step.name
     outside_in: View = views[-1]
     for inner in reversed(views[:-1]):

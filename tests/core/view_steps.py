@@ -18,13 +18,13 @@ Array = np.ndarray[Any, Any]
 
 
 class Step(NamedTuple):
-    """One use of a constructor. `apply` needs the view's own shape; `meaning` is numpy's; `index` is what a gather
+    """One use of a constructor. `apply` needs the view's own shape; `meaning` is numpy's; `reads` is what a gather
     reads beside the data."""
 
     name: str
-    apply: Callable[[View], View]
-    meaning: Callable[[Array], Array]
-    index: Array | None = None
+    apply: Callable[..., View]
+    meaning: Callable[..., Array]
+    reads: Array | None = None
 
 
 def numbers(shape: Sequence[object]) -> list[int]:

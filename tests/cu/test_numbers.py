@@ -13,7 +13,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import evaluate, expr
 from tatami.core.layout import MemRef
 from tatami.gpu.products.split_k import split_region
-from tatami.region.ir import Read, Region
+from tatami.region.ir import Binary, Read, Reduce, Region
 from tatami.region.walk import nodes
 from tests.cu.test_compile import BY8
 from tests.emulated.kernels import NUMPY, Built, Change, changed
@@ -57,7 +57,9 @@ def compare(
 
 
 def _reads(region: Region) -> list[Any]:
-    body = region.lets[0].expr.body  # type: ignore[union-attr]
+    made = region.lets[0].expr
+    assert isinstance(made, Reduce) and isinstance(made.body, Binary)
+    body = made.body
     return [next(n for n in nodes(side) if isinstance(n, Read)) for side in (body.x, body.y)]
 
 

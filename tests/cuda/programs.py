@@ -25,7 +25,7 @@ def eighths(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
 
 
 def same_as_reference(f: CompiledFunction, g: tt.Graph, tolerance: float = 1e-5, **inputs: np.ndarray) -> None:
-    got, want = f(**inputs), tt.compile(g, target="reference")(**inputs)
+    got, want = f(inputs), tt.compile(g, target="reference")(inputs)
     for name in want:
         np.testing.assert_allclose(np.asarray(got[name], float), np.asarray(want[name], float), rtol=tolerance, atol=tolerance)
 

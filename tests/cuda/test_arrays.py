@@ -10,6 +10,7 @@ import gc
 from collections.abc import Iterator
 from typing import Any
 
+import cuda.bindings.driver as real
 import numpy as np
 import pytest
 
@@ -24,7 +25,7 @@ from tatami.runtime.cuda.device import Device, get_device
 from tatami.runtime.cuda.device_array import DeviceArray, upload
 from tatami.runtime.cuda.exchange import find
 from tests.cuda.emulated_gpu import gpu
-from tests.cuda.fake_driver import FakeDriver, real
+from tests.cuda.fake_driver import FakeDriver
 
 torch = pytest.importorskip("torch")
 
@@ -64,7 +65,8 @@ class Interface:
 def test_dlpack_gives_the_same_memory_and_keeps_it(fake: FakeDriver, device: Device) -> None:
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
     made = upload(device, values, tt.fp32)
-    by_numpy, by_torch = np.from_dlpack(made), torch.from_dlpack(made)
+    given: Any = made
+    by_numpy, by_torch = np.from_dlpack(given), torch.from_dlpack(given)
     assert by_numpy.__array_interface__["data"][0] == by_torch.data_ptr() == made.address
     np.testing.assert_array_equal(by_numpy, values)
     del made, by_numpy

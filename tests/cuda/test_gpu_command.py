@@ -148,7 +148,7 @@ def test_a_device_without_pytorch_times_ours_alone(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(speed, "ROUNDS", 2)
     monkeypatch.setattr(speed, "ROTATED_BYTES", 1)
     with emulated_gpu("sm80") as gpu:
-        monkeypatch.setattr(speed.tt, "compile", lambda g, target, decisions: on_gpu(gpu, g, target))
+        monkeypatch.setattr(tt, "compile", lambda g, target, decisions: on_gpu(gpu, g, target))
         row = Contest("cuda", gemm(8, 8, 8, tt.fp16)).measure()
     assert row["samples"] == {"Tatami": [0.5e-3 / speed.CALLS] * 2} and row["ratio"] is None
     assert gpu.counts["cuGraphCreate"] == 1
@@ -187,13 +187,18 @@ def test_a_case_is_checked_on_a_device_with_poisoned_outputs(monkeypatch: pytest
 
     with emulated_gpu("sm80") as gpu:
         made: list[Any] = []
-        monkeypatch.setattr(steps.tt, "compile", lambda g, target: made.append(on_gpu(gpu, g, target)) or made[-1])
+
+        def compiled(g: Any, target: str) -> Any:
+            made.append(on_gpu(gpu, g, target))
+            return made[-1]
+
+        monkeypatch.setattr(tt, "compile", compiled)
         run = steps.Run("cuda", 60.0, dry=False)
         assert run.arch == "sm80" and not run.is_late
         row = steps.check(run, gemm(8, 8, 8, tt.fp16))
         assert row["ok"] and 0 <= row["error"] <= row["tolerance"]
         monkeypatch.setattr(gpu, "execute", lambda launch: None)  # a kernel that writes nothing leaves the poison
-        monkeypatch.setattr(steps.tt, "compile", lambda g, target, f=made[0]: f)
+        monkeypatch.setattr(tt, "compile", lambda g, target, f=made[0]: f)
         assert steps.check(run, gemm(8, 8, 8, tt.fp16))["error"] == float("inf")
 
 

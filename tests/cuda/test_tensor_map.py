@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import cuda.bindings.driver as real
 import pytest
 
 import tatami as tt
@@ -13,7 +14,7 @@ from tatami.core.kernel import Window
 from tatami.runtime.cuda.device import get_device
 from tatami.runtime.cuda.tensor_map import Map, check, encode
 from tests.cuda.emulated_gpu import gpu
-from tests.cuda.fake_driver import FakeDriver, real
+from tests.cuda.fake_driver import FakeDriver
 
 TILE = Map(tt.fp16, (64, 32), (128,), (64, 32), 128)
 LARGE = Map(tt.fp16, (4096, 32), (8192,), (64, 32), 128)

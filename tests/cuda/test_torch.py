@@ -13,6 +13,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import DeviceArray
+from tatami.torch.dtypes import TO_TORCH
 from tests.cuda.emulated_gpu import EmulatedGpu, emulated_gpu
 from tests.cuda.programs import eighths
 
@@ -61,7 +62,7 @@ def tensors_on(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> Callable[[n
     """PyTorch on the fake GPU: its memory is the driver's, seen through DLPack as the host's."""
     monkeypatch.setattr(Device, "dlpack_type", 1)
     monkeypatch.setattr(torch_program, "device_of", lambda program: torch.device("cpu"))
-    built = torch_compile.build
+    built = vars(torch_compile)["build"]
 
     def build(compilation: Any, threads: Any) -> Any:
         gpu.describe(compilation.stages["execution"].programs)
@@ -69,7 +70,7 @@ def tensors_on(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> Callable[[n
 
     def allocate(self: Any, r: Any, dtype: Any) -> Any:
         program = self.function.program
-        made: DeviceArray = program.allocate(r.lies, next(d for d, t in torch_program.TO_TORCH.items() if t == dtype))
+        made: DeviceArray = program.allocate(r.lies, next(d for d, t in TO_TORCH.items() if t == dtype))
         return torch.from_dlpack(made)
 
     monkeypatch.setattr(torch_compile, "build", build)

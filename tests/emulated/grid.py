@@ -62,7 +62,7 @@ class Kind:
     orders: tuple[str, ...] = ("-",)
     epilogues: tuple[str, ...] = ("none",)
     usual: int = 128
-    tails: Callable[[tuple[int, int, int], str], list[Sizes]] = lambda tile, order: LINES
+    tails: Callable[[tuple[int, int, int], str], list[Sizes]] = lambda tile, order: list(LINES)
     tiled: bool = False
 
 
@@ -159,7 +159,7 @@ def noise(g: tt.Graph, d: DType, order: str) -> Any:
 
 # -- tails -----------------------------------------------------------------------------------------
 
-LINES = [
+LINES: list[Sizes] = [
     {"M": m, "K": k}
     for m, k in ((1, 1), (3, 31), (4, 32), (5, 33), (2, 127), (3, 128), (1, 129), (257, 3), (2, 1031), (0, 5), (5, 0), (0, 0))
 ]

@@ -21,7 +21,7 @@ from tatami.emulated.report import Report
 from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import lower_region
 from tatami.plan.ir import Guarded
-from tatami.region.ir import Region
+from tatami.region.ir import Param, Region, Target
 from tatami.runtime.emulated.machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer, build_machine
 
 NUMPY = {DType.fp16: np.float16, DType.bf16: ml_dtypes.bfloat16, DType.fp32: np.float32}
@@ -50,7 +50,7 @@ class Built:
         change: Change = lambda t: t,
         load: bool = True,
         sms: int = 0,
-        lower: Callable[..., tuple[Kernel, Binding]] = lower_region,
+        lower: Callable[..., tuple[Any, Binding]] = lower_region,
     ) -> None:
         """`sms`: of a smaller GPU, on which persistent CTAs have several tiles each."""
         self.region = region
@@ -107,7 +107,8 @@ class Built:
             Pointer(buffers[n], buffers[n], p.written) for n, p in zip(b.buffers, self.kernel.params, strict=True)
         ]
         out += [int(evaluate(s, env)) for s in b.sizes]
-        dtypes = {p.name: p.memref.dtype for p in (*self.region.inputs, *self.region.outputs)}
+        operands: list[Param | Target] = [*self.region.inputs, *self.region.outputs]
+        dtypes = {p.name: p.memref.dtype for p in operands}
         written = {o.name for o in self.region.outputs}
         for m in b.tensor_maps:
             dims, strides = (tuple(int(evaluate(e, env)) for e in x) for x in (m.dims, m.strides))

@@ -70,7 +70,7 @@ def test_what_was_dropped_is_written_no_more(machine: EmulatedMachine) -> None:
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("kernel", CASES)
 def test_the_texts_compile_for_the_hardware(kernel: str) -> None:
-    texts = headers(())
+    texts: dict[str, str] = {**headers(())}
     extra = wgmma_function("f16", 64, "registers") + wgmma_function("tf32", 32, "narrow") + wgmma_function("e4m3", 16, "narrow")
     texts["tatami_ptx.cuh"] += f"\n#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900\n{extra}#endif\n"
     compile_cubin(text_of(kernel), "sm_90a", texts)

@@ -211,9 +211,15 @@ def machine_of(texts: dict[str, str]) -> EmulatedMachine:
     return build_machine([Unit(last, "sm_90a", VerbatimCode(whole))], headers(()), PRESETS["sm90"])
 
 
+def known_dtype(a: Array) -> DType:
+    dtype = dtype_of(a)
+    assert dtype is not None
+    return dtype
+
+
 def run(machine: EmulatedMachine, case: Case, symbol: str, shape: LaunchShape) -> tuple[Report | None, dict[str, Array]]:
     """The machine's report, and the arrays that the kernel writes."""
-    buffers = {n: machine.copied(n, a, dtype_of(a)) for n, a in case.arrays.items()}
+    buffers = {n: machine.copied(n, a, known_dtype(a)) for n, a in case.arrays.items()}
     buffers |= {n: machine.make(n, int(np.prod(s)), d).reshape(s) for n, (s, d) in case.empty.items()}
     written = {*case.empty, *case.written}
     arguments: list[Argument] = []
@@ -223,7 +229,7 @@ def run(machine: EmulatedMachine, case: Case, symbol: str, shape: LaunchShape) -
             arguments.append(Pointer(a, a, p in written))
         else:
             strides = tuple(int(np.prod(p.dims[:i])) * a.dtype.itemsize for i in range(1, len(p.dims)))
-            arguments.append(MapOver(a, a, p.array in written, dtype_of(a), p.dims, strides, p.box, p.swizzle, p.im2col))
+            arguments.append(MapOver(a, a, p.array in written, known_dtype(a), p.dims, strides, p.box, p.swizzle, p.im2col))
     try:
         found = machine.run(symbol, arguments, shape)
         return found, {n: buffers[n].copy() for n in written}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -81,7 +83,7 @@ def test_every_case_has_to_allow_it() -> None:
     assert taken(twice) == {}
 
 
-PLANTED = {
+PLANTED: dict[str, dict[str, Any]] = {
     "is no buffer": {"in_place_of": "n99"},
     "not two whole buffers": {"in_place_of": "n0"},
     "another offset": {"in_place_of": "n2", "arena_offset": 640},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -45,12 +45,12 @@ def part(id: str, parent: str, offset: int | str, size: int | str = 4, kind: str
     return buffer(id, kind, size, parent=parent, offset=expr(offset))
 
 
-def launch(reads: str, writes: str, wave: int = 0, **fields: object) -> Instruction:
+def launch(reads: str, writes: str, wave: int = 0, **fields: Any) -> Instruction:
     """A kernel over buffers, `reads` and `writes` separated by spaces, named for what it writes."""
     names = (*reads.split(), *writes.split())
     return Instruction(
         Launch("k", tuple(map(Ptr, names))), tuple(reads.split()), tuple(writes.split()), f"to {writes}", wave, **fields
-    )  # type: ignore[arg-type]
+    )
 
 
 def run(op: Operation, reads: str = "x", writes: str = "a", wave: int = 0) -> Instruction:

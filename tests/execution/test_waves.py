@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Literal
 
 import msgspec
 import pytest
@@ -38,7 +39,9 @@ from tatami.execution.waves import order, waves
 from tests.execution.regions import chain
 
 
-def buffer(id: str, kind: str, parent: str = "", offset: int = 0, size: str | int = 4) -> BufferInfo:
+def buffer(
+    id: str, kind: Literal["input", "output", "constant", "arena"], parent: str = "", offset: int = 0, size: str | int = 4
+) -> BufferInfo:
     return BufferInfo(
         id, DType.fp32, shape(size), expr(size), kind, parent=parent, offset=None if offset is None else expr(offset)
     )

@@ -1,6 +1,7 @@
 """The spec's own frontend documents."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_the_spec_s_gemm_runs():
 
 
 def test_declared_tensors_are_not_cast():
-    doc = copy.deepcopy(SPEC)
+    doc: Any = copy.deepcopy(SPEC)
     doc["tensors"]["C0"] = {"dtype": "fp32", "shape": ["M", "N"]}
     with pytest.raises(TatamiError) as e:
         load(doc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -30,12 +31,13 @@ def node(op: str = "relu", reads: str = "x", writes: str = "y", name: str = "ste
 
 def graph(*nodes: Node, inputs: tuple[Input, ...] = (X,), outputs: tuple[Output, ...] = (Y,), equations: tuple[Equation, ...] = (), **tensors: TensorType | None) -> Graph:  # fmt: skip
     """y = relu(x) unless `nodes` say otherwise; `tensors` adds types, or leaves one out."""
-    types = {p.tensor: TensorType(p.dtype, p.shape) for p in (*inputs, *outputs)} | tensors
+    ports: list[Input | Output] = [*inputs, *outputs]
+    types = {p.tensor: TensorType(p.dtype, p.shape) for p in ports} | tensors
     return Graph(Signature(inputs, outputs, equations), {k: t for k, t in types.items() if t is not None}, nodes or (node(),))
 
 
-def faults(main: Graph, constants: dict[str, Tensor] | None = None, **others: Graph) -> list[str]:
-    return [f"{d.at}: {d.why}" for d in verify(Module({"main": main, **others}, constants or {}))]
+def faults(main: Graph, constants: dict[str, Tensor] | None = None, others: Mapping[str, Graph] | None = None) -> list[str]:
+    return [f"{d.at}: {d.why}" for d in verify(Module({"main": main, **(others or {})}, constants or {}))]
 
 
 def chain(length: int) -> dict[str, Graph]:
@@ -63,7 +65,7 @@ ACCEPTED: Final = MappingProxyType(
 @pytest.mark.parametrize("what", list(ACCEPTED))
 def test_what_breaks_no_rule_is_accepted(what: str) -> None:
     others = {k: g for k, g in chain(10).items() if k != "f1"}
-    assert faults(ACCEPTED[what], **others) == []
+    assert faults(ACCEPTED[what], others=others) == []
 
 
 WRONG: Final = MappingProxyType(
@@ -101,7 +103,7 @@ WRONG: Final = MappingProxyType(
 @pytest.mark.parametrize("what", list(WRONG))
 def test_a_broken_rule_is_the_one_fault(what: str) -> None:
     main, why = WRONG[what]
-    found = faults(main, **(chain(10) if what == "eleven graphs" else {}))
+    found = faults(main, others=chain(10) if what == "eleven graphs" else None)
     assert len(found) == 1 and why in found[0], found
 
 
@@ -140,19 +142,19 @@ def test_the_deepest_chain_of_calls_is_named() -> None:
     both = node("call", graph="f1")
     aside = node("call", writes="z", name="aside", graph="f10")
     main = graph(aside, both, z=TensorType(F32, four))
-    (fault,) = faults(main, **chain(10))
+    (fault,) = faults(main, others=chain(10))
     assert fault.endswith(" -> ".join(["main", *(f"f{k}" for k in range(1, 11))]))
     missing = graph(node("call", graph="q"))
     assert len(faults(missing)) == 1
 
 
 def test_every_graph_is_checked() -> None:
-    assert faults(graph(), f=graph(node(reads="q"))) == faults(graph(node(reads="q")))
+    assert faults(graph(), others={"f": graph(node(reads="q"))}) == faults(graph(node(reads="q")))
     assert [f"{d.at}: {d.why}" for d in verify(Module({"f": graph()}))] == ["programs: there is no graph main"]
 
 
 def test_a_circle_of_calls_is_named_once() -> None:
     (fault,) = faults(graph(node("call", graph="main")))
     assert fault == "main: graphs call each other more than 10 deep: main -> main -> …"
-    (fault,) = faults(graph(node("call", graph="f")), f=graph(node("call", graph="main")))
+    (fault,) = faults(graph(node("call", graph="f")), others={"f": graph(node("call", graph="main"))})
     assert fault == "main: graphs call each other more than 10 deep: main -> f -> main -> …"

@@ -32,12 +32,12 @@ def by_runtime(model: onnx.ModelProto, calls: Sequence[Mapping[str, np.ndarray]]
         session = plain_session(model)
     except Exception:
         return [None for _ in calls]
-    return [_tried(lambda given=given: session.run(None, dict(given))) for given in calls]  # type: ignore[misc]
+    return [_tried(lambda given=given: session.run(None, dict(given))) for given in calls]
 
 
 def by_reference(model: onnx.ModelProto, calls: Sequence[Mapping[str, np.ndarray]]) -> list[Arrays | None]:
     evaluator = ReferenceEvaluator(model)
-    return [_tried(lambda given=given: evaluator.run(None, dict(given))) for given in calls]  # type: ignore[misc]
+    return [_tried(lambda given=given: evaluator.run(None, dict(given))) for given in calls]
 
 
 def _tried(call: Any) -> Arrays | None:

@@ -139,7 +139,9 @@ class Maker:
             more = {v.name: v.array.shape[0] + 1 for v in self.inputs if v.array.shape[0] == self.inputs[0].array.shape[0]}
             calls.append(
                 {
-                    v.name: self.drawn(v.array.dtype, (more.get(v.name, v.array.shape[0]), *v.array.shape[1:]))
+                    v.name: self.drawn(
+                        v.array.dtype, (more[v.name] if v.name in more else v.array.shape[0], *v.array.shape[1:])
+                    )
                     for v in self.inputs
                 }
             )

@@ -107,8 +107,8 @@ def differ(got: Outcome, wanted: Outcome, rough: float) -> str | None:
     if got.raised or wanted.raised:
         if got.raised and wanted.raised:
             return None
-        mine, theirs = (f"{type(e).__name__}: {str(e)[:300]}" if e else "nothing" for e in (got.raised, wanted.raised))
-        return f"raises {mine}; eager {theirs}"
+        ours, eager = (f"{type(e).__name__}: {str(e)[:300]}" if e else "nothing" for e in (got.raised, wanted.raised))
+        return f"raises {ours}; eager {eager}"
     for what, mine, theirs in (("result", got.results, wanted.results), ("argument", got.arguments, wanted.arguments), ("gradient", got.gradients, wanted.gradients)):  # fmt: skip
         for k, (a, b) in enumerate(zip(mine, theirs, strict=True)):
             if (why := values_differ(a, b, rough)) is not None:

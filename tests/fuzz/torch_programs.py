@@ -36,7 +36,7 @@ class Program:
     def function(self) -> Callable[..., Any]:
         space: dict[str, Any] = {}
         exec(compile(HEAD + self.source, f"<program {self.seed}>", "exec"), space)
-        return space["f"]  # type: ignore[no-any-return]
+        return space["f"]
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ def program(seed: int) -> Program:
     rng = random.Random(seed)
     w = Writer(rng)
     backward, dynamic = rng.random() < 0.4, rng.random() < 0.35
-    arguments = []
+    arguments: list[Argument] = []
     length = rng.choice([1, 2, 3, 4, 5, 7, 8, 17])
     for k in range(rng.randint(2, 4)):
         rank = rng.choice([1, 2, 2, 2, 3, 3, 4])

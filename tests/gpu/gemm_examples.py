@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, shape, var
+from tatami.core.expr import IntoExpr, expr, shape, var
 from tatami.core.layout import MemRef
 from tatami.plan.ir import Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
 from tatami.region.ir import (
@@ -29,15 +29,15 @@ F32 = DType.fp32
 
 
 def gemm(
-    m: object = "M",
-    n: object = "N",
-    k: object = "K",
+    m: IntoExpr = "M",
+    n: IntoExpr = "N",
+    k: IntoExpr = "K",
     *,
     dtype: DType = F16,
     out: DType = F16,
     a_col: bool = False,
     b_col: bool = False,
-    batch: object = None,
+    batch: IntoExpr | None = None,
     bias: bool = True,
     relu: bool = True,
     residual: bool = False,
@@ -63,7 +63,7 @@ def gemm(
     lets = [Let("acc", axes, F32 if dtype != DType.fp64 else dtype, Reduce("sum", ("k",), 0.0, F32, product))]
     inputs = [pa, pb]
 
-    def up(x: Read, d: DType) -> object:
+    def up(x: Read, d: DType) -> RegionExpr:
         return x if d == F32 else Cast(x, F32)
 
     if bias:
@@ -92,7 +92,7 @@ TAIL = ("m.i.i", "n.i.i", "k.i.i")
 BIND = {"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.y", "n.i.o": "warp.x"}
 
 
-def sm80(tile=(128, 64, 64), stages=2, *, warp="64x64", width=8, depth=None, overlap=False, tail=TAIL, **other) -> Sm80Mma:  # type: ignore[no-untyped-def]
+def sm80(tile=(128, 64, 64), stages=2, *, warp="64x64", width=8, depth=None, overlap=False, tail=TAIL, **other) -> Sm80Mma:
     return Sm80Mma(
         tile=tile,
         stages=stages,
@@ -122,7 +122,7 @@ def sm90(
     tail=TAIL,
     depth=16,
     **other,
-) -> Sm90Mma:  # type: ignore[no-untyped-def]
+) -> Sm90Mma:
     return Sm90Mma(
         tile=tile,
         stages=stages,
@@ -143,7 +143,7 @@ def sm90(
     )
 
 
-def sync(tile=(64, 64, 32), block=(16, 16), *, tail=TAIL) -> GpuSync:  # type: ignore[no-untyped-def]
+def sync(tile=(64, 64, 32), block=(16, 16), *, tail=TAIL) -> GpuSync:
     return GpuSync(tile, block, BIND, tail, ())
 
 

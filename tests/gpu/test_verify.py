@@ -101,7 +101,7 @@ def drop(kind: type, where: Callable[[Any], bool] = lambda s: True) -> Edit:
 
 
 def change(kind: type, where: Callable[[Any], bool] = lambda s: True, **fields: Any) -> Edit:
-    return lambda s: msgspec.structs.replace(s, **fields) if isinstance(s, kind) and where(s) else s  # type: ignore[type-var]
+    return lambda s: msgspec.structs.replace(s, **fields) if isinstance(s, kind) and where(s) else s
 
 
 def is_load_wait(s: statement_ir.Wait) -> bool:

@@ -25,7 +25,8 @@ def _graph(module: Module[Graph], name: str) -> Any:
     graph = module.programs[name]
     signature = graph.signature
     number: dict[str, str] = {"": "none"}
-    inputs, constants = [], []
+    inputs: list[Any] = []
+    constants: list[Any] = []
     for port in signature.inputs:
         kind = (port.dtype.value, tuple(map(str, port.shape)), port.role, port.mutability, port.storage)
         if port.storage == "const_pool" and port.tensor in module.constants:

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import Expr, evaluate, expr, free_vars, shape
+from tatami.core.expr import Expr, Shape, evaluate, expr, free_vars, shape
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.indexbook.analyse import analyse
 from tatami.indexbook.ir import IndexInfo, Operand
 from tatami.indexbook.show import show
 from tatami.indexbook.verify import verify
-from tatami.tiny.ir import Elementwise, ExpandOp, GatherOp, Node, Program, ScatterOp, ViewOp
+from tatami.tiny.ir import Elementwise, ExpandOp, GatherOp, Node, Program, ReduceOp, ScatterOp, ViewOp
 from tatami.tiny.run import run
 from tests.tiny.build import F32, I64, Build
 
@@ -65,6 +65,7 @@ def check(module: Module[Program], inputs: dict[str, np.ndarray], sizes: dict[st
             got = read(operand, info, values, sizes)
             want = values[s]
             if info.reduced:
+                assert isinstance(node.op, ReduceOp)
                 axes = [a for a in range(want.ndim) if a not in node.op.axes] + sorted(node.op.axes)
                 want = np.transpose(want, axes)
             assert np.array_equal(got, np.broadcast_to(want, got.shape)), (node.id, show(book))
@@ -159,6 +160,13 @@ def test_merge_and_split_back_is_the_identity() -> None:
     assert book.main.values[y].flags == ()
 
 
+def map_of(operand: Operand) -> Shape:
+    """Where the first piece of an operand is read."""
+    read = operand.pieces[0].read
+    assert read is not None
+    return read.map
+
+
 @pytest.mark.parametrize("sizes", [("N",), ("M", "N"), ("B", 1, 1, "N"), (1, "H", "M", "N")])
 def test_masks_are_zero_on_broadcast_axes(sizes: tuple) -> None:
     b = Build()
@@ -167,7 +175,7 @@ def test_masks_are_zero_on_broadcast_axes(sizes: tuple) -> None:
     full = ("B", "H", "M", "N")
     y = b.fn("add", s, b.expand(mask, full, tuple(range(4 - len(sizes), 4))))
     book = analyse(b.module(y))
-    have = [str(e) for e in book.main.values[y].operands[1].pieces[0].read.map]
+    have = [str(e) for e in map_of(book.main.values[y].operands[1])]
     offset = 4 - len(sizes)
     assert have == ["0" if n == 1 else f"i{k + offset}" for k, n in enumerate(sizes)]
 
@@ -215,7 +223,7 @@ def test_gather_composes_movement_of_its_data() -> None:
     info = analyse(b.module(y)).main.values[y]
     assert info.gathered is not None
     assert (info.gathered.value, [str(e) for e in info.gathered.map]) == (w, ["i1", "None"])
-    assert str(info.operands[0].pieces[0].read.map) == "(Expr('i0'),)"
+    assert str(map_of(info.operands[0])) == "(Expr('i0'),)"
     assert info.flags == ("non_scop",)
 
 
@@ -236,7 +244,7 @@ def test_scatter_runs_over_its_updates() -> None:
     info = analyse(b.module(y)).main.values[y]
     assert [a.name for a in info.reduced] == ["r0", "r1"]
     assert [str(e) for e in info.scattered or ()] == ["None", "r1"]
-    assert info.operands[1].pieces[0].read.map == (expr("r0"), expr("r1"))
+    assert map_of(info.operands[1]) == (expr("r0"), expr("r1"))
 
 
 def test_a_symbol_that_multiplies_an_axis_is_non_scop() -> None:

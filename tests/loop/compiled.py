@@ -29,6 +29,7 @@ from tatami.loop.lower import lower
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, SchedulePlan
 from tatami.region.ir import Program, Region
 from tatami.runtime.building.library import Library
+from tests.loop.wished import Wished
 
 RUNTIME = Path(__file__).parents[2] / "tatami" / "c" / "runtime_text"
 POOL = """
@@ -103,9 +104,13 @@ def build(text: str, isa: str, extra: tuple[str, ...] = (), cc: tuple[str, ...] 
     return library
 
 
-def kernel_of(region: Region, plan: SchedulePlan | None = None, width: str = "avx512") -> Kernel:
+def given(plan: SchedulePlan | Wished, region: Region) -> SchedulePlan:
+    return plan.plan(region) if isinstance(plan, Wished) else plan
+
+
+def kernel_of(region: Region, plan: SchedulePlan | Wished | None = None, width: str = "avx512") -> Kernel:
     program = Program(Signature(), tuple(p.name for p in region.inputs), tuple(t.name for t in region.outputs), (region,))
-    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), plan),), ()),)
+    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), given(plan, region)),), ()),)
     lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
     return lowered.kernels[lowered.bindings[0].kernel]
 
@@ -120,7 +125,7 @@ def run_kernel(
     region: Region,
     inputs: dict[str, np.ndarray],
     sizes: dict[str, int] | None = None,
-    plan: SchedulePlan | None = None,
+    plan: SchedulePlan | Wished | None = None,
     width: str = WIDEST,
     extra: tuple[str, ...] = (),
 ) -> tuple[int, dict[str, np.ndarray]]:
@@ -130,7 +135,7 @@ def run_kernel(
         pytest.skip(f"this machine has no {width}")
     sizes = sizes or {}
     program = Program(Signature(), (), (), (region,))
-    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), plan),), ()),)
+    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), given(plan, region)),), ()),)
     lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
     kernel = lowered.kernels[lowered.bindings[0].kernel]
     library = Library(str(build(text_of(kernel), TARGETS[width].isa or "generic", extra)))
@@ -164,22 +169,23 @@ def sanitizer_program(region: Region, kernel: Kernel, cases: list[dict[str, int]
     lowered = lower(Module({"main": program}), Module({"main": ProgramPlan((), {})}), TARGETS["avx2"]).main
     calls: list[str] = []
     for sizes in cases:
-        ports = [*region.inputs, *region.outputs]
-        counts = [evaluate(size_elements(p.memref.layout, p.memref.shape), sizes) for p in ports]
+        memrefs = [*(p.memref for p in region.inputs), *(p.memref for p in region.outputs)]
+        updates = [*("" for _ in region.inputs), *(p.updates for p in region.outputs)]
+        counts = [evaluate(size_elements(m.layout, m.shape), sizes) for m in memrefs]
         values = [evaluate(e, sizes) for e in lowered.bindings[0].sizes]
         fills = "".join(
-            f"  b[{i}] = malloc({n * p.memref.dtype.itemsize});\n"
+            f"  b[{i}] = malloc({n * m.dtype.itemsize});\n"
             + (
-                f"  for (long i = 0; i < {n}; ++i) (({memory_type(p.memref.dtype)}*)b[{i}])[i] = i % 4;\n"
-                if i < len(region.inputs) or getattr(p, "updates", "")
+                f"  for (long i = 0; i < {n}; ++i) (({memory_type(m.dtype)}*)b[{i}])[i] = i % 4;\n"
+                if i < len(region.inputs) or updates[i]
                 else ""
             )
-            for i, (p, n) in enumerate(zip(ports, counts))
+            for i, (m, n) in enumerate(zip(memrefs, counts))
         )
-        frees = "".join(f"  free(b[{i}]);\n" for i in range(len(ports)))
+        frees = "".join(f"  free(b[{i}]);\n" for i in range(len(memrefs)))
         numbers = ", ".join(map(str, values)) or "0"
         calls.append(
-            f"{{ void* b[{len(ports)}]; int64_t s[] = {{{numbers}}};\n{fills}"
+            f"{{ void* b[{len(memrefs)}]; int64_t s[] = {{{numbers}}};\n{fills}"
             f"  if ({kernel.face.symbol}(b, s, 0) > 1) return 1;\n{frees}}}\n"
         )
     return f"{text_of(kernel)}\n{POOL}\nint main(void) {{\n{''.join(calls)}return 0;\n}}\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -45,8 +45,8 @@ def tensor(*shape: object, d: DType = f32, layout: Layout | None = None) -> MemR
 
 
 def region(
-    iters: dict[str, object],
-    reduces: dict[str, object],
+    iters: Mapping[str, object],
+    reduces: Mapping[str, object],
     inputs: dict[str, MemRef],
     outputs: dict[str, MemRef],
     lets: list[Let],
@@ -98,7 +98,7 @@ SIZES: dict[str, tuple[tuple[int, ...], ...]] = {}
 USUAL = ((3, 5), (1, 1), (0, 4), (4, 0), (7, 130), (2, 64), (130, 7))
 
 
-def add(name: str, make: Callable[[], Region], sizes: tuple[tuple[int, ...], ...] = USUAL) -> None:
+def add(name: str, make: Callable[..., Region], sizes: tuple[tuple[int, ...], ...] = USUAL) -> None:
     ZOO[name] = make
     SIZES[name] = sizes
 
@@ -349,7 +349,7 @@ for _fn in ("argmax", "argmin"):
             {"y": tensor(N, d=D.i64)},
             [let("l", "i0", red(_fn, "r0", read("x", i0, r0), D.i64), D.i64)],
         ),
-    )  # type: ignore[misc]
+    )
     add(
         f"{_fn}_of_150",
         lambda _fn=_fn: region(
@@ -360,7 +360,7 @@ for _fn in ("argmax", "argmin"):
             [let("l", "i0", red(_fn, "r0", read("x", i0, r0), D.i64), D.i64)],
         ),
         ((3,), (0,), (130,)),
-    )  # type: ignore[misc]
+    )
     add(
         f"{_fn}_0",
         lambda _fn=_fn: region(
@@ -370,7 +370,7 @@ for _fn in ("argmax", "argmin"):
             {"y": tensor(C, d=D.i64)},
             [let("l", "i0", red(_fn, "r0", read("x", r0, i0), D.i64), D.i64)],
         ),
-    )  # type: ignore[misc]
+    )
 add(
     "mul_add_sum",
     lambda: region(
@@ -389,7 +389,7 @@ add(
 for _d, _acc in ((D.fp16, f32), (D.bf16, f32), (D.i8, D.i32), (f32, D.fp64)):
     add(
         f"wide_product_{_d}",
-        lambda _d=_d, _acc=_acc: region(  # type: ignore[misc]
+        lambda _d=_d, _acc=_acc: region(
             {"i0": N}, {"r0": C}, {"x": tensor(N, C, d=_d), "w": tensor(C, d=_d)}, {"y": tensor(N, d=_acc)},
             [let("l", "i0", red("sum", "r0", b("mul", read("x", i0, r0), read("w", r0)), _acc), _acc)],
         ),
@@ -397,7 +397,7 @@ for _d, _acc in ((D.fp16, f32), (D.bf16, f32), (D.i8, D.i32), (f32, D.fp64)):
     )  # fmt: skip
     add(
         f"wide_let_{_d}",
-        lambda _d=_d, _acc=_acc: region(  # type: ignore[misc]
+        lambda _d=_d, _acc=_acc: region(
             TWO, {}, {"x": tensor(N, C, d=_d), "w": tensor(C, d=_d)}, {"y": tensor(N, C, d=_acc)},
             [let("l", "i0 i1", b("mul", x01, read("w", i1)), _acc)],
         ),
@@ -591,7 +591,7 @@ for _fn in ("sum", "max", "prod"):
                 continue
             add(
                 f"scan_{_fn}_{_along}_{int(_ex)}{int(_rev)}",
-                lambda _fn=_fn, _along=_along, _ex=_ex, _rev=_rev: region(  # type: ignore[misc]
+                lambda _fn=_fn, _along=_along, _ex=_ex, _rev=_rev: region(
                     TWO, {}, X2, Y2, [let("l", "i0 i1", Scan(_fn, _along, f32, x01, _ex, _rev))]
                 ),
                 ((3, 5), (1, 1), (0, 4), (7, 66)),
@@ -620,7 +620,7 @@ add(
 for _policy in ("error", "wrap", "clamp", "zero", "assume"):
     add(
         f"gather_{_policy}",
-        lambda _policy=_policy: region(  # type: ignore[misc]
+        lambda _policy=_policy: region(
             {"i0": N, "i1": C}, {}, {"t": tensor(K, C), "ids": tensor(N, d=D.i64)}, Y2,
             [let("l", "i0 i1", ReadAt("t", (None, i1), (read("ids", i0),), _policy))],
         ),
@@ -671,7 +671,8 @@ add(
 
 
 def size_names(r: Region) -> list[str]:
-    text = {n for port in (*r.inputs, *r.outputs) for s in port.memref.shape for n in map(str, _names(s))}
+    memrefs = [*(p.memref for p in r.inputs), *(p.memref for p in r.outputs)]
+    text = {n for m in memrefs for s in m.shape for n in map(str, _names(s))}
     return [n for n in ("N", "C", "K") if n in text]
 
 
@@ -692,6 +693,7 @@ def draw(r: Region, sizes: dict[str, int], seed: int = 0) -> dict[str, np.ndarra
     for p in r.inputs:
         shape = tuple(evaluate(s, sizes) for s in p.memref.shape)
         d = p.memref.dtype
+        a: np.ndarray
         if p.name == "ids":
             k = max(sizes.get("K", 0), sizes.get("C", 0) if "K" not in sizes else 0)
             a = rng.integers(-k if _wraps(r) else 0, k, shape)

@@ -107,29 +107,29 @@ class FirstOutput(nn.Module):
         self.names = names
         self.fixed = fixed
 
-    def forward(self, **inputs: Tensor) -> Tensor:
+    def first(self, **inputs: Tensor) -> Tensor:
         output = self.model(**inputs, **self.fixed)
         return next(output[n] for n in self.names if n in output)
 
 
 class TokenModel(FirstOutput):
     def forward(self, input_ids: Tensor) -> Tensor:
-        return super().forward(input_ids=input_ids)
+        return self.first(input_ids=input_ids)
 
 
 class ImageModel(FirstOutput):
     def forward(self, pixel_values: Tensor) -> Tensor:
-        return super().forward(pixel_values=pixel_values)
+        return self.first(pixel_values=pixel_values)
 
 
 class SoundModel(FirstOutput):
     def forward(self, input_features: Tensor) -> Tensor:
-        return super().forward(input_features=input_features)
+        return self.first(input_features=input_features)
 
 
 class PairModel(FirstOutput):
     def forward(self, input_ids: Tensor) -> Tensor:
-        return FirstOutput.forward(self, input_ids=input_ids, decoder_input_ids=input_ids)
+        return self.first(input_ids=input_ids, decoder_input_ids=input_ids)
 
 
 def bert() -> nn.Module:

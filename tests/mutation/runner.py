@@ -116,7 +116,8 @@ class Campaign:
             if self.match not in f"{m.function} {m.line} {m.what}":
                 continue
             tests = reach.of(path, m.lines if m.function else whole)
-            chosen, seconds = [], 0.0
+            chosen: list[str] = []
+            seconds = 0.0
             for t in sorted(tests, key=lambda t: (t not in killers, reach.seconds[t] / (1 + killers.get(t, 0)))):
                 if seconds + reach.seconds[t] > LONGEST_SECONDS and chosen:
                     break

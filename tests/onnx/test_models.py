@@ -219,7 +219,9 @@ def test_an_unsupported_node_says_what_would_be_needed() -> None:
 
 
 def exported(module: Any, args: tuple[Any, ...], **more: Any) -> onnx.ModelProto:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    import torch
+
     file = io.BytesIO()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -231,9 +233,12 @@ def exported(module: Any, args: tuple[Any, ...], **more: Any) -> onnx.ModelProto
 
 @pytest.mark.parametrize("kind", ["convolution", "attention", "gru"])
 def test_a_torch_export_agrees_with_eager(kind: str) -> None:
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
+    import torch
+
     torch.manual_seed(3)
-    nn = torch.nn
+    from torch import nn
+
     if kind == "convolution":
         module = nn.Sequential(
             nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.SiLU(), nn.AvgPool2d(2), nn.Upsample(scale_factor=2)
@@ -241,7 +246,7 @@ def test_a_torch_export_agrees_with_eager(kind: str) -> None:
         given = torch.randn(1, 3, 8, 8)
     elif kind == "attention":
 
-        class Attend(nn.Module):  # type: ignore[misc, name-defined]
+        class Attend(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
                 self.project, self.out, self.norm = nn.Linear(16, 48), nn.Linear(16, 16), nn.LayerNorm(16)
@@ -256,7 +261,7 @@ def test_a_torch_export_agrees_with_eager(kind: str) -> None:
         given = torch.randn(2, 5, 16)
     else:
 
-        class Last(nn.Module):  # type: ignore[misc, name-defined]
+        class Last(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
                 self.gru = nn.GRU(4, 6)

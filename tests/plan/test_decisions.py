@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -8,12 +10,13 @@ from tatami.api import prepare
 from tatami.core.codec import from_builtins, to_builtins
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import expr
+from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
 from tatami.plan.choose import choose
 from tatami.plan.decide import stale_decisions
-from tatami.plan.ir import Condition, CpuContraction, Guarded, ProgramPlan, Sm90Pair
+from tatami.plan.ir import CpuContraction, Guarded, ProgramPlan, Sm90Pair
 from tatami.plan.key import plan_key
 from tatami.plan.show import show
 from tatami.plan.verify import verify
@@ -92,15 +95,28 @@ def test_a_plan_that_does_not_fit_is_refused_with_reasons(change: dict[str, obje
         plan_of(ex.gemm(), decisions={"": to_builtins(wrong)})
 
 
+TOP = {"axes": [], "lets": ["top"], "along": {"top": "n"}}
+
+
+def phase(**changes: Any) -> dict[str, Any]:
+    """The phase of a softmax with other fields."""
+    last = {"axes": ["n"], "lets": ["p"], "vector": "n"}
+    passes = [TOP, {"axes": ["n"], "lets": ["e", "z"], "vector": "n"}, last]
+    return {"outer": ["m"], "threads": ["m"], "passes": passes} | changes
+
+
 @pytest.mark.parametrize(
     "change,why",
     [
-        ({"storage": {"top": "register", "e": "register", "z": "register", "p": "register"}}, "store it as a row"),
-        ({"outer": ["m", "n"]}, "outer axis n"),
-        ({"outer": ["q"]}, "neither an axis nor a let"),
-        ({"passes": [{"axes": ["n"], "lets": ["top", "e", "z", "p"], "vector": "n"}]}, "not complete in pass 0"),
+        ({"storage": {"top": "register", "e": "register", "z": "register", "p": "register"}}, "store it as row"),
+        ({"phases": [phase(outer=["m", "n"])]}, "outer axis n"),
+        ({"phases": [phase(outer=["q"])]}, "neither an axis nor a let"),
+        ({"phases": [phase(passes=[{"axes": ["n"], "lets": ["e", "p", "z"], "vector": "n"}])]}, "let top is in no pass"),
+        ({"phases": [phase(passes=[TOP, {"axes": ["n"], "lets": ["e", "p", "z"], "vector": "n"}])]}, "p stands before z"),
+        ({"phases": [phase(passes=[TOP, {"axes": ["n"], "lets": ["e", "z", "p"], "vector": "n"}])]}, "put them last"),
+        ({"phases": [phase(threads=["n"])]}, "threads share n"),
         ({"width": 64}, "16 elements"),
-        ({"parallel": 3}, "parallel 3 of 1"),
+        ({"phases": [phase(group=3)]}, "3 neighbouring points"),
     ],
 )
 def test_a_schedule_that_breaks_a_rule_is_refused(change: dict[str, object], why: str) -> None:
@@ -122,7 +138,11 @@ def test_unknown_fields_and_kinds_are_named() -> None:
 
 def test_stale_keys_warn() -> None:
     module = ex.program_of(ex.gemm())
-    keys = {plan_key(ex.gemm(), TARGET): {}, plan_key(ex.softmax(), TARGET): {}, plan_key(ex.softmax(), PRESETS["sm90"]): {}}
+    keys: dict[str, Any] = {
+        plan_key(ex.gemm(), TARGET): {},
+        plan_key(ex.softmax(), TARGET): {},
+        plan_key(ex.softmax(), PRESETS["sm90"]): {},
+    }
     assert [(d.kind, d.at) for d in stale_decisions(module, TARGET, keys)] == [
         ("StaleDecision", plan_key(ex.softmax(), TARGET))
     ]
@@ -186,7 +206,7 @@ def test_an_edited_plan_document_is_checked() -> None:
     module = ex.program_of(ex.softmax())
     plan = choose(module, analyse(module), TARGET).main
     good = plan.regions[0]
-    wrong = msgspec.structs.replace(good.choices[0].plan, outer=("m", "n"))
+    wrong = msgspec.structs.replace(good.choices[0].plan, phases=())
     edited = ProgramPlan((msgspec.structs.replace(good, choices=(Guarded((), wrong),)),), {})
     assert "InvalidPlan" in [d.kind for d in verify(Module({"main": edited}), module)]
 

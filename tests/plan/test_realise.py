@@ -105,10 +105,12 @@ def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[s
     np.testing.assert_array_equal(run(realised, {"a": a})["y"], a.astype(np.int32) @ weights.astype(np.int32))
     new = plan_realised(made, plan, analyse(realised), target)
     assert verify_plans(new, realised) == []
-    faults = {d.kind for d in verify_plan(chosen, module.main.body[0], PRESETS["cpu:avx512"])}
+    planned = module.main.body[0]
+    assert isinstance(planned, Region)
+    faults = {d.kind for d in verify_plan(chosen, planned, PRESETS["cpu:avx512"])}
     assert faults == ({"ResourceExceeded"} if features else set())
     if chosen.by_tiles:
-        (tile,) = verify_plan(msgspec.structs.replace(chosen, mr=chosen.mr // 2), module.main.body[0], target)
+        (tile,) = verify_plan(msgspec.structs.replace(chosen, mr=chosen.mr // 2), planned, target)
         assert tile.kind == "InvalidPlan" and "use 32x32" in str(tile)
     other = matmul("M", 48, 51, dtype=DType.u16, acc=DType.i32)
     (wide,) = verify_plan(msgspec.structs.replace(chosen, mr=1, dot="pairs", packed=()), other, TARGET)

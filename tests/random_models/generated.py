@@ -62,7 +62,7 @@ def graphs(draw: st.DrawFn, *, most: int = 8) -> Generated:
     return Generated(g.module(), inputs, sizes, ops)
 
 
-def _step(draw, x, values):  # type: ignore[no-untyped-def]
+def _step(draw, x, values):
     rank = x.rank
     choices = ["neg", "abs", "relu", "square", "half", "add_self", "compare"]
     if rank:

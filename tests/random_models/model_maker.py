@@ -291,7 +291,7 @@ class Maker:
     def op_slice(self, x):
         if not x.rank:
             return None
-        k = []
+        k: list[slice | int | None] = []
         for s in x.shape:
             n = s.as_int()
             q = self.r.random()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from tatami.frontend.operation import attributes
 from tatami.frontend.ops import operation
 from tests.random_models.model_maker import Model
 
-T = torch.Tensor
+T: TypeAlias = torch.Tensor
 Meaning = Callable[..., T]
 WHOLE = {DType.i8: torch.int8, DType.u8: torch.uint8, DType.i16: torch.int16, DType.i32: torch.int32, DType.i64: torch.int64}
 DTYPES = {**WHOLE, DType.bool: torch.bool, **dict.fromkeys((DType.fp16, DType.bf16, DType.fp32, DType.fp64), torch.float64)}

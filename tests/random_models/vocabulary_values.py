@@ -8,10 +8,11 @@ flip by rounding reads fresh inputs that are small multiples of 1/4.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from tatami.core.dtype import DType as F
 
-STEPS = {}
+STEPS: dict[str, Any] = {}
 """Operation of the table -> the step that draws it."""
 
 

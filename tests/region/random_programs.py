@@ -108,12 +108,12 @@ def _step(r: random.Random, b: Builder, pool: list[str], v: str) -> str | None:
         return b.scan(r.choice(("sum", "max")), v, axis)
     if kind == "gather":
         index = b.iota(tuple(shape), axis)
-        entries = tuple(None if k == axis else f"i{k}" for k in range(rank))
-        return b.gather(v, tuple(shape), entries, index)
+        sources = tuple(None if k == axis else f"i{k}" for k in range(rank))
+        return b.gather(v, tuple(shape), sources, index)
     if kind == "scatter":
         index = b.iota(tuple(shape), axis)
-        entries = tuple(None if k == axis else f"i{k}" for k in range(rank))
-        return b.scatter(r.choice(("set", "add")), v, b.op("relu", v), entries, index)
+        places = tuple(None if k == axis else f"i{k}" for k in range(rank))
+        return b.scatter(r.choice(("set", "add")), v, b.op("relu", v), places, index)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -168,7 +169,7 @@ def test_random_chains_of_views_move_nothing_but_the_output(seed: int) -> None:
 # -- copies that have to be ----------------------------------------------------------------------
 
 
-def why(g: Graph, **kwargs: object) -> list[tuple[str, bool]]:
+def why(g: Graph, **kwargs: Any) -> list[tuple[str, bool]]:
     c = prepare(g, **kwargs)
     found = moves(c.stages["execution"], c.stages["realised"])
     text = explain(c)

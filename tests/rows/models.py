@@ -8,6 +8,7 @@ import numpy as np
 
 from tatami.api import Compilation, build, prepare
 from tatami.core.dtype import DType
+from tatami.core.expr import IntoExpr
 from tatami.frontend.graph import Graph
 from tatami.region.ir import Region
 from tatami.report.playback import compare_outputs
@@ -16,7 +17,7 @@ from tatami.stages import show
 RNG = np.random.default_rng(0)
 
 
-def gemm(m: object = "M", k: object = "K", n: object = "N", dtype: DType = DType.fp16) -> Graph:
+def gemm(m: IntoExpr = "M", k: IntoExpr = "K", n: IntoExpr = "N", dtype: DType = DType.fp16) -> Graph:
     """relu(A @ B + bias) with FP32 accumulation."""
     g = Graph("gemm")
     a, b = g.input("A", (m, k), dtype), g.input("B", (k, n), dtype)
@@ -33,7 +34,7 @@ def conv(silu: bool = True, before: bool = False) -> Graph:
     return g
 
 
-def attention(causal: bool = True, mask: tuple[object, ...] | None = None) -> Graph:
+def attention(causal: bool = True, mask: tuple[IntoExpr, ...] | None = None) -> Graph:
     g = Graph("attention")
     q = g.input("Q", (1, 2, "M", 16), DType.fp32)
     k, v = (g.input(n, (1, 2, "M" if causal else "N", 16), DType.fp32) for n in "KV")

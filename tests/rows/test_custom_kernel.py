@@ -215,7 +215,7 @@ def test_several_results_other_dtypes_and_no_operand() -> None:
         outputs=[(tt.bool, ("N",)), (tt.i64, (1,))],
         meaning=lambda a: (a > 2, a.sum(keepdims=True)),
     )
-    count = g.kernel_body("output[0] = 7;", outputs=[(tt.fp64, ())], meaning=lambda: np.float64(7))
+    count = g.kernel_body("output[0] = 7;", outputs=[(tt.fp64, ())], meaning=lambda: np.array(7.0))
     g.output("above", ~above)
     g.output("total", total)
     g.output("count", count)

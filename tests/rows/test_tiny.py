@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ def test_a_window_by_view_is_a_convolution() -> None:
     assert np.allclose(got, want.numpy(), atol=1e-5)
 
 
-SCALAR = {"NEG": np.negative, "SQRT": np.sqrt, "EXP2": np.exp2, "RELU": lambda x: np.where(x < 0, 0, x).astype(x.dtype),
+SCALAR: dict[str, Callable[..., np.ndarray]] = {"NEG": np.negative, "SQRT": np.sqrt, "EXP2": np.exp2, "RELU": lambda x: np.where(x < 0, 0, x).astype(x.dtype),
           "RSQRT": lambda x: (1 / np.sqrt(x.astype("f8"))).astype(x.dtype), "ADD": np.add, "SUB": np.subtract, "MUL": np.multiply,
           "FDIV": np.divide, "POW": np.power, "MAX": np.maximum, "MIN": np.minimum}  # fmt: skip
 CORNERS = np.array([0.0, -0.0, 1.0, -1.0, 2.5, np.inf, -np.inf, np.nan, 0.5, -3.0, 7.0], "f4")

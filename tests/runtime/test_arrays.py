@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -117,7 +118,7 @@ class Exporter:
     def __init__(self, x: np.ndarray) -> None:
         self.x = x
 
-    def __dlpack__(self, **options: object) -> object:
+    def __dlpack__(self, **options: Any) -> object:
         return self.x.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -137,8 +138,9 @@ def test_names(negate: Function) -> None:
         negate({"in-n": x})
     with pytest.raises(TatamiError, match="missing"):
         negate()
+    twice: dict[str, Any] = {"in-n0": x}
     with pytest.raises(TatamiError, match="given twice"):
-        negate({"in-n0": x}, **{"in-n0": x})
+        negate({"in-n0": x}, **twice)
     with pytest.raises(TatamiError, match="2 are given, the program takes 1"):
         negate(x, x)
     np.testing.assert_array_equal(negate(x)["y"], negate({"in-n0": x})["y"])

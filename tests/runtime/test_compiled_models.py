@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def test_layers_at_several_sizes_with_one_pool_of_constants() -> None:
 
 def test_memory_of_known_sizes_is_there_before_the_first_call() -> None:
     f = tt.compile(layers(), target="cpu", sizes={"B": 8})
-    kept = [arena.nbytes for arena, _ in f.program._arenas]  # type: ignore[attr-defined]
+    kept = [arena.nbytes for arena, _ in f.program._arenas]
     assert kept == [f.memory["arena"]] and kept[0] > 0
 
 
@@ -91,7 +92,7 @@ def test_calls_and_branches() -> None:
     agree(g, *({"x": floats(n) / 8, "c": np.asarray(n > 3)} for n in (0, 1, 3, 9)))
 
 
-def looping(trip: Callable[[Graph], object]) -> Graph:
+def looping(trip: Callable[[Graph], Any]) -> Graph:
     g = Graph()
     body = g.subgraph("body")
     body.input("i", (), DType.i64)

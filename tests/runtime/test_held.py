@@ -60,7 +60,8 @@ def test_the_cuda_runtime_runs_setup_for_each_call() -> None:
     with emulated_gpu() as gpu:
         f = on_gpu(gpu, graph())
         for seed in (0, 1):
-            same_as_reference(f, graph(), **arrays(seed))
+            given: dict[str, Any] = arrays(seed)
+            same_as_reference(f, graph(), **given)
 
 
 def test_a_bound_call_reads_held_inputs_once_and_others_again() -> None:

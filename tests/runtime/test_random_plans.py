@@ -62,7 +62,7 @@ def test_compiled_plans_mean_what_their_regions_mean(seed: int, monkeypatch: pyt
                     assert got[port.tensor] is given[port.updates]
 
 
-def _apart(intervals):  # type: ignore[no-untyped-def]
+def _apart(intervals):
     """Every buffer at a place of its own."""
     offsets, end = [], 0
     for i in intervals:

@@ -46,7 +46,7 @@ def model(tmp_path: Path) -> Path:
         outside,
         numpy_helper.from_array(RANDOM.normal(size=(40, 5)).astype(np.float32), "inside"),
         helper.make_tensor("halves", TensorProto.FLOAT16, (40, 5), halves.reshape(-1)),
-        numpy_helper.from_array(np.float32([1, 2, 3, 4, 5]), "small"),
+        numpy_helper.from_array(np.array([1, 2, 3, 4, 5], np.float32), "small"),
     ]
     outside.ClearField("raw_data")
     outside.data_location = TensorProto.EXTERNAL
@@ -99,7 +99,7 @@ def test_a_second_opening_gives_the_same_module_without_the_importer(model: Path
 
 def test_constants_are_not_kept_a_second_time(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
-    embed = import_cache.embed_constant
+    embed = vars(import_cache)["embed_constant"]
 
     def counted(tensor: Any) -> ConstantRef:
         held.append(tensor.array.nbytes)
@@ -194,7 +194,7 @@ def test_example_inputs_decide_the_structure_of_a_file_as_of_a_model(tmp_path: P
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
     for axis, size in ((0, 3), (1, 2), (0, 3)):
-        main = open_model(path, example_inputs={"axes": np.int64([axis])})["frontend"].main
+        main = open_model(path, example_inputs={"axes": np.array([axis], np.int64)})["frontend"].main
         assert main.signature.outputs[0].shape == (size,)
 
 

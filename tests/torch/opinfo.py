@@ -258,7 +258,7 @@ def seed_outside() -> None:
     """Operators of the database that set the seed around their call leave it to us: Dynamo does not trace that."""
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("torch.testing._internal") and hasattr(module, "wrapper_set_seed"):
-            module.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
+            vars(module)["wrapper_set_seed"] = lambda op, *args, **kwargs: op(*args, **kwargs)
 
 
 def worker() -> None:

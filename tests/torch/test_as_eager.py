@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from tatami import backends  # noqa: E402
-from tests.torch.test_torch_compile import compiled  # noqa: E402
+import torch
+
+from tatami import backends
+from tests.torch.test_torch_compile import compiled
 
 
 def nothing_stays_in_pytorch() -> bool:
@@ -40,7 +42,7 @@ def test_batch_norm_keeps_its_statistics_and_counts(options: dict[str, Any]) -> 
     assert nothing_stays_in_pytorch()
 
 
-class Buffers(torch.nn.Module):  # type: ignore[misc]
+class Buffers(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("rows", torch.zeros(6, 4))

@@ -11,12 +11,15 @@ import pytest
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
+
+import torch
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.export of torch 2.13 warns of itself
 
 
 def module(forward: Callable[..., Any]) -> Any:
-    class Made(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Made(torch.nn.Module):
         def forward(self, *args: Any) -> Any:
             return forward(*args)
 

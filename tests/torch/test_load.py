@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-import tatami as tt  # noqa: E402
-from tests.torch.modules import CASES, mlp  # noqa: E402
+import torch
+
+import tatami as tt
+from tests.torch.modules import CASES, mlp
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.export of torch 2.13 warns of itself
 

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+import torch
+from torch import nn
 
-from tatami import backends  # noqa: E402
-from tatami.runtime.cpu.digest import LOOKS  # noqa: E402
+from tatami import backends
+from tatami.runtime.cpu.digest import LOOKS
 
 
-class Half(nn.Linear):  # type: ignore[misc]
+class Half(nn.Linear):
     """A weight that something is computed of before products: that is worth keeping."""
 
     def forward(self, x: Any) -> Any:
@@ -135,7 +136,12 @@ def test_the_packed_copy_goes_with_the_module(monkeypatch: pytest.MonkeyPatch) -
 
     made: list[Any] = []
     prepare = torch_parameters.Parameters._prepare
-    monkeypatch.setattr(torch_parameters.Parameters, "_prepare", lambda *a: made.append(a[0]) or prepare(*a))
+
+    def prepared(*a: Any) -> Any:
+        made.append(a[0])
+        return prepare(*a)
+
+    monkeypatch.setattr(torch_parameters.Parameters, "_prepare", prepared)
     m, x = module(), torch.randn(32, 64)
     run = compiled(m)
     assert_agrees(run, m, x)

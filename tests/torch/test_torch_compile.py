@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from tatami import backends  # noqa: E402
-from tatami.api import prepare  # noqa: E402
-from tatami.backends import torch_compile  # noqa: E402
-from tests.torch.modules import CASES  # noqa: E402
+import torch
+
+from tatami import backends
+from tatami.api import prepare
+from tatami.backends import torch_compile
+from tests.torch.modules import CASES
 
 OPTIONS = {"fallback": False}
 

@@ -5,51 +5,55 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from tatami.core.algebra.expr_text import ExprSyntaxError
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr
+from tatami.core.expr import Expr, IntoExpr, Shape, expr
 from tatami.core.faults.size_fault import beyond_64_bits
 from tatami.core.scalar import Scalar, scalar
+
+if TYPE_CHECKING:
+    from tatami.frontend.graph_api.tensor import Tensor
 
 Axes: TypeAlias = "int | Sequence[int]"
 Pads: TypeAlias = "int | str | Expr | Sequence[Any]"
 
 
-def several(value: Any) -> tuple[Any, ...] | None:
+def several(value: object) -> tuple[Any, ...] | None:
     """The items of a list, a tuple, a range or an array; None for anything else, such as a tensor of a graph."""
     if isinstance(value, list | tuple | range):
         return tuple(value)
     return tuple(value.tolist()) if hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1 else None
 
 
-def integer(value: Any, what: str) -> int:
+def integer(value: object, what: str) -> int:
     """A number that counts, or names an axis, as Python's integer. Raises E1009."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise fail("InvalidAttribute", what, f"{value!r} is no integer", "give an integer") from None
+    with suppress(TypeError):
+        if isinstance(value, SupportsIndex):
+            return operator.index(value)
+    raise fail("InvalidAttribute", what, f"{value!r} is no integer", "give an integer")
 
 
-def integers(value: Any, what: str) -> tuple[int, ...]:
+def integers(value: object, what: str) -> tuple[int, ...]:
     """One integer or several, as a tuple. Raises E1009."""
     listed = several(value)
     return (integer(value, what),) if listed is None else tuple(integer(v, what) for v in listed)
 
 
-def flat(values: Sequence[Any], what: str) -> tuple[int, ...]:
+def flat(values: Sequence[object], what: str) -> tuple[int, ...]:
     """The integers of ``f(0, 1)`` or of ``f((0, 1))``. Raises E1009."""
     return integers(values[0] if len(values) == 1 else values, what)
 
 
-def each(value: Any, n: int, what: str) -> tuple[int, ...]:
+def each(value: object, n: int, what: str) -> tuple[int, ...]:
     """A tuple of `n` integers; one number stands for all. Raises E1009."""
     return (integer(value, what),) * n if several(value) is None else integers(value, what)
 
 
-def size(value: Any, what: str) -> Expr:
+def size(value: IntoExpr | float, what: str) -> Expr:
     """The size that a number, symbol or expression stands for. Raises TatamiError."""
     try:
         made = expr(value)
@@ -62,7 +66,7 @@ def size(value: Any, what: str) -> Expr:
     return made
 
 
-def shape(value: Any, what: str) -> Shape:
+def shape(value: object, what: str) -> Shape:
     """The sizes of a list or tuple. Raises TatamiError."""
     listed = several(value)
     if listed is None:
@@ -70,12 +74,12 @@ def shape(value: Any, what: str) -> Shape:
     return tuple(size(v, what) for v in listed)
 
 
-def sizes(values: Sequence[Any], what: str) -> Shape:
+def sizes(values: Sequence[object], what: str) -> Shape:
     """The sizes of ``f(2, "N")`` or of ``f((2, "N"))``. Raises TatamiError."""
     return shape(values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values, what)
 
 
-def pads(value: Any, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
+def pads(value: object, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
     """(before, after) per axis from a number, a number per axis, or pairs."""
     sides = several(value)
     sides = (value,) * n if sides is None else sides
@@ -88,14 +92,14 @@ def pads(value: Any, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
     return tuple(out)
 
 
-def name(value: Any, what: str) -> str:
+def name(value: object, what: str) -> str:
     """`value`, a str that is a name. Raises E1009 for anything else."""
     if not isinstance(value, str):
         raise fail("InvalidAttribute", what, f"{value!r} is no name", "names are strings")
     return value
 
 
-def constant(value: Any, what: str) -> Scalar:
+def constant(value: Scalar, what: str) -> Scalar:
     """A number in the form that nodes hold. Raises E1009."""
     try:
         return scalar(value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value)
@@ -114,7 +118,7 @@ def dtype(value: object, what: str) -> DType:
     return found
 
 
-def tensors(values: Any, what: str) -> tuple[Any, ...]:
+def tensors(values: object, what: str) -> tuple[Tensor, ...]:
     """The tensors of a list or tuple, as a tuple. Raises E1009."""
     listed = several(values)
     if listed is None:

@@ -18,7 +18,14 @@ from tatami.frontend.operation import is_legal_symbol
 class Building:
     """The methods of a graph that `Makers` and `Kernels` use."""
 
-    def op(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def op(
+        self,
+        name: str,
+        *operands: Tensor | bool | int | float | None,
+        node: str | None = None,
+        at: str | None = None,
+        **attrs: object,
+    ) -> Any:
         """Add any operation of the table."""
         raise NotImplementedError
 
@@ -26,9 +33,9 @@ class Building:
         """A constant of rank 0 in the graph."""
         raise NotImplementedError
 
-    def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: Any) -> Tensor:
+    def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: object) -> Tensor:
         """The result of an operation that has one."""
-        result = self.op(name, *operands, **attrs)
+        result = self.op(name, *operands, node=None, at=None, **attrs)
         if not isinstance(result, Tensor):
             raise fail("InvalidAttribute", caller(), f"{name} has {len(result)} results", "use op")
         return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 from tatami.core.dtype import DType
 from tatami.core.expr import IntoExpr
@@ -24,7 +24,7 @@ class Layers(Value):
         sum."""
         return self.one("matmul", other, acc_dtype=acc_dtype, out_dtype=out_dtype)
 
-    def gemm(self, b: Self, c: Self | None = None, **attrs: Any) -> Self:
+    def gemm(self, b: Self, c: Self | None = None, **attrs: object) -> Self:
         """alpha * A @ B + beta * C for matrices; C broadcasts to [M, N]. Attributes: trans_a, trans_b, alpha, beta, acc_dtype,
         out_dtype."""
         return self.one("gemm", b, c, **attrs)
@@ -91,7 +91,7 @@ class Layers(Value):
         """(number of spatial axes of a kernel, place of a wrong argument)."""
         return max(0, self.graph._own(weight, self._what(method)).rank - 2), self._what(method)
 
-    def attention(self, key: Self, value: Self, mask: Self | None = None, **attrs: Any) -> Self:
+    def attention(self, key: Self, value: Self, mask: Self | None = None, **attrs: object) -> Self:
         """softmax(scale * Q K^T + mask) V over the last two axes. Attributes: scale, causal, causal_offset, window, softcap."""
         return self.one("attention", key, value, mask, **attrs)
 
@@ -129,25 +129,25 @@ class Layers(Value):
         return self.one("dropout", key, rate=rate)
 
     # -- windows -----------------------------------------------------------------------------------
-    def max_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: Any) -> Self:
+    def max_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: object) -> Self:
         """Maxima of windows over the last axes, one per kernel size; one number means all axes from 2 on. Stride defaults to
         the kernel."""
         return self._pool("max_pool", kernel, stride, padding, attrs)
 
-    def max_pool_indices(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: Any) -> Self:
+    def max_pool_indices(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: object) -> Self:
         """Row-major positions in the whole tensor, i64, of each window's first largest element."""
         return self._pool("max_pool_indices", kernel, stride, padding, attrs)
 
-    def avg_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: Any) -> Self:
+    def avg_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, **attrs: object) -> Self:
         """Means of windows. count_include_pad=True divides by the window's size, padding included (PyTorch's default; here it
         is False)."""
         return self._pool("avg_pool", kernel, stride, padding, attrs)
 
-    def lp_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, *, p: int = 2, **attrs: Any) -> Self:
+    def lp_pool(self, kernel: Axes, stride: Axes | None = None, padding: Pads = 0, *, p: int = 2, **attrs: object) -> Self:
         """The p-norm of each window over the last axes; kernel, stride and padding as for `max_pool`."""
         return self._pool("lp_pool", kernel, stride, padding, {"p": p, **attrs})
 
-    def _pool(self, name: str, kernel: Axes, stride: Axes | None, padding: Pads, attrs: dict[str, Any]) -> Self:
+    def _pool(self, name: str, kernel: Axes, stride: Axes | None, padding: Pads, attrs: dict[str, object]) -> Self:
         at = self._what(name)
         extents = each(kernel, max(0, self.rank - 2), at)
         n = len(extents)
@@ -179,10 +179,10 @@ class Layers(Value):
         *,
         scales: Sequence[float] | None = None,
         coordinates: str = "half_pixel",
-        **attrs: Any,
+        **attrs: object,
     ) -> Self:
-        """The tensor interpolated to `shape` (all axes): nearest, linear or cubic. `scales` default to result / operand size,
-        and are required if a size that changes is a symbol."""
+        """The tensor interpolated to `shape` (all axes): nearest, linear or cubic. `scales`: result / operand size per axis;
+        by default that of the sizes, which symbols decide when they are bound."""
         at = self._what("resize")
         return self.one(
             "resize",

@@ -148,7 +148,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         raise TypeError("a graph tensor has no value yet; use g.where or g.cond")
 
     def __iter__(self) -> Iterator[Tensor]:
-        """The slices along the first axis; raises TatamiError if its size is not a number."""
+        """The slices along the first axis. Raises TypeError if its size is not a number."""
         count = self.shape[0].as_int() if self.shape else None
         if count is None:
             raise TypeError("a tensor whose first size is no number cannot be taken apart; use g.loop")
@@ -156,7 +156,8 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
 
     # -- numpy slicing -----------------------------------------------------------------------------
     def __getitem__(self, key: Index | tuple[Index, ...]) -> Tensor:
-        """Integers, slices (also with negative steps), `...`, None and one tensor of integers, as in numpy."""
+        """The selected elements: integers, slices (also with negative steps), `...`, None and one tensor of integers have
+        numpy's meaning."""
         keys: list[Any] = list(key) if isinstance(key, tuple) else [key]
         used = sum(k is not None and k is not Ellipsis for k in keys)
         if used > self.rank:
@@ -200,10 +201,10 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         wanted = tuple(ONE if new else next(sizes) for new in shape)
         return out if wanted == out.shape else out.one("reshape", shape=wanted)
 
-    def _taken(self, keys: list[Any], places: list[int]) -> Tensor:
+    def _taken(self, keys: list[Index], places: list[int]) -> Tensor:
         """The element or slices for one index tensor along its axis; the other keys are slices and None."""
         at = self._what("index")
-        index = keys[places[0]]
+        index: Any = keys[places[0]]
         if isinstance(index, list):
             index = self.graph.constant(index)
         if not isinstance(index, Tensor):
@@ -359,18 +360,20 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         )
 
 
-def _listed(values: Any, at: str) -> tuple[Any, ...]:
+def _listed(values: object, at: str) -> tuple[IntoExpr, ...]:
     if not isinstance(values, list | tuple) or not values:
         raise fail("InvalidAttribute", at, f"{values!r} are no sizes", "give the size of every part")
     return tuple(values)
 
 
-def _place(k: Any, extent: Expr, at: str) -> Expr:
+def _place(k: object, extent: Expr, at: str) -> Expr:
     """The coordinate of an index; negative numbers count from the end."""
     if isinstance(k, bool) or not (isinstance(k, str | Expr) or hasattr(k, "__index__")):
         raise fail("InvalidAttribute", at, f"{k!r} is no index", "use integers, sizes, slices, ... and None")
-    number = None if isinstance(k, str | Expr) else integer(k, at)
-    return size(k, at) if number is None else expr(number) + (extent if number < 0 else ZERO)
+    if isinstance(k, str | Expr):
+        return size(k, at)
+    number = integer(k, at)
+    return expr(number) + (extent if number < 0 else ZERO)
 
 
 def slice_bounds(k: slice, size: Expr, at: str = "slice") -> tuple[Expr, Expr, int, bool]:

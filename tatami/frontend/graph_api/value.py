@@ -25,7 +25,7 @@ class Builder(Protocol):
     def one(self, name: str, *operands: Any, **attrs: Any) -> Any:
         """An operation with one result."""
 
-    def constant(self, array: Any) -> Any:
+    def constant(self, array: Any, name: str | None = None) -> Any:
         """A tensor with the numbers of an array."""
 
     def fresh_size(self, stem: str = "S") -> str:
@@ -62,15 +62,15 @@ class Value:
     def __repr__(self) -> str:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
 
-    def op(self, name: str, *others: Operand | None, **attrs: Any) -> Any:
+    def op(self, name: str, *others: Operand | None, **attrs: object) -> Any:
         """The results of any operation of the table with this tensor as its first operand."""
         return self.graph.op(name, self, *others, **attrs)
 
-    def one(self, name: str, *others: Operand | None, **attrs: Any) -> Self:
+    def one(self, name: str, *others: Operand | None, **attrs: object) -> Self:
         """The result of an operation with one result, with this tensor as its first operand."""
         return self.made(name, self, *others, **attrs)
 
-    def made(self, name: str, *operands: Operand | None, **attrs: Any) -> Self:
+    def made(self, name: str, *operands: Operand | None, **attrs: object) -> Self:
         """The result of an operation with one, wherever this tensor stands among the operands."""
         return self.graph.one(name, *operands, **attrs)
 

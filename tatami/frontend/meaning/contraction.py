@@ -8,31 +8,42 @@ from typing import Any
 
 import numpy as np
 
+from tatami.core.dtype import DType
 from tatami.core.numbers.numerics import Array
 from tatami.core.tensor import numpy_dtype
 from tatami.frontend.meaning.movement import crop_and_pad
 from tatami.frontend.meaning.scope import Scope, wide
 from tatami.frontend.operation import Site
-from tatami.frontend.operations.contraction import conv_padding, einsum_terms
+from tatami.frontend.operations.contraction import (
+    Attention,
+    Conv,
+    ConvTranspose,
+    Einsum,
+    Gemm,
+    Matmul,
+    conv_padding,
+    einsum_terms,
+)
 from tatami.frontend.operations.movement import filled
 
 
-def factor(s: Scope, i: int, attrs: Any) -> Array:
+def factor(s: Scope, i: int, acc_dtype: DType | None) -> Array:
     """Operand i as a factor: floats in double precision, integers in the accumulation dtype."""
-    to = attrs.acc_dtype
     x = wide(s[i])
-    return x if to is None or x.dtype.kind == "f" else x.astype(np.float64 if to.is_float else numpy_dtype(to))
+    if acc_dtype is None or x.dtype.kind == "f":
+        return x
+    return x.astype(np.float64 if acc_dtype.is_float else numpy_dtype(acc_dtype))
 
 
-def matmul(s: Scope, attrs: Any) -> Array:
+def matmul(s: Scope, attrs: Matmul) -> Array:
     """numpy's matmul of the factors, exact products in the accumulation dtype or double precision."""
     with np.errstate(all="ignore"):
-        return np.matmul(factor(s, 0, attrs), factor(s, 1, attrs))
+        return np.matmul(factor(s, 0, attrs.acc_dtype), factor(s, 1, attrs.acc_dtype))
 
 
-def gemm(s: Scope, attrs: Any) -> Array:
+def gemm(s: Scope, attrs: Gemm) -> Array:
     """alpha * A @ B + beta * C, added before the one rounding of the result."""
-    a, b = factor(s, 0, attrs), factor(s, 1, attrs)
+    a, b = factor(s, 0, attrs.acc_dtype), factor(s, 1, attrs.acc_dtype)
     with np.errstate(all="ignore"):
         y = np.matmul(a.T if attrs.trans_a else a, b.T if attrs.trans_b else b)
         if attrs.alpha != 1.0:
@@ -43,17 +54,17 @@ def gemm(s: Scope, attrs: Any) -> Array:
     return y
 
 
-def linear(s: Scope, attrs: Any) -> Array:
+def linear(s: Scope, attrs: Matmul) -> Array:
     """x @ weight^T + bias, added before the one rounding of the result."""
     with np.errstate(all="ignore"):
-        y = np.matmul(factor(s, 0, attrs), factor(s, 1, attrs).T)
+        y = np.matmul(factor(s, 0, attrs.acc_dtype), factor(s, 1, attrs.acc_dtype).T)
         bias = s.optional(2)
         return y if bias is None else y + wide(bias)
 
 
-def grouped_matmul(s: Scope, attrs: Any) -> Array:
+def grouped_matmul(s: Scope, attrs: Matmul) -> Array:
     """Row t of [T, K] @ weights[g], g the number of ends up to t; 0 for rows from the last end on."""
-    x, w, ends = factor(s, 0, attrs), factor(s, 1, attrs), s[2]
+    x, w, ends = factor(s, 0, attrs.acc_dtype), factor(s, 1, attrs.acc_dtype), s[2]
     group = (ends <= np.arange(x.shape[0])[:, None]).sum(1)
     w = np.concatenate([w, np.zeros_like(w, shape=(1, *w.shape[1:]))])
     y = np.zeros((x.shape[0], w.shape[2]), np.result_type(x, w))
@@ -63,9 +74,9 @@ def grouped_matmul(s: Scope, attrs: Any) -> Array:
     return y
 
 
-def conv(s: Scope, attrs: Any) -> Array:
+def conv(s: Scope, attrs: Conv) -> Array:
     """Cross-correlation as a sum over the kernel's elements of shifted, strided parts of the padded input."""
-    x, w = factor(s, 0, attrs), factor(s, 1, attrs)
+    x, w = factor(s, 0, attrs.acc_dtype), factor(s, 1, attrs.acc_dtype)
     n = w.ndim - 2
     batched = x.ndim == w.ndim
     x = x if batched else x[None]
@@ -87,9 +98,9 @@ def conv(s: Scope, attrs: Any) -> Array:
     return y if batched else y[0]
 
 
-def conv_transpose(s: Scope, attrs: Any) -> Array:
+def conv_transpose(s: Scope, attrs: ConvTranspose) -> Array:
     """The sum of each input element times its kernel in the full result, which is then cropped."""
-    x, w = factor(s, 0, attrs), factor(s, 1, attrs)
+    x, w = factor(s, 0, attrs.acc_dtype), factor(s, 1, attrs.acc_dtype)
     n = w.ndim - 2
     batched = x.ndim == w.ndim
     x = x if batched else x[None]
@@ -113,9 +124,9 @@ def conv_transpose(s: Scope, attrs: Any) -> Array:
     return y if batched else y[0]
 
 
-def einsum(s: Scope, attrs: Any) -> Array:
+def einsum(s: Scope, attrs: Einsum) -> Array:
     """numpy's einsum, with a number for each letter of the equation."""
-    args = [factor(s, i, attrs) for i in range(len(s.args))]
+    args = [factor(s, i, attrs.acc_dtype) for i in range(len(s.args))]
     terms, out = einsum_terms(attrs.equation, [a.ndim for a in args], Site(s.at))
     number = {c: i for i, c in enumerate(dict.fromkeys("".join(terms)))}
     operands: list[Any] = []
@@ -124,7 +135,7 @@ def einsum(s: Scope, attrs: Any) -> Array:
     return np.einsum(*operands, [number[c] for c in out])
 
 
-def attention(s: Scope, attrs: Any) -> Array:
+def attention(s: Scope, attrs: Attention) -> Array:
     """softmax(scale * Q K^T + mask) V; masked scores are -inf, and a fully masked row is NaN."""
     q, k, v = wide(s[0]), wide(s[1]), wide(s[2])
     if q.ndim > 2 and q.shape[-3] != k.shape[-3]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,9 +13,13 @@ from tatami.core import ops as scalar_ops
 from tatami.core.numbers.numerics import Array, apply, cast
 from tatami.core.tensor import numpy_dtype
 from tatami.frontend.meaning.scope import Scope, wide
+from tatami.frontend.operations.elementwise import Alpha, Clamp, Gelu, Powi, Quantize, Selu, Shrink, To
+
+Attrs = TypeVar("Attrs")
+"""The attributes of the operation that a formula computes."""
 
 
-def _scalar(name: str, s: Scope, attrs: Any) -> Array:
+def _scalar(name: str, s: Scope, attrs: object) -> Array:
     args = s.present
     if name == "div" and not s.dtype.is_float:
         name = "idiv"
@@ -23,7 +27,7 @@ def _scalar(name: str, s: Scope, attrs: Any) -> Array:
     return np.broadcast_to(apply(name, args, s.dtype, s.mode), shape)
 
 
-def _smooth(f: Callable[[Array, Any], Array], s: Scope, attrs: Any) -> Array:
+def _smooth(f: Callable[[Array, Attrs], Array], s: Scope, attrs: Attrs) -> Array:
     with np.errstate(all="ignore"):
         return f(wide(s[0]), attrs)
 
@@ -31,11 +35,11 @@ def _smooth(f: Callable[[Array, Any], Array], s: Scope, attrs: Any) -> Array:
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def _softplus(x: Array, attrs: Any = None) -> Array:
+def _softplus(x: Array, attrs: object = None) -> Array:
     return np.logaddexp(0.0, x)
 
 
-def _gelu(x: Array, attrs: Any) -> Array:
+def _gelu(x: Array, attrs: Gelu) -> Array:
     if attrs.approximate == "tanh":
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     return 0.5 * x * (1 + (_erf(x / math.sqrt(2)) if x.size else x))
@@ -45,24 +49,24 @@ def _sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
 
 
-def _elu(x: Array, attrs: Any) -> Array:
+def _elu(x: Array, attrs: Alpha | Selu) -> Array:
     return np.where(x > 0, x, attrs.alpha * np.expm1(np.minimum(x, 0)))
 
 
-def _selu(x: Array, attrs: Any) -> Array:
+def _selu(x: Array, attrs: Selu) -> Array:
     return attrs.gamma * _elu(x, attrs)
 
 
-def _celu(x: Array, attrs: Any) -> Array:
+def _celu(x: Array, attrs: Alpha) -> Array:
     return np.maximum(x, 0) + np.minimum(attrs.alpha * np.expm1(np.minimum(x, 0) / attrs.alpha), 0)
 
 
-def square(s: Scope, attrs: Any) -> Array:
+def square(s: Scope, attrs: object) -> Array:
     """x * x in the declared dtype; integers wrap."""
     return apply("mul", [s[0], s[0]], s.dtype, s.mode)
 
 
-def powi(s: Scope, attrs: Any) -> Array:
+def powi(s: Scope, attrs: Powi) -> Array:
     """x to the constant integer power n, in double precision; integers wrap."""
     x = s[0]
     if x.dtype.kind in "biu":
@@ -76,12 +80,12 @@ def _int_inverse(x: Array, n: int, s: Scope) -> Array:
     return apply("idiv", [np.ones_like(x), power], s.dtype, s.mode)
 
 
-def identity(s: Scope, attrs: Any) -> Array:
+def identity(s: Scope, attrs: object) -> Array:
     """The operand, unchanged and not copied."""
     return s[0]
 
 
-def clamp(s: Scope, attrs: Any) -> Array:
+def clamp(s: Scope, attrs: Clamp) -> Array:
     """min(max(x, lo), hi) without a limit that is None."""
     x = s[0]
     if attrs.lo is not None:
@@ -89,12 +93,12 @@ def clamp(s: Scope, attrs: Any) -> Array:
     return x if attrs.hi is None else np.minimum(x, x.dtype.type(attrs.hi))
 
 
-def to_dtype(s: Scope, attrs: Any) -> Array:
+def to_dtype(s: Scope, attrs: To) -> Array:
     """The operand cast to the dtype `to` (`numerics.cast`)."""
     return cast(s[0], attrs.to, s.mode)
 
 
-def bitcast(s: Scope, attrs: Any) -> Array:
+def bitcast(s: Scope, attrs: To) -> Array:
     """The same bits as another dtype of the same size."""
     x = s[0]
     if x.dtype.kind == "f" and x.dtype.itemsize != attrs.to.itemsize:  # float64 mode: the declared width
@@ -102,7 +106,7 @@ def bitcast(s: Scope, attrs: Any) -> Array:
     return np.ascontiguousarray(x).view(numpy_dtype(attrs.to)).reshape(x.shape)
 
 
-def shrink(s: Scope, attrs: Any) -> Array:
+def shrink(s: Scope, attrs: Shrink) -> Array:
     """x + bias where x < -lambd, x - bias where x > lambd, else 0."""
     x = s[0]
     t = x.dtype.type
@@ -110,7 +114,7 @@ def shrink(s: Scope, attrs: Any) -> Array:
     return np.where(x < t(-attrs.lambd), x + bias, np.where(x > t(attrs.lambd), x - bias, zero))
 
 
-def floordiv(s: Scope, attrs: Any) -> Array:
+def floordiv(s: Scope, attrs: object) -> Array:
     """The quotient rounded down; integer x // 0 is 0."""
     a, b = np.broadcast_arrays(wide(s[0]), wide(s[1]))
     with np.errstate(all="ignore"):
@@ -121,13 +125,13 @@ def floordiv(s: Scope, attrs: Any) -> Array:
         return exact - ((rest != 0) & ((a < 0) != (b < 0)) & (b != 0)).astype(exact.dtype)
 
 
-def prelu(s: Scope, attrs: Any) -> Array:
+def prelu(s: Scope, attrs: object) -> Array:
     """x where x >= 0, else slope * x."""
     x = wide(s[0])
     return np.where(x >= 0, x, x * wide(s[1]))
 
 
-def isfinite(s: Scope, attrs: Any) -> Array:
+def isfinite(s: Scope, attrs: object) -> Array:
     """True where x is neither NaN nor infinite."""
     return np.isfinite(s[0].astype(np.float64))
 
@@ -136,7 +140,7 @@ def _along(v: Array, axis: int, rank: int) -> Array:
     return v.reshape([-1 if i == axis % rank else 1 for i in range(rank)]) if v.ndim == 1 and rank else v
 
 
-def quantize(s: Scope, attrs: Any) -> Array:
+def quantize(s: Scope, attrs: Quantize) -> Array:
     """saturate(round_half_even(x / scale) + zero_point), with the quotient in fp32."""
     x = s[0]
     scale = _along(s[1], attrs.axis, x.ndim)
@@ -151,7 +155,7 @@ def _fp32(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
-def dequantize(s: Scope, attrs: Any) -> Array:
+def dequantize(s: Scope, attrs: Quantize) -> Array:
     """(x - zero_point) * scale in double precision."""
     x, zero = s[0], s.optional(2)
     y = x.astype(np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,24 +13,51 @@ from tatami.core.dtype import DType
 from tatami.core.numbers.numerics import Array, cast, philox
 from tatami.core.numbers.numerics import constant as rank_0
 from tatami.frontend.meaning.scope import Scope, wide
+from tatami.frontend.operations.indexing import (
+    Compress,
+    Constant,
+    Dropout,
+    Eye,
+    Full,
+    Gather,
+    GatherND,
+    Iota,
+    NewExtents,
+    Nms,
+    OfShape,
+    OneHot,
+    Random,
+    Resize,
+    ReverseSequence,
+    Rotary,
+    Scatter,
+    ScatterND,
+    SizeValue,
+    Sort,
+    TopK,
+    Unique,
+)
+
+Stated = TypeVar("Stated", float, float | None)
+"""The type of an attribute that an operand may replace."""
 
 
-def constant(s: Scope, attrs: Any) -> Array:
+def constant(s: Scope, attrs: Constant) -> Array:
     """The rank-0 number in its dtype."""
     return rank_0(attrs.value, attrs.dtype, s.mode)
 
 
-def size(s: Scope, attrs: Any) -> Array:
+def size(s: Scope, attrs: SizeValue) -> Array:
     """The value of a size expression, rank 0."""
     return cast(np.asarray(s.size(attrs.value)), attrs.dtype, s.mode)
 
 
-def full(s: Scope, attrs: Any) -> Array:
+def full(s: Scope, attrs: Full) -> Array:
     """One number at every element of the shape."""
     return np.broadcast_to(rank_0(attrs.value, attrs.dtype, s.mode), s.shape(attrs.shape))
 
 
-def iota(s: Scope, attrs: Any) -> Array:
+def iota(s: Scope, attrs: Iota) -> Array:
     """start + step * coordinate along an axis."""
     shape = s.shape(attrs.shape)
     axis = attrs.axis % len(shape)
@@ -38,13 +65,13 @@ def iota(s: Scope, attrs: Any) -> Array:
     return np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
 
 
-def eye(s: Scope, attrs: Any) -> Array:
+def eye(s: Scope, attrs: Eye) -> Array:
     """1 where column = row + k, 0 elsewhere."""
     rows, columns = s.shape(s.types[0].shape)
     return np.eye(rows, columns, attrs.k)
 
 
-def dropout(s: Scope, attrs: Any) -> Array:
+def dropout(s: Scope, attrs: Dropout) -> Array:
     """0 where the element's uniform number is below `rate`, else x / (1 - rate)."""
     x = wide(s[0])
     kept = _unit(_words(s[1], x.shape), DType.fp32) >= np.float32(attrs.rate)
@@ -56,7 +83,7 @@ def _words(key: Array, shape: tuple[int, ...]) -> Array:
     return philox(int(key), np.arange((count + 3) // 4, dtype=np.uint64)).reshape(-1)[:count].reshape(shape)
 
 
-def rand_u32(s: Scope, attrs: Any) -> Array:
+def rand_u32(s: Scope, attrs: OfShape) -> Array:
     """The Philox4x32-10 words of a key, one per element."""
     return _words(s[0], s.shape(attrs.shape))
 
@@ -66,12 +93,12 @@ def _unit(words: Array, dtype: DType) -> Array:
     return (words >> np.uint32(32 - bits)).astype(np.float64) / 2.0**bits
 
 
-def uniform(s: Scope, attrs: Any) -> Array:
+def uniform(s: Scope, attrs: Random) -> Array:
     """Uniform numbers in [low, high), from one word per element."""
     return _unit(_words(s[0], s.shape(attrs.shape)), attrs.dtype) * (attrs.high - attrs.low) + attrs.low
 
 
-def normal(s: Scope, attrs: Any) -> Array:
+def normal(s: Scope, attrs: Random) -> Array:
     """Normal numbers by the Box-Muller transform, from two words per element."""
     u, v = _unit(_words(s[0], (2, *s.shape(attrs.shape))), DType.fp32)
     return np.sqrt(-2 * np.log1p(-u)) * np.cos(2 * math.pi * v) * attrs.high + attrs.low
@@ -90,7 +117,7 @@ def indices(index: Array, size: int, bounds: str, s: Scope) -> tuple[Array, Arra
     return np.where(inside, i, 0), inside
 
 
-def gather(s: Scope, attrs: Any) -> Array:
+def gather(s: Scope, attrs: Gather) -> Array:
     """out[.., i, ..] = x[.., index[.., i, ..], ..]; 0 outside for bounds "zero"."""
     x = s[0]
     axis = attrs.axis % x.ndim
@@ -100,7 +127,7 @@ def gather(s: Scope, attrs: Any) -> Array:
     return np.where(inside, x[tuple(grid)], x.dtype.type(0)) if i.size else np.zeros(i.shape, x.dtype)
 
 
-def take(s: Scope, attrs: Any) -> Array:
+def take(s: Scope, attrs: Gather) -> Array:
     """Whole slices by index along an axis; 0 outside for bounds "zero"."""
     x = s[0]
     axis = attrs.axis % x.ndim
@@ -111,7 +138,7 @@ def take(s: Scope, attrs: Any) -> Array:
     return np.where(kept, np.take(x, i, axis), x.dtype.type(0))
 
 
-def gather_nd(s: Scope, attrs: Any) -> Array:
+def gather_nd(s: Scope, attrs: GatherND) -> Array:
     """Slices at index tuples; 0 outside for bounds "zero"."""
     x, index, b = s[0], s[1], attrs.batch
     depth = index.shape[-1]
@@ -145,8 +172,8 @@ def _combined(x: Array, place: tuple[Array, ...], updates: Array, inside: Array,
     return out
 
 
-def scatter(s: Scope, attrs: Any) -> Array:
-    """A copy of x with updates combined in at index along an axis; those outside are dropped."""
+def scatter(s: Scope, attrs: Scatter) -> Array:
+    """A copy of x with updates combined in at index along an axis; for bounds "zero" those outside are left out."""
     x, index, updates = s[0], s[1], s[2]
     axis = attrs.axis % x.ndim
     i, inside = indices(index, x.shape[axis], attrs.bounds, s)
@@ -155,8 +182,8 @@ def scatter(s: Scope, attrs: Any) -> Array:
     return _combined(x, tuple(grid), updates, inside, attrs.op)
 
 
-def scatter_nd(s: Scope, attrs: Any) -> Array:
-    """A copy of x with updates combined in at index tuples; those outside are dropped."""
+def scatter_nd(s: Scope, attrs: ScatterND) -> Array:
+    """A copy of x with updates combined in at index tuples; for bounds "zero" those outside are left out."""
     x, index, updates = s[0], s[1], s[2]
     depth, lead = index.shape[-1], index.shape[:-1]
     rest = updates.ndim - len(lead)
@@ -170,7 +197,7 @@ def scatter_nd(s: Scope, attrs: Any) -> Array:
     return _combined(x, tuple(place), updates, inside, attrs.op)
 
 
-def one_hot(s: Scope, attrs: Any) -> Array:
+def one_hot(s: Scope, attrs: OneHot) -> Array:
     """ "On" where the coordinate equals the index, else "off"; a negative index counts from the end."""
     index = cast(s[0], DType.i64)
     depth = s.size(attrs.depth)
@@ -190,24 +217,24 @@ def _order(x: Array, axis: int, descending: bool) -> Array:
     return x.shape[axis] - 1 - np.flip(back, axis)
 
 
-def sort(s: Scope, attrs: Any) -> tuple[Array, ...]:
+def sort(s: Scope, attrs: Sort) -> tuple[Array, ...]:
     """(sorted values, their positions i64); stable."""
     order = _order(s[0], attrs.axis % s[0].ndim, attrs.descending)
     return np.take_along_axis(s[0], order, attrs.axis), order.astype(np.int64)
 
 
-def argsort(s: Scope, attrs: Any) -> Array:
+def argsort(s: Scope, attrs: Sort) -> Array:
     """The positions, i64, that `sort` returns."""
     return sort(s, attrs)[1]
 
 
-def topk(s: Scope, attrs: Any) -> tuple[Array, ...]:
+def topk(s: Scope, attrs: TopK) -> tuple[Array, ...]:
     """(the k largest or smallest in order, their positions i64); equal elements in their order."""
     order = np.take(_order(s[0], attrs.axis % s[0].ndim, attrs.largest), range(s.size(attrs.k)), attrs.axis)
     return np.take_along_axis(s[0], order, attrs.axis), order.astype(np.int64)
 
 
-def nonzero(s: Scope, attrs: Any) -> Array:
+def nonzero(s: Scope, attrs: object) -> Array:
     """Coordinates of the elements that are not 0: [rank, count], i64."""
     x = s[0]
     if x.ndim == 0:
@@ -215,12 +242,12 @@ def nonzero(s: Scope, attrs: Any) -> Array:
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
 
 
-def extent(s: Scope, attrs: Any) -> Array:
+def extent(s: Scope, attrs: object) -> Array:
     """An array without elements, [n, 0], whose size carries the integer n."""
     return _sized(s, s[0])
 
 
-def extents(s: Scope, attrs: Any) -> tuple[Array, ...]:
+def extents(s: Scope, attrs: NewExtents) -> tuple[Array, ...]:
     """An array without elements, [n, 0], for each operand: its size carries the integer n."""
     return tuple(_sized(s, s[k]) for k in range(len(attrs.new)))
 
@@ -232,7 +259,7 @@ def _sized(s: Scope, number: Array) -> Array:
     return np.zeros((value, 0), np.bool_)
 
 
-def unique(s: Scope, attrs: Any) -> tuple[Array, ...]:
+def unique(s: Scope, attrs: Unique) -> tuple[Array, ...]:
     """(values, first positions, inverse, counts), sorted or in order of first occurrence."""
     x, axis = s[0], attrs.axis
     values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
@@ -245,12 +272,12 @@ def unique(s: Scope, attrs: Any) -> tuple[Array, ...]:
     return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
 
 
-def non_max_suppression(s: Scope, attrs: Any) -> Array:
+def non_max_suppression(s: Scope, attrs: Nms) -> Array:
     """Kept [batch, class, box] triples, i64: boxes by falling score that overlap no kept one too much."""
     boxes, scores = wide(s[0]), wide(s[1])
-    given = [s.optional(k) for k in (2, 3, 4)]
-    stated = (attrs.max_per_class, attrs.iou_threshold, attrs.score_threshold)
-    most, overlap, floor = (b if a is None else a.item() for a, b in zip(given, stated, strict=True))
+    most = _given(s.optional(2), attrs.max_per_class)
+    overlap = _given(s.optional(3), attrs.iou_threshold)
+    floor = _given(s.optional(4), attrs.score_threshold)
     kept: list[tuple[int, int, int]] = []
     for b in range(scores.shape[0]):
         corners = _corners(boxes[b], attrs.center)
@@ -265,6 +292,14 @@ def non_max_suppression(s: Scope, attrs: Any) -> Array:
                     chosen.append(int(i))
             kept += [(b, c, i) for i in chosen]
     return np.array(kept, np.int64).reshape(-1, 3)
+
+
+def _given(operand: Array | None, stated: Stated) -> Stated | float:
+    """The number in an optional operand of rank 0, else the attribute."""
+    if operand is None:
+        return stated
+    number: float = operand.item()
+    return number
 
 
 def _corners(boxes: Array, center: bool) -> Array:
@@ -283,7 +318,7 @@ def _iou(a: Array, b: Array) -> float:
     return float(area / union) if union > 0 else 0.0
 
 
-def compress(s: Scope, attrs: Any) -> Array:
+def compress(s: Scope, attrs: Compress) -> Array:
     """The slices along an axis (None: of the flattened operand) for which the condition holds."""
     x, keep = s[0], s[1]
     if attrs.axis is None:
@@ -291,7 +326,7 @@ def compress(s: Scope, attrs: Any) -> Array:
     return np.take(x, np.nonzero(keep[: x.shape[attrs.axis]])[0], attrs.axis)
 
 
-def reverse_sequence(s: Scope, attrs: Any) -> Array:
+def reverse_sequence(s: Scope, attrs: ReverseSequence) -> Array:
     """The first lengths[b] steps reversed for each sequence b, the others unchanged."""
     x = np.moveaxis(s[0], (attrs.time_axis, attrs.batch_axis), (0, 1))
     out = x.copy()
@@ -300,7 +335,7 @@ def reverse_sequence(s: Scope, attrs: Any) -> Array:
     return np.moveaxis(out, (0, 1), (attrs.time_axis, attrs.batch_axis))
 
 
-def rotary_embedding(s: Scope, attrs: Any) -> Array:
+def rotary_embedding(s: Scope, attrs: Rotary) -> Array:
     """Pairs (a, b) rotated to (a cos - b sin, a sin + b cos); elements from `width` on unchanged."""
     x, cos, sin = wide(s[0]), wide(s[1]), wide(s[2])
     width = attrs.width or x.shape[-1]
@@ -312,7 +347,7 @@ def rotary_embedding(s: Scope, attrs: Any) -> Array:
     return out
 
 
-def resize(s: Scope, attrs: Any) -> Array:
+def resize(s: Scope, attrs: Resize) -> Array:
     """Interpolation, one axis after another; coordinates in fp32, or in fp64 for fp64 values."""
     x = wide(s[0]) if attrs.mode != "nearest" else s[0]
     kind: Any = np.float64 if s.dtype == DType.fp64 and attrs.mode != "nearest" else np.float32
@@ -324,10 +359,11 @@ def resize(s: Scope, attrs: Any) -> Array:
     return x
 
 
-def _resized(x: Array, axis: int, to: int, scale: Any, attrs: Any) -> Array:
+def _resized(x: Array, axis: int, to: int, scale: np.float32 | np.float64, attrs: Resize) -> Array:
     n = x.shape[axis]
     kind = type(scale)
-    o = np.arange(to, dtype=kind)
+    o: Array = np.arange(to, dtype=kind)
+    at: Array
     match attrs.coordinates:
         case "asymmetric":
             at = o / scale
@@ -355,7 +391,7 @@ def _resized(x: Array, axis: int, to: int, scale: Any, attrs: Any) -> Array:
     base = np.floor(at)
     t = (at - base).astype(np.float64)
     weights = {0: 1 - t, 1: t} if attrs.mode == "linear" else {j: _keys(t - j, attrs.cubic_a) for j in (-1, 0, 1, 2)}
-    out = 0.0
+    out: Array = np.zeros(())
     for j, w in weights.items():
         picked = np.take(x, np.clip(base.astype(np.int64) + j, 0, n - 1), axis)
         out = out + picked * w.reshape([-1 if i == axis else 1 for i in range(x.ndim)])

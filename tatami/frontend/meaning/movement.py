@@ -12,10 +12,29 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, evaluate
 from tatami.core.numbers.numerics import Array, constant
 from tatami.frontend.meaning.scope import Scope, wide
-from tatami.frontend.operations.movement import expand_dims, filled, slice_steps
+from tatami.frontend.operations.movement import (
+    Axes,
+    BlockSize,
+    Expand,
+    Fold,
+    OneAxis,
+    Pad,
+    Permute,
+    Repeat,
+    Roll,
+    Slice,
+    Split,
+    Tile,
+    Trilu,
+    Unfold,
+    View,
+    expand_dims,
+    filled,
+    slice_steps,
+)
 
 
-def to_declared_shape(s: Scope, attrs: Any) -> Array:
+def to_declared_shape(s: Scope, attrs: object) -> Array:
     """The same row-major elements in the declared shape. Raises E1304 if their number differs."""
     x, to = s[0], s.shape(s.types[0].shape)
     if x.size != math.prod(to) or min(to, default=0) < 0:
@@ -24,12 +43,12 @@ def to_declared_shape(s: Scope, attrs: Any) -> Array:
     return x.reshape(to)
 
 
-def permute(s: Scope, attrs: Any) -> Array:
+def permute(s: Scope, attrs: Permute) -> Array:
     """The axes reordered: axis j of the result is axis perm[j]."""
     return np.transpose(s[0], attrs.perm)
 
 
-def expand(s: Scope, attrs: Any) -> Array:
+def expand(s: Scope, attrs: Expand) -> Array:
     """The operand repeated along added axes and axes of size 1, as a view."""
     x, to = s[0], s.shape(attrs.shape)
     placed = [1] * len(to)
@@ -38,17 +57,17 @@ def expand(s: Scope, attrs: Any) -> Array:
     return np.broadcast_to(x.reshape(placed), to)
 
 
-def flip(s: Scope, attrs: Any) -> Array:
+def flip(s: Scope, attrs: Axes) -> Array:
     """The elements in reverse order along the axes."""
     return np.flip(s[0], attrs.axes)
 
 
-def repeat(s: Scope, attrs: Any) -> Array:
+def repeat(s: Scope, attrs: Repeat) -> Array:
     """An axis of size 1 repeated `times` times."""
     return np.repeat(s[0], s.size(attrs.times), axis=attrs.axis)
 
 
-def tile(s: Scope, attrs: Any) -> Array:
+def tile(s: Scope, attrs: Tile) -> Array:
     """Whole copies next to each other along each axis."""
     return np.tile(s[0], s.shape(attrs.repeats))
 
@@ -62,7 +81,7 @@ def crop_and_pad(x: Array, pads: list[tuple[int, int]], value: Array) -> Array:
     return out
 
 
-def pad(s: Scope, attrs: Any) -> Array:
+def pad(s: Scope, attrs: Pad) -> Array:
     """A border around the operand, by mode; negative widths crop first. Raises E1304 for a repeated element of an empty
     axis."""
     x = s[0]
@@ -77,18 +96,18 @@ def pad(s: Scope, attrs: Any) -> Array:
     return np.pad(x, [(max(0, lo), max(0, hi)) for lo, hi in pads], mode=attrs.mode)
 
 
-def slice_(s: Scope, attrs: Any) -> Array:
+def slice_(s: Scope, attrs: Slice) -> Array:
     """A strided part of every axis, as a view."""
     parts = zip(s.shape(attrs.starts), s.shape(attrs.stops), slice_steps(attrs), strict=True)
     return s[0][tuple(slice(a, b, c) for a, b, c in parts)]
 
 
-def roll(s: Scope, attrs: Any) -> Array:
+def roll(s: Scope, attrs: Roll) -> Array:
     """The elements shifted cyclically along the axes."""
     return np.roll(s[0], attrs.shifts, attrs.axes)
 
 
-def unfold(s: Scope, attrs: Any) -> Array:
+def unfold(s: Scope, attrs: Unfold) -> Array:
     """(C, L..) to windows (C, k.., L'..), or with groups (g, C/g, k.., L'..)."""
     n = len(attrs.kernel)
     x = s[0]
@@ -102,7 +121,7 @@ def unfold(s: Scope, attrs: Any) -> Array:
     return y.reshape(s.shape(s.types[0].shape))
 
 
-def fold(s: Scope, attrs: Any) -> Array:
+def fold(s: Scope, attrs: Fold) -> Array:
     """The transpose of `unfold`: windows are added up in double precision."""
     n = len(attrs.kernel)
     size = s.shape(attrs.size)
@@ -119,17 +138,17 @@ def fold(s: Scope, attrs: Any) -> Array:
     return y
 
 
-def concat(s: Scope, attrs: Any) -> Array:
+def concat(s: Scope, attrs: OneAxis) -> Array:
     """The operands joined end to end along an axis."""
     return np.concatenate(s.present, attrs.axis)
 
 
-def stack(s: Scope, attrs: Any) -> Array:
+def stack(s: Scope, attrs: OneAxis) -> Array:
     """The operands joined along an inserted axis."""
     return np.stack(s.present, attrs.axis)
 
 
-def split(s: Scope, attrs: Any) -> tuple[Array, ...]:
+def split(s: Scope, attrs: Split) -> tuple[Array, ...]:
     """Parts of the stated sizes along an axis, as views."""
     return tuple(np.split(s[0], np.cumsum(s.shape(attrs.sizes))[:-1], attrs.axis))
 
@@ -140,12 +159,14 @@ def coordinates(e: Expr, shape: tuple[int, ...], s: Scope) -> Array:
     return np.broadcast_to(np.asarray(evaluate(e, {**s.sizes, **grid})), shape)
 
 
-def view(s: Scope, attrs: Any) -> Array:
+def view(s: Scope, attrs: View) -> Array:
     """Elements read at the index expressions. Raises TatamiError for a position outside."""
     shape = s.shape(attrs.shape)
-    if attrs.map is None:
-        return s[0].reshape(-1)[_inside(coordinates(attrs.linear, shape, s), s[0].size, s.at)]
-    return s[0][tuple(_inside(coordinates(e, shape, s), size, s.at) for e, size in zip(attrs.map, s[0].shape, strict=True))]
+    if attrs.map is not None:
+        places = zip(attrs.map, s[0].shape, strict=True)
+        return s[0][tuple(_inside(coordinates(e, shape, s), size, s.at) for e, size in places)]
+    assert attrs.linear is not None
+    return s[0].reshape(-1)[_inside(coordinates(attrs.linear, shape, s), s[0].size, s.at)]
 
 
 def _inside(at: Array, size: int, where: str) -> Array:
@@ -155,7 +176,7 @@ def _inside(at: Array, size: int, where: str) -> Array:
     return at
 
 
-def depth_to_space(s: Scope, attrs: Any) -> Array:
+def depth_to_space(s: Scope, attrs: BlockSize) -> Array:
     """[N, C*b*b, H, W] rearranged to [N, C, H*b, W*b]."""
     x, b = s[0], attrs.block
     n, c, h, w = x.shape
@@ -166,7 +187,7 @@ def depth_to_space(s: Scope, attrs: Any) -> Array:
     return y.reshape(n, c // b**2, h * b, w * b)
 
 
-def space_to_depth(s: Scope, attrs: Any) -> Array:
+def space_to_depth(s: Scope, attrs: BlockSize) -> Array:
     """[N, C, H*b, W*b] rearranged to [N, C*b*b, H, W]."""
     x, b = s[0], attrs.block
     n, c, h, w = x.shape
@@ -174,12 +195,12 @@ def space_to_depth(s: Scope, attrs: Any) -> Array:
     return x.reshape(n, c, h // b, b, w // b, b).transpose(order).reshape(n, c * b * b, h // b, w // b)
 
 
-def trilu(s: Scope, attrs: Any) -> Array:
+def trilu(s: Scope, attrs: Trilu) -> Array:
     """The upper or lower triangle of the last two axes, 0 elsewhere."""
     return np.triu(s[0], attrs.k) if attrs.upper else np.tril(s[0], attrs.k)
 
 
-def diagonal(s: Scope, attrs: Any) -> Array:
+def diagonal(s: Scope, attrs: object) -> Array:
     """The diagonal of the last two axes, as a view."""
     return np.diagonal(s[0], axis1=-2, axis2=-1)
 

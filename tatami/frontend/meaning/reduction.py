@@ -15,13 +15,27 @@ from tatami.core.numbers.numerics import Array
 from tatami.frontend.meaning.scope import Scope, wide
 from tatami.frontend.operations.contraction import conv_padding
 from tatami.frontend.operations.movement import filled
+from tatami.frontend.operations.reduction import (
+    Adaptive,
+    ArgReduce,
+    BatchNorm,
+    Cumulative,
+    GroupNorm,
+    LpNorm,
+    Lrn,
+    Norm,
+    Pool,
+    Reduce,
+    Softmax,
+    Variance,
+)
 
 
 def _axes(axes: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
     return tuple(range(rank)) if axes is None else tuple(a % rank for a in axes)
 
 
-def reduce(op: str, s: Scope, attrs: Any) -> Array:
+def reduce(op: str, s: Scope, attrs: Reduce) -> Array:
     """A reduction over axes in the accumulation dtype, floats in double precision."""
     x = s[0]
     axes = _axes(attrs.axes, x.ndim)
@@ -32,7 +46,7 @@ def reduce(op: str, s: Scope, attrs: Any) -> Array:
     return np.expand_dims(out, axes) if attrs.keepdims else out
 
 
-def _formula(f: Callable[[Array, tuple[int, ...]], Array], s: Scope, attrs: Any) -> Array:
+def _formula(f: Callable[[Array, tuple[int, ...]], Array], s: Scope, attrs: Reduce | Variance) -> Array:
     x = wide(s[0])
     with np.errstate(all="ignore"):
         out = f(x, _axes(attrs.axes, x.ndim))
@@ -66,7 +80,7 @@ def _log_sum_exp(x: Array, axes: tuple[int, ...]) -> Array:
     return np.log(_sum(np.exp(x - top), axes)) + top
 
 
-def variance(s: Scope, attrs: Any) -> Array:
+def variance(s: Scope, attrs: Variance) -> Array:
     """The sum of squared deviations over (count - correction), in double precision."""
 
     def f(x: Array, axes: tuple[int, ...]) -> Array:
@@ -75,7 +89,7 @@ def variance(s: Scope, attrs: Any) -> Array:
     return _formula(f, s, attrs)
 
 
-def arg_reduce(op: str, s: Scope, attrs: Any) -> Array:
+def arg_reduce(op: str, s: Scope, attrs: ArgReduce) -> Array:
     """Position, i64, of the first (or last) extreme along an axis."""
     x = s[0]
     axis = attrs.axis % x.ndim
@@ -86,14 +100,14 @@ def arg_reduce(op: str, s: Scope, attrs: Any) -> Array:
     return np.expand_dims(out, axis) if attrs.keepdims else out
 
 
-def cumulative(op: str, s: Scope, attrs: Any) -> Array:
+def cumulative(op: str, s: Scope, attrs: Cumulative) -> Array:
     """A running reduction along an axis, floats in double precision."""
     x = wide(s[0])
     dtype = DType.fp64 if s.dtype.is_float else s.dtype
     return numerics.scan(op, x, attrs.axis % x.ndim, dtype, attrs.exclusive, attrs.reverse, s.mode)
 
 
-def softmax(s: Scope, attrs: Any) -> Array:
+def softmax(s: Scope, attrs: Softmax) -> Array:
     """e^(x - max) / sum along an axis, in double precision."""
     x = wide(s[0])
     with np.errstate(all="ignore"):
@@ -101,7 +115,7 @@ def softmax(s: Scope, attrs: Any) -> Array:
         return e / e.sum(attrs.axis, keepdims=True)
 
 
-def log_softmax(s: Scope, attrs: Any) -> Array:
+def log_softmax(s: Scope, attrs: Softmax) -> Array:
     """x - max - log(sum(e^(x - max))) along an axis, in double precision."""
     x = wide(s[0])
     with np.errstate(all="ignore"):
@@ -109,7 +123,7 @@ def log_softmax(s: Scope, attrs: Any) -> Array:
         return d - np.log(np.exp(d).sum(attrs.axis, keepdims=True))
 
 
-def hardmax(s: Scope, attrs: Any) -> Array:
+def hardmax(s: Scope, attrs: Softmax) -> Array:
     """1 at the first largest element along an axis, else 0."""
     x = s[0]
     axis = attrs.axis % x.ndim
@@ -128,7 +142,7 @@ def _affine(y: Array, scale: Array | None, bias: Array | None, shape: tuple[int,
     return y if bias is None else y + wide(bias).reshape(shape)
 
 
-def layer_norm(s: Scope, attrs: Any) -> Array:
+def layer_norm(s: Scope, attrs: Norm) -> Array:
     """(x - mean) / sqrt(var + eps) * scale + bias over the axes from `axis` on."""
     x = wide(s[0])
     axis = attrs.axis % x.ndim
@@ -136,7 +150,7 @@ def layer_norm(s: Scope, attrs: Any) -> Array:
     return _affine(y, s.optional(1), s.optional(2), x.shape[axis:])
 
 
-def rms_norm(s: Scope, attrs: Any) -> Array:
+def rms_norm(s: Scope, attrs: Norm) -> Array:
     """x / sqrt(mean(x^2) + eps) * scale over the axes from `axis` on."""
     x = wide(s[0])
     axis = attrs.axis % x.ndim
@@ -149,7 +163,7 @@ def _channel(x: Array, axis: int) -> tuple[int, ...]:
     return tuple(n if i == axis else 1 for i, n in enumerate(x.shape))
 
 
-def batch_norm(s: Scope, attrs: Any) -> Array:
+def batch_norm(s: Scope, attrs: BatchNorm) -> Array:
     """(x - mean) / sqrt(var + eps) * scale + bias per channel."""
     x = wide(s[0])
     shape = _channel(x, attrs.axis % x.ndim)
@@ -157,13 +171,13 @@ def batch_norm(s: Scope, attrs: Any) -> Array:
     return (x - mean) / np.sqrt(var + attrs.eps) * scale + bias
 
 
-def instance_norm(s: Scope, attrs: Any) -> Array:
+def instance_norm(s: Scope, attrs: Norm) -> Array:
     """Normalisation per sample and channel, over the axes from 2 on."""
     x = wide(s[0])
     return _affine(_normalised(x, tuple(range(2, x.ndim)), attrs.eps), s.optional(1), s.optional(2), _channel(x, 1))
 
 
-def group_norm(s: Scope, attrs: Any) -> Array:
+def group_norm(s: Scope, attrs: GroupNorm) -> Array:
     """Normalisation per sample and group of channels; scale and bias per channel."""
     x = wide(s[0])
     g = x.reshape((x.shape[0], attrs.groups, x.shape[1] // attrs.groups, *x.shape[2:]))
@@ -171,7 +185,7 @@ def group_norm(s: Scope, attrs: Any) -> Array:
     return _affine(y, s.optional(1), s.optional(2), _channel(x, 1))
 
 
-def lp_normalize(s: Scope, attrs: Any) -> Array:
+def lp_normalize(s: Scope, attrs: LpNorm) -> Array:
     """x / max(p-norm along an axis, eps)."""
     x = wide(s[0])
     with np.errstate(all="ignore"):
@@ -179,7 +193,7 @@ def lp_normalize(s: Scope, attrs: Any) -> Array:
         return x / np.maximum(norm, attrs.eps)
 
 
-def lrn(s: Scope, attrs: Any) -> Array:
+def lrn(s: Scope, attrs: Lrn) -> Array:
     """x / (bias + alpha/size * sum of squares over neighbouring channels)^beta."""
     x = wide(s[0])
     total = np.zeros_like(x)
@@ -189,7 +203,7 @@ def lrn(s: Scope, attrs: Any) -> Array:
     return x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta
 
 
-def _windows(s: Scope, attrs: Any) -> list[tuple[tuple[int, ...], Array, Array, Array]]:
+def _windows(s: Scope, attrs: Pool) -> list[tuple[tuple[int, ...], Array, Array, Array]]:
     """For each result position: (position, the window's elements [.., k], their positions in the tensor, number of padded
     ones)."""
     x = s[0] if s[0].dtype.name != "bfloat16" else s[0].astype(np.float32)
@@ -214,7 +228,7 @@ def _windows(s: Scope, attrs: Any) -> list[tuple[tuple[int, ...], Array, Array, 
     return out
 
 
-def _pool(f: Callable[[Array, int], Array], s: Scope, attrs: Any) -> Array:
+def _pool(f: Callable[[Array, int], Array], s: Scope, attrs: Pool) -> Array:
     y = np.zeros(s.shape(s.types[0].shape), np.float64 if s.dtype.is_float else s[0].dtype)
     lead = y.ndim - len(attrs.kernel)
     with np.errstate(all="ignore"):
@@ -223,13 +237,13 @@ def _pool(f: Callable[[Array, int], Array], s: Scope, attrs: Any) -> Array:
     return y
 
 
-def max_pool(s: Scope, attrs: Any) -> Array:
+def max_pool(s: Scope, attrs: Pool) -> Array:
     """The largest element of each window; padding never wins."""
     low = -np.inf if s.dtype.is_float else np.iinfo(s[0].dtype).min
     return _pool(lambda part, n: np.max(part, -1, initial=low), s, attrs)
 
 
-def max_pool_indices(s: Scope, attrs: Any) -> Array:
+def max_pool_indices(s: Scope, attrs: Pool) -> Array:
     """Row-major position in the whole tensor, i64, of each window's first largest element."""
     x = s[0]
     n = len(attrs.kernel)
@@ -241,13 +255,13 @@ def max_pool_indices(s: Scope, attrs: Any) -> Array:
     return y
 
 
-def avg_pool(s: Scope, attrs: Any) -> Array:
+def avg_pool(s: Scope, attrs: Pool) -> Array:
     """The mean of each window, over its elements or with the padding."""
     include = attrs.count_include_pad
     return _pool(lambda part, n: wide(part).sum(-1) / (n if include else part.shape[-1]), s, attrs)
 
 
-def adaptive_pool(f: Callable[[Array], Array], s: Scope, attrs: Any) -> Array:
+def adaptive_pool(f: Callable[[Array], Array], s: Scope, attrs: Adaptive) -> Array:
     """`f` of each of `size` windows per axis, however long the axis is."""
     x = s[0] if s[0].dtype.name != "bfloat16" else s[0].astype(np.float32)
     n = len(attrs.size)
@@ -263,7 +277,7 @@ def adaptive_pool(f: Callable[[Array], Array], s: Scope, attrs: Any) -> Array:
     return y
 
 
-def global_pool(f: Callable[[Array], Array], s: Scope, attrs: Any) -> Array:
+def global_pool(f: Callable[[Array], Array], s: Scope, attrs: object) -> Array:
     """`f` over the axes from 2 on, which are kept with size 1."""
     x = s[0] if s[0].dtype.name != "bfloat16" else s[0].astype(np.float32)
     with np.errstate(all="ignore"):
@@ -280,7 +294,7 @@ def _window_max(x: Array) -> Array:
     return np.max(x, -1, initial=low)
 
 
-def lp_pool(s: Scope, attrs: Any) -> Array:
+def lp_pool(s: Scope, attrs: Pool) -> Array:
     """The p-norm of each window, padding as 0."""
     return _pool(lambda part, n: (np.abs(wide(part)) ** attrs.p).sum(-1) ** (1 / attrs.p), s, attrs)
 

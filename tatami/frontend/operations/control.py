@@ -7,7 +7,7 @@ The operands of a call are the callee's inputs in signature order, without those
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -51,8 +51,8 @@ class If(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Operands: trip count (i64, rank 0; absent: no limit), condition (bool, rank 0; absent: true), `carried` state
-    tensors, then invariants. It runs while the iteration is below the trip count and the condition holds.
+    """Attributes of `loop`. Operands: trip count (i64, rank 0; absent: no limit), condition (bool, rank 0; absent: true),
+    `carried` state tensors, then invariants. It runs while the iteration is below the trip count and the condition holds.
 
     The body takes (iteration i64, condition bool, state.., invariants..) and returns (condition bool, state.., scan..).
     Results: the last state, then each scan output stacked on a new first axis, of size `trip` or the new symbol `size`.
@@ -193,7 +193,7 @@ def _states(body: Graph, carried: int, site: Site) -> tuple[list[Input], tuple[O
     return call_inputs(body, site.constants)[2 : 2 + carried], body.signature.outputs[1 : 1 + carried]
 
 
-def count_new(op: str, attrs: Any, operands: Operands, site: Site) -> int:
+def count_new(op: str, attrs: object, operands: Operands, site: Site) -> int:
     """The number of names that the attribute `new` has to have."""
     found = NewSizes((), site, unlimited=True)
     _INFER[op](attrs, operands, site, found)
@@ -269,10 +269,15 @@ _Rule: TypeAlias = Callable[[Any, Operands, Site, NewSizes], tuple[TensorType, .
 _INFER: dict[str, _Rule] = {"call": _call, "if": _if, "loop": _loop}
 
 
-def _with_names(rule: _Rule) -> Callable[[Any, Operands, Site], tuple[TensorType, ...]]:
+_Attrs = TypeVar("_Attrs", Call, If, Loop)
+
+
+def _with_names(
+    rule: Callable[[_Attrs, Operands, Site, NewSizes], tuple[TensorType, ...]],
+) -> Callable[[_Attrs, Operands, Site], tuple[TensorType, ...]]:
     """The type rule of an operation whose new sizes have the names of its attribute `new`."""
 
-    def infer(attrs: Any, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+    def infer(attrs: _Attrs, operands: Operands, site: Site) -> tuple[TensorType, ...]:
         new = NewSizes(attrs.new, site)
         types = rule(attrs, operands, site, new)
         new.done()

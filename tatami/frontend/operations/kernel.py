@@ -9,7 +9,8 @@ The formula's axes are those of the operands (one shape; rank 0 meets any), or o
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -104,7 +105,12 @@ def _kernel_scan(attrs: KernelScan, operands: Operands, site: Site) -> tuple[Ten
     return _ROWS[f"cum{attrs.op}"].infer(attrs.scan, [value], site)
 
 
-def _row(name: str, attrs: type, infer: Any, doc: str) -> Operation:
+Attrs = TypeVar("Attrs", bound=msgspec.Struct)
+
+
+def _row(
+    name: str, attrs: type[Attrs], infer: Callable[[Attrs, Operands, Site], tuple[TensorType, ...]], doc: str
+) -> Operation:
     return Operation(name, attrs, 0, -1, infer, doc)
 
 

@@ -7,8 +7,8 @@ which is reported."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -20,7 +20,10 @@ from tatami.core.dtype import DType
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, want
 
-Meaning = Callable[..., Any]
+if TYPE_CHECKING:
+    from tatami.core.numbers.numerics import Array
+
+Meaning: TypeAlias = "Callable[..., Array | tuple[Array, ...]]"
 _MEANINGS: dict[str, Meaning] = {}
 
 
@@ -45,7 +48,7 @@ def remember_meaning(attrs: KernelBody, function: Meaning) -> str:
     return key
 
 
-def apply_meaning(attrs: Mapping[str, Any], args: list[Any], count: int, at: str) -> list[Any]:
+def apply_meaning(attrs: Mapping[str, object], args: Sequence[Array], count: int, at: str) -> list[Array]:
     """The results of a body's numpy meaning. Raises MeaningMissing; HostFault if the function fails."""
     key = str(attrs.get("meaning", ""))
     function = _MEANINGS.get(key)

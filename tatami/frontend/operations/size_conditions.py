@@ -23,9 +23,12 @@ from tatami.core.signature import Equation
 from tatami.core.sizes.conditions import Claim, broken_numbers, conditions, count_claims, cropped, shape_claims
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import attributes
-from tatami.frontend.operations.contraction import conv_padding
+from tatami.frontend.operations.contraction import Conv, conv_padding
 from tatami.frontend.operations.divisors import nonzero_divisors
-from tatami.frontend.operations.movement import filled
+from tatami.frontend.operations.indexing import Gather, Scatter, TopK
+from tatami.frontend.operations.movement import Fold, Pad, Slice, Unfold, filled
+from tatami.frontend.operations.reduction import Pool
+from tatami.frontend.operations.trees import TreeEnsemble
 from tatami.frontend.ops import OPS
 
 Types = Sequence[TensorType | None]
@@ -102,7 +105,7 @@ def _span(kernel: int, dilation: int) -> int:
     return (kernel - 1) * dilation + 1
 
 
-def _windows(spatial: Shape, kernel: Sequence[int], attrs: Any, *, is_partial: bool = False) -> Pairs:
+def _windows(spatial: Shape, kernel: Sequence[int], attrs: Pool | Conv | Unfold | Fold, *, is_partial: bool = False) -> Pairs:
     """Conditions that a window is not longer than its line and the padding; a partial window begins inside."""
     n = len(kernel)
     padding = conv_padding(getattr(attrs, "padding", ()), n)
@@ -113,40 +116,40 @@ def _windows(spatial: Shape, kernel: Sequence[int], attrs: Any, *, is_partial: b
         yield cropped(lo, hi), size
 
 
-def _pool(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _pool(attrs: Pool, types: Sequence[TensorType]) -> Pairs:
     shape = types[0].shape
     return _windows(shape[len(shape) - len(attrs.kernel) :], attrs.kernel, attrs, is_partial=attrs.ceil_mode)
 
 
-def _conv(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _conv(attrs: Conv, types: Sequence[TensorType]) -> Pairs:
     x, w = types[0].shape, types[1].shape
     return _windows(x[len(x) - len(w) + 2 :], [s.as_int() or 0 for s in w[2:]], attrs)
 
 
-def _unfold(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _unfold(attrs: Unfold, types: Sequence[TensorType]) -> Pairs:
     shape = types[0].shape
     return _windows(shape[len(shape) - len(attrs.kernel) :], attrs.kernel, attrs)
 
 
-def _fold(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _fold(attrs: Fold, types: Sequence[TensorType]) -> Pairs:
     return _windows(attrs.size[len(attrs.size) - len(attrs.kernel) :], attrs.kernel, attrs)
 
 
-def _pad(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _pad(attrs: Pad, types: Sequence[TensorType]) -> Pairs:
     for size, (lo, hi) in zip(types[0].shape, attrs.pads, strict=True):
         yield cropped(lo, hi), size
         if attrs.mode != "constant" and not (is_at_most(lo, ZERO) and is_at_most(hi, ZERO)):
             yield ONE, size - cropped(lo, hi)  # a border repeats an element that is there
 
 
-def _slice(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _slice(attrs: Slice, types: Sequence[TensorType]) -> Pairs:
     for size, lo, hi in zip(types[0].shape, attrs.starts, attrs.stops, strict=True):
         yield ZERO, lo
         yield lo, hi
         yield hi, size if is_always_less(lo, hi) else greatest(lo, size)
 
 
-def _elements(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _elements(attrs: Gather | Scatter, types: Sequence[TensorType]) -> Pairs:
     """Conditions that the index is not longer than the data, except along the axis that it chooses from."""
     data, index = types[0].shape, types[1].shape
     for axis, (count, size) in enumerate(zip(index, data, strict=True)):
@@ -154,13 +157,13 @@ def _elements(attrs: Any, types: Sequence[TensorType]) -> Pairs:
             yield count, size
 
 
-def _topk(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _topk(attrs: TopK, types: Sequence[TensorType]) -> Pairs:
     shape = types[0].shape
     yield ZERO, expr(attrs.k)
     yield expr(attrs.k), shape[attrs.axis % len(shape)]
 
 
-def _trees(attrs: Any, types: Sequence[TensorType]) -> Pairs:
+def _trees(attrs: TreeEnsemble, types: Sequence[TensorType]) -> Pairs:
     yield expr(attrs.features), types[0].shape[1]
 
 

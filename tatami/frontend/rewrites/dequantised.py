@@ -12,7 +12,6 @@ and its product moves the integers instead. Bias, activation and quantisation th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -24,7 +23,7 @@ from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
-from tatami.frontend.operations.contraction import Conv, Gemm
+from tatami.frontend.operations.contraction import Conv, Gemm, Matmul
 from tatami.frontend.ops import OPS
 from tatami.frontend.rewrites.integer_products import as_signed, integer_conv, integer_matmul
 from tatami.frontend.rewrites.rewriting import Rewriting
@@ -121,9 +120,11 @@ class _Rewriting(Rewriting):
             right = self.swapped(right)
         return self.matrices(left, right, bias, attrs if node.op == "gemm" else Gemm())
 
-    def widened(self, node: Node, b: Codes, bias: str, attrs: Any) -> str | None:
-        """The product of floats and integers cast to float, with the scale after the sum: weights stay narrow in memory."""
-        turned = node.op == "linear" or (node.op == "gemm" and attrs.trans_b)
+    def widened(self, node: Node, b: Codes, bias: str, attrs: Matmul | Gemm | Conv) -> str | None:
+        """The product of floats and integers cast to float, with the scale after the sum: weights stay narrow in memory. None
+        unless the integers are a constant matrix with a zero point of 0 (128 for u8)."""
+        gemm = attrs if isinstance(attrs, Gemm) else None
+        turned = node.op == "linear" or (gemm is not None and gemm.trans_b)
         if not b.is_constant or node.op == "conv" or len(self.shape(b.tensor)) != 2 or not self.per(b, 0 if turned else 1):
             return None
         if b.zero:
@@ -132,12 +133,13 @@ class _Rewriting(Rewriting):
                 return None
             b = msgspec.structs.replace(b, tensor=as_signed(self, b.tensor, "")[0])
         operands = [node.inputs[0], self.cast(b.tensor, DType.fp32)]
-        is_scaled = node.op == "gemm" and bias and attrs.beta != 0.0
+        beta = 1.0 if gemm is None else gemm.beta
+        is_scaled = gemm is not None and bias and beta != 0.0
         kept = {**to_builtins(attrs), **({"beta": 0.0} if is_scaled else {})}
         out = self.joined("mul", self.one(node.op, operands, kept), b.scale)
-        if not bias or (node.op == "gemm" and attrs.beta == 0.0):
+        if not bias or beta == 0.0:
             return out
-        more = bias if not is_scaled or attrs.beta == 1.0 else self.joined("mul", bias, self.number(attrs.beta, DType.fp32))
+        more = bias if beta == 1.0 else self.joined("mul", bias, self.number(beta, DType.fp32))
         return self.joined("add", out, more)
 
     def matrices(self, a: Codes, b: Codes, bias: str, attrs: Gemm) -> str | None:

@@ -11,7 +11,7 @@ is exact."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Shape, expr
@@ -31,7 +31,7 @@ class Maker(Protocol):
     def shape(self, tensor: str) -> Shape:
         """The shape of the tensor of that name."""
 
-    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
+    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, object] | None = None) -> str:
         """Add an operation with one result; the result's name."""
 
     def cast(self, tensor: str, to: DType) -> str:
@@ -77,7 +77,7 @@ def as_signed(m: Maker, b: str, b_zero: str) -> tuple[str, str]:
     return _shifted(m, b, _point(m, b_zero, 2, 1), DType.i8) if m.dtype(b) == DType.u8 else (b, b_zero)
 
 
-def integer_conv(m: Maker, x: str, x_zero: str, w: str, w_zero: str, bias: str, attrs: Mapping[str, Any]) -> str:
+def integer_conv(m: Maker, x: str, x_zero: str, w: str, w_zero: str, bias: str, attrs: Mapping[str, object]) -> str:
     """conv of x - x_zero and w - w_zero as i32. Zero points of rank 1 belong to the filters of w."""
     zero = _known(m, x_zero)
     if zero and not _point(m, w_zero, 1, 0):
@@ -86,9 +86,10 @@ def integer_conv(m: Maker, x: str, x_zero: str, w: str, w_zero: str, bias: str, 
     return m.one("conv", operands, {**attrs, **_SUMS})
 
 
-def _stored_conv(m: Maker, x: str, zero: int, w: str, bias: str, attrs: Mapping[str, Any]) -> str:
+def _stored_conv(m: Maker, x: str, zero: int, w: str, bias: str, attrs: Mapping[str, object]) -> str:
     """conv of x as it is stored, with the zero point as border, minus the zero point's part in each filter's sum."""
     pads = attrs.get("padding") or ()
+    assert isinstance(pads, list | tuple)
     if any(side != expr(0) for pair in pads for side in map(expr, pair)):
         x = m.one("pad", [x], {"pads": ((0, 0), (0, 0), *pads), "value": zero})
         attrs = {**attrs, "padding": ()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -52,12 +51,12 @@ class Rewriting:
         """The shape of the tensor of that name."""
         return self.tensors[tensor].shape
 
-    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any] | None = None) -> str:
+    def one(self, op: str, inputs: Sequence[str], attrs: Mapping[str, object] | None = None) -> str:
         """Add an operation with one result, under an unused name; that name."""
         name = fresh_name(f"{self.at.outputs[0]}.{op}", self.tensors)
         return self.add(op, inputs, attrs or {}, (name,))
 
-    def add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Any], outputs: tuple[str, ...]) -> str:
+    def add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, object], outputs: tuple[str, ...]) -> str:
         """Add an operation whose single result is `outputs[0]`; that name. Raises TatamiError if the operands do not fit."""
         label = fresh_name(f"{self.at.name}.{op}", self.labels)
         self.labels.add(label)
@@ -97,7 +96,7 @@ class Rewriting:
         return self.one(op, [self.one("expand", [t], {"shape": to}) if self.shape(t) not in ((), to) else t for t in tensors])
 
 
-def fresh_name(stem: str, taken: Mapping[str, Any] | set[str]) -> str:
+def fresh_name(stem: str, taken: Mapping[str, object] | set[str]) -> str:
     """`stem`, or `stem.1`, `stem.2`, … if names are taken."""
     name, k = stem, 0
     while name in taken:

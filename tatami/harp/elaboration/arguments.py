@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import Expr
@@ -38,10 +37,10 @@ class Binder:
         """An error at `at` in the text, to be raised."""
         return TatamiError(self.source.fault(kind, at, why, suggestion))
 
-    def to_method(self, method: Method, arguments: Sequence[Given]) -> tuple[list[Any], dict[str, Any]]:
+    def to_method(self, method: Method, arguments: Sequence[Given]) -> tuple[list[object], dict[str, object]]:
         """(positional, named) arguments for a method of the Graph API. Raises TatamiError at the argument."""
-        out: dict[str, Any] = {}
-        spread: list[Any] = []
+        out: dict[str, object] = {}
+        spread: list[object] = []
         places = [p for p in method.parameters if p.kind == "positional"]
         variadic = next((p for p in method.parameters if p.kind == "variadic"), None)
         for k, given in enumerate(a for a in arguments if a.name is None):
@@ -65,27 +64,28 @@ class Binder:
             return [], out
         return [*(out.pop(n) for n in order if n in out), *spread], out
 
-    def _items(self, given: Given, variadic: Parameter) -> list[Any]:
+    def _items(self, given: Given, variadic: Parameter) -> list[object]:
         """The items of one array as arguments: ``permute([1, 0])`` is ``permute(1, 0)``."""
         values = given.value if isinstance(given.value, list) else [given.value]
         return [self.fitted(Given(None, v, given.at), variadic) for v in values]
 
-    def to_row(self, row: Operation, arguments: Sequence[Given]) -> tuple[list[Any], dict[str, Any]]:
+    def to_row(
+        self, row: Operation, arguments: Sequence[Given]
+    ) -> tuple[list[Tensor | bool | int | float | None], dict[str, object]]:
         """(operands, attributes) of an operation: tensors are operands, and so is a number while tensors are too few."""
         parameters = attributes_of(row.name)
-        operands: list[Any] = []
-        out: dict[str, Any] = {}
+        operands: list[Tensor | bool | int | float | None] = []
+        out: dict[str, object] = {}
         placed = [Given(None, v, a.at) for a in arguments if a.name is None for v in _spread(a.value)]
         missing = row.least - sum(isinstance(a.value, Tensor) or a.value is None for a in placed)
         for given in placed:
-            number = isinstance(given.value, bool | int | float)
-            if (
-                isinstance(given.value, Tensor)
-                or (given.value is None and len(operands) < _most(row))
-                or (number and missing > 0)
-            ):
-                missing -= number
-                operands.append(given.value)
+            value = given.value
+            if isinstance(value, Tensor) or (value is None and len(operands) < _most(row)):
+                operands.append(value)
+                continue
+            if isinstance(value, bool | int | float) and missing > 0:
+                missing -= 1
+                operands.append(value)
                 continue
             free = [p for p in parameters if p.name not in out]
             if not free:
@@ -109,7 +109,7 @@ class Binder:
         self._all_there(parameters, out, [])
         return operands, out
 
-    def fitted(self, given: Given, parameter: Parameter) -> Any:
+    def fitted(self, given: Given, parameter: Parameter) -> object:
         """The argument's value as the type of the parameter. Raises TatamiError at the argument."""
         try:
             return convert(given.value, parameter.hint)
@@ -144,7 +144,7 @@ class Binder:
             how = f"its parameters are: {', '.join(p.name for p in parameters)}" if parameters else "leave it out"
         return self.refuse(given.at, what, how)
 
-    def _all_there(self, parameters: Sequence[Parameter], out: Iterable[str], spread: Sequence[Any]) -> None:
+    def _all_there(self, parameters: Sequence[Parameter], out: Iterable[str], spread: Sequence[object]) -> None:
         absent = [p.name for p in parameters if p.is_required and p.name not in out]
         if absent:
             raise self.refuse(self.callee.at, f"{self.callee.name} needs {absent[0]}", f"add {absent[0]}=…")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, assert_never, get_args
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal, TypedDict, TypeVar, assert_never, get_args
 
 from tatami.core.algebra.bounds import settled_size
 from tatami.core.diagnostic import Diagnostic, TatamiError
@@ -22,6 +23,15 @@ from tatami.harp.elaboration.values import DTYPES, Results, Value, describe, dty
 from tatami.harp.source import Source, Span
 
 _EFFECTS = ("update", "assume")
+N = TypeVar("N", bound=ir.Node)
+
+
+class _InputOptions(TypedDict, total=False):
+    """Named arguments of `Graph.input` that stand as words before a parameter."""
+
+    mutability: Literal["mutable"]
+    storage: Literal["const_pool"]
+    role: Role
 
 
 class Body:
@@ -63,7 +73,7 @@ class Body:
                 self.graph.size(size.name.name, size.default)
         return self.faults
 
-    def _guard(self, action: Any, node: Any) -> None:
+    def _guard(self, action: Callable[[N], None], node: N) -> None:
         try:
             action(node)
         except TatamiError as error:
@@ -100,20 +110,22 @@ class Body:
         with self.scope.at(p.at):
             self.scope.names[name] = self.graph.input(name, shape, dtype, **options)
 
-    def _words(self, p: ir.Parameter) -> dict[str, Any]:
-        out: dict[str, Any] = {}
+    def _words(self, p: ir.Parameter) -> _InputOptions:
+        out: _InputOptions = {}
         for word in p.words:
+            found: _InputOptions
             match word.name:
                 case "mut":
                     found = {"mutability": "mutable"}
                 case "pool":
                     found = {"storage": "const_pool"}
-                case role if role in get_args(Role):
-                    found = {"role": role}
                 case other:
-                    known = ["mut", "pool", *get_args(Role)]
-                    how = near(other, known) or f"the words are {', '.join(known)}"
-                    raise self._refuse("InvalidAttribute", word.at, f"{other!r} is no kind of input", how)
+                    role: Role | None = next((r for r in get_args(Role) if r == other), None)
+                    if role is None:
+                        known = ["mut", "pool", *get_args(Role)]
+                        how = near(other, known) or f"the words are {', '.join(known)}"
+                        raise self._refuse("InvalidAttribute", word.at, f"{other!r} is no kind of input", how)
+                    found = {"role": role}
             if found.keys() & out.keys():
                 raise self._refuse(
                     "InvalidAttribute", word.at, f"{word.name!r} says what another word says", "keep one of them"
@@ -266,7 +278,7 @@ class Body:
             names = ", ".join(r.name.name if r.name else "output" for r in results) or "nothing"
             raise self._refuse("ResultCount", s.extent, why, f"return one value for each of: {names}")
         for result, (value, e) in zip(results, values, strict=True):
-            self._guard(lambda r, v=value, e=e: self._output(r, v, e), result)
+            self._guard(partial(self._output, value=value, e=e), result)
 
     def _spread(self, value: Value, count: int) -> list[Value]:
         return list(value.tensors) if isinstance(value, Results) and count == 1 else [value]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tatami.core.diagnostic import TatamiError
@@ -103,9 +104,9 @@ class Calls:
         with self._elementwise(callee), self.scope.at(callee.at):
             if self.scope.trust:
                 attributes = trusted_attributes(OPS[callee.name], attributes)
-            return self.result(callee.name, self.scope.graph.op(callee.name, *operands, **attributes))
+            return self.result(callee.name, self.scope.graph.op(callee.name, *operands, node=None, at=None, **attributes))
 
-    def _run_method(self, callee: ir.Name, method: Method, receiver: Any, arguments: Sequence[Given]) -> Value:
+    def _run_method(self, callee: ir.Name, method: Method, receiver: object, arguments: Sequence[Given]) -> Value:
         self._skip_failed(arguments)
         spread, named = self._binder(callee).to_method(method, arguments)
         with self._elementwise(callee), self.scope.at(callee.at):
@@ -115,10 +116,10 @@ class Calls:
         if any(isinstance(a.value, GraphName) and a.value.name in self.scope.failed for a in arguments):
             raise Skipped
 
-    def _elementwise(self, callee: ir.Name) -> Any:
+    def _elementwise(self, callee: ir.Name) -> AbstractContextManager[None]:
         return self.scope.only_elementwise(callee.at)
 
-    def result(self, name: str, made: Any) -> Value:
+    def result(self, name: str, made: object) -> Value:
         """The value of a call: one tensor, or the results to be taken apart."""
         self.scope.learn_sizes()
         if isinstance(made, tuple | list):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from tatami.harp.source import Span
 class Constants:
     """Arrays by name: the caller's first, then those of `archive`."""
 
-    def __init__(self, arrays: Mapping[str, Any] | None = None, archive: Path | None = None) -> None:
+    def __init__(self, arrays: Mapping[str, object] | None = None, archive: Path | None = None) -> None:
         self.arrays = dict(arrays or {})
         self.archive = archive
 
@@ -79,7 +78,7 @@ def _holds_bytes_of(found: np.dtype, dtype: DType) -> bool:
 
 def literal(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e: ir.Expression) -> Payload:
     """The array of numbers written in the text, one nested list per axis. Raises TatamiError for another shape."""
-    numbers: list[Any] = []
+    numbers: list[bool | int | float] = []
     _gather(scope, value, dtype, shape, e, numbers)
     try:
         wide = np.dtype(np.float64) if _is_real(dtype) else np.dtype(np.int64) if dtype.is_small_int else numpy_dtype(dtype)
@@ -89,7 +88,9 @@ def literal(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e:
     return Payload(array)
 
 
-def _gather(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e: ir.Expression, out: list[Any]) -> None:
+def _gather(
+    scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e: ir.Expression, out: list[bool | int | float]
+) -> None:
     if shape:
         items = e.items if isinstance(e, ir.Array | ir.Tuple) else ()
         if not isinstance(value, list) or len(value) != shape[0]:

@@ -5,11 +5,10 @@ A long chain of operators, methods or indices is walked in a loop; only brackets
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
-from tatami.frontend.graph_api.tensor import Tensor
+from tatami.frontend.graph_api.tensor import Index, Tensor
 from tatami.frontend.ir import TensorType
 from tatami.harp import ir
 from tatami.harp.elaboration.calls import Calls
@@ -159,7 +158,7 @@ class Expressions:
             raise self._unfit(item.at, f"a size of a type is not {describe(value)}", "write an integer or a size variable")
         return size
 
-    def _key(self, item: ir.Item) -> Any:
+    def _key(self, item: ir.Item) -> Index:
         match item:
             case ir.Rest():
                 return Ellipsis

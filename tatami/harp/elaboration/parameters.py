@@ -38,8 +38,8 @@ class Parameter:
     """A parameter of a method, or an attribute of an operation. `default` is `inspect.Parameter.empty` if there is none."""
 
     name: str
-    hint: Any
-    default: Any
+    hint: object
+    default: object
     kind: str
     """How arguments reach it: positional, named or variadic."""
 
@@ -54,7 +54,7 @@ class Method:
     """A method of the Graph API, and its parameters."""
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., object]
     parameters: tuple[Parameter, ...]
 
 
@@ -62,7 +62,7 @@ class Mismatch(Exception):
     """A value that does not fit a parameter; the message names the values that do."""
 
 
-def _methods(cls: type, excluded: frozenset[str]) -> dict[str, Callable[..., Any]]:
+def _methods(cls: type, excluded: frozenset[str]) -> dict[str, Callable[..., object]]:
     return {
         name: function
         for name, function in inspect.getmembers(cls, inspect.isfunction)
@@ -88,7 +88,7 @@ def graph_method(name: str) -> Method | None:
     return _method(name, GRAPH_METHODS)
 
 
-def _method(name: str, table: Mapping[str, Callable[..., Any]]) -> Method | None:
+def _method(name: str, table: Mapping[str, Callable[..., object]]) -> Method | None:
     if name not in table:
         return None
     function = table[name]
@@ -107,12 +107,20 @@ def _method(name: str, table: Mapping[str, Callable[..., Any]]) -> Method | None
     return Method(name, function, tuple(parameters))
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., object]) -> dict[str, object]:
     """Parameter -> type, for a method. Names that its module imports for type checkers only are the API's own; aliases written
     as text are evaluated first."""
     import numpy as np
 
-    known: dict[str, Any] = {"Tensor": Tensor, "Graph": Graph, "np": np, "Expr": Expr, "Sequence": Sequence, "Mapping": Mapping}
+    known: dict[str, object] = {
+        "Any": Any,
+        "Tensor": Tensor,
+        "Graph": Graph,
+        "np": np,
+        "Expr": Expr,
+        "Sequence": Sequence,
+        "Mapping": Mapping,
+    }
     spelled = {n: v for n, v in function.__globals__.items() if isinstance(v, str) and n[0].isupper()}
     for name, text in spelled.items():
         with suppress(NameError):  # an alias of a type that no method of the language takes
@@ -141,7 +149,7 @@ def attributes_of(name: str) -> tuple[Parameter, ...]:
 
 
 # -- values to what a parameter takes ----------------------------------------------------------------
-def convert(value: Value, hint: Any) -> Any:
+def convert(value: Value, hint: object) -> object:
     """`value` as the type `hint`. Raises Mismatch, whose message names the values that the parameter takes."""
     options = _options(hint)
     if isinstance(value, Word) and str in options and not {Graph, DType} & set(options):
@@ -151,11 +159,11 @@ def convert(value: Value, hint: Any) -> Any:
             fitted = _convert(value, option)
         except Mismatch:
             continue
-        return scalar(fitted) if option is float and str in options else fitted
+        return scalar(fitted) if isinstance(fitted, int | float) and option is float and str in options else fitted
     raise Mismatch(f"{wanted(hint)}, not {describe(value)}")
 
 
-def _options(hint: Any) -> list[Any]:
+def _options(hint: object) -> list[object]:
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         options = [o for h in typing.get_args(hint) for o in _options(h)]
         if Expr in options:  # a size written as text is Python's; here sizes are expressions
@@ -166,7 +174,7 @@ def _options(hint: Any) -> list[Any]:
     return [hint]
 
 
-def _convert(value: Value, hint: Any) -> Any:
+def _convert(value: Value, hint: object) -> object:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return [_convert(v, Any) for v in value] if isinstance(value, list) else _plain(value)
@@ -197,7 +205,7 @@ def _convert(value: Value, hint: Any) -> Any:
     raise Mismatch
 
 
-def _converted_items(value: Value, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _converted_items(value: Value, args: tuple[object, ...]) -> tuple[object, ...]:
     repeated = len(args) < 2 or args[1] is Ellipsis
     if not isinstance(value, list):
         if not repeated or value is None:
@@ -210,7 +218,7 @@ def _converted_items(value: Value, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(convert(v, a) for v, a in zip(value, args, strict=True))
 
 
-def _plain(value: Value) -> Any:
+def _plain(value: Value) -> object:
     if isinstance(value, GraphName):
         return value.name
     if isinstance(value, Word):
@@ -218,11 +226,11 @@ def _plain(value: Value) -> Any:
     return value
 
 
-def _word(value: Value) -> Any:
+def _word(value: Value) -> object:
     return value.name.name if isinstance(value, Word) else value
 
 
-def wanted(hint: Any) -> str:
+def wanted(hint: object) -> str:
     """The values that a type takes, in words for diagnostics."""
     words: list[str] = []
     for option in _options(hint):
@@ -237,7 +245,7 @@ def wanted(hint: Any) -> str:
     return " or ".join(dict.fromkeys(words))
 
 
-_WORDS: dict[Any, str] = {
+_WORDS: dict[object, str] = {
     type(None): "none", Tensor: "a tensor", bool: "true or false", int: "an integer", float: "a number", Expr: "a size",
     DType: "a dtype", TensorType: "a type such as f32[N]", str: "a string", Graph: "a graph",
 }  # fmt: skip

@@ -49,7 +49,7 @@ class Results:
 
 
 Value: TypeAlias = (
-    "Tensor | bool | int | float | Expr | DType | TensorType | str | list[Any] | Results | GraphName | Word | None"
+    "Tensor | bool | int | float | Expr | DType | TensorType | str | list[Value] | Results | GraphName | Word | None"
 )
 
 DTYPES: dict[str, DType] = {
@@ -109,11 +109,15 @@ _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def join_numbers(op: str, left: Any, right: Any) -> bool | int | float:
+def join_numbers(op: str, left: Value, right: Value) -> bool | int | float:
     """The result of a binary operator on two numbers. Raises Unfit."""
     try:
         if op == "/":
-            return left / right if isinstance(left, float) or isinstance(right, float) else _quotient(left, right)
+            if isinstance(left, float) or isinstance(right, float):
+                return float(operator.truediv(left, right))
+            if isinstance(left, int) and isinstance(right, int):
+                return _quotient(left, right)
+            raise TypeError
         if op in ("**", "<<") and isinstance(left, int) and isinstance(right, int) and not abs(right) <= 64:
             raise OverflowError
         result = _NUMBERS[op](left, right)

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -78,7 +78,8 @@ def size_code(size: Expr) -> Code:
 
 
 def _remainder(size: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """(a, b, rest) where the size is ``a % b + rest``, which its normal form holds as ``a - b*(a/b) + rest``."""
+    """(a, b, rest) where the size is ``a % b + rest``, which its normal form holds as ``a - b*(a/b) + rest``; None for any
+    other size."""
     for monomial, _ in size.terms:
         for atom in monomial:
             if isinstance(atom, Floor):
@@ -145,7 +146,16 @@ def payload_text(tensor: Tensor) -> str | None:
     return _nested(texts, tensor.shape)
 
 
-def element_text(element: Any, dtype: DType) -> str | None:
+class Element(Protocol):
+    """A scalar of an array, of numpy's types or of ml_dtypes'."""
+
+    def item(self) -> bool | int | float:
+        """The element as a number of Python."""
+
+    def __float__(self) -> float: ...
+
+
+def element_text(element: Element, dtype: DType) -> str | None:
     """The shortest number that reads back as the same bits; None if there is none."""
     if not dtype.is_float:
         return number_text(element.item()) if dtype.is_int or dtype == DType.bool else None
@@ -160,7 +170,7 @@ def element_text(element: Any, dtype: DType) -> str | None:
     return None
 
 
-def _same_bits(value: float, element: Any, dtype: DType) -> bool:
+def _same_bits(value: float, element: Element, dtype: DType) -> bool:
     return np.asarray(value, np.float64).astype(numpy_dtype(dtype)).tobytes() == np.asarray(element).tobytes()
 
 

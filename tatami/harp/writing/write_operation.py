@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import slice_bounds
 from tatami.frontend.ir import Node, TensorType
 from tatami.frontend.operation import attributes
+from tatami.frontend.operations.movement import Slice
 from tatami.frontend.ops import OPS
 from tatami.harp.elaboration.parameters import tensor_method
 from tatami.harp.elaboration.values import dtype_name
@@ -87,7 +88,7 @@ def _method_call(node: Node, x: Code, type: TensorType) -> Code | None:
     if node.op in _REDUCE and "acc_dtype" not in named:
         name = _REDUCE[node.op]
         axes = named.pop("axes", None)
-        if axes is not None:
+        if isinstance(axes, tuple):
             named = {"axis": axes[0] if len(axes) == 1 else axes, **named}
     first = [named.pop(next(iter(named)))] if node.op in _POSITIONAL and named else []
     if not method_gives(name, first, named, node, type):
@@ -96,7 +97,7 @@ def _method_call(node: Node, x: Code, type: TensorType) -> Code | None:
     return Code(f"{x.at(write.POSTFIX)}.{name}({', '.join(arguments)})")
 
 
-def method_gives(name: str, first: list[Any], named: Mapping[str, Any], node: Node, x: TensorType) -> bool:
+def method_gives(name: str, first: list[object], named: Mapping[str, object], node: Node, x: TensorType) -> bool:
     """True if the method of the Graph API makes exactly this node; also if there is none, since the language then uses the
     table's row."""
     method = tensor_method(name)
@@ -112,10 +113,10 @@ def method_gives(name: str, first: list[Any], named: Mapping[str, Any], node: No
     return len(made) == 1 and made[0].op == node.op and repr(attributes(row, made[0])) == repr(attributes(row, node))
 
 
-def given_attributes(node: Node) -> dict[str, Any]:
+def given_attributes(node: Node) -> dict[str, object]:
     """The attributes that differ from the operation's defaults."""
     struct = attributes(OPS[node.op], node)
-    out = {}
+    out: dict[str, object] = {}
     for field in msgspec.structs.fields(type(struct)):
         value = getattr(struct, field.name)
         if repr(value) != repr(field.default) or (node.op, field.name) in _ALWAYS:
@@ -123,16 +124,16 @@ def given_attributes(node: Node) -> dict[str, Any]:
     return out
 
 
-def _text(node: Node, attribute: str, value: Any) -> str:
+def _text(node: Node, attribute: str, value: object) -> str:
     return value_text(value, is_number=_hints(node.op).get(attribute) == Scalar)
 
 
 @lru_cache(maxsize=512)
-def _hints(op: str) -> dict[str, Any]:
+def _hints(op: str) -> dict[str, object]:
     return get_type_hints(OPS[op].attrs)
 
 
-def value_text(value: Any, is_number: bool = False) -> str:
+def value_text(value: object, is_number: bool = False) -> str:
     """The text of an attribute. is_number: a string is a number that JSON has no form for (INF)."""
     match value:
         case DType():
@@ -151,11 +152,11 @@ def value_text(value: Any, is_number: bool = False) -> str:
             raise AssertionError(f"no text for an attribute {value!r}")
 
 
-def _element_text(value: Any) -> str:
+def _element_text(value: object) -> str:
     return f"({', '.join(map(value_text, value))})" if isinstance(value, tuple) else value_text(value)
 
 
-def slice_text(attrs: Any, shape: Shape) -> str | None:
+def slice_text(attrs: Slice, shape: Shape) -> str | None:
     """The slice as it stands between brackets; None if that would mean something else."""
     if len(attrs.steps) != len(shape):
         return None

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, free_vars, substitute
 from tatami.indexbook.ir import Guard
-from tatami.loop.emit.flatten import FlatLet
 from tatami.loop.emit.segments import guard_range
+from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Const, Index, RegionExpr, Within
 from tatami.region.walk import children
 
@@ -26,8 +26,8 @@ ANY = expr(1 << 62)
 
 
 def comparison(e: RegionExpr) -> Guard | None:
-    """The index that is not negative exactly where ``index < number`` (or <=, >, >=) holds; None for narrow indices, which
-    wrap around."""
+    """The guard that holds exactly where the comparison of an i64 index and a number (<, <=, >, >=) does; None for other
+    expressions, narrow indices included, since they wrap around."""
     if not isinstance(e, Binary) or not isinstance(e.x, Index) or not isinstance(e.y, Const):
         return None
     if {e.x.dtype, e.y.dtype} != {DType.i64}:

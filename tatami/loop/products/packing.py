@@ -20,9 +20,9 @@ from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Emitter, Point
-from tatami.loop.emit.flatten import flatten
 from tatami.loop.emit.segments import Group, collapse, guard_range, walk
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
+from tatami.plan.views.flatten import flatten
 from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
 from tatami.region.views.kinds import epilogue_of
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
@@ -323,7 +323,8 @@ class Tiles:
         return walk(group, panel.lo, panel.hi, self.counter, per_j)
 
     def is_contiguous_along_k(self, uses: Sequence[Expr], group: Group, ks: Group) -> bool:
-        """True if some read moves by one element along k, and none does along j."""
+        """True if some read is contiguous along k and jumps along j, and none is contiguous along j and jumps along k; a read
+        that stays in place along the other axis does not count."""
         at = [substitute(u, {**group.values, **ks.values}) for u in uses]
         along_k = [step_of(u, ks.spans[-1].name) for u in at]
         along_j = [step_of(u, group.spans[-1].name) for u in at]

@@ -25,7 +25,7 @@ THREADS = 256
 VECTOR_BYTES = 16
 """Bytes of the widest access."""
 FEW_BLOCKS = 64
-"""Number of blocks from which lines are left whole: half of what fills a GPU."""
+"""Minimum number of blocks for lines to be left whole: half as many as fill a GPU."""
 PARTS = 1024
 """Number of blocks for which a Region's long lines are cut: a few waves on every GPU, so that results are the same on all."""
 SHORTEST_PART = 4096
@@ -52,7 +52,8 @@ def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> Gpu
     in_parts = any(parts_of(region, let, sizes) for let in region.lets)
     if is_one_kernel(region, fused) and not in_parts:
         group = max((group_of(region, let, sizes) for let in region.lets), default=1)
-        return GpuStream(fused.outer, fused.passes, fused.storage, THREADS, VECTOR_BYTES, (group,) * len(fused.passes), True)
+        kept: dict[str, Storage] = {n: "row" if s in ("tile", "workspace") else s for n, s in fused.storage.items()}
+        return GpuStream(fused.outer, fused.passes, kept, THREADS, VECTOR_BYTES, (group,) * len(fused.passes), True)
     heavy = {let.name for let in region.lets if isinstance(let.expr, Reduce | Scan)}
     moved = {n.let for let in region.lets for n in nodes(let.expr) if isinstance(n, At)}
     used = {n for let in region.lets for n in used_lets(let.expr)}

@@ -15,7 +15,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tatami.runtime.building.leftovers import end_now
 
@@ -43,7 +43,7 @@ class Apart:
         self.stop = threading.Event()
         self._steps: queue.SimpleQueue[Step | None] = queue.SimpleQueue()
 
-    def tell(self, call: Callable[..., object], *arguments: Any) -> None:
+    def tell(self, call: Callable[..., object], *arguments: object) -> None:
         """Have `call(*arguments)` called in the thread that waits."""
         self._steps.put((call, arguments))
 
@@ -60,16 +60,17 @@ def apart(work: Callable[[Apart], T]) -> T:
 
 
 class _Direct(Apart):
-    def tell(self, call: Callable[..., object], *arguments: Any) -> None:
+    def tell(self, call: Callable[..., object], *arguments: object) -> None:
         call(*arguments)
 
 
-class _Work:
-    def __init__(self, work: Callable[[Apart], Any]) -> None:
+class _Work(Generic[T]):
+    def __init__(self, work: Callable[[Apart], T]) -> None:
         self._work = work
         self._seen = Apart()
         self._finished = threading.Event()
-        self._value: Any = None
+        self._value: list[T] = []
+        """The result, once there is one."""
         self._error: BaseException | None = None
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="tatami-apart")
@@ -77,14 +78,14 @@ class _Work:
     def _run(self) -> None:
         _inside.set(self._seen)
         try:
-            self._value = self._work(self._seen)
+            self._value.append(self._work(self._seen))
         except BaseException as error:
             self._error = error
         finally:
             self._finished.set()
             self._seen._steps.put(None)
 
-    def result(self) -> Any:
+    def result(self) -> T:
         try:
             with _ending_signals():
                 try:
@@ -101,7 +102,7 @@ class _Work:
             raise SystemExit(128 + ended.number) from None
         if self._error is not None:
             raise self._error
-        return self._value
+        return self._value[0]
 
     def _next(self) -> Step | None:
         """The next callback of the work; None at its end. A signal that comes just before a wait begins is seen after it."""

@@ -57,7 +57,7 @@ class Library(ctypes.CDLL):
         super().__init__(path)
         self.opened = _Opened(self._handle, stays)
 
-    def __getitem__(self, name: Any) -> Any:
+    def __getitem__(self, name: str) -> ctypes._NamedFuncPointer:
         """A function, which keeps the library open; `library.name` is always the same one. Not to be passed to `ctypes.cast`,
         which makes it refer to itself. Raises AttributeError."""
         function: Any = self._FuncPtr(self.address(name))  # ctypes makes a function by name refer to itself, too

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from tatami.runtime.cpu.pool import reserve
 from tatami.runtime.cpu.quick_call import QuickCall
 from tatami.runtime.cpu.restored import hold_once
 from tatami.runtime.loaded import Where
+from tatami.runtime.memory import BufferUse, Memory
 from tatami.runtime.python_steps import PythonRun
 
 Array: TypeAlias = np.ndarray
@@ -216,14 +217,14 @@ class CpuProgram(NativeCode):
 
         return call
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def memory(self, sizes: Mapping[str, int]) -> Memory:
         """Bytes of constants and of the arena, with and without reuse; the arena's buffers with offset and first and last
         use."""
         if "main" in self.layouts.hosted:
             return {"constants": self.constant_bytes}
         at = self.sized("main", sizes)
         env = {**sizes, THREADS: self.threads}
-        buffers = [
+        buffers: list[BufferUse] = [
             {
                 "id": b.id,
                 "first_use": b.first_use,

@@ -10,13 +10,13 @@ import ctypes
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from tatami.core.tensor import numpy_dtype
 from tatami.runtime.arrays import CHECK_FROM, check_memory, empty_block
-from tatami.runtime.cpu.short_call import short_call
+from tatami.runtime.cpu.short_call import MakeCall, Run, short_call
 
 if TYPE_CHECKING:  # a program that runs elsewhere never loads it
     from tatami.runtime.cpu.native_code import NativeCode, Sized
@@ -56,7 +56,7 @@ class QuickCall:
         if (in_c := short_call()) is not None:
             self.run = self._in_c(in_c)  # type: ignore[method-assign]
 
-    def _in_c(self, in_c: Any) -> Any:
+    def _in_c(self, in_c: MakeCall) -> Run:
         """The equivalent of `run` in `short_call.c`."""
         arrays = [port[:3] + port[4:] for port in self._inputs] + [port[1:] for port in self._outputs]
         ports = tuple((n, kind, shape, k, math.prod(shape) * kind.itemsize) for n, shape, kind, k in arrays)
@@ -67,7 +67,7 @@ class QuickCall:
         ways = (program.take_arena, program.give_arena, empty_block, enough, program.fault)
         return in_c(ports, self._count, entry, words, arena, self._at, *ways)
 
-    def run(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    def run(self, given: Mapping[str, object]) -> dict[str, np.ndarray] | None:
         """Output -> array; None if an array is missing, superfluous, of another shape, or needs the long way."""
         if len(given) != self._count:
             return None
@@ -94,7 +94,7 @@ class QuickCall:
             return None
         if self._is_large:
             check_memory(self._bytes)
-        made: dict[str, Any] = {}
+        made: dict[str, np.ndarray] = {}
         new = self._new_result
         for position, name, shape, kind, k in self._outputs:
             made[name], block[k] = new(position, shape, kind)

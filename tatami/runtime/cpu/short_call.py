@@ -13,13 +13,13 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,17 @@ NAME = "tatami_short_call"
 FLAGS = ("-std=gnu17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w")
 """Flags of the C compiler for it."""
 _log = logging.getLogger("tatami.runtime")
-_loaded: list[Any] = []
+
+
+class Run(Protocol):
+    """The type of `QuickCall.run`: outputs by name; None if the arrays have to go the long way."""
+
+    def __call__(self, given: Mapping[str, object]) -> dict[str, np.ndarray] | None: ...
+
+
+MakeCall: TypeAlias = Callable[..., Run]
+"""The type `Call` of `short_call.c`."""
+_loaded: list[MakeCall | None] = []
 """The result of `short_call`, once it is known."""
 
 
@@ -68,14 +78,14 @@ def _make(stop: threading.Event) -> None:
         _log.info("calls stay in Python: %s", error)
 
 
-def short_call() -> Any:
+def short_call() -> MakeCall | None:
     """The type `Call`; None if it cannot be compiled, or is not compiled yet."""
     if not _loaded and _headers() is not None and (body := default_cache().get(_key())) is not None:
         _loaded.append(apart(lambda _: _load(body)))
     return _loaded[0] if _loaded else None
 
 
-def _load(body: bytes) -> Any:
+def _load(body: bytes) -> MakeCall | None:
     """The type in a shared object; None if the interpreter does not accept it."""
     try:
         with tempfile.NamedTemporaryFile(prefix=loaded_prefix(), suffix=".so") as file:
@@ -86,7 +96,8 @@ def _load(body: bytes) -> Any:
             assert spec is not None
             module = importlib.util.module_from_spec(spec)
             loader.exec_module(module)
-            return module.Call
+            made: MakeCall = module.Call
+            return made
     except (ImportError, OSError) as error:
         _log.info("calls stay in Python: %s", error)
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import DeviceArray, empty, upload
 from tatami.runtime.cuda.exchange import Found, find, to_torch
 
-Array: TypeAlias = Any
+if TYPE_CHECKING:
+    import torch
+
+Array: TypeAlias = np.ndarray | DeviceArray
 ALIGNMENT = 16
 """Bytes to which addresses are aligned: the widest access of a kernel, and the requirement of a tensor map."""
 
@@ -35,7 +38,7 @@ class CudaArrays:
         self.check_faults = check
         """Called when the stream has been waited for: raises what kernels found wrong with their data."""
 
-    def take(self, value: Any, port: Input) -> Taken:
+    def take(self, value: object, port: Input) -> Taken:
         """The input checked for dtype and rank, and readable by kernels. Raises InputMismatch."""
         found = find(value, self.device, port.tensor)
         if found is None:
@@ -69,10 +72,11 @@ class CudaArrays:
         stand_in = np.broadcast_to(np.empty((), numpy_dtype(found.dtype)), found.shape)
         host.check(stand_in, port)
 
-    def _rearranged(self, found: Found, value: Any, port: Input) -> DeviceArray:
+    def _rearranged(self, found: Found, value: object, port: Input) -> DeviceArray:
         """A copy row by row, or in the port's layout. PyTorch makes a plain one on the device; others go through the host."""
         if port.layout is None and type(value).__module__.partition(".")[0] == "torch":
-            tensor = value.detach().contiguous()
+            given: torch.Tensor = value
+            tensor = given.detach().contiguous()
             return DeviceArray(self.device, tensor.data_ptr(), found.shape, found.dtype, tensor)
         low = sum((n - 1) * s for n, s in zip(found.shape, found.strides) if s < 0)
         high = sum((n - 1) * s for n, s in zip(found.shape, found.strides) if s > 0)
@@ -82,7 +86,7 @@ class CudaArrays:
         view = np.lib.stride_tricks.as_strided(whole[-low:] if count else whole, found.shape, strides)
         return upload(self.device, host.take(np.ascontiguousarray(view), port).array, port.dtype)
 
-    def take_output(self, value: Any, port: Output) -> Array:
+    def take_output(self, value: object, port: Output) -> Array:
         """A caller's `out=` array: in place on the device, or a host array that is copied to. Raises InputMismatch."""
         found = find(value, self.device, port.tensor)
         if found is None:
@@ -120,6 +124,7 @@ class CudaArrays:
     def copy(self, to: Array, source: Array, /) -> None:
         """Copy the values of `source` to `to`, wherever each lies."""
         if type(to).__module__.partition(".")[0] == "torch":  # a tensor on the host
+            assert isinstance(source, DeviceArray)
             to = host.to_numpy(to, Input("output", source.element, ()))[0]
         match to, source:
             case DeviceArray(), DeviceArray():
@@ -139,7 +144,7 @@ class CudaArrays:
         """True if `give` returns the array's own memory."""
         return kind not in ("numpy", "torch-host")
 
-    def give(self, array: DeviceArray, kind: Kind) -> Any:
+    def give(self, array: DeviceArray, kind: Kind) -> object:
         """An output as an array of the caller's kind; without a copy if that is on the device."""
         match kind:
             case "numpy" | "torch-host":
@@ -156,7 +161,7 @@ class CudaArrays:
                 return array
 
 
-def _kind(value: Any) -> Kind:
+def _kind(value: object) -> Kind:
     match type(value).__module__.partition(".")[0]:
         case "torch":
             return "torch"

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 
@@ -111,6 +111,16 @@ def _ended(command: list[str], text: str, limit: float, stop: threading.Event) -
             not_at_end()
 
 
-def _cubin(answer: Mapping[str, Any]) -> Cubin:
+class _Answer(TypedDict):
+    """The answer of `nvrtc_worker` for a unit that it compiled."""
+
+    data: str
+    log: str
+    registers: int
+    spill_bytes: int
+    warnings: list[str]
+
+
+def _cubin(answer: _Answer) -> Cubin:
     data = base64.b64decode(answer["data"])
     return Cubin(data, answer["log"], answer["registers"], answer["spill_bytes"], tuple(answer["warnings"]))

@@ -66,9 +66,10 @@ class Device:
             return int(cupy.cuda.get_current_stream(self.ordinal).ptr)
         return 0
 
-    def stream(self, handle: int) -> Any:
+    def stream(self, handle: int) -> object:
         """The driver's object for a stream's handle."""
-        return self.driver.api.CUstream(handle)
+        made: object = self.driver.api.CUstream(handle)
+        return made
 
     def synchronize(self, stream: int, at: At = "the device") -> None:
         """Wait until everything in the stream is done. Raises DeviceFault at `at`."""

@@ -6,9 +6,9 @@ import ctypes
 import math
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -29,7 +29,7 @@ class Block:
         self.release.atexit = False  # the system frees the process's memory
 
 
-def _free(device: Device, handle: Any, stream: int) -> None:
+def _free(device: Device, handle: object, stream: int) -> None:
     """Free memory in the order of its stream; if its owner has destroyed the stream, when everything on the device is done."""
     with device:
         try:
@@ -40,13 +40,13 @@ def _free(device: Device, handle: Any, stream: int) -> None:
 
 
 class DeviceArray:
-    """`address` of elements that lie row by row on `device`. `owner` keeps the memory: a Block, or another library's array.
+    """An array on a GPU, row by row from `address` on `device`. `owner` keeps the memory: a Block, or another library's array.
 
     ``numpy()`` copies to the host. PyTorch, CuPy, JAX and Numba read it in place
     (``torch.from_dlpack(a)``, ``cupy.asarray(a)``).
     """
 
-    def __init__(self, device: Device, address: int, shape: Sequence[int], dtype: DType, owner: Any) -> None:
+    def __init__(self, device: Device, address: int, shape: Sequence[int], dtype: DType, owner: object) -> None:
         self.device = device
         self.address = address
         self.shape = tuple(shape)
@@ -54,7 +54,7 @@ class DeviceArray:
         self.owner = owner
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """The numpy dtype of the elements."""
         return np.dtype(numpy_dtype(self.element))
 
@@ -88,7 +88,7 @@ class DeviceArray:
         self.read_into(out)
         return out
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("the values lie on a GPU: they cannot be had without a copy")
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
@@ -121,18 +121,19 @@ class DeviceArray:
                 stream = self.device.stream(self.device.current_stream())
                 self._call("cuMemcpyDtoDAsync", self.pointer, source.pointer, self.nbytes, stream)
 
-    def _call(self, name: str, *args: Any) -> Any:
-        return self.device.driver.call(name, *args, at="memory")
+    def _call(self, name: str, *args: object) -> None:
+        self.device.driver.call(name, *args, at="memory")
 
     @property
-    def pointer(self) -> Any:
+    def pointer(self) -> object:
         """The address as the driver's object."""
-        return self.device.driver.api.CUdeviceptr(self.address)
+        made: object = self.device.driver.api.CUdeviceptr(self.address)
+        return made
 
     # -- protocols -------------------------------------------------------------------------------
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         if self.dtype.kind == "V" or not self.dtype.isbuiltin:
             raise AttributeError(f"the interface has no word for {self.element}; use __dlpack__")
         return {
@@ -148,8 +149,13 @@ class DeviceArray:
         return self.device.dlpack_type, self.device.ordinal
 
     def __dlpack__(
-        self, *, stream: int | None = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
-    ) -> Any:
+        self,
+        *,
+        stream: int | None = None,
+        max_version: object = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError("the array lies on another device")
         mine = self.device.current_stream()
@@ -182,7 +188,7 @@ def upload(device: Device, array: np.ndarray, dtype: DType) -> DeviceArray:
     return made
 
 
-def host_bytes(size: int) -> Any:
+def host_bytes(size: int) -> ctypes.Array[ctypes.c_uint8]:
     """`size` bytes at a multiple of 64, as ctypes memory."""
     room = (ctypes.c_uint8 * (size + 64))()
     return (ctypes.c_uint8 * size).from_buffer(room, -ctypes.addressof(room) % 64)

@@ -28,7 +28,7 @@ class Held:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
-    owner: Any
+    owner: object
 
 
 class _Device(ctypes.Structure):
@@ -75,7 +75,7 @@ _api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
 _NAME, _USED = b"dltensor", b"used_dltensor"
 
 
-def from_capsule(capsule: Any, at: str) -> Held:
+def from_capsule(capsule: object, at: str) -> Held:
     """The memory of a capsule, which counts as taken. Raises InputMismatch for a dtype that Tatami lacks."""
     pointer = _api.PyCapsule_GetPointer(capsule, _NAME)
     managed = _Managed.from_address(pointer)
@@ -128,7 +128,7 @@ def _drop(capsule: int) -> None:
 _drop_destructor = _Destructor(_drop)
 
 
-def to_capsule(owner: Any, address: int, device: tuple[int, int], shape: Sequence[int], dtype: DType) -> Any:
+def to_capsule(owner: object, address: int, device: tuple[int, int], shape: Sequence[int], dtype: DType) -> object:
     """A DLPack capsule of memory that lies row by row; `owner` keeps it until the consumer deletes it."""
     word = _WORDS.get(dtype)
     if word is None:
@@ -151,4 +151,5 @@ def to_capsule(owner: Any, address: int, device: tuple[int, int], shape: Sequenc
         _forget_deleter,
     )
     _given[number] = (managed, sizes, strides, owner)
-    return _api.PyCapsule_New(ctypes.addressof(managed), _NAME, ctypes.cast(_drop_destructor, ctypes.c_void_p))
+    capsule: object = _api.PyCapsule_New(ctypes.addressof(managed), _NAME, ctypes.cast(_drop_destructor, ctypes.c_void_p))
+    return capsule

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, TypeAlias
 
 from tatami.core.diagnostic import TatamiError, fail
@@ -22,17 +23,17 @@ At: TypeAlias = str | Callable[[], str]
 class Driver:
     """The API. `api`: the module `cuda.bindings.driver`, or an object with its functions."""
 
-    def __init__(self, api: Any) -> None:
+    def __init__(self, api: ModuleType) -> None:
         self.api = api
 
-    def call(self, name: str, *args: Any, at: At = "the device") -> Any:
+    def call(self, name: str, *args: object, at: At = "the device") -> Any:
         """The results of one function of the API, without its status. Raises OutOfMemory and DeviceFault at `at`."""
         status, *results = getattr(self.api, name)(*args)
         if int(status):
             raise self.fault(name, status, at if isinstance(at, str) else at())
         return results[0] if len(results) == 1 else tuple(results)
 
-    def fault(self, name: str, status: Any, at: str) -> TatamiError:
+    def fault(self, name: str, status: object, at: str) -> TatamiError:
         """The error for a status of the function `name`: OutOfMemory or DeviceFault."""
         code = getattr(status, "name", str(status))
         if code == "CUDA_ERROR_OUT_OF_MEMORY":
@@ -58,7 +59,7 @@ _ADVICE = {
 }
 
 
-def bindings() -> Any:
+def bindings() -> ModuleType:
     """The module of the bindings. Raises ImportError if the package is missing."""
     return importlib.import_module("cuda.bindings.driver")
 

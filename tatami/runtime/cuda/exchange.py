@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from tatami.runtime.cuda.device_array import DeviceArray, order_streams
 from tatami.runtime.cuda.dlpack import from_capsule
 from tatami.runtime.layouts import row_major_strides
 
+if TYPE_CHECKING:
+    import torch
+
 
 @dataclass(frozen=True)
 class Found:
@@ -25,7 +28,7 @@ class Found:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
-    owner: Any
+    owner: object
     writable: bool = True
 
     @property
@@ -44,19 +47,20 @@ class Found:
 # -- in ------------------------------------------------------------------------------------------
 
 
-def find(value: Any, device: Device, at: str) -> Found | None:
+def find(value: object, device: Device, at: str) -> Found | None:
     """The memory of an array on a GPU, ready for the current stream; None for an array on the host. Raises InputMismatch."""
     if isinstance(value, DeviceArray):
         return Found(value.device.ordinal, value.address, value.shape, row_major_strides(value.shape), value.element, value)
     if type(value).__module__.partition(".")[0] == "torch" and getattr(value, "is_cuda", False):
         return _from_torch(value, at)
+    interface: _Interface | None
     try:
         interface = getattr(value, "__cuda_array_interface__", None)
     except (AttributeError, RuntimeError):
         interface = None
     if isinstance(interface, dict):
         return _from_interface(value, interface, device, at)
-    if hasattr(value, "__dlpack_device__"):
+    if hasattr(value, "__dlpack_device__") and hasattr(value, "__dlpack__"):
         kind, ordinal = value.__dlpack_device__()
         if int(kind) == device.dlpack_type:
             stream = device.current_stream()
@@ -64,10 +68,10 @@ def find(value: Any, device: Device, at: str) -> Found | None:
     return None
 
 
-def _from_torch(tensor: Any, at: str) -> Found:
+def _from_torch(given: torch.Tensor, at: str) -> Found:
     import torch
 
-    tensor = tensor.detach()
+    tensor = given.detach()
     if tensor.is_conj() or tensor.is_neg() or tensor.layout != torch.strided:
         raise fail(
             "InputMismatch", at, "the tensor cannot be read as it lies", "pass x.resolve_conj().resolve_neg().to_dense()"
@@ -85,7 +89,17 @@ _TORCH = {
 }  # fmt: skip
 
 
-def _from_interface(value: Any, interface: dict[str, Any], device: Device, at: str) -> Found:
+class _Interface(TypedDict):
+    """The fields that are read of the CUDA array interface."""
+
+    shape: tuple[int, ...]
+    typestr: str
+    data: tuple[int, bool]
+    strides: NotRequired[tuple[int, ...] | None]
+    stream: NotRequired[int | None]
+
+
+def _from_interface(value: object, interface: _Interface, device: Device, at: str) -> Found:
     shape = tuple(map(int, interface["shape"]))
     kind = np.dtype(interface["typestr"])
     dtype = dtype_of(np.empty(0, kind)) if kind.isnative else None
@@ -113,7 +127,7 @@ def _device_of(device: Device, address: int) -> int:
         return int(driver.call("cuPointerGetAttribute", which, driver.api.CUdeviceptr(address), at="the input's address"))
 
 
-def _from_capsule(capsule: Any, ordinal: int, at: str) -> Found:
+def _from_capsule(capsule: object, ordinal: int, at: str) -> Found:
     held = from_capsule(capsule, at)
     return Found(ordinal, held.address, held.shape, held.strides, held.dtype, held.owner)
 
@@ -121,8 +135,9 @@ def _from_capsule(capsule: Any, ordinal: int, at: str) -> Found:
 # -- out -----------------------------------------------------------------------------------------
 
 
-def to_torch(array: DeviceArray) -> Any:
+def to_torch(array: DeviceArray) -> object:
     """A PyTorch tensor in the same memory."""
     import torch
 
-    return torch.from_dlpack(array)
+    tensor: object = torch.from_dlpack(array)
+    return tensor

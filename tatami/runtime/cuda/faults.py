@@ -23,7 +23,7 @@ CODES = {1: ("IndexOutOfRange", "an index points outside its data", "check the v
 class Faults:
     """The faults of one program. `modules`: symbol -> module, for kernels that can fail this way."""
 
-    def __init__(self, device: Device, modules: Mapping[str, Any]) -> None:
+    def __init__(self, device: Device, modules: Mapping[str, object]) -> None:
         self.device = device
         self._variables: dict[str, Any] = {}
         self._places: dict[str, int] = {}

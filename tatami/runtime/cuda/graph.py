@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.kernels import Kernels, Packed
@@ -28,7 +27,7 @@ class Replay:
         driver = device.driver
         with device:
             self._graph = driver.call("cuGraphCreate", 0)
-            self._nodes: list[Any] = []
+            self._nodes: list[object] = []
             for step in steps.steps:
                 self._nodes.append(self._add(step, bases))
             self._exec = driver.call("cuGraphInstantiate", self._graph, 0, at="the graph of a program")
@@ -45,7 +44,7 @@ class Replay:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _add(self, step: Step, bases: Sequence[int]) -> Any:
+    def _add(self, step: Step, bases: Sequence[int]) -> object:
         driver = self.device.driver
         after = [self._nodes[k] for k in step.after]
         match step:
@@ -94,7 +93,7 @@ class Replay:
         self._held[k] = state
         self.updates += 1
 
-    def _kernel(self, step: KernelStep, bases: Sequence[int]) -> tuple[Any, tuple[object, ...], Packed]:
+    def _kernel(self, step: KernelStep, bases: Sequence[int]) -> tuple[object, tuple[object, ...], Packed]:
         """(the node's parameters, the values they are compared by, the memory that they point to until they are read)."""
         params = self.device.driver.api.CUDA_KERNEL_NODE_PARAMS()
         packed = self.kernels.pack(step, bases)
@@ -105,7 +104,7 @@ class Replay:
         params.kernelParams = packed.address
         return params, (step.grid, step.block, step.shared_bytes, packed.data), packed
 
-    def _cluster(self, node: Any, step: KernelStep, cluster: tuple[int, int, int]) -> None:
+    def _cluster(self, node: object, step: KernelStep, cluster: tuple[int, int, int]) -> None:
         api = self.device.driver.api
         value = api.CUkernelNodeAttrValue()
         size = value.clusterDim
@@ -113,7 +112,7 @@ class Replay:
         which = api.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
         self.device.driver.call("cuGraphKernelNodeSetAttribute", node, which, value, at=step.named)
 
-    def _let_overlap(self, after: list[Any], node: Any, step: KernelStep) -> None:
+    def _let_overlap(self, after: list[object], node: object, step: KernelStep) -> None:
         """Add edges from kernels to one that waits for them itself: it is launched once each of their blocks allows it."""
         api = self.device.driver.api
         edge = api.CUgraphEdgeData()
@@ -122,7 +121,7 @@ class Replay:
         n = len(after)
         self.device.driver.call("cuGraphAddDependencies", self._graph, after, [node] * n, [edge] * n, n, at=step.named)
 
-    def _copy(self, step: CopyStep, bases: Sequence[int]) -> tuple[Any, tuple[object, ...]]:
+    def _copy(self, step: CopyStep, bases: Sequence[int]) -> tuple[object, tuple[object, ...]]:
         api = self.device.driver.api
         source = bases[step.source.base] + step.source.offset
         target = bases[step.target.base] + step.target.offset
@@ -133,7 +132,7 @@ class Replay:
         return params, (source, target, step.bytes)
 
 
-def _destroy(device: Device, executable: Any, graph: Any) -> None:
+def _destroy(device: Device, executable: object, graph: object) -> None:
     """Free the graph; the driver lets launches under way end first."""
     with device:
         device.driver.call("cuGraphExecDestroy", executable)

@@ -7,7 +7,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tatami.core.diagnostic import fail
 from tatami.runtime.building.nvrtc import Cubin
@@ -28,9 +27,9 @@ class Kernels:
 
     def __init__(self, device: Device, cubins: Mapping[str, Cubin]) -> None:
         self.device = device
-        self._functions: dict[str, Any] = {}
-        self._modules: list[Any] = []
-        faulting: dict[str, Any] = {}
+        self._functions: dict[str, object] = {}
+        self._modules: list[object] = []
+        faulting: dict[str, object] = {}
         self._shared: dict[str, int] = {}
         self._maps: OrderedDict[tuple[Map, int], bytes] = OrderedDict()
         with device:
@@ -43,7 +42,7 @@ class Kernels:
         self.faults = Faults(device, faulting)
         weakref.finalize(self, _unload, device, self._modules).atexit = False
 
-    def function(self, step: KernelStep) -> Any:
+    def function(self, step: KernelStep) -> object:
         """The function of a step, allowed the shared memory that the step needs."""
         found = self._functions.get(step.symbol)
         if found is None:
@@ -116,7 +115,7 @@ class Kernels:
         self.device.driver.call("cuLaunchKernelEx", config, self.function(step), packed.address, 0, at=step.named)
 
 
-def _unload(device: Device, modules: Sequence[Any]) -> None:
+def _unload(device: Device, modules: Sequence[object]) -> None:
     with device:
         for module in modules:
             device.driver.call("cuModuleUnload", module)
@@ -126,8 +125,8 @@ def _unload(device: Device, modules: Sequence[Any]) -> None:
 class Packed:
     """Parameters of one launch: their bytes, and the address of each."""
 
-    memory: Any
-    pointers: Any
+    memory: ctypes.Array[ctypes.c_uint8]
+    pointers: ctypes.Array[ctypes.c_void_p]
 
     @property
     def address(self) -> int:

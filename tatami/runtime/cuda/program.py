@@ -13,7 +13,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tatami.core.dtype import DType
 from tatami.core.expr import evaluate
@@ -29,6 +28,7 @@ from tatami.runtime.cuda.hosted import HostedRun
 from tatami.runtime.cuda.kernels import Kernels
 from tatami.runtime.cuda.steps import CopyStep, DeviceLayouts, KernelStep, Resolver, Steps
 from tatami.runtime.loaded import LoadedModule, Where
+from tatami.runtime.memory import Memory
 
 KEPT_SIZES = 256
 """Maximum number of tuples of sizes for which steps are kept."""
@@ -254,7 +254,7 @@ class CudaProgram(LoadedModule):
         """An uninitialised array on the device. Raises OutOfMemory at `at`."""
         return empty(self.device, shape, dtype, at)
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def memory(self, sizes: Mapping[str, int]) -> Memory:
         """Bytes of constants and of the arena, with and without reuse."""
         if "main" in self.layouts.hosted:
             return {"constants": self.constant_bytes}

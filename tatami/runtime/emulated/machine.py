@@ -236,7 +236,7 @@ class EmulatedMachine:
         written = (ctypes.c_int * max(1, len(used)))(*(int(w) for w in used.values()))
         self._library.emu_use_buffers(ids, written, len(used))
 
-    def _bytes_of(self, a: Argument, maps: list[int]) -> ctypes.Array[Any]:
+    def _bytes_of(self, a: Argument, maps: list[int]) -> ctypes.Array[ctypes.c_char]:
         match a:
             case int():
                 return _aligned(bytes(ctypes.c_int64(a)), 8)
@@ -256,7 +256,7 @@ class EmulatedMachine:
                 return _aligned(bytes((ctypes.c_uint64 * 16)(made, MAP_MAGIC)), 64)
 
 
-def _aligned(data: bytes, alignment: int) -> ctypes.Array[Any]:
+def _aligned(data: bytes, alignment: int) -> ctypes.Array[ctypes.c_char]:
     """The bytes, copied to an address that is a multiple of `alignment`."""
     room = (ctypes.c_char * (len(data) + alignment))()
     made = (ctypes.c_char * len(data)).from_buffer(room, -ctypes.addressof(room) % alignment)

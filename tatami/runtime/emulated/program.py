@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from tatami.execution.waves import operation_symbols
 from tatami.runtime.arrays import check_memory
 from tatami.runtime.emulated.machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer
 from tatami.runtime.loaded import LoadedModule, Where
+from tatami.runtime.memory import Memory
 from tatami.runtime.python_steps import NumpyRun
 
 Array: TypeAlias = np.ndarray
@@ -110,7 +111,7 @@ class EmulatedProgram(LoadedModule):
 
         return call
 
-    def memory(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+    def memory(self, sizes: Mapping[str, int]) -> Memory:
         """Bytes of constants and of the arena without reuse."""
         known = [
             b for b in self.layouts.own("main") if not any(operation_symbols(i.op) for i in self.execution.main.instructions)

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.target import Target
+from tatami.runtime.building.library import Library
 from tatami.runtime.building.objects import Unit, build, load
 from tatami.runtime.machine.host import detect_host
 
@@ -97,7 +97,7 @@ class Probe:
     """A measurement of `threads` threads together; a call returns their current GFLOP/s."""
 
     threads: int
-    _library: Any = field(init=False, repr=False)
+    _library: Library = field(init=False, repr=False)
     _lanes: int = field(init=False, repr=False)
     _chains: int = field(init=False, repr=False)
     _pool: ThreadPoolExecutor | None = field(init=False, repr=False, default=None)

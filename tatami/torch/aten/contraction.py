@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tatami.torch.importer import Importer, Number, constant_int
 from tatami.torch.refusal import Refusal
 
 
-def mm(m: Importer, a: Tensor, b: Tensor, **_: Any) -> Tensor:
+def mm(m: Importer, a: Tensor, b: Tensor, **_: object) -> Tensor:
     """mm, bmm, mv, matmul: the matrix product."""
     return _product(m, a, b)
 
@@ -71,8 +71,8 @@ def distances_of_pairs(m: Importer, x: Tensor, p: float = 2.0) -> Tensor:
 
 
 def convolution(
-    m: Importer, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[Any],
-    dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int,
+    m: Importer, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int | Expr],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int | Expr], groups: int,
 ) -> Tensor:  # fmt: skip
     """convolution, transposed or not; a result of empty operands is the bias alone."""
     n = weight.rank - 2
@@ -87,19 +87,22 @@ def convolution(
     return x.conv_transpose(weight, bias, stride=steps, padding=pads, output_padding=extra, dilation=spread, groups=groups)
 
 
-def _widened(values: Sequence[Any], n: int) -> list[Any]:
+N = TypeVar("N")
+
+
+def _widened(values: Sequence[N], n: int) -> list[N]:
     """One value per spatial axis, from as many values or from one for all."""
     given = list(values)
     return given * n if len(given) == 1 else given
 
 
-def _each(values: Sequence[Any], n: int, what: str) -> tuple[int, ...]:
+def _each(values: Sequence[int | Expr], n: int, what: str) -> tuple[int, ...]:
     return tuple(constant_int(v, f"{what} of a convolution") for v in _widened(values, n))
 
 
 def convolution_backward(
-    m: Importer, grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Sequence[int], padding: Sequence[Any],
-    dilation: Sequence[int], transposed: bool, output_padding: Sequence[Any], groups: int, mask: Sequence[bool],
+    m: Importer, grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: object, stride: Sequence[int], padding: Sequence[int | Expr],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int | Expr], groups: int, mask: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """convolution_backward: gradients of input, weight and bias. The input's is the opposite convolution with the same
     weight; the weight's correlates input and gradient over the batch, with stride and dilation exchanged."""
@@ -203,7 +206,7 @@ def trilinear(
 
 
 def grouped_mm(
-    m: Importer, a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+    m: Importer, a: Tensor, b: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: object = None
 ) -> Tensor:
     """_grouped_mm: groups of rows, each times a matrix of its own."""
     if offs is None or bias is not None or (a.rank, b.rank) != (2, 3):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tatami.core.dtype import DType
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.aten.elementwise import overloads
@@ -12,17 +10,17 @@ from tatami.torch.importer import Importer
 from tatami.torch.refusal import Refusal
 
 
-def convert(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
+def convert(m: Importer, x: Tensor, *_: object, **__: object) -> Tensor:
     """_to_copy and the like: the operand in the result's dtype; layout and device stay."""
     return m.cast(x, m.dtype)
 
 
-def identity(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
+def identity(m: Importer, x: Tensor, *_: object, **__: object) -> Tensor:
     """clone, alias, detach and the like: the operand itself."""
     return x
 
 
-def view_dtype(m: Importer, x: Tensor, dtype: Any) -> Tensor:
+def view_dtype(m: Importer, x: Tensor, dtype: object) -> Tensor:
     """view.dtype: the same bits under another dtype of the same size."""
     if x.dtype.itemsize != m.dtype.itemsize:
         raise Refusal(f"the bits of {x.dtype} seen as {m.dtype}, which has another size")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr
+from tatami.core.expr import Expr, IntoExpr
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, Number
 from tatami.torch.refusal import Refusal
 
 
-def full(m: Importer, size: Any, value: Number, **_: Any) -> Tensor:
+def full(m: Importer, size: object, value: Number, **_: object) -> Tensor:
     """full: every element is the value."""
     return _filled(m, value)
 
 
-def full_like(m: Importer, x: Tensor, value: Number, **_: Any) -> Tensor:
+def full_like(m: Importer, x: Tensor, value: Number, **_: object) -> Tensor:
     """full_like: every element is the value, in the operand's shape."""
     return _filled(m, value)
 
@@ -34,18 +32,18 @@ def _filled(m: Importer, value: Tensor | Number) -> Tensor:
 def constant(value: int) -> Handler:
     """Handler of zeros, ones and empty: every element is `value`, also for `empty`, whose content PyTorch leaves open."""
 
-    def handler(m: Importer, *_: Any, **__: Any) -> Tensor:
+    def handler(m: Importer, *_: object, **__: object) -> Tensor:
         return _filled(m, value)
 
     return handler
 
 
-def scalar_tensor(m: Importer, value: Number, **_: Any) -> Tensor:
+def scalar_tensor(m: Importer, value: Number, **_: object) -> Tensor:
     """scalar_tensor: a rank-0 tensor."""
     return m.tensor(value, m.dtype)
 
 
-def arange(m: Importer, start: Number, end: Number, step: Number = 1, **_: Any) -> Tensor:
+def arange(m: Importer, start: Number, end: Number, step: Number = 1, **_: object) -> Tensor:
     """arange: start + k * step; fractions are multiplied in fp64 and rounded once, as in PyTorch."""
     whole = [v for v in (start, step) if isinstance(v, int | Expr) and not isinstance(v, bool)]
     if len(whole) == 2 and m.dtype.is_int:
@@ -64,12 +62,12 @@ def _whole(value: Number) -> int:
     raise Refusal("a fraction of sizes as the start or step of an integer range")
 
 
-def iota(m: Importer, length: Any, *, start: Any, step: Any, **_: Any) -> Tensor:
+def iota(m: Importer, length: object, *, start: IntoExpr | float, step: IntoExpr | float, **_: object) -> Tensor:
     """prims.iota: start + k * step in integers."""
     return m.graph.arange(m.shape[0], m.dtype, start=start, step=step)
 
 
-def eye(m: Importer, *_: Any, **__: Any) -> Tensor:
+def eye(m: Importer, *_: object, **__: object) -> Tensor:
     """eye: 1 on the diagonal, else 0."""
     row, column = (m.graph.iota(m.shape, axis) for axis in (0, 1))
     return row.one("eq", column).cast(m.dtype)

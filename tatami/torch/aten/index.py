@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Shape, product
@@ -20,7 +19,7 @@ def integers(index: Tensor) -> Tensor:
     return index if index.dtype in (DType.i64, DType.i32) else index.cast(DType.i64)
 
 
-def embedding(m: Importer, weight: Tensor, indices: Tensor, *_: Any, **__: Any) -> Tensor:
+def embedding(m: Importer, weight: Tensor, indices: Tensor, *_: object, **__: object) -> Tensor:
     """embedding: rows of the weight."""
     return taken(m, weight, indices, 0)
 
@@ -90,7 +89,7 @@ def _by_mask(m: Importer, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor
     return flat.compress(whole, axis, m.found_size(m.results[0].shape[axis]))
 
 
-def nonzero_static(m: Importer, x: Tensor, *, size: Any, fill_value: int = -1) -> Tensor:
+def nonzero_static(m: Importer, x: Tensor, *, size: object, fill_value: int = -1) -> Tensor:
     """nonzero_static: the coordinates of the first `size` nonzero elements, then the fill value."""
     count = m.shape[0]
     none = m.graph.full(m.shape, fill_value, DType.i64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, exact_div, expr, product
@@ -33,7 +32,7 @@ def _scaled(m: Importer, y: Tensor, weight: Tensor | None, bias: Tensor | None, 
 
 
 def layer_norm(
-    m: Importer, x: Tensor, shape: Sequence[Any], weight: Tensor | None, bias: Tensor | None, eps: float
+    m: Importer, x: Tensor, shape: Sequence[object], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """native_layer_norm: (result, mean, 1/deviation) over the last axes."""
     axes = tuple(range(x.rank - len(shape), x.rank))
@@ -49,9 +48,9 @@ def group_norm(
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    n: Any,
-    channels: Any,
-    spatial: Any,
+    n: object,
+    channels: object,
+    spatial: object,
     groups: int,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, constant_int
 from tatami.torch.refusal import Refusal
 
-Sizes = Sequence[Any]
+Sizes = Sequence[int | Expr]
 
 
 def _numbers(values: Sizes, n: int, default: Sequence[int]) -> tuple[int, ...]:
@@ -24,7 +24,16 @@ def _numbers(values: Sizes, n: int, default: Sequence[int]) -> tuple[int, ...]:
     return tuple(given * n if len(given) == 1 else given)
 
 
-def _attributes(kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, n: int) -> dict[str, Any]:
+class _Windows(TypedDict):
+    """The attributes that all windows have."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[tuple[Expr, Expr], ...]
+    dilation: tuple[int, ...]
+
+
+def _attributes(kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, n: int) -> _Windows:
     size = _numbers(kernel, n, ())
     return {
         "kernel": size,
@@ -73,9 +82,10 @@ def _places(m: Importer, x: Tensor, n: int) -> Tensor:
 def max_pool_backward(n: int) -> Handler:
     """Handler of max_pool{n}d_with_indices_backward."""
 
-    def handler(m: Importer, grad: Tensor, x: Tensor, *rest: Any) -> Tensor:
+    def handler(m: Importer, grad: Tensor, x: Tensor, *rest: object) -> Tensor:
         """Every window's gradient is added at the position of its maximum."""
-        at: Tensor = rest[-1]
+        at = rest[-1]
+        assert isinstance(at, Tensor)
         lead = x.shape[:-n]
         flat_x, flat = (*lead, product(x.shape[-n:])), (*lead, product(grad.shape[-n:]))
         start = m.graph.full(flat_x, 0, grad.dtype)
@@ -87,7 +97,7 @@ def max_pool_backward(n: int) -> Handler:
 def max_unpool(n: int) -> Handler:
     """Handler of max_unpool{n}d."""
 
-    def handler(m: Importer, x: Tensor, indices: Tensor, *_: Any) -> Tensor:
+    def handler(m: Importer, x: Tensor, indices: Tensor, *_: object) -> Tensor:
         """Every element at its position in the plane of its channel, else 0."""
         if ZERO in (*x.shape, *m.shape):
             return m.graph.full(m.shape, 0, x.dtype)
@@ -121,7 +131,7 @@ def avg_pool(n: int) -> Handler:
     return handler
 
 
-def _up_to_the_last_window(m: Importer, x: Tensor, attrs: dict[str, Any], n: int) -> Tensor:
+def _up_to_the_last_window(m: Importer, x: Tensor, attrs: _Windows, n: int) -> Tensor:
     """`x` padded with zeros so that every window of the result lies inside."""
     border = []
     for i in range(n):
@@ -159,7 +169,7 @@ def avg_pool_backward(n: int) -> Handler:
 
 
 def _share(
-    m: Importer, grad: Tensor, x: Tensor, attrs: dict[str, Any], n: int, count_include_pad: bool, divisor: int | None
+    m: Importer, grad: Tensor, x: Tensor, attrs: _Windows, n: int, count_include_pad: bool, divisor: int | None
 ) -> Tensor:
     if divisor is not None:
         return grad / float(divisor)

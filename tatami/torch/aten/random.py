@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tatami.core.dtype import DType
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.handler import Handler
@@ -28,12 +26,12 @@ def _uniform(m: Importer, low: float = 0.0, high: float = 1.0) -> Tensor:
     return m.graph.uniform(m.shape, _key(m), low, high, wide)
 
 
-def rand(m: Importer, *_: Any, **__: Any) -> Tensor:
+def rand(m: Importer, *_: object, **__: object) -> Tensor:
     """rand, rand_like: numbers in [0, 1)."""
     return m.cast(_uniform(m), m.dtype)
 
 
-def randn(m: Importer, *_: Any, **__: Any) -> Tensor:
+def randn(m: Importer, *_: object, **__: object) -> Tensor:
     """randn, randn_like: normally distributed numbers."""
     wide = DType.fp64 if m.dtype == DType.fp64 else DType.fp32
     return m.cast(m.graph.normal(m.shape, _key(m), dtype=wide), m.dtype)
@@ -49,38 +47,38 @@ def dropout(m: Importer, x: Tensor, p: float, train: bool | None) -> tuple[Tenso
     return m.graph.where(keep, x * (1.0 / (1.0 - p)), 0.0), keep
 
 
-def bernoulli_p(m: Importer, x: Tensor, p: float = 0.5, **_: Any) -> Tensor:
+def bernoulli_p(m: Importer, x: Tensor, p: float = 0.5, **_: object) -> Tensor:
     """bernoulli.p: 1 with probability p, in the operand's shape."""
     return (m.graph.uniform(x.shape, _key(m), dtype=DType.fp32) < p).cast(m.dtype)
 
 
-def bernoulli(m: Importer, p: Tensor, **_: Any) -> Tensor:
+def bernoulli(m: Importer, p: Tensor, **_: object) -> Tensor:
     """bernoulli: 1 with the probability of each element."""
     draw = m.graph.uniform(p.shape, _key(m), dtype=DType.fp64 if p.dtype == DType.fp64 else DType.fp32)
     return (draw < m.cast(p, draw.dtype)).cast(m.dtype)
 
 
-def randint(m: Importer, low: Number, high: Number, *_: Any, **__: Any) -> Tensor:
+def randint(m: Importer, low: Number, high: Number, *_: object, **__: object) -> Tensor:
     """randint: integers in low … high - 1."""
     start, stop = (m.tensor(v, DType.fp64) for v in (low, high))
     draw = m.graph.uniform(m.shape, _key(m), dtype=DType.fp64)
     return (start + draw * (stop - start)).floor().minimum(stop - 1.0).cast(m.dtype)
 
 
-def uniform(m: Importer, x: Tensor, low: float = 0.0, high: float = 1.0, **_: Any) -> Tensor:
+def uniform(m: Importer, x: Tensor, low: float = 0.0, high: float = 1.0, **_: object) -> Tensor:
     """uniform: numbers in [low, high), in the operand's shape. Raises Refusal if low > high."""
     if low > high:
         raise Refusal(f"uniform numbers between {low} and {high}")
     return m.cast(_uniform(m, low, high), m.dtype)
 
 
-def normal(m: Importer, x: Tensor, mean: float = 0.0, deviation: float = 1.0, **_: Any) -> Tensor:
+def normal(m: Importer, x: Tensor, mean: float = 0.0, deviation: float = 1.0, **_: object) -> Tensor:
     """normal_functional: normally distributed numbers in the operand's shape."""
     wide = DType.fp64 if m.dtype == DType.fp64 else DType.fp32
     return m.cast(m.graph.normal(m.shape, _key(m), mean, deviation, wide), m.dtype)
 
 
-def normal_of_shape(m: Importer, shape: Any, *, mean: float = 0.0, std: float = 1.0, **_: Any) -> Tensor:
+def normal_of_shape(m: Importer, shape: object, *, mean: float = 0.0, std: float = 1.0, **_: object) -> Tensor:
     """prims.normal: normally distributed numbers in the given shape."""
     wide = DType.fp64 if m.dtype == DType.fp64 else DType.fp32
     return m.cast(m.graph.normal(m.shape, _key(m), mean, std, wide), m.dtype)
@@ -93,7 +91,7 @@ def leaky_relu_of_random_slope(
     low: float = 0.125,
     high: float = 1 / 3,
     training: bool = False,
-    generator: Any = None,
+    generator: object = None,
 ) -> tuple[Tensor, Tensor]:
     """rrelu_with_noise_functional: (negative elements times a random slope, the slopes); the mean slope in inference."""
     if not training:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, expr, product
+from tatami.core.expr import ZERO, Expr, expr, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.aten.elementwise import log_of_sum
@@ -23,7 +22,7 @@ Dims = Sequence[int] | int | None
 def reduce_in_result(op: str) -> Handler:
     """Handler of sum, mean, prod: the operand is first converted to the result's dtype."""
 
-    def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
+    def handler(m: Importer, x: Tensor, dim: Dims = None, keepdim: bool = False, **_: object) -> Tensor:
         x = m.cast(x, m.dtype)
         return x.one(op, axes=m.axes(dim, x.rank), keepdims=keepdim) if x.rank else x
 
@@ -120,7 +119,7 @@ def wider(dtype: DType) -> DType:
 def scan(op: str) -> Handler:
     """Handler of cumsum, cumprod."""
 
-    def handler(m: Importer, x: Tensor, dim: int, **_: Any) -> Tensor:
+    def handler(m: Importer, x: Tensor, dim: int, **_: object) -> Tensor:
         x = m.cast(x, m.dtype if op == "cumsum" else wider(m.dtype))
         return x.one(op, axis=m.axis(dim, x.rank)) if x.rank else x
 
@@ -182,7 +181,7 @@ def softmax(op: str) -> Handler:
     return handler
 
 
-def sort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> tuple[Tensor, Tensor]:
+def sort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: object) -> tuple[Tensor, Tensor]:
     """sort: (values, positions) along an axis; stable."""
     if not x.rank:
         return x, m.graph.full((), 0, DType.i64)
@@ -198,12 +197,14 @@ def sort_stable(
     return sort(m, x, dim, descending)
 
 
-def argsort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: Any) -> Tensor:
+def argsort(m: Importer, x: Tensor, dim: int = -1, descending: bool = False, **_: object) -> Tensor:
     """argsort: positions of the sorted values along an axis."""
     return sort(m, x, dim, descending)[1]
 
 
-def topk(m: Importer, x: Tensor, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
+def topk(
+    m: Importer, x: Tensor, k: int | Expr, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Tensor, Tensor]:
     """topk: (the k largest or smallest values, their positions)."""
     if not x.rank:
         return x, m.graph.full((), 0, DType.i64)
@@ -211,7 +212,7 @@ def topk(m: Importer, x: Tensor, k: Any, dim: int = -1, largest: bool = True, so
     return values, at
 
 
-def kth_value(m: Importer, x: Tensor, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def kth_value(m: Importer, x: Tensor, k: int | Expr, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """kthvalue: (the k-th smallest value, its position)."""
     from tatami.torch.aten.view import part
 
@@ -239,7 +240,7 @@ def mode(m: Importer, x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[
     return value.reshape(m.shape_at(0)), at.gather(axis, end).reshape(m.shape_at(0))
 
 
-def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, **_: Any) -> Tensor:
+def vector_norm(m: Importer, x: Tensor, ord: Number = 2, dim: Dims = None, keepdim: bool = False, **_: object) -> Tensor:
     """linalg_vector_norm: the norm of order `ord` over axes."""
     if not isinstance(ord, int | float):
         raise Refusal("a norm whose exponent depends on sizes")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, expr
+from tatami.core.expr import ONE, ZERO, Expr, expr
 from tatami.core.ops import neutral
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.aten.elementwise import floor_quotient
@@ -142,7 +141,12 @@ def _written(
 
 
 def as_strided_scatter(
-    m: Importer, x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+    m: Importer,
+    x: Tensor,
+    source: Tensor,
+    size: Sequence[int | Expr],
+    stride: Sequence[int | Expr],
+    offset: int | Expr | None = None,
 ) -> Tensor:
     """as_strided_scatter: the source written through strides over the storage, which holds exactly `x`, row by row."""
     flat = x.reshape(-1) if x.rank != 1 else x
@@ -218,7 +222,9 @@ def put_flat(m: Importer, x: Tensor, index: Tensor, source: Tensor, accumulate: 
     return flat.scatter(0, at, m.cast(source, x.dtype).reshape(-1), "add" if accumulate else "set", bounds).reshape(x.shape)
 
 
-def embedding_backward(m: Importer, grad: Tensor, indices: Tensor, rows: Any, padding: int, scale_by_freq: bool) -> Tensor:
+def embedding_backward(
+    m: Importer, grad: Tensor, indices: Tensor, rows: int | Expr, padding: int, scale_by_freq: bool
+) -> Tensor:
     """embedding_dense_backward: rows of the gradient added to the rows that were read; the padding row gets none."""
     if scale_by_freq:
         raise Refusal("gradients scaled by the frequency of their index")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tatami.core.algebra.bounds import is_at_most
 from tatami.core.dtype import DType
@@ -15,7 +14,7 @@ from tatami.torch.refusal import Refusal
 from tatami.torch.sizes import shape_of
 
 
-def reshape(m: Importer, x: Tensor, *_: Any, **__: Any) -> Tensor:
+def reshape(m: Importer, x: Tensor, *_: object, **__: object) -> Tensor:
     """Every operator that keeps elements in row-major order: the operand in the result's shape."""
     return _reshaped(x, m.shape)
 
@@ -89,7 +88,7 @@ def _position(index: IntoExpr, size: Expr) -> Expr:
     return at + size if number is not None and number < 0 else at
 
 
-def split(m: Importer, x: Tensor, sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(m: Importer, x: Tensor, sizes: object, dim: int = 0) -> tuple[Tensor, ...]:
     """split.Tensor, split_with_sizes: parts end to end; PyTorch's metadata has the size of each."""
     axis = m.axis(dim, x.rank)
     out: list[Tensor] = []

@@ -20,7 +20,7 @@ def test_few_and_many_of_a_line_are_those_that_a_stable_order_puts_first(dtype: 
         values, places = x.topk(k, axis=1, largest=largest)
         g.output(f"v{n}", values)
         g.output(f"p{n}", places)
-    a = np.random.default_rng(0).integers(-20, 20, (4, 200)).astype(kind)
+    a: np.ndarray = np.random.default_rng(0).integers(-20, 20, (4, 200)).astype(kind)
     a[3, 7:190] = 0
     if dtype.is_float:
         a[0, 3], a[1, 5], a[1, 9], a[2, 9] = np.nan, -0.0, np.inf, -np.inf

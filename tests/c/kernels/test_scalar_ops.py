@@ -119,7 +119,7 @@ def test_every_number_of_fp16_and_what_lies_between_two(width: str) -> None:
     with np.errstate(all="ignore"):
         between = (wide + np.nextafter(halves, np.float16(np.inf)).astype(np.float32)) / 2
         near = np.concatenate([between, *(np.nextafter(between, np.float32(end)) for end in (-np.inf, np.inf))])
-        near = np.concatenate([near, np.float32([65519.996, 65520, 7e4, 3e-45, 1e-38])])
+        near = np.concatenate([near, np.array([65519.996, 65520, 7e4, 3e-45, 1e-38], np.float32)])
         wanted = near.astype(np.float16)
     i = (var("i0"),)
     for to, source, x, y in ((D.fp32, D.fp16, halves, wide), (D.fp16, D.fp32, near, wanted)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -31,8 +32,13 @@ def test_pairs_of_special_numbers(fn: str, target: str) -> None:
     g.output("y", a.one(fn, b))
     got = tt.compile(g, target=target)({"a": x, "b": y})["y"]
     with np.errstate(all="ignore"):
-        exact = {"pow": np.power, "atan2": np.arctan2, "rem": np.fmod, "mod": divisors_sign}[fn]
-        wanted = exact(x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
+        pairs: dict[str, Callable[..., np.ndarray]] = {
+            "pow": np.power,
+            "atan2": np.arctan2,
+            "rem": np.fmod,
+            "mod": divisors_sign,
+        }
+        wanted = pairs[fn](x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
     np.testing.assert_array_equal(np.signbit(got[~np.isnan(got)]), np.signbit(wanted[~np.isnan(wanted)]))
     np.testing.assert_allclose(got, wanted, rtol=2e-7, atol=2e-45)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tatami.c.products.amx_tiles import tile_unit
+from tatami.runtime.building.objects import Unit
 from tatami.runtime.machine.host import detect_host
 from tests.c.products.test_microkernel import exported
 
@@ -26,7 +27,7 @@ def test_every_row_count_and_depth_agrees_with_numpy(a_type: str, b_type: str) -
     name = f"tatami_tiles_{a_type}{b_type}"
     unit = tile_unit(name)
     assert unit is not None
-    run = exported(name, (unit,))
+    run = exported(name, (Unit(unit.text, unit.contract),))
     rng = np.random.default_rng(0)
     for rows in (0, 1, 5, 15, 16, 17, 18, 31, 32, 33, 49, 63, 64, 65, 100):
         for groups in (0, 1, 15, 16, 17, 35):

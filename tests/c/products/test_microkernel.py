@@ -53,7 +53,7 @@ def test_every_row_count_and_depth_agrees_with_numpy(element: str, dtype: type, 
     rng = np.random.default_rng(0)
     for rows in [*range(1, mr + 1), 2 * mr + 1, 5 * mr - 1]:
         for kc in (0, 1, 3, 4, 7, 33):
-            a = rng.standard_normal((rows, kc)).astype(dtype)
+            a: np.ndarray = rng.standard_normal((rows, kc)).astype(dtype)
             b = aligned((max(kc, 1), nr), dtype)
             b[:kc] = rng.standard_normal((kc, nr))
             c = aligned((rows, nr), dtype)
@@ -75,8 +75,8 @@ def test_operands_and_results_may_be_parts_of_wider_matrices(element: str, dtype
     rng = np.random.default_rng(0)
     for rows in (*range(1, mr + 1), 5 * mr - 1):
         for depth in (1, 6, 33):
-            a = rng.standard_normal((rows, depth)).astype(dtype)
-            b = rng.standard_normal((depth, nr + 7)).astype(dtype)
+            a: np.ndarray = rng.standard_normal((rows, depth)).astype(dtype)
+            b: np.ndarray = rng.standard_normal((depth, nr + 7)).astype(dtype)
             wanted = np.full((rows, nr + 5), 7, dtype)
             wanted[:, 3 : nr + 3] = a @ b[:, 2 : nr + 2]
             half = depth // 2
@@ -91,10 +91,10 @@ def test_operands_and_results_may_be_parts_of_wider_matrices(element: str, dtype
 def test_rows_may_begin_where_a_table_says(element: str, dtype: type, mr: int, nr: int, lanes: int) -> None:
     run = routine(f"tatami_table_{element}_{mr}x{nr}_{lanes}")
     rng = np.random.default_rng(0)
-    b = rng.standard_normal(400).astype(dtype)
+    b: np.ndarray = rng.standard_normal(400).astype(dtype)
     for rows in (*range(1, mr + 1), 5 * mr - 1):
         for depth in (1, 6, 33):
-            a = rng.standard_normal((rows, depth)).astype(dtype)
+            a: np.ndarray = rng.standard_normal((rows, depth)).astype(dtype)
             table = rng.integers(0, 400 - nr, depth)
             wanted = a @ np.stack([b[at : at + nr] for at in table])
             c = np.full((rows, nr), 7, dtype)
@@ -109,9 +109,9 @@ def test_one_panel_of_rows_meets_any_number_of_columns(element: str, dtype: type
     rng = np.random.default_rng(0)
     for rows in range(1, mr + 1):
         for depth, columns in ((1, nr), (8, 1), (33, 3 * nr + 5), (19, 0), (0, nr + 1)):
-            a = rng.standard_normal((rows, depth)).astype(dtype)
-            b = rng.standard_normal((depth + 1, columns + 7)).astype(dtype)
-            wanted = np.full((rows, columns + 5), 7, dtype)
+            a: np.ndarray = rng.standard_normal((rows, depth)).astype(dtype)
+            b: np.ndarray = rng.standard_normal((depth + 1, columns + 7)).astype(dtype)
+            wanted: np.ndarray = np.full((rows, columns + 5), 7, dtype)
             wanted[:, 3 : columns + 3] = a @ b[:depth, 2 : columns + 2]
             half = depth // 2
             c = np.full_like(wanted, 7)
@@ -130,8 +130,8 @@ def test_pack_transposes_and_writes_nothing_else(element: str, dtype: type, lane
     for columns in (1, 5, 8, 11, 12, 16, 17, 32):
         for kc in (0, 1, 15, 16, 17, 31, 48, 50):
             for pitch in {columns, 32}:
-                source = rng.standard_normal((columns, kc + 3)).astype(dtype)
-                to = np.full(kc * pitch + 64, 9, dtype)
+                source: np.ndarray = rng.standard_normal((columns, kc + 3)).astype(dtype)
+                to: np.ndarray = np.full(kc * pitch + 64, 9, dtype)
                 wanted = to.copy()
                 if pitch >= columns:
                     wanted[: kc * pitch].reshape(kc, pitch)[:, :columns] = source[:, :kc].T
@@ -145,9 +145,9 @@ def test_slivers_are_copies_and_the_last_one_is_filled_up(element: str, dtype: t
     rng = np.random.default_rng(1)
     for rows in (0, 1, 3, 4, 9):
         for columns in (0, 1, nr - 1, nr, nr + 1, 3 * nr, 3 * nr + 5):
-            source = rng.standard_normal((rows + 1, columns + 7)).astype(dtype)
+            source: np.ndarray = rng.standard_normal((rows + 1, columns + 7)).astype(dtype)
             slivers, each = -(-columns // nr), rows * nr + 24
-            to = np.full(slivers * each + 8, 9, dtype)
+            to: np.ndarray = np.full(slivers * each + 8, 9, dtype)
             wanted = to.copy()
             for s in range(slivers):
                 own = source[:rows, 2 + s * nr : 2 + min(columns, (s + 1) * nr)]

@@ -95,7 +95,8 @@ def test_unsigned_wraps() -> None:
 def test_nan_propagates_through_max_min_relu(dtype: type) -> None:
     kind = dtype_of(np.zeros((), dtype))
     assert kind is not None
-    x, y = np.array([NAN, 1], dtype), np.array([1, NAN], dtype)
+    x: np.ndarray = np.array([NAN, 1], dtype)
+    y: np.ndarray = np.array([1, NAN], dtype)
     for fn in ("max", "min"):
         assert np.isnan(apply(fn, [x, y], kind).astype("f8")).all()
         assert np.isnan(float(reduce(fn, x, (0,), kind)))

@@ -97,25 +97,26 @@ HOW90: dict[str, Row] = {
 def plan_of(family: str, row: Row) -> Sm80Mma | Sm90Mma:
     shape, _, last = row["tile"].partition(" ")
     tile = tuple(map(int, shape.split("x")))
+    overlapped: Row
     if family == "copied":
         overlapped = HOW90["overlap"] | {"epilogue_store": "stmatrix_tma", "registers": COPYING_REGISTERS[int(last)]}
         return sm90(tile, 4, consumers=int(last), width=2, loads=row["loads"], **overlapped)
     if family == "sm90":
         store = "stmatrix_tma" if row["staged"] else "direct"
-        other = {"wait_depth": row["wait_depth"], "tile_order": row["tile_order"], "epilogue_store": store}
+        other: Row = {"wait_depth": row["wait_depth"], "tile_order": row["tile_order"], "epilogue_store": store}
         consumers, wide = int(last), row["dtype"].itemsize
         tile = (*tile[:2], tile[2] * 2 // wide)
         other |= {"depth": 32 // wide, "registers": REGISTERS[consumers]}
         return sm90(tile, row["stages"], consumers=consumers, **other, **HOW90[row["how"]])
-    how: Row = {
+    ways: dict[str, Row] = {
         "plain": {},
         "overlap": {"overlap": True},
         "split": {"split_k": 4},
         "synchronous": {"enable": False},
         "exchanged": {"edges": (LocalEdge("acc", "relu", "smem_ring", 2),)},
         "unswizzled": {"hints": {"A_swizzle": False, "B_swizzle": False, "C_stride": "row"}},
-    }[row["how"]]
-    return sm80(tile, row["stages"], warp=last, width=row["width"], inst_shape=INSTRUCTION[family], **how)
+    }
+    return sm80(tile, row["stages"], warp=last, width=row["width"], inst_shape=INSTRUCTION[family], **ways[row["how"]])
 
 
 def region_of(family: str, row: Row) -> Region:

@@ -35,7 +35,7 @@ def kernels_of(case: str, target: str) -> dict[str, tuple[str, str, Mapping[str,
     module = built(case)[0]
     stages = compile_stages({"frontend": module}, PRESETS[target], Decisions(), lambda name, make: make())
     source: Source = stages["cu"].main
-    out = {}
+    out: dict[str, tuple[str, str, Mapping[str, str]]] = {}
     for unit in source.units:
         text = unit.text.replace(f" {unit.symbol}(", " kernel(").replace(f"\n{unit.symbol}(", "\nkernel(")
         out[f"{unit.arch} {hashlib.sha256(text.encode()).hexdigest()[:16]}"] = (unit.text, unit.arch, source.headers)

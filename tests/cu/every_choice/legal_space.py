@@ -151,7 +151,7 @@ def made_by(template: Template, row: Row, plan: Sm90Mma | Sm90Pair) -> list[Made
     kernels = tuple(
         msgspec.structs.replace(k, face=KernelFace(f"k{i}", (), len(b.sizes), "")) for i, (_, k, b) in enumerate(lowered)
     )
-    included = headers(kernels)
+    included: dict[str, str] = {**headers(kernels)}
     return [
         Made(print_unit(k, SM90), included, plan, k if isinstance(k, Kernel) else None, b.shared_bytes)
         for k, (_, _, b) in zip(kernels, lowered, strict=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tatami.core.dtype import DType
+from tatami.gpu.ir import Kernel
 from tatami.runtime.building.nvrtc import has_nvrtc
 from tests.cu.every_choice.covering import FAMILIES, covering, kernels_of, plan_of, source_of
 from tests.cu.machine_code import compiled, machine_codes, without_modifiers, wrong_counts
@@ -68,4 +69,5 @@ def test_plans_of_the_set_compile_to_what_they_say(family: str, start: int, tmp_
     for row, (product, *_), found in zip(rows, kernels, codes, strict=True):
         ops = without_modifiers(found)
         assert ops["STL"] == ops["LDL"] == 0, row
+        assert isinstance(product, Kernel), row
         assert list(wrong_counts(product, plan_of(family, row), found)) == [], row

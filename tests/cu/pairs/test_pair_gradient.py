@@ -312,14 +312,15 @@ ROLES: dict[str, tuple[Any, int, str, str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", [*WARPS, *ROLES])
 def test_the_protocol_is_proved(name: str) -> None:
-    *shape, fields = (WARPS | ROLES)[name]
-    assert verify_kernel(kernel_of(*shape, isa="sm90" if name in ROLES else "sm80", **fields)) == []
+    dtype, width, of, mask, fields = (WARPS | ROLES)[name]
+    isa = "sm90" if name in ROLES else "sm80"
+    assert verify_kernel(kernel_of(dtype, width, of, mask, isa=isa, **fields)) == []
 
 
 def test_keys_that_are_freed_before_the_second_product_are_named() -> None:
     """Planted faults: what is the values' is freed with the scores; and not awaited of the second first product."""
-    *shape, fields = ROLES["128, queries"]
-    kernel = kernel_of(*shape, isa="sm90", **fields)
+    dtype, width, of, mask, fields = ROLES["128, queries"]
+    kernel = kernel_of(dtype, width, of, mask, isa="sm90", **fields)
     early = change(statement_ir.MBarrierArrive, lambda s: s.mbarrier == "empty_K" and str(s.block) == "k - 1", block=var("k"))
     assert verify_kernel(edited(kernel, early))
     assert verify_kernel(edited(kernel, drop(statement_ir.Wait, lambda s: s.mbarrier == "full_K1")))

@@ -137,8 +137,8 @@ def by_roles(model: Any, sizes: Any = None) -> Decisions:
 def built(request: Any) -> tuple[tuple[Any, ...], Any]:
     """Of fp32 both targets have the same kernel."""
     case, isa = request.param
-    *shape, mask, safe, attrs = CASES[case]
-    model = graph(*shape, mask, safe, **attrs)
+    *given, attrs = CASES[case]
+    model = graph(*given, **attrs)
     function = tt.compile(model, target=f"emulated-{isa}", decisions=by_roles(model) if isa == "sm90" else None)
     kinds = [c.plan.__struct_config__.tag for c in function.stages["plan"].value.main.regions[0].choices]
     assert kinds[0] == f"{isa}_pair" and set(kinds) <= {"sm80_pair", "sm90_pair"}

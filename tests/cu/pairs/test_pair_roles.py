@@ -15,7 +15,7 @@ import pytest
 import tatami as tt
 from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import var
+from tatami.core.expr import evaluate, var
 from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS, Target
 from tatami.cu.print import headers, print_unit
@@ -124,7 +124,7 @@ def test_numbers_on_the_emulated_gpu(name: str, rows: int, schedule: int) -> Non
     arrays: dict[str, np.ndarray] = {}
     seen: dict[str, np.ndarray] = {}
     for letter, p in zip("qkv", b.region.inputs, strict=True):
-        shape = [{"B": 2, "S": rows}.get(str(s), s.as_int()) for s in p.memref.shape]
+        shape = [evaluate(s, {"B": 2, "S": rows}) for s in p.memref.shape]
         x = arrays[p.name] = (rng.standard_normal(shape) / 2).astype(NUMPY[p.memref.dtype])
         seen[letter] = x if str(p.memref.shape[2]) == "S" else x.swapaxes(-1, -2)
     if ODD in b.binding.buffers:
@@ -274,7 +274,7 @@ def test_a_mask_leaves_the_planner_fewer_keys_of_which_none_spills() -> None:
     region = region_of(g)
     plans = [p for p, _ in pair_plans(region, SM90, {}) if isinstance(p, Sm90Pair)]
     assert max(p.tile[2] for p in plans if p.consumers == 2) == 128
-    fields = {"width": (128, 128), "keys": 176}
+    fields: dict[str, Any] = {"width": (128, 128), "keys": 176}
     with pytest.raises(TatamiError, match="280 registers per consumer thread > setmaxnreg 240"):
         lower_pair(region, Guarded(BY8, plan_for(region, **fields)), SM90)
     kernel, binding = last_kernel(region, Guarded(BY8, next(p for p in plans if p.tile[2] == 128)), SM90)

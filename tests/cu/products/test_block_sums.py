@@ -364,7 +364,12 @@ def folded(**fields: Any) -> Callable[[ir.Kernel], ir.Kernel]:
 def begun_first(kernel: ir.Kernel) -> ir.Kernel:
     """Reduced before the tile's products are waited for."""
     found: list[statement_ir.Stmt] = []
-    without = planted(kernel, lambda s: found.append(s) or [])
+
+    def taken(s: statement_ir.StBlocks) -> list[statement_ir.StBlocks]:
+        found.append(s)
+        return []
+
+    without = planted(kernel, taken)
 
     def put(body: tuple[statement_ir.Stmt, ...]) -> tuple[statement_ir.Stmt, ...]:
         out: list[statement_ir.Stmt] = []

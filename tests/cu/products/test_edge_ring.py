@@ -76,7 +76,7 @@ def test_a_plan_of_a_convolution_says_how_its_sums_reach_silu() -> None:
         decided = Decisions(plans={plan_key(region, chosen.target): msgspec.structs.replace(plan, local_edges=(edge,))})
         made = prepare(g.module(), target="emulated-sm80", decisions=decided)
         texts.append("".join(u.text for u in made.stages["cu"].main.units))
-        results.append(build(made)(**arrays)["y"])
+        results.append(build(made)(arrays)["y"])
     assert "smE" not in texts[0] and "smE" in texts[1]
     np.testing.assert_array_equal(results[0], results[1])
 

@@ -102,7 +102,7 @@ def test_every_code_and_who_gets_wgmma() -> None:
     wide = {d: a.astype(np.float64) for d, a in every.items()}
     with np.errstate(invalid="ignore"):
         quarter = (every[E4M3].astype(np.float32) * np.float32(0.25)).astype(numpy_dtype(E4M3)).astype(np.float64)
-        expected = {
+        expected: dict[str, np.ndarray] = {
             "held": wide[E4M3] @ weights[E4M3].astype(np.float64).T,
             "scaled": (wide[E5M2] @ weights[E5M2].astype(np.float64).T * 0.5).astype(np.float16),
             "made": quarter @ weights[E4M3].astype(np.float64).T,

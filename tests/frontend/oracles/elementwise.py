@@ -21,7 +21,7 @@ FLOATS: dict[str, tuple[Any, torch.dtype]] = {
     "fp32": (np.float32, torch.float32),
     "fp64": (np.float64, torch.float64),
 }
-INTS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+INTS: list[type[np.integer[Any]]] = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 
 
 def to_bits(x: torch.Tensor, bits: int) -> torch.Tensor:
@@ -180,7 +180,11 @@ def truth_values(o: Oracle) -> None:
     o.same("where", ta.where(tb, False), np.where(a, b, False))
     o.same("where of numbers", o.g.where(ta, o.given(np.float32(2)), 1.0), np.where(a, np.float32(2), np.float32(1)))
     o.same("identity", ta.one("identity"), a)
-    o.same("contiguous", o.given(np.float32([[1, 2], [3, 4]])).transpose().contiguous(), np.float32([[1, 3], [2, 4]]))
+    o.same(
+        "contiguous",
+        o.given(np.array([[1, 2], [3, 4]], np.float32)).transpose().contiguous(),
+        np.array([[1, 3], [2, 4]], np.float32),
+    )
 
 
 @oracle
@@ -221,7 +225,7 @@ def casts_between_all_dtypes(o: Oracle) -> None:
 @oracle
 def quantization(o: Oracle) -> None:
     x = np.linspace(-4, 4, 3 * 5 * 7, dtype=np.float32).reshape(3, 5, 7)
-    scale, zero = np.float32([0.05, 0.1, 0.2, 0.3, 0.4]), np.int8([0, 3, -5, 7, 1])
+    scale, zero = np.array([0.05, 0.1, 0.2, 0.3, 0.4], np.float32), np.array([0, 3, -5, 7, 1], np.int8)
     along = (1, 5, 1)
     want = np.clip(np.rint(x / scale.reshape(along)) + zero.reshape(along), -128, 127).astype(np.int8)
     o.same("quantize", o.given(x).quantize(o.given(scale), o.given(zero), to="i8", axis=1), want)

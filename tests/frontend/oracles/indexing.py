@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -14,7 +16,7 @@ from tests.frontend.oracles.reduction import drawn
 def creation(o: Oracle) -> None:
     x = drawn((4, 5))
     t = o.given(x, ("A", "B"))
-    g = o.g
+    g: Any = o.g  # dtypes by name
     o.same("zeros", t + g.zeros(("A", "B")), x)
     o.same("ones", t * g.ones(("A", "B")), x)
     o.same("full", t + g.full(("A", "B"), 0.5, "fp32"), x + np.float32(0.5))
@@ -111,7 +113,9 @@ def scatters(o: Oracle) -> None:
     points = np.array([[0, 0], [4, 3], [0, 0]])
     plus = x.copy()
     np.add.at(plus, tuple(points.T), [1, 2, 4])
-    o.same("scatter_nd of points", o.given(x).scatter_nd(o.given(points), o.given(np.float32([1, 2, 4])), "add"), plus)
+    o.same(
+        "scatter_nd of points", o.given(x).scatter_nd(o.given(points), o.given(np.array([1, 2, 4], np.float32)), "add"), plus
+    )
     kept = x.copy()
     kept[2] = updates[1]
     far = np.array([[-9], [2], [7]])
@@ -126,7 +130,7 @@ def masks_and_counts(o: Oracle) -> None:
     o.same("one_hot first", o.given(labels, ("A", "B")).one_hot("A + 2", 0, "i32"), hot.transpose(2, 0, 1).astype(np.int32))
     o.same(
         "one_hot values",
-        o.given(labels).one("one_hot", o.given(np.float32([-1, 5])), depth=4, axis=1),
+        o.given(labels).one("one_hot", o.given(np.array([-1, 5], np.float32)), depth=4, axis=1),
         np.where(hot, 5, -1).transpose(0, 2, 1),
     )
     x = drawn((4, 6), np.int32, 4)
@@ -145,12 +149,12 @@ def masks_and_counts(o: Oracle) -> None:
     for column, n in enumerate(lengths):
         want[:n, column] = x[:n, column][::-1]
     o.same("reverse_sequence", o.given(x).reverse_sequence(o.given(lengths)), want)
-    boxes = np.float32(
-        [[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]]
+    boxes = np.array(
+        [[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], np.float32
     )
-    scores = np.float32([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]])
+    scores = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3]]], np.float32)
     kept = o.given(boxes).one("non_max_suppression", o.given(scores), size="K", max_per_class=3, iou_threshold=0.5)
-    o.same("non_max_suppression", kept, np.int64([[0, 0, 3], [0, 0, 0], [0, 0, 5]]))
+    o.same("non_max_suppression", kept, np.array([[0, 0, 3], [0, 0, 0], [0, 0, 5]], np.int64))
 
 
 @oracle

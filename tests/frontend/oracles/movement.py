@@ -130,8 +130,8 @@ def windows(o: Oracle) -> None:
         o.same(f"unfold {what}", t.unfold(kernel, stride, dilation), want)
         counts = np.zeros(shape[lead:])
         for place in np.ndindex(*want.shape[lead + n :]):
-            for k in np.ndindex(*kernel):
-                counts[tuple(p * s + i * d for p, s, i, d in zip(place, stride, k, dilation))] += 1
+            for inside in np.ndindex(*kernel):
+                counts[tuple(p * s + i * d for p, s, i, d in zip(place, stride, inside, dilation))] += 1
         o.same(f"fold of unfold {what}", t.unfold(kernel, stride, dilation).fold(t.shape, kernel, stride, dilation), x * counts)
         if lead:
             grouped = want.reshape(*want.shape[: lead - 1], 2, want.shape[lead - 1] // 2, *want.shape[lead:])

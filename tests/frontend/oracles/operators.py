@@ -16,13 +16,14 @@ def arithmetic_as_written(o: Oracle) -> None:
     n = np.array([7, -7, 3, 1, -5], np.int32)
     b = np.array([True, False, True, True, False])
     t, m, c = o.given(x), o.given(n), o.given(b)
-    two = np.float32(2)
+    two: Any = np.float32(2)
+    three: Any = np.int64(3)
     pairs: dict[str, tuple[Any, Any]] = {
         "x + 1": (t + 1, x + 1), "1 + x": (1 + t, 1 + x), "x - 0.5": (t - 0.5, x - np.float32(0.5)), "2 - x": (2 - t, 2 - x),
         "x * 3": (t * 3, x * 3), "3.0 * x": (3.0 * t, 3 * x), "x / 4": (t / 4, x / 4), "1 / x": (1 / t, 1 / x),
         "x // 2": (t // 2, x // 2), "7 // x": (7 // t, 7 // x), "x % 2": (t % 2, x % 2), "5 % x": (5 % t, 5 % x),
         "x ** 3": (t**3, x**3), "2.0 ** x": (2.0**t, two**x), "-x": (-t, -x), "+x": (+t, x), "abs": (abs(t), abs(x)),
-        "numpy * x": (two * t, two * x), "x * numpy": (t * two, two * x), "numpy - x": (np.int64(3) - t, 3 - x),
+        "numpy * x": (two * t, two * x), "x * numpy": (t * two, two * x), "numpy - x": (three - t, 3 - x),
         "x > 0": (t > 0, x > 0), "0 > x": (t < 0, x < 0), "x >= 1.5": (t >= 1.5, x >= 1.5), "x < 1": (t < 1, x < 1),
         "x <= 3": (t <= 3, x <= 3), "x == 3": (t == 3, x == 3), "x != 3": (t != 3, x != 3),
         "n // 2": (m // 2, n // 2), "n % 3": (m % 3, n % 3), "9 % n": (9 % m, 9 % n), "100 // n": (100 // m, 100 // n),
@@ -30,7 +31,7 @@ def arithmetic_as_written(o: Oracle) -> None:
         "n ^ 5": (m ^ 5, n ^ 5), "5 ^ n": (5 ^ m, 5 ^ n), "n << 2": (m << 2, n << 2), "n >> 1": (m >> 1, n >> 1),
         "~n": (~m, ~n), "~b": (~c, ~b), "b & True": (c & True, b & True), "True ^ b": (True ^ c, True ^ b),
         "n ** 2": (m**2, n**2), "divmod": (divmod(t, 2), np.divmod(x, np.float32(2))),
-        "1 << n": (1 << o.given(np.int32([0, 3])), np.int32([1, 8])), "99 >> n": (99 >> o.given(np.int32([0, 3])), np.int32([99, 12])),
+        "1 << n": (1 << o.given(np.array([0, 3], np.int32)), np.array([1, 8], np.int32)), "99 >> n": (99 >> o.given(np.array([0, 3], np.int32)), np.array([99, 12], np.int32)),
         "rank 0": (t * o.given(np.float32(4)), x * 4), "rank 0 first": (o.given(np.float32(4)) - t, 4 - x),
         "where": (o.g.where(c, t, 0), np.where(b, x, np.float32(0))), "masked_fill": (t.masked_fill(c, -1), np.where(b, np.float32(-1), x)),
         "float on int": (m.cast("fp32") * 0.5, n.astype(np.float32) * np.float32(0.5)),
@@ -82,7 +83,8 @@ def indexing_of_short_axes(o: Oracle) -> None:
 @oracle
 def indexing_by_tensors(o: Oracle) -> None:
     x = np.arange(5 * 4 * 3, dtype=np.float32).reshape(5, 4, 3)
-    rows, grid = np.array([3, -1, 0, 3]), np.array([[0, 2], [1, -1]])
+    rows: Any = np.array([3, -1, 0, 3])
+    grid = np.array([[0, 2], [1, -1]])
     t, r, m = o.given(x), o.given(rows), o.given(grid)
     o.same("x[i]", t[r], x[rows])
     o.same("x[:, i]", t[:, m], x[:, grid])

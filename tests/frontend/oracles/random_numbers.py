@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,8 @@ def random_numbers(o: Oracle) -> None:
         k = o.given(np.uint64(key))
         for label, bits in (("fp32", 24), ("fp64", 24), ("fp16", 11), ("bf16", 8)):
             unit = (words(key, 90) >> np.uint32(32 - bits)).reshape(9, 10) / 2.0**bits
-            o.same(f"uniform {label} {key}", o.g.uniform((9, 10), k, dtype=label), unit, 0.0, each=True)
+            g: Any = o.g  # dtypes by name
+            o.same(f"uniform {label} {key}", g.uniform((9, 10), k, dtype=label), unit, 0.0, each=True)
         unit = (words(key, 90) >> np.uint32(8)).reshape(9, 10) / 2.0**24
         o.same(f"uniform between {key}", o.g.uniform((9, 10), k, -2.0, 2.0), unit * 4 - 2, 0.0, each=True)
         u, v = (words(key, 180) >> np.uint32(8)).reshape(2, 9, 10) / 2.0**24

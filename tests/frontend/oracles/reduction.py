@@ -29,7 +29,7 @@ def reductions_over_any_axes(o: Oracle) -> None:
     for label, t in (("fixed", o.given(x)), ("open", o.given(x, ("A", "B", "C")))):
         for axes in AXES if label == "fixed" else AXES[::2]:
             for keep in (False, True):
-                named = {"axis": axes, "keepdims": keep}
+                named: dict[str, Any] = {"axis": axes, "keepdims": keep}
                 what = f"{axes} {keep} {label}"
                 o.same(f"sum {what}", t.sum(axes, keep), wide.sum(**named))
                 o.same(f"max {what}", t.max(axes, keep), x.max(**named))
@@ -170,8 +170,8 @@ def running_totals(o: Oracle) -> None:
                     )
                     o.same(f"cummax {what}", t.cummax(axis, **ways), running(np.maximum, x, axis, -np.inf, **ways))
                     o.same(f"cummin {what}", t.cummin(axis, **ways), running(np.minimum, x, axis, np.inf, **ways))
-    o.same("1 2 3 4", o.given(np.int32([1, 2, 3, 4])).cumsum(), [1, 3, 6, 10])
-    o.same("1 2 3 4 multiplied", o.given(np.int32([1, 2, 3, 4])).cumprod(), [1, 2, 6, 24])
+    o.same("1 2 3 4", o.given(np.array([1, 2, 3, 4], np.int32)).cumsum(), [1, 3, 6, 10])
+    o.same("1 2 3 4 multiplied", o.given(np.array([1, 2, 3, 4], np.int32)).cumprod(), [1, 2, 6, 24])
 
 
 def running(f: np.ufunc, x: np.ndarray, axis: int, neutral: float, exclusive: bool, reverse: bool) -> np.ndarray:

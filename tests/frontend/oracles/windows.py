@@ -26,7 +26,7 @@ def convolutions(o: Oracle) -> None:
     for n, spatial in SPATIAL.items():
         x = drawn((2, 4, *spatial))
         bias = drawn((6,), seed=3)
-        open_shape = ("N", 4, *(f"L{n}_{i}" for i in range(n)))
+        open_shape: tuple[int | str, ...] = ("N", 4, *(f"L{n}_{i}" for i in range(n)))
         ways: list[dict[str, Any]] = [{}, {"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2, "padding": 1}]
         ways += [{"stride": tuple(range(1, n + 1)), "dilation": tuple(range(n, 0, -1)), "padding": 2}]
         for way in ways:
@@ -56,7 +56,7 @@ def convolutions(o: Oracle) -> None:
 def transposed_convolutions(o: Oracle) -> None:
     for n, spatial in {1: (8,), 2: (5, 4), 3: (3, 4, 3)}.items():
         x = drawn((2, 4, *spatial))
-        open_shape = ("N", 4, *(f"T{n}_{i}" for i in range(n)))
+        open_shape: tuple[int | str, ...] = ("N", 4, *(f"T{n}_{i}" for i in range(n)))
         ways: list[dict[str, Any]] = [
             {},
             {"stride": 2},
@@ -97,7 +97,7 @@ ADAPTIVE_MAX = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d, 3: F.adaptiv
 def pools(o: Oracle) -> None:
     for n, spatial in SPATIAL.items():
         x = np.random.default_rng(n).permutation(2 * 3 * int(np.prod(spatial))).reshape(2, 3, *spatial).astype(np.float32) / 4
-        open_shape = ("N", 3, *(f"P{n}_{i}" for i in range(n)))
+        open_shape: tuple[int | str, ...] = ("N", 3, *(f"P{n}_{i}" for i in range(n)))
         for label, t in (("fixed", o.given(x)), ("open", o.given(x, open_shape))):
             ways = ((2, None, 0), (3, 2, 1), (3, 1, 1), (2, 3, 0))[
                 1 if label == "open" or n == 3 else 0 : 2 if label == "open" or n == 3 else 4

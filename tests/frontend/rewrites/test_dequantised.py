@@ -29,8 +29,8 @@ def scales(*shape: int) -> np.ndarray:
 def real(x: np.ndarray, scale: np.ndarray, zero: np.ndarray | int, axis: int) -> np.ndarray:
     """(x - zero) * scale in float64."""
     shape = [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]
-    scale, zero = (np.asarray(t, np.float64).reshape(shape) if np.ndim(t) else np.float64(t) for t in (scale, zero))
-    return (x.astype(np.float64) - zero) * scale
+    by, point = (np.asarray(t, np.float64).reshape(shape) if np.ndim(t) else np.float64(t) for t in (scale, zero))
+    return np.asarray((x.astype(np.float64) - point) * by)
 
 
 class Operand:

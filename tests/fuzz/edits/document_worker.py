@@ -24,7 +24,7 @@ from tatami.core.expr import evaluate
 from tatami.core.signature import Input, Signature, symbols
 from tatami.models import open_model
 from tatami.report.playback import compare_outputs
-from tatami.runtime.cpu.program import CpuProgram
+from tatami.runtime.cpu.native_code import NativeCode
 from tatami.stages import BY_NAME, encode_body
 from tests.fuzz.edits.document_edits import draw, pattern
 from tests.fuzz.edits.document_programs import REFERENCE, array, bound
@@ -152,14 +152,14 @@ def is_label(path: tuple[str | int, ...]) -> bool:
 
 def filled_arenas() -> None:
     """Memory of an arena that nothing wrote is full of NaN."""
-    take = CpuProgram.take_arena
+    take = NativeCode.take_arena
 
-    def filled(self: CpuProgram, size: int) -> tuple[np.ndarray, int]:
+    def filled(self: NativeCode, size: int) -> tuple[np.ndarray, int]:
         arena, start = take(self, size)
         arena[:] = 0xFF
         return arena, start
 
-    CpuProgram.take_arena = filled  # type: ignore[method-assign]
+    NativeCode.take_arena = filled  # type: ignore[method-assign]
 
 
 def answer(seed: int, programs: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Form:
     name: str
     stage: str
     value: Any
-    given: Callable[[Path, Any], Given]
+    given: Callable[..., Given]
 
 
 def forms(made: Compilation, model: Callable[[], Any], target: str) -> Iterator[Form]:

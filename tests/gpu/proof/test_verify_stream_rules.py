@@ -59,15 +59,18 @@ def wide(k: Any, **fields: Any) -> Any:
     return replace(k, lane="j", **fields)
 
 
+tile = Tile("i", 64, 4, (at("h*s0 + i"),))
+
+
 def tiled(**fields: Any) -> StreamKernel:
     """Points i and h, turned around: lanes along h, reads along i."""
     turned = Write((), F32, at("h*s0 + i"), (StreamStore("p1", expr("i*s1 + h"), wide=True),), lane="h")
-    tile = Tile("i", 64, 4, (at("h*s0 + i"),))
     given = {"points": iters(i="s0", h="s1"), "axes": (), "width": 4, "shared_bytes": 64 * 64 * 4, "tile": tile} | fields
     return kernel(turned, **given)
 
 
-shared = replace(write, share=Share(var("q"), var("i"), 4), stores=(StreamStore("p1", var("q")),))
+share = Share(var("q"), var("i"), 4)
+shared = replace(write, share=share, stores=(StreamStore("p1", var("q")),))
 part = Part(64, Const(0, I64))
 kept = kernel(wide(write, wide=(x,)), group=32, kept=(x,), turns=1, width=4)
 ACCEPTED: dict[str, StreamKernel] = {
@@ -93,7 +96,7 @@ ACCEPTED: dict[str, StreamKernel] = {
     ),
     "shares": kernel(shared, positions=(there,)),
     "a tile": tiled(),
-    "a tile in chunks of one": tiled(tile=replace(tiled().tile, chunk=1)),
+    "a tile in chunks of one": tiled(tile=replace(tile, chunk=1)),
     "lanes of one phase of two": kernel(total, wide(write), width=4, group=2),
     "a row that one phase of two keeps": kernel(total, wide(write, wide=(x,)), group=32, kept=(x,), turns=1, width=4),
     "lanes without points": kernel(
@@ -103,7 +106,7 @@ ACCEPTED: dict[str, StreamKernel] = {
         replace(write, axes=("j", "h"), lane="h"), axes=iters(j="s1", h="s1"), group=2, width=4
     ),
     "a part of one": kernel(replace(total, part=replace(part, size=1)), group=2),
-    "a share of a half": kernel(replace(shared, share=replace(shared.share, count=2)), positions=(there,)),
+    "a share of a half": kernel(replace(shared, share=replace(share, count=2)), positions=(there,)),
     "a scan and a map": kernel(scan, write, group=2, shared_bytes=512),
     "a row that is kept": kept,
     "even sizes": kernel(even=(var("s1"),)),
@@ -174,13 +177,13 @@ WRONG: dict[str, tuple[StreamKernel, str]] = {
         kernel(wide(total, part=replace(part, size=6)), group=2, width=4), "a part of 6 elements for a group of 2, 4 lanes each"),
     "a part of one thread": (kernel(replace(total, part=part)), "a part of 64 elements for a group of 1"),
     "a start of a whole line": (kernel(replace(scan, start=Const(0, F32))), "a scan of whole lines starts with something"),
-    "a share of all": (kernel(replace(shared, share=replace(shared.share, count=1)), positions=(there,)), "a share of 1 with 1 threads"),
+    "a share of all": (kernel(replace(shared, share=replace(share, count=1)), positions=(there,)), "a share of 1 with 1 threads"),
     "a share of no axes": (
         kernel(replace(shared, axes=(), value=at("i")), positions=(there,)), "a share of 4 with 1 threads"),
-    "a share by no point": (kernel(replace(shared, share=replace(shared.share, number=var("j"))), positions=(there,)), "a share of 4"),
-    "a share by a sum": (kernel(replace(shared, share=replace(shared.share, number=expr("i + 1"))), positions=(there,)), "a share of 4"),
+    "a share by no point": (kernel(replace(shared, share=replace(share, number=var("j"))), positions=(there,)), "a share of 4"),
+    "a share by a sum": (kernel(replace(shared, share=replace(share, number=expr("i + 1"))), positions=(there,)), "a share of 4"),
     "a share of no position": (
-        kernel(replace(shared, share=replace(shared.share, place=var("j"))), positions=(there,)), "a share counts with j"),
+        kernel(replace(shared, share=replace(share, place=var("j"))), positions=(there,)), "a share counts with j"),
     "a store to nothing": (kernel(replace(write, stores=(replace(STORE, param="p9"),))), "p9 is stored to and is no output"),
     "a store to an input": (kernel(replace(write, stores=(replace(STORE, param="p0"),))), "p0 is stored to and is no output"),
     "a store of a fold along its axis": (kernel(replace(total, stores=(STORE,))), "the address in p1 counts with j"),
@@ -200,14 +203,14 @@ WRONG: dict[str, tuple[StreamKernel, str]] = {
     "a share of a group": (kernel(replace(shared, stores=(STORE,)), positions=(there,), group=2), "a share of 4 with 2 threads a point"),
     "a tile of two phases": (
         tiled(phases=(*tiled().phases, *tiled().phases)), "no tile of 64 along i"),
-    "a tile along no point": (tiled(tile=replace(tiled().tile, axis="j")), "no tile of 64 along j"),
-    "a tile along the lanes": (tiled(tile=replace(tiled().tile, axis="h")), "no tile of 64 along h"),
-    "a tile in chunks of nothing": (tiled(tile=replace(tiled().tile, chunk=0)), "no tile of 64 along i"),
-    "a tile in chunks of 5": (tiled(tile=replace(tiled().tile, chunk=5)), "no tile of 64 along i"),
-    "a tile of a vector and a half": (tiled(tile=replace(tiled().tile, size=6, chunk=2)), "no tile of 6 along i"),
-    "a tile that reads elsewhere": (tiled(tile=replace(tiled().tile, reads=(at("N"),))), "a tile counts with N"),
+    "a tile along no point": (tiled(tile=replace(tile, axis="j")), "no tile of 64 along j"),
+    "a tile along the lanes": (tiled(tile=replace(tile, axis="h")), "no tile of 64 along h"),
+    "a tile in chunks of nothing": (tiled(tile=replace(tile, chunk=0)), "no tile of 64 along i"),
+    "a tile in chunks of 5": (tiled(tile=replace(tile, chunk=5)), "no tile of 64 along i"),
+    "a tile of a vector and a half": (tiled(tile=replace(tile, size=6, chunk=2)), "no tile of 6 along i"),
+    "a tile that reads elsewhere": (tiled(tile=replace(tile, reads=(at("N"),))), "a tile counts with N"),
     "a tile that reads nothing known": (
-        tiled(tile=replace(tiled().tile, reads=(at("i", of="p9"),))), "a tile reads p9, which is no parameter"),
+        tiled(tile=replace(tile, reads=(at("i", of="p9"),))), "a tile reads p9, which is no parameter"),
     "a kept row in no turns": (replace(kept, turns=0), "a row that is kept is read by no phase of a group"),
     "a kept row of one thread": (kernel(replace(write, wide=(x,)), kept=(x,), turns=1), "a row that is kept is read by no phase"),
     "a kept row across": (
@@ -246,6 +249,7 @@ def test_sorts_have_whole_warps_and_known_sizes() -> None:
     assert sort(threads=1024) == [] == sort(threads=32) == sort(tile=1)
     assert sort(tile=0) == ["64 threads, a tile of 0 in 2048 bytes"]
     for field in ("outer", "length", "inner", "keep"):
-        assert sort(**{field: var("N")}) == ["N is no size argument"]
+        changed: dict[str, Any] = {field: var("N")}
+        assert sort(**changed) == ["N is no size argument"]
     assert sort(length=var("s2")) == ["s2 is no size argument"]
     assert sort(params=2, outer=var("A"), inner=var("B")) == ["A is no size argument"]

@@ -116,8 +116,8 @@ def test_wide_and_narrow_floats() -> None:
     f = compiled(make, (1, 16, 12, 12), CpuWinograd, tt.fp64)
     check(f, CpuWinograd, make, sample((1, 16, 12, 12), np.float64), 1e-14)
     region, _, plan = plan_of(f, CpuWinograd)
-    narrow = msgspec.structs.replace(plan, width=4)
-    assert "vectors of 2 elements" in verify_plan(narrow, region, PRESETS["cpu:avx512"])[0].why
+    halved = msgspec.structs.replace(plan, width=4)
+    assert "vectors of 2 elements" in verify_plan(halved, region, PRESETS["cpu:avx512"])[0].why
 
     def narrow(g: tt.Graph, x: Any) -> Any:
         return x.conv(g.constant(weights(24, 16, dtype=np.float16)), None, padding=1)

@@ -48,7 +48,7 @@ def test_one_lane_outside_is_a_fault() -> None:
 def test_of_every_width(dtype: str) -> None:
     rng = np.random.default_rng(3)
     kind = {"fp64": np.float64, "fp16": np.float16, "i32": np.int32, "u8": np.uint8, "bool": np.bool_}[dtype]
-    x = rng.integers(0, 2, (4, 19)).astype(kind)
+    x: np.ndarray = rng.integers(0, 2, (4, 19)).astype(kind)
     at = rng.integers(0, 18, (4, 21))
     assert np.array_equal(compiled("wrap", x, at, 1, getattr(tt, dtype)), np.take_along_axis(x, at + 1, 1))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
@@ -88,8 +90,14 @@ def test_a_kernel_of_many_results_is_walked_once_for_all(monkeypatch: pytest.Mon
     """As an unrolled loop has: the work grows as the kernel does, not as its square."""
     from tatami.loop.passes import run_writes
 
-    walk, walked = run_writes.nodes, []
-    monkeypatch.setattr(run_writes, "nodes", lambda s: [walked.append(1) or n for n in walk(s)])
+    walk, walked = vars(run_writes)["nodes"], []
+
+    def counted(s: object) -> Iterator[object]:
+        for n in walk(s):
+            walked.append(1)
+            yield n
+
+    monkeypatch.setattr(run_writes, "nodes", lambda s: list(counted(s)))
     counts = []
     for n in (20, 80):
         params = [BufferParam(f"{k}{j}", F32, written=k == "o") for j in range(n) for k in ("i", "o")]

@@ -324,7 +324,7 @@ CONVOLUTIONS = [
 
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: "-".join(str(x) for x in c))
 @pytest.mark.parametrize(("swap", "split"), [(True, "m"), (True, "n"), (False, "m"), (True, "k")])
-def test_a_convolution_is_an_implicit_gemm(case: tuple, swap: bool, split: str) -> None:  # type: ignore[type-arg]
+def test_a_convolution_is_an_implicit_gemm(case: tuple, swap: bool, split: str) -> None:
     _, groups, _, _, _, _, stride, pad, dilation = case
     region = conv(*case)
     x = arrays(region, {})

@@ -36,10 +36,8 @@ def program() -> str:
     for region, sizes, split, swap in CASES:
         kernel, binding = kernel_of(region, plan(region, split=split, swap=swap))
         lines.append(f"int {kernel.face.symbol}(void* const*, const int64_t*, tatami_pool*);")
-        counts = [
-            int(np.prod([evaluate(s, sizes) for s in p.memref.shape])) * p.memref.dtype.itemsize
-            for p in (*region.inputs, *region.outputs)
-        ]
+        memrefs = [*(p.memref for p in region.inputs), *(p.memref for p in region.outputs)]
+        counts = [int(np.prod([evaluate(s, sizes) for s in m.shape])) * m.dtype.itemsize for m in memrefs]
         values = ", ".join(str(evaluate(s, sizes)) for s in binding.sizes) or "0"
         buffers = ", ".join(f"calloc({c}, 1)" for c in counts)
         body += [

@@ -158,8 +158,13 @@ def test_an_import_from_the_cache_warns_and_can_be_overridden_too(tmp_path: Any,
     made = with_default()
     made.graph.node[0].attribute.append(helper.make_attribute("colour", "red"))
     onnx.save(made, tmp_path / "m.onnx")
-    imports = []
-    monkeypatch.setattr("tatami.onnx.load.load_model", lambda *a, **k: imports.append(a) or load_model(*a, **k))
+    imports: list[Any] = []
+
+    def counted(*a: Any, **k: Any) -> Any:
+        imports.append(a)
+        return load_model(*a, **k)
+
+    monkeypatch.setattr("tatami.onnx.load.load_model", counted)
     for _ in range(2):
         f = tt.compile(tmp_path / "m.onnx", threads=1)
         assert [d.kind for d in f.compilation.warnings] == ["ModelRepaired"]

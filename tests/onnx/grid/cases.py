@@ -57,8 +57,8 @@ class Case:
                 second = np.array([v for v in second if v != 0 and int(v) != -1], second.dtype)
             return {0: first[:, None], 1: second[None, :]}
         if self.way in ("rows", "numbers"):
-            first = min(out)
-            out[first] = sprinkled(out[first], self.types[first], with_nan=self.way == "rows")
+            lowest = min(out)
+            out[lowest] = sprinkled(out[lowest], self.types[lowest], with_nan=self.way == "rows")
         return out
 
     def _array(self, position: int, operand: Data) -> np.ndarray:

@@ -62,6 +62,7 @@ def _recurrent(gates: int, states: int, count: int, peepholes: bool, **more: tup
 
     base = operands(1)
     both = {"direction": "bidirectional", **operands(2)}
+    activations: list[Edge] = [{"activations": [name] * count} for name in _ACTIVATIONS if name not in ("Affine", "ScaledTanh")]
     edges: tuple[Edge, ...] = (
         {"direction": "forward"},
         {"direction": "reverse"},
@@ -70,7 +71,7 @@ def _recurrent(gates: int, states: int, count: int, peepholes: bool, **more: tup
         {4: ints("sequence_lens", 1, 5, 4, dtype="int32"), "direction": "reverse"},
         {0: data(1, 1, 2), 4: None, 5: None, 6: None},
         *(_with_parameters([name] * count, 1) for name in _ACTIVATIONS),
-        *({"activations": [name] * count} for name in _ACTIVATIONS if name not in ("Affine", "ScaledTanh")),
+        *activations,
         {**both, **_with_parameters((["Relu", "Affine", "ScaledTanh"])[:count], 2)},
     )
     whole: tuple[Edge, ...] = (
@@ -208,7 +209,7 @@ def _random_numbers(each: dict[str, tuple[float, ...]], like: bool) -> tuple[Row
             {**each, "dtype": (CODES["float"], CODES["double"], CODES["float16"])},
             random=True,
         ),
-    )  # type: ignore[dict-item]
+    )
 
 
 _NGRAMS = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.onnx.grid.row import Data, Edge, Fixed, Row, data, ints
 
+_STEPS: tuple[Edge, ...] = ({"strides": [2, 3]}, {"dilations": [2, 2]})
 _AUTO: tuple[Edge, ...] = tuple(
-    {"auto_pad": auto, **more}
-    for auto in ("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET")
-    for more in ({"strides": [2, 3]}, {"dilations": [2, 2]})
+    {"auto_pad": auto, **more} for auto in ("SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET") for more in _STEPS
 )
+_AUTO_BY_TWO: tuple[Edge, ...] = tuple({"auto_pad": a, "strides": [2, 2]} for a in ("SAME_UPPER", "SAME_LOWER", "VALID"))
 _POOL_EDGES: tuple[Edge, ...] = (
     *_AUTO,
     {0: data(1, 2, 3, 2), "kernel_shape": [3, 2]},  # equal to the window
@@ -46,7 +46,7 @@ _CONV_EDGES: tuple[Edge, ...] = (
     {1: data(3, 4, 1, 1), 2: data(3)},
 )
 _TRANSPOSE_EDGES: tuple[Edge, ...] = (
-    *({"auto_pad": a, "strides": [2, 2]} for a in ("SAME_UPPER", "SAME_LOWER", "VALID")),
+    *_AUTO_BY_TWO,
     {"output_shape": [10, 11], "strides": [2, 2]},
     {"output_shape": [10, 11], "strides": [2, 2], "auto_pad": "SAME_UPPER"},
     {"output_shape": [10, 11], "strides": [2, 2], "auto_pad": "SAME_LOWER"},

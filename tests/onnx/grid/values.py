@@ -66,9 +66,9 @@ def specials(dtype: str) -> np.ndarray:
     if kind == np.bool_:
         return np.array([False, True])
     if not is_float(dtype):
-        low, high = (int(v) for v in limits(dtype))
-        numbers = sorted({low, low + 1, -1, 0, 1, 2, 7, high // 2, high - 1, high})
-        return np.array([v for v in numbers if low <= v <= high], np.int64 if low < 0 else np.uint64).astype(kind)
+        low, top = (int(v) for v in limits(dtype))
+        whole = sorted({low, low + 1, -1, 0, 1, 2, 7, top // 2, top - 1, top})
+        return np.array([v for v in whole if low <= v <= top], np.int64 if low < 0 else np.uint64).astype(kind)
     info = ml_dtypes.finfo(kind)
     small, least = float(info.tiny), float(info.smallest_subnormal)
     high = float(info.max)

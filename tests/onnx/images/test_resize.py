@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -85,8 +87,11 @@ def test_axes_that_keep_their_size_are_left_alone(nearest: str) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
     x = drawn(2, 3, 4, 4)
     at = (np.arange(12) + 0.5) / 3
-    rule = {"ceil": np.ceil, "floor": np.floor, "round_prefer_ceil": lambda v: np.floor(v + 0.5)}.get(
-        nearest, lambda v: np.ceil(v - 0.5)
-    )
+    rules: dict[str, Callable[..., np.ndarray]] = {
+        "ceil": np.ceil,
+        "floor": np.floor,
+        "round_prefer_ceil": lambda v: np.floor(v + 0.5),
+    }
+    rule = rules.get(nearest, lambda v: np.ceil(v - 0.5))
     places = rule(at).clip(0, 3).astype(int)
     np.testing.assert_array_equal(tt.compile(model, threads=1)(x=x)["y"], x[:, :, places][..., places])

@@ -41,7 +41,7 @@ def test_regions_are_data(op: str, attrs: dict[str, Any]) -> None:
         regions = rng.uniform(0, 4, (count, 4)).astype(np.float32)
         regions[:, 2:] += regions[:, :2]
         images = rng.integers(0, 2, count)
-        feed = {"x": rng.standard_normal((2, 3, height, width)).astype(np.float32), "rois": regions}
+        feed: dict[str, np.ndarray] = {"x": rng.standard_normal((2, 3, height, width)).astype(np.float32), "rois": regions}
         if op == "RoiAlign":
             feed["images"] = images
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ def x(*shape: int, dtype: str = "f4") -> np.ndarray:
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_fused_gemm(activation: str) -> None:
-    given = {f"activation_{k}": v for k, v in ACTIVATIONS[activation].items()}
+    given: dict[str, Any] = {f"activation_{k}": v for k, v in ACTIVATIONS[activation].items()}
     made = node("FusedGemm", ["a", "b", "c"], activation=activation, transB=1, alpha=0.5, beta=2.0, **given)
     agree(made, {"a": x(5, 7), "b": x(6, 7), "c": x(6)})
 
@@ -48,7 +50,7 @@ def test_fused_matmul(trans_a: int, trans_b: int, dtype: str) -> None:
         ((4, 2, 6), (2, 6, 5), {"transBatchA": 1}),
     ],
 )
-def test_batch_axes_between_rows_and_columns(a: tuple[int, ...], b: tuple[int, ...], given: dict[str, int]) -> None:
+def test_batch_axes_between_rows_and_columns(a: tuple[int, ...], b: tuple[int, ...], given: dict[str, Any]) -> None:
     agree(node("FusedMatMul", ["a", "b"], alpha=2.0, **given), {"a": x(*a), "b": x(*b)})
 
 

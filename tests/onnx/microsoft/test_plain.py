@@ -73,7 +73,7 @@ def test_echo_and_embedding() -> None:
     (None, {}, True), (np.nan, {}, False), (np.inf, {}, False), (np.nan, {"isinf_only": 1}, True), (np.inf, {"isnan_only": 1}, True),
     (-np.inf, {"isinf_only": 1}, False),
 ])  # fmt: skip
-def test_all_finite(bad: float | None, only: dict[str, int], wanted: bool) -> None:
+def test_all_finite(bad: float | None, only: dict[str, Any], wanted: bool) -> None:
     a, b = x(3, 4), x(5)
     if bad is not None:
         b[2] = bad
@@ -89,7 +89,7 @@ def test_unfold(axis: int, size: int, step: int) -> None:
 @pytest.mark.parametrize("residual", [True, False])
 def test_bias_and_dropout_without_training(residual: bool) -> None:
     feed = {"x": x(2, 3, 4), "b": x(4)} | ({"r": x(2, 3, 4)} if residual else {})
-    total = sum(feed.values())
+    total = sum(feed.values(), start=np.zeros((), "f4"))
     wanted = [[total, np.ones((2, 3, 4), bool)]]
     agree(node("BiasDropout", [*feed], ["y", "m"]), feed, wanted=wanted)
     agree(node("BitmaskBiasDropout", [*feed]), feed, wanted=[[total]])

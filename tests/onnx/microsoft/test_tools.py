@@ -24,7 +24,7 @@ def x(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype("f4")
 
 
-class Feeds(CalibrationDataReader):  # type: ignore[misc]  # the tool has no types
+class Feeds(CalibrationDataReader):  # the tool has no types
     def __init__(self, feeds: list[dict[str, np.ndarray]]) -> None:
         self.feeds: Iterator[dict[str, np.ndarray]] = iter(feeds)
 

@@ -20,9 +20,9 @@ def test_operations_keep_their_attributes() -> None:
     ]
     constants = {
         "kernel": np.ones((8, 3, 3, 3), np.float32),
-        "shape": np.int64([1, 16, 8]),
+        "shape": np.array([1, 16, 8], np.int64),
         "scale": np.ones(8, np.float32),
-        "axes": np.int64([1]),
+        "axes": np.array([1], np.int64),
     }
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 8, 8))
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 8))

@@ -133,7 +133,7 @@ def test_runs_give_the_outputs_that_are_asked_for_in_that_order() -> None:
 )
 def test_a_feed_may_hold_what_numpy_makes_arrays_of(value: Any) -> None:
     ours, theirs = both(affine())
-    expected = np.maximum(np.asarray(value, np.float32) + np.float32([1, -2, 3]), 0)
+    expected = np.maximum(np.asarray(value, np.float32) + np.array([1, -2, 3], np.float32), 0)
     assert np.array_equal(ours.run(["z"], {"x": value})[0], expected)
     if getattr(value, "dtype", np.dtype("f4")).isnative:  # ONNX Runtime reads the bytes of the others as they lie
         assert np.array_equal(theirs.run(["z"], {"x": value})[0], expected)
@@ -329,7 +329,7 @@ def test_external_data_is_found_beside_the_file(tmp_path: Path) -> None:
     del model.graph.input[1]
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="weights", size_threshold=0)
     (y, _) = tatami_onnx.InferenceSession(str(tmp_path / "m.onnx")).run(None, {"x": X})
-    assert np.array_equal(y, np.tile(np.float32([1, -2, 3]), (2, 1)))
+    assert np.array_equal(y, np.tile(np.array([1, -2, 3], np.float32), (2, 1)))
 
 
 def test_the_session_computes_without_onnx_runtime() -> None:

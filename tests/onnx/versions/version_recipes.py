@@ -38,6 +38,8 @@ def unary(op: str, version: int) -> Iterator[Case]:
 def limited(op: str, version: int) -> Iterator[Case]:
     """Arithmetic, logic and comparison: broadcasting by `axis` before opset 7."""
     logic = op in ("And", "Or", "Xor")
+    a: np.ndarray
+    b: np.ndarray
     a, b = (TRUTH, Y > 0) if logic else (POSITIVE, np.abs(Y) + 0.5)
     if op == "Equal" and version < 11:
         a, b = (v.astype(np.int32) for v in (a, b))
@@ -301,7 +303,7 @@ def recurrent(op: str, version: int) -> Iterator[Case]:
     x = RNG.standard_normal((3, 2, 4)).astype(np.float32)
     w, r = (RNG.standard_normal((1, gates * 5, n)).astype(np.float32) * 0.4 for n in (4, 5))
     b = RNG.standard_normal((1, gates * 10)).astype(np.float32) * 0.3
-    more = {"output_sequence": 1} if version < 7 else {}
+    more: dict[str, Any] = {"output_sequence": 1} if version < 7 else {}
     if op == "GRU" and version == 1:
         more["direction"] = "forward"
     yield Case([x, w, r, b], {"hidden_size": 5, **more}, 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -64,7 +65,7 @@ def persistent(**other: object) -> Pipeline:
     return kernel(128, 256, 64, order, stages=3, consumers=2, specialised=True, persistent=True, overlap=True, **other)
 
 
-EVERY_LANE = {"full_arrivals": 128, "free_arrivals": 128}
+EVERY_LANE: dict[str, Any] = {"full_arrivals": 128, "free_arrivals": 128}
 """cuda::barrier: each thread arrives, at the full slot too."""
 SHARED_B = {"cluster": 2, "l2_bytes": (128 + 256 / 2) * 64 * 2}
 MERGED = {"store_bytes": 128 * 256 * 2}
@@ -167,7 +168,7 @@ def test_reductions_in_the_epilogue_cost_where_no_other_warpgroup_multiplies() -
 def test_every_order_walks_every_tile_once_and_the_curve_by_neighbours() -> None:
     for rows, columns in ((8, 8), (5, 7), (1, 9), (16, 4), (17, 19), (1, 1)):
         for order in ("row", "grouped", "hilbert"):
-            found = list(walk(order, rows, columns))  # type: ignore[arg-type]
+            found = list(walk(order, rows, columns))
             assert sorted(found) == [(i, j) for i in range(rows) for j in range(columns)]
     steps = list(hilbert(16, 16))
     assert all(abs(a - c) + abs(b - d) == 1 for (a, b), (c, d) in pairwise(steps))

@@ -10,7 +10,7 @@ import pytest
 import tatami as tt
 from tatami.api import Compilation, prepare
 from tatami.gpu.ir import Kernel
-from tatami.gpu.statement_ir import CpAsync
+from tatami.gpu.statement_ir import CpAsync, StGlobalVec
 from tatami.region.ir import Region
 
 
@@ -42,7 +42,9 @@ def test_images_and_weights_are_copied_16_bytes_at_a_time(d: Any, width: int) ->
     c = prepare(chain(d), target="sm80")
     assert orders(c) == {(0, 2, 3, 1)}
     assert widths(c) == [[1, 1], [width, width], [width, width]], "three channels have no 16 bytes"
-    stores = [s.width for k in c.stages["gpu"].main.kernels if isinstance(k, Kernel) for s in k.body if hasattr(s, "regs")]
+    stores = [
+        s.width for k in c.stages["gpu"].main.kernels if isinstance(k, Kernel) for s in k.body if isinstance(s, StGlobalVec)
+    ]
     assert stores[1] == width
 
 

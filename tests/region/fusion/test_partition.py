@@ -135,7 +135,7 @@ def test_integers_that_only_products_take_are_stored_as_narrow_as_they_are(rows:
     x, w = b.input("x", (rows, 4096)), b.input("w", (4096, 4096), DType.i8)
     narrow = b.cast(b.op("round", x), DType.u8)
     wide = [b.cast(v, DType.i16) for v in (narrow, w)]
-    b.output("y", b.matmul(*wide, acc=DType.i32))
+    b.output("y", b.matmul(wide[0], wide[1], acc=DType.i32))
     made, product = partitioned(b.module()).groups
     assert narrow in made.values and set(wide) <= set(product.values)
 

@@ -134,7 +134,7 @@ def test_a_given_partition_may_repeat_what_all_its_readers_make() -> None:
     stages = prepare(gradients(), target="cpu:avx2", sizes=LENGTHS).stages
     made = stages["partition"]["main"]
     key = program_key(stages["tiny"].main)
-    given = {"decisions": {"partitions": {key: made}}}
+    given: dict[str, Any] = {"decisions": {"partitions": {key: made}}}
     assert len(regions(gradients(), **given)) == 3
     shared = set.intersection(*(set(g.values) for g in made.groups))
     everywhere = next(v for g in made.groups for v in g.values if v in shared)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -62,7 +63,12 @@ def test_an_error_of_what_is_told_stops_the_work() -> None:
 
 def test_work_inside_of_work_stops_with_it() -> None:
     stops: list[threading.Event] = []
-    apart(lambda seen: stops.append(seen.stop) or apart(lambda inner: stops.append(inner.stop)))
+
+    def outer(seen: Apart) -> None:
+        stops.append(seen.stop)
+        apart(lambda inner: stops.append(inner.stop))
+
+    apart(outer)
     assert stops[0] is stops[1]
 
 
@@ -117,10 +123,12 @@ def test_a_signal_that_nobody_handles_ends_the_process_as_it_would(tmp_path: Pat
 def test_what_a_process_left_that_was_killed_goes_an_hour_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dead: bool
 ) -> None:
-    monkeypatch.setattr(temporary.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(temporary, "_lives", lambda _: not is_dead)
     folder, file, young = (tmp_path / n for n in ("tatami-build-123-a", "tatami-load-123-b.so", "tatami-build-123-young"))
-    folder.mkdir(), young.mkdir(), file.touch()
+    folder.mkdir()
+    young.mkdir()
+    file.touch()
     (folder / "u0.s").touch()
     for path in (folder, file):
         os.utime(path, (1, 1))
@@ -129,9 +137,9 @@ def test_what_a_process_left_that_was_killed_goes_an_hour_later(
         assert (folder.exists(), file.exists()) == (not is_dead, not is_dead)
         assert young.exists() and made.parent == tmp_path
     assert not made.exists()
-    handle, path = loaded_file()
+    handle, mapped = loaded_file()
     os.close(handle)
-    assert Path(path).name.startswith(f"tatami-load-{os.getpid()}-")
+    assert Path(mapped).name.startswith(f"tatami-load-{os.getpid()}-")
 
 
 def test_a_build_folder_may_vanish() -> None:

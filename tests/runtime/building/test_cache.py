@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tatami.runtime.building import cache as module
 from tatami.runtime.building.cache import Cache, content_key, default_cache, open_cache
 
 KEY = content_key(("one",))
@@ -97,7 +96,7 @@ def test_a_write_that_fails_leaves_nothing_and_warns_once(tmp_path: Path, monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     cache.put(KEY, b"body")
     cache.put(KEY, b"body")
     assert cache.get(KEY) is None

@@ -95,8 +95,8 @@ HOLDERS: dict[str, Callable[[tt.CompiledFunction], tuple[Any, Callable[[Any], An
     "the function": lambda f: (f, lambda held: held(x=X)["y"]),
     "its program": lambda f: (f.program, lambda held: held.run("main", [X], {})[0]),
     "a bound call": lambda f: (f.bind(x=X), lambda held: held()["y"]),
-    "the call in C": lambda f: (f._recent.run, lambda held: held({"x": X})["y"]),  # type: ignore[union-attr]
-    "a bare entry": lambda f: (f.program.entry("tatami_entry"), lambda held: expected()),  # type: ignore[attr-defined]
+    "the call in C": lambda f: (f._recent.run, lambda held: held({"x": X})["y"]),
+    "a bare entry": lambda f: (f.program.entry("tatami_entry"), lambda held: expected()),
 }
 
 
@@ -118,7 +118,7 @@ def test_results_outlive_the_program() -> None:
     with without_collector():
         before = mapped()
         f = compiled()
-        results = [f(x=X)["y"], f(x=X)["y"], f.bind(x=X)()["y"], f.program.run("main", [X], {})[0]]  # type: ignore[attr-defined]
+        results = [f(x=X)["y"], f(x=X)["y"], f.bind(x=X)()["y"], f.program.run("main", [X], {})[0]]
         views = [r[1:, ::2] for r in results]
         del f
         assert mapped() == before
@@ -339,7 +339,7 @@ def test_an_emulated_machine_is_closed_with_its_memory() -> None:
             f = tt.compile(g, target="emulated-sm80")
             assert np.allclose(f(x=square)["y"], square, rtol=1e-2)
             room = virtual_bytes()
-            held = f.program.machine.make("large", 1 << 24, tt.fp32)  # type: ignore[attr-defined]
+            held = f.program.machine.make("large", 1 << 24, tt.fp32)
             held[:] = 1
             del f
             assert mapped() > before and held[-1] == 1 and virtual_bytes() >= room + held.nbytes

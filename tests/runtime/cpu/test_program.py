@@ -18,6 +18,7 @@ from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, Output, Signature
 from tatami.core.tensor import Tensor
 from tatami.region.ir import Param, Program, Step
+from tatami.runtime.cpu.program import CpuProgram
 from tests.execution.regions import F32, N, chain, program, region
 from tests.runtime.compiled import compiled
 
@@ -212,14 +213,14 @@ def host_main() -> Program:
         region("r2", "neg", ("n3",), "n4", shape("P")),
         region("r3", "relu", ("n1",), "n5", N),
     )
-    return program(body, {"n0": N}, {"y": ("n4", shape("P")), "z": ("n5", N)})  # type: ignore[arg-type]
+    return program(body, {"n0": N}, {"y": ("n4", shape("P")), "z": ("n5", N)})
 
 
 def test_a_host_step_between_segments() -> None:
     from tatami.runtime.host_steps import host_routine
 
     @host_routine("test_positive")
-    def positive(inputs, attrs):  # type: ignore[no-untyped-def]
+    def positive(inputs, attrs):
         return (inputs[0][inputs[0] > 0],)
 
     f = compiled(Module({"main": host_main()}))
@@ -235,7 +236,7 @@ def test_buffers_of_one_segment_share_an_arena() -> None:
     from tatami.runtime.host_steps import host_routine
 
     @host_routine("test_positive")
-    def positive(inputs, attrs):  # type: ignore[no-untyped-def]
+    def positive(inputs, attrs):
         return (inputs[0][inputs[0] > 0],)
 
     count = 8
@@ -245,10 +246,11 @@ def test_buffers_of_one_segment_share_an_arena() -> None:
     host = Step(
         "h0", "host", ("test_positive",), (f"n{count + 1}",), (Param("p", MemRef(F32, shape("P"))),), new_symbols=("P",)
     )
-    f = compiled(Module({"main": program((*before, host, *after), {"n0": N}, {"y": (names[-1], shape("P"))})}))  # type: ignore[arg-type]
+    f = compiled(Module({"main": program((*before, host, *after), {"n0": N}, {"y": (names[-1], shape("P"))})}))
     for size in (1000, 64, 1000, 0):
         x = floats(size)
         np.testing.assert_array_equal(f({"in-n0": x})["y"], -x[x < 0])
+    assert isinstance(f.program, CpuProgram)
     kept = f.program.placements
     assert {sizes[2:][0]: p.bytes for sizes, p in kept.items() if sizes[1] == 0} == {
         ("N", 1000): 2 * 4032,
@@ -262,7 +264,7 @@ def test_a_failing_host_step_is_named() -> None:
     from tatami.runtime.host_steps import host_routine
 
     @host_routine("test_positive")
-    def positive(inputs, attrs):  # type: ignore[no-untyped-def]
+    def positive(inputs, attrs):
         raise ValueError("no")
 
     f = compiled(Module({"main": host_main()}))

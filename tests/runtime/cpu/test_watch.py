@@ -92,7 +92,7 @@ def test_what_the_system_writes_is_seen(tmp_path: Path) -> None:
     made = watched(array)
     (tmp_path / "bytes").write_bytes(bytes(3))
     with open(tmp_path / "bytes", "rb", buffering=0) as file:
-        file.readinto(memoryview(array)[7 * PAGE : 7 * PAGE + 3])
+        file.readinto(memoryview(array.data)[7 * PAGE : 7 * PAGE + 3])
     assert made.changed()
 
 

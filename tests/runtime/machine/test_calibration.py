@@ -8,6 +8,7 @@ import pytest
 
 from tatami.core.diagnostic import fail
 from tatami.plan.loops.estimate import multiply_adds_per_cycle
+from tatami.runtime.building.cache import default_cache
 from tatami.runtime.machine import calibration
 from tatami.runtime.machine.calibration import Rates, calibrate, measure_rates, rounded, this_machine, with_rates
 from tatami.runtime.machine.host import detect_host
@@ -48,7 +49,7 @@ def test_a_second_process_plans_by_the_same_rates(empty_cache: None, monkeypatch
 
 
 def test_what_was_kept_and_cannot_be_read_is_measured(empty_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    calibration.default_cache().put(calibration._key(detect_host()), b'{"clock": 1}')
+    default_cache().put(calibration._key(detect_host()), b'{"clock": 1}')
     monkeypatch.setattr(calibration, "measure_rates", lambda host: Rates(2e9, 1.0, 5e9))
     assert this_machine().clock == 2e9
 

@@ -1,4 +1,5 @@
 import ctypes
+import platform
 
 import msgspec
 import pytest
@@ -31,7 +32,7 @@ def test_a_target_this_machine_lacks_is_refused(monkeypatch: pytest.MonkeyPatch)
 def test_tiles_are_a_feature_only_where_linux_lets_the_process_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = frozenset({"avx512f", "amx_tile", "amx_int8"})
     assert not host._has_tiles(flags - {"amx_tile"})
-    monkeypatch.setattr(host.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     assert not host._has_tiles(flags)
     asked: list[tuple[int, ...]] = []
 
@@ -41,8 +42,8 @@ def test_tiles_are_a_feature_only_where_linux_lets_the_process_have_them(monkeyp
             asked.append(tuple(w.value for w in words))
             return -1
 
-    monkeypatch.setattr(host.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(host.ctypes, "CDLL", lambda name: Refuses)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Refuses)
     assert not host._has_tiles(flags) and asked == [(158, 0x1023, 18)]
 
 

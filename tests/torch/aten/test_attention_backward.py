@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
+import torch
+from torch import nn
+from torch.nn import functional
 
-from tatami import backends  # noqa: E402
-from tatami.api import prepare  # noqa: E402
-from tatami.backends import torch_compile  # noqa: E402
-from tatami.execution.ir import BufferInfo  # noqa: E402
-from tatami.torch.aten import attention  # noqa: E402
-from tests.torch.modules import Attention  # noqa: E402
+from tatami import backends
+from tatami.api import prepare
+from tatami.backends import torch_compile
+from tatami.execution.ir import BufferInfo
+from tatami.torch.aten import attention
+from tests.torch.modules import Attention
 
 
 def compiled(function: Any, **options: Any) -> Any:
@@ -69,8 +70,8 @@ def test_a_row_that_sees_no_key_gives_zero_and_takes_no_gradient(
     seen = torch.rand(2, 1, 20, 40) > 0.5
     seen[0, 0, [3, 11]] = False
     mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf")) if added else seen
-    operands = tuple(torch.randn(2, 3, n, 16) for n in (20, 40, 40))
-    attend = functional.scaled_dot_product_attention
+    operands: tuple[Any, ...] = tuple(torch.randn(2, 3, n, 16) for n in (20, 40, 40))
+    attend: Any = functional.scaled_dot_product_attention
     own = compiled(attend)
     for got in (own(*operands, mask), own(*(x.clone().requires_grad_() for x in operands), mask).detach()):
         torch.testing.assert_close(got, attend(*operands, mask), rtol=1e-5, atol=1e-6)

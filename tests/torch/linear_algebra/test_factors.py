@@ -10,10 +10,12 @@ import pytest
 
 import tatami as tt
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-from tatami import backends  # noqa: E402
-from tests.torch.test_torch_compile import assert_as_eager, compiled  # noqa: E402
+import torch
+
+from tatami import backends
+from tests.torch.test_torch_compile import assert_as_eager, compiled
 
 L = torch.linalg
 

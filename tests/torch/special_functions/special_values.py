@@ -112,7 +112,7 @@ def cases(kind: str, dtype: torch.dtype) -> Iterator[Case]:
                 yield Case(f.__name__, f, (line(dtype),))
 
 
-def _supported(kind: type, dtype: torch.dtype) -> Iterator[Any]:
+def _supported(kind: type[Any], dtype: torch.dtype) -> Iterator[Any]:
     for op in op_db:
         if isinstance(op, kind) and dtype in op.supported_dtypes("cpu") and not op.name.startswith(SKIPPED):
             yield op

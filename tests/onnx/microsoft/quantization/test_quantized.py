@@ -48,7 +48,7 @@ def test_elementwise_without_zero_points_of_open_length() -> None:
 @pytest.mark.parametrize(
     ("op", "given"), [("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.2}), ("QLinearLeakyRelu", {})]
 )
-def test_activation(op: str, given: dict[str, float], dtype: str) -> None:
+def test_activation(op: str, given: dict[str, Any], dtype: str) -> None:
     weights = {"xs": f(0.05), "xz": z(dtype, 9), "ys": f(0.004 if op == "QLinearSigmoid" else 0.03), "yz": z(dtype, -20)}
     agree(node(op, ["x", *weights], **given), {"x": q(dtype, 4, 33)}, weights=weights, apart=1)
 
@@ -121,7 +121,7 @@ def test_quantize_and_back(axis: int | None, dtype: str) -> None:
     shape = () if axis is None else (5,)
     scale = RNG.uniform(0.01, 0.05, shape).astype("f4")
     weights = {"s": scale, "z": RNG.integers(info.min // 2, info.max // 2, shape).astype(dtype)}
-    given = {} if axis is None else {"axis": axis}
+    given: dict[str, Any] = {} if axis is None else {"axis": axis}
     x = (4 * RNG.standard_normal((3, 5, 4))).astype("f4")
     agree(node("QuantizeLinear", ["x", "s", "z"], **given), {"x": x}, weights=weights, apart=1)
     agree(node("DequantizeLinear", ["x", "s", "z"], **given), {"x": q(dtype, 3, 5, 4)}, weights=weights)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ def x(*shape: int, dtype: str = "f4") -> np.ndarray:
 )
 def test_streams_become_one(gates: tuple[int, ...], flat: int) -> None:
     feed = {"x": x(*((2, 5, 12) if flat else (2, 5, 3, 4))), "g": x(*gates)}
-    given = {"num_branches": 3} if flat else {}
+    given: dict[str, Any] = {"num_branches": 3} if flat else {}
     agree(node("HyperConnectionPreMix", [*feed], reduction_scale=0.5, **given), feed)
 
 
@@ -47,7 +49,7 @@ def test_rotation_by_three_positions(layout: int, sections: list[int], rank: int
     for b, t in ((2, 5), (1, 3)):
         shape = (b, t, 96) if rank == 3 else (b, 3, t, 32)
         feeds.append({"x": x(*shape, dtype=dtype), "ids": RNG.integers(0, 20, (3, b, t))})
-    given = {"num_heads": 3} if rank == 3 else {}
+    given: dict[str, Any] = {"num_heads": 3} if rank == 3 else {}
     made = node("MRotaryEmbedding", ["x", "ids", "cos", "sin"], mrope_section=sections, mrope_layout=layout, **given)
     shapes = {"x": ("B", "T", 96) if rank == 3 else ("B", 3, "T", 32), "ids": (3, "B", "T")}
     agree(made, *feeds, weights=tables, open=shapes)

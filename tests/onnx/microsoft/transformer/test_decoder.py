@@ -124,7 +124,8 @@ def within_each(q: np.ndarray, k: np.ndarray, v: np.ndarray, added: np.ndarray |
     for i, length in enumerate(LENGTHS):
         part = slice(at, at + length)
         more = 0.0 if added is None else added[min(i, len(added) - 1), :, :length, :length]
-        y = attention(*(by_head(t[None, part]) for t in (q, k, v)), more)
+        heads = [by_head(t[None, part]) for t in (q, k, v)]
+        y = attention(heads[0], heads[1], heads[2], more)
         out.append(y.transpose(0, 2, 1, 3).reshape(length, -1))
         at += length
     return np.concatenate(out).astype("f4")
@@ -135,7 +136,8 @@ def test_attention_of_a_packed_batch(added: int | None) -> None:
     offset, sums = packing(5)
     feed = {"x": x(10, 12), "o": offset, "s": sums} | ({"a": x(added, H, 5, 5)} if added else {})
     weights = {"w": x(12, 3 * W), "b": x(3 * W)}
-    wanted = within_each(*np.split(feed["x"] @ weights["w"] + weights["b"], 3, -1), feed.get("a"))
+    q, k, v = np.split(feed["x"] @ weights["w"] + weights["b"], 3, -1)
+    wanted = within_each(q, k, v, feed.get("a"))
     made = node("PackedAttention", ["x", "w", "b", "o", "s", *(["a"] if added else [])], num_heads=H)
     agree(made, feed, weights=weights, wanted=[[wanted]], open={"x": ("N", 12)}, tolerance=LOOSE)
 
@@ -146,7 +148,8 @@ def test_multi_head_attention_of_a_packed_batch(bias: bool, together: bool) -> N
     offset, sums = packing(6)
     q, k, v = x(10, W), x(10, W), x(10, W)
     b = x(3 * W) if bias else np.zeros(3 * W, "f4")
-    wanted = within_each(*(t + p for t, p in zip((q, k, v), np.split(b, 3), strict=True)), None)
+    biases = np.split(b, 3)
+    wanted = within_each(q + biases[0], k + biases[1], v + biases[2], None)
     feed = {"q": np.stack([t.reshape(10, H, D) for t in (q, k, v)], 2)} if together else {"q": q, "k": k, "v": v}
     names = ["q", "", ""] if together else ["q", "k", "v"]
     made = node("PackedMultiHeadAttention", [*names, "b" if bias else "", "o", "s"], num_heads=H)

@@ -30,7 +30,7 @@ def test_experts(normal: int, activation: str, k: int) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"activation_alpha": 1.702, "activation_beta": 1.0, "swiglu_limit": 2.0}])
 @pytest.mark.parametrize("bias", [True, False])
-def test_gated_experts(bias: bool, given: dict[str, float]) -> None:
+def test_gated_experts(bias: bool, given: dict[str, Any]) -> None:
     weights = {"w1": x(E, 2 * HIDDEN, WIDE), "w2": x(E, WIDE, HIDDEN)}
     weights |= {"b1": x(E, 2 * HIDDEN), "b2": x(E, WIDE)} if bias else {}
     operands = ["x", "r", "w1", "b1" if bias else "", "w2", "b2" if bias else ""]

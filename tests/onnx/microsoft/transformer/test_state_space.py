@@ -72,6 +72,7 @@ def test_causal_convolution_with_channels_last() -> None:
 def test_gated_delta_net(rule: str, form: str, gate: str, norm: int) -> None:
     b, t, h, g, key, value = 2, 5, 2, 4, 8, 6
     q, k, v = x(b, t, h, key), unit(b, t, h, key), x(b, t, g, value)
+    feed: dict[str, np.ndarray]
     if form == "packed":
         feed = {"q": np.concatenate([p.reshape(b, t, -1) for p in (q, k, v)], -1).reshape(b * t, -1)}
     else:

@@ -15,8 +15,9 @@ from tatami.core.expr import ONE, ZERO, Expr, expr, minimum, product, step_of, v
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.contraction import ELEMENT
-from tatami.loop.products.packing import Stmts, Tiles, misfit
+from tatami.loop.products.packing import Packing
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import At, Read, Reduce, Region, RegionExpr
 from tatami.region.views.kinds import depends_on
@@ -27,7 +28,7 @@ IsSeen: TypeAlias = Callable[[Point, Expr], loop.Value]
 """Maps a point and the place of a key in the tile to a mask: the rows that see the key."""
 
 
-class KeyBlocks(Tiles):
+class KeyBlocks(Packing):
     """Blocks of keys of one sliver. `q0` is the first row of the sliver, `at` its index in the batch axes; the buffers are
     those of a work item."""
 

@@ -22,7 +22,7 @@ from tatami.loop import ir as loop
 from tatami.loop.attention.key_blocks import IsSeen, KeyBlocks
 from tatami.loop.emit.emitter import Point
 from tatami.loop.emit.grain import GRAIN_PACK, grain
-from tatami.loop.products.packing import Stmts
+from tatami.loop.emit.template import Stmts
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import Index, Region
 from tatami.region.views.pairs.online import Online, reads_along

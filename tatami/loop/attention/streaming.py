@@ -29,8 +29,9 @@ from tatami.loop.attention.seen_blocks import SeenBlocks
 from tatami.loop.emit.emitter import Point
 from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.segments import collapse, walk
+from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.contraction import ELEMENT
-from tatami.loop.products.packing import Panel, Stmts, misfit
+from tatami.loop.products.packing import Panel
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import At, Read, Region, RegionExpr
 from tatami.region.views.kinds import ContractionShape, depends_on

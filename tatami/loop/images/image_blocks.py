@@ -31,8 +31,9 @@ from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Point
 from tatami.loop.emit.segments import collapse, walk
+from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.contraction import ELEMENT
-from tatami.loop.products.packing import Stmts, Tiles, misfit
+from tatami.loop.products.packing import Packing
 from tatami.plan.ir import CpuPlanes, CpuWinograd
 from tatami.region.ir import Read, ReadAt, Reduce, Region, Unary
 from tatami.region.views.images.convolution import Convolution
@@ -41,7 +42,7 @@ from tatami.region.views.kinds import epilogue_of
 from tatami.region.walk import lets_by_name, nodes, reads
 
 
-class ImageBlocks(Tiles):
+class ImageBlocks(Packing):
     """A convolution of a renamed Region whose weights `setup` has packed."""
 
     def __init__(self, region: Region, plan: CpuWinograd | CpuPlanes, conv: Convolution, step: int, bands: int = 1) -> None:

@@ -19,8 +19,8 @@ from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Point
 from tatami.loop.emit.grain import grain
+from tatami.loop.emit.template import Stmts
 from tatami.loop.images.window import SEEN, Windows
-from tatami.loop.products.packing import Stmts
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import Region
 from tatami.region.views.images.window import Plane, Window, columns_inside, inner_vectors

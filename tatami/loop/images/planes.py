@@ -19,8 +19,9 @@ from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, 
 from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
 from tatami.loop.emit.grain import GRAIN_FLOPS, grain
+from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.images.image_blocks import ImageBlocks
-from tatami.loop.products.packing import Row, Stmts, misfit, split_guards
+from tatami.loop.products.packing import Row, split_guards
 from tatami.plan.ir import CpuPlanes
 from tatami.region.ir import Region
 from tatami.region.views.images.convolution import STILL, Convolution, find_convolution, with_still_axis

@@ -12,10 +12,10 @@ from tatami.core.expr import ZERO, Expr, ceildiv, expr, maximum, minimum, var
 from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Point
 from tatami.loop.emit.segments import guard_range
+from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.images.lying_windows import LyingWindows
 from tatami.loop.images.window import SEEN, Windows
 from tatami.loop.images.window_loops import LoopedWindows
-from tatami.loop.products.packing import Stmts, misfit
 from tatami.plan.ir import CpuWindow
 from tatami.region.ir import At, Region
 from tatami.region.views.images.window import Plane, Window, find_plane, find_window, is_looped

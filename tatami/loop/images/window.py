@@ -30,7 +30,7 @@ from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Point, Stored, neutral_value
 from tatami.loop.emit.grain import grain
 from tatami.loop.emit.segments import guard_range
-from tatami.loop.products.packing import Stmts, Tiles
+from tatami.loop.emit.template import Stmts, Tiles
 from tatami.plan.ir import CpuWindow
 from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Const, Read, Reduce, Region, RegionExpr

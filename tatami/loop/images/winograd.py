@@ -24,8 +24,9 @@ from collections.abc import Callable, Sequence
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, var
 from tatami.loop import ir as loop
 from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
+from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.images.image_blocks import ImageBlocks
-from tatami.loop.products.packing import Row, Stmts, misfit, split_guards
+from tatami.loop.products.packing import Row, split_guards
 from tatami.plan.ir import CpuWinograd
 from tatami.region.ir import Region
 from tatami.region.views.images.convolution import Convolution, find_convolution

@@ -41,7 +41,7 @@ from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
-from tatami.loop.products.packing import Stmts, misfit
+from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.parts_of_k import PartsOfK
 from tatami.loop.products.slivers import Depth, Rows
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction

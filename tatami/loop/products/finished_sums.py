@@ -16,7 +16,8 @@ from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Point
 from tatami.loop.emit.segments import Group, collapse, cut_innermost, walk
-from tatami.loop.products.packing import Stmts, Tiles
+from tatami.loop.emit.template import Stmts
+from tatami.loop.products.packing import Packing
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Region
 
@@ -24,7 +25,7 @@ Part: TypeAlias = tuple[Group, Expr, Expr]
 """A part of a group of axes: ``lo <= linear index < hi``."""
 
 
-class FinishedSums(Tiles):
+class FinishedSums(Packing):
     """The epilogue of sums whose rows are `m_axes` and columns `n_axes`, in slivers of `nr` columns."""
 
     region: Region

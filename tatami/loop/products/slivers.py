@@ -12,8 +12,9 @@ from typing import NamedTuple
 from tatami.core.algebra.bounds import linearize
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, substitute, var
 from tatami.loop import ir as loop
+from tatami.loop.emit.template import Stmts, name_of
 from tatami.loop.products.finished_sums import FinishedSums
-from tatami.loop.products.packing import Panel, Stmts, name_of
+from tatami.loop.products.packing import Panel
 from tatami.region.ir import Read, RegionExpr
 from tatami.region.views.matrix import Matrix
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tatami.core.expr import ONE, ZERO, Expr, expr, minimum, product, step_of, var
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.contraction import ELEMENT
 from tatami.loop.products.packing import Packing

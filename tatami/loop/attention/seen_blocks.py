@@ -20,7 +20,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, product, step_of, substitute, var
 from tatami.loop import ir as loop
 from tatami.loop.attention.key_blocks import IsSeen, KeyBlocks
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.template import Stmts
 from tatami.plan.ir import CpuStreaming

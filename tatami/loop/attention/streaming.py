@@ -26,7 +26,7 @@ from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.attention.key_blocks import identity
 from tatami.loop.attention.seen_blocks import SeenBlocks
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.segments import collapse, walk
 from tatami.loop.emit.template import Stmts, misfit

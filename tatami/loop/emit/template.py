@@ -12,7 +12,8 @@ from tatami.core.expr import ONE, ZERO, Expr, evaluate, expr, floordiv, free_var
 from tatami.core.layout import address
 from tatami.core.scalar import number
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Emitter, Point
+from tatami.loop.emit.blocks import Point
+from tatami.loop.emit.emitter import Emitter
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
 from tatami.plan.views.flatten import flatten
 from tatami.region.ir import At, Read, Reduce, Region, RegionExpr, Yield

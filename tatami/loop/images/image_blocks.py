@@ -29,7 +29,7 @@ from tatami.core.layout import packed_layout
 from tatami.core.ops import OPS
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.segments import collapse, walk
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.contraction import ELEMENT

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from tatami.core.expr import ONE, ZERO, Expr, expr, product, substitute, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.grain import grain
 from tatami.loop.emit.template import Stmts
 from tatami.loop.images.window import SEEN, Windows

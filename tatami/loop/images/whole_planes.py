@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tatami.core.expr import ZERO, Expr, ceildiv, expr, maximum, minimum, var
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.segments import guard_range
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.images.lying_windows import LyingWindows

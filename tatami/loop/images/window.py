@@ -27,7 +27,8 @@ from tatami.core.lane_step import lane_step
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point, Stored, neutral_value
+from tatami.loop.emit.blocks import Point, Stored
+from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.emit.grain import grain
 from tatami.loop.emit.segments import guard_range
 from tatami.loop.emit.template import Stmts, Tiles

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from tatami.core.expr import ZERO, Expr, expr, var
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point, neutral_value
+from tatami.loop.emit.blocks import Point
+from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.images.window import SEEN, Windows
 from tatami.region.ir import At, RegionExpr
 from tatami.region.walk import rewrite

@@ -16,7 +16,8 @@ import msgspec
 from tatami.core.combining import accumulator_dtype
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, minimum, var
-from tatami.loop.emit.emitter import Point, neutral_value
+from tatami.loop.emit.blocks import Point
+from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.ir import Assign, Cast, Const, FirstLane, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of
 from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.reduces import Reduces, differs_by_lane

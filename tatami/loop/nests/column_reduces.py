@@ -11,7 +11,8 @@ import msgspec
 
 from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.expr import ZERO, Expr, expr, floordiv, minimum, var
-from tatami.loop.emit.emitter import Point, Stored, neutral_value
+from tatami.loop.emit.blocks import Point, Stored
+from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.ir import For, LocalBuffer, Op, Splat
 from tatami.loop.nests.join import join_term, start_value
 from tatami.loop.nests.lane_loops import LaneLoops

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, product, var
-from tatami.loop.emit.emitter import Emitter, Point
+from tatami.loop.emit.blocks import Point
+from tatami.loop.emit.emitter import Emitter
 from tatami.loop.ir import Cast, Const, For, IndexOf, Reg, Value, type_of
 from tatami.loop.nests.schedule import Schedule
 from tatami.plan.views.flatten import FlatLet

@@ -10,7 +10,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tatami.core.expr import ZERO, Expr, expr, var
-from tatami.loop.emit.emitter import Emitter, Point
+from tatami.loop.emit.blocks import Point
+from tatami.loop.emit.emitter import Emitter
 from tatami.loop.emit.ranges import cuts
 from tatami.loop.ir import For
 from tatami.loop.nests.arg_reduces import ArgReduces

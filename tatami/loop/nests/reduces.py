@@ -10,7 +10,8 @@ import msgspec
 
 from tatami.core.combining import combine
 from tatami.core.expr import ZERO, Expr, free_vars, minimum, var
-from tatami.loop.emit.emitter import Point, neutral_value
+from tatami.loop.emit.blocks import Point
+from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.ir import Assign, Const, For, Horizontal, Op, Reg, Splat, Value
 from tatami.loop.nests.column_reduces import ColumnReduces
 from tatami.loop.nests.join import horizontal_fn, join_term, start_value

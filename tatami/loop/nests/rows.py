@@ -14,7 +14,8 @@ import msgspec
 from tatami.core.cost import OVERLAP_TILE
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, minimum, product, var
-from tatami.loop.emit.emitter import Emitter, Stored
+from tatami.loop.emit.blocks import Stored
+from tatami.loop.emit.emitter import Emitter
 from tatami.loop.ir import Assign, Const, Declare, For, If, IndexOf, LocalBuffer, Op, Parallel, Reg, Stmt
 from tatami.loop.nests.column_reduces import COLUMNS, WIDE
 from tatami.loop.nests.nest import Nest

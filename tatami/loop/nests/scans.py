@@ -18,7 +18,8 @@ import msgspec
 from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, minimum, var
-from tatami.loop.emit.emitter import Point, neutral_value
+from tatami.loop.emit.blocks import Point
+from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.ir import (
     Assign,
     Cast,

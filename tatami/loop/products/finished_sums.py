@@ -14,7 +14,7 @@ import msgspec
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, step_of, substitute, var
 from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.segments import Group, collapse, cut_innermost, walk
 from tatami.loop.emit.template import Stmts
 from tatami.loop.products.packing import Packing

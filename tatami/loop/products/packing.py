@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, step_of, substitute, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.segments import Group, collapse, guard_range, walk
 from tatami.loop.emit.template import Stmts, Tiles
 from tatami.region.ir import Cast, Const, Read, RegionExpr, Select, Within

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point
+from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.template import Stmts, Tiles, misfit
 from tatami.loop.products.contraction import ELEMENT

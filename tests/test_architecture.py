@@ -62,6 +62,7 @@ NUMPY_FILES = {
     "core/tensor.py",
     "core/numbers/trees.py",
     "core/document.py",
+    "core/run_programs.py",
     "core/files/array_file.py",
     "frontend/graph.py",
     "loop/passes/run_writes.py",

@@ -166,7 +166,8 @@ def _whole(gm: fx.GraphModule, report: GraphReport, options: Options) -> Callabl
 
 
 def _part(part: fx.GraphModule, report: GraphReport, options: Options) -> TorchProgram | None:
-    """The program of a part of a cut graph. A fault here was not found before the cut, so the graph as a whole is refused."""
+    """The program of a part of a cut graph; None if it has operators that cannot be imported, which was not found before the
+    cut: the graph as a whole is then refused."""
     imported, unsupported = _imported(part, options.fallback)
     if unsupported:
         report.refused.append(described(unsupported))

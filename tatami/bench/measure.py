@@ -25,9 +25,9 @@ from tatami.runtime.function import Function
 from tatami.runtime.machine.peak import Peaks, check_measurable
 
 MIN_RUNS = 5
-"""Runs that are made whatever time they take."""
+"""Minimum number of runs, however long they take."""
 MAX_RUNS = 200
-"""Runs after which the time left is not used: the least time hardly changes."""
+"""Maximum number of runs, even if time is left: more of them hardly lower the least time."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from tatami.loop.ir import (
 )
 
 OUTSIDE = 8
-"""Fault code of an access outside its buffer (`runtime.cpu_program.FAULTS`)."""
+"""Fault code of an access outside its buffer (`runtime.cpu.program.FAULTS`)."""
 MOST_STEPS = 1 << 28
 """Maximum number of steps of the loops in one chunk of work, and of chunks: about a second."""
 SCRATCH = 1 << 24

@@ -19,8 +19,8 @@ class Patch(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Diagnostic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`code` and `kind` of the table; `at`: node, value or file position; `details`: shapes, limits, sizes by name; `excerpt`:
-    the line of a source text with a caret below the place, or empty."""
+    """One fault or warning. `code` and `kind`: its row of the table; `at`: node, value or file position; `details`: shapes,
+    limits, sizes by name; `excerpt`: the line of a source text with a caret below the place, or empty."""
 
     code: str
     kind: str

@@ -78,7 +78,8 @@ class DType(enum.Enum):
 
     @property
     def is_signed(self) -> Truth:
-        """True if elements can be negative."""
+        """True if elements are signed integers (of 2 and 4 bits too), fp16, bf16, fp32 or fp64; the small floats do not
+        count."""
         return self in _SIGNED or self in _FLOATS or self in (DType.i4, DType.i2)
 
     @property
@@ -88,7 +89,7 @@ class DType(enum.Enum):
 
     @property
     def is_narrow_float(self) -> Truth:
-        """True if contractions of elements accumulate in fp32."""
+        """True if elements are fp16 or bf16, whose contractions accumulate in fp32."""
         return self in (DType.fp16, DType.bf16)
 
 

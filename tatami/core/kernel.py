@@ -20,9 +20,9 @@ class KernelParam(msgspec.Struct, frozen=True):
 
 
 class KernelFace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """C form: ``int symbol(void* const* buffers, const int64_t* sizes, tatami_pool* pool)``; the buffers are `params`
-    in order, the sizes are the values of `sizes` size arguments. Non-zero is a run-time fault (1: index out of
-    range). A workspace, if any, is one more buffer at the end."""
+    """The interface of a kernel. C form: ``int symbol(void* const* buffers, const int64_t* sizes, tatami_pool* pool)``; the
+    buffers are `params` in order, the sizes are the values of `sizes` size arguments. A result other than 0 is a run-time
+    fault (1: index out of range). A workspace, if any, is one more buffer at the end."""
 
     symbol: str
     params: tuple[KernelParam, ...]
@@ -34,7 +34,7 @@ class KernelFace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """``size % divisor == 0`` and ``low <= size <= high`` (0 for no upper limit)."""
+    """A condition on sizes: ``size % divisor == 0`` and ``low <= size <= high`` (0: no upper limit)."""
 
     size: Expr
     divisor: int = 1

@@ -111,7 +111,7 @@ def loop_results(
 
 
 class Called(Protocol):
-    """A call of programs: `tiny.CallOp`, `region.Step`."""
+    """A call of programs: `tiny.ir.CallOp`, `region.ir.Step`."""
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -141,8 +141,8 @@ class Tensor:
             self.__dict__.pop("data", None)
 
     def progression(self) -> tuple[int, int, int] | None:
-        """(axis, start, step) of 32 or 64-bit integers that are start + index * step along their one axis; None for other
-        tensors."""
+        """(axis, start, step) of i32 or i64 numbers start + index * step along the one axis longer than 1, with a step that is
+        not 0 and numbers below 2^31; None for other tensors."""
         axes = [axis for axis, size in enumerate(self.shape) if size > 1]
         if self.dtype not in (DType.i32, DType.i64) or len(axes) != 1 or 0 in self.shape:
             return None

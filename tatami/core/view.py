@@ -51,7 +51,8 @@ class LoadIndex(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`index` over i0, i1, … and l0, l1, …; the offset of a load may use earlier loads."""
+    """A result's shape, and where its elements lie. `index`: the linear index in the source, over i0, i1, … and l0, l1, …; the
+    offset of a load may use earlier loads."""
 
     shape: Shape
     index: Expr
@@ -154,7 +155,7 @@ def tile(view: View, axis: int, times: IntoExpr) -> View:
 
 def slice(view: View, axis: int, start: IntoExpr, stop: IntoExpr, step: int = 1) -> View:
     """Elements start, start+step, … before stop; a negative step walks down, past 0 to a stop of -1. Sizes that are numbers
-    are checked, others are assumed. Raises InvalidAttribute."""
+    are checked, others are assumed. Raises InvalidAttribute for a step of 0, AxisOutOfRange for elements outside the axis."""
     at = _axis(axis, len(view.shape))
     first, last, size = expr(start), expr(stop), view.shape[at]
     if step == 0:
@@ -186,7 +187,8 @@ def pad(
     mode: Literal["constant", "edge", "reflect", "wrap"] = "constant",
 ) -> View:
     """The view with an axis extended by repeated elements (numpy's modes); negative widths crop, in every mode and first.
-    Raises InvalidAttribute for a border of a constant, which is not an element of the source."""
+    Raises InvalidAttribute for a border of a constant, which is not an element of the source, and for a border of an axis of
+    size 0."""
     at = _axis(axis, len(view.shape))
     lo, hi = expr(before), expr(after)
     cut = tuple(maximum(-w, 0) for w in (lo, hi))
@@ -218,7 +220,7 @@ def border(at: Expr, size: Expr, mode: Literal["edge", "reflect", "wrap"]) -> Ex
 
 
 def diagonal(view: View) -> View:
-    """The view of the diagonal of the last two axes, which have the same size."""
+    """The view of the diagonal of the last two axes. Raises AxisSizeMismatch unless they have the same size."""
     rank = len(view.shape)
     if rank < 2 or view.shape[-1] != view.shape[-2]:
         raise fail("AxisSizeMismatch", "view", f"diagonal of {shape_text(view.shape)}", "give two last axes of one size")
@@ -227,7 +229,8 @@ def diagonal(view: View) -> View:
 
 
 def reshape(view: View, shape: Sequence[IntoExpr]) -> View:
-    """The view of the same elements in another shape. Raises InvalidAttribute unless `view` is contiguous up to its offset."""
+    """The view of the same elements in another shape. Raises InvalidAttribute unless `view` is contiguous up to its offset,
+    AxisSizeMismatch if the number of elements differs."""
     sizes = tuple(map(expr, shape))
     if (product(sizes) - product(view.shape)).as_int() not in (None, 0):
         raise fail(
@@ -245,7 +248,8 @@ def reshape(view: View, shape: Sequence[IntoExpr]) -> View:
 def unfold(
     view: View, kernel: Sequence[int], stride: Sequence[int] = (), dilation: Sequence[int] = (), groups: int = 1
 ) -> View:
-    """(C, L..) to windows (C, k.., L'..); groups: (g, C/g, k.., L'..). Raises InvalidAttribute unless `view` is Linear."""
+    """(C, L..) to windows (C, k.., L'..); groups: (g, C/g, k.., L'..). Raises InvalidAttribute unless `view` is Linear,
+    AxisSizeMismatch unless the groups are equal."""
     if not is_linear(view):
         raise _not_contiguous("unfold")
     n = len(kernel)

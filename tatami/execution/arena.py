@@ -26,7 +26,7 @@ SMALL = 256
 
 @dataclass(frozen=True)
 class Interval:
-    """`size` bytes from wave `first` through wave `last`."""
+    """Memory in use for some waves: `size` bytes from wave `first` through wave `last`."""
 
     size: int
     first: int

@@ -23,11 +23,11 @@ from tatami.core.signature import Signature
 
 
 class BufferInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`elements` is the physical count (layout included). `parent`: a slice of another buffer, `offset` elements in;
-    a slice of an input holds its updated value. `in_place_of`: the buffer whose memory this one takes over; the
-    instruction that writes this one is the last to read that one. first_use and last_use are instruction positions (arena buffers
-    only). `arena_offset`: bytes from the start of the arena, where all sizes are numbers; else
-    planned at bind. For a constant: bytes from the start of the ConstPool."""
+    """A piece of memory of a program. `elements`: the physical count (layout included). `parent`: the buffer of which this is
+    a slice, `offset` elements in; a slice of an input holds its updated value. `in_place_of`: the buffer whose memory this one
+    takes over; the instruction that writes this one is the last to read that one. `first_use`, `last_use`: instruction
+    positions (arena buffers only). `arena_offset`: bytes from the start of the arena if all sizes are numbers, else -1 and
+    planned at bind; for a constant, bytes from the start of the ConstPool."""
 
     id: str
     dtype: DType
@@ -112,7 +112,8 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag=
 
 
 class If(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="if"):
-    """inputs[0] is a rank-0 bool; the rest are the arguments of both programs."""
+    """A call of one of two programs: inputs[0] (a rank-0 bool) chooses `then` or `otherwise`; the other inputs are the
+    arguments of both."""
 
     then: str
     otherwise: str
@@ -121,9 +122,9 @@ class If(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="i
 
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="loop"):
-    """inputs = trip count (i64, may be absent: ""), start condition (bool or ""), carried values, then captured
-    values. The body takes (iteration, condition, carried…, captured…) and returns (condition, carried…, scanned…);
-    outputs are the last carried values, then the scanned ones stacked along a new first axis."""
+    """Repeated calls of `body`. Inputs: trip count (i64, may be absent: ""), start condition (bool or ""), carried values,
+    then captured values. The body takes (iteration, condition, carried…, captured…) and returns (condition, carried…,
+    scanned…); outputs are the last carried values, then the scanned ones stacked along a new first axis."""
 
     body: str
     carried: int

@@ -207,7 +207,7 @@ def shape_mismatch(a: Shape, b: Shape, site: Site) -> TatamiError:
 
 
 def _placement(narrow: Shape, wide: Shape) -> list[int] | None:
-    """Increasing positions of `wide` that hold the sizes of `narrow`."""
+    """Increasing positions of `wide` that hold the sizes of `narrow`, where a size of 1 takes any; None if there are none."""
     out: list[int] = []
     at = 0
     for size in narrow:

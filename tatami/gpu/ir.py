@@ -268,8 +268,8 @@ class StRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", 
 
 
 class BlockFold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`regs`, a let or the accumulator, reduced by `fn` over each block of 64 columns (`along` n) or 16 rows (`along` m),
-    which one warp holds whole. The fp32 result goes to `ptr` at `index`, where `t` is the number of the block."""
+    """A reduction of `regs`, a let or the accumulator, by `fn` over each block of 64 columns (`along` n) or 16 rows (`along`
+    m), which one warp holds whole. The fp32 result goes to `ptr` at `index`, where `t` is the number of the block."""
 
     ptr: str
     index: Expr
@@ -462,7 +462,7 @@ class Barrier(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """`name` stands for the integer at `index` of `param`, which is constant throughout a tile."""
+    """An integer that is constant throughout a tile: `name` stands for the element at `index` of `param`."""
 
     name: str
     param: str

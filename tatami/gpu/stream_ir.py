@@ -63,8 +63,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Fold(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="fold"):
-    """`name` = the reduce over `axes`, or over a part of them, divided among the threads of the group; then stored once. `of`:
-    the dtype of the body."""
+    """A reduce over `axes`, or over a part of them, divided among the threads of the group, and then stored once as `name`.
+    `of`: the dtype of the body."""
 
     name: str
     axes: tuple[str, ...]
@@ -99,8 +99,8 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="phase", tag="write"):
-    """`value` at every point of `axes`, stored. Where writes may meet at one element (`combine` or positions), the group is
-    one thread, which visits the axes in order, or its share of them."""
+    """A stored let: `value` at every point of `axes`. Where writes may meet at one element (`combine` or positions), the group
+    is one thread, which visits the axes in order, or its share of them."""
 
     axes: tuple[str, ...]
     dtype: DType
@@ -115,9 +115,10 @@ Phase: TypeAlias = Fold | Running | Write
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """`reads` step by one element along the point axis `axis` and not along the lanes: a block takes `size` x `size` points of
-    both axes, loads along `axis`, and transposes in shared memory. A row of the lanes' axis has `size` elements there, whose
-    chunks of `chunk` (16 bytes) are XORed with the number of the row's chunk, so that neither direction has a bank conflict."""
+    """Reads that go through shared memory to be contiguous: `reads` step by one element along the point axis `axis` and not
+    along the lanes. A block takes `size` x `size` points of both axes, loads along `axis`, and transposes in shared memory. A
+    row of the lanes' axis has `size` elements there, whose chunks of `chunk` (16 bytes) are XORed with the number of the row's
+    chunk, so that neither direction has a bank conflict."""
 
     axis: str
     size: int

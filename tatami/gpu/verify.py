@@ -391,7 +391,8 @@ def _arrivals(kernel: Kernel) -> dict[str, int]:
 
 
 def protocol_hazard(kernel: Kernel) -> Hazard | None:
-    """The first hazard of the fixpoint, then of the simulations. Kernels that differ only in sizes share the answer."""
+    """The first hazard of the fixpoint, then of the simulations; None if there is none. Kernels that differ only in sizes
+    share the answer."""
     return _cached(_skeleton(kernel))
 
 

@@ -367,7 +367,8 @@ class UserRoutine(msgspec.Struct, frozen=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`params[i]` is the name of face.params[i] in the body (p0, p1, …); sizes are s0, s1, …"""
+    """A function of C that runs a Region. `params[i]` is the name of face.params[i] in the body (p0, p1, …); sizes are s0, s1,
+    …"""
 
     face: KernelFace
     params: tuple[BufferParam, ...]

@@ -191,7 +191,8 @@ def window_halo(maps: list[tuple[Expr, ...]], extents: dict[str, Expr], kept: se
 
 
 def _halo_bytes(producer: Statement, halo: dict[str, int], nodes: dict[str, Node]) -> Expr | None:
-    """Bytes of the halo around the whole producer: (product of size + halo) - (product of size), times the item size."""
+    """Bytes of the halo around the whole producer: (product of size + halo) - (product of size), times the item size. None
+    without a halo, or if the number is not proved to be nonnegative."""
     if not halo:
         return None
     inner = product(a.size for a in producer.axes)

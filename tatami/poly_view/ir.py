@@ -35,7 +35,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class ContractionPattern(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``sum over reduce_idx of lhs * rhs`` at a reduce. Names are the statement's axes (i…, r…).
+    """A reduce that is a contraction: ``sum over reduce_idx of lhs * rhs``. Names are the statement's axes (i…, r…).
 
     Axis groups by role: batch in both operands and the result, m only in lhs, n only in rhs, k reduced. conv has
     `affine_offsets`: operand coordinates that mix axes, keyed "lhs.2" (operand, dimension).

@@ -1,7 +1,7 @@
 """Steps that run in Python between segments: sizes that depend on data, and work that no kernel does (design §3 execution).
 
-A routine takes arrays and attributes and returns arrays. The routines of `tiny.routines` are the meaning that every stage
-shares; more may be registered by name."""
+A routine takes arrays and attributes and returns arrays. The routines of `tiny.meaning.routines` are the meaning that every
+stage shares; more may be registered by name."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _ensembles(program: object, constants: Mapping[str, Tensor]) -> Iterator[Ens
 
 
 def _of_nodes(program: TinyProgram, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
-    """The value of a node of tiny that only constants decide."""
+    """The value of a node of tiny that only constants decide; None if an input that is not a constant decides it too."""
     from tatami.tiny.ir import InputOp
     from tatami.tiny.run import run
 
@@ -108,7 +108,7 @@ def _of_nodes(program: TinyProgram, wanted: str, constants: Mapping[str, Tensor]
 
 
 def _of_regions(program: RegionProgram, wanted: str, constants: Mapping[str, Tensor]) -> Array | None:
-    """The value of a tensor of a Region program that only constants decide."""
+    """The value of a tensor of a Region program that only constants decide; None if another input decides it too."""
     from tatami.region.run import run
 
     items = {o.name: item for item in program.body for o in item.outputs}

@@ -67,7 +67,8 @@ class ExpandOp(msgspec.Struct, frozen=True, tag_field="uop", tag="EXPAND"):
 
 
 class PadOp(msgspec.Struct, frozen=True, tag_field="uop", tag="PAD"):
-    """Constant `value` outside; [lo, hi] per axis, negative numbers crop."""
+    """The operand with `lo` elements of the constant `value` before it and `hi` after it along each axis; `pad` is (lo, hi)
+    per axis, and negative numbers crop."""
 
     pad: tuple[tuple[Expr, Expr], ...]
     value: Scalar = 0

@@ -1,4 +1,4 @@
-"""Meaning of tiny: every op in numpy, in one of the two modes of `core.numerics` (D2.15).
+"""Meaning of tiny: every op in numpy, in one of the two modes of `core.numbers.numerics` (D2.15).
 
 Loops: ``CALL loop`` has src (trip count i64, condition bool, carried…, invariants…) and one target whose inputs are (iteration
 i64, condition bool, carried…, invariants…) and whose outputs are (condition, carried…, scanned…). `attrs` has the number of

@@ -69,14 +69,15 @@ def test_every_page_is_on_the_map() -> None:
     assert not missing
 
 
-def missing_places(text: str) -> list[str]:
-    """Files of the repository that code spans name (below the root, the package or docs; `*` is any text) and that do not exist."""
+def missing_places(text: str, *layers: str) -> list[str]:
+    """Files of the repository that code spans name (below the root, the package, docs, or one of the folders `layers`; `*` is
+    any text) and that do not exist."""
     out = []
     made = set(MADE.findall(text))
     for m in PLACE.finditer(text):
         if "." not in m[1].rpartition("/")[2] or m[1].startswith(DUMP) or m[1] in made:
             continue
-        found = [p for root in ROOTS for p in ROOT.glob(root + m[1])]
+        found = [p for root in (*ROOTS, *layers) for p in ROOT.glob(root + m[1])]
         if not found or (m[2] and not any(f"def {m[2]}(" in p.read_text(encoding="utf-8") for p in found)):
             out.append(f"line {line_of(text, m.start())}: {m[0]}")
     return out
@@ -87,6 +88,19 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     assert not missing_places(page.read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize("top", ["tatami", "benchmarks"])
+def test_files_that_comments_and_docstrings_name_exist(top: str) -> None:
+    """Names may begin at the root, in the package, or in the layer of the file that has them."""
+    missing = {}
+    for file in sorted((ROOT / top).rglob("*.py")):
+        layer = "/".join(file.relative_to(ROOT).parts[:2]) + "/"
+        if found := missing_places(file.read_text(encoding="utf-8"), layer):
+            missing[str(file.relative_to(ROOT))] = found
+    assert not missing
+
+
 def test_a_planted_missing_file_is_found() -> None:
     text = "`region/ir.py` `tatami/region/ir.py` `tests/docs/test_links.py::slug` `region/nowhere.py` `frontend/operations/*.py` `m/n`"
     assert missing_places(text) == ["line 1: `tests/docs/test_links.py::slug`", "line 1: `region/nowhere.py`"]
+    assert missing_places("`views/kinds.py`") == ["line 1: `views/kinds.py`"]
+    assert missing_places("`views/kinds.py`", "tatami/region/") == []

@@ -42,6 +42,20 @@ def test_each_box_of_the_picture_is_a_folder() -> None:
     assert [n for n in sorted(names) if not (ROOT / "tatami" / n).is_dir()] == []
 
 
+def unknown_folders(head: str, folders: set[str]) -> set[str]:
+    """Folders that are neither a box of the picture nor named below it, and names below it that are no folder."""
+    boxes = {word.strip("/") for line in BOX.findall(head) for word in line.split()}
+    return (folders - boxes) ^ set(re.findall(r"`(\w+)/`", head))
+
+
+def test_each_folder_is_a_box_or_is_named_below_the_picture() -> None:
+    folders = {p.name for p in (ROOT / "tatami").iterdir() if (p / "__init__.py").is_file()}
+    head = README[: README.index("\n## ")]
+    assert unknown_folders(head, folders | {"tatami"}) == set()
+    assert unknown_folders(head, folders | {"tatami", "novel"}) == {"novel"}
+    assert unknown_folders(head, (folders | {"tatami"}) - {"storage"}) == {"storage"}
+
+
 def test_the_example_runs_and_is_the_golden_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     code = next(b for b in blocks(section("One example")) if b.startswith("import numpy"))

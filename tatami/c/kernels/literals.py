@@ -35,7 +35,7 @@ def float_literal(value: float, element: str) -> str:
 
 
 def constant_text(value: Scalar, dtype: DType, rounded: Callable[[Scalar, DType], Scalar]) -> str:
-    """A literal of one lane, already rounded to the dtype by `rounded` (core.numerics.constant)."""
+    """A literal of one lane, already rounded to the dtype by `rounded` (core.numbers.numerics.constant)."""
     n = number(rounded(value, dtype))
     if dtype == DType.bool:
         return "1" if n else "0"

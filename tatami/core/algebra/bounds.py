@@ -99,7 +99,8 @@ def tidy_size(size: Expr) -> Expr:
 
 
 def _sole_extreme(size: Expr) -> tuple[Callable[..., Expr], tuple[Expr, ...]] | None:
-    """``N - max(0, N - 1)`` as `least` of N and 1, where a size is one extreme, added or subtracted, and things without."""
+    """``N - max(0, N - 1)`` as `least` of N and 1, where a size is one extreme, added or subtracted, and terms
+    without extremes; None for any other size."""
     found = [t for t in size.terms if _has_extreme(Expr((t,)))]
     if len(found) != 1 or len(found[0][0]) != 1 or abs(found[0][1]) != 1:
         return None

@@ -96,7 +96,7 @@ def _floors(e: Expr) -> Iterator[Floor]:
 
 
 def _named(part: Expr, known: Expr | Floor, box: dict[str, Expr], tag: str) -> tuple[str, Expr, dict[str, Expr]] | None:
-    """(axis, its value over new variables, their extents)."""
+    """(axis, its value over new variables, their extents); None if `part` cannot be solved for an axis."""
     solved = _unit_axis(part, box)
     if solved is None:
         return None
@@ -116,7 +116,8 @@ def _named(part: Expr, known: Expr | Floor, box: dict[str, Expr], tag: str) -> t
 
 
 def _unit_axis(part: Expr, box: dict[str, Expr]) -> tuple[str, int] | None:
-    """An axis that occurs once in `part`, plainly, with factor 1 or -1; the last one, which varies fastest."""
+    """An axis that occurs once in `part`, plainly, with factor 1 or -1: the last one, which varies fastest. None if there is
+    none."""
     found = None
     for mono, coef in part.terms:
         if len(mono) == 1 and isinstance(mono[0], Var) and mono[0].name in box and coef in (1, -1):

@@ -82,7 +82,8 @@ def solve_sizes(
 
 
 def check_assumptions(signature: Signature, sizes: Mapping[str, int]) -> list[Diagnostic]:
-    """E1304 for every recorded equation that `sizes` break; equations with a symbol that has no value yet pass."""
+    """A diagnostic (E1304, or E1804 for a read) for every recorded equation that `sizes` break; equations with a symbol that
+    has no value yet pass."""
     out: list[Diagnostic] = []
     for equation in signature.assumptions:
         if not equation_symbols(equation) <= sizes.keys():
@@ -184,7 +185,8 @@ def _values_text(equation: Equation, sizes: Mapping[str, int]) -> str:
 
 
 def _bound_text(equation: Equation, lhs: int, rhs: int) -> str | None:
-    """``min(1, N) == 1`` and ``max(N, K) == N`` in words: what is too small or too large, and for what."""
+    """``min(1, N) == 1`` and ``max(N, K) == N`` in words: what is too small or too large, and for what; None for any other
+    equation."""
     if equation.lhs.as_int() is not None and equation.rhs.as_int() is not None:
         return f"a size is {rhs} where {lhs} is needed"
     extreme = sole_extreme(equation.lhs)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 from tatami.core.algebra.expr_text import ExprSyntaxError
 from tatami.core.diagnostic import fail
@@ -15,9 +15,7 @@ from tatami.core.expr import Expr, IntoExpr, Shape, expr
 from tatami.core.faults.size_fault import beyond_64_bits
 from tatami.core.scalar import Scalar, scalar
 
-if TYPE_CHECKING:
-    from tatami.frontend.graph_api.tensor import Tensor
-
+T = TypeVar("T")
 Axes: TypeAlias = "int | Sequence[int]"
 Pads: TypeAlias = "int | str | Expr | Sequence[Any]"
 
@@ -118,7 +116,7 @@ def dtype(value: object, what: str) -> DType:
     return found
 
 
-def tensors(values: object, what: str) -> tuple[Tensor, ...]:
+def tensors(values: Sequence[T], what: str) -> tuple[T, ...]:
     """The tensors of a list or tuple, as a tuple. Raises E1009."""
     listed = several(values)
     if listed is None:

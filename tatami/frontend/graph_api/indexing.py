@@ -13,7 +13,7 @@ from tatami.frontend.graph_api.value import Value
 
 class Indexing(Value):
     """Indexing methods of a tensor. `bounds` of an index: "wrap" counts negative ones from the end and reports others outside
-    (E1804), "clamp", "zero"."""
+    (E1804), "error" reports negative ones too, "clamp" takes the nearest inside, "zero" reads 0 and writes nothing."""
 
     __slots__ = ()
 

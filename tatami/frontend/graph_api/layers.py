@@ -181,8 +181,8 @@ class Layers(Value):
         coordinates: str = "half_pixel",
         **attrs: object,
     ) -> Self:
-        """The tensor interpolated to `shape` (all axes): nearest, linear or cubic. `scales` default to result / operand size,
-        and are required if a size that changes is a symbol."""
+        """The tensor interpolated to `shape` (all axes): nearest, linear or cubic. `scales`: result / operand size per axis;
+        by default that of the sizes, which symbols decide when they are bound."""
         at = self._what("resize")
         return self.one(
             "resize",

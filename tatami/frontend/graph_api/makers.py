@@ -85,8 +85,8 @@ class Makers(Building):
     def normal(
         self, shape: Sequence[IntoExpr], key: Tensor, mean: float = 0.0, deviation: float = 1.0, dtype: DType = DType.fp32
     ) -> Tensor:
-        """Random numbers with this mean and standard deviation; `key`: u64, rank 0. Equal keys give equal numbers on every
-        target."""
+        """Random numbers with this mean and standard deviation; `key`: u64, rank 0. Equal keys give equal numbers, on
+        different targets up to the rounding of log and sin."""
         return self.one("normal", key, shape=self._sizes(shape, "normal"), low=mean, high=deviation, dtype=dtype)
 
     def rand_u32(self, shape: Sequence[IntoExpr], key: Tensor) -> Tensor:

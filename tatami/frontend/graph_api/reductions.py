@@ -57,11 +57,13 @@ class Reductions(Value):
         return self._reduce("reduce_or", axis, keepdims)
 
     def argmax(self, axis: int | None = -1, keepdims: bool = False, *, last: bool = False) -> Self:
-        """Position of the first largest element (NaN is largest); `axis` None counts row-major through all."""
+        """Position of the first largest element (NaN is largest), or of the last if `last`; `axis` None counts row-major
+        through all."""
         return self._arg("argmax", axis, keepdims, last)
 
     def argmin(self, axis: int | None = -1, keepdims: bool = False, *, last: bool = False) -> Self:
-        """Position of the first smallest element (NaN is smallest); `axis` None counts row-major through all."""
+        """Position of the first smallest element (NaN is smallest), or of the last if `last`; `axis` None counts row-major
+        through all."""
         return self._arg("argmin", axis, keepdims, last)
 
     def _arg(self, name: str, axis: int | None, keepdims: bool, last: bool) -> Self:

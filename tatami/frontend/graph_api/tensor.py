@@ -148,7 +148,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         raise TypeError("a graph tensor has no value yet; use g.where or g.cond")
 
     def __iter__(self) -> Iterator[Tensor]:
-        """The slices along the first axis; raises TatamiError if its size is not a number."""
+        """The slices along the first axis. Raises TypeError if its size is not a number."""
         count = self.shape[0].as_int() if self.shape else None
         if count is None:
             raise TypeError("a tensor whose first size is no number cannot be taken apart; use g.loop")
@@ -156,7 +156,8 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
 
     # -- numpy slicing -----------------------------------------------------------------------------
     def __getitem__(self, key: Index | tuple[Index, ...]) -> Tensor:
-        """Integers, slices (also with negative steps), `...`, None and one tensor of integers, as in numpy."""
+        """The selected elements: integers, slices (also with negative steps), `...`, None and one tensor of integers have
+        numpy's meaning."""
         keys: list[Any] = list(key) if isinstance(key, tuple) else [key]
         used = sum(k is not None and k is not Ellipsis for k in keys)
         if used > self.rank:

@@ -173,7 +173,7 @@ def _combined(x: Array, place: tuple[Array, ...], updates: Array, inside: Array,
 
 
 def scatter(s: Scope, attrs: Scatter) -> Array:
-    """A copy of x with updates combined in at index along an axis; those outside are dropped."""
+    """A copy of x with updates combined in at index along an axis; for bounds "zero" those outside are left out."""
     x, index, updates = s[0], s[1], s[2]
     axis = attrs.axis % x.ndim
     i, inside = indices(index, x.shape[axis], attrs.bounds, s)
@@ -183,7 +183,7 @@ def scatter(s: Scope, attrs: Scatter) -> Array:
 
 
 def scatter_nd(s: Scope, attrs: ScatterND) -> Array:
-    """A copy of x with updates combined in at index tuples; those outside are dropped."""
+    """A copy of x with updates combined in at index tuples; for bounds "zero" those outside are left out."""
     x, index, updates = s[0], s[1], s[2]
     depth, lead = index.shape[-1], index.shape[:-1]
     rest = updates.ndim - len(lead)

@@ -12,7 +12,7 @@ from tatami.frontend.operations.trees import TreeEnsemble
 
 
 def tree_ensemble(s: Scope, attrs: TreeEnsemble) -> Array:
-    """[rows, outputs]: the combined leaves of each row (`core.trees.walk_trees`)."""
+    """[rows, outputs]: the combined leaves of each row (`core.numbers.trees.walk_trees`)."""
     return walk_trees(s[0], s[1], s[2], s[3], s[4], attrs.outputs, attrs.how)
 
 

@@ -51,8 +51,8 @@ class If(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
 
 
 class Loop(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Operands: trip count (i64, rank 0; absent: no limit), condition (bool, rank 0; absent: true), `carried` state
-    tensors, then invariants. It runs while the iteration is below the trip count and the condition holds.
+    """Attributes of `loop`. Operands: trip count (i64, rank 0; absent: no limit), condition (bool, rank 0; absent: true),
+    `carried` state tensors, then invariants. It runs while the iteration is below the trip count and the condition holds.
 
     The body takes (iteration i64, condition bool, state.., invariants..) and returns (condition bool, state.., scan..).
     Results: the last state, then each scan output stacked on a new first axis, of size `trip` or the new symbol `size`.

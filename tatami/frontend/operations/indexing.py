@@ -91,8 +91,8 @@ Policy = Literal["error", "wrap", "clamp", "zero"]
 
 
 class Gather(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `gather` and `take`. `bounds`: wrap counts negative indices from the end and reports others outside;
-    clamp; zero reads 0."""
+    """Attributes of `gather` and `take`. `bounds`: error reports every index outside (E1804); wrap counts negative ones from the
+    end first; clamp takes the nearest inside; zero reads 0."""
 
     axis: int = 0
     bounds: Policy = "wrap"

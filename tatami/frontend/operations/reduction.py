@@ -66,7 +66,8 @@ class Softmax(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 class Norm(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of normalisations over the axes from `axis` on. `eps` is added to the variance."""
+    """Attributes of normalisations over the axes from `axis` on. `eps` is added to the variance (`rms_norm`: to the mean
+    of squares); `instance_norm` does not read `axis`."""
 
     axis: int = -1
     eps: float = 1e-5

@@ -121,7 +121,8 @@ class _Rewriting(Rewriting):
         return self.matrices(left, right, bias, attrs if node.op == "gemm" else Gemm())
 
     def widened(self, node: Node, b: Codes, bias: str, attrs: Matmul | Gemm | Conv) -> str | None:
-        """The product of floats and integers cast to float, with the scale after the sum: weights stay narrow in memory."""
+        """The product of floats and integers cast to float, with the scale after the sum: weights stay narrow in memory. None
+        unless the integers are a constant matrix with a zero point of 0 (128 for u8)."""
         gemm = attrs if isinstance(attrs, Gemm) else None
         turned = node.op == "linear" or (gemm is not None and gemm.trans_b)
         if not b.is_constant or node.op == "conv" or len(self.shape(b.tensor)) != 2 or not self.per(b, 0 if turned else 1):

@@ -4,7 +4,7 @@
                                                          y[first + m, n] = relu((t[0, m, n] + t[1, m, n]) + ...)
 
 The first goes through the SM90 template, whose kernel adds the piece's number to the addresses of t; the second is elementwise
-and streamed. `plan/gpu/stream_k_cut.py` says how many pieces a tile has; further ones are neither written nor read."""
+and streamed. `plan/views/stream_k_cut.py` says how many pieces a tile has; further ones are neither written nor read."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class State:
         )
 
     def key(self) -> tuple[object, ...]:
-        """Equal for states that behave equally: block numbers are relative to the last actor's."""
+        """Equal for states that behave equally: block numbers are relative to the actor that is furthest behind."""
         base = min(a.number for a in self.actors)
         low = min(a.at for a in self.actors)
 

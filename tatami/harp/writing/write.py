@@ -78,7 +78,8 @@ def size_code(size: Expr) -> Code:
 
 
 def _remainder(size: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """(a, b, rest) where the size is ``a % b + rest``, which its normal form holds as ``a - b*(a/b) + rest``."""
+    """(a, b, rest) where the size is ``a % b + rest``, which its normal form holds as ``a - b*(a/b) + rest``; None for any
+    other size."""
     for monomial, _ in size.terms:
         for atom in monomial:
             if isinstance(atom, Floor):

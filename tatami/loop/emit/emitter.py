@@ -370,7 +370,7 @@ class Emitter:
         return reg
 
     def lane_of_let(self, name: str, index: tuple[Expr, ...]) -> Value | None:
-        """Inside a loop over lanes: the lane of a vector of that let, where one is in a register."""
+        """The lane of a vector of that let, for a read inside a loop over lanes; None if no register holds such a vector."""
         for vector, q, lanes in self.lane_loops:
             first = tuple(substitute(x, {q: ZERO}) for x in index)
             known = self.recall(("let", name, first, lanes))
@@ -509,7 +509,8 @@ class Emitter:
         return False
 
     def ends_within(self, pred: RegionExpr, p: Point) -> Value | None:
-        """For a Within of affine guards: a test that holds when all lanes are inside."""
+        """A test that holds if all lanes are inside, for a Within whose guards are affine in the lane; None for any other
+        predicate."""
         if not isinstance(pred, region_ir.Within):
             return None
         ends: list[Guard] = []
@@ -702,7 +703,8 @@ def _reads(e: RegionExpr) -> bool:
 
 
 def accumulator_dtype(dtype: DType) -> DType:
-    """16-bit floats accumulate in fp32 (core.numerics.reduce)."""
+    """The dtype in which values of `dtype` are accumulated: fp32 for 16-bit floats (core.numbers.numerics.reduce), else
+    `dtype`."""
     return DType.fp32 if dtype.is_narrow_float else dtype
 
 

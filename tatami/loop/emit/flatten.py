@@ -44,7 +44,7 @@ Kind: TypeAlias = Literal["map", "reduce", "scan"]
 
 
 class FlatLet(msgspec.Struct, frozen=True):
-    """`expr` is free of Reduce and Scan, but for the one at its root when the kind says so."""
+    """A let whose `expr` is free of Reduce and Scan, except at its root if `kind` says so."""
 
     name: str
     axes: tuple[str, ...]

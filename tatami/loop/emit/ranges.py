@@ -26,8 +26,8 @@ ANY = expr(1 << 62)
 
 
 def comparison(e: RegionExpr) -> Guard | None:
-    """The index that is not negative exactly where ``index < number`` (or <=, >, >=) holds; None for narrow indices, which
-    wrap around."""
+    """The guard that holds exactly where the comparison of an i64 index and a number (<, <=, >, >=) does; None for other
+    expressions, narrow indices included, since they wrap around."""
     if not isinstance(e, Binary) or not isinstance(e.x, Index) or not isinstance(e.y, Const):
         return None
     if {e.x.dtype, e.y.dtype} != {DType.i64}:

@@ -38,7 +38,8 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """`spans` from outermost to innermost (at least one); `values` gives each original axis over the spans' names."""
+    """Axes joined to fewer loops: the `spans` from outermost to innermost (at least one), and `values`, the index along each
+    original axis over the spans' names."""
 
     spans: tuple[Span, ...]
     values: dict[str, Expr]
@@ -142,7 +143,8 @@ def _walk(
 
 
 def guard_range(index: Expr, size: Expr, name: str) -> tuple[Expr, Expr] | None:
-    """The values of the variable where ``0 <= index < size``, for an index affine in it with a constant step."""
+    """(first, stop) of the values of the variable where ``0 <= index < size``, for an index affine in it with a constant step;
+    None for any other index."""
     step = step_of(index, name)
     by = None if step is None else step.as_int()
     if by is None or by == 0:

@@ -119,7 +119,8 @@ class ImageBlocks(Tiles):
 
     @cached_property
     def is_costly(self) -> bool:
-        """True if the epilogue calls functions that take as long for a vector as for a single element."""
+        """True if the epilogue has roots or functions of one operand, which take as long for a vector as for a single
+        element."""
         lets = (self.lets[n].expr for n in epilogue_of(self.region, self.acc))
         return any(isinstance(n, Unary) and OPS[n.fn].is_costly for e in lets for n in nodes(e))
 

@@ -1,4 +1,4 @@
-"""argmax and argmin: the first position of the extreme; a NaN wins over every number (core.numerics).
+"""argmax and argmin: the first position of the extreme; a NaN wins over every number (core.numbers.numerics).
 
 for x by 8 vectors: top = extreme of them; in lanes where top beats best: best, where = top, x
 top = extreme of best across lanes;  first = least of where in lanes that hold it

@@ -54,7 +54,8 @@ class ColumnReduces:
 
     def is_far(self, name: str, vector: str) -> bool:
         """True if the reads that move along the lanes are contiguous there and far apart along the last reduced axis. Reads
-        that do not move along the lanes (the vector of a matrix-vector product) do not matter."""
+        that do not move along the lanes (the vector of a matrix-vector product) do not matter. False also for few
+        reduced elements, for float sums longer than ROWS, which are added up in blocks, and for argmax and argmin."""
         reduce, e = reduce_of(self.n.lets[name]), self.e
         down = reduce.axes[-1]
         count = self.n.sizes[down].as_int()

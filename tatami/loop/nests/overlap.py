@@ -19,7 +19,8 @@ from tatami.region.ir import Reduce
 
 
 class Overlap(msgspec.Struct, frozen=True):
-    """`axis` of the reader is cut in tiles; `own` is the axis of the lets it reads there, from `low` to `high` beyond."""
+    """Tiles of a reader with their halo. `axis`: the reader's axis that is cut; `own`: the axis of the lets that it reads
+    there, from `low` below a tile to `high` above it."""
 
     axis: str
     own: str
@@ -34,7 +35,7 @@ class Overlap(msgspec.Struct, frozen=True):
 
 
 def overlap_of(phase: Phase, schedule: Schedule, s: Scheduler) -> Overlap | None:
-    """The overlap of a phase of two passes, when its plan asks for tiles (storage `tile`) and the reads allow them."""
+    """The overlap of a phase of two passes, if its plan asks for tiles (storage `tile`) and the reads allow them; else None."""
     if len(phase.passes) != 2:
         return None
     made, reader = phase.passes

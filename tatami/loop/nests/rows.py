@@ -34,7 +34,7 @@ from tatami.region.ir import At, Read, Region
 _PAD = 16
 """Elements between the rows of a staged operand, so that columns do not meet in one cache set."""
 _TILE = 64
-"""Lanes-axis elements of a tile of a transposing pass."""
+"""Elements per tile along the lanes' axis of a transposing pass."""
 
 
 def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:

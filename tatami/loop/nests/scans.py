@@ -42,7 +42,7 @@ from tatami.plan.ir import Blocks
 from tatami.region.ir import Scan
 
 _TILE = 1024
-"""Lanes of a row of running totals: it stays in L1 together with its operands."""
+"""Maximum lanes of a row of running totals, so that it stays in L1 with the elements that it meets."""
 Span = tuple[Expr, Expr]
 Env = dict[str, Expr]
 Use = Callable[[Point, list[Value]], None]

@@ -26,7 +26,7 @@ from tatami.region.walk import children
 
 Storage: TypeAlias = Literal["register", "local", "shared"]
 _DEEP = 40
-"""Lets evaluated inside their user at most; a longer chain is stored."""
+"""Maximum depth of lets that are evaluated inside their users; the let that would exceed it is stored."""
 
 
 class Item(msgspec.Struct):

@@ -44,7 +44,7 @@ def stage_reads(region: Region, lets: tuple[FlatLet, ...], typer: Types, lanes: 
 
 
 def _operand(region: Region, let: FlatLet, sizes: dict[str, Expr], lanes: int) -> tuple[Read, tuple[str, ...]] | None:
-    """The operand to turn, and the axes of its copy."""
+    """The operand to transpose, and the axes of its copy; None if no operand of the sum is worth a copy."""
     e = let.expr
     if not isinstance(e, Reduce) or e.fn != "sum" or len(let.axes) < 2:
         return None

@@ -287,7 +287,8 @@ class Tiles:
         return walk(group, lo, hi, self.counter, per_j)
 
     def is_contiguous_along_k(self, uses: Sequence[Expr], group: Group, ks: Group) -> bool:
-        """True if some read moves by one element along k, and none does along j."""
+        """True if some read is contiguous along k and jumps along j, and none is contiguous along j and jumps along k; a read
+        that stays in place along the other axis does not count."""
         at = [substitute(u, {**group.values, **ks.values}) for u in uses]
         along_k = [step_of(u, ks.spans[-1].name) for u in at]
         along_j = [step_of(u, group.spans[-1].name) for u in at]

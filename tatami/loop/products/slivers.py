@@ -21,8 +21,8 @@ COPIED_ROWS = 4
 
 
 class Slivers(FinishedSums):
-    """Packing of panels and slivers. `sliver` columns are packed together and `nr` summed together, equal except for AMX
-    tiles."""
+    """Base of the products that pack columns into slivers: `sliver` columns are packed together, `nr` are summed together. The
+    two differ only for AMX tiles."""
 
     element: str
     lhs: RegionExpr

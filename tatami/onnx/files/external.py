@@ -1,4 +1,4 @@
-"""External data of initialisers: the file and bytes of each (`core.data_files` reads them), and refusal where none is
+"""External data of initialisers: the file and bytes of each (`core.files.data_files` reads them), and refusal where none is
 allowed."""
 
 from __future__ import annotations

@@ -248,10 +248,10 @@ def contraction_plan(
     itemsize: int = 4,
     dot: Dot = "",
 ) -> CpuContraction:
-    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in half of L2, kc x nc in L3. Every thread
-    has columns, of which one panel of rows reads nc at a time. Panels of one block of k are multiplied with bands of nc
-    columns that are copied to about a quarter of L2, or are wide enough that a row of a band is several lines read together;
-    equally many per thread if possible.
+    """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in three quarters of L2 (half if
+    k is split), kc x nc in a quarter of L3. Every thread has columns, of which one panel of rows reads nc at a time. Panels
+    of one block of k are multiplied with bands of nc columns that are copied to about a quarter of L2, or are wide enough
+    that a row of a band is several lines read together; equally many bands per thread if possible.
 
     The n side is split if there are enough slivers for all threads and the packed rows are few or stay in L2: each sliver is
     multiplied with all of them. Otherwise blocks of rows are split, small enough that every thread gets several."""

@@ -59,7 +59,8 @@ LEAST_COPY = 4
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A shape of tile and roles. Rows of a block of k are ROW_BYTES long."""
+    """Tile, warpgroups and cluster of a plan. Rows of a block of k are ROW_BYTES long, or SHORT_ROW_BYTES for images with few
+    channels."""
 
     tile: tuple[int, int]
     consumers: int = 2
@@ -72,8 +73,8 @@ class Shape(msgspec.Struct, frozen=True):
 
     @property
     def is_streamed(self) -> bool:
-        """True if the kernel is persistent, with the next tile's loads during the stores of the one before: for whole tiles,
-        and for the parts that CTAs share."""
+        """True if the kernel is persistent, and loads the next tile while it stores the one before: shapes that do not split
+        k, and those of a cluster that do."""
         return self.split_k == 1 or self.cluster != (1, 1)
 
     @property

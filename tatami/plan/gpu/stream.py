@@ -25,7 +25,7 @@ THREADS = 256
 VECTOR_BYTES = 16
 """Bytes of the widest access."""
 FEW_BLOCKS = 64
-"""Number of blocks from which lines are left whole: half of what fills a GPU."""
+"""Minimum number of blocks for lines to be left whole: half as many as fill a GPU."""
 PARTS = 1024
 """Number of blocks for which a Region's long lines are cut: a few waves on every GPU, so that results are the same on all."""
 SHORTEST_PART = 4096

@@ -18,7 +18,7 @@ from tatami.region.views.product import GemmView, why_not_plain
 LEAST_TILE = 128 * 128
 """Minimum elements of a tile: smaller ones need more L2 bandwidth than stream-K saves."""
 FULL = 0.95
-"""Share of their waves that tiles fill from which pieces would cost more than they gain."""
+"""Minimum share of their waves that whole tiles fill for pieces to cost more than they gain."""
 
 
 def cut_plans(plans: Iterable[Sm90Mma], view: GemmView, target: Target) -> list[Sm90Mma]:

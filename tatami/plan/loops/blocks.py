@@ -22,8 +22,8 @@ SHARED = 1 << 16
 REDUCE_BLOCK = 1 << 14
 """Terms per partial result: a task of some microseconds."""
 FEW = 32
-"""Number of results from which each thread reduces whole results. Constant, so that the summation order never depends on the
-thread count."""
+"""Minimum number of results for each thread to reduce whole results. Constant, so that the summation order never depends on
+the thread count."""
 LANES_OF_REDUCE = 64
 """Neighbouring results per task (loop/nests/rows.py)."""
 FAR = 4096

@@ -4,7 +4,7 @@
     compute = cycles of all points / (clock * threads),  memory = bytes / bandwidth
 
 Cycles of a point: one operation per lane and half cycle (two vector units); a load or store that moves by one element
-takes 1/width cycle, one that stays 1/width, any other 1. A transcendental counts 10 operations (notes: cpu §2).
+takes 1/width cycle, one that stays 1/width, any other 1. A division, root or function counts 10 (notes: cpu §2).
 """
 
 from __future__ import annotations

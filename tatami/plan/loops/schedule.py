@@ -186,7 +186,7 @@ def stored_moves(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) ->
 
 
 def cost_of(e: RegionExpr, lets: Mapping[str, Let], recompute: set[str]) -> int:
-    """Operations of one evaluation, with recomputed lets inlined. A transcendental function counts 10."""
+    """Operations of one evaluation, with recomputed lets inlined. A division, root or function counts 10 (`op_cost`)."""
     total = 0
     for n in nodes(e):
         match n:

@@ -83,7 +83,7 @@ def _typed(e: RegionExpr, types: Types, wanted: DType | None) -> RegionExpr:
 
 
 def _neighbour(parts: tuple[RegionExpr, ...], types: Types) -> DType | None:
-    """The dtype of the first operand that has one."""
+    """The dtype of the first operand that has one; None if none has."""
     for p in parts:
         found = _dtype_of(p, types)
         if found is not None:

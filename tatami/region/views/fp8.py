@@ -2,7 +2,7 @@
 
     cast(x: f8e4m3fn, fp32)   ->   bits of sign and magnitude where fp32 has them, times 2^120; NaN for its codes
 
-Meaning: `core.numerics.cast`.
+Meaning: `core.numbers.numerics.cast`.
 """
 
 from __future__ import annotations

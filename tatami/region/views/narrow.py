@@ -69,8 +69,8 @@ def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
 
 
 def operand_dtypes(region: Region, shape: ContractionShape, count: int, any_signs: bool = False) -> tuple[DType, DType] | None:
-    """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two signed
-    numbers of 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs)."""
+    """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two that fit
+    signed 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs)."""
     types, groups = Types(region), groups_of(region, shape, count)
     lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
     if count == 2:

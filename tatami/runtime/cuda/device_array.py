@@ -40,7 +40,7 @@ def _free(device: Device, handle: object, stream: int) -> None:
 
 
 class DeviceArray:
-    """`address` of elements that lie row by row on `device`. `owner` keeps the memory: a Block, or another library's array.
+    """An array on a GPU, row by row from `address` on `device`. `owner` keeps the memory: a Block, or another library's array.
 
     ``numpy()`` copies to the host. PyTorch, CuPy, JAX and Numba read it in place
     (``torch.from_dlpack(a)``, ``cupy.asarray(a)``).

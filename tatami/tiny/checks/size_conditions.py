@@ -3,8 +3,8 @@
     PAD [(0, -4)] of x[N]        max(4, N) == N
     SHRINK 0:M of x[N]           max(M, N) == N
 
-A program lowered from a graph has its conditions from there (`frontend.size_conditions`); normalisation adds those that a
-program written by hand lacks.
+A program lowered from a graph has its conditions from there (`frontend.operations.size_conditions`); normalisation adds those
+that a program written by hand lacks.
 """
 
 from __future__ import annotations

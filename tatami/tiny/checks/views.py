@@ -69,7 +69,7 @@ def is_axis_name(name: str) -> bool:
 
 
 def is_affine(e: Expr, axes: set[str]) -> bool:
-    """True if `e` has no product of two axis terms and no division by an axis."""
+    """True if `e` has no product of two axis terms, no division by an axis, and no axis in a min or max."""
     for mono, _ in e.terms:
         holders = 0
         for atom in mono:

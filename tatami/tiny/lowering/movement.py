@@ -219,7 +219,7 @@ def joined(parts: list[Value], axis: int, total: Expr | None = None) -> Value:
 
 def slice_(use: Use[Slice]) -> Value:
     """Elements starts, starts + step, … < stops of each axis. Conditions on symbolic bounds that are not proved are checked
-    when sizes are bound (frontend.size_conditions); reads that depend on them are padded."""
+    when sizes are bound (`frontend/operations/size_conditions.py`); reads that depend on them are padded."""
     x, a = use[0], use.attrs
     spare = [(ZERO, ZERO)] * x.rank
     for axis, (size, lo, hi) in enumerate(zip(x.shape, a.starts, a.stops, strict=True)):

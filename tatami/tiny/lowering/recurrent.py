@@ -93,7 +93,7 @@ def _direction(kind: str, use: Use[Recurrent], d: int) -> tuple[Value, ...]:
 
 
 def _of(use: Use[Recurrent], i: int, d: int) -> Value | None:
-    """Direction `d` of an optional operand, without that axis."""
+    """Direction `d` of an optional operand, without that axis; None if the operand is absent."""
     value = use.optional(i)
     if value is None:
         return None

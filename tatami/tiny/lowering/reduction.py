@@ -40,7 +40,7 @@ def reduce(op: str, use: Use[Reduce]) -> Value:
 
 
 def _mean(x: Value, axes: tuple[int, ...], *, keepdims: bool = False, correction: int = 0) -> Value:
-    """Sum / (count - correction): a multiplication by the reciprocal if the count is a number."""
+    """Sum / (count - correction); a multiplication by the reciprocal if that number is a power of two, which is exact."""
     n = count(x.shape, axes) - correction
     if not x.dtype.is_float:
         return integer_mean(x, axes, x.builder.size(n), keepdims=keepdims)

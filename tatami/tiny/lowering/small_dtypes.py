@@ -4,7 +4,7 @@
     cast(x : fp32, f8e4m3fn)   ->   the bits of |x| rounded to even at the last kept bit, overflow selected, the sign restored
 
 Movement moves the bytes as u8. Only the ports of the main program keep the small dtype, each followed or preceded by one
-BITCAST. Meaning: `core.numerics.cast`.
+BITCAST. Meaning: `core.numbers.numerics.cast`.
 """
 
 from __future__ import annotations

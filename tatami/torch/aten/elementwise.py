@@ -176,7 +176,7 @@ def fmod(m: Importer, x: Operand, y: Operand) -> Tensor:
 
 
 def power(m: Importer, x: Operand, y: Operand) -> Tensor:
-    """pow: a product for a constant small integer exponent, a square root for 0.5."""
+    """pow: a product for a constant small integer exponent, a square root for 0.5, its reciprocal for -0.5."""
     dtype = m.promoted(x, y)
     if isinstance(x, Tensor) and isinstance(y, int | float) and not isinstance(y, bool):
         a = m.tensor(x, dtype)

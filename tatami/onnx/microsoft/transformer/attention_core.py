@@ -85,7 +85,7 @@ def causal_keep(m: Importer, a: Attention) -> Num:
 
 
 def _mask(m: Importer, a: Attention) -> Num | None:
-    """Bias and keep as one mask of the attention operation."""
+    """Bias and keep as one mask of the attention operation; None if there is neither."""
     bias, keep = a.bias, a.keep
     if bias is not None:
         bias = fitted(bias, a.scores_shape).cast(a.q.dtype)

@@ -73,7 +73,8 @@ def _normalised(m: Importer, n: OnnxNode, x: Num, weight: int, which: str) -> Nu
 
 
 def _window(m: Importer, n: OnnxNode, rows: Num, column: Num, keep: Num | None) -> Num | None:
-    """`keep` limited to the last `local_window_size` keys up to the query's own."""
+    """`keep` limited to the last `local_window_size` keys up to the query's own; `keep` itself, which may be None, without a
+    window."""
     window = n.attr("local_window_size", -1)
     if window < 0:
         return keep

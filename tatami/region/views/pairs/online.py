@@ -239,7 +239,8 @@ class _Finder:
         return self.masked(e, float("-inf"))
 
     def weight_exclusion(self, weight: tuple[RegionExpr, ...]) -> tuple[RegionExpr, RegionExpr] | None:
-        """`masked` for a single weight that is 0 elsewhere, seen through roundings, which keep 0."""
+        """`masked` for a single weight that is 0 elsewhere, seen through roundings, which keep 0; None if there is no such
+        form, or if the pair has reduces."""
         if len(weight) != 1 or self.reduces:
             return None
         e, roundings = self.through(weight[0]), []

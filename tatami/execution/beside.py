@@ -89,11 +89,10 @@ def _pays(seconds: list[float]) -> bool:
 
 
 def _serial_seconds(region: RegionPlan) -> float | None:
-    """The estimated time of a kernel that one thread runs; None if threads divide it or if there is no estimate."""
-    if len(region.choices) != 1 or "total" not in region.choices[0].estimate:
+    """The estimated time of loops that are too little work for a second thread; None if threads divide them or if there is no
+    estimate."""
+    if len(region.choices) != 1:
         return None
-    match region.choices[0].plan:
-        case CpuRows(parallel=0, blocks=None) | Scalar():
-            return region.choices[0].estimate["total"]
-        case _:
-            return None
+    (choice,) = region.choices
+    is_serial = isinstance(choice.plan, Scalar | CpuRows) and choice.estimate.get("threads", 0.0) <= 1.0
+    return choice.estimate.get("total") if is_serial else None

@@ -19,7 +19,7 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.loop import ir
 from tatami.loop.attention.streaming import lower_streaming
-from tatami.loop.emit.rename import Names, rename, rename_plan
+from tatami.loop.emit.rename import rename_plan
 from tatami.loop.images.planes import lower_planes
 from tatami.loop.images.whole_planes import lower_window
 from tatami.loop.images.winograd import lower_winograd
@@ -53,6 +53,8 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
+from tatami.plan.views.form_passes import Wish, rows_plan
+from tatami.plan.views.own_names import Names, rename
 from tatami.region.ir import Program, Region
 from tatami.region.views.fp8 import spelled_out
 
@@ -83,7 +85,7 @@ def _lower_program(
         if not isinstance(step, Region):
             continue
         given = plans.get(step.name)
-        choices = [(c.conditions, c.plan) for c in given.choices] if given else [((), _default_plan(target))]
+        choices = [(c.conditions, c.plan) for c in given.choices] if given else [((), _default_plan(step, target))]
         forms = variants.get(step.name, (step,) * len(choices))
         for i, ((conditions, plan), form) in enumerate(zip(choices, forms, strict=True)):
             renamed, names = rename(spelled_out(form))
@@ -107,9 +109,11 @@ def _lower_program(
     return ir.Program(kernels, tuple(bindings))
 
 
-def _default_plan(target: Target) -> CpuRows:
-    """For a Region without a plan: the schedule decides everything but the lanes."""
-    return CpuRows((), (), {}, "", target.lanes, 0)
+def _default_plan(region: Region, target: Target) -> SchedulePlan:
+    """For a Region without a plan: loops by the rules of the scheduler."""
+    if region.opaque is not None:
+        return Scalar((), {})
+    return rows_plan(region, Wish(), target.lanes)
 
 
 def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at: str) -> ir.Kernel:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tatami.core.diagnostic import fail
 from tatami.core.expr import substitute, var
 from tatami.core.module import Module
 from tatami.core.signature import is_constant, symbols
@@ -14,7 +15,7 @@ from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.guards import Planned, behind_guards
-from tatami.plan.ir import CpuSplit, Guarded, ProgramPlan, RegionPlan, Rejected
+from tatami.plan.ir import CpuContraction, CpuPlanes, CpuSplit, CpuWinograd, Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.key import canonical_plan_key, plan_key
 from tatami.plan.memory.constant_arguments import constant_arguments
 from tatami.plan.memory.convert import with_layouts
@@ -123,8 +124,9 @@ def _plan_of(
         choices = tuple(rename_choice(c, back) for c in canonical_choices)
     if lying is not region:
         key = plan_key(region, target)
-    fixed = decided.choices_for(region, key)
+    fixed = decided.choices_for(region, lying, key)
     if fixed is not None:
+        _refuse_unknown(region, fixed, constants)
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)
         if target.kind == "cuda":
             from tatami.plan.choose_gpu import with_algorithm
@@ -137,6 +139,15 @@ def _plan_of(
         choices, ranked_lower = take_tuned(lying, key, choices, target)
         rejected = (*ranked_lower, *rejected)
     return RegionPlan(region.name, key, choices, rejected)
+
+
+def _refuse_unknown(region: Region, fixed: tuple[Guarded, ...], constants: frozenset[str]) -> None:
+    """Raises TatamiError for an operand that a decision packs and whose value is not known at load."""
+    for c in fixed:
+        packed = c.plan.packed if isinstance(c.plan, CpuContraction | CpuPlanes | CpuWinograd) else ()
+        if unknown := [t for t in packed if t not in constants]:
+            why = f"packed {unknown[0]}, whose value is not known when the model is loaded"
+            raise fail("InvalidPlan", region.name, why, f"pack {', '.join(sorted(constants)) or 'nothing'}, or leave it out")
 
 
 def estimate_at(

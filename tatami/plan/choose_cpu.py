@@ -23,7 +23,7 @@ def choose_cpu(
     """The chosen plan of a Region, and the other candidates with their numbers. `constants`: tensors whose value is known at
     load."""
     if region.opaque is not None:
-        plan: SchedulePlan = Scalar((), (), {})
+        plan: SchedulePlan = Scalar((), {})
         return (Guarded((), plan, {"total": 0.0}),), ()
     (best, *rest), refused = cpu_candidates(region, facts, target, sizes, constants)
     slower = [

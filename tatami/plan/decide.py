@@ -19,10 +19,12 @@ from tatami.plan.cpu_kinds import cpu_kind_of
 from tatami.plan.ir import (
     CpuContraction,
     CpuPlan,
+    CpuRows,
     CpuSplit,
     GpuStream,
     GpuSync,
     Guarded,
+    Scalar,
     SchedulePlan,
     Sm80Mma,
     Sm80Pair,
@@ -60,9 +62,9 @@ class Decided:
         """True if a decision fixes the plans for this key."""
         return key in self.plans or (self.keyless is not None and key == self.only)
 
-    def choices_for(self, region: Region, key: str) -> Choices | None:
+    def choices_for(self, region: Region, lying: Region, key: str) -> Choices | None:
         """The decided plans of this Region, checked; None if there is no decision. Raises TatamiError if they cannot be
-        obeyed."""
+        obeyed. `lying`: the Region with its values as they lie in memory, against which plans of loops are checked."""
         if not self.decides(key):
             return None
         choices = self.plans.get(key) or self.keyless
@@ -72,7 +74,7 @@ class Decided:
             raise fail("InvalidPlan", region.name, SPLIT_ALONE, "decide one plan, or none that splits it")
         known = canonical(region)[1].symbols
         for c in choices:
-            raise_errors(verify_plan(c.plan, region, self.target))
+            raise_errors(verify_plan(c.plan, lying if isinstance(c.plan, Scalar | CpuRows) else region, self.target))
             for name in sorted({n for x in c.conditions for n in free_vars(x.size)} - known.keys()):
                 why = f"a condition speaks of {name!r}, which is no size of the Region"
                 raise fail("InvalidPlan", region.name, why, f"sizes: {', '.join(known) or 'none is symbolic'}")

@@ -45,23 +45,48 @@ TURNED_LANES = (4, 8, 16)
 
 
 class Pass(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order.
+    """Loops over `axes` (outermost first), inside the schedule's outer axes, that compute `lets` in order. The full rule is
+    `plan/loops/schedule.py`."""
 
-    `vector` is the axis whose loop steps by a whole vector, wherever it stands: a pass axis, or the last outer axis
-    (then of every pass); "" computes one element at a time. The full rule is `plan/loops/schedule.py`.
-    """
+    axes: tuple[AxisName, ...]
+    lets: tuple[LetName, ...]
+
+
+class LoopPass(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Loops over `axes`, outermost first, inside the outer axes of a phase, that compute `lets` in order at every point. A
+    reduce has its own loops inside; neighbouring reduces over the same axes share them, and one over exactly `axes`, without
+    axes of its own other than the phase's, is folded over the loops of the pass."""
 
     axes: tuple[AxisName, ...]
     lets: tuple[LetName, ...]
     vector: AxisName = ""
+    """The axis whose loop steps by a vector; "": one element at a time."""
+    tile: AxisName = ""
+    """The axis along which reads are contiguous while they jump along the lanes (a transpose): lanes go in blocks outside it."""
+    along: dict[LetName, AxisName] = {}
+    """The axis that a reduce goes along by vectors where its point has no lanes; of reduces that share loops the first is named."""
 
 
-class Scalar(msgspec.Struct, frozen=True, tag_field="kind", tag="scalar"):
-    """Plain loops, one element at a time: correct for every Region that is not opaque."""
+class LoopPhase(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Passes, one after the other, inside loops over `outer`. Without outer axes a phase has one pass, or two with a row in
+    tiles between them."""
 
     outer: tuple[AxisName, ...]
-    passes: tuple[Pass, ...]
+    threads: tuple[AxisName, ...]
+    """The axes whose points threads share: leading outer axes, or axes of the only pass; with the axis of its vectors, which
+    are then shared in blocks, where no other is left. (): one thread. How many take part is decided by the sizes of a call."""
+    passes: tuple[LoopPass, ...]
+    group: int = 1
+    """Neighbouring points of the last outer axis that are computed together, so that one load of a shared operand serves all."""
+
+
+class Scalar(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="scalar"):
+    """Plain loops, one element at a time: correct for every Region. An opaque one has no phases."""
+
+    phases: tuple[LoopPhase, ...]
     storage: dict[LetName, Storage]
+    joined: tuple[tuple[AxisName, ...], ...] = ()
+    """Groups of neighbouring axes that are one loop, which has the name of the first."""
 
 
 class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -70,9 +95,10 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
     A block has a partial result of its own: the reduction of its elements, or the prefixes of a scan within it. Partials
     are joined in the order of the blocks, so that the result depends on sizes alone, never on threads.
 
-    With `round` 0 each thread has lines of its own: it reduces a line's blocks, then the partials; of a scan it carries
-    the total from block to block. Else all threads make the partials of `round` blocks of a line (of a reduce: of all);
-    those of a scan are carried on, and all threads make the results of these blocks while what they read is in cache.
+    A reduce along the axis becomes two: along `axis.i` within a block and along `axis.b` over the blocks (and a rest along
+    `axis.e`); phases say who computes them. A scan with `round` 0 carries the total from block to block. Else all threads make
+    the partials of `round` blocks of a line, which are carried on, and all make the results of these blocks while what they
+    read is in cache.
     """
 
     axis: AxisName
@@ -81,21 +107,23 @@ class Blocks(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CpuRows(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="cpu_rows"):
-    """Fused nests: `outer` loops in parallel, passes over the rest, SIMD along `vector_axis` with a tail.
+    """Fused loops with vectors of `width` elements of fp32 and a tail. `plan/views/nest_form.py` has the lets and axes that phases
+    speak of, `plan/loops/phase_rules.py` what holds.
 
-    `parallel` counts the leading outer axes that the estimate splits over threads; 0: the work is too little, and the kernel
-    may run next to others of its wave. How many threads take part is decided by the sizes of a call. `width` is in elements of
-    fp32. `nontemporal` are outputs that are stored past the caches, which could not hold them until they are read.
+    `storage`: register, in its pass only; row, for the passes of its phase, one per outer point in flight; workspace, whole,
+    for later phases; tile, the rows that a tile of the next pass reads; recompute, in no pass: evaluated inside its users.
     """
 
-    outer: tuple[AxisName, ...]
-    passes: tuple[Pass, ...]
+    phases: tuple[LoopPhase, ...]
     storage: dict[LetName, Storage]
-    vector_axis: AxisName
     width: int
-    parallel: int
+    joined: tuple[tuple[AxisName, ...], ...] = ()
+    """Groups of neighbouring axes that are one loop, which has the name of the first."""
+    turned: tuple[LetName, ...] = ()
+    """Sums that read a copy of an operand in which their lanes are neighbours."""
     blocks: Blocks | None = None
     nontemporal: tuple[WrittenName, ...] = ()
+    """Outputs that are stored past the caches, which could not hold them until they are read."""
 
 
 class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_contraction"):

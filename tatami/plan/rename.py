@@ -34,7 +34,8 @@ def rename_plan(plan: P, names: Renaming) -> P:
         return names.axes.get(head, head) + dot + rest
 
     def let(name: str) -> str:
-        return names.lets.get(name, name)
+        head, dot, rest = name.partition(".")
+        return names.lets.get(head, head) + dot + rest
 
     def tensor(name: str) -> str:
         return names.tensors.get(name, name)

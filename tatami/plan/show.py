@@ -23,7 +23,7 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
-from tatami.plan.loops.show import show_loops
+from tatami.plan.loops.show import show_passes
 
 
 def show(module: Module[ProgramPlan]) -> str:
@@ -56,7 +56,7 @@ def _region(r: RegionPlan) -> list[str]:
     return lines
 
 
-UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "waves": "", "wave_eff": "", "pipeline_eff": ""}
+UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "waves": "", "wave_eff": "", "pipeline_eff": "", "threads": ""}
 """Terms of an estimate that are not seconds, with the unit printed after the number."""
 
 
@@ -118,7 +118,7 @@ def show_plan(plan: SchedulePlan) -> list[str]:
         return cpu_kind_of(plan).show(plan)
     match plan:
         case GpuStream():
-            return show_loops(plan)
+            return show_passes(plan)
         case Sm80Pair() | Sm90Pair():
             return [f"{plan.arch}_pair {plan.first} -> {plan.second}", *dump_text(to_builtins(plan)).splitlines()]
         case Sm80Mma() | Sm90Mma() | GpuSync():

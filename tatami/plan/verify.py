@@ -7,7 +7,8 @@ import msgspec
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.module import Module
 from tatami.core.target import PRESETS, Target
-from tatami.plan.ir import CpuSplit, ProgramPlan
+from tatami.plan.ir import CpuRows, CpuSplit, ProgramPlan, Scalar, SchedulePlan
+from tatami.plan.memory.convert import with_layouts
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Program, Region
 
@@ -31,10 +32,13 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
                 diagnostic("InvalidPlan", f"{name}: {wrong}", "Regions and plans differ", "give each Region one plan, in order")
             )
         regions = {item.name: item for item in program.body if isinstance(item, Region)}
+        layouts = plan.programs[name].layouts
+        lying = {item.name: item for item in with_layouts(program, layouts)[0].body if isinstance(item, Region)}
         for r in plan.programs[name].regions:
             target = target_of(r.key)
             if target is not None and r.region in regions:
-                out += [d for c in r.choices for d in verify_plan(c.plan, regions[r.region], target)]
+                forms = (regions[r.region], lying.get(r.region, regions[r.region]))
+                out += [d for c in r.choices for d in _faults(c.plan, forms, target)]
             if not r.choices or r.choices[-1].conditions:
                 out.append(
                     diagnostic(
@@ -50,6 +54,12 @@ def verify(plan: Module[ProgramPlan], region: Module[Program]) -> list[Diagnosti
                             diagnostic("InvalidPlan", r.region, f"condition on {c.size} can never hold", "repair its limits")
                         )
     return out
+
+
+def _faults(plan: SchedulePlan, forms: tuple[Region, Region], target: Target) -> list[Diagnostic]:
+    """The faults of a plan. Loops are planned as values lie in memory, which a Region says before or after it is realised."""
+    found = [verify_plan(plan, form, target) for form in (forms if isinstance(plan, Scalar | CpuRows) else forms[:1])]
+    return min(found, key=len)
 
 
 def target_of(key: str) -> Target | None:

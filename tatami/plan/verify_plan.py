@@ -43,7 +43,7 @@ def verify_plan(plan: SchedulePlan, region: Region, target: Target) -> list[Diag
         return list(cpu_kind_of(plan).check(plan, region, target))
     match plan:
         case GpuStream():
-            return list(schedule_rules(plan, region, target))
+            return list(schedule_rules(plan, region))
         case Sm80Pair() | Sm90Pair():
             return list(_pair(plan, region, target))
         case Sm80Mma() | Sm90Mma() | GpuSync():
@@ -60,6 +60,9 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
     if (plan.first, plan.second) != (found.first, found.second):
         why = f"the pair {plan.first}, {plan.second}; the Region has {found.first}, {found.second}"
         yield invalid_plan(region, why, "name the Region's pair")
+    axes = all_axes(region)
+    if wrong := [a for a in plan.predicate_tail if a.split(".")[0] not in (*axes, "m", "n", "k", "d")]:
+        yield invalid_plan(region, f"predicate_tail names {wrong[0]!r}, which is no axis", f"the axes are {', '.join(axes)}")
     yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, found, target))
 
 

@@ -29,6 +29,7 @@ from tatami.loop.lower import lower
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, SchedulePlan
 from tatami.region.ir import Program, Region
 from tatami.runtime.building.library import Library
+from tests.loop.wished import Wished
 
 RUNTIME = Path(__file__).parents[2] / "tatami" / "c" / "runtime_text"
 POOL = """
@@ -103,9 +104,13 @@ def build(text: str, isa: str, extra: tuple[str, ...] = (), cc: tuple[str, ...] 
     return library
 
 
-def kernel_of(region: Region, plan: SchedulePlan | None = None, width: str = "avx512") -> Kernel:
+def given(plan: SchedulePlan | Wished, region: Region) -> SchedulePlan:
+    return plan.plan(region) if isinstance(plan, Wished) else plan
+
+
+def kernel_of(region: Region, plan: SchedulePlan | Wished | None = None, width: str = "avx512") -> Kernel:
     program = Program(Signature(), tuple(p.name for p in region.inputs), tuple(t.name for t in region.outputs), (region,))
-    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), plan),), ()),)
+    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), given(plan, region)),), ()),)
     lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
     return lowered.kernels[lowered.bindings[0].kernel]
 
@@ -120,7 +125,7 @@ def run_kernel(
     region: Region,
     inputs: dict[str, np.ndarray],
     sizes: dict[str, int] | None = None,
-    plan: SchedulePlan | None = None,
+    plan: SchedulePlan | Wished | None = None,
     width: str = WIDEST,
     extra: tuple[str, ...] = (),
 ) -> tuple[int, dict[str, np.ndarray]]:
@@ -130,7 +135,7 @@ def run_kernel(
         pytest.skip(f"this machine has no {width}")
     sizes = sizes or {}
     program = Program(Signature(), (), (), (region,))
-    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), plan),), ()),)
+    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), given(plan, region)),), ()),)
     lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
     kernel = lowered.kernels[lowered.bindings[0].kernel]
     library = Library(str(build(text_of(kernel), TARGETS[width].isa or "generic", extra)))

@@ -11,7 +11,7 @@ from tatami.core.expr import var
 from tatami.core.target import PRESETS, Target
 from tatami.plan.choose import choose
 from tatami.plan.cpu.contraction import even_band
-from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuTurn, CpuWinograd, Pass
+from tatami.plan.ir import Blocks, CpuContraction, CpuRows, CpuTurn, CpuWinograd, LoopPass, LoopPhase
 from tatami.plan.loops.schedule import skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
@@ -51,15 +51,18 @@ def test_gemm_is_packed() -> None:
 def test_a_matvec_is_rows() -> None:
     plan = planned(ex.gemm, {"M": 1, "N": 384, "K": 512}).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuRows)
-    assert plan.vector_axis == "n"
-    assert plan.outer[-1] == "n"
+    assert vectors_of(plan) == {"n"} and plan.blocks == Blocks("k", 42)
 
 
 def test_softmax_has_three_passes_over_a_row() -> None:
     plan = planned(ex.softmax).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuRows)
-    assert plan.outer == ("m",)
-    assert plan.passes == (Pass(("n",), ("top",), "n"), Pass(("n",), ("e", "z"), "n"), Pass(("n",), ("p",), "n"))
+    passes = (
+        LoopPass((), ("top",), along={"top": "n"}),
+        LoopPass(("n",), ("e", "z"), "n"),
+        LoopPass(("n",), ("p",), "n"),
+    )
+    assert plan.phases == (LoopPhase(("m",), ("m",), passes),)
     assert plan.storage == {"top": "register", "e": "row", "z": "register", "p": "register"}
 
 
@@ -88,8 +91,11 @@ def test_a_moved_axis_is_not_outer() -> None:
 def test_reduces_over_outer_axes_run_in_columns() -> None:
     plan = planned(ex.column_norm).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuRows)
-    assert plan.outer == ("n",)
-    assert plan.vector_axis == "n"
+    assert vectors_of(plan) == {"n"} and [phase.threads for phase in plan.phases] == [("n",), ("m",)]
+
+
+def vectors_of(plan: CpuRows) -> set[str]:
+    return {p.vector for phase in plan.phases for p in phase.passes}
 
 
 def scanned(shape: tuple[int, ...], axis: int, cores: int = 2) -> CpuRows:
@@ -108,8 +114,8 @@ def scanned(shape: tuple[int, ...], axis: int, cores: int = 2) -> CpuRows:
 def test_a_scan_takes_lanes_along_or_across_its_axis() -> None:
     plan = planned(ex.running_sum).choices[-1].plan  # type: ignore[attr-defined]
     assert isinstance(plan, CpuRows)
-    assert (plan.outer, plan.vector_axis, plan.blocks) == (("m",), "n", Blocks("n", 4096))
-    assert scanned((100, 1000, 100), 1).vector_axis == "i2"
+    assert (vectors_of(plan), plan.blocks) == ({"n"}, Blocks("n", 4096)) and plan.phases[0].threads == ("m",)
+    assert vectors_of(scanned((100, 1000, 100), 1)) == {"i2"}
 
 
 def test_few_long_lines_are_shared_by_all_threads() -> None:
@@ -123,7 +129,7 @@ def test_few_long_lines_are_shared_by_all_threads() -> None:
 @pytest.mark.parametrize(("shape", "axis"), [((10**7,), 0), ((3, 10**6), 1), ((10**6, 40), 0), ((7, 70000, 3), 1)])
 def test_blocks_do_not_depend_on_the_threads(shape: tuple[int, ...], axis: int) -> None:
     plans = [scanned(shape, axis, cores) for cores in (1, 2, 3, 64)]
-    assert len({(p.vector_axis, p.width, p.blocks and p.blocks.size) for p in plans}) == 1
+    assert len({(*vectors_of(p), p.width, p.blocks and p.blocks.size) for p in plans}) == 1
     assert plans[0].blocks is not None and plans[0].blocks.round == 0
 
 
@@ -155,18 +161,20 @@ def reduced(shape: tuple[int, ...], kept: tuple[int, ...], cores: int = 2, fn: s
 
 
 def test_few_long_reduces_are_cut_into_blocks() -> None:
-    assert reduced((10**6,), ()).blocks == Blocks("r0", 16384, 62)
-    assert reduced((1000, 1000), ()).blocks == Blocks("r0", 16, 63)
-    assert reduced((10**6, 8), (1,)).blocks == Blocks("r0", 2048, 489)
+    assert reduced((10**6,), ()).blocks == Blocks("r0", 16384)
+    assert reduced((1000, 1000), ()).blocks == Blocks("r0", 16)
+    assert reduced((10**6, 8), (1,)).blocks == Blocks("r0", 2048)
     assert reduced((64, 10**5), (0,)).blocks is None
     assert reduced((1000,), ()).blocks is None
-    assert [reduced((10**6,), (), cores, "argmax").blocks for cores in (2, 4)] == [None, Blocks("r0", 16384, 62)]
+    assert [reduced((10**6,), (), cores, "argmax").blocks for cores in (2, 4)] == [None, Blocks("r0", 16384)]
 
 
 def test_threads_take_whole_lines_where_that_is_even() -> None:
     """Their blocks are the same: the order of additions does not depend on threads."""
-    rounds = {cores: reduced((4, 10**6), (0,), cores).blocks for cores in (1, 2, 3, 4, 64)}
-    assert rounds == {n: Blocks("r1", 16384, 62 if n in (3, 64) else 0) for n in (1, 2, 3, 4, 64)}
+    plans = {cores: reduced((4, 10**6), (0,), cores) for cores in (1, 2, 3, 4, 64)}
+    assert {plan.blocks for plan in plans.values()} == {Blocks("r1", 16384)}
+    shared = {cores: "r1.b" in plan.phases[0].threads for cores, plan in plans.items()}
+    assert shared == {cores: cores in (3, 64) for cores in plans}
 
 
 def test_registers_of_a_tile_are_counted_in_its_element_type() -> None:

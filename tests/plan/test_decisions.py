@@ -95,15 +95,28 @@ def test_a_plan_that_does_not_fit_is_refused_with_reasons(change: dict[str, obje
         plan_of(ex.gemm(), decisions={"": to_builtins(wrong)})
 
 
+TOP = {"axes": [], "lets": ["top"], "along": {"top": "n"}}
+
+
+def phase(**changes: Any) -> dict[str, Any]:
+    """The phase of a softmax with other fields."""
+    last = {"axes": ["n"], "lets": ["p"], "vector": "n"}
+    passes = [TOP, {"axes": ["n"], "lets": ["e", "z"], "vector": "n"}, last]
+    return {"outer": ["m"], "threads": ["m"], "passes": passes} | changes
+
+
 @pytest.mark.parametrize(
     "change,why",
     [
-        ({"storage": {"top": "register", "e": "register", "z": "register", "p": "register"}}, "store it as a row"),
-        ({"outer": ["m", "n"]}, "outer axis n"),
-        ({"outer": ["q"]}, "neither an axis nor a let"),
-        ({"passes": [{"axes": ["n"], "lets": ["top", "e", "z", "p"], "vector": "n"}]}, "not complete in pass 0"),
+        ({"storage": {"top": "register", "e": "register", "z": "register", "p": "register"}}, "store it as row"),
+        ({"phases": [phase(outer=["m", "n"])]}, "outer axis n"),
+        ({"phases": [phase(outer=["q"])]}, "neither an axis nor a let"),
+        ({"phases": [phase(passes=[{"axes": ["n"], "lets": ["e", "p", "z"], "vector": "n"}])]}, "let top is in no pass"),
+        ({"phases": [phase(passes=[TOP, {"axes": ["n"], "lets": ["e", "p", "z"], "vector": "n"}])]}, "p stands before z"),
+        ({"phases": [phase(passes=[TOP, {"axes": ["n"], "lets": ["e", "z", "p"], "vector": "n"}])]}, "put them last"),
+        ({"phases": [phase(threads=["n"])]}, "threads share n"),
         ({"width": 64}, "16 elements"),
-        ({"parallel": 3}, "parallel 3 of 1"),
+        ({"phases": [phase(group=3)]}, "3 neighbouring points"),
     ],
 )
 def test_a_schedule_that_breaks_a_rule_is_refused(change: dict[str, object], why: str) -> None:
@@ -193,7 +206,7 @@ def test_an_edited_plan_document_is_checked() -> None:
     module = ex.program_of(ex.softmax())
     plan = choose(module, analyse(module), TARGET).main
     good = plan.regions[0]
-    wrong = msgspec.structs.replace(good.choices[0].plan, outer=("m", "n"))
+    wrong = msgspec.structs.replace(good.choices[0].plan, phases=())
     edited = ProgramPlan((msgspec.structs.replace(good, choices=(Guarded((), wrong),)),), {})
     assert "InvalidPlan" in [d.kind for d in verify(Module({"main": edited}), module)]
 

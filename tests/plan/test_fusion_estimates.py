@@ -101,7 +101,8 @@ def test_what_a_concatenation_takes_is_not_computed_for_each_place_of_the_joined
     assert fused <= apart
     for region in stages["plan"].main.regions:
         assert region.choices[-1].estimate.get("total", 0.0) <= apart
-        assert not isinstance(region.choices[-1].plan, CpuRows) or "workspace" not in region.choices[-1].plan.storage.values()
+        plan = region.choices[-1].plan
+        assert not isinstance(plan, CpuRows) or "workspace" not in plan.storage.values()
 
 
 @pytest.mark.parametrize("seed", range(30))

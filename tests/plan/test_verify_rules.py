@@ -18,10 +18,10 @@ from tatami.plan.ir import (
     CpuTurn,
     CpuWindow,
     GpuStream,
-    Scalar,
     SchedulePlan,
 )
 from tatami.plan.verify_plan import verify_plan
+from tatami.plan.views.form_passes import Wish, scalar_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Region
 from tests.loop.attention.test_streaming import graph as attention
@@ -298,13 +298,16 @@ def test_vectors_of_another_type_are_counted_in_their_elements() -> None:
 def test_schedules_are_checked_by_their_rules() -> None:
     region = ex.softmax()
     rows, stream = chosen_for(region), chosen_for(region, PRESETS["sm80"])
-    scalar = Scalar(rows.outer, rows.passes, rows.storage)
+    scalar = scalar_plan(region, Wish())
     assert isinstance(rows, CpuRows) and isinstance(stream, GpuStream)
     assert faults(rows, region) == [] == faults(stream, region, PRESETS["sm80"])
     assert faults(rows, region, PRESETS["sm80"]) == ["a CpuRows plan on target sm80"]
     assert faults(stream, region) == [f"a GpuStream plan on target {AVX512.name}"]
-    for plan, target in ((scalar, AVX512), (rows, AVX512), (stream, PRESETS["sm80"])):
-        assert faults(replace(plan, passes=plan.passes[1:]), region, target) != []
+    assert faults(replace(stream, passes=stream.passes[1:]), region, PRESETS["sm80"]) != []
+    for plan in (scalar, rows):
+        assert faults(plan, region) == []
+        (phase,) = plan.phases
+        assert faults(replace(plan, phases=(replace(phase, passes=phase.passes[1:]),)), region) != []
 
 
 def test_vectors_are_as_wide_as_the_target_s() -> None:

@@ -23,7 +23,7 @@ from tatami.gpu.pairs.parts import Parts, in_parts
 from tatami.gpu.pairs.sm80 import lower_sm80_pair
 from tatami.gpu.pairs.sm90 import lower_sm90_pair
 from tatami.gpu.products.frame import refuse
-from tatami.gpu.products.plan_words import tail_roles
+from tatami.gpu.products.plan_words import role_of, tail_roles
 from tatami.gpu.products.problem import Problem, Words
 from tatami.gpu.products.sm80 import LAST
 from tatami.gpu.stream_ir import Param
@@ -220,6 +220,9 @@ def _lower(
     if w.depth.as_int() is None or not 0 < (w.depth.as_int() or 0) <= plan.depth or (p.n.as_int() or bn + 1) > bn:
         why = f"depth {w.depth} and {p.n} columns; the plan has room for {plan.depth} and {bn}"
         raise fail("InvalidPlan", p.region, why, "use a plan of kind gpu_stream")
+    if wrong := [a for a in plan.predicate_tail if role_of(a, p.roles) not in ("m", "n", "k", "d")]:
+        why = f"predicate_tail names {wrong[0]!r}, along which no tile is partial"
+        raise fail("InvalidPlan", p.region, why, "name axes of tiles: m, n, k or d")
     tail = tail_roles(plan.predicate_tail, p.roles)
     if v.depth == v.columns and "n" in tail:  # an operand read once for both products may have one axis for both
         tail = (*tail, "d")

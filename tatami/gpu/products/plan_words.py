@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tatami.gpu.products.problem import Problem
-from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
+from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.views.product_limits import algorithm_rules
 from tatami.region.ir import Binary, Reduce, Region, Unary
+from tatami.region.views.kinds import epilogue_of
 from tatami.region.walk import nodes, reads
 
 PLACES = ("block.x", "block.y", "block.z", "warp.x", "warp.y", "lane", "thread.x", "thread.y")
@@ -43,6 +44,14 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         out.append(f"bind puts two axes on one place ({', '.join(sorted(blocks))})")
     words = epilogue_words(region, p.acc)
     out += [f"epilogue names {e!r}; this Region has {', '.join(sorted(words))}" for e in plan.epilogue if e not in words]
+    named = [let.name for let in region.lets if let.name in plan.epilogue]
+    lets = [let.name for let in region.lets if let.name in epilogue_of(region, p.acc)]
+    if named and plan.epilogue and set(plan.epilogue) <= set(lets) and list(plan.epilogue) != lets:
+        out.append(f"epilogue {', '.join(plan.epilogue)}: the Region applies {', '.join(lets)}, in that order")
+    bound = {f"{role_of(a, p.roles)}{a[len(a.split('.')[0]) :]}" for a in plan.bind}
+    for pair in ({"m.o", "n.o"}, {"m.i.o", "n.i.o"}):
+        if plan.bind and (pair - bound) and (bound & pair or "m.o" in pair):
+            out.append(f"bind leaves out {', '.join(sorted(pair - bound))}: name both, or neither")
     if isinstance(plan, GpuSync):
         return out
     tensors = {x.name for x in region.inputs} | {"A", "B"}
@@ -54,6 +63,20 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         for letter, name in zip("AB", operands):
             if letter not in wanted and name not in wanted:
                 out.append(f"cache leaves out {letter}: ldmatrix and wgmma read operands from shared memory only")
+        out += [f"cache copies {c.tensor} at {c.at!r}; blocks of k are copied, at k.i" for c in plan.cache if c.at != "k.i"]
+        out += [f"cache keeps one buffer of {c.tensor}; there are {plan.stages} stages" for c in plan.cache if not c.pingpong]
+        if [c.tensor for c in plan.cache] in (["B", "A"], [*operands[::-1]]) and operands[0] != operands[1]:
+            out.append(f"cache lists {', '.join(c.tensor for c in plan.cache)}: name A, then B")
+    if plan.vectorize.axis != "n.i.i":
+        out.append(f"vectorize.axis {plan.vectorize.axis!r}: neighbours are copied and stored along n.i.i")
+    steps = {plan.tile[2] // depth for depth in (16, INST_K.get(plan.inst_shape, 16))} | {1}
+    if isinstance(plan, Sm80Mma) and plan.k_steps not in steps:
+        out.append(f"k_steps {plan.k_steps}: a block of {plan.tile[2]} is {max(steps)} steps")
+    if isinstance(plan, Sm90Mma) and not plan.async_.enable:
+        out.append("async.enable false: copies of sm90 are asynchronous")
+    if isinstance(plan, Sm90Mma) and plan.async_.prefetch_depth != plan.stages:
+        out.append(f"async.prefetch_depth {plan.async_.prefetch_depth}: the producer of sm90 fills all {plan.stages} stages")
+    out += _edges(plan, p.acc, words)
     if plan.layout_hints.get("C_stride", "row") != "row":
         out.append(f"layout_hints.C_stride {plan.layout_hints['C_stride']!r}: only row is implemented")
     unknown = set(plan.layout_hints) - {"A_swizzle", "B_swizzle", "C_stride"}
@@ -69,6 +92,20 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         elif e.buffer != "reg" and e.source in after:
             out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: only what leaves the accumulator is exchanged")
     out += algorithm_rules(plan.algo_choice, ("matmul", "conv", "grouped_matmul"), ("implicit_gemm", "gemm"))
+    return out
+
+
+def _edges(plan: Sm80Mma | Sm90Mma, acc: str, words: set[str]) -> list[str]:
+    """Edges lead from the accumulator to what is applied to it; sum_k is the document's name for it. A kernel of partial sums
+    applies nothing: its edges are those of the kernel that joins them."""
+    out: list[str] = []
+    if not words:
+        return out
+    for e in plan.local_edges:
+        if e.source not in (acc, "sum_k") or e.target not in words:
+            out.append(f"local_edges {e.source} -> {e.target}: edges lead from {acc} to one of {', '.join(sorted(words))}")
+        elif e.buffer == "reg" and e.depth != 1:
+            out.append(f"local_edges {e.source} -> {e.target} of depth {e.depth}: a register holds one value")
     return out
 
 

@@ -17,12 +17,12 @@ import msgspec
 
 from tatami.core.algebra.bounds import is_always_at_most, is_within, simplify
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Var, expr, free_vars, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, Floor, expr, free_vars, substitute, var
+from tatami.core.lane_step import lane_step
 from tatami.core.layout import MemRef, address
-from tatami.core.ops import joining, neutral
+from tatami.core.ops import neutral
 from tatami.core.scalar import Scalar, scalar
 from tatami.indexbook.ir import Guard
-from tatami.loop.emit.flatten import FlatLet
 from tatami.loop.emit.ranges import ANY, comparison
 from tatami.loop.ir import (
     Assign,
@@ -48,6 +48,7 @@ from tatami.loop.ir import (
     Within,
     type_of,
 )
+from tatami.plan.views.flatten import FlatLet
 from tatami.region import ir as region_ir
 from tatami.region.ir import Region, RegionExpr
 from tatami.region.walk import Types, children
@@ -649,35 +650,6 @@ def is_inside(bounds: Bounds, size: Expr) -> bool:
     return bounds == "assume" or (bounds == "clamp" and is_always_at_most(ONE, size))
 
 
-def lane_step(e: Expr, vector: str, lanes: int = 0) -> Expr | None:
-    """`c` when ``e = a + c * vector`` with `a` and `c` free of it; None when it is not of that form. With `lanes` the
-    variable is a multiple of them, and a quotient that no lane changes counts as free of it."""
-    if not vector or vector not in free_vars(e):
-        return ZERO
-    step = ZERO
-    for mono, coef in e.terms:
-        rest = [a for a in mono if not (isinstance(a, Var) and a.name == vector)]
-        count = len(mono) - len(rest)
-        if any(_moves(a, vector, lanes) for a in rest) or count > 1:
-            return None
-        if count:
-            step = step + Expr(((tuple(rest), coef),))
-    return step
-
-
-def _moves(atom: Atom, vector: str, lanes: int) -> bool:
-    """True if an atom differs between lanes of a vector. With `lanes`, the variable is a multiple of them at the first lane;
-    without, an atom that contains the variable counts.
-
-    floor((x + 32*y) / 64) is the same for 16 lanes when x is a multiple of 16."""
-    if vector not in free_vars(Expr((((atom,), 1),))):
-        return False
-    if not lanes or not isinstance(atom, Floor) or (atom.den.as_int() or 1) % lanes:
-        return True
-    rest = atom.num - var(vector)
-    return vector in free_vars(rest) or any(coef % lanes for _, coef in rest.terms)
-
-
 def _has_floor(e: Expr) -> bool:
     return any(isinstance(a, Floor) for mono, _ in e.terms for a in mono)
 
@@ -700,19 +672,6 @@ def _reads(e: RegionExpr) -> bool:
             return True
         stack.extend(children(x))
     return False
-
-
-def accumulator_dtype(dtype: DType) -> DType:
-    """The dtype in which values of `dtype` are accumulated: fp32 for 16-bit floats (core.numbers.numerics.reduce), else
-    `dtype`."""
-    return DType.fp32 if dtype.is_narrow_float else dtype
-
-
-def combine(fn: str, dtype: DType) -> str:
-    """The scalar op that joins two values of a reduce or scan."""
-    if dtype == DType.bool:
-        return {"sum": "or", "max": "or", "prod": "and", "min": "and"}.get(fn, fn)
-    return joining(fn)
 
 
 def neutral_value(fn: str, dtype: DType) -> Const:

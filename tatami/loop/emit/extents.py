@@ -5,7 +5,7 @@ from __future__ import annotations
 from tatami.core.expr import Expr
 from tatami.core.layout import size_elements
 from tatami.loop import ir
-from tatami.loop.emit.rename import rename
+from tatami.plan.views.own_names import rename
 from tatami.region.ir import Program, Region
 from tatami.region.views.fp8 import spelled_out
 

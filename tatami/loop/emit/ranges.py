@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, free_vars, substitute
 from tatami.indexbook.ir import Guard
-from tatami.loop.emit.flatten import FlatLet
 from tatami.loop.emit.segments import guard_range
+from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Const, Index, RegionExpr, Within
 from tatami.region.walk import children
 

@@ -20,17 +20,19 @@ from functools import partial
 from itertools import product as places
 from math import prod
 
+from tatami.core.combining import combine
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.lane_step import lane_step
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.emit.emitter import Point, Stored, combine, lane_step, neutral_value
-from tatami.loop.emit.flatten import FlatLet
+from tatami.loop.emit.emitter import Point, Stored, neutral_value
 from tatami.loop.emit.grain import grain
 from tatami.loop.emit.segments import guard_range
 from tatami.loop.products.packing import Stmts, Tiles
 from tatami.plan.ir import CpuWindow
+from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Const, Read, Reduce, Region, RegionExpr
 from tatami.region.views.images.window import Window
 from tatami.region.views.pairs.online import reads_along

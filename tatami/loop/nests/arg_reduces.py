@@ -13,14 +13,15 @@ from collections.abc import Callable
 
 import msgspec
 
+from tatami.core.combining import accumulator_dtype
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, minimum, var
-from tatami.loop.emit.emitter import Point, accumulator_dtype, neutral_value
-from tatami.loop.emit.flatten import FlatLet, reduce_of
+from tatami.loop.emit.emitter import Point, neutral_value
 from tatami.loop.ir import Assign, Cast, Const, FirstLane, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of
 from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.reduces import Reduces, differs_by_lane
-from tatami.loop.nests.schedule import Item
+from tatami.plan.views.flatten import FlatLet, reduce_of
+from tatami.plan.views.nest_form import Item
 from tatami.region.ir import Reduce
 
 _STEP = 8
@@ -47,11 +48,6 @@ class _Row(msgspec.Struct, frozen=True):
         return self.reduce.fn.removeprefix("arg")
 
 
-def is_arg_reduce(let: FlatLet) -> bool:
-    """True if the let is an argmax or argmin."""
-    return reduce_of(let).fn in ("argmax", "argmin")
-
-
 class ArgReduces:
     """Statements of argmax and argmin in a pass."""
 
@@ -64,9 +60,8 @@ class ArgReduces:
         """The lets of an item at each point: along lanes where that pays, else position by position."""
         for let in (self.n.lets[name] for name in item.lets):
             axis = reduce_of(let).axes[0]
-            wide = self.n.s.best((axis,), [let.name])[0] and self.n.s.lane_score(let.name, axis) > 0
             for p in points:
-                if wide and not p.vector and self.e.typer.dtype(reduce_of(let).body) != DType.bool:
+                if let.name in self.n.plan.along and not p.vector:
                     self.along_lanes(let, p, axis)
                 else:
                     self.serially(let, p)

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, minimum, step_of, var
-from tatami.loop.emit.emitter import Point, Stored, accumulator_dtype, combine, neutral_value
-from tatami.loop.emit.flatten import FlatLet, reduce_of
+from tatami.core.combining import accumulator_dtype, combine
+from tatami.core.expr import ZERO, Expr, expr, floordiv, minimum, var
+from tatami.loop.emit.emitter import Point, Stored, neutral_value
 from tatami.loop.ir import For, LocalBuffer, Op, Splat
 from tatami.loop.nests.join import join_term, start_value
 from tatami.loop.nests.lane_loops import LaneLoops
-from tatami.loop.nests.schedule import Pass, lets_read, nodes
-from tatami.region.ir import Read
+from tatami.plan.views.down_columns import GROUP, down_columns
+from tatami.plan.views.flatten import FlatLet, reduce_of
+from tatami.plan.views.nest_form import Pass
 
 COLUMNS = 1024
 """Columns per block if threads divide the columns: a page of each row."""
 WIDE = 4096
 """Columns per block if threads divide the rows: longer contiguous runs reach a higher bandwidth."""
-GROUP = 8
-"""Rows combined before they join the totals: as many streams as a hardware prefetcher follows, and as L1 has ways."""
 SEVERAL = 4
 """Vectors of a row that are read together, for a higher bandwidth."""
-ROWS = 512 * GROUP
-"""Maximum rows of a float sum that is added up row by row; longer ones are added up in blocks."""
-FAR = 4096
-"""Minimum distance in bytes between rows for which this order pays."""
 
 
 class ColumnReduces:
@@ -42,36 +37,8 @@ class ColumnReduces:
         self.totals: dict[str, Stored] = {}
 
     def of(self, p: Pass) -> list[str]:
-        """Names of the reduces of a pass whose rows are far apart, along one axis of lanes, and that read nothing computed in
-        the pass."""
-        inside, lets = set(p.lets), self.n.lets
-        found: list[str] = []
-        for item in p.items:
-            waits = any(at.let in inside for name in item.lets for at in lets_read(lets[name].expr))
-            if item.kind == "reduce" and not waits and all(self.is_far(name, p.vector) for name in item.lets):
-                found += item.lets
-        return found
-
-    def is_far(self, name: str, vector: str) -> bool:
-        """True if the reads that move along the lanes are contiguous there and far apart along the last reduced axis. Reads
-        that do not move along the lanes (the vector of a matrix-vector product) do not matter. False also for few
-        reduced elements, for float sums longer than ROWS, which are added up in blocks, and for argmax and argmin."""
-        reduce, e = reduce_of(self.n.lets[name]), self.e
-        down = reduce.axes[-1]
-        count = self.n.sizes[down].as_int()
-        reads = [n for n in nodes(reduce.body) if isinstance(n, Read)]
-        long_sum = reduce.fn == "sum" and accumulator_dtype(reduce.dtype).is_float and (count is None or count > ROWS)
-        few = count is not None and count < 2 * GROUP
-        if few or long_sum or reduce.fn in ("argmax", "argmin") or self.n.plan.lanes < 4 or not reads:
-            return False
-        places = [(read.tensor, e.address(read.tensor, read.map)) for read in reads]
-        moving = [(tensor, at) for tensor, at in places if step_of(at, vector) != ZERO]
-        for tensor, at in moving:
-            step = step_of(at, down)
-            apart = None if step is None else step.as_int()
-            if step_of(at, vector) != ONE or apart is None or apart * e.memrefs[tensor].dtype.itemsize < FAR:
-                return False
-        return bool(moving)
+        """The reduces of a pass that go row by row."""
+        return down_columns(self.n.form, p)
 
     def allocate(self, names: list[str], vector: str, most: int) -> None:
         """Buffers for the totals of a block of `most` columns."""

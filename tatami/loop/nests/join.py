@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.dtype import DType
-from tatami.loop.emit.emitter import Emitter, Point, accumulator_dtype, combine, neutral_value
+from tatami.loop.emit.emitter import Emitter, Point, neutral_value
 from tatami.loop.ir import Assign, Cast, Const, Fma, Horizontal, Op, Reg, type_of
 from tatami.region.ir import Binary, Reduce
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, product, var
 from tatami.loop.emit.emitter import Emitter, Point
-from tatami.loop.emit.flatten import FlatLet
 from tatami.loop.ir import Cast, Const, For, IndexOf, Reg, Value, type_of
-from tatami.loop.nests.schedule import Pass, Scheduler, cost
+from tatami.loop.nests.schedule import Schedule
+from tatami.plan.views.flatten import FlatLet
+from tatami.plan.views.nest_form import NestForm, Pass, cost
 from tatami.region.ir import Reduce, Yield
 
 WORK = 1 << 14
@@ -19,12 +20,12 @@ WORK = 1 << 14
 class LaneLoops:
     """The schedule of one kernel, with the loops of which every pass consists."""
 
-    def __init__(self, emitter: Emitter, scheduler: Scheduler) -> None:
+    def __init__(self, emitter: Emitter, form: NestForm, plan: Schedule) -> None:
         self.e = emitter
-        self.s = scheduler
-        self.plan = scheduler.schedule()
-        self.lets = scheduler.lets
-        self.sizes = scheduler.sizes
+        self.form = form
+        self.plan = plan
+        self.lets = form.lets
+        self.sizes = dict(form.sizes)
 
     # -- work ------------------------------------------------------------------------------------
     def pass_work(self, p: Pass) -> Expr:
@@ -43,12 +44,8 @@ class LaneLoops:
 
     # -- lanes -----------------------------------------------------------------------------------
     def width(self, axis: str) -> int:
-        """Lanes along an axis: the plan's, or the largest power of two that fits a short axis."""
-        n = self.sizes[axis].as_int()
-        lanes = self.plan.lanes
-        while n is not None and lanes > n and lanes > 1:
-            lanes //= 2
-        return lanes
+        """Lanes of a vector along an axis."""
+        return self.form.width(axis)
 
     def has_tail(self, axis: str, span: tuple[Expr, Expr] | None = None) -> bool:
         """True if elements may be left over after the full vectors along an axis, or along a span of it."""
@@ -138,7 +135,7 @@ class LaneLoops:
         stored = e.stored.get(let.name)
         if stored is not None:
             e.store(stored.buffer, e.stored_address(stored, let, index), value, p)
-        for y in self.s.yields.get(let.name, ()):
+        for y in self.form.yields.get(let.name, ()):
             entries = y.map if y.map is not None else tuple(var(a) for a in let.axes)
             place = tuple(p.at(x) for x in entries if x is not None)
             e.store(y.to, e.address(y.to, place), self.converted(y, value), p)

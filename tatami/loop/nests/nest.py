@@ -13,19 +13,21 @@ from tatami.core.expr import ZERO, Expr, expr, var
 from tatami.loop.emit.emitter import Emitter, Point
 from tatami.loop.emit.ranges import cuts
 from tatami.loop.ir import For
-from tatami.loop.nests.arg_reduces import ArgReduces, is_arg_reduce
+from tatami.loop.nests.arg_reduces import ArgReduces
 from tatami.loop.nests.lane_loops import LaneLoops
 from tatami.loop.nests.reduces import Fold, Reduces
 from tatami.loop.nests.scans import Scans
-from tatami.loop.nests.schedule import Pass, Scheduler, is_scan
+from tatami.loop.nests.schedule import Schedule
 from tatami.plan.ir import Blocks
+from tatami.plan.views.flatten import is_arg_reduce
+from tatami.plan.views.nest_form import NestForm, Pass, is_scan
 
 
 class Nest(LaneLoops):
     """The passes of one kernel. `reduces`, `args` and `scans` make the items that are not maps."""
 
-    def __init__(self, emitter: Emitter, scheduler: Scheduler, blocks: Blocks | None) -> None:
-        super().__init__(emitter, scheduler)
+    def __init__(self, emitter: Emitter, form: NestForm, plan: Schedule, blocks: Blocks | None) -> None:
+        super().__init__(emitter, form, plan)
         self.reduces = Reduces(self)
         self.args = ArgReduces(self, self.reduces)
         self.scans = Scans(self, blocks)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tatami.core.expr import expr, product, var
 from tatami.core.layout import size_elements
 from tatami.loop.emit.emitter import Emitter
-from tatami.loop.emit.flatten import FlatLet
 from tatami.loop.ir import Const, Load, LocalBuffer, Parallel, Store
 from tatami.loop.nests.lane_loops import WORK
-from tatami.loop.nests.schedule import nodes
+from tatami.plan.views.flatten import FlatLet
+from tatami.plan.views.nest_form import nodes
 from tatami.region.ir import Read, ReadAt, Region, Target
 
 

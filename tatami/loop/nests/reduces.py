@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.combining import combine
 from tatami.core.expr import ZERO, Expr, free_vars, minimum, var
-from tatami.loop.emit.emitter import Point, combine, neutral_value
-from tatami.loop.emit.flatten import FlatLet, reduce_of, used_axes
+from tatami.loop.emit.emitter import Point, neutral_value
 from tatami.loop.ir import Assign, Const, For, Horizontal, Op, Reg, Splat, Value
 from tatami.loop.nests.column_reduces import ColumnReduces
 from tatami.loop.nests.join import horizontal_fn, join_term, start_value
 from tatami.loop.nests.lane_loops import LaneLoops
-from tatami.loop.nests.schedule import Item, Pass, cost
+from tatami.plan.views.flatten import FlatLet, reduce_of, used_axes
+from tatami.plan.views.nest_form import Item, Pass, cost
 from tatami.region.ir import Reduce
 
 _BLOCK = 512
@@ -61,7 +62,7 @@ class Reduces:
         lets = [let for let in lets if let.name not in self.columns.totals]
         if not lets:
             return
-        vector = self.n.plan.reduce_vector[lets[0].name]
+        vector = self.n.plan.along.get(lets[0].name, "")
         if vector and not points[0].vector:
             for p in points:
                 self.along_lanes(lets, p, vector)

@@ -13,93 +13,72 @@ import msgspec
 
 from tatami.core.cost import OVERLAP_TILE
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, product, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, minimum, product, var
 from tatami.loop.emit.emitter import Emitter, Stored
-from tatami.loop.emit.flatten import flatten
 from tatami.loop.ir import Assign, Const, Declare, For, If, IndexOf, LocalBuffer, Op, Parallel, Reg, Stmt
 from tatami.loop.nests.column_reduces import COLUMNS, WIDE
-from tatami.loop.nests.merge_axes import merge_axes
 from tatami.loop.nests.nest import Nest
 from tatami.loop.nests.outputs import clear_border, overwritten_inputs, snapshot
-from tatami.loop.nests.overlap import Overlap, overlap_of
 from tatami.loop.nests.scatters import Scatters
-from tatami.loop.nests.schedule import Pass, Phase, Scheduler, is_scan, nodes
-from tatami.loop.nests.split_reduces import split_reduces
-from tatami.loop.nests.stage_reads import stage_reads
+from tatami.loop.nests.schedule import schedule_of
 from tatami.loop.passes.fetch_ahead import fetched_ahead
 from tatami.loop.passes.row_indices import indices_before_loops
 from tatami.plan.ir import CpuRows, Scalar
-from tatami.region.ir import At, Read, Region
+from tatami.plan.views.nest_form import Pass, Phase, is_scan, nest_form, recomputed
+from tatami.plan.views.overlap import Overlap, overlap_of
+from tatami.region.ir import Region
 
 _PAD = 16
 """Elements between the rows of a staged operand, so that columns do not meet in one cache set."""
+GROUPED = 16
+"""Points of the last outer axis that are a task, where groups of them are computed together."""
 _TILE = 64
 """Elements per tile along the lanes' axis of a transposing pass."""
 
 
 def lower_rows(region: Region, plan: CpuRows | Scalar) -> tuple[Stmt, ...]:
     """The body of the kernel of a renamed Region."""
-    lanes = plan.width if isinstance(plan, CpuRows) else 1
-    sizes = {it.name: it.size for it in region.reduce_axes}
-    region, joined = merge_axes(region, lanes)
-    plan = _with_joined_axes(plan, joined)
+    form = nest_form(region, plan)
     blocks = plan.blocks if isinstance(plan, CpuRows) else None
-    lets, typer = flatten(region)
-    shares_reduce = blocks is not None and blocks.axis in sizes
-    if blocks is not None and shares_reduce:
-        inner = product(sizes[a] for a, name in joined.items() if name == blocks.axis)
-        region, lets = split_reduces(region, lets, typer, blocks.axis, blocks.size * inner)
-    plain = {let.name for let in lets}
-    lets = stage_reads(region, lets, typer, lanes)
-    staged = frozenset(let.name for let in lets) - plain
-    shared = blocks is not None and blocks.round > 0
-    scheduler = Scheduler(region, lets, plan, lanes, staged, shared)
-    nest = Nest(Emitter(region, scheduler.lets, typer), scheduler, blocks)
-    return indices_before_loops(_Rows(region, nest, staged).body())
-
-
-def _with_joined_axes(plan: CpuRows | Scalar, joined: dict[str, str]) -> CpuRows | Scalar:
-    outer = tuple(dict.fromkeys(joined.get(a, a) for a in plan.outer))
-    if isinstance(plan, CpuRows):
-        blocks = plan.blocks and msgspec.structs.replace(plan.blocks, axis=joined.get(plan.blocks.axis, plan.blocks.axis))
-        plan = msgspec.structs.replace(plan, vector_axis=joined.get(plan.vector_axis, plan.vector_axis), blocks=blocks)
-    return msgspec.structs.replace(plan, outer=outer)
+    nest = Nest(Emitter(form.region, form.lets, form.typer), form, schedule_of(form, plan), blocks)
+    return indices_before_loops(_Rows(nest, recomputed(plan)).body())
 
 
 class _Rows:
-    def __init__(self, region: Region, nest: Nest, staged: frozenset[str]) -> None:
-        self.region = region
-        self.staged = staged
+    def __init__(self, nest: Nest, inline: frozenset[str]) -> None:
         self.n = nest
+        self.form = nest.form
+        self.inline = inline
         self.e = nest.e
-        self.s = nest.s
         self.plan = nest.plan
         self.lets = nest.lets
         self.sizes = nest.sizes
 
     def body(self) -> tuple[Stmt, ...]:
-        for tensor in overwritten_inputs(self.region, self.lets):
+        for tensor in overwritten_inputs(self.form.region, self.lets):
             snapshot(self.e, tensor)
-        for target in self.region.outputs:
+        for target in self.form.region.outputs:
             clear_border(self.e, target)
-        overlaps = [overlap_of(phase, self.plan, self.s) for phase in self.plan.phases]
-        tiled = {name for o in overlaps if o is not None for name in o.lets}
         for name, storage in self.plan.storage.items():
-            if storage == "shared" and name not in tiled:
+            if storage == "workspace":
                 self.allocate(name, self.lets[name].axes)
-        for phase, overlap in zip(self.plan.phases, overlaps, strict=True):
-            if overlap is not None:
-                self.overlapped(phase, overlap)
-            else:
-                self.phase(phase)
+        for phase in self.plan.phases:
+            self.phase(phase)
         for y in self.plan.scatters:
             Scatters(self.n).emit(y)
         return tuple(self.e.blocks[0])
 
+    def overlap(self, phase: Phase) -> Overlap | None:
+        """The part of the first pass that a tile of the second one reads; None if it is not in tiles."""
+        if not any(self.plan.storage[n] == "tile" for p in phase.passes for n in p.lets):
+            return None
+        reads = {n: self.form.reads_of(n, self.inline) for n in self.form.order if n not in self.inline}
+        return overlap_of(phase, self.plan.storage, self.form, reads)
+
     def allocate(self, name: str, axes: tuple[str, ...], grouped: str = "", group: int = 1) -> None:
         let = self.lets[name]
         sizes = tuple(self.sizes[a] for a in axes)
-        if name in self.staged and len(sizes) > 1:
+        if name in self.form.staged and len(sizes) > 1:
             sizes = (*sizes[:-1], sizes[-1] + _PAD)
         if grouped:
             axes, sizes = (grouped, *axes), (expr(group), *sizes)
@@ -109,15 +88,44 @@ class _Rows:
 
     # -- phases ----------------------------------------------------------------------------------
     def phase(self, phase: Phase) -> None:
-        if phase.outer:
-            work = sum((self.n.pass_work(p) for p in phase.passes), ZERO)
-            if self.shares_operands(phase):
-                self.grouped(phase, work)
-            else:
-                self.parallel(phase.outer, work, lambda env: self.passes(phase, [env]), lambda: self.rows(phase, 1))
+        overlap = self.overlap(phase)
+        if overlap is not None:
+            self.overlapped(phase, overlap)
+        elif phase.group > 1:
+            self.grouped(phase)
+        elif phase.outer:
+            self.outer(phase)
+        else:
+            for p in phase.passes:
+                self.lone_pass(p, phase.threads)
+
+    def work(self, phase: Phase) -> Expr:
+        """Operations of one outer point."""
+        return sum((self.n.pass_work(p) for p in phase.passes), ZERO)
+
+    def outer(self, phase: Phase) -> None:
+        """The passes at every outer point: threads share those of the leading axes."""
+        rest = phase.outer[len(phase.threads) :]
+
+        def body(env: dict[str, Expr]) -> None:
+            self.serial(rest, env, lambda inner: self.passes(phase, [inner]))
+
+        if not phase.threads:
+            self.rows(phase, 1)
+            body({})
             return
-        for p in phase.passes:
-            self.lone_pass(p)
+        work = self.work(phase) * product(self.sizes[a] for a in rest)
+        self.parallel(phase.threads, work, body, lambda: self.rows(phase, 1))
+
+    def serial(self, axes: tuple[str, ...], env: dict[str, Expr], body: Callable[[dict[str, Expr]], None]) -> None:
+        """Loops over `axes` on one thread."""
+        if not axes:
+            body(env)
+            return
+        x = self.e.loop(self.sizes[axes[0]])
+        with self.e.block() as inside:
+            self.serial(axes[1:], {**env, axes[0]: var(x)}, body)
+        self.e.emit(For(x, ZERO, self.sizes[axes[0]], tuple(inside)))
 
     def overlapped(self, phase: Phase, o: Overlap) -> None:
         """Tiles of the reader's axis in parallel; each computes the rows it reads, those of its halo too."""
@@ -162,31 +170,11 @@ class _Rows:
             self.n.emit_pass(p, tuple(a for a in p.axes if a != axis), [{**env, axis: var(x)}])
         self.e.emit(For(x, *span, tuple(body)))
 
-    def shares_operands(self, phase: Phase) -> bool:
-        """True if some reduce of the phase reads elements that neighbouring outer points read too (a matrix, not a row)."""
-        last = phase.outer[-1]
-        n = self.sizes[last].as_int()
-        if self.plan.lanes < 4 or (n is not None and n < self.group()) or any(is_scan(p) for p in phase.passes):
-            return False
-        wide = [item for p in phase.passes if p.vector for item in p.items if item.kind == "reduce"]
-        reduces = [name for item in wide for name in item.lets]
-        for name in reduces:
-            for e in nodes(self.lets[name].expr):
-                if isinstance(e, Read) or (isinstance(e, At) and self.plan.storage.get(e.let) == "shared"):
-                    used = {n for i in e.map for n in free_vars(i)}
-                    if used and last not in used:
-                        return True
-        return False
-
-    def group(self) -> int:
-        """Outer points computed together: their accumulators and the shared operand fit the registers."""
-        return 8 if self.plan.lanes >= 16 else 4
-
-    def grouped(self, phase: Phase, work: Expr) -> None:
+    def grouped(self, phase: Phase) -> None:
         """Groups of neighbouring points of the last outer axis: one load of a shared operand serves all of them."""
         e = self.e
-        last = phase.outer[-1]
-        size, block, group = self.sizes[last], 16, self.group()
+        last, group = phase.outer[-1], phase.group
+        size, block = self.sizes[last], GROUPED
         self.sizes["group"] = floordiv(size + (block - 1), expr(block))
 
         def body(env: dict[str, Expr]) -> None:
@@ -201,13 +189,13 @@ class _Rows:
                     self.passes(phase, [{**outer, last: var(x) + r} for r in range(step)])
                 e.emit(For(x, low, high, tuple(inside), step))
 
-        self.parallel((*phase.outer[:-1], "group"), work * block, body, lambda: self.rows(phase, group))
+        self.parallel((*phase.outer[:-1], "group"), self.work(phase) * block, body, lambda: self.rows(phase, group))
 
     def rows(self, phase: Phase, group: int) -> None:
         """Buffers of one thread for the lets that later passes of the phase read, for each point of a group."""
         for p in phase.passes:
             for name in p.lets:
-                if self.plan.storage[name] == "local":
+                if self.plan.storage[name] == "row":
                     inner = tuple(a for a in self.lets[name].axes if a not in phase.outer)
                     self.allocate(name, inner, phase.outer[-1] if group > 1 else "", group)
             if is_scan(p):
@@ -256,31 +244,32 @@ class _Rows:
         rows = fetched_ahead(tuple(inside), along, self.sizes[axes[-1]], e.fresh("i"))
         e.emit(Parallel(z, count, self.n.grain(work), rows, tuple(head)))
 
-    def lone_pass(self, p: Pass) -> None:
-        """A pass without outer loops: its own axes are shared by the threads."""
-        if is_scan(p):
-            self.lone_scan(p)
-            return
-        free = tuple(a for a in p.axes if a != p.vector)
-        if p.folds or (not free and not p.vector):
+    def lone_pass(self, p: Pass, threads: tuple[str, ...]) -> None:
+        """A pass without outer loops: threads share points of some of its own axes."""
+        rest = tuple(a for a in p.axes if a not in threads)
+        if self.n.scans.is_split(p):
+            self.n.scans.split(p)
+        elif p.tile:
+            self.tiled(p)
+        elif not threads:
+            if is_scan(p):
+                self.n.scans.allocate(p)
             self.n.emit_pass(p, p.axes, [{}])
-            return
-        if p.tile:
-            self.tiled(p, free)
-            return
-        if free:
-            split = free[:-1] if len(free) > 1 and not p.vector else free
-            split = split or free
-            rest = tuple(a for a in p.axes if a not in split)
-            work = self.n.pass_work(Pass(rest, p.items, p.folds))
-            columns = self.n.reduces.columns.of(p) if rest == (p.vector,) else []
-            if not columns:
-                self.parallel(split, work, lambda env: self.n.emit_pass(p, rest, [env]))
-                return
+        elif p.vector in threads:
+            self.parallel_lanes(p)
+        else:
+            self.parallel_points(p, threads, rest)
+
+    def parallel_points(self, p: Pass, threads: tuple[str, ...], rest: tuple[str, ...]) -> None:
+        work = self.n.pass_work(Pass(rest, p.items, p.folds))
+        columns = self.n.reduces.columns.of(p) if rest == (p.vector,) and not is_scan(p) else []
+        if columns:
             prologue = partial(self.n.reduces.columns.allocate, columns, p.vector, WIDE)
-            self.parallel(split, work, lambda env: self.column_blocks(p, columns, env), prologue)
-            return
-        self.parallel_lanes(p)
+            self.parallel(threads, work, lambda env: self.column_blocks(p, columns, env), prologue)
+        elif is_scan(p):
+            self.parallel(threads, work, lambda env: self.n.emit_pass(p, rest, [env]), lambda: self.n.scans.allocate(p))
+        else:
+            self.parallel(threads, work, lambda env: self.n.emit_pass(p, rest, [env]))
 
     def column_blocks(self, p: Pass, columns: list[str], env: dict[str, Expr]) -> None:
         """The lanes of a pass at a point of its other axes, block by block."""
@@ -294,28 +283,12 @@ class _Rows:
             self.n.emit_pass(p, (), [env], (start, stop))
         e.emit(For(y, ZERO, count, tuple(inside)))
 
-    def lone_scan(self, p: Pass) -> None:
-        """Threads share the blocks of a line, or lines, or lanes of neighbouring lines."""
-        line = self.n.scans.line(p)
-        free = tuple(a for a in p.axes if a not in (line.axis, p.vector))
-        if self.n.scans.is_split(p):
-            self.n.scans.split(p)
-        elif free:
-            rest = tuple(a for a in p.axes if a not in free)
-            work = self.n.pass_work(Pass(rest, p.items, p.folds))
-            self.parallel(free, work, lambda env: self.n.emit_pass(p, rest, [env]), lambda: self.n.scans.allocate(p))
-        elif line.lanes:
-            self.parallel_lanes(p)
-        else:
-            self.n.scans.allocate(p)
-            self.n.emit_pass(p, p.axes, [{}])
-
-    def tiled(self, p: Pass, free: tuple[str, ...]) -> None:
+    def tiled(self, p: Pass) -> None:
         """Lanes in blocks outside the tile axis: the lines that a gather touches are used up while they are in L1."""
         n = self.sizes[p.vector]
-        block = _TILE if p.vector else 1
+        block = _TILE
         self.sizes["tile"] = floordiv(n + (block - 1), expr(block))
-        split = tuple(a for a in free if a != p.tile)
+        split = tuple(a for a in p.axes if a not in (p.tile, p.vector))
         work = self.n.pass_work(Pass((p.tile,), p.items, p.folds)) * block
 
         def body(env: dict[str, Expr]) -> None:
@@ -327,7 +300,7 @@ class _Rows:
         self.parallel((*split, "tile"), work, body)
 
     def parallel_lanes(self, p: Pass) -> None:
-        """A pass with one axis: threads share blocks of it."""
+        """One axis only: threads share blocks of it."""
         e = self.e
         n = self.sizes[p.vector]
         kinds = {item.kind for item in p.items}

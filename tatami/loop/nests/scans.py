@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, minimum, var
-from tatami.loop.emit.emitter import Point, accumulator_dtype, combine, neutral_value
-from tatami.loop.emit.flatten import FlatLet
+from tatami.loop.emit.emitter import Point, neutral_value
 from tatami.loop.ir import (
     Assign,
     Cast,
@@ -37,8 +37,9 @@ from tatami.loop.ir import (
     type_of,
 )
 from tatami.loop.nests.lane_loops import LaneLoops
-from tatami.loop.nests.schedule import Pass
 from tatami.plan.ir import Blocks
+from tatami.plan.views.flatten import FlatLet
+from tatami.plan.views.nest_form import Pass
 from tatami.region.ir import Scan
 
 _TILE = 1024
@@ -81,15 +82,11 @@ class Scans:
 
     def block_size(self, line: _Line) -> int | None:
         """Elements of a block; None where a line is one block."""
-        n = self.n.sizes[line.axis].as_int()
-        if self.blocks is None or self.blocks.axis != line.axis or (n is not None and n <= self.blocks.size):
-            return None
-        return self.blocks.size
+        return self.n.form.block_size(line.axis, self.blocks)
 
     def is_split(self, p: Pass) -> bool:
         """True if threads share the blocks of a line."""
-        line = self.line(p)
-        return self.blocks is not None and self.blocks.round > 0 and self.block_size(line) is not None
+        return self.n.form.is_split(p, self.blocks)
 
     def along(self, line: _Line) -> int:
         """Lanes along the axis: those of one vector register also for elements of 8 bytes."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, var
-from tatami.loop.emit.emitter import Point, lane_step
-from tatami.loop.emit.flatten import used_axes
+from tatami.core.lane_step import lane_step
+from tatami.loop.emit.emitter import Point
 from tatami.loop.ir import Fault, For, If, Lane, Op, Stmt, Value, Within, type_of
 from tatami.loop.nests.nest import Nest
+from tatami.plan.views.flatten import used_axes
 from tatami.region.ir import Yield
 
 
@@ -26,7 +27,7 @@ class Scatters:
 
     def lanes(self, y: Yield, entries: tuple[Expr | None, ...], axes: tuple[str, ...]) -> str:
         """The last axis, when its points never meet: it stands alone in the map and no index depends on it."""
-        if not axes or not self.n.s.is_wide(axes[-1]):
+        if not axes or not self.n.form.is_wide(axes[-1]):
             return ""
         last = axes[-1]
         apart = any(x is not None and x == var(last) for x in entries)

@@ -20,9 +20,9 @@ from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.emitter import Emitter, Point
-from tatami.loop.emit.flatten import flatten
 from tatami.loop.emit.segments import Group, collapse, guard_range, walk
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
+from tatami.plan.views.flatten import flatten
 from tatami.region.ir import At, Cast, Const, Read, Reduce, Region, RegionExpr, Select, Within, Yield
 from tatami.region.views.kinds import epilogue_of
 from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes

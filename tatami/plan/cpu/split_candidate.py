@@ -11,7 +11,7 @@ from tatami.plan.cpu.split import crossing_lets, split_parts, split_region
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import Candidate, CpuSplit, Rejected
 from tatami.plan.loops.estimate import seconds_of_bytes, trips
-from tatami.plan.loops.rows import rows_candidate, vector_widths
+from tatami.plan.loops.rows import rows_candidates, scalar_candidate
 from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at, skeleton
 from tatami.poly_core.ir import RegionFacts
@@ -44,8 +44,8 @@ def split_estimate(
             compute += work * waste / (target.flops_fp32 * 0.6) / threads
             continue
         bones = skeleton(own, sizes, target.l2_bytes)
-        rows = rows_candidate(own, facts, bones, target, sizes, vector_widths(target)[0])
-        compute += rows.estimate["compute"] if isinstance(rows, Candidate) else 1.0
+        made = (*rows_candidates(own, facts, bones, target, sizes), scalar_candidate(own, facts, bones, target, sizes))
+        compute += next(c for c in made if isinstance(c, Candidate)).estimate["compute"]
     crossing = sum(
         size_at(product(extents[a] for a in lets[n].axes), sizes) * lets[n].dtype.itemsize for n in crossing_lets(region, parts)
     )

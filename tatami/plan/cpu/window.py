@@ -174,6 +174,9 @@ def _check(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnost
     elif plan.whole and (plan.joined or plan.lying):
         why = "planes that are copied whole are read as they are copied, vectors across lines among them"
         yield invalid_plan(region, why, "leave out `joined` and `lying`, or `whole`")
+    elif plan.lying and plan.ahead != 1:
+        why = f"rows read where they lie, {plan.ahead} blocks ahead"
+        yield invalid_plan(region, why, "use 1: nothing is copied before it is read")
     elif plan.joined and is_looped(region, found):
         yield invalid_plan(region, "loops over the places of a window join no vectors", "leave out `joined`")
     elif plan.whole and (why := not_whole(region, plan, found)):

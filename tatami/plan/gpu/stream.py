@@ -52,7 +52,8 @@ def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> Gpu
     in_parts = any(parts_of(region, let, sizes) for let in region.lets)
     if is_one_kernel(region, fused) and not in_parts:
         group = max((group_of(region, let, sizes) for let in region.lets), default=1)
-        return GpuStream(fused.outer, fused.passes, fused.storage, THREADS, VECTOR_BYTES, (group,) * len(fused.passes), True)
+        kept: dict[str, Storage] = {n: "row" if s in ("tile", "workspace") else s for n, s in fused.storage.items()}
+        return GpuStream(fused.outer, fused.passes, kept, THREADS, VECTOR_BYTES, (group,) * len(fused.passes), True)
     heavy = {let.name for let in region.lets if isinstance(let.expr, Reduce | Scan)}
     moved = {n.let for let in region.lets for n in nodes(let.expr) if isinstance(n, At)}
     used = {n for let in region.lets for n in used_lets(let.expr)}

@@ -9,16 +9,21 @@ takes 1/width cycle, one that stays 1/width, any other 1. A division, root or fu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from tatami.core.cost import op_cost
-from tatami.core.expr import Expr, evaluate, free_vars, product
+from tatami.core.expr import ONE, Expr, evaluate, free_vars, product
+from tatami.core.lane_step import lane_step
 from tatami.core.target import Target
-from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar
-from tatami.plan.loops.accesses import AccessMove, accesses, stride_kind
+from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar, Storage
+from tatami.plan.loops.accesses import AccessMove, StrideKind, accesses, stride_kind
 from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
+from tatami.plan.views.nest_form import Pass as LoopedPass
+from tatami.plan.views.nest_form import lets_read, nest_form, recomputed
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.ir import Binary, Let, Region, Scan, Select, Unary
+from tatami.region.ir import Binary, Let, Reduce, Region, Scan, Select, Unary
 from tatami.region.views.images.convolution import find_convolution
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
@@ -90,7 +95,7 @@ def operations(region: Region, lets: tuple[str, ...]) -> int:
     return total
 
 
-def pass_cycles(
+def sketched_cycles(
     region: Region,
     skeleton: Skeleton,
     p: Pass,
@@ -99,33 +104,64 @@ def pass_cycles(
     moves: tuple[AccessMove, ...],
     sizes: Mapping[str, int],
 ) -> float:
-    """Cycles of one pass over all outer iterations, with vectors of `width` elements along `vector` ("": one element at a
-    time)."""
-    lets = lets_by_name(region)
-    inside = set(p.lets) | {n for n, s in skeleton.storage.items() if s == "recompute"}
+    """Cycles of one pass of a sketch over all outer iterations, when `vector` ("" for none) steps by `width`."""
+    again = frozenset(n for n, s in skeleton.storage.items() if s == "recompute")
+    work = Work(p.lets, again, (*skeleton.outer, *p.axes), vector)
+    count = operations(region, p.lets)
+    return work_cycles(region, skeleton.storage, work, count, width, moves, sizes, lambda e, axis, _: stride_kind(e, axis))
+
+
+class Work(msgspec.Struct, frozen=True):
+    """Lets that are computed together at every point of `axes`, with those evaluated inside them; lanes run along `vector`."""
+
+    lets: tuple[str, ...]
+    inlined: frozenset[str]
+    axes: tuple[str, ...]
+    vector: str
+
+
+def work_cycles(
+    region: Region,
+    storage: Mapping[str, Storage],
+    work: Work,
+    operations_of_point: int,
+    width: int,
+    moves: tuple[AccessMove, ...],
+    sizes: Mapping[str, int],
+    stride: Callable[[Expr, str, int], StrideKind],
+) -> float:
+    """Cycles of all points, when the axis of lanes steps by `width`. `stride` says how an address moves from lane to lane."""
+    lets, vector = lets_by_name(region), work.vector
+    inside = {*work.lets, *work.inlined}
     lanes = width if vector else 1
     if vector:
         extent = size_at(all_axes(region)[vector], sizes)
         lanes_used = extent / (-(-extent // width))
     else:
         lanes_used = 1.0
-    cost = operations(region, p.lets) / (2.0 * lanes) + sum(_scan_cycles(lets[n], vector, lanes) for n in p.lets)
+    cost = operations_of_point / (2.0 * lanes) + sum(_scan_cycles(lets[n], vector, lanes) for n in work.lets)
     for m in moves:
-        if m.let not in inside or (m.target in lets and skeleton.storage.get(m.target) not in ("row", "tile", "workspace")):
+        if m.let not in inside or (m.target in lets and storage.get(m.target) not in ("row", "tile", "workspace")):
             continue
         if vector and vector in m.gathers:
             cost += (CHECKED if m.is_checked else GATHERED) * m.share(vector)
             continue
-        move = "far" if not vector or m.linear is None else stride_kind(m.linear, vector)
+        move = "far" if not vector or m.linear is None else stride(m.linear, vector, lanes)
         each = (SCATTERED if m.written else 1.0) if move == "far" and vector else 1.0 / lanes
         cost += each * m.share(vector)
-    points = trips(region, (*skeleton.outer, *p.axes), sizes)
+    points = trips(region, work.axes, sizes)
     horizontal = 0.0
     if vector:
-        for name in p.lets:
-            if vector in nest_of(lets[name], skeleton.outer)[1]:
+        for name in work.lets:
+            if vector in nest_of(lets[name], ())[1]:
                 horizontal += 6.0 * points / max(1, size_at(all_axes(region)[vector], sizes))
     return points * cost * (lanes / lanes_used) + horizontal
+
+
+def stride_of_lanes(linear: Expr, vector: str, lanes: int) -> StrideKind:
+    """How an address moves from lane to lane of a vector that begins at a multiple of its lanes."""
+    found = stride_kind(linear, vector)
+    return "unit" if found == "far" and lane_step(linear, vector, lanes) == ONE else found
 
 
 def _scan_cycles(let: Let, vector: str, lanes: int) -> float:
@@ -149,8 +185,8 @@ def roofline(
 
 
 def rank(estimate: Mapping[str, float]) -> tuple[float, float]:
-    """The sort key of candidates: the time; then, for equal times limited by memory, all other work."""
-    work = sum(v for k, v in estimate.items() if k not in ("memory", "launch", "total") and not k.startswith("at."))
+    """The key to sort candidates by: the time, then, if memory takes as long for several, all other work."""
+    work = sum(v for k, v in estimate.items() if k not in ("memory", "launch", "total", "threads") and not k.startswith("at."))
     return estimate["total"], work
 
 
@@ -165,30 +201,100 @@ def rows_estimate(
 def loops_estimate(
     region: Region, facts: RegionFacts, plan: Scalar | CpuRows, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Terms in seconds for plain loops or rows. Threads divide the work if an axis is split, or blocks need no order."""
-    bones = Skeleton(plan.outer, plan.passes, plan.storage)
-    moves = accesses(region)
-    width, threads = 1, 1
-    if isinstance(plan, CpuRows):
-        shared = plan.blocks is not None and plan.blocks.round > 0
-        width, threads = plan.width, max(1, target.cores) if plan.parallel or shared else 1
-    cycles = sum(pass_cycles(region, bones, p, p.vector, width if p.vector else 1, moves, sizes) for p in plan.passes)
-    found = rows_estimate(facts, cycles, threads, target, sizes)
-    again = sum(seconds_of_reading_again(region, bones, p, moves, target, sizes) for p in plan.passes)
-    return {**found, "again": again, "total": found["total"] + again} if again else found
+    """The loops of a plan, phase by phase. Threads take part in those whose points they share, where the whole is worth
+    waking them. Plain loops count for one thread: they are for what is too little work for two, and for what has no vectors,
+    where there is nothing to compare them with."""
+    loops = Loops(region, plan)
+    width = plan.width if isinstance(plan, CpuRows) else 1
+    found = [(loops.cycles(w, plan.storage, width, sizes), w, shared) for w, shared in loops.work]
+    serial = rows_estimate(facts, sum(c for c, _, _ in found) * width / target.lanes, 1, target, sizes)["total"]
+    is_shared = serial >= PARALLEL_SECONDS and target.cores > 1 and isinstance(plan, CpuRows)
+    cycles, threads = 0.0, 1
+    for c, _, shared in found:
+        most = min(target.cores, shared(sizes)) if is_shared else 1
+        cycles, threads = cycles + c / most, max(threads, most)
+    again = sum(seconds_of_reading_again(loops.region, w, loops.moves, target, sizes) for _, w, _ in found)
+    estimate = rows_estimate(facts, cycles, 1, target, sizes) | {"threads": float(threads)}
+    return {**estimate, "again": again, "total": estimate["total"] + again} if again else estimate
+
+
+class Loops:
+    """The work of the loops of a plan, in the terms of estimates."""
+
+    def __init__(self, region: Region, plan: Scalar | CpuRows) -> None:
+        form = nest_form(region, plan)
+        self.form = form
+        self.region = form.flat_region
+        self.moves = accesses(self.region)
+        self.again = recomputed(plan)
+        blocks = plan.blocks if isinstance(plan, CpuRows) else None
+        self.work: list[tuple[Work, Callable[[Mapping[str, int]], int]]] = []
+        for phase in form.phases(plan):
+            for p in phase.passes:
+                shared = self._threads(phase.threads, p, form.is_split(p, blocks))
+                axes = (*phase.outer, *p.axes)
+                for item in p.items:
+                    e = form.lets[item.lets[0]].expr
+                    inner = e.axes if isinstance(e, Reduce) else ()
+                    vector = p.vector or p.along.get(item.lets[0], "")
+                    self.work.append((self._work(item.lets, (*axes, *inner), vector), shared))
+                if p.folds:
+                    self.work.append((self._work(p.folds, axes, p.vector), shared))
+        for y in form.scatters:
+            axes = form.lets[y.source].axes
+            vector = axes[-1] if axes and form.is_wide(axes[-1]) else ""
+            names = [n for n in (y.source, *y.indices) if n in self.again]
+            self.work.append((self._work(names, axes, vector), lambda _: 1))
+
+    def _threads(self, axes: tuple[str, ...], p: LoopedPass, is_split: bool) -> Callable[[Mapping[str, int]], int]:
+        """How many threads find work at given sizes."""
+        if is_split:
+            return lambda sizes: MANY
+        if not axes:
+            return lambda sizes: 1
+
+        def points(sizes: Mapping[str, int]) -> int:
+            n = trips(self.region, tuple(a for a in axes if a != p.vector), sizes)
+            return n * -(-trips(self.region, (p.vector,), sizes) // LANES_OF_TASK) if p.vector in axes else n
+
+        return points
+
+    def _work(self, lets: Sequence[str], axes: tuple[str, ...], vector: str) -> Work:
+        inlined: set[str] = set()
+        stack = list(lets)
+        while stack:
+            for at in lets_read(self.form.lets[stack.pop()].expr):
+                if at.let in self.again and at.let not in inlined:
+                    inlined.add(at.let)
+                    stack.append(at.let)
+        return Work(tuple(lets), frozenset(inlined), axes, vector)
+
+    def cycles(self, work: Work, storage: Mapping[str, Storage], width: int, sizes: Mapping[str, int]) -> float:
+        """Cycles of one thread for all points of `work`."""
+        count = operations(self.region, (*work.lets, *work.inlined))
+        return work_cycles(self.region, storage, work, count, width, self.moves, sizes, stride_of_lanes)
+
+
+MANY = 1 << 30
+"""More threads than any machine has."""
+LANES_OF_TASK = 64
+"""Lanes of the least block that threads share (loop/nests/rows.py)."""
+PARALLEL_SECONDS = 1e-5
+"""Work below this is not worth waking threads (notes: cpu §6)."""
 
 
 def seconds_of_reading_again(
-    region: Region, skeleton: Skeleton, p: Pass, moves: tuple[AccessMove, ...], target: Target, sizes: Mapping[str, int]
+    region: Region, work: Work, moves: tuple[AccessMove, ...], target: Target, sizes: Mapping[str, int]
 ) -> float:
-    """Seconds for operands that a pass reads more than once, since L2 does not keep them until the next time: from L3 four
-    times as fast as from memory."""
+    """Seconds for what lets read more than once because L2 does not keep it from one time to the next: from L3 four times as
+    fast as from memory."""
     extents = all_axes(region)
-    nest = [(a, size_at(extents[a], sizes)) for a in (*skeleton.outer, *p.axes)]
+    nest = [(a, size_at(extents[a], sizes)) for a in work.axes]
+    inside = {*work.lets, *work.inlined}
     itemsizes = {q.name: q.memref.dtype.itemsize for q in region.inputs}
     seconds = 0.0
     for m in moves:
-        if m.let not in p.lets or m.target not in itemsizes or m.linear is None or m.gathers:
+        if m.let not in inside or m.target not in itemsizes or m.linear is None or m.gathers:
             continue
         swept = read = float(itemsizes[m.target])
         for axis, extent in reversed(nest):

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import Candidate, CpuRows, Rejected, Scalar
 from tatami.plan.loops.estimate import loops_estimate
+from tatami.plan.loops.phase_rules import phase_rules
 from tatami.plan.loops.rows import rows_candidates, scalar_candidate
-from tatami.plan.loops.rules import schedule_rules
-from tatami.plan.loops.show import show_loops
+from tatami.plan.loops.show import show_phases
 from tatami.region.views.kinds import Kind
 
 EVERY: frozenset[Kind] = frozenset({"map", "rows", "stencil", "scan", "scatter", "contraction", "streaming_pair"})
@@ -26,7 +26,7 @@ def vector_candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
     return rows_candidates(asked.region, asked.facts, asked.bones, asked.target, asked.sizes)
 
 
-SCALAR = CpuKind(Scalar, EVERY, scalar_candidates, loops_estimate, schedule_rules, show_loops)
+SCALAR = CpuKind(Scalar, EVERY, scalar_candidates, loops_estimate, phase_rules, show_phases)
 """The kind of plain loops, one element at a time."""
-ROWS = CpuKind(CpuRows, EVERY, vector_candidates, loops_estimate, schedule_rules, show_loops)
+ROWS = CpuKind(CpuRows, EVERY, vector_candidates, loops_estimate, phase_rules, show_phases)
 """The kind of vector loops over fused nests."""

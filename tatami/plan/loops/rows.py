@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import prod
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.ir import Candidate, CpuRows, Pass, Rejected, Scalar
+from tatami.plan.ir import Candidate, CpuRows, Pass, Rejected
 from tatami.plan.loops.accesses import AccessMove, accesses
 from tatami.plan.loops.blocks import reduce_blocks, scan_blocks
-from tatami.plan.loops.estimate import loops_estimate, pass_cycles, rows_estimate, trips
-from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
+from tatami.plan.loops.estimate import loops_estimate, sketched_cycles
+from tatami.plan.loops.schedule import Skeleton, size_at
+from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
+from tatami.plan.views.nest_form import longest_vector_axis, nest_form
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.ir import At, Let, Region
+from tatami.region.ir import At, Region
 from tatami.region.walk import let_uses, lets_by_name
-
-PARALLEL_SECONDS = 1e-5
-"""Work below this is not worth waking threads (notes: cpu §6)."""
 
 
 def vector_widths(target: Target) -> tuple[int, ...]:
@@ -30,25 +29,22 @@ def scalar_candidate(
     region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
 ) -> Candidate:
     """The plan of plain loops, with its estimate."""
-    plan = Scalar(bones.outer, bones.passes, bones.storage)
+    plan = scalar_plan(region, Wish(storage=bones.storage))
     return Candidate(plan, "scalar", loops_estimate(region, facts, plan, target, sizes))
 
 
 def rows_candidates(
     region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int]
-) -> Iterator[Candidate | Rejected]:
-    """Vector loops by each width, until one has none."""
-    for width in vector_widths(target):
-        made = rows_candidate(region, facts, bones, target, sizes, width)
-        yield made
-        if isinstance(made, Rejected):
-            return
+) -> list[Candidate | Rejected]:
+    """Vector loops of each width that some axis has room for, widest first."""
+    return [rows_candidate(region, facts, bones, target, sizes, width) for width in vector_widths(target)]
 
 
 def rows_candidate(
     region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int], width: int
 ) -> Candidate | Rejected:
-    """Vector loops: either every pass along the last outer axis, or each pass along its own best axis."""
+    """Vector loops. A sketch of the passes decides what is wished of them: either every pass along the last outer axis, or
+    each pass along its own best axis."""
     if width <= 1:
         return Rejected(
             "cpu_rows", f"vectors of {target.vector_bytes} bytes hold {width} lane of 4 bytes; at least 2 are needed"
@@ -57,11 +53,10 @@ def rows_candidate(
     lets = lets_by_name(region)
     own = tuple(_own_vector(region, bones, p, width, moves, sizes) for p in bones.passes)
     best_cycles = sum(c for _, c in own)
-    best: tuple[tuple[str, ...], tuple[Pass, ...], str] | None = None
+    best: tuple[tuple[str, ...], str] | None = None
     main = max(range(len(own)), key=lambda i: own[i][1] if own[i][0] else -1.0, default=-1)
     if main >= 0 and own[main][0]:
-        passes = tuple(Pass(_vector_last(p, v, bones, lets), p.lets, v) for p, (v, _) in zip(bones.passes, own))
-        best = (bones.outer, passes, own[main][0])
+        best = (bones.outer, own[main][0])
     for v in bones.outer:
         if any(v not in lets[n].axes for p in bones.passes for n in p.lets if bones.storage[n] != "register"):
             continue  # a row without the vector axis is not written by lanes
@@ -71,24 +66,28 @@ def rows_candidate(
             for n in let_uses(let.expr)
         ):
             continue
-        cycles = sum(pass_cycles(region, bones, p, v, width, moves, sizes) for p in bones.passes)
+        cycles = sum(sketched_cycles(region, bones, p, v, width, moves, sizes) for p in bones.passes)
         if best is None or cycles < best_cycles:
-            outer = (*(a for a in bones.outer if a != v), v)
-            best, best_cycles = (outer, tuple(Pass(p.axes, p.lets, v) for p in bones.passes), v), cycles
+            best, best_cycles = ((*(a for a in bones.outer if a != v), v), v), cycles
     if best is None:
-        return Rejected("cpu_rows", "0 axes to vectorise; 1 is needed")
-    outer, passes, vector = best
-    serial = rows_estimate(facts, best_cycles * width / target.lanes, 1, target, sizes)  # the same answer for every width
-    parallel = _parallel(region, outer, vector, serial["total"], target, sizes)
+        return Rejected(f"cpu_rows x{width}", "0 axes to vectorise; 1 is needed")
+    outer, vector = best
     blocks = scan_blocks(region, vector, target, sizes) or reduce_blocks(region, vector, target, sizes)
-    where = "the last outer axis" if vector in outer else "pass axes"
-    plan = CpuRows(outer, passes, bones.storage, vector, width, parallel, blocks, nontemporal_outputs(region, target, sizes))
-    line = f"cpu_rows x{width} along {where}, {parallel} parallel axes"
-    if blocks is not None:
-        line += f", {blocks.axis} in blocks of {blocks.size}" + (f", {blocks.round} at a time" if blocks.round else "")
-    if plan.nontemporal:
-        line += ", results past the caches"
-    return Candidate(plan, line, loops_estimate(region, facts, plan, target, sizes))
+    wish = Wish(outer, vector, bones.storage, blocks, nontemporal_outputs(region, target, sizes))
+    plan = rows_plan(region, wish, width)
+    most = longest_vector_axis(nest_form(region, plan), plan)
+    if most is not None and most < width:
+        return Rejected(f"cpu_rows x{width}", f"vectors along axes of at most {most} elements")
+    return Candidate(plan, _line(plan), loops_estimate(region, facts, plan, target, sizes))
+
+
+def _line(plan: CpuRows) -> str:
+    passes = sum(len(phase.passes) for phase in plan.phases)
+    line = f"cpu_rows x{plan.width}, {len(plan.phases)} phases of {passes} passes"
+    if plan.blocks is not None:
+        line += f", {plan.blocks.axis} in blocks of {plan.blocks.size}"
+        line += f", {plan.blocks.round} at a time" if plan.blocks.round else ""
+    return line + (", results past the caches" if plan.nontemporal else "")
 
 
 def nontemporal_outputs(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[str, ...]:
@@ -104,37 +103,9 @@ def _own_vector(
     region: Region, bones: Skeleton, p: Pass, width: int, moves: tuple[AccessMove, ...], sizes: Mapping[str, int]
 ) -> tuple[str, float]:
     """The pass axis along which vectors are cheapest, and the cycles; "" if plain loops are as fast."""
-    best, cycles = "", pass_cycles(region, bones, p, "", 1, moves, sizes)
+    best, cycles = "", sketched_cycles(region, bones, p, "", 1, moves, sizes)
     for a in p.axes:
-        c = pass_cycles(region, bones, p, a, width, moves, sizes)
+        c = sketched_cycles(region, bones, p, a, width, moves, sizes)
         if c < cycles:
             best, cycles = a, c
     return best, cycles
-
-
-def _vector_last(p: Pass, vector: str, bones: Skeleton, lets: Mapping[str, Let]) -> tuple[str, ...]:
-    """The pass's axes with the vector axis last in its group (point axes, or reduced axes)."""
-    if not vector:
-        return p.axes
-    inner = _inner_axes(p, lets)
-    group = [a for a in p.axes if (a in inner) == (vector in inner)]
-    moved = [a for a in group if a != vector] + [vector]
-    return tuple([*moved, *inner] if vector not in inner else [*(a for a in p.axes if a not in inner), *moved])
-
-
-def _inner_axes(p: Pass, lets: Mapping[str, Let]) -> tuple[str, ...]:
-    """The axes of the pass that its reduces or scans run along."""
-    inner = {a for n in p.lets for a in nest_of(lets[n], ())[1]}
-    return tuple(a for a in p.axes if a in inner)
-
-
-def _parallel(
-    region: Region, outer: tuple[str, ...], vector: str, seconds: float, target: Target, sizes: Mapping[str, int]
-) -> int:
-    """Leading outer axes to split: all but a vector axis, or that one too (in whole vectors) when nothing else is left."""
-    if seconds < PARALLEL_SECONDS or not outer or target.cores < 2:
-        return 0
-    lead = outer[:-1] if outer[-1] == vector else outer
-    if lead and trips(region, lead, sizes) >= 2 * target.cores:
-        return len(lead)
-    return len(outer)

@@ -1,13 +1,11 @@
-"""Checks of a schedule of loops against its Region, by the rules of `plan/loops/schedule.py`: passes, storage, vectors, blocks,
-parts."""
+"""Faults of a streaming plan: passes, storage, parts. Every rule of `plan/loops/schedule.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.target import Target
-from tatami.plan.ir import Blocks, CpuRows, GpuStream, Pass, Scalar
+from tatami.plan.ir import GpuStream, Pass
 from tatami.plan.loops.schedule import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.walk import all_axes, lets_by_name
@@ -18,10 +16,10 @@ def invalid_plan(region: Region, why: str, suggestion: str) -> Diagnostic:
     return diagnostic("InvalidPlan", region.name, why, suggestion)
 
 
-def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: Target) -> Iterator[Diagnostic]:
-    """Faults of a schedule of loops; none if it is obeyed in full."""
+def schedule_rules(plan: GpuStream, region: Region) -> Iterator[Diagnostic]:
+    """Faults of a streaming plan; none if it is obeyed in full."""
     if region.opaque is not None:
-        parts = plan.parts if isinstance(plan, GpuStream) else ()
+        parts = plan.parts
         why = f"the routine {region.opaque.routine} in parts of {', '.join(map(str, parts))}"
         if plan.outer or plan.passes or plan.storage:
             yield invalid_plan(
@@ -46,9 +44,6 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
         if len(set(names)) < len(names):
             yield invalid_plan(region, f"loops over {', '.join(names)}", "name each axis once")
             return
-    outputs = [t.name for t in region.outputs]
-    if isinstance(plan, CpuRows) and (wrong := [t for t in plan.nontemporal if t not in outputs]):
-        yield invalid_plan(region, f"{wrong[0]} past the caches, which is no output", f"outputs: {', '.join(outputs)}")
     place: dict[str, int] = {}
     for i, p in enumerate(plan.passes):
         for n in p.lets:
@@ -64,15 +59,39 @@ def schedule_rules(plan: Scalar | CpuRows | GpuStream, region: Region, target: T
             yield invalid_plan(region, f"let {n} {how}", "put it in one pass, or recompute it")
         elif stored == "recompute" and isinstance(lets[n].expr, Reduce | Scan):
             yield invalid_plan(region, f"let {n} is a reduce and recomputed", "store it")
-    if any(n not in place and plan.storage.get(n) != "recompute" for n in lets):
+    if any(n not in plan.storage or (n not in place and plan.storage[n] != "recompute") for n in lets):
         return
+    position = {n: i for i, n in enumerate(lets)}
+    for i, p in enumerate(plan.passes):
+        if list(p.lets) != sorted(p.lets, key=lambda n: position[n]):
+            yield invalid_plan(region, f"pass {i} lists {', '.join(p.lets)}", "list its lets in the order of their definitions")
     for i, p in enumerate(plan.passes):
         yield from _pass(region, plan.outer, i, p)
     yield from _order(region, plan.outer, plan.storage, place)
-    if isinstance(plan, CpuRows):
-        yield from _vectors(region, plan, target)
-    if isinstance(plan, GpuStream):
-        yield from _parts(region, plan)
+    yield from _parts(region, plan)
+    yield from _kept(region, plan, place)
+
+
+def _kept(region: Region, plan: GpuStream, place: Mapping[str, int]) -> Iterator[Diagnostic]:
+    """Faults of storage: a kernel has registers and rows; one that is fused keeps a row for what a later pass reads."""
+    lets = lets_by_name(region)
+    recompute = {n for n, how in plan.storage.items() if how == "recompute"}
+    for n, how in plan.storage.items():
+        if how in ("tile", "workspace"):
+            yield invalid_plan(region, f"{n} in a {how}", "a GPU keeps register or row, or recomputes")
+    if not plan.fused:
+        return
+    read = {
+        n
+        for let in region.lets
+        if let.name in place
+        for n, _ in stored_moves(let.expr, lets, recompute)
+        if place[n] < place[let.name]
+    }
+    for n in place:
+        wanted = "row" if n in read and set(lets[n].axes) - set(plan.outer) else "register"
+        if plan.storage[n] in ("register", "row") and plan.storage[n] != wanted:
+            yield invalid_plan(region, f"{n} is in a {plan.storage[n]}; its readers need a {wanted}", f"store it as {wanted}")
 
 
 def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
@@ -80,6 +99,12 @@ def _parts(region: Region, plan: GpuStream) -> Iterator[Diagnostic]:
     lets = lets_by_name(region)
     if not 1 <= plan.owners <= 1024:
         yield invalid_plan(region, f"{plan.owners} owners of what is written", "give 1 to 1024")
+    elif plan.owners > 1 and not any(y.indices for y in region.yields):
+        why = f"{plan.owners} owners of what is written, which no data place"
+        yield invalid_plan(region, why, "give 1")
+    if plan.fused and len(set(plan.groups)) > 1:
+        why = f"groups of {', '.join(map(str, plan.groups))} in one kernel"
+        yield invalid_plan(region, why, "give all passes of a fused kernel the same")
     for name, row in (("groups", plan.groups), ("parts", plan.parts)):
         if row and len(row) != len(plan.passes):
             yield invalid_plan(region, f"{len(row)} {name} for {len(plan.passes)} passes", "give one entry per pass, or none")
@@ -145,53 +170,3 @@ def _order(
                 yield invalid_plan(
                     region, f"{name} is in a register of pass {there} and used in pass {here}", "store it as a row"
                 )
-
-
-def _vectors(region: Region, plan: CpuRows, target: Target) -> Iterator[Diagnostic]:
-    lanes = target.lanes
-    if plan.width > lanes:
-        yield diagnostic(
-            "ResourceExceeded",
-            region.name,
-            f"vectors of {plan.width} elements; {target.name} has {target.vector_bytes} bytes, {lanes} elements",
-            f"use width {lanes}",
-        )
-    if plan.width < 1 or plan.width & (plan.width - 1):
-        yield invalid_plan(region, f"vectors of {plan.width} elements", f"use a power of two up to {lanes}")
-    if plan.vector_axis and plan.vector_axis not in all_axes(region):
-        why = f"vectors along {plan.vector_axis!r}, which is no axis of the Region"
-        yield invalid_plan(region, why, f"axes: {', '.join(all_axes(region))}")
-    if not 0 <= plan.parallel <= len(plan.outer):
-        yield invalid_plan(region, f"parallel {plan.parallel} of {len(plan.outer)} outer axes", "split leading outer axes only")
-    if plan.blocks is not None:
-        yield from _blocks(region, plan.blocks)
-    yield from _steps(region, plan)
-    for i, p in enumerate(plan.passes):
-        if p.vector and p.vector not in p.axes and p.vector not in plan.outer[-1:]:
-            yield invalid_plan(
-                region,
-                f"pass {i} steps along {p.vector}, which is not one of its loops",
-                "use a pass axis or the last outer axis",
-            )
-
-
-def _steps(region: Region, plan: CpuRows) -> Iterator[Diagnostic]:
-    """Faults of the vector axis: every pass steps along it if it is an outer axis, otherwise at least one."""
-    along, steps = plan.vector_axis, [p.vector for p in plan.passes]
-    is_of_all = along in ("", *plan.outer)
-    if steps and (set(steps) != {along} if is_of_all else along not in steps):
-        why = f"vectors along {along!r}, passes along {', '.join(map(repr, steps))}"
-        yield invalid_plan(region, why, f"let {'every pass' if is_of_all else 'a pass'} step along {along!r}")
-
-
-def _blocks(region: Region, blocks: Blocks) -> Iterator[Diagnostic]:
-    along = {a for let in region.lets for a in nest_of(let, ())[1]}
-    if blocks.axis not in along:
-        which = ", ".join(sorted(along)) or "none"
-        yield invalid_plan(region, f"blocks of {blocks.axis!r}, along which nothing reduces or scans", f"such axes: {which}")
-    if blocks.size < 1 or blocks.round < 0:
-        yield invalid_plan(
-            region,
-            f"blocks of {blocks.size} elements, {blocks.round} at a time",
-            "use a size of 1 or more, a round of 0 or more",
-        )

@@ -8,7 +8,7 @@ import numpy as np
 
 import tatami as tt
 from tatami.core.expr import ONE, ZERO, Expr, evaluate, expr, floordiv, var
-from tatami.loop.emit.emitter import lane_step
+from tatami.core.lane_step import lane_step
 
 
 def test_a_quotient_that_no_lane_changes_stands_still() -> None:

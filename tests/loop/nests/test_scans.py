@@ -10,9 +10,10 @@ import pytest
 from tatami.core.dtype import DType
 from tatami.core.numbers import numerics
 from tatami.core.tensor import numpy_dtype
-from tatami.plan.ir import Blocks, CpuRows
+from tatami.plan.ir import Blocks
 from tatami.region.ir import At, Ref, Region, Scan, Yield
 from tests.loop.compiled import TARGETS, WIDEST, has_flags, kernel_of, run_kernel, run_sanitized, sanitizer_program, text_of
+from tests.loop.wished import Wished
 from tests.loop.zoo import C, K, N, b, c, draw, i0, i1, i2, let, read, region, tensor, u
 
 LANES = {"scalar": 1, "generic": 4, "avx2": 8, "avx512": 16}
@@ -24,9 +25,9 @@ def scan(axis: str, fn: str = "sum", d: DType = DType.fp32, exclusive: bool = Fa
     return region({"i0": N, "i1": C, "i2": K}, {}, {"x": three}, {"y": three}, [let("l", "i0 i1 i2", expr, d)])
 
 
-def plan(axis: str, vector: str, width: str, blocks: Blocks | None) -> CpuRows:
+def plan(axis: str, vector: str, width: str, blocks: Blocks | None) -> Wished:
     outer = tuple(a for a in ("i0", "i1", "i2") if a not in (axis, vector))
-    return CpuRows(outer, (), {}, vector, LANES[width], 1, blocks)
+    return Wished(outer, vector, LANES[width], blocks)
 
 
 def sizes_along(axis: str, n: int) -> dict[str, int]:
@@ -112,7 +113,7 @@ def test_what_surrounds_a_scan_is_fused_into_it() -> None:
     x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     results = []
     for blocks in (Blocks("i0", 64), Blocks("i0", 64, 4)):
-        p = CpuRows((), (), {}, "i0", 8, 0, blocks)
+        p = Wished((), "i0", 8, blocks)
         text = text_of(kernel_of(r, p, "avx2"))
         assert text.count("t_exp_f32x8(") == 2, "the prologue is computed once (and defined once)"
         results.append(run_kernel(r, {"x": x}, {"N": 1000}, p, "avx2")[1])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tatami.loop.ir import For, Parallel, Stmt
-from tatami.plan.ir import CpuRows
 from tatami.region.ir import Region
 from tests.loop.compiled import kernel_of, run_kernel, text_of
+from tests.loop.wished import Wished
 from tests.loop.zoo import b, c, i0, i1, let, r0, read, red, region, tensor, u
 
 
@@ -18,8 +18,8 @@ def elementwise(rows: int, columns: int) -> Region:
     return region({"i0": rows, "i1": columns}, {}, shape, {"y": tensor(rows, columns)}, [let("l", "i0 i1", e)])
 
 
-def plan(width: int) -> CpuRows:
-    return CpuRows(("i0",), (), {}, "i1", width, 1)
+def plan(width: int) -> Wished:
+    return Wished(("i0",), "i1", width)
 
 
 @pytest.mark.parametrize("width", [4, 8])
@@ -57,7 +57,7 @@ def test_no_vector_is_wider_than_what_it_runs_along(shape: tuple[int, int], widt
     )  # fmt: skip
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     for r, axis, want in ((elementwise(*shape), "i1", np.maximum(2 * x + 1, 0)), (sums, "r0", x.sum(1))):
-        p = CpuRows(("i0",), (), {}, axis, width, 1)
+        p = Wished(("i0",), axis, width)
         kernel = kernel_of(r, p)
         for loop in vector_loops(kernel.body):
             trips = (loop.stop - loop.start).as_int()
@@ -75,7 +75,7 @@ def test_a_reduce_of_a_long_row_ends_across_the_lanes(width: int) -> None:
             {"i0": 10}, {"r0": 131}, {"x": tensor(10, 131)}, {"y": tensor(10)},
             [let("l", "i0", red(fn, "r0", read("x", i0, r0)))],
         )  # fmt: skip
-        p = CpuRows(("i0",), (), {}, "r0", width, 1)
+        p = Wished(("i0",), "r0", width)
         assert f"t_h_{word}_fp32x{width}" in text_of(kernel_of(r, p))
         x = 1 + np.random.default_rng(0).standard_normal((10, 131)).astype(np.float32) / 100
         want = {"sum": np.add, "max": np.maximum, "prod": np.multiply}[fn].reduce(x.astype(np.float64), 1)

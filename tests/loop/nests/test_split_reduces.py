@@ -13,9 +13,10 @@ from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
 from tatami.loop.ir import For
 from tatami.loop.walk import nodes
-from tatami.plan.ir import Blocks, CpuRows
+from tatami.plan.ir import Blocks
 from tatami.region.ir import Ref, Region
 from tests.loop.compiled import has_flags, kernel_of, run_kernel, run_sanitized, sanitizer_program
+from tests.loop.wished import Wished
 from tests.loop.zoo import C, K, N, b, i0, let, r0, r1, read, red, region, tensor, u
 from tests.loop.zoo import c as const
 
@@ -34,9 +35,9 @@ def place(fn: str, d: DType) -> Region:
     return region({"i0": N}, {"r0": C}, {"x": tensor(N, C, d=d)}, {"y": tensor(N, d=DType.i64)}, [let("l", "i0", e, DType.i64)])
 
 
-def plan(size: int, vector: str = "r1", own: tuple[str, ...] = ()) -> CpuRows:
+def plan(size: int, vector: str = "r1", own: tuple[str, ...] = ()) -> Wished:
     """`own`: the axes of the lines that each thread takes for itself; none: threads share the blocks of all."""
-    return CpuRows(own, (), {}, vector, 8, len(own), Blocks("r0", size, 0 if own else 4))
+    return Wished(own, vector, 8, Blocks("r0", size, 0 if own else 4))
 
 
 @pytest.fixture(autouse=True)

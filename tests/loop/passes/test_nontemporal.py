@@ -57,7 +57,7 @@ STEPS = {
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize("shape", [(40, 1024), (33, 1000), (3, 17)])
+@pytest.mark.parametrize("shape", [(40, 1024), (33, 1000), (3, 24)])
 def test_results_have_the_same_bits_wherever_they_lie(name: str, shape: tuple[int, int], threads: int) -> None:
     graph = rows(shape, STEPS[name])
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
@@ -79,8 +79,9 @@ def test_whole_vectors_at_their_places_go_past_the_caches() -> None:
     assert {n for _, n in stored(k)} == {True, False}  # what a kernel keeps for itself stays in cache
 
 
-def test_rows_that_begin_between_places_do_not() -> None:
-    assert stored(kernel(rows((40, 1023), STEPS["softmax"]))) & {("p1", True)} == set()
+def test_rows_that_begin_between_places_are_refused() -> None:
+    with pytest.raises(TatamiError, match="past the caches, which no loop that threads share stores by whole vectors"):
+        kernel(rows((40, 1023), STEPS["softmax"]))
 
 
 def test_a_result_beyond_l3_is_chosen_to() -> None:

@@ -1,4 +1,4 @@
-"""Schedules by their own rules, one element at a time: what generated loops have to do (`plan/loops/schedule.py`).
+"""Schedules by their own rules, one element at a time: what streaming kernels have to do (`plan/loops/schedule.py`).
 
 Nothing of `region.run` is used for the order of work: a let that is read before it is complete, or from a register that
 no longer holds it, is an error here.
@@ -15,16 +15,14 @@ from tatami.core.expr import evaluate
 from tatami.core.numbers import numerics
 from tatami.core.ops import neutral
 from tatami.core.scalar import number
-from tatami.plan.ir import CpuRows, Pass, Scalar
-from tatami.plan.loops.schedule import nest_of
+from tatami.plan.ir import Pass
+from tatami.plan.loops.schedule import Skeleton, nest_of
 from tatami.region.ir import At, Binary, Cast, Const, Index, Read, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary, Within
 from tatami.region.walk import Types, all_axes, lets_by_name
 
 
 class ScheduleRun:
-    def __init__(
-        self, region: Region, plan: Scalar | CpuRows, tensors: Mapping[str, np.ndarray], sizes: Mapping[str, int]
-    ) -> None:
+    def __init__(self, region: Region, plan: Skeleton, tensors: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> None:
         self.region, self.plan, self.tensors, self.sizes = region, plan, tensors, sizes
         self.lets = lets_by_name(region)
         self.types = Types(region)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import random as stdlib_random
+from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 import pytest
 
 from tatami.core.expr import Expr, expr, var
 from tatami.core.target import PRESETS
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import Candidate, CpuRows, Scalar
-from tatami.plan.loops.rows import rows_candidate, scalar_candidate, vector_widths
-from tatami.plan.loops.schedule import skeleton
+from tatami.plan.ir import CpuRows, GpuStream
+from tatami.plan.loops.schedule import Skeleton, skeleton
 from tatami.plan.verify_plan import verify_plan
-from tatami.poly_core.analyse import facts_of
+from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
+from tatami.plan.views.nest_form import longest_vector_axis, nest_form
 from tatami.region.ir import At, Binary, Iter, Let, Ref, Region, RegionExpr, Scan, Select, Unary, Within, Yield
 from tatami.region.meaning.region import concrete, run_region
 from tatami.region.verify import verify_region
@@ -30,18 +31,23 @@ def check(region: Region, sizes: dict[str, int], seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     tensors = {p.name: rng.standard_normal(concrete(p.memref.shape, sizes)).astype(np.float32) for p in region.inputs}
     wanted = run_region(region, tensors, sizes, "float64")
-    facts = facts_of(region)
     bones = skeleton(region, sizes, 1 << 20)
-    plans = [scalar_candidate(region, facts, bones, TARGET, sizes).plan]
-    rows = rows_candidate(region, facts, bones, TARGET, sizes, vector_widths(TARGET)[0])
-    if isinstance(rows, Candidate):
-        plans.append(rows.plan)
-    for plan in plans:
-        assert isinstance(plan, Scalar | CpuRows)
+    stream = GpuStream(bones.outer, bones.passes, bones.storage, 256, 16)
+    assert [str(d) for d in verify_plan(stream, region, PRESETS["sm80"])] == []
+    got = ScheduleRun(region, bones, tensors, sizes).outputs()
+    for name, array in wanted.items():
+        np.testing.assert_allclose(got[name], array, rtol=1e-9, atol=1e-9)
+    for plan in (scalar_plan(region, Wish(storage=bones.storage)), *fitting(region, bones)):
         assert [str(d) for d in verify_plan(plan, region, TARGET)] == []
-        got = ScheduleRun(region, plan, tensors, sizes).outputs()
-        for name, array in wanted.items():
-            np.testing.assert_allclose(got[name], array, rtol=1e-9, atol=1e-9)
+
+
+def fitting(region: Region, bones: Skeleton) -> Iterator[CpuRows]:
+    """Vector loops of every width that some axis has room for, with the outer axes and storage of the sketch or without."""
+    for width, wish in itertools.product((16, 8, 4), (Wish(bones.outer, storage=bones.storage), Wish())):
+        plan = rows_plan(region, wish, width)
+        most = longest_vector_axis(nest_form(region, plan), plan)
+        if most is None or most >= width:
+            yield plan
 
 
 @pytest.mark.parametrize("make", ex.ALL, ids=lambda f: f.__name__)
@@ -139,16 +145,3 @@ def test_writes_at_computed_positions_keep_their_order() -> None:
     )
     assert [str(d) for d in verify_region(region)] == []
     assert skeleton(region, {}, 1 << 20).outer == ("j", "i")
-
-
-@pytest.mark.parametrize("along", ["", "i", "n + 1"])
-def test_passes_step_along_the_axis_of_vectors(along: str) -> None:
-    region, sizes = ex.softmax(), {"M": 64, "N": 512}
-    facts = facts_of(region)
-    rows = rows_candidate(region, facts, skeleton(region, sizes, 1 << 20), TARGET, sizes, 16)
-    assert isinstance(rows, Candidate)
-    plan = rows.plan
-    assert isinstance(plan, CpuRows) and plan.vector_axis != along
-    others = msgspec.structs.replace(plan, passes=tuple(msgspec.structs.replace(p, vector=along) for p in plan.passes))
-    for edited in (msgspec.structs.replace(plan, vector_axis=along), others):
-        assert any("passes along" in d.why for d in verify_plan(edited, region, TARGET))

@@ -8,12 +8,14 @@ operand is used again by another axis (m) that is long enough to pay for the cop
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from tatami.core.expr import ONE, ZERO, Expr, free_vars, var
+from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
-from tatami.loop.emit.emitter import lane_step
-from tatami.loop.emit.flatten import FlatLet
+from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Read, Reduce, Region, RegionExpr, Select
 from tatami.region.walk import Types, children
 
@@ -21,26 +23,33 @@ _REUSE = 8
 """Uses of an element that pay for copying it."""
 
 
-def stage_reads(region: Region, lets: tuple[FlatLet, ...], typer: Types, lanes: int) -> tuple[FlatLet, ...]:
-    """The lets with operands of sums replaced by transposed copies, which are new lets before their users. Unchanged for one
-    lane."""
-    if lanes == 1:
-        return lets
+def readers_to_turn(region: Region, lets: tuple[FlatLet, ...], lanes: int) -> tuple[str, ...]:
+    """The sums an operand of which is worth turning around, for vectors of `lanes` elements."""
+    sizes = {it.name: it.size for it in (*region.iters, *region.reduce_axes)}
+    return () if lanes == 1 else tuple(let.name for let in lets if _operand(region, let, sizes, lanes) is not None)
+
+
+def stage_reads(
+    region: Region, lets: tuple[FlatLet, ...], typer: Types, turned: Collection[str], lanes: int
+) -> tuple[tuple[FlatLet, ...], frozenset[str]]:
+    """The lets with one more before each of `turned`, and the names of those; a sum without such an operand stays as it is."""
     sizes = {it.name: it.size for it in (*region.iters, *region.reduce_axes)}
     out: list[FlatLet] = []
+    made: list[str] = []
     for let in lets:
-        found = _operand(region, let, sizes, lanes)
+        found = _operand(region, let, sizes, lanes) if let.name in turned else None
         if found is None:
             out.append(let)
             continue
         read, axes = found
-        name = f"l{len(lets) + len(out)}t"
+        name = f"{let.name}.t"
+        made.append(name)
         typer.lets[name] = typer.dtype(read)
         out.append(FlatLet(name, axes, typer.lets[name], "map", read))
         assert isinstance(let.expr, Reduce)
         body = _replace(let.expr.body, read, At(name, tuple(var(a) for a in axes)))
         out.append(msgspec.structs.replace(let, expr=msgspec.structs.replace(let.expr, body=body)))
-    return tuple(out)
+    return tuple(out), frozenset(made)
 
 
 def _operand(region: Region, let: FlatLet, sizes: dict[str, Expr], lanes: int) -> tuple[Read, tuple[str, ...]] | None:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, floordiv, var
-from tatami.loop.emit.emitter import accumulator_dtype, combine
-from tatami.loop.emit.flatten import FlatLet
+from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Cast, Const, Index, Iter, Reduce, Region, RegionExpr, Select, Unary
 from tatami.region.walk import Types, substitute_axes
 
@@ -53,7 +53,7 @@ class _Split:
     def __init__(self, typer: Types, axis: str, cut: dict[str, str], size: Expr, count: Expr, rest: Expr) -> None:
         self.typer = typer
         self.cut, self.size, self.count, self.rest = cut, size, count, rest
-        self.block, self.inner, self.end = f"{axis}b", f"{axis}i", f"{axis}e"
+        self.block, self.inner, self.end = f"{axis}.b", f"{axis}.i", f"{axis}.e"
         self.out: list[FlatLet] = []
 
     def let(self, let: FlatLet) -> None:
@@ -69,7 +69,7 @@ class _Split:
 
     def made(self, let: FlatLet, suffix: str, axes: tuple[str, ...], dtype: DType, e: RegionExpr) -> At:
         """A new let of `let`, read at its own axes."""
-        name = f"{let.name}{suffix}"
+        name = f"{let.name}.{suffix}"
         self.typer.lets[name] = dtype
         self.out.append(FlatLet(name, axes, dtype, "reduce" if isinstance(e, Reduce) else "map", e))
         return At(name, tuple(var(a) for a in axes))

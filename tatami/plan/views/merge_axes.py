@@ -8,6 +8,8 @@ b = t mod S, when every let has both, side by side, or neither, and no address, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import assert_never
 
 import msgspec
@@ -43,24 +45,58 @@ _ROW = 8
 """Vectors of a row that gains nothing from being joined with the next."""
 
 
-def merge_axes(region: Region, lanes: int) -> tuple[Region, dict[str, str]]:
-    """The Region with joined axes, and the new name of each axis that joined one. A last axis of many vectors stays a
-    row of its own."""
-    joined: dict[str, str] = {}
-    for kind in ("iters", "reduce_axes"):
+def axes_to_join(region: Region, lanes: int) -> tuple[tuple[str, ...], ...]:
+    """The groups of neighbouring axes that can be told apart nowhere. A last axis of many vectors stays a row of its own."""
+    groups: list[tuple[str, ...]] = []
+    for kind in KINDS:
         position = len(getattr(region, kind)) - 2
+        group: tuple[str, ...] = ()
         while position >= 0:
-            axes: tuple[Iter, ...] = getattr(region, kind)
-            outer, inner = axes[position], axes[position + 1]
-            last = kind == "iters" and position + 2 == len(axes)
+            outer, inner = getattr(region, kind)[position : position + 2]
+            last = kind == "iters" and position + 2 == len(getattr(region, kind))
             is_row = last and lanes > 1 and (inner.size.as_int() or 0) >= _ROW * lanes
-            merged = None if is_row or ZERO in (outer.size, inner.size) else _Join(region, outer, inner).region()
-            if merged is not None:
-                joined = {k: outer.name if v == inner.name else v for k, v in joined.items()} | {inner.name: outer.name}
-                whole = (*axes[:position], Iter(outer.name, outer.size * inner.size), *axes[position + 2 :])
-                region = msgspec.structs.replace(merged, **{kind: whole})
+            merged = None if is_row else _joined_pair(region, kind, position)
+            if merged is None:
+                groups += [group] if group else []
+                group = ()
+            else:
+                region, group = merged, (outer.name, *(group or (inner.name,)))
             position -= 1
-    return region, joined
+        groups += [group] if group else []
+    return tuple(groups)
+
+
+def merge_axes(region: Region, groups: Sequence[tuple[str, ...]]) -> Region | str:
+    """The Region with each of `groups` as one axis that has the name of the first, or why it cannot be."""
+    for group in groups:
+        for outer, inner in reversed(tuple(pairwise(group))):
+            merged = next((m for kind in KINDS if (m := _named_pair(region, kind, outer, inner)) is not None), None)
+            if merged is None:
+                return f"axes {outer} and {inner} are told apart, or are no neighbours"
+            region = merged
+    return region
+
+
+KINDS = ("iters", "reduce_axes")
+"""Fields of a Region with axes: neighbours are within one of them."""
+
+
+def _named_pair(region: Region, kind: str, outer: str, inner: str) -> Region | None:
+    names = [it.name for it in getattr(region, kind)]
+    if outer not in names or names[names.index(outer) + 1 :][:1] != [inner]:
+        return None
+    return _joined_pair(region, kind, names.index(outer))
+
+
+def _joined_pair(region: Region, kind: str, position: int) -> Region | None:
+    """The Region with the axis at `position` and the next as one; None where they are told apart."""
+    axes: tuple[Iter, ...] = getattr(region, kind)
+    outer, inner = axes[position : position + 2]
+    merged = None if ZERO in (outer.size, inner.size) else _Join(region, outer, inner).region()
+    if merged is None:
+        return None
+    whole = (*axes[:position], Iter(outer.name, outer.size * inner.size), *axes[position + 2 :])
+    return msgspec.structs.replace(merged, **{kind: whole})
 
 
 class _Refused(Exception):

@@ -1,6 +1,6 @@
 """Lets with at most one loop-carried node: every Reduce and Scan becomes a let of its own.
 
-    l1[i] = exp(x[i] - max_j x[j])     ->   l1' = max_j x[j] (no axes);  l1[i] = exp(x[i] - l1')
+    l1[i] = exp(x[i] - max_j x[j])     ->   l1.0 = max_j x[j] (no axes);  l1[i] = exp(x[i] - l1.0)
 
 A reduce moves out with the axes it uses only, so that what does not depend on an axis is computed once. Out of a
 Select over Within it takes the guard along (its body is then the neutral element, and reads nothing outside).
@@ -17,7 +17,7 @@ from tatami.core.expr import free_vars, var
 from tatami.core.ops import neutral
 from tatami.core.scalar import scalar
 from tatami.indexbook.ir import Guard
-from tatami.loop.emit.rename import index_exprs
+from tatami.plan.views.own_names import index_exprs
 from tatami.region.ir import (
     At,
     Binary,
@@ -59,6 +59,11 @@ def reduce_of(let: FlatLet) -> Reduce:
     return let.expr
 
 
+def is_arg_reduce(let: FlatLet) -> bool:
+    """True if the let is the position of an extreme."""
+    return isinstance(let.expr, Reduce) and let.expr.fn in ("argmax", "argmin")
+
+
 def used_axes(e: RegionExpr, let_axes: dict[str, tuple[str, ...]]) -> frozenset[str]:
     """Names in the index expressions of `e`, without the axes its own reduces run over."""
     out: set[str] = set()
@@ -76,10 +81,11 @@ def used_axes(e: RegionExpr, let_axes: dict[str, tuple[str, ...]]) -> frozenset[
 
 
 def flatten(region: Region) -> tuple[tuple[FlatLet, ...], Types]:
-    """The lets of a renamed Region, flat, in order; new ones come before their user."""
+    """The lets of a Region in explicit form, flat, in order; new ones come before their user, whose name theirs begin with."""
     typer = Types(region)
     flat = _Flattener(region, typer)
     for let in region.lets:
+        flat.owner, flat.count = let.name, 0
         e = widened(let.expr, let.dtype, typer)
         kind: Kind = "map"
         root: RegionExpr
@@ -99,7 +105,7 @@ class _Flattener:
         self.typer = typer
         self.out: list[FlatLet] = []
         self.let_axes = {let.name: let.axes for let in region.lets}
-        self.count = len(region.lets)
+        self.owner, self.count = "", 0
 
     def hoist(self, e: RegionExpr, scope: tuple[str, ...], guards: tuple[Guard, ...]) -> RegionExpr:
         match e:
@@ -141,7 +147,7 @@ class _Flattener:
     def new_let(self, kind: Kind, e: Reduce | Scan, scope: tuple[str, ...]) -> At:
         used = used_axes(e, self.let_axes)
         axes = tuple(dict.fromkeys(a for a in scope if a in used))
-        name = f"l{self.count}"
+        name = f"{self.owner}.{self.count}"
         self.count += 1
         dtype = DType.i64 if isinstance(e, Reduce) and e.fn in ("argmax", "argmin") and e.dtype == DType.unknown else e.dtype
         self.typer.lets[name] = dtype

@@ -9,12 +9,15 @@ The tile's rows stay in cache, the whole intermediate never exists, and tiles ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tatami.core.algebra.window import window_span
 from tatami.core.cost import OVERLAP_TILE
 from tatami.core.expr import var
-from tatami.loop.nests.schedule import Phase, Schedule, Scheduler
+from tatami.plan.ir import Storage
+from tatami.plan.views.nest_form import NestForm, Phase, Reads
 from tatami.region.ir import Reduce
 
 
@@ -34,35 +37,33 @@ class Overlap(msgspec.Struct, frozen=True):
         return OVERLAP_TILE + self.high - self.low
 
 
-def overlap_of(phase: Phase, schedule: Schedule, s: Scheduler) -> Overlap | None:
-    """The overlap of a phase of two passes, if its plan asks for tiles (storage `tile`) and the reads allow them; else None."""
+def overlap_of(phase: Phase, storage: Mapping[str, Storage], form: NestForm, reads: Mapping[str, Reads]) -> Overlap | None:
+    """The overlap of a phase of two passes, when the reads allow it: of what the first stores, by the second."""
     if len(phase.passes) != 2:
         return None
     made, reader = phase.passes
     if made.folds or reader.folds or any(i.kind == "scan" for p in phase.passes for i in p.items):
         return None
-    lets = tuple(n for n in made.lets if schedule.storage[n] != "register")
-    if not lets or any(s.plan.storage.get(n) != "tile" or s.yields.get(n) for n in lets):
-        return None
-    if any(s.yields.get(n) for n in made.lets) or any(schedule.storage[n] != "register" for n in reader.lets):
+    lets = tuple(n for n in made.lets if storage[n] != "register")
+    if not lets or any(form.yields.get(n) for n in made.lets) or any(storage[n] != "register" for n in reader.lets):
         return None
     found: tuple[str, str] | None = None
     low = high = 0
-    for user, reads in s.reads.items():
-        for read, entries in reads:
+    for user, entries_of in reads.items():
+        for read, entries in entries_of:
             if read not in lets:
                 continue
-            axes = s.lets[read].axes
+            axes = form.lets[read].axes
             inner = [k for k, a in enumerate(axes) if a not in phase.outer]
-            if user not in reader.lets or not inner or not s.same_outer(read, entries, phase.outer):
+            if user not in reader.lets or not inner or not form.same_outer(read, entries, phase.outer):
                 return None
-            expr = s.lets[user].expr
-            reduced = {a: s.sizes[a] for a in expr.axes} if isinstance(expr, Reduce) else {}
+            expr = form.lets[user].expr
+            reduced = {a: form.sizes[a] for a in expr.axes} if isinstance(expr, Reduce) else {}
             span = window_span(entries[inner[0]], frozenset(reader.axes), reduced)
             if span is None or found not in (None, (span[0], axes[inner[0]])):
                 return None
             low, high = (span[1], span[2]) if found is None else (min(low, span[1]), max(high, span[2]))
             found = (span[0], axes[inner[0]])
-    if found is None or any(found[1] not in s.lets[n].axes for n in made.lets) or var(found[0]) == var(found[1]):
+    if found is None or any(found[1] not in form.lets[n].axes for n in made.lets) or var(found[0]) == var(found[1]):
         return None
     return Overlap(found[0], found[1], low, high, lets)

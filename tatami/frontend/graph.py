@@ -36,11 +36,11 @@ from tatami.frontend.graph_api.arguments import constant, integer
 from tatami.frontend.graph_api.arguments import dtype as dtype_named
 from tatami.frontend.graph_api.arguments import name as named
 from tatami.frontend.graph_api.arguments import size as size_expr
-from tatami.frontend.graph_api.arguments import tensors as listed
 from tatami.frontend.graph_api.kernels import Kernels
 from tatami.frontend.graph_api.makers import Makers
 from tatami.frontend.graph_api.place import caller
 from tatami.frontend.graph_api.tensor import Tensor
+from tatami.frontend.graph_api.tensor import tensors as listed
 from tatami.frontend.operation import Site, attribute_values
 from tatami.frontend.operations.result_sizes import found_symbols
 from tatami.frontend.operations.size_conditions import node_claims, with_conditions

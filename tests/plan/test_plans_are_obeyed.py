@@ -100,7 +100,7 @@ class Case:
         self.key = chosen.key
         self.region = next(r for r in self.given["region"].main.body if isinstance(r, Region) and r.name == chosen.region)
         self.names = [*all_axes(self.region), *(let.name for let in self.region.lets)]
-        self.names += [p.name for p in (*self.region.inputs, *self.region.outputs)]
+        self.names += [p.name for p in self.region.inputs] + [p.name for p in self.region.outputs]
 
     def text(self, document: Any) -> str | None:
         """The generated text; None if the plan is refused."""
@@ -174,7 +174,9 @@ def variants(value: Any, kind: types.Type, names: list[str]) -> Iterator[Variant
 def changed_lists(value: list[Any], inner: types.Type, names: list[str]) -> Iterator[Variant]:
     kind = inner.type if isinstance(inner, types.Metadata) else inner
     if not value:
-        words = {types.StrType: names, types.IntType: [2]}.get(type(kind), getattr(kind, "values", ()))
+        words: list[Any] = list(getattr(kind, "values", ()))
+        if isinstance(kind, types.StrType | types.IntType):
+            words = list(names) if isinstance(kind, types.StrType) else [2]
         yield from (((), [w]) for w in words)
         return
     yield from (((), new) for new in (value[:-1], value[1:], value[::-1]) if new != value)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 from tatami.core.algebra.expr_text import ExprSyntaxError
 from tatami.core.diagnostic import fail
@@ -14,9 +14,6 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, IntoExpr, Shape, expr
 from tatami.core.faults.size_fault import beyond_64_bits
 from tatami.core.scalar import Scalar, scalar
-
-if TYPE_CHECKING:
-    from tatami.frontend.graph_api.tensor import Tensor
 
 Axes: TypeAlias = "int | Sequence[int]"
 Pads: TypeAlias = "int | str | Expr | Sequence[Any]"
@@ -116,11 +113,3 @@ def dtype(value: object, what: str) -> DType:
         known = ", ".join(d.value for d in DType if d != DType.unknown)
         raise fail("UnsupportedDType", what, f"{value!r} is no dtype", f"use one of {known}")
     return found
-
-
-def tensors(values: object, what: str) -> tuple[Tensor, ...]:
-    """The tensors of a list or tuple, as a tuple. Raises E1009."""
-    listed = several(values)
-    if listed is None:
-        raise fail("InvalidAttribute", what, f"{values!r} is no list of tensors", "write [a, b]")
-    return listed

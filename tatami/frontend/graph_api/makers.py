@@ -9,9 +9,9 @@ from tatami.core.expr import IntoExpr
 from tatami.frontend.graph_api.arguments import constant
 from tatami.frontend.graph_api.arguments import dtype as dtype_named
 from tatami.frontend.graph_api.arguments import size as size_expr
-from tatami.frontend.graph_api.arguments import tensors as listed
 from tatami.frontend.graph_api.building import Building
 from tatami.frontend.graph_api.tensor import Tensor
+from tatami.frontend.graph_api.tensor import tensors as listed
 
 
 class Makers(Building):

@@ -9,7 +9,7 @@ from tatami.core.algebra.bounds import greatest, is_always_at_most, least
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, exact_div, expr, floordiv, product
-from tatami.frontend.graph_api.arguments import Axes, constant, each, flat, integer, integers, size, sizes
+from tatami.frontend.graph_api.arguments import Axes, constant, each, flat, integer, integers, several, size, sizes
 from tatami.frontend.graph_api.arguments import pads as pairs
 from tatami.frontend.graph_api.arguments import shape as shape_of
 from tatami.frontend.graph_api.elementwise import Elementwise
@@ -405,3 +405,11 @@ def _from_start(at: Expr, size: Expr) -> Expr:
     """A bound counted from the start; as in numpy, one before the start is -1."""
     number = at.as_int()
     return greatest(-1, at + size) if number is not None and number < 0 else at
+
+
+def tensors(values: object, what: str) -> tuple[Tensor, ...]:
+    """The tensors of a list or tuple, as a tuple. Raises E1009."""
+    listed = several(values)
+    if listed is None:
+        raise fail("InvalidAttribute", what, f"{values!r} is no list of tensors", "write [a, b]")
+    return listed

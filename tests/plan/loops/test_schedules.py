@@ -12,7 +12,7 @@ import pytest
 from tatami.core.expr import Expr, expr, var
 from tatami.core.target import PRESETS
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import CpuRows, GpuStream
+from tatami.plan.ir import CpuPlan, CpuRows, GpuStream
 from tatami.plan.loops.schedule import Skeleton, skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
@@ -37,7 +37,8 @@ def check(region: Region, sizes: dict[str, int], seed: int = 0) -> None:
     got = ScheduleRun(region, bones, tensors, sizes).outputs()
     for name, array in wanted.items():
         np.testing.assert_allclose(got[name], array, rtol=1e-9, atol=1e-9)
-    for plan in (scalar_plan(region, Wish(storage=bones.storage)), *fitting(region, bones)):
+    plans: tuple[CpuPlan, ...] = (scalar_plan(region, Wish(storage=bones.storage)), *fitting(region, bones))
+    for plan in plans:
         assert [str(d) for d in verify_plan(plan, region, TARGET)] == []
 
 

@@ -86,7 +86,7 @@ def imports_of(path: Path) -> list[tuple[str, ...]]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             module = node.module or ""
-            names = [f"{module}.{a.name}" for a in node.names] if module.count(".") == 1 else [module]
+            names = [f"{module}.{a.name}" for a in node.names] if module.count(".") <= 1 else [module]
         out += [tuple(n.split(".")) for n in names]
     return out
 
@@ -175,8 +175,10 @@ def test_what_a_layer_offers_may_be_imported(file: str, module: str) -> None:
 
 def test_imports_are_found_at_any_depth(tmp_path: Path) -> None:
     file = tmp_path / "x.py"
-    file.write_text("from tatami.plan.choose import choose\n\ndef f():\n    from tatami.region import walk\n")
-    assert imports_of(file) == [("tatami", "plan", "choose"), ("tatami", "region", "walk")]
+    file.write_text(
+        "from tatami.plan.choose import choose\nfrom tatami import api\n\ndef f():\n    from tatami.region import walk\n"
+    )
+    assert imports_of(file) == [("tatami", "plan", "choose"), ("tatami", "api"), ("tatami", "region", "walk")]
 
 
 def test_islpy_stays_in_the_polyhedral_layers() -> None:

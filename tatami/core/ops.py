@@ -104,7 +104,7 @@ _TABLE = (
     # name, operands, rule, flops, grid of narrow floats, numpy, C, CUDA, what it is (, tiny's word)
     _op("neg",     1, "same",     1, "exact",   "np.negative",              "-",                            "-",          "-x; wraps for integers"),
     _op("abs",     1, "same",     1, "exact",   "np.abs",                   DEFINED,                        "tt_abs",     "|x|; wraps for the smallest integer"),
-    _op("sign",    1, "same",     1, "exact",   "np.sign",                  DEFINED,                        "tt_sign",    "-1, 0 or 1; NaN stays NaN"),
+    _op("sign",    1, "same",     1, "exact",   "numerics.sign",            DEFINED,                        "tt_sign",    "-1, 0 or 1; NaN stays NaN"),
     _op("recip",   1, "float",    4, "rounded", "numerics.reciprocal",      INLINE,                         "tt_recip",   "1/x"),
     _op("sqrt",    1, "float",    4, "rounded", "np.sqrt",                  CFunction("sqrt", EACH, "__builtin_sqrtf"), "tt_sqrt",    "square root"),
     _op("rsqrt",   1, "float",    4, "rounded", "numerics.reciprocal_root", INLINE,                         "tt_rsqrt",   "1/sqrt(x)"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -33,16 +33,18 @@ Change: TypeAlias = Callable[[Any, Names], Any]
 
 def renamed(record: R, names: Names) -> R:
     """`record` with all its marked names changed."""
-    result: R = _change_of_record(type(record))(record, names)
-    return result
+    change = _change_of_record(type(record))
+    return record if change is None else change(record, names)
 
 
 @cache
-def _change_of_record(kind: type[msgspec.Struct]) -> Change:
+def _change_of_record(kind: type[msgspec.Struct]) -> Change | None:
     changes: dict[str, Change] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if (change := _change(hint)) is not None:
             changes[name] = change
+    if not changes:
+        return None
 
     def of_record(record: Any, names: Names) -> Any:
         return msgspec.structs.replace(record, **{f: change(getattr(record, f), names) for f, change in changes.items()})
@@ -64,6 +66,8 @@ def _change(hint: Any) -> Change | None:
         return _change_of_optional(hint)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _change_of_record(hint)
+    if origin is not Literal and any(_change(a) is not None for a in args):
+        raise TypeError(f"{hint} holds names; they are changed in tuples, dicts and records only")
     return None
 
 

@@ -212,7 +212,7 @@ class Importer:
     def elementwise(self, op: str, *operands: Tensor | Number, promotion: Promotion = "default", **attrs: object) -> Tensor:
         """An elementwise operation of the frontend over operands converted by PyTorch's rules."""
         values = self.joined(*operands, promotion=promotion)
-        return self.graph.one(op, *values, **attrs)
+        return self.graph.one(op, *values, node=None, at=None, **attrs)
 
     # -- axes ------------------------------------------------------------------------------------
     def axis(self, axis: int, rank: int) -> int:

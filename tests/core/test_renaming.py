@@ -55,3 +55,28 @@ def test_names_in_a_choice_of_types_are_refused() -> None:
 
     with pytest.raises(TypeError, match="one type, or one type or None"):
         renamed(Either(3), NAMES)
+
+
+def test_names_in_another_container_are_refused() -> None:
+    class Listed(msgspec.Struct, frozen=True):
+        axes: frozenset[Annotated[str, AXIS]] = frozenset()
+
+    with pytest.raises(TypeError, match="tuples, dicts and records only"):
+        renamed(Listed(), NAMES)
+
+
+class Plain(msgspec.Struct, frozen=True, tag=True):
+    size: int = 1
+
+
+class Other(msgspec.Struct, frozen=True, tag=True):
+    text: str = "i"
+
+
+class Holder(msgspec.Struct, frozen=True):
+    value: Plain | Other
+
+
+def test_a_choice_of_records_without_names_stays() -> None:
+    held = Holder(Other())
+    assert renamed(held, NAMES) is held

@@ -69,7 +69,7 @@ def test_dlpack_gives_the_same_memory_and_keeps_it(fake: FakeDriver, device: Dev
     by_numpy, by_torch = np.from_dlpack(given), torch.from_dlpack(given)
     assert by_numpy.__array_interface__["data"][0] == by_torch.data_ptr() == made.address
     np.testing.assert_array_equal(by_numpy, values)
-    del made, by_numpy
+    del made, given, by_numpy
     gc.collect()
     assert fake.alive == 1 and by_torch.tolist() == values.tolist()
     del by_torch

@@ -73,6 +73,14 @@ def test_a_number_that_meets_nothing_is_an_error():
     assert fails(g.module).code == "E1010"
 
 
+def test_an_operation_with_one_result_takes_a_name_and_a_place():
+    g = Graph()
+    x = g.input("x", (2,), F)
+    made = [g.one("relu", x, node="first"), x.one("relu", node="second")]
+    assert [t.name for t in made] == ["first", "second"]
+    assert fails(lambda: x.one("relu", at="model.py:7", slope=1)).at == "model.py:7"
+
+
 def test_mismatch_names_the_expand_to_write():
     g = Graph()
     x, b = g.input("x", ("M", "N"), F), g.input("b", ("N",), F)

@@ -19,8 +19,11 @@ from tatami.core.expr import var
 from tatami.core.kernel import Condition, is_met
 from tatami.core.target import PRESETS
 from tatami.execution.ir import Choose
+from tatami.plan.choose_cpu import plan_estimate
 from tatami.plan.guards import GRID, MOST_GUARDED, MOST_PLANS, PRODUCTS
-from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuSplit, Guarded, RegionPlan
+from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuSplit, Guarded, RegionPlan, Scalar
+from tatami.poly_core.analyse import facts_of
+from tatami.region.ir import Region
 from tatami.storage.dump import write_dump
 
 ONE = msgspec.structs.replace(PRESETS["cpu:avx512"], cores=1)
@@ -249,3 +252,14 @@ def test_a_split_stands_alone() -> None:
     wrong = (Guarded(choices[0].conditions, choices[0].plan), Guarded((), split))
     with pytest.raises(TatamiError, match="a plan that splits a Region beside others"):
         prepare(linear(), target="cpu:avx512", decisions={"plans": {key: to_builtins(wrong)}}).stages["plan"]
+
+
+def test_a_routine_of_an_open_size_is_estimated_by_what_it_moves() -> None:
+    g = tt.Graph("g")
+    x = g.input("x", ("N", 8), tt.fp32)
+    g.output("most", x.topk(3, axis=1)[0])
+    regions = prepare(g, target=ONE).stages["region"].main.body
+    (region,) = (r for r in regions if isinstance(r, Region) and r.opaque is not None)
+    few, many = (plan_estimate(region, facts_of(region), Scalar((), {}), ONE, {"N": n})["total"] for n in (1000, 1000000))
+    assert 0 < few < many
+    assert prepare(g, target=ONE).stages["plan"].main.regions

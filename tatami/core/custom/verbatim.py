@@ -5,7 +5,7 @@
 
 The codec makes a VerbatimCode of a document's text only with `trust`; without, a field of this type is refused (E1610)
 and a text in any other field stays a plain str, which `as_code` refuses where it would be printed. So trust is tested
-where text becomes code, not where a document happens to say "custom". `tests/test_architecture.py` lists who may
+where text becomes code, not where a document happens to say "custom". `tests/storage/test_verbatim_code.py` lists who may
 construct one."""
 
 from __future__ import annotations

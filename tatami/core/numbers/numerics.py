@@ -130,6 +130,11 @@ def sigmoid(x: Array) -> Array:
     return np.where(x >= 0, one / (one + e), e / (one + e))
 
 
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; NaN stays NaN, and -0.0 has 0.0: `np.sign` keeps the -0.0 of a bf16, and adding 0 makes it 0.0."""
+    return np.asarray(np.sign(x) + x.dtype.type(0))
+
+
 def relu(x: Array) -> Array:
     """max(x, 0); NaN stays NaN."""
     return np.maximum(x, x.dtype.type(0))

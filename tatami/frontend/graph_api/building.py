@@ -33,9 +33,16 @@ class Building:
         """A constant of rank 0 in the graph."""
         raise NotImplementedError
 
-    def one(self, name: str, *operands: Tensor | bool | int | float | None, **attrs: object) -> Tensor:
+    def one(
+        self,
+        name: str,
+        *operands: Tensor | bool | int | float | None,
+        node: str | None = None,
+        at: str | None = None,
+        **attrs: object,
+    ) -> Tensor:
         """The result of an operation that has one."""
-        result = self.op(name, *operands, node=None, at=None, **attrs)
+        result = self.op(name, *operands, node=node, at=at, **attrs)
         if not isinstance(result, Tensor):
             raise fail("InvalidAttribute", caller(), f"{name} has {len(result)} results", "use op")
         return result

@@ -40,7 +40,7 @@ class Kernels(Building):
         """A formula reduced over axes: ``g.kernel_reduce("input0 * input1", x, y, op="sum", axes=[1])``."""
         over = None if shape is None else self._sizes(shape, "kernel_reduce")
         given = {"op": op, "axes": axes, "keepdims": keepdims, "acc_dtype": acc_dtype, "shape": over}
-        return self.one("kernel_reduce", *operands, expression=expression, **given)
+        return self.one("kernel_reduce", *operands, node=None, at=None, expression=expression, **given)
 
     def kernel_scan(
         self,
@@ -55,7 +55,7 @@ class Kernels(Building):
         """A formula accumulated along an axis: ``g.kernel_scan("exp(input0)", x, op="sum", axis=1)``."""
         over = None if shape is None else self._sizes(shape, "kernel_scan")
         given = {"op": op, "axis": axis, "exclusive": exclusive, "reverse": reverse, "shape": over}
-        return self.one("kernel_scan", *operands, expression=expression, **given)
+        return self.one("kernel_scan", *operands, node=None, at=None, expression=expression, **given)
 
     def kernel_body(
         self,

@@ -26,7 +26,7 @@ from tatami.frontend.ir import TensorType
 from tatami.frontend.ops import OPS
 from tatami.harp.elaboration.values import GraphName, Value, Word, describe
 
-_NOT_OPERATIONS = frozenset({"op", "one"})
+_NOT_OPERATIONS = frozenset({"op", "one", "made"})
 _BUILDING = frozenset(
     """input constant number output update size assume rename subgraph fresh_size graph module to_dot op one kernel_body""".split()  # noqa: SIM905
 )
@@ -108,13 +108,15 @@ def _method(name: str, table: Mapping[str, Callable[..., object]]) -> Method | N
 
 
 def _hints(function: Callable[..., object]) -> dict[str, object]:
-    """Parameter -> type, for a method. Names that its module imports for type checkers only are the API's own; aliases written
-    as text are evaluated first."""
+    """Parameter -> type, for a method. Names that its module imports for type checkers only are the API's own, any value of a
+    graph (`Self`, `Value`) is a Tensor; aliases written as text are evaluated first."""
     import numpy as np
 
     known: dict[str, object] = {
         "Any": Any,
         "Tensor": Tensor,
+        "Value": Tensor,
+        "Self": Tensor,
         "Graph": Graph,
         "np": np,
         "Expr": Expr,

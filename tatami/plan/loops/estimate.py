@@ -203,7 +203,9 @@ def loops_estimate(
 ) -> dict[str, float]:
     """The loops of a plan, phase by phase. Threads take part in those whose points they share, where the whole is worth
     waking them. Plain loops count for one thread: they are for what is too little work for two, and for what has no vectors,
-    where there is nothing to compare them with."""
+    where there is nothing to compare them with. An opaque Region has no loops: what its routine reads and writes counts."""
+    if region.opaque is not None:
+        return rows_estimate(facts, 0.0, 1, target, sizes)
     loops = Loops(region, plan)
     width = plan.width if isinstance(plan, CpuRows) else 1
     found = [(loops.cycles(w, plan.storage, width, sizes), w, shared) for w, shared in loops.work]

@@ -103,6 +103,13 @@ def test_nan_propagates_through_max_min_relu(dtype: type) -> None:
     assert np.isnan(float(apply("relu", [x], kind)[0]))
 
 
+@pytest.mark.parametrize("dtype", [d for d in DType if d.is_float and not d.is_small])
+def test_sign_of_minus_zero_is_zero_in_every_dtype(dtype: DType) -> None:
+    x = np.array([-0.0, 0.0, -3.0, 3.0]).astype(numpy_dtype(dtype))
+    found = apply("sign", [x], dtype).astype(np.float64)
+    assert found.tolist() == [0, 0, -1, 1] and np.signbit(found).tolist() == [False, False, True, False]
+
+
 def test_signed_zero_and_infinities_stay() -> None:
     x = np.array([-0.0, np.inf], np.float32)
     assert np.signbit(apply("sqrt", [x], DType.fp32)[0])

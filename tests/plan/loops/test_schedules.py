@@ -12,7 +12,7 @@ import pytest
 from tatami.core.expr import Expr, expr, var
 from tatami.core.target import PRESETS
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import CpuPlan, CpuRows, GpuStream
+from tatami.plan.ir import CpuPlan, CpuRows, GpuStream, Storage
 from tatami.plan.loops.schedule import Skeleton, skeleton
 from tatami.plan.verify_plan import verify_plan
 from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
@@ -32,7 +32,8 @@ def check(region: Region, sizes: dict[str, int], seed: int = 0) -> None:
     tensors = {p.name: rng.standard_normal(concrete(p.memref.shape, sizes)).astype(np.float32) for p in region.inputs}
     wanted = run_region(region, tensors, sizes, "float64")
     bones = skeleton(region, sizes, 1 << 20)
-    stream = GpuStream(bones.outer, bones.passes, bones.storage, 256, 16)
+    stored: dict[str, Storage] = {n: "row" if how in ("tile", "workspace") else how for n, how in bones.storage.items()}
+    stream = GpuStream(bones.outer, bones.passes, stored, 256, 16)
     assert [str(d) for d in verify_plan(stream, region, PRESETS["sm80"])] == []
     got = ScheduleRun(region, bones, tensors, sizes).outputs()
     for name, array in wanted.items():

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tatami.core.target import PRESETS
+from tatami.runtime.machine.host import runs_here
 from tests.parts import parts
 
 os.environ.setdefault("TATAMI_PROGRAM_CACHE", "0")  # tests are about the stages; those of the cache turn it on
@@ -41,6 +43,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["TATAMI_CALIBRATE"] = "1" if item.nodeid.startswith(AS_MEASURED) else "0"
     os.environ["TATAMI_QUICK_BUILD"] = "0" if is_built_as_shipped(item.nodeid) else "1"
     seed_generators_of_module(item)
+    for mark in item.iter_markers("runs_on"):
+        if not runs_here(PRESETS[mark.args[0]]):
+            pytest.skip(f"this CPU lacks instructions of {mark.args[0]}")
 
 
 def is_built_as_shipped(nodeid: str) -> bool:

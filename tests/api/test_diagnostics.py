@@ -289,7 +289,8 @@ def plan(fixed: bool) -> None:
     g, x = inputs(("N", 4))
     g.output("y", x.softmax(1))
     key, document = plan_of(g)
-    document["outer"] = [*document["outer"]] if fixed else ["nothing"]
+    phase = document["phases"][0]
+    phase["outer"] = [*phase["outer"]] if fixed else ["nothing"]
     prepare(g, target="cpu:avx2", decisions={"plans": {key: document}}).stages["plan"]
 
 

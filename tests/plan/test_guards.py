@@ -129,6 +129,7 @@ def test_guards_end_at_a_few_sizes() -> None:
 # -- running ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_both_sides_of_a_chosen_guard_give_the_convolution() -> None:
     compilation = prepare(stem(), target=TWO)
     choices = plan_of(compilation).choices
@@ -141,6 +142,7 @@ def test_both_sides_of_a_chosen_guard_give_the_convolution() -> None:
         np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-4, atol=1e-4, err_msg=str(b))
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_both_sides_of_a_guard_between_kinds_give_the_convolution() -> None:
     compilation = prepare(sounds(), target=ONE, sizes=LINES)
     choices = plan_of(compilation).choices
@@ -171,6 +173,7 @@ def guarded_linear() -> tuple[str, tuple[Guarded, ...]]:
     )
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_plans_that_pack_otherwise_run_behind_their_guards() -> None:
     key, choices = guarded_linear()
     f = tt.compile(linear(), target="cpu:avx512", decisions={"plans": {key: to_builtins(choices)}})
@@ -184,6 +187,7 @@ def test_plans_that_pack_otherwise_run_behind_their_guards() -> None:
         np.testing.assert_allclose(f(x=x)["y"], whole(x=x)["y"], rtol=1e-5, atol=1e-5, err_msg=str(rows))
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_each_of_two_products_has_its_guard() -> None:
     """A product after another."""
     g = tt.Graph("twice")
@@ -215,6 +219,7 @@ def test_decisions_repeat_the_guards() -> None:
     assert before == after and any(len(choices) > 1 for choices in before)
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_every_stage_is_one_to_go_on_from(tmp_path: Path) -> None:
     """The plan of a dump, its loops and its execution have the guards, which a person may edit."""
     key, choices = guarded_linear()
@@ -239,6 +244,7 @@ def test_every_stage_is_one_to_go_on_from(tmp_path: Path) -> None:
     np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_explain_says_when_a_plan_runs() -> None:
     key, choices = guarded_linear()
     f = tt.compile(linear(), target="cpu:avx512", decisions={"plans": {key: to_builtins(choices)}})

@@ -166,6 +166,7 @@ def check_same(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> None:
 
 
 @pytest.mark.parametrize("make", FOLDED, ids=lambda m: m.__name__)
+@pytest.mark.runs_on("cpu:avx512")
 def test_scales_become_a_part_of_filters(make: Make) -> None:
     """Nothing but the convolution and what is no scale computes with the image, and results are the model's."""
     module = module_of(make)
@@ -228,6 +229,7 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[[Tensor, Te
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.runs_on("cpu:avx512")
 def test_filters_are_normal_numbers(name: str) -> None:
     """What kernels multiply by has no subnormal number, and results are as near as ever."""
     shape, filters, product = PRODUCTS[name]

@@ -116,6 +116,7 @@ def test_inner_rows_go_through_no_scratch() -> None:
     assert len(lines) == len(set(lines)) == 10 * 3  # ten rows for eight of results
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_plans_that_do_not_fit_are_refused_with_the_reason() -> None:
     three = tt.compile(graph(WINDOWS["depthwise stride 3, uneven borders"], (1, C, 40, 64)), target="cpu:avx512")
     (region,) = three.stages["region"].value.main.body

@@ -84,6 +84,7 @@ def planned(name: str) -> tuple[Any, Any, CpuContraction]:
     return f, region, plan
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_one_image_at_a_time_and_weights_once() -> None:
     _, _, columns = planned("packed columns")
     assert (columns.split, bool(columns.packed), columns.swap) == ("batch", True, False)
@@ -94,6 +95,7 @@ def test_one_image_at_a_time_and_weights_once() -> None:
     assert (panels.mr, 160 % panels.mr, bool(panels.packed)) == (10, 0, True)
 
 
+@pytest.mark.runs_on("cpu:avx512")
 def test_images_are_axes_of_one_side() -> None:
     f, region, plan = planned("in place")
     target = f.compilation.target

@@ -63,6 +63,7 @@ def test_blocks_are_whole_vectors(places: int) -> None:
 
 
 @pytest.mark.parametrize("places", [1, 15, 16, 17, 45, 48, 49, 50, 97, 360])
+@pytest.mark.runs_on("cpu:avx512")
 def test_any_number_of_places(places: int) -> None:
     graph = pointwise("P")
     key, plan = down_the_rows(graph)

@@ -132,6 +132,8 @@ def kernels_of(family: str, row: Row) -> tuple[AnyKernel, ...]:
     """The kernels of a row. Raises TatamiError for a plan that is none."""
     target = PRESETS[TARGET[family]]
     region, plan = region_of(family, row), plan_of(family, row)
+    last = region.lets[-1].name
+    plan = msgspec.structs.replace(plan, local_edges=tuple(msgspec.structs.replace(e, target=last) for e in plan.local_edges))
     size = region.inputs[0].memref.dtype.itemsize
     by = row.get("width", 16 // size)
     wide = by * size == 16

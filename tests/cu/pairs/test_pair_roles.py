@@ -94,7 +94,7 @@ CASES: dict[str, tuple[tt.Graph, dict[str, Any], dict[str, Any]]] = {
     "depth 256": (stored("nnn", width=(256, 256)), {"keys": 32, "width": (256, 256), "stages": 3, **ONE}, {}),
     "odd widths": (stored("ntn", width=(72, 40)), {"keys": 48, "width": (72, 40), **ONE}, {}),
 }
-ODD = "odd'"
+NONFINITE = "nonfinite'"
 BY8 = (Condition(var("S"), 8, low=1),)
 
 
@@ -127,8 +127,8 @@ def test_numbers_on_the_emulated_gpu(name: str, rows: int, schedule: int) -> Non
         shape = [evaluate(s, {"B": 2, "S": rows}) for s in p.memref.shape]
         x = arrays[p.name] = (rng.standard_normal(shape) / 2).astype(NUMPY[p.memref.dtype])
         seen[letter] = x if str(p.memref.shape[2]) == "S" else x.swapaxes(-1, -2)
-    if ODD in b.binding.buffers:
-        arrays[ODD] = np.zeros((2, 1), np.float32)  # all values are finite
+    if NONFINITE in b.binding.buffers:
+        arrays[NONFINITE] = np.zeros((2, 1), np.float32)  # all values are finite
     made = b.run(arrays, {"B": 2, "S": rows}, schedule)
     tolerance = 2e-3 if seen["q"].dtype == np.float16 else 1.5e-2
     np.testing.assert_allclose(made.astype(np.float64), wanted(seen, False, **attrs), rtol=0, atol=tolerance)

@@ -25,6 +25,7 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.node_view import node_view
 from tatami.frontend.run import run as run_frontend
+from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
 from tatami.report.explain import trace
 from tatami.report.playback import compare_outputs, play_back
 from tatami.runtime.machine.host import detect_host
@@ -539,16 +540,12 @@ def test_elementwise_chains_are_one_kernel() -> None:
 def of_width(g: Graph, *widths: int) -> CompiledFunction:
     """The same kernels with vectors of so many floats, by decision, Region by Region; 1 is scalar."""
     plans = {}
-    for i, region in enumerate(compile(g).stages["plan"].value.main.regions):
-        width = widths[i % len(widths)]
-        plan = to_builtins(region.choices[-1].plan)
-        assert plan["kind"] == "cpu_rows"
-        if width == 1:
-            passes = [{k: v for k, v in p.items() if k != "vector"} for p in plan["passes"]]
-            plan = {"kind": "scalar", "outer": plan["outer"], "passes": passes, "storage": plan["storage"]}
-        else:
-            plan["width"] = width
-        plans[region.key] = plan
+    stages = compile(g).stages
+    regions = {r.name: r for r in stages["region"].value.main.body}
+    for i, chosen in enumerate(stages["plan"].value.main.regions):
+        width, region = widths[i % len(widths)], regions[chosen.region]
+        plan = scalar_plan(region, Wish()) if width == 1 else rows_plan(region, Wish(), width)
+        plans[chosen.key] = to_builtins(plan)
     return compile(g, decisions=Decisions(plans=plans))
 
 
@@ -590,7 +587,7 @@ def test_each_region_has_a_width_of_its_own_and_explain_lists_the_candidates() -
     text = compile(g).explain()
     for width in (4, 8, 16):
         if width <= detect_host().vector_bytes // 4:
-            assert f"cpu_rows x{width} " in text or f"cpu_rows width {width}" in text
+            assert f"cpu_rows x{width}, " in text or f"cpu_rows width {width}" in text
     assert "rejected scalar: slower" in text
 
 

@@ -95,29 +95,6 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
         "equivalent: without phases nothing has lanes": ("_Check.faults: `len(k.phases) == 1` → `len(k.phases) <= 1`",),
     },
-    "tatami/plan/verify_plan.py": {
-        "equivalent: there is no other kind of plan": ("verify_plan: without `assert_never(plan)`",),
-        "equivalent: no let uses itself": ("_split: `order[u] > order[n]` → `order[u] >= order[n]`",),
-        "equivalent: axes of no side are refused by the next condition": (
-            "_contraction: `len({sides_of.get(a, '') for a in plan.images} - {''}) != 1` → "
-            "`len({sides_of.get(a, '') for a in plan.images} - {''}) > 1`",
-        ),
-        "message only: what follows says more of the same plan": ("_contraction: without `return` (2)",),
-        "equivalent: a tile needs three registers at least": ("_tile: `1` → `2` (3)", "_tile: `1` → `0` (3)"),
-        "message only": ("_image_blocks: `isinstance(plan, CpuWinograd)` → `False`",),
-        "equivalent: what is turned together has one type": ("_turn: `0` → `-1`",),
-        "not asked for yet: operands with zero points": ("_contraction: `packed_read(x, groups) or x` → `x`",),
-        "not asked for yet: images of a matrix and a vector": (
-            "_contraction: `sides_of.keys() >= {*plan.images}` → `sides_of.keys() > {*plan.images}`",
-        ),
-        "not asked for yet: operands of AMX tiles where they lie": ("_contraction: `plan.by_tiles` → `False`",),
-        "not asked for yet: a first of two products whose operands differ in size, or are cast in shared memory": (
-            "_gpu_kind: `isinstance(view, str)` → `True`",
-            "_gpu_kind: `Types(region).of(contractions(region)[0].lhs) or DType.fp32` → `Types(region).of(contractions(region)[0].lhs)`",
-            "_gpu_kind: `0` → `1`",
-            "_gpu_kind: `0` → `-1`",
-        ),
-    },
     "tatami/tiny/verify.py": {
         "message only": (
             "_node: `', '.join((p.tensor for p in signature.inputs)) or 'none'` → `'none'`",

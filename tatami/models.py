@@ -6,13 +6,13 @@ embeds) for a document.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tatami.core.codec import parse_text
-from tatami.core.diagnostic import Diagnostic, fail
+from tatami.core.diagnostic import Diagnostic, TatamiError, fail
 from tatami.core.document import changed_input, check_file, is_document, parse_document, read_bytes, sha256_of
 from tatami.core.faults.arguments import bool_argument
 from tatami.core.files.data_files import ModelFile, read_model
@@ -22,7 +22,7 @@ from tatami.storage.dump import from_document, own_stage
 from tatami.storage.import_cache import import_file
 
 if TYPE_CHECKING:
-    from tatami.specialised.specialisation import Source
+    from tatami.frontend.ir import Graph
 
 Given = dict[str, Module[Any]]
 
@@ -53,6 +53,70 @@ BY_KEY: dict[str, tuple[str, str]] = {
 }
 """Top-level key of a document without an envelope (the spec's own) -> (stage, loader)."""
 _ONLY_DUMPS = ("index_book", "poly_view", "analysis", "gpu_ir", "diagnostics")
+
+
+class ImportedModel(Protocol):
+    """A module, and the places of the model's inputs and outputs in its flat signature."""
+
+    @property
+    def module(self) -> Module[Graph]:
+        """The module of the model, specialised for a call."""
+
+    @property
+    def inputs(self) -> Mapping[str, object]:
+        """Input of the model -> how its value enters the program."""
+
+    @property
+    def outputs(self) -> tuple[object, ...]:
+        """How the model's outputs are made from the program's results, in order."""
+
+    @property
+    def fixed(self) -> Mapping[str, object]:
+        """Input of the model -> value that the module is specialised on."""
+
+
+class Source(Protocol):
+    """A model that can be imported for the sizes and values of one call (`tatami.onnx.source`)."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The inputs that a caller passes."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the model's outputs, in order."""
+
+    @property
+    def has_open_sizes(self) -> bool:
+        """True if the model leaves a size of an input open."""
+
+    @property
+    def overridable(self) -> frozenset[str]:
+        """Constants of the model that a caller may replace by an array."""
+
+    def overriding(self, names: frozenset[str]) -> Source:
+        """The source in which these constants are inputs."""
+
+    def imported(
+        self,
+        fixed: Mapping[str, object] | None = None,
+        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        sizes: Mapping[str, int] | None = None,
+        reads_sizes: bool = True,
+    ) -> ImportedModel:
+        """The module for values `fixed`, `shapes` of other inputs and values `sizes` of symbols. Raises TatamiError."""
+
+    def decisive(self, error: TatamiError) -> set[str]:
+        """Inputs whose values the import needs, according to its error."""
+
+    def may_serve_some_size(self, error: TatamiError) -> bool:
+        """True if a program for some sizes or values may exist although the import for all of them failed with this error."""
+
+    def arguments_of(self, imported: Any, inputs: Mapping[str, object], /) -> tuple[dict[str, object], Any]:
+        """(port -> array of the program, everything that `results_of` needs to know of this call)."""
+
+    def results_of(self, imported: Any, results: Mapping[str, object], call: Any, /) -> tuple[object, ...]:
+        """The outputs of the model, in its order, from the program's results."""
 
 
 def open_model(

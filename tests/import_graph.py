@@ -45,6 +45,18 @@ def folder_graph(files: Graph) -> Graph:
     return {k: frozenset(v) for k, v in out.items()}
 
 
+def part_graph(files: Graph) -> Graph:
+    """The parts of a package, which are the files and folders of its own folder, each with the others that a file of it imports."""
+    out: dict[str, set[str]] = {}
+    for name, imported in files.items():
+        out.setdefault(_part(name), set()).update({_part(i) for i in imported} - {_part(name)})
+    return {k: frozenset(v) for k, v in out.items()}
+
+
+def _part(file: str) -> str:
+    return "/".join(file.split("/")[:2]).removesuffix(".py")
+
+
 def circles(graph: Graph) -> list[list[str]]:
     """The strongly connected components of more than one node, each sorted, in order."""
     order: list[str] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.import_graph import Graph, circles, folder_graph, import_graph, shown
+from tests.import_graph import Graph, circles, folder_graph, import_graph, part_graph, shown
 
 ROOT = Path(__file__).parent.parent
 FILES = import_graph(ROOT, ("tatami", "tests", "benchmarks"))
@@ -21,6 +21,12 @@ def test_no_folders_import_each_other() -> None:
     folders = folder_graph(import_graph(ROOT, ("tatami", "benchmarks")))
     found = circles(folders)
     assert not found, "\n\n".join(shown(folders, circle) for circle in found)
+
+
+def test_no_parts_of_the_package_import_each_other() -> None:
+    parts = part_graph(import_graph(ROOT, ["tatami"]))
+    found = circles(parts)
+    assert not found, "\n\n".join(shown(parts, circle) for circle in found)
 
 
 def graph_of(folder: Path, **texts: str) -> Graph:
@@ -48,3 +54,9 @@ def test_a_circle_of_folders_is_found_without_one_of_files(tmp_path: Path) -> No
     graph = graph_of(tmp_path, x_a="import p.y.a\n", y_a="", y_b="import p.x.b\n", x_b="", x_in_c="import p.x.b\n")
     assert circles(graph) == []
     assert circles(folder_graph(graph)) == [["p/x", "p/y"]]
+
+
+def test_a_circle_of_a_file_and_a_folder_is_found_without_one_of_files(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, a="import p.x.b\n", x_b="", x_in_c="import p.a\n")
+    assert circles(graph) == circles(folder_graph(graph)) == []
+    assert circles(part_graph(graph)) == [["p/a", "p/x"]]

@@ -17,7 +17,7 @@ from tatami.api import CompiledFunction
 from tatami.backends.torch_parameters import Parameters
 from tatami.backends.torch_report import GraphReport
 from tatami.core.diagnostic import TatamiError, diagnostic, fail
-from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.expr import Expr, concrete, evaluate, free_vars
 from tatami.core.signature import Input
 from tatami.core.sizes.binding import solve
 from tatami.runtime.arrays import to_numpy
@@ -143,7 +143,7 @@ class TorchProgram:
     def _check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Check the shapes and the recorded assumptions for these sizes. Raises TatamiError."""
         shapes = {
-            port.tensor: tuple(int(evaluate(s, sizes)) for s in port.shape)
+            port.tensor: concrete(port.shape, sizes)
             for port in self.function.arguments
             if all(free_vars(s) <= sizes.keys() for s in port.shape)
         }
@@ -290,7 +290,7 @@ def _at_sizes(o: Given, sizes: Mapping[str, int]) -> Any:
     if isinstance(o, Expr):
         return int(evaluate(o, sizes))
     if isinstance(o, View):
-        shape, strides = (tuple(int(evaluate(s, sizes)) for s in of) for of in (o.shape, o.strides))
+        shape, strides = (concrete(of, sizes) for of in (o.shape, o.strides))
         return shape, strides, int(evaluate(o.offset, sizes))
     return None
 
@@ -299,9 +299,9 @@ def _allocation(result: Result, sizes: Mapping[str, int]) -> Allocation:
     unknown = sorted({n for s in result.shape for n in free_vars(s)} - sizes.keys())
     if unknown:
         raise fail("UnboundSymbol", result.name, f"no argument decides its size {unknown[0]}", "pass the size as an argument")
-    shape = tuple(int(evaluate(s, sizes)) for s in result.shape)
-    strides = tuple(int(evaluate(s, sizes)) for s in result.strides)
-    stored = tuple(int(evaluate(s, sizes)) for s in result.stored)
+    shape = concrete(result.shape, sizes)
+    strides = concrete(result.strides, sizes)
+    stored = concrete(result.stored, sizes)
     lies = stored if result.order is None else tuple(stored[a] for a in result.order)
     plain = result.order is not None and stored == shape and list(result.order) == list(range(len(shape)))
     return Allocation(lies, shape, strides, plain, result.order is None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
+from tatami.core.expr import concrete
 from tatami.core.files.array_file import UNREADABLE, header_of, read_array_file, reason
 from tatami.core.signature import Input, Signature, symbols
 from tatami.core.sizes.binding import solve_sizes
@@ -53,7 +53,7 @@ def gather_inputs(
     rng = np.random.default_rng(seed)
     for name, port in wanted.items():
         if name not in arrays:
-            shape = shapes[name] if name in shapes else tuple(int(evaluate(s, bound)) for s in port.shape)
+            shape = shapes[name] if name in shapes else concrete(port.shape, bound)
             try:
                 arrays[name] = generate(rng, port.dtype, shape)
             except (MemoryError, ValueError, OverflowError) as error:  # numpy refuses some sizes without trying

@@ -597,6 +597,11 @@ def evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
     return total
 
 
+def concrete(sizes: Iterable[Expr], env: Mapping[str, int]) -> tuple[int, ...]:
+    """Sizes, strides or indices as numbers, for integers `env`."""
+    return tuple(int(evaluate(s, env)) for s in sizes)
+
+
 def _evaluate_floor(num: Expr, den: Expr, env: Mapping[str, Any]) -> Any:
     try:
         return evaluate(num, env) // evaluate(den, env)

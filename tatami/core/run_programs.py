@@ -16,7 +16,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, evaluate, free_vars
+from tatami.core.expr import Expr, Shape, concrete, evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Array, Mode, cast, storage_dtype
 from tatami.core.signature import Input, Signature
@@ -47,11 +47,6 @@ def checked_inputs(ports: Sequence[Input], given: Mapping[str, Any], mode: Mode)
 def known_sizes(sizes: Mapping[str, Expr], bound: Mapping[str, int]) -> dict[str, int]:
     """The sizes that a call passes, as far as the caller knows them."""
     return {symbol: int(evaluate(size, bound)) for symbol, size in sizes.items() if free_vars(size) <= bound.keys()}
-
-
-def concrete(shape: Sequence[Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape as numbers, given the values of its size symbols."""
-    return tuple(int(evaluate(s, sizes)) for s in shape)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import msgspec
 
 from tatami.core.algebra.bounds import is_at_most, is_nonneg
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO, Expr, free_vars
+from tatami.core.expr import ZERO, Expr, free_vars, shape_text
 from tatami.core.kernel import THREADS
 from tatami.core.layout import ROW_MAJOR, size_elements
 from tatami.core.module import Module
@@ -24,7 +24,7 @@ from tatami.execution.arena import aligned
 from tatami.execution.beside import may_run_beside
 from tatami.execution.in_place import fits, is_last_reader
 from tatami.execution.ir import UNORDERED, BufferInfo, ExecutionPlan, launches, pointers
-from tatami.execution.verify_calls import check_calls, check_depth, check_operations, fault, place_of, shape_text
+from tatami.execution.verify_calls import check_calls, check_depth, check_operations, fault, place_of
 from tatami.execution.waves import dependences, operation_sizes, operation_symbols, placed, roots, with_uses
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tatami.core.algebra.assumed import Assumed
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, free_vars, substitute
+from tatami.core.expr import Expr, Shape, free_vars, shape_text, substitute
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, symbols
 from tatami.execution.frames import MAX_DEPTH, callees
@@ -24,11 +24,6 @@ def fault(where: str, why: str, suggestion: str) -> Diagnostic:
 def place_of(program: str, ins: Instruction, i: int) -> str:
     """The place of an instruction, as diagnostics name it."""
     return f"{program}: {ins.debug_name or f'instruction {i}'}"
-
-
-def shape_text(shape: Shape) -> str:
-    """The sizes as text: ``[B, 2*N]``."""
-    return f"[{', '.join(map(str, shape))}]"
 
 
 def check_calls(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tatami.c.print_main import Expected, Memory, constant_names, print_main
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, free_vars
+from tatami.core.expr import concrete, free_vars
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import philox
 from tatami.core.signature import Signature, symbols
@@ -102,7 +102,7 @@ def _case(
     chosen = default_sizes(signature, sizes)
     kinds = {b.id: b.kind for b in plan.buffers}
     ports = [p for id, p in zip(plan.input_buffers, signature.inputs) if kinds[id] == "input"]
-    shapes = {p.tensor: tuple(int(evaluate(s, chosen)) for s in p.shape) for p in ports}
+    shapes = {p.tensor: concrete(p.shape, chosen) for p in ports}
     bound = {"main": bind_sizes(signature, shapes, {k: v for k, v in chosen.items() if not _is_decided(k, signature)})}
     inputs = {p.tensor: philox_fill(p.dtype, shapes[p.tensor], k) for k, p in enumerate(ports)}
     results = reference({n: a.copy() for n, a in inputs.items()}, bound["main"])

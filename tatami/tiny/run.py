@@ -16,11 +16,11 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Var, evaluate, free_vars
+from tatami.core.expr import Expr, Var, concrete, evaluate, free_vars
 from tatami.core.module import Module
 from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Mode, cast, constant, storage_dtype
-from tatami.core.run_programs import Machine, Observe, concrete
+from tatami.core.run_programs import Machine, Observe
 from tatami.core.sizes.binding import bind_results, check_new_sizes
 from tatami.core.tensor import numpy_dtype
 from tatami.tiny.ir import (

@@ -68,7 +68,7 @@ def run_region(
     return _RegionRun(region, tensors, sizes, mode, observe, program).outputs()
 
 
-def concrete(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def clamped_shape(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """A shape in numbers; negative extents count as 0."""
     return tuple(max(0, int(evaluate(s, sizes))) for s in shape)
 
@@ -121,7 +121,7 @@ class _RegionRun:
             if target.updates:
                 out[target.name] = np.array(self.tensors[target.updates], dtype)
             else:
-                out[target.name] = np.zeros(concrete(target.memref.shape, self.sizes), dtype)
+                out[target.name] = np.zeros(clamped_shape(target.memref.shape, self.sizes), dtype)
         dtypes = {t.name: t.memref.dtype for t in self.region.outputs}
         for y in self.region.yields:
             self.write(y, out[y.to], dtypes[y.to])
@@ -130,7 +130,7 @@ class _RegionRun:
     # -- lets ----------------------------------------------------------------------------------
 
     def let(self, let: Let) -> Array:
-        shape = concrete(tuple(self.extents[a] for a in let.axes), self.sizes)
+        shape = clamped_shape(tuple(self.extents[a] for a in let.axes), self.sizes)
         out = np.empty(shape, storage_dtype(let.dtype, self.mode))
         self._fill(let, out, {a: (0, n) for a, n in zip(let.axes, shape)})
         return out
@@ -162,7 +162,7 @@ class _RegionRun:
                     uses[n.let] = uses.get(n.let, 0) + (1 if isinstance(n, Ref) else 2)
         out: set[str] = set()
         for let in self.region.lets:
-            shape = concrete(tuple(self.extents[a] for a in let.axes), self.sizes)
+            shape = clamped_shape(tuple(self.extents[a] for a in let.axes), self.sizes)
             pointwise = not any(isinstance(n, Reduce | Scan) for n in nodes(let.expr))
             if pointwise and uses.get(let.name, 0) < 2 and np.prod(shape, dtype=np.float64) > MAX_STORED:
                 out.add(let.name)

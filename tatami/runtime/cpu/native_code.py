@@ -19,7 +19,7 @@ import numpy as np
 from tatami.c.print_entry import FAULT_SIZES
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
+from tatami.core.expr import concrete
 from tatami.core.module import Module
 from tatami.core.signature import Equation
 from tatami.core.sizes.binding import broken_equation
@@ -162,7 +162,7 @@ class NativeCode(LoadedModule):
             plan = self.execution.programs[program]
             arena = self.planner.plan(program, sizes)
             info = {b.id: b for b in plan.buffers}
-            shapes = tuple(tuple(evaluate(s, sizes) for s in info[id].shape) for id in plan.output_buffers)
+            shapes = tuple(concrete(info[id].shape, sizes) for id in plan.output_buffers)
             vector = [*(sizes[s] for s in face.symbols), self.threads]
             found = Sized(
                 dict(sizes),

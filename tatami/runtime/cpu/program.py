@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
+from tatami.core.expr import concrete, evaluate
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
 from tatami.core.tensor import numpy_dtype
@@ -70,7 +70,7 @@ class CpuProgram(NativeCode):
             info = {b.id: b for b in setup.buffers}
             for id, port in zip(setup.output_buffers, setup.signature.outputs):
                 made[port.tensor] = (port.dtype, evaluate(info[id].elements, bound))
-                shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
+                shapes[port.tensor] = concrete(port.shape, bound)
         sizes = {n: made[n][0].itemsize * made[n][1] if n in made else given[n].nbytes for n in self.layouts.pooled}
         offsets, self.constant_bytes = pool_offsets(sizes)
         check_memory(self.constant_bytes)

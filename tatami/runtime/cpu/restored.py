@@ -13,7 +13,7 @@ from itertools import permutations, product
 
 import numpy as np
 
-from tatami.core.expr import evaluate
+from tatami.core.expr import concrete
 from tatami.core.layout import ROW_MAJOR, Layout
 from tatami.core.tensor import Tensor, numpy_dtype
 from tatami.execution.ir import ExecutionPlan
@@ -64,7 +64,7 @@ def _packed(setup: ExecutionPlan, sizes: Mapping[str, int]) -> Iterator[tuple[st
     for ins in setup.instructions:
         if len(ins.inputs) == len(ins.outputs) == 1 and ins.inputs[0] in read and ins.outputs[0] in made:
             port = made[ins.outputs[0]]
-            yield read[ins.inputs[0]], (port.tensor, tuple(evaluate(s, sizes) for s in port.shape), port.layout)
+            yield read[ins.inputs[0]], (port.tensor, concrete(port.shape, sizes), port.layout)
 
 
 def _is_packed(whole: np.ndarray, memory: np.ndarray, layout: Layout | None) -> bool:

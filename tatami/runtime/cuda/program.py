@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
+from tatami.core.expr import concrete
 from tatami.core.module import Module
 from tatami.execution.arena import Planner, aligned
 from tatami.execution.ir import ExecutionPlan
@@ -97,7 +97,7 @@ class CudaProgram(LoadedModule):
             results = self.run("setup", held, bound)
             for port, result in zip(setup.signature.outputs, results):
                 self.constants[port.tensor] = result
-                self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
+                self.constant_shapes[port.tensor] = concrete(port.shape, bound)
             read = set(self.layouts.pooled)
             self.constants = {name: array for name, array in self.constants.items() if name in read}
         self.constant_bytes = sum(aligned(a.nbytes) for a in self.constants.values())
@@ -117,7 +117,7 @@ class CudaProgram(LoadedModule):
             if found is None:
                 plan = self.execution.programs[program]
                 info = {b.id: b for b in plan.buffers}
-                shapes = tuple(tuple(evaluate(s, sizes) for s in info[id].shape) for id in plan.output_buffers)
+                shapes = tuple(concrete(info[id].shape, sizes) for id in plan.output_buffers)
                 found = self._sized[key] = Sized(dict(sizes), self.resolver().resolve(program, sizes), shapes)
                 while len(self._sized) > KEPT_SIZES:
                     self._sized.popitem(last=False)

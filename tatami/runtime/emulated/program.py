@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 import numpy as np
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, evaluate
+from tatami.core.expr import Expr, concrete, evaluate
 from tatami.core.kernel import Condition, KernelFace, is_met
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -82,7 +82,7 @@ class EmulatedProgram(LoadedModule):
         bound = self.bind("setup", dict(zip(self.layouts.held, (a.shape for a in held))))
         for port, result in zip(setup.signature.outputs, self.run("setup", held, bound)):
             self.constants[port.tensor] = self.machine.copied(port.tensor, result, port.dtype)
-            self.constant_shapes[port.tensor] = tuple(evaluate(s, bound) for s in port.shape)
+            self.constant_shapes[port.tensor] = concrete(port.shape, bound)
 
     def run(
         self,

@@ -18,7 +18,7 @@ from tatami.plan.verify_plan import verify_plan
 from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
 from tatami.plan.views.nest_form import longest_vector_axis, nest_form
 from tatami.region.ir import At, Binary, Iter, Let, Ref, Region, RegionExpr, Scan, Select, Unary, Within, Yield
-from tatami.region.meaning.region import concrete, run_region
+from tatami.region.meaning.region import clamped_shape, run_region
 from tatami.region.verify import verify_region
 from tests.plan.loops.schedule_run import ScheduleRun
 from tests.region import examples as ex
@@ -29,7 +29,7 @@ TARGET = PRESETS["cpu:avx512"]
 def check(region: Region, sizes: dict[str, int], seed: int = 0) -> None:
     assert [str(d) for d in verify_region(region) if not d.is_warning] == []
     rng = np.random.default_rng(seed)
-    tensors = {p.name: rng.standard_normal(concrete(p.memref.shape, sizes)).astype(np.float32) for p in region.inputs}
+    tensors = {p.name: rng.standard_normal(clamped_shape(p.memref.shape, sizes)).astype(np.float32) for p in region.inputs}
     wanted = run_region(region, tensors, sizes, "float64")
     bones = skeleton(region, sizes, 1 << 20)
     stored: dict[str, Storage] = {n: "row" if how in ("tile", "workspace") else how for n, how in bones.storage.items()}

@@ -23,6 +23,7 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.loops.rules import invalid_plan, schedule_rules
+from tatami.plan.views.fixed_fields import pair_fields, product_fields
 from tatami.plan.views.pair_limits import pair_limits, pair_rules
 from tatami.plan.views.product_limits import crowded_rules, group_rules, hard_limits, shape_rules
 from tatami.region.ir import Region
@@ -63,7 +64,8 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
     axes = all_axes(region)
     if wrong := [a for a in plan.predicate_tail if a.split(".")[0] not in (*axes, "m", "n", "k", "d")]:
         yield invalid_plan(region, f"predicate_tail names {wrong[0]!r}, which is no axis", f"the axes are {', '.join(axes)}")
-    yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, found, target))
+    broken = pair_rules(plan, found) + (pair_fields(plan, region, found) if isinstance(plan, Sm90Pair) else [])
+    yield from _rules(region, broken, lambda: pair_limits(plan, found, target))
 
 
 def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:
@@ -97,6 +99,7 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
     if not isinstance(view, str):
         broken += group_rules(plan) if view.groups is not None else []
         broken += _crowded(plan, region, view) if isinstance(plan, Sm90Mma) else []
+        broken += [] if isinstance(plan, GpuSync) else product_fields(plan, region, view)
     yield from _rules(region, broken, lambda: hard_limits(plan, dtype, target))
     known = {*all_axes(region), "m", "n", "k", "b"}
     for axis in (*plan.bind, *plan.predicate_tail):

@@ -133,7 +133,7 @@ def sm90(
         epilogue=(),
         layout_hints=HINTS,
         algo_choice={"matmul": "implicit_gemm"},
-        local_edges=(),
+        local_edges=other.pop("edges", ()),
         async_=Async(True, stages, overlap),
         inst_shape=f"m64n{tile[1]}k{depth}",
         k_steps=tile[2] // depth,

@@ -75,15 +75,9 @@ CASES: dict[str, tuple[str, str, Callable[[], tt.Graph]]] = {
 
 WORDS_OF_TEMPLATES = {"A_swizzle", "B_swizzle", "C_stride", "matmul", "attention"}
 """Entries of layout_hints and algo_choice: one that is absent says what the template does."""
-OPEN = {
-    "rows by columns": {"nc"},
-    "sm80 product": {"vectorize.width", "local_edges"},
-    "sm90 product": {"vectorize.width", "predicate_tail", "local_edges"},
-    "sm90 pair": {"predicate_tail"},
-}
-"""Fields that are accepted and change nothing for a program: `nc` where threads divide rows (as `mc` where they divide columns),
-widths beyond 16 bytes, tails that TMA fills with zeros, edges that are absent for those of the
-Region."""
+OPEN = {"rows by columns": {"nc"}}
+"""Fields that are accepted and change nothing for a program: `nc` where threads divide rows (as `mc` where they divide
+columns)."""
 
 
 class Case:

@@ -7,14 +7,23 @@ from typing import Any
 import pytest
 
 from tatami.core.target import PRESETS
+from tatami.plan.ir import LocalEdge, Vectorize
 from tatami.plan.verify_plan import verify_plan
 from tests.cu.every_choice.legal_problems import CONVOLUTIONS, image_region
-from tests.gpu.gemm_examples import gemm, rows_in_groups, sm80, sm90, sync
+from tests.gpu.gemm_examples import gemm, rows_in_groups, sm80, sync
+from tests.gpu.gemm_examples import sm90 as any_sm90
 from tests.gpu.pairs.test_pair import attention, plan_for, region_of
 from tests.plan.test_verify_rules import AVX512, faults, replace
 from tests.region import examples as ex
 
 PAIR = region_of(attention())
+
+
+def sm90(*tile: Any, **fields: Any) -> Any:
+    """A plan for sizes that its tiles divide."""
+    return any_sm90(*tile, tail=(), edges=(LocalEdge("sum_k", "relu", "reg"),), **fields)
+
+
 NCHW = image_region(next(iter(CONVOLUTIONS)), True)
 
 
@@ -52,6 +61,28 @@ GPU: list[tuple[Any, dict[str, Any], str]] = [
     (sm80((64, 64, 16), 2), {"stages": 0}, "stages 0 is outside 2..8"),
     (sm90((128, 64, 64), 2), {"stages": 0}, "stages 0 is outside 2..8"),
     (sm80((64, 64, 16), 2), {"stages": 9}, "stages 9 is outside 2..8"),
+]
+
+
+WIDTH, EDGE = ("n.i.i", 16), LocalEdge("sum_k", "relu", "reg")
+GPU += [
+    (
+        sm80((64, 64, 32), 2),
+        {"vectorize": Vectorize(*WIDTH)},
+        "vectorize.width 16: an access has 16 bytes at most, and tiles that TMA moves have none; use 8",
+    ),
+    (
+        sm90((128, 64, 64), 2, epilogue_store="stmatrix_tma"),
+        {"vectorize": Vectorize("n.i.i", 4)},
+        "vectorize.width 4: an access has 16 bytes at most, and tiles that TMA moves have none; use 8",
+    ),
+    (
+        sm90((128, 64, 64), 2),
+        {"predicate_tail": ("k.i.i",)},
+        "predicate_tail names k.i.i: 256 is a multiple of its tile of 64; leave it out",
+    ),
+    (sm90((128, 64, 64), 2), {"local_edges": ()}, "local_edges leaves out acc -> c1: name it, with buffer reg"),
+    (sm80((64, 64, 32), 2), {"local_edges": (EDGE, EDGE)}, "local_edges sum_k -> relu: acc has one edge; leave it out"),
 ]
 
 

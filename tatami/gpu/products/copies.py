@@ -16,7 +16,7 @@ def copy_width(o: Operand, size_mn: Expr, size_k: Expr, conditions: tuple[Condit
         return min(o.run, wanted)
     assert o.stride_k is not None and o.stride_mn is not None and o.offset is not None
     along, other = (size_k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
-    for width in (8, 4, 2):
+    for width in (16, 8, 4, 2):
         if (
             width * o.dtype.itemsize <= 16
             and width <= wanted

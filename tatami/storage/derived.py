@@ -2,11 +2,11 @@
 
     indexbook <- tiny          poly_view <- tiny, indexbook          poly_core <- region          facts: equal, or refused
     loop <- region, plan       kernels may be edited: the edited ones run with every access checked
-    gpu <- region, plan        equal, or refused
+    gpu <- region, plan        statements may stand in another order that is proved; their work is the derived one (decision 0065)
     execution <- loop or gpu   order, waves and places in the arena may be edited; the instructions' work is the stage's above
 
 Each is a function of the stages above it, so it is derived again and compared. Stages that stand alone (frontend, tiny, region,
-plan) are obeyed as they are. A caller who trusts a document has its kernels and instructions as they stand.
+plan) are obeyed as they are. A caller who trusts a document has its loops and instructions as they stand.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tatami.storage.tree_tables import check_tables, has_trees
 
 if TYPE_CHECKING:
     from tatami.execution.ir import ExecutionPlan, Instruction
+    from tatami.gpu.ir import Program as GpuProgram
     from tatami.loop.ir import Kernel, Program
     from tatami.plan.ir import ProgramPlan
     from tatami.region.ir import Program as RegionProgram
@@ -59,13 +60,15 @@ def check_derived(given: Given, target: Target, *, trust: bool = False) -> dict[
             raise fail("InvalidDocument", name, why, "restart from its region document")
     if {"region", "plan"} <= out.keys():
         raise_errors(_keys(out["plan"], out["region"], target))
-    if trust or not {"region", "plan"} <= out.keys() or target.kind == "reference":
+    if not {"region", "plan"} <= out.keys() or target.kind == "reference":
         return out
     above = {n: out[n] for n in ("region", "plan")}
+    if "gpu" in out:
+        raise_errors(_other_schedules(out["gpu"], _derived("gpu", above, target)))
+    if trust:
+        return out
     if "loop" in out:
         out["loop"] = _checked_loops(out["loop"], above, target)
-    if "gpu" in out:
-        raise_errors(list(_differences("gpu", out["gpu"], _derived("gpu", above, target), "edit the plan")))
     if "execution" in out and ("loop" in out or "gpu" in out):
         raise_errors(_other_work(out["execution"], _derived("execution", above, target)))
     return out
@@ -166,6 +169,21 @@ def _keys(plan: Module[ProgramPlan], region: Module[RegionProgram], target: Targ
                 )
             elif r.key.endswith(f"@{target_class(target)}"):
                 out += [d for c in r.choices for d in verify_plan(c.plan, regions[r.region], target)]
+    return out
+
+
+def _other_schedules(given: Module[GpuProgram], derived: Module[GpuProgram]) -> list[Diagnostic]:
+    """Faults of GPU kernels that do other work than the derived ones."""
+    from tatami.gpu.proof.schedule import SUGGESTION, schedule_faults
+
+    out: list[Diagnostic] = []
+    for name in dict.fromkeys((*derived.programs, *given.programs)):
+        have, want = given.programs.get(name), derived.programs.get(name)
+        if have is None or want is None:
+            why = "the program is missing" if have is None else "there is no such program above"
+            out.append(diagnostic("InvalidDocument", f"gpu: {name}", why, SUGGESTION))
+        elif have != want:
+            out += schedule_faults(have, want)
     return out
 
 

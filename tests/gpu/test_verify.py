@@ -15,9 +15,10 @@ from tatami.core.target import PRESETS
 from tatami.gpu import ir, statement_ir
 from tatami.gpu.lower import lower_region
 from tatami.gpu.proof.machine import Machine
+from tatami.gpu.proof.protocol import protocol_hazard
 from tatami.gpu.proof.prove import explore, simulate
 from tatami.gpu.proof.state import BLOCK, END, NO_TILE, TILE, Hazard
-from tatami.gpu.verify import protocol_hazard, verify_kernel
+from tatami.gpu.verify import verify_kernel
 from tatami.plan.ir import Guarded
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
 

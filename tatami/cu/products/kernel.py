@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import assert_never
 
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, expr, var
+from tatami.core.expr import Expr, expr
 from tatami.cu.expr_text import index_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.blocks import blocks_text
@@ -70,6 +70,7 @@ from tatami.gpu.statement_ir import (
     Wgmma,
     ZeroAcc,
 )
+from tatami.gpu.views.effects import operands_of, score_names
 
 
 def kernel_text(kernel: Kernel) -> str:
@@ -407,21 +408,21 @@ class _Printer:
         if k.template == "sync":
             fma_text(k, self.l)
             return
-        block = var("k")
-        rings = self.rings[k.a.ring], self.rings[k.b.ring]
-        slots = slot_text(self.k, rings[0], block), slot_text(self.k, rings[1], block)
+        a, b = (self.rings[name] for name in operands_of(k, s.acc))
+        slots = slot_text(k, a, s.block), slot_text(k, b, s.block)
         if isinstance(s, Mma):
-            mma_text(k, s.shape, *rings, *slots, self.l)
+            mma_text(k, s.shape, a, b, *slots, self.l)
         else:
-            ring_fma_text(k, *rings, *slots, self.l)
+            ring_fma_text(k, a, b, *slots, self.l)
 
     def pair_math(self, s: Mma | Fma, w: Weights) -> None:
+        rings = [self.rings[name] for name in operands_of(self.k, s.acc)]
         if s.acc == "acc":
-            values = self.rings[self.k.b.ring]
+            (values,) = rings
             result_text(self.k, w, values, slot_text(self.k, values, s.block), self.l)
             return
-        number = int(s.acc.removeprefix("scores") or 0)
-        left, right = (self.rings[o.ring] for o in (w.firsts[number].left, w.firsts[number].right))
+        number = score_names(self.k).index(s.acc)
+        left, right = rings
         slots = slot_text(self.k, left, expr(0)), slot_text(self.k, right, s.block)
         scores_text(self.k, w, number, (left, right), slots, self.l)
 

@@ -45,6 +45,7 @@ from tatami.gpu.statement_ir import (
     Weigh,
     Wgmma,
 )
+from tatami.gpu.views.effects import effects
 
 
 class Machine(Actors):
@@ -265,12 +266,11 @@ class Machine(Actors):
                     self.write(state, i, s, s.dst_smem, 0, self.bit[me])
             case LdMatrix():
                 self.read(state, i, s, s.src_smem, 0, ended=True)
-            case Fma():
-                for token in s.in_token:
-                    if token.name in self.ring_of:
-                        self.read(state, i, s, self.ring_of[token.name], 0, ended=True)
-                    elif a.weights != a.number:
-                        raise Hazard(statement_text(s), f"{me} multiplies weights of another block")
+            case Mma() | Fma():
+                for ring in effects(self.kernel, s).reads:
+                    self.read(state, i, s, ring, 0, ended=True)
+                if self.kernel.weights is not None and s.acc == "acc" and a.weights != a.number:
+                    raise Hazard(statement_text(s), f"{me} multiplies weights of another block")
             case SyncThreads():
                 state.share(self.everyone)
                 for b in state.actors:
@@ -299,14 +299,12 @@ class Machine(Actors):
             case Wgmma():
                 offset = block_offset(state, a, s.block, "this")
                 if offset is not None:
-                    rings = [r for r in (s.a_smem, s.b_smem) if r]
+                    rings = effects(self.kernel, s).reads
                     slots = frozenset(self.read(state, i, s, ring, offset, ended=False) for ring in rings)
                     self.check_proxy(state, i, s, slots)
                     a.mma = (*a.mma, (s.out_token.name, a.number + offset, slots))
                     if not s.a_smem and a.weights != a.number + offset:
                         raise Hazard(statement_text(s), f"{me} multiplies weights of another block")
-            case Mma():
-                pass
             case Weigh():
                 if any(name == s.in_token.name for name, _, _ in a.mma):
                     why = f"{me} reads scores of an MMA that is under way: no Wait for {s.in_token.name}"

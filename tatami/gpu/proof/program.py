@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tatami.core.expr import Expr, expr, free_vars, substitute
-from tatami.gpu.proof.state import BLOCK, END, NO_TILE, TILE, Actor, NeedAnswer, State
+from tatami.gpu.proof.state import BLOCK, END, NO_TILE, TILE, Actor, Hazard, NeedAnswer, State
 from tatami.gpu.statement_ir import Loop, MBarrierInit, Role, Stmt, TmaFetch, Wait
 
 
@@ -118,7 +118,8 @@ def _relative(block: Expr) -> tuple[str, int]:
     names = free_vars(block)
     counts_from = "KB" if "KB" in names else "k" if "k" in names else ""
     offset = substitute(block, {counts_from: expr(0)}).as_int() if counts_from else block.as_int()
-    assert offset is not None
+    if offset is None:
+        raise Hazard("kernel", f"block {block} is not counted from k, KB or 0")
     return counts_from, offset
 
 

@@ -25,21 +25,19 @@ from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
 from tatami.gpu.ir import Kernel
 from tatami.gpu.lower import _kernels_of
-from tatami.plan.gpu.product_plans import edges_of
 from tatami.plan.gpu.sm90_shapes import COPYING_REGISTERS, REGISTERS
 from tatami.plan.ir import Guarded, RegionPlan, Sm90Mma, Sm90Pair, StreamK
 from tatami.plan.pairs.choose import PARTS_REGISTERS
 from tatami.plan.pairs.choose import REGISTERS as PAIR_REGISTERS
 from tatami.plan.verify_plan import verify_plan
-from tatami.plan.views.fixed_fields import obeyed_tail, obeyed_width
 from tatami.plan.views.pair_limits import pair_limits, pair_rules, role_registers_of_pair
 from tatami.plan.views.product_limits import hard_limits, role_registers, shape_rules
 from tatami.region.ir import Region
 from tatami.region.views.pairs.pair import PairView, pair_view
-from tatami.region.views.product import gemm_view
 from tests.cu.every_choice.every_plan import Made
 from tests.cu.every_choice.legal_problems import CONVOLUTIONS, KNOWN, WEIGHTS, image_region, pair_region, product_region
 from tests.gpu.gemm_examples import TAIL, sm90
+from tests.gpu.settled import settled
 
 SM90 = PRESETS["sm90"]
 Template: TypeAlias = Literal["product", "image", "pair"]
@@ -145,21 +143,11 @@ def kernels_of(template: Template, row: Row) -> list[Made]:
     return made_by(template, row, plan_of(template, row))
 
 
-def settled(plan: Sm90Mma | Sm90Pair, region: Region) -> Sm90Mma | Sm90Pair:
-    """The plan with the values of its width, tail and edges that the template obeys."""
-    view = gemm_view(region) if isinstance(plan, Sm90Mma) else ""
-    if isinstance(view, str) or isinstance(plan, Sm90Pair):
-        return plan
-    width = msgspec.structs.replace(plan.vectorize, width=obeyed_width(plan, region, view))
-    return msgspec.structs.replace(
-        plan, vectorize=width, predicate_tail=obeyed_tail(plan, region, view), local_edges=edges_of(region, view)
-    )
-
-
 def made_by(template: Template, row: Row, plan: Sm90Mma | Sm90Pair) -> list[Made]:
     """The kernels of a plan for a point's problem. Raises TatamiError where it is none."""
     region, conditions = region_of(template, row), conditions_of(template, row)
-    plan = settled(plan, region)
+    if isinstance(plan, Sm90Mma):
+        plan = settled(plan, region)
     if faults := verify_plan(plan, region, SM90):
         raise TatamiError(*faults)
     lowered = _kernels_of(region, RegionPlan(region.name, "", (Guarded(conditions, plan),), ()), SM90)

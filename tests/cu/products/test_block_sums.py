@@ -32,6 +32,7 @@ from tatami.runtime.building.nvrtc import has_nvrtc
 from tatami.targets import resolve_target
 from tests.cu.machine_code import compiled, machine_code
 from tests.gpu.gemm_examples import sm80, sm90
+from tests.gpu.settled import settled
 
 SMALL = msgspec.structs.replace(resolve_target("emulated-sm90"), sms=2)
 """A GPU that a few tiles fill, and on which its persistent CTAs have several."""
@@ -167,7 +168,7 @@ def test_blocks_do_not_depend_on_the_plan(name: str) -> None:
     made = prepare(g, target=SMALL)
     region = made.stages["region"].main.body[0]
     plan = msgspec.structs.replace(TAKEN[name], cache=())
-    f = tt.compile(g, target=SMALL, decisions=Decisions(plans={plan_key(region, made.target): plan}))
+    f = tt.compile(g, target=SMALL, decisions=Decisions(plans={plan_key(region, made.target): settled(plan, region)}))
     assert plan.tile in [k.tile for k in f.stages["gpu"].value.main.kernels if isinstance(k, ir.Kernel)]
     want, got = tt.compile(g, target=SMALL)(**given), f(**given)
     for key, value in want.items():

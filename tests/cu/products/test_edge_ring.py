@@ -17,7 +17,7 @@ from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
 from tatami.gpu.lower import lower_region
-from tatami.gpu.verify import check_memory
+from tatami.gpu.proof.verify_memory import check_memory
 from tatami.plan.choose_gpu import measurable
 from tatami.plan.ir import Guarded, LocalEdge, Sm80Mma
 from tatami.plan.key import plan_key

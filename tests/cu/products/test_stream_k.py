@@ -33,6 +33,7 @@ from tests.cu.machine_code import compiled as compiled_unit
 from tests.cu.machine_code import machine_code, wrong_counts
 from tests.emulated.test_models import agrees, eighths
 from tests.gpu.gemm_examples import gemm, sm90
+from tests.gpu.settled import settled
 
 ONE = {"consumers": 1, "registers": (56, 224)}
 SMALL = sm90((64, 64, 64), 2, persistent=True, overlap=True, **ONE)
@@ -56,7 +57,9 @@ def compiled(plan: Sm90Mma, batch: int, m: int, n: int, k: int) -> tuple[Any, di
     found = prepare(g, target="emulated-sm90")
     (region,) = found.stages["region"].main.body
     plan = msgspec.structs.replace(plan, cache=())
-    f = tt.compile(g, target="emulated-sm90", decisions=Decisions(plans={plan_key(region, found.target): plan}))
+    f = tt.compile(
+        g, target="emulated-sm90", decisions=Decisions(plans={plan_key(region, found.target): settled(plan, region)})
+    )
     shapes = {"a": (*outer, m, k), "b": (*outer, k, n), "c": (n,), "r": (*outer, m, n)}
     arrays = {name: eighths(*shape, dtype=np.float16, seed=i) for i, (name, shape) in enumerate(shapes.items())}
     x, y, bias, more = (arrays[name].astype(np.float64) for name in "abcr")

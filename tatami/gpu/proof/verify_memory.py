@@ -1,0 +1,54 @@
+"""Shared memory of a kernel: its rings and barriers, and what the statements need of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tatami.core.diagnostic import Diagnostic
+from tatami.gpu.ir import Kernel
+from tatami.gpu.proof.faults import invalid
+from tatami.gpu.proof.program import all_statements
+from tatami.gpu.statement_ir import Epilogue, StMatrix, TmaFetch
+from tatami.gpu.views.effects import effects
+
+
+def check_memory(kernel: Kernel) -> list[Diagnostic]:
+    """Faults of shared memory: rings and barriers are disjoint, inside the shared bytes, and aligned as TMA and wgmma need."""
+    out = []
+    spans = []
+    for r in kernel.smem:
+        pitch = r.tma_pitch if kernel.has_roles else r.slot_bytes
+        spans.append((r.base, r.base + pitch * (r.slots - 1) + r.slot_bytes, r.name))
+        if kernel.has_roles and r.base % 1024:
+            out.append(
+                invalid(kernel, r.name, f"base {r.base} is no multiple of 1024, which TMA and wgmma want of a swizzled tile")
+            )
+    for b in kernel.barriers:
+        spans.append((b.base, b.base + 8 * b.slots, b.name))
+        if b.base % 8:
+            out.append(invalid(kernel, b.name, f"base {b.base} is no multiple of 8"))
+    rings = {r.name: r for r in kernel.smem}
+    used = {name for s in all_statements(kernel.body) for row in (effects(kernel, s),) for name in (*row.reads, *row.fills)}
+    out += [invalid(kernel, name, "the kernel has no such ring") for name in sorted(used - rings.keys())]
+    results = {s.ring for s in all_statements(kernel.body) if isinstance(s, Epilogue)}
+    results |= {s.dst_smem for s in all_statements(kernel.body) if isinstance(s, StMatrix)}
+    for r in kernel.smem:
+        if r.name not in results and r.slots != (1 if r.once else kernel.stages):
+            out.append(invalid(kernel, r.name, f"{r.slots} slots, and the kernel has {kernel.stages} stages"))
+    for s in all_statements(kernel.body):
+        if isinstance(s, Epilogue) and s.ring:
+            row = kernel.tile[1] // kernel.cols * 4
+            ring = rings.get(s.ring)
+            if ring is None or ring.rows < kernel.threads // 2 or ring.row_bytes < row:
+                why = f"the epilogue lays down {kernel.threads // 2} rows of {row} bytes, which the ring does not hold"
+                out.append(invalid(kernel, s.ring, why))
+        if isinstance(s, TmaFetch) and (s.dst_smem not in rings or s.bytes != s.chunks * rings[s.dst_smem].slot_bytes):
+            size = rings[s.dst_smem].slot_bytes if s.dst_smem in rings else 0
+            out.append(invalid(kernel, s.dst_smem, f"{s.bytes} bytes are expected of {s.chunks} slots of {size}"))
+    spans.sort()
+    for (_, end, name), (start, _, other) in pairwise(spans):
+        if start < end:
+            out.append(invalid(kernel, other, f"overlaps {name} ({start} < {end})"))
+    if spans and max(s[1] for s in spans) > kernel.shared_bytes:
+        out.append(invalid(kernel, spans[-1][2], f"ends at {spans[-1][1]}, behind the {kernel.shared_bytes} shared bytes"))
+    return out

@@ -1,0 +1,1 @@
+"""Questions about GPU kernels that later layers ask too."""

@@ -1,0 +1,94 @@
+"""Every single edit of a document: numbers, words and flags changed, entries left out, written twice or exchanged."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+Path = tuple[str | int, ...]
+
+
+def pattern(path: Path) -> str:
+    """The path without positions."""
+    return ".".join("*" if isinstance(k, int) else k for k in path)
+
+
+def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value inside a document, with its path."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key), inner
+        yield from places(inner, (*path, key))
+
+
+def single_edits(document: Any) -> Iterator[tuple[str, Any]]:
+    """(the edit in words, the document after it), in the order of the document."""
+    alike: dict[str, set[str]] = defaultdict(set)
+    found = list(places(document))
+    for path, value in found:
+        if isinstance(value, str):
+            alike[pattern(path)].add(value)
+    for path, value in found:
+        for word, after in _others(value, sorted(alike[pattern(path)] - {value}) if isinstance(value, str) else []):
+            yield f"{_text(path)}: {word}", _put(document, path, after)
+        if isinstance(path[-1], int):
+            yield from _in_list(document, path)
+        else:
+            yield f"{_text(path)}: left out", _without(document, path)
+
+
+def _text(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def _others(value: Any, alike: list[str]) -> Iterator[tuple[str, Any]]:
+    match value:
+        case bool():
+            yield f"{value} -> {not value}", not value
+        case int():
+            for n in dict.fromkeys((value + 1, value - 1, 2 * value, value // 2)):
+                if n != value and n >= 0:
+                    yield f"{value} -> {n}", n
+        case str():
+            more = [f"{value} + 1", f"2*({value})", "0"] if re.search(r"\d|[*+]", value) or len(value) == 1 else []
+            for word in (*alike[:2], *more):
+                yield f"{value[:60]} -> {word[:60]}", word
+        case _:
+            return
+
+
+def _in_list(document: Any, path: Path) -> Iterator[tuple[str, Any]]:
+    *above, i = path
+    assert isinstance(i, int)
+    count = len(at(document, tuple(above)))
+    yield f"{_text(path)}: left out", _without(document, path)
+    twice = copy.deepcopy(document)
+    at(twice, tuple(above)).insert(i, copy.deepcopy(at(document, path)))
+    yield f"{_text(path)}: twice", twice
+    if i + 1 < count:
+        turned = copy.deepcopy(document)
+        items = at(turned, tuple(above))
+        items[i], items[i + 1] = items[i + 1], items[i]
+        yield f"{_text(path)}: exchanged with the next", turned
+
+
+def at(document: Any, path: Path) -> Any:
+    """The value at a path."""
+    for key in path:
+        document = document[key]
+    return document
+
+
+def _put(document: Any, path: Path, value: Any) -> Any:
+    out = copy.deepcopy(document)
+    at(out, path[:-1])[path[-1]] = value
+    return out
+
+
+def _without(document: Any, path: Path) -> Any:
+    out = copy.deepcopy(document)
+    del at(out, path[:-1])[path[-1]]
+    return out

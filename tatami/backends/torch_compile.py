@@ -225,7 +225,7 @@ def target_of(gm: fx.GraphModule) -> str:
         return f"cuda:{device.index or 0}"
     where = ", ".join(sorted(map(str, found)))
     at = next(reversed(found.values())).name
-    why = f"a graph with tensors on {where} is no program of one machine"
+    why = f"a graph with tensors on {where} is on several devices; a program runs on one"
     raise fail("UnsupportedModel", at, why, "move the tensors to one device before the model")
 
 

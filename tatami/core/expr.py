@@ -202,7 +202,7 @@ def expr(value: IntoExpr | float) -> Expr:
         return parse_expr(value)
     number = int(value)
     if number != value:
-        raise ValueError(f"{value!r} is no integer")
+        raise ValueError(f"{value!r} is not an integer")
     return _constant(number)
 
 

@@ -202,7 +202,7 @@ def pad(
         raise fail(
             "InvalidAttribute",
             "view",
-            f"a {mode} border of {lo} and {hi} on an axis of size {size} is no view",
+            f"a {mode} border of {lo} and {hi} on an axis of size {size} is not a view",
             "the modes edge, reflect and wrap repeat elements that are there; x.pad of a graph brings constants",
         )
     return _along(view, at, size + lo + hi, lambda i: border(i - lo, size, mode))

@@ -52,7 +52,7 @@ silently.
 """
 
 _FEATURES = """
-## What is no single operation
+## Forms made of several operations
 
 | feature | in Python | in .harp | test |
 |---|---|---|---|

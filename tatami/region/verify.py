@@ -121,7 +121,7 @@ def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: 
         if region.lets or region.yields:
             out.append(diagnostic("InvalidRegion", region.name, "an opaque Region has lets or yields", "keep only the routine"))
         for name in sorted(set(region.opaque.operands) - {p.name for p in region.inputs}):
-            why = f"the routine takes {name!r}, which is no input of the Region"
+            why = f"the routine takes {name!r}, which is not an input of the Region"
             out.append(diagnostic("UnknownValue", region.name, why, "list it among the inputs"))
         if not out:
             typed = {p.name: (p.memref.dtype, p.memref.shape) for p in region.inputs}
@@ -169,7 +169,7 @@ def _names(region: Region, sizes: frozenset[str]) -> list[Diagnostic]:
         if t.updates and t.updates not in inputs:
             out.append(
                 diagnostic(
-                    "UnknownValue", at, f"{t.name} updates {t.updates}, which is no input", "name an input of the Region"
+                    "UnknownValue", at, f"{t.name} updates {t.updates}, which is not an input", "name an input of the Region"
                 )
             )
     return out

@@ -360,7 +360,7 @@ def _outputs(program: Program) -> list[Diagnostic]:
                     diagnostic(
                         "UnknownValue",
                         port.tensor,
-                        f"it updates {port.updates!r}, which is no mutable input",
+                        f"it updates {port.updates!r}, which is not a mutable input",
                         "name a mutable input",
                     )
                 )

@@ -216,7 +216,7 @@ class _Import:
         old = self.convert(target)
         value = self.convert(source)
         if port is None or not isinstance(old, Tensor):
-            raise Refusal("the updated argument is no tensor")
+            raise Refusal("the updated argument is not a tensor")
         self.put(port, old, value)
         return self.convert(source)
 

@@ -18,8 +18,8 @@ Array = np.ndarray[Any, Any]
 
 
 class Step(NamedTuple):
-    """One use of a constructor. `apply` needs the view's own shape; `meaning` is numpy's; `reads` is what a gather
-    reads beside the data."""
+    """One use of a constructor. `apply` needs the view's own shape; `meaning` is numpy's; `reads`: operands of a
+    gather besides the data."""
 
     name: str
     apply: Callable[..., View]

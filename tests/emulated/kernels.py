@@ -80,7 +80,7 @@ class Built:
         symbol: str = "k0",
         count_banks: bool = False,
     ) -> tuple[Report | None, np.ndarray]:
-        """What the machine says, and the output. Another `machine` has the kernel under another `symbol`."""
+        """(Report of the machine, output). Another `machine` has the kernel under another `symbol`."""
         machine = machine or self.machine
         assert machine is not None
         out = self.region.outputs[0]

@@ -43,7 +43,7 @@ def inputs(g: Graph) -> dict[str, np.ndarray]:
 
 
 def beside(f: CompiledFunction) -> dict[int, int]:
-    """Launches that run beside others, by wave."""
+    """Launches that run at the same time as others, by wave."""
     out: dict[int, int] = {}
     for ins in f.stages["execution"].value.main.instructions:
         if ins.beside:

@@ -226,7 +226,7 @@ def _text(value: np.ndarray | str) -> str:
 
 
 def check(seed: int, *, run: bool = False) -> str:
-    """What is wrong with one chain; empty where nothing is."""
+    """The fault of one chain; "" if there is none."""
     chain = Chain(seed)
     graph = chain.made()
     after = f"after {''.join(chain.done)}"

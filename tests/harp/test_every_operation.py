@@ -99,7 +99,7 @@ def _value(value: Any, hint: Any, node: Node, module: Module[Program]) -> str:
 
 
 def said(module: Module[Program]) -> dict[str, Any]:
-    """What a module says, values by number: names and places are left out."""
+    """A module with values by number, without names and places."""
     out = {}
     for name, g in module.programs.items():
         number = {"": "none"} | {i.tensor: f"input {i.tensor}" for i in g.signature.inputs}
@@ -141,7 +141,7 @@ def test_every_operation_has_a_case() -> None:
 
 @pytest.mark.parametrize("name", sorted(TENSOR_METHODS))
 def test_every_method_of_a_tensor_is_a_method_of_the_language(name: str) -> None:
-    """Its parameters are read off the API; one it lacks is named with its place."""
+    """Parameters of the language's method are those of the API; a missing one is named with its place."""
     method = tensor_method(name)
     assert method is not None
     assert all(p.hint is not inspect.Parameter.empty for p in method.parameters)

@@ -1,4 +1,4 @@
-"""What the book says equals what tiny computes: every operand, read through its pieces, is the operand's value."""
+"""The book agrees with tiny's computation: every operand, read through its pieces, is the operand's value."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_merge_and_split_back_is_the_identity() -> None:
 
 
 def map_of(operand: Operand) -> Shape:
-    """Where the first piece of an operand is read."""
+    """The index map of an operand's first piece."""
     read = operand.pieces[0].read
     assert read is not None
     return read.map

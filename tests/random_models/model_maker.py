@@ -120,7 +120,7 @@ class Maker:
         self.ops.append(name)
 
     def model(self, most=7, vocabulary=False):
-        """`vocabulary`: most steps are single operations of the table, each as likely as any other."""
+        """A random model of at most `most` steps. `vocabulary`: most steps are single operations of the table, each equally likely."""
         r = self.r
         base = r.choice([F.fp32] * 6 + [F.fp16, F.bf16, F.i32, F.i64, F.fp64, F.i8, F.u8])
         rank = r.choice([1, 2, 2, 3, 3, 4])

@@ -101,7 +101,7 @@ def check_empty_argument(at: str, shape: tuple[int, ...]) -> None:
         raise fail(
             "AxisAlignmentMismatch",
             at,
-            f"its shape is {list(shape)}, the axes beside those of size 0 have more than 2**47 elements",
+            f"its shape is {list(shape)}, the axes other than those of size 0 have more than 2**47 elements",
             "pass an array whose other axes fit a memory",
         )
 

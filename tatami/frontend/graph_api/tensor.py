@@ -151,7 +151,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         """The slices along the first axis. Raises TypeError if its size is not a number."""
         count = self.shape[0].as_int() if self.shape else None
         if count is None:
-            raise TypeError("a tensor whose first size is no number cannot be taken apart; use g.loop")
+            raise TypeError("a tensor whose first size is not a number cannot be taken apart; use g.loop")
         return (self[i] for i in range(count))
 
     # -- numpy slicing -----------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         wrap."""
         at = self._what("pad")
         if not isinstance(pads, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pads):
-            raise fail("InvalidAttribute", at, f"{pads!r} are no pairs", "give (before, after) for every axis")
+            raise fail("InvalidAttribute", at, f"{pads!r} are not pairs", "give (before, after) for every axis")
         return self.one("pad", pads=pairs(pads, self.rank, at), value=constant(value, at), mode=mode)
 
     def roll(self, shift: int | Sequence[int], axis: int | Sequence[int]) -> Tensor:
@@ -340,7 +340,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         total = self.shape[self._axis(axis, "split")].as_int()
         if total is None or each_size < 1:
             raise fail(
-                "InvalidAttribute", at, f"parts of {each_size} of a size that is no number", "give the size of every part"
+                "InvalidAttribute", at, f"parts of {each_size} of a size that is not a number", "give the size of every part"
             )
         whole, rest = divmod(total, each_size)
         return (*(expr(each_size) for _ in range(whole)), *((expr(rest),) if rest or not whole else ()))
@@ -362,14 +362,14 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
 
 def _listed(values: object, at: str) -> tuple[IntoExpr, ...]:
     if not isinstance(values, list | tuple) or not values:
-        raise fail("InvalidAttribute", at, f"{values!r} are no sizes", "give the size of every part")
+        raise fail("InvalidAttribute", at, f"{values!r} are not sizes", "give the size of every part")
     return tuple(values)
 
 
 def _place(k: object, extent: Expr, at: str) -> Expr:
     """The coordinate of an index; negative numbers count from the end."""
     if isinstance(k, bool) or not (isinstance(k, str | Expr) or hasattr(k, "__index__")):
-        raise fail("InvalidAttribute", at, f"{k!r} is no index", "use integers, sizes, slices, ... and None")
+        raise fail("InvalidAttribute", at, f"{k!r} is not an index", "use integers, sizes, slices, ... and None")
     if isinstance(k, str | Expr):
         return size(k, at)
     number = integer(k, at)
@@ -411,5 +411,5 @@ def tensors(values: object, what: str) -> tuple[Tensor, ...]:
     """The tensors of a list or tuple, as a tuple. Raises E1009."""
     listed = several(values)
     if listed is None:
-        raise fail("InvalidAttribute", what, f"{values!r} is no list of tensors", "write [a, b]")
+        raise fail("InvalidAttribute", what, f"{values!r} is not a list of tensors", "write [a, b]")
     return listed

@@ -255,7 +255,7 @@ def extents(s: Scope, attrs: NewExtents) -> tuple[Array, ...]:
 def _sized(s: Scope, number: Array) -> Array:
     value = int(number)
     if value < 0:
-        raise fail("HostFault", s.at, f"{value} is no size", "give a number that is not negative")
+        raise fail("HostFault", s.at, f"{value} is not a size", "give a number that is not negative")
     return np.zeros((value, 0), np.bool_)
 
 

@@ -124,7 +124,7 @@ class Body:
                     if role is None:
                         known = ["mut", "pool", *get_args(Role)]
                         how = near(other, known) or f"the words are {', '.join(known)}"
-                        raise self._refuse("InvalidAttribute", word.at, f"{other!r} is no kind of input", how)
+                        raise self._refuse("InvalidAttribute", word.at, f"{other!r} is not a kind of input", how)
                     found = {"role": role}
             if found.keys() & out.keys():
                 raise self._refuse(
@@ -137,7 +137,7 @@ class Body:
         if t.dtype.name not in DTYPES:
             known = f"the dtypes are {', '.join(DTYPES)}"
             how = near(t.dtype.name, DTYPES) or known
-            raise self._refuse("UnsupportedDType", t.at, f"{t.dtype.name!r} is no dtype", how)
+            raise self._refuse("UnsupportedDType", t.at, f"{t.dtype.name!r} is not a dtype", how)
         return DTYPES[t.dtype.name], tuple(self._extent(e) for e in t.shape)
 
     def _extent(self, e: ir.Expression) -> Expr:

@@ -165,7 +165,7 @@ def _structures(
         inner = [made.inner.tensors[t] for t in tensors_of(made.inner, after)]
         both = joined((given, outer), (structure_of(made.inner, after), inner), made.is_open)
         if both is None:
-            raise data_dependent(m, n, "what a sequence or an optional value that the loop carries holds", 0)
+            raise data_dependent(m, n, "the content of a sequence or an optional value that the loop carries", 0)
         out.append(both)
     return out
 

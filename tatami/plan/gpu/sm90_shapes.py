@@ -194,7 +194,7 @@ def why_not_boxes(region: Region, view: GemmView, o: GemmOperand, own: Group) ->
             return f"no tensor map covers an operand: {why}"
         case Pixels() | Boxed() as way:
             if way.depth * o.dtype.itemsize % SHORT_ROW_BYTES:
-                return f"{way.depth} channels are no whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
+                return f"{way.depth} channels are not whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
             return _why_not_aligned(region, way, o.dtype.itemsize)
         case other:
             assert_never(other)

@@ -264,7 +264,7 @@ def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str
         at = address(memrefs[read.tensor].layout, memrefs[read.tensor].shape, read.map)
         outer = slices(substitute(at, dict.fromkeys(axes, ZERO)), {a: extents[a] for a in view.batch})
         if outer is None or len(outer) > 3:
-            return f"{read.tensor} is no tensor of at most 5 even steps: its batches start at {substitute(at, dict.fromkeys(axes, ZERO))}"
+            return f"{read.tensor} is not a tensor of at most 5 even steps: its batches start at {substitute(at, dict.fromkeys(axes, ZERO))}"
     return ""
 
 

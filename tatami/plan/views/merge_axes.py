@@ -72,7 +72,7 @@ def merge_axes(region: Region, groups: Sequence[tuple[str, ...]]) -> Region | st
         for outer, inner in reversed(tuple(pairwise(group))):
             merged = next((m for kind in KINDS if (m := _named_pair(region, kind, outer, inner)) is not None), None)
             if merged is None:
-                return f"axes {outer} and {inner} are told apart, or are no neighbours"
+                return f"axes {outer} and {inner} are told apart, or are not neighbours"
             region = merged
     return region
 

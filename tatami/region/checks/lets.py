@@ -171,7 +171,7 @@ class _LetCheck:
         self, tensor: str, entries: tuple[Expr | None, ...], scope: frozenset[str], guards: tuple[Guard, ...]
     ) -> Iterator[Diagnostic]:
         if tensor not in self.inputs:
-            yield self.fault("UnknownValue", f"tensor {tensor} is no input of the Region", "declare it in inputs")
+            yield self.fault("UnknownValue", f"tensor {tensor} is not an input of the Region", "declare it in inputs")
             return
         yield from self.inside(tensor, self.inputs[tensor].shape, entries, scope, guards)
 

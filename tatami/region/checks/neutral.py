@@ -22,7 +22,7 @@ def value_outside(e: Reduce) -> str | None:
                 continue
             value = _outside(e.body, n)
             if value is not None and value != wanted:
-                return "what the data say" if value != value else str(value)
+                return "a value of the data" if value != value else str(value)
     return None
 
 

@@ -31,7 +31,7 @@ def _yield(region: Region, y: Yield) -> Iterator[Diagnostic]:
         yield diagnostic("UnknownValue", at, f"there is no let {y.source}", "yield a let of the Region")
         return
     if target is None:
-        yield diagnostic("UnknownValue", at, f"{y.to} is no output of the Region", "declare it in outputs")
+        yield diagnostic("UnknownValue", at, f"{y.to} is not an output of the Region", "declare it in outputs")
         return
     let = lets[y.source]
     dtype = target.memref.dtype

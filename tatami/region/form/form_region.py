@@ -301,7 +301,10 @@ class _Former:
                 return self.direct(v, self.facts.book.values[v].operands[0], own, node.dtype)
             case InputOp() | CallOp() | ResultOp() | ScatterOp():
                 raise fail(
-                    "InvalidPlan", v, "the value is no part of a Region", "give calls and inputs no group with other values"
+                    "InvalidPlan",
+                    v,
+                    "the value does not belong to a Region",
+                    "give calls and inputs no group with other values",
                 )
             case _:
                 assert_never(node.op)

@@ -141,7 +141,7 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     if groups is not None and m.axes != (groups.rows,):
         return f"rows in groups run over {', '.join(m.axes) or 'no axis'}, not over {groups.rows} alone"
     if partials and (groups is not None or not all(is_block(p, m, "m") or is_block(p, n, "n") for p in partials)):
-        return "a let reduces what is no block of rows or columns"
+        return "a let reduces something other than a block of rows or columns"
     k = max(_orders(k), key=lambda order: _bytes_together(lhs, m, order) + _bytes_together(rhs, n, order))
     if tf32:
         lhs, rhs = (msgspec.structs.replace(o, expr=e) for o, e in ((lhs, x), (rhs, y)))

@@ -60,5 +60,5 @@ def find_turned(region: Region) -> Turned | str:
     if len(across) != 1 or len(dtypes) != 1 or not dtypes <= set(DTYPES):
         return f"{len(across)} axes are turned, of {len(dtypes)} element types; the template takes 1 of each, of 4 or 8 bytes"
     if any(step_of(place(r.tensor, r.map), along) is None for r in reads):
-        return f"what it reads moves unevenly along {along}"
+        return f"the reads move unevenly along {along}"
     return Turned(along, across.pop(), reads)

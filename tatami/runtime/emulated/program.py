@@ -35,7 +35,7 @@ def chosen_schedule() -> int:
     """TATAMI_EMULATED_SCHEDULE: 0 (as late as allowed), or the seed of a random schedule."""
     text = os.environ.get("TATAMI_EMULATED_SCHEDULE", "").strip() or "0"
     if not text.isdigit() or int(text) >= 1 << 31:
-        why = f"{text[:40]!r} is no schedule"
+        why = f"{text[:40]!r} is not a schedule"
         raise fail("InvalidAttribute", "TATAMI_EMULATED_SCHEDULE", why, "use 0 (late), or a seed below 2^31")
     return int(text)
 

@@ -1,4 +1,4 @@
-"""What the prover claims of sizes holds for all small values of their symbols, and unsound rules put into it are found.
+"""The prover's claims about sizes hold for all small values of their symbols, and unsound rules put into it are found.
 
 Expressions are drawn from sums, products, quotients, remainders and extremes of three symbols, biased to those at the edge of being
 provable: a difference of two sizes of like form, shifted by a small number.

@@ -1,4 +1,4 @@
-"""What the next row reads and this one writes is asked for in the loop that computes most."""
+"""Lines that the next row reads and this row writes are prefetched in the loop that computes most."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.loop.zoo import b, let, red, region, tensor, u, x01
 
 
 def softmax(*shape: Any) -> Region:
-    """Of two axes, the last in lanes."""
+    """A softmax of two axes, the last in lanes."""
     return region(
         dict(zip(("i0", "i1"), shape)),
         {},

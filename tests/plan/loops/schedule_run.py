@@ -1,7 +1,7 @@
 """Schedules by their own rules, one element at a time: what streaming kernels have to do (`plan/loops/schedule.py`).
 
 Nothing of `region.run` is used for the order of work: a let that is read before it is complete, or from a register that
-no longer holds it, is an error here.
+holds another value, is an error here.
 """
 
 from __future__ import annotations

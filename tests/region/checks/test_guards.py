@@ -1,4 +1,4 @@
-"""What a guard proves, against every point of small boxes."""
+"""Proofs by guards, against every point of small boxes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ B = 2
 
 
 def holds(index: Expr, size: Expr, guard: Guard, n: int, s: int) -> bool:
-    """At every point of the box for these sizes."""
+    """True if the index is inside at every point of the box for these sizes."""
     ranges = [range(evaluate(parse(extent), {"S": s, "B": B})) for extent in AXES.values()]
     for point in product(*ranges):
         at = {**dict(zip(AXES, point, strict=True)), "N": n, "S": s, "B": B}

@@ -89,7 +89,7 @@ def pixels_of(region: Region, operand: GemmOperand, own: Group, k: Group) -> Pix
     if len({p.dim for p in places}) < len(places) or free_vars(rest) & {*own.axes, *k.axes} or not {*k.axes} <= seen:
         return f"an entry of {read.tensor} moves with several axes of the result or of the sum"
     if any(read.map[d] != ZERO for d in fixed):
-        return f"entry {fixed[0]} of {read.tensor} is no coordinate of a pixel"
+        return f"entry {fixed[0]} of {read.tensor} is not a coordinate of a pixel"
     return Pixels(read, moved[0], depth, tuple(places))
 
 
@@ -116,7 +116,7 @@ def _place(read: Read, axis: str, size: Expr, windows: Mapping[str, Expr], shape
     end = shape[dims[0]]
     upper = next((u for u in CORNERS if ceildiv(end + expr(u - first), expr(step)) == size), None)
     if upper is None:
-        return f"{axis} of size {size} is no walk over {end} pixels in steps of {step} from {first} on"
+        return f"{axis} of size {size} is not a walk over {end} pixels in steps of {step} from {first} on"
     return Place(dims[0], axis, window[0] if window else "", step, apart, first, upper)
 
 

@@ -24,8 +24,9 @@ from tatami.backends.torch_as_eager import as_eager
 from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
 from tatami.backends.torch_report import REPORTS, GraphReport
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.expr import Expr
 from tatami.core.sizes.binding import solve
 from tatami.execution.ir import Choose, Launch
 from tatami.torch.decompose import decompositions

@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from tatami.core.algebra.bounds import Extents, linearize, simplify, unravel
+from tatami.core.algebra.bounds import Extents
+from tatami.core.algebra.simplify import linearize, simplify, unravel
+from tatami.core.algebra.visit import evaluate, free_vars, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.expr import (
     ONE,
@@ -27,17 +29,14 @@ from tatami.core.expr import (
     Shape,
     Var,
     ceildiv,
-    evaluate,
     exact_div,
     expr,
     floordiv,
-    free_vars,
     maximum,
     minimum,
     mod,
     product,
     shape_text,
-    substitute,
     var,
 )
 

@@ -13,9 +13,10 @@ import re
 
 import msgspec
 
-from tatami.core.algebra.bounds import is_at_most, is_nonneg
+from tatami.core.algebra.order import is_at_most, is_nonneg
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO, Expr, free_vars, shape_text
+from tatami.core.expr import ZERO, Expr, shape_text
 from tatami.core.kernel import THREADS
 from tatami.core.layout import ROW_MAJOR, size_elements
 from tatami.core.module import Module

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tatami.core.algebra.bounds import settled_size
+from tatami.core.algebra.size_forms import settled_size
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, IntoExpr, expr, free_vars, var
+from tatami.core.expr import Expr, IntoExpr, expr, var
 from tatami.core.faults.arguments import text_argument
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module

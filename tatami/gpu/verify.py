@@ -13,9 +13,10 @@ from typing import assert_never
 
 import msgspec
 
+from tatami.core.algebra.visit import step_of
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO, Expr, step_of
+from tatami.core.expr import ZERO, Expr
 from tatami.core.kernel import KernelFace, is_divisible
 from tatami.core.module import Module
 from tatami.gpu.cluster import sharing

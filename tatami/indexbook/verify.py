@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from tatami.core.algebra.bounds import simplify
+from tatami.core.algebra.simplify import simplify
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, Expr, Floor, Shape, free_vars, shape_text
+from tatami.core.expr import ONE, Expr, Floor, Shape, shape_text
 from tatami.core.module import Module
 from tatami.indexbook.compose import extents_of, is_affine
 from tatami.indexbook.ir import IndexBook, IndexInfo

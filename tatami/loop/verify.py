@@ -12,9 +12,10 @@ import re
 from collections.abc import Sequence
 from typing import assert_never
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars
+from tatami.core.expr import Expr
 from tatami.core.module import Module
 from tatami.core.ops import OPS
 from tatami.loop.ir import (

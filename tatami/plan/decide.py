@@ -7,9 +7,9 @@ from typing import Any, TypeAlias, assert_never, get_args
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import from_builtins
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail, raise_errors
-from tatami.core.expr import free_vars
 from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.target import Target

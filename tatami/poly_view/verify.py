@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, free_vars
+from tatami.core.expr import ONE
 from tatami.core.module import Module
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import ContractionPattern, PolyView, Statement

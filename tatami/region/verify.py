@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tatami.core.algebra.assumed import NOTHING, Assumed
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Shape, free_vars, shape_text
+from tatami.core.expr import Shape, shape_text
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
 from tatami.core.signature import repeated_input, symbols

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tatami.core.algebra.assumed import Assumed
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail, raise_errors
-from tatami.core.expr import substitute
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.decisions import Decisions

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tatami.core import view as v
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
 from tatami.core.view import View, contiguous
 
 Array = np.ndarray[Any, Any]

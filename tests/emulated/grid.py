@@ -26,8 +26,8 @@ import numpy as np
 
 import tatami as tt
 from tatami.api import Compilation, build, prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.signature import Signature, symbols
 from tatami.core.tensor import numpy_dtype
 from tatami.gpu.ir import Kernel

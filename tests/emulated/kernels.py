@@ -10,9 +10,9 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.ir import Unit

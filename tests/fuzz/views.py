@@ -18,8 +18,9 @@ import numpy as np
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate, exact_div, expr
+from tatami.core.expr import exact_div, expr
 from tatami.stages import STAGES, runner
 from tests.fuzz.campaign import run_campaign
 

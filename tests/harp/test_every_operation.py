@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, free_vars
+from tatami.core.expr import Expr, expr
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.frontend.graph import Graph

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import Expr, Shape, evaluate, expr, free_vars, shape
+from tatami.core.expr import Expr, Shape, expr, shape
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.indexbook.analyse import analyse

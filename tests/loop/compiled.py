@@ -18,7 +18,7 @@ import pytest
 from tatami.c.kernels.c_types import memory_type
 from tatami.c.kernels.print_kernel import print_kernel
 from tatami.c.routines import routine_units
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
 from tatami.core.layout import size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Signature

@@ -217,7 +217,7 @@ def test_an_edited_plan_document_is_checked() -> None:
         ({"tile": [256, 256, 128], "stages": 4}, "ResourceExceeded", "B per CTA"),
         ({"barrier_model": "mbarrier"}, "InvalidDocument", "mbarrier"),
         ({"stages": 9}, "InvalidPlan", "9"),
-        ({"bind": {"q.o": "block.x"}}, "InvalidPlan", "no axis"),
+        ({"bind": {"q.o": "block.x"}}, "InvalidPlan", "not an axis"),
     ],
 )
 def test_a_gpu_plan_that_does_not_fit_is_refused(change: dict[str, object], kind: str, why: str) -> None:

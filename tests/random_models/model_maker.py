@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, expr
+from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.tensor import numpy_dtype
 from tatami.frontend.graph import Graph

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import operation
 from tests.random_models.model_maker import Model

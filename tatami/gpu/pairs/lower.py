@@ -12,9 +12,10 @@ from typing import Literal
 
 import msgspec
 
+from tatami.core.algebra.visit import step_of, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, var
 from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
 from tatami.core.target import Target

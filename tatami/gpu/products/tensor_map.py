@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.core.expr import Expr, expr, substitute, var
+from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import TensorMapSpec, Window, is_divisible
 from tatami.core.layout import slices
 from tatami.gpu.products.problem import Problem

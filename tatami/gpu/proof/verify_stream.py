@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import Expr, free_vars
+from tatami.core.expr import Expr
 from tatami.gpu.stream_ir import SORT_PARAMS, Fold, Phase, Running, SortKernel, StreamKernel, StreamStore, Write
 from tatami.gpu.streaming.phases import body_of, expressions_of
 from tatami.region.ir import Read, Ref, RegionExpr

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, TypedDict, TypeVar, assert_never, get_args
 
-from tatami.core.algebra.bounds import settled_size
+from tatami.core.algebra.size_forms import settled_size
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, free_vars, shape_text, var
+from tatami.core.expr import Expr, Shape, expr, shape_text, var
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.signature import Role
 from tatami.frontend.graph import Graph

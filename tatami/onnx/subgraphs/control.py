@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import free_vars
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer

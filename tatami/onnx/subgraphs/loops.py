@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, var
+from tatami.core.expr import Expr, var
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer

@@ -44,8 +44,9 @@ from tatami.region.ir import (
     Yield,
 )
 from tatami.region.ir import Target as Output
+from tatami.region.views.expressions import dtype_of
 from tatami.region.views.partials import BLOCK, FOLDS, less_maximum
-from tatami.region.views.product import GemmView, Group, dtype_of
+from tatami.region.views.product import GemmView, Group
 from tatami.region.walk import all_axes, let_uses, nodes, reads, rewrite
 
 

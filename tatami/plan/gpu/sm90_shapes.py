@@ -11,7 +11,8 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, var
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, var
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
 from tatami.plan.ir import Loader

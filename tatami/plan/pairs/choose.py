@@ -7,7 +7,8 @@ from itertools import groupby
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, substitute
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address, slices
 from tatami.core.target import Target

@@ -14,7 +14,8 @@ from typing import assert_never
 
 import msgspec
 
-from tatami.core.expr import ZERO, Expr, Var, floordiv, free_vars, substitute, var
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import ZERO, Expr, Var, floordiv, var
 from tatami.core.layout import MemRef, address
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (

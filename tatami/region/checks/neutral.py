@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tatami.core.expr import free_vars
+from tatami.core.algebra.visit import free_vars
 from tatami.core.ops import neutral
 from tatami.core.scalar import number
 from tatami.region.ir import Binary, Cast, Const, Reduce, RegionExpr, Select, Unary, Within

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tatami.core.algebra.bounds import bounds, is_positive
+from tatami.core.algebra.bounds import bounds
+from tatami.core.algebra.order import is_positive
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ZERO, Expr, product, shape_text
 from tatami.region.checks.guards import is_proved_inside

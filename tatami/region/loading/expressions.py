@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tatami.core.algebra.expr_text import ExprSyntaxError
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, floordiv, free_vars, maximum, minimum, mod, product
+from tatami.core.expr import Expr, expr, floordiv, maximum, minimum, mod, product
 from tatami.core.ops import OPS
 from tatami.core.scalar import Scalar, scalar
 from tatami.indexbook.ir import Guard

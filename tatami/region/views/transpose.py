@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, step_of
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, free_vars, step_of, var
+from tatami.core.expr import ONE, Expr, var
 from tatami.core.layout import address
 from tatami.region.ir import At, Read, Reduce, Region, Scan, Within, Yield
 from tatami.region.walk import lets_by_name, nodes

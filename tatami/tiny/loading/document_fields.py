@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, substitute
+from tatami.core.expr import Expr, Shape, expr
 
 
 class Fields:

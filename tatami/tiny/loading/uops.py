@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import Patch, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, floordiv, substitute, var
+from tatami.core.expr import ONE, Expr, Shape, floordiv, var
 from tatami.core.ops import REDUCE_OPS
 from tatami.core.scalar import scalar
 from tatami.tiny.build import Value

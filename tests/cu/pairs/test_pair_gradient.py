@@ -13,8 +13,9 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
-from tatami.core.expr import free_vars, var
+from tatami.core.expr import var
 from tatami.core.kernel import Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit

@@ -14,8 +14,9 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate, var
+from tatami.core.expr import var
 from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS, Target
 from tatami.cu.print import headers, print_unit

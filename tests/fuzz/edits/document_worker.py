@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tatami.api import build, prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate
 from tatami.core.signature import Input, Signature, symbols
 from tatami.models import open_model
 from tatami.report.playback import compare_outputs

@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import free_vars, minimum, var
+from tatami.core.expr import minimum, var
 from tatami.loop.ir import Declare, For, IndexOf, Kernel, Op, Parallel, Prefetch
 from tatami.region.ir import Ref, Region
 from tatami.region.run import run_region

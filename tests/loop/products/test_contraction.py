@@ -10,9 +10,9 @@ import tatami as tt
 from tatami.c.kernels.print_kernel import print_kernel
 from tatami.c.products.dots import dot_text
 from tatami.c.routines import routine_units
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.layout import MemRef, packed_layout
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype

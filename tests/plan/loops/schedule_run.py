@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
 from tatami.core.numbers import numerics
 from tatami.core.ops import neutral
 from tatami.core.scalar import number

@@ -6,7 +6,8 @@ from itertools import product
 
 import pytest
 
-from tatami.core.expr import Expr, evaluate, expr
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import Expr, expr
 from tatami.core.expr import parse_expr as parse
 from tatami.indexbook.ir import Guard
 from tatami.region.checks.guards import is_proved_inside

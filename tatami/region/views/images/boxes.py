@@ -14,7 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, free_vars, step_of, var
+from tatami.core.algebra.visit import free_vars, step_of
+from tatami.core.expr import ONE, Expr, var
 from tatami.core.layout import slices
 from tatami.region.ir import Read, Region
 from tatami.region.views.images.pixels import Pixels, pixels_of, stride

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, free_vars, step_of, substitute, var
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, var
 from tatami.core.kernel import is_divisible
 from tatami.core.layout import MemRef, address
 from tatami.core.scalar import number

@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, step_of
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, free_vars, step_of, var
+from tatami.core.expr import ONE, var
 from tatami.core.layout import address
 from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard

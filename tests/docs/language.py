@@ -43,7 +43,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tatami"
-READ = ("tatami", "tests")
+READ = ("tatami", "tests", "examples", "docs", "README.md")
 """Files and folders of the repository that are read where no path is given."""
 PACKAGE_RULES = ("short", "constant", "undocumented")
 """Rules that are held for the package alone: names of tests say what a test holds."""
@@ -186,9 +186,10 @@ def page(source: str) -> Iterator[Text]:
         if block.strip() and not block.startswith((">", "    ")):
             if block.lstrip().startswith("|"):
                 for row, line in enumerate(block.splitlines()):
-                    yield from (Text(start + row, "page", cell.strip()) for cell in line.split("|") if cell.strip())
+                    cells = re.sub(r"\]\([^)\s]*\)", "]", line).split("|")
+                    yield from (Text(start + row, "page", cell.strip()) for cell in cells if cell.strip())
             else:
-                yield Text(start, "page", block)
+                yield Text(start, "page", re.sub(r"\]\([^)\s]*\)", "]", block))
         start += block.count("\n")
 
 

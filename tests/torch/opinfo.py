@@ -388,8 +388,8 @@ def table(path: Path) -> None:
         " that a run leaves out are those of the last run that had them.",
         "",
         f"**{len(whole)} of {len(names)} names pass every sample**; {len(partly)} more pass the samples that ran of them; "
-        f"{len(names) - len(set(cpu) & set(names))} have not run. Of the {sum(e['run'] for e in raising)} error inputs of "
-        f"{len(raising)} passing names {sum(e['passed'] for e in raising)} raise as eager does. The others are settled before a"
+        f"{len(names) - len(set(cpu) & set(names))} have not run. Error inputs of the {len(raising)} passing names: "
+        f"{sum(e['passed'] for e in raising)} of {sum(e['run'] for e in raising)} raise as in eager mode. The others are settled before a"
         " backend is asked: Dynamo itself answers otherwise (`cat` of numbers, `narrow_copy`), or passes on as valid what eager"
         " refuses (`out=` of another dtype or over an input, `__radd__` and `__rmul__` of a number).",
         "",

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.algebra.visit import evaluate, free_vars
+from tatami.core.expr import Expr
 from tatami.core.ops import OPS
 from tatami.core.target import Target
 

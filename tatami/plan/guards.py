@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from math import inf, prod
 from typing import TypeAlias
 
-from tatami.core.expr import free_vars, var
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import cpu_candidates, guarded, plan_estimate

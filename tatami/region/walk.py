@@ -7,8 +7,9 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, substitute
+from tatami.core.expr import Expr
 from tatami.core.ops import OPS, result_dtype
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (

@@ -115,7 +115,7 @@ class Case:
 
 
 def plain(text: str) -> str:
-    """Without comments, and kernels without the names of their contents."""
+    """The text without comments, with kernels not named by their contents."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
     return re.sub(r"tatami_[0-9a-f]{20}", "kernel", text)
 

@@ -33,7 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tatami.core.algebra.bounds import linearize
+from tatami.core.algebra.simplify import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
@@ -148,7 +148,7 @@ class _Contraction(PartsOfK):
         count = DOT_COUNT[self.plan.dot]
         dtypes = operand_dtypes(self.region, shape, count, self.plan.dot in DOTS_OF_ANY_SIGNS)
         if dtypes is None:
-            raise self.refuse(f"operands and sums are no integers for {self.plan.dot}")
+            raise self.refuse(f"the operands are not integers that {self.plan.dot} multiplies, or their sums are not i32")
         groups, types = groups_of(self.region, shape, count), Types(self.region)
         for e in (shape.lhs, shape.rhs):
             if (read := lying_groups(e, groups, types)) is not None:
@@ -205,7 +205,7 @@ class _Contraction(PartsOfK):
             return None
         found = side_matrix(self.region, shape, side, self.plan.swap, groups)
         if found is None:
-            raise self.refuse(f"the operand of side {side} is no matrix with contiguous rows")
+            raise self.refuse(f"the operand of side {side} is not a matrix with contiguous rows")
         return found
 
     def goes_by_rows(self) -> bool:

@@ -121,7 +121,7 @@ def _not_packed(asked: Asked, found: Convolution) -> str:
     axes = (*found.shape.batch, *found.shape.k, *found.filters)
     if operand_tensor(found.weights) in asked.constants and is_packable(asked.region, found.weights, axes):
         return ""
-    return "its weights are no constant of known extents; setup packs those only"
+    return "its weights are not a constant of known extents, and setup packs constants only"
 
 
 def winograd_candidate(

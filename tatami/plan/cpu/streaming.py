@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic
-from tatami.core.expr import free_vars
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.contraction import register_tile
 from tatami.plan.cpu.tile_rules import tile_rules

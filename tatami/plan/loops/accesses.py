@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, step_of, var
+from tatami.core.algebra.visit import step_of
+from tatami.core.expr import ONE, Expr, var
 from tatami.core.layout import MemRef, address
 from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Ref, Region, RegionExpr, Select
 from tatami.region.walk import all_axes, children, free_axes, let_shape, lets_by_name

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.cost import op_cost
-from tatami.core.expr import ONE, Expr, evaluate, free_vars, product
+from tatami.core.expr import ONE, Expr, product
 from tatami.core.lane_step import lane_step
 from tatami.core.target import Target
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar, Storage

@@ -18,8 +18,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, product, var
 from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
 from tatami.plan.ir import Blocks, CpuRows, LoopPhase, Scalar, Storage

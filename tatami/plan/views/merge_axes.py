@@ -14,7 +14,8 @@ from typing import assert_never
 
 import msgspec
 
-from tatami.core.expr import ZERO, Expr, Var, floordiv, free_vars, substitute, var
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import ZERO, Expr, Var, floordiv, var
 from tatami.core.layout import MemRef, address
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
@@ -72,7 +73,7 @@ def merge_axes(region: Region, groups: Sequence[tuple[str, ...]]) -> Region | st
         for outer, inner in reversed(tuple(pairwise(group))):
             merged = next((m for kind in KINDS if (m := _named_pair(region, kind, outer, inner)) is not None), None)
             if merged is None:
-                return f"axes {outer} and {inner} are told apart, or are no neighbours"
+                return f"axes {outer} and {inner} are told apart, or are not neighbours"
             region = merged
     return region
 

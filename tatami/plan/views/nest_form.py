@@ -17,9 +17,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.cost import op_cost
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, free_vars, product, substitute, var
+from tatami.core.expr import Expr, product, var
 from tatami.plan.ir import Blocks, CpuRows, LoopPass, LoopPhase, Scalar
 from tatami.plan.views.flatten import FlatLet, flatten
 from tatami.plan.views.merge_axes import merge_axes

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tatami.core.algebra.visit import concrete, evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import concrete, evaluate
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
 from tatami.core.tensor import numpy_dtype
@@ -28,7 +28,7 @@ from tatami.runtime.cpu.quick_call import QuickCall
 from tatami.runtime.cpu.restored import hold_once
 from tatami.runtime.loaded import Where
 from tatami.runtime.memory import BufferUse, Memory
-from tatami.runtime.python_steps import PythonRun
+from tatami.runtime.python_runs import PythonRun
 
 Array: TypeAlias = np.ndarray
 

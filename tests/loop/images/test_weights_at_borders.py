@@ -1,4 +1,4 @@
-"""Weights that are no numbers at the border of an image: padding is zeros that are multiplied (decision 0056)."""
+"""Weights that are not numbers at the border of an image: padding is zeros that are multiplied (decision 0056)."""
 
 from __future__ import annotations
 

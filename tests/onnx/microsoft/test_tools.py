@@ -36,7 +36,7 @@ class Feeds(CalibrationDataReader):  # the tool has no types
 
 
 def agree(path: Path, feed: dict[str, np.ndarray], level: str, domains: set[str]) -> None:
-    """The saved, optimised model by Tatami beside ONNX Runtime, within one step of the quantised result. `domains` has the
+    """Assert that Tatami and ONNX Runtime agree on the saved, optimised model, within one step of the quantised result. `domains` has the
     operators of com.microsoft that this is about."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

@@ -81,5 +81,5 @@ def test_the_forget_gate_follows_the_input_gate() -> None:
 
 
 def test_values_that_are_all_zero() -> None:
-    """Their range is empty: the scale is 1."""
+    """The range of such values is empty: the scale is 1."""
     agree(lstm(), {"x": np.zeros((3, 2, WIDTH), "f4")}, weights=weights_of(1), tolerance=CLOSE)

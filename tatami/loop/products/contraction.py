@@ -34,13 +34,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tatami.core.algebra.bounds import linearize
+from tatami.core.cost import GRAIN_FLOPS
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
+from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.parts_of_k import PartsOfK
 from tatami.loop.products.slivers import Depth, Rows

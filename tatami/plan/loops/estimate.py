@@ -10,10 +10,11 @@ takes 1/width cycle, one that stays 1/width, any other 1. A division, root or fu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 
 import msgspec
 
-from tatami.core.cost import op_cost
+from tatami.core.cost import GRAIN_FLOPS, op_cost
 from tatami.core.expr import ONE, Expr, evaluate, free_vars, product
 from tatami.core.lane_step import lane_step
 from tatami.core.target import Target
@@ -44,6 +45,11 @@ CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
 measured, which is the default clock."""
 WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
 """Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
+
+
+def threads_of_products(flops: float, most: int) -> int:
+    """Threads that share products of this many operations: up to `most`, each with at least what kernels give a thread."""
+    return max(1, min(most, ceil(flops / GRAIN_FLOPS)))
 
 
 def clock(target: Target) -> float:
@@ -327,7 +333,7 @@ def contraction_estimate(
     if plan.by_tiles:
         half, depth = plan.mr // 2, 16 * DOT_COUNT[plan.dot]
         waste = -(-narrow // half) * half * tiles_n * (-(-k // depth) * depth) / max(1, narrow * wide * k)
-    threads = max(1, target.cores)
+    threads = threads_of_products(2.0 * b * m * n * k, target.cores)
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads
     packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads

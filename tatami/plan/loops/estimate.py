@@ -10,6 +10,7 @@ takes 1/width cycle, one that stays 1/width, any other 1. A division, root or fu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import ceil
 
 import msgspec
@@ -24,7 +25,7 @@ from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
 from tatami.plan.views.nest_form import Pass as LoopedPass
 from tatami.plan.views.nest_form import lets_read, nest_form, recomputed
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.ir import Binary, Let, Reduce, Region, Scan, Select, Unary
+from tatami.region.ir import Binary, Let, Reduce, Region, RegionExpr, Scan, Select, Unary
 from tatami.region.views.images.convolution import find_convolution
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
@@ -90,15 +91,12 @@ def trips(region: Region, axes: tuple[str, ...], sizes: Mapping[str, int]) -> in
 def operations(region: Region, lets: tuple[str, ...]) -> int:
     """Scalar operations of one point of these lets."""
     table = lets_by_name(region)
-    total = 0
-    for name in lets:
-        total += 1
-        for n in nodes(table[name].expr):
-            if isinstance(n, Unary | Binary):
-                total += op_cost(n.fn)
-            elif isinstance(n, Select):
-                total += 1
-    return total
+    return sum(1 + _operations_of(table[name].expr) for name in lets)
+
+
+@lru_cache(maxsize=4096)
+def _operations_of(e: RegionExpr) -> int:
+    return sum(op_cost(n.fn) if isinstance(n, Unary | Binary) else isinstance(n, Select) for n in nodes(e))
 
 
 def sketched_cycles(

@@ -21,6 +21,8 @@ ACROSS = 0.25
 bandwidth."""
 DEFAULT_SIZE = 256
 """Value of an unbound size symbol in an estimate."""
+GRAIN_FLOPS = 1 << 18
+"""Minimum floating-point operations of products per thread: a few times the cost of waking it."""
 COSTLY = 10
 """Operations of a loop that a costly one (`ScalarOp.is_costly`) counts as, where loops are compared."""
 

@@ -38,6 +38,7 @@ class AccessMove(msgspec.Struct, frozen=True):
         return 0.5 ** sum(vector not in axes for axes in self.choices)
 
 
+@lru_cache(maxsize=512)
 def accesses(region: Region) -> tuple[AccessMove, ...]:
     """All reads of tensors and rows, and all writes of yields, as linear addresses over axes."""
     tensors = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}

@@ -9,6 +9,7 @@ b = t mod S, when every let has both, side by side, or neither, and no address, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import assert_never
 
@@ -89,6 +90,7 @@ def _named_pair(region: Region, kind: str, outer: str, inner: str) -> Region | N
     return _joined_pair(region, kind, names.index(outer))
 
 
+@lru_cache(maxsize=1024)
 def _joined_pair(region: Region, kind: str, position: int) -> Region | None:
     """The Region with the axis at `position` and the next as one; None where they are told apart."""
     axes: tuple[Iter, ...] = getattr(region, kind)

@@ -14,7 +14,7 @@ import tatami as tt
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuWindow, CpuWinograd
 
 CASES: dict[str, tuple[type, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
-    "rows": (CpuRows, (1, 3, 7), (2, 3, 3), {}),
+    "rows": (CpuRows, (1, 3, 7), (4, 3, 3), {}),
     "rows of a line": (CpuRows, (1, 4, 3, 4), (4, 4, 1, 3), {}),
     "planes": (CpuPlanes, (1, 32, 14, 14), (32, 32, 5, 5), {}),
     "planes of groups": (CpuPlanes, (1, 32, 14, 14), (32, 8, 3, 5), {"group": 4}),

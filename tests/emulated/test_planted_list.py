@@ -41,7 +41,7 @@ def _lines() -> Iterator[str]:
     yield "# Planted faults"
     yield ""
     yield f"{len(reported)} faults in kernel text, which the [emulated GPU](emulator.md) reports, and {len(refused)} in the GPU IR, which"
-    yield "the verifier refuses before any text is printed. The tests expect each by the words beside it."
+    yield "the verifier refuses before any text is printed. The tests expect each by the words next to it."
     yield ""
     yield "## What public compilers got wrong"
     yield ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ from tatami.plan.verify_plan import verify_plan
 from tatami.poly_core.analyse import analyse
 from tests.loop.compiled import has_flags, kernel_of, run_sanitized, sanitizer_program
 from tests.loop.images.test_window import WINDOWS, depthwise, graph, sample, windows_of
+from tests.shares import is_whole
 
 Make = Callable[[tt.Graph, Any], Any]
 C = 5
@@ -46,9 +46,9 @@ def planned(f: Any, **changes: Any) -> dict[str, Any]:
 
 
 def shapes_of(name: str, joined: bool, width: int) -> list[tuple[int, int, int, int]]:
-    """A shape for each test, in turn: each name, width and way to join has all of them. As shipped, each test has all."""
+    """A shape for each test, in turn: each name, width and way to join has all of them. In the whole grid each test has all."""
     turn = LYING.index(name) + 2 * joined + width.bit_length()
-    return SHAPES if os.environ.get("TATAMI_TESTS_AS_SHIPPED") == "1" else [SHAPES[turn % len(SHAPES)]]
+    return SHAPES if is_whole() else [SHAPES[turn % len(SHAPES)]]
 
 
 @pytest.mark.parametrize("width", [4, 8, 16])

@@ -114,7 +114,7 @@ def _built(text: str, flags: tuple[str, ...], suffix: str, objects: tuple[str, .
 
 Compiled = tuple[Kernel, Binding, Library]
 _compiled: dict[str, Compiled] = {}
-"""What `run_kernel` has compiled: a test calls one kernel at many sizes."""
+"""The kernels that `run_kernel` compiled before: a test calls one at many sizes."""
 
 
 def given(plan: SchedulePlan | Wished, region: Region) -> SchedulePlan:

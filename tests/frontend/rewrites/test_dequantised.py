@@ -13,6 +13,7 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.ir import Node
 from tatami.frontend.rewrites.dequantised import FILTERS_OF_WINDOWS, LONGEST_SUM
+from tests.shares import share
 
 F, U8, I8 = DType.fp32, DType.u8, DType.i8
 RNG = np.random.default_rng(5)
@@ -203,10 +204,14 @@ def test_explain_names_the_model_nodes() -> None:
     assert "matmul of integers, sums of i32" in f.explain()
 
 
-@pytest.mark.parametrize("target", ["cpu", "cpu:avx2"])
-@pytest.mark.parametrize("rows", [1, 3, 16, 40])
-@pytest.mark.parametrize(("kind", "zero"), [(I8, "none"), (I8, "0"), (U8, "0"), (U8, "128")])
-@pytest.mark.parametrize(("depth", "columns", "axis"), [(128, 256, 1), (67, 90, 1), (96, 64, None)])
+WEIGHTS = ((128, 256, 1), (67, 90, 1), (96, 64, None))
+KINDS_OF_WEIGHTS = ((I8, "none"), (I8, "0"), (U8, "0"), (U8, "128"))
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "axis", "kind", "zero", "rows", "target"),
+    [(*w, *k, r, t) for w, k, r, t in share(WEIGHTS, KINDS_OF_WEIGHTS, (1, 3, 16, 40), ("cpu", "cpu:avx2"), of=4)],
+)
 def test_floats_and_constant_integers(
     depth: int, columns: int, axis: int | None, kind: DType, zero: str, rows: int, target: str
 ) -> None:

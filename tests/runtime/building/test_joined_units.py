@@ -72,6 +72,7 @@ def test_runs_take_small_units_of_one_kind() -> None:
     many = runs(["x" * 5000] * 300, [0] * 300)
     assert all(sum(5000 for _ in run) <= TOGETHER for run in many) and len(many) == 25
     assert runs(["x"] * 4, [0] * 4) == [(0,), (1,), (2,), (3,)]
+    assert runs(["x"] * 4, [0, 1, None, 0], least=1) == [(0, 3), (1,), (2,)]
 
 
 def test_what_concerns_later_text_is_compiled_alone() -> None:

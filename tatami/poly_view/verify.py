@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, free_vars
+from tatami.core.expr import ONE
 from tatami.core.module import Module
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import ContractionPattern, PolyView, Statement
@@ -65,7 +66,9 @@ def _statement(s: Statement, nodes: dict[str, Node], book: IndexBook, sizes: set
         loose = {v for e in a.map if e is not None for v in free_vars(e)} - known
         if loose:
             found.append(
-                _broken(s.value, f"a coordinate names {sorted(loose)[0]}, which is no axis or size", "use its own axes")
+                _broken(
+                    s.value, f"a coordinate names {sorted(loose)[0]}, which is neither an axis nor a size", "use its own axes"
+                )
             )
     if len({a.guards for a in s.reads}) > MAX_PIECES:
         why = f"it has {len({a.guards for a in s.reads})} pieces; more than {MAX_PIECES} make slow kernels"
@@ -76,7 +79,7 @@ def _statement(s: Statement, nodes: dict[str, Node], book: IndexBook, sizes: set
 def _pattern(p: ContractionPattern, statements: dict[str, Statement]) -> list[Diagnostic]:
     s = statements.get(p.value)
     if s is None or s.kind != "reduce":
-        return [_broken(p.value, "a contraction pattern stands at a value that is no reduce", "remove it")]
+        return [_broken(p.value, "a contraction pattern stands at a value that is not a reduce", "remove it")]
     roles = (*p.batch, *p.m, *p.n, *p.k)
     axes = [a.name for a in (*s.axes, *s.reduced) if a.size != ONE]
     if sorted(roles) != sorted(axes):

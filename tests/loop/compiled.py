@@ -18,7 +18,7 @@ import pytest
 from tatami.c.kernels.c_types import memory_type
 from tatami.c.kernels.print_kernel import print_kernel
 from tatami.c.routines import routine_units
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
 from tatami.core.layout import size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Signature
@@ -61,7 +61,7 @@ FLAGS = {
     "avx2": ["-mavx2", "-mfma", "-mf16c"],
     "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],
 }
-"""What runs on today's machines is compiled as shipped; plain C has less work for the compiler."""
+"""Flags by instruction set: those of this machine as shipped, plain C with less work for the compiler."""
 BASE = ["-std=gnu17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wno-psabi", "-Werror"]
 SCALAR = Target(name="cpu:scalar", kind="cpu", isa="generic", vector_bytes=4, cores=2)
 TARGETS = {"scalar": SCALAR, "generic": PRESETS["cpu:generic"], "avx2": PRESETS["cpu:avx2"], "avx512": PRESETS["cpu:avx512"]}
@@ -69,13 +69,13 @@ TARGETS = {"scalar": SCALAR, "generic": PRESETS["cpu:generic"], "avx2": PRESETS[
 
 @functools.cache
 def has_flags(isa: str) -> bool:
-    """Can this machine run code for the ISA?"""
+    """True if this machine can run code for the ISA."""
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     return {"avx2": "avx2" in text, "avx512": "avx512dq" in text}.get(isa, True)
 
 
 WIDEST = next(isa for isa in ("avx512", "avx2", "generic") if has_flags(isa))
-"""What a test runs that is about no instruction set of its own."""
+"""Instruction set of tests that are not about one: the widest that this machine runs."""
 
 
 def compiler() -> list[str]:
@@ -192,7 +192,7 @@ def sanitizer_program(region: Region, kernel: Kernel, cases: list[dict[str, int]
 
 
 SANITIZED = ["-std=gnu17", "-O0", "-g1", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *FLAGS["avx2"]]
-"""Without optimisation: every access that the text has is checked, and a kernel of attention compiles in a tenth of the time."""
+"""Flags of the sanitizer, without optimisation: every access of the text is checked, and a kernel of attention compiles in a tenth of the time."""
 
 
 def _sanitized(text: str, folder: Path) -> subprocess.CompletedProcess[str]:

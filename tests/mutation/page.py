@@ -15,7 +15,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "mutation.md"
 
 @dataclass(frozen=True)
 class Row:
-    """What became of the mutants of one file."""
+    """Counts of the outcomes of one file's mutants."""
 
     digest: str
     """The file as it was tried (`areas.digest_of`)."""

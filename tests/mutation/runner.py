@@ -44,7 +44,7 @@ WALL_SECONDS = 300
 
 @dataclass
 class Outcome:
-    """What became of one mutant."""
+    """The outcome of one mutant."""
 
     mutant: Mutant
     killed_by: str
@@ -55,7 +55,7 @@ class Outcome:
 
 @dataclass
 class Reach:
-    """What each test runs of the modules."""
+    """Lines of the modules that each test runs."""
 
     lines: dict[str, dict[str, set[int]]] = field(default_factory=dict)
     """Per test, per file."""
@@ -174,7 +174,7 @@ def _traced(item: pytest.Item, watched: dict[str, str]) -> dict[str, Any]:
 
 
 def in_child(work: Callable[[], object], wall: float) -> object:
-    """What `work` returns in a forked process; "time" past a limit, "signal n" where a signal ends it, "exit n" where it raises."""
+    """The result of `work` in a forked process; "time" past a limit, "signal n" where a signal ends it, "exit n" where it raises."""
     read, write = os.pipe()
     scratch = tempfile.mkdtemp(prefix="mutant-")
     pid = os.fork()

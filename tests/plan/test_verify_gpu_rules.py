@@ -50,8 +50,8 @@ def test_plans_of_tensor_cores_are_for_their_machines() -> None:
 
 
 GPU: list[tuple[Any, dict[str, Any], str]] = [
-    (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is no axis of the Region"),
-    (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is no axis of the Region"),
+    (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is not an axis of the Region"),
+    (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is not an axis of the Region"),
     (sm80((64, 64, 32), 2), {"barrier_model": "mbarrier"}, "barrier_model mbarrier on sm80"),
     (sm90((128, 64, 64), 2), {"barrier_model": "cp_async_group"}, "barrier_model cp_async_group on sm90"),
     (sm80((64, 64, 16), 2), {"stages": 0}, "stages 0 is outside 2..8"),
@@ -76,11 +76,11 @@ def test_axes_by_their_roles_are_known(axis: str) -> None:
 
 
 def test_warpgroups_have_registers_for_what_they_keep() -> None:
-    """128 accumulators beside a residual that no warp brings while others multiply."""
+    """128 accumulators and a residual that no warp loads while others multiply."""
     plan = sm90((128, 256, 64), 2, persistent=True)
     region, target = gemm(256, 256, 256, residual=True), PRESETS["sm90"]
     (found,) = faults(plan, region, target)
-    assert found.endswith("beside what it reads for each result, while its producer waits")
+    assert found.endswith("besides operands of the epilogue that are read while the producer waits")
     for other in (
         replace(plan, persistent=False),
         sm90((128, 256, 64), 2, persistent=True, overlap=True),
@@ -98,7 +98,7 @@ def test_addresses_that_are_made_of_quotients_leave_registers_for_fewer_accumula
     region = replace(NCHW, name="conv")
     for cluster, count in (((2, 1), 1), ((1, 2), 1), ((1, 1), 0)):
         plan = sm90((128, 256, 64), 2, persistent=True, overlap=True, cluster=cluster)
-        found = [f for f in faults(plan, region, PRESETS["sm90"]) if f.endswith("beside addresses that are made of quotients")]
+        found = [f for f in faults(plan, region, PRESETS["sm90"]) if f.endswith("besides addresses that are made of quotients")]
         assert len(found) == count
 
 

@@ -59,7 +59,7 @@ def narrow() -> tt.Graph:
 
 
 def mixed() -> tt.Graph:
-    """A transpose beside a row of another type."""
+    """A transpose and a row of another type."""
     g = tt.Graph("mixed")
     row = g.input("b", (100,), tt.fp64).cast(tt.fp32).expand((100, 100))
     g.output("y", row + g.input("x", (100, 100), tt.fp32).permute((1, 0)))
@@ -109,7 +109,7 @@ def test_a_chosen_plan_is_for_its_kind_of_target(name: str) -> None:
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("product", {"acc": "q"}, "'q' is no contraction of the Region"),
+    ("product", {"acc": "q"}, "'q' is not a contraction of the Region"),
     ("product", {"mr": 0}, "a tile of 0x"),
     ("product", {"nr": 0}, "a tile of "),
     ("product", {"width": 0}, "vectors of width 0"),
@@ -124,7 +124,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("product", {"parts": 0}, "parts 0"),
     ("product", {"split": "k"}, "split k, parts 1"),
     ("product", {"epilogue": ()}, "epilogue []"),
-    ("product", {"packed": ("q",)}, "q is no operand of the contraction"),
+    ("product", {"packed": ("q",)}, "q is not an operand of the contraction"),
     ("product", {"dot": "pairs"}, "pairs of k; the operands of "),
     ("product", {"images": ("q",), "split": "n"}, "images q, split n"),
     ("winograd", {"acc": "q"}, "'q' is not the convolution"),
@@ -152,7 +152,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("turn", {"width": 12}, "vectors of 12 elements"),
     ("turn", {"width": 32}, "vectors of 32 elements"),
     ("mixed", {"width": 32}, "vectors of 32 elements"),
-    ("narrow", {"packed": ("q",)}, "q is no operand of the contraction"),
+    ("narrow", {"packed": ("q",)}, "q is not an operand of the contraction"),
     ("window", {"let": "q"}, "'q' is not the window"),
     ("window", {"rows": 0}, "blocks of 0 rows"),
     ("window", {"ahead": 0}, "0 ahead"),
@@ -208,7 +208,7 @@ def test_a_plan_at_the_edge_of_a_rule_is_accepted(name: str, fields: dict[str, A
         ("streaming", "no pair to stream: "),
         ("turn", "nothing to turn: "),
         ("window", "no window to slide: "),
-        ("product", "is no contraction of the Region"),
+        ("product", "is not a contraction of the Region"),
     ],
 )
 def test_a_plan_of_another_kind_of_region_is_refused(name: str, why: str) -> None:
@@ -236,7 +236,7 @@ def test_names_of_a_product_stand_once_and_are_sides() -> None:
     assert faults(replace(plan, packed=(tensor, tensor)), region) == [f"{tensor}, {tensor}: one stands twice"]
     assert "m, m: one stands twice" in faults(replace(plan, in_place=("m", "m")), region)
     (found,) = faults(replace(plan, in_place=("n",), swap=not plan.swap), region)
-    assert found.startswith("the operand of side n is no matrix")
+    assert found.startswith("the operand of side n is not a matrix")
 
 
 def test_instructions_of_narrow_integers_are_the_target_s() -> None:

@@ -214,8 +214,8 @@ WRONG: Final[MappingProxyType[str, tuple[Any, str]]] = MappingProxyType(
         "an output of a lower rank": (of_sizes(sizes=(4, 1), outputs=(Output("y", F32, shape(4)),)), "n1: the output is declared [4]"),
         "an output of another second size": (of_sizes(sizes=(4, 8), outputs=(Output("y", F32, shape(4, 9)),)), "n1: the output is declared [4, 9]"),
         "a view by a quotient by 0": (viewed("i0//K", defaults={"K": 0}, must_bind=("K",)), ""),
-        "an update of nothing": (copied(outputs=(Output("y", F32, shape(4), updates="q"),)), "y: it updates 'q', which is no mutable input"),
-        "an update of what stays": (copied(outputs=(Output("y", F32, shape(4), updates="x"),)), "y: it updates 'x', which is no mutable"),
+        "an update of nothing": (copied(outputs=(Output("y", F32, shape(4), updates="q"),)), "y: it updates 'q', which is not a mutable input"),
+        "an update of what stays": (copied(outputs=(Output("y", F32, shape(4), updates="x"),)), "y: it updates 'x', which is not a mutable"),
     }
 )  # fmt: skip
 

@@ -89,7 +89,7 @@ def _axes(plan: Scalar | CpuRows, region: Region, target: Target) -> Iterator[Di
         yield invalid_plan(region, f"vectors of {plan.width} elements", f"use a power of two from 2 to {lanes}")
     outputs = [t.name for t in region.outputs]
     if wrong := [t for t in plan.nontemporal if t not in outputs]:
-        yield invalid_plan(region, f"{wrong[0]} past the caches, which is no output", f"outputs: {', '.join(outputs)}")
+        yield invalid_plan(region, f"{wrong[0]} past the caches, which is not an output", f"outputs: {', '.join(outputs)}")
     if len(set(plan.nontemporal)) < len(plan.nontemporal):
         yield invalid_plan(region, f"{', '.join(plan.nontemporal)} past the caches", "name each output once")
     if plan.blocks is not None:
@@ -192,7 +192,7 @@ class _Rules:
         for n in p.lets:
             needs = set(lets[n].axes) - set(phase.outer)
             if missing := [a for a in phase.outer if a not in lets[n].axes]:
-                yield self.fault(f"outer axis {missing[0]} is no axis of {n}", f"put {n} in a phase without {missing[0]}")
+                yield self.fault(f"outer axis {missing[0]} is not an axis of {n}", f"put {n} in a phase without {missing[0]}")
             elif n not in p.folds and needs != set(p.axes):
                 why = f"{which} loops over {', '.join(p.axes) or 'nothing'}, {n} needs {', '.join(sorted(needs)) or 'nothing'}"
                 yield self.fault(why, "give the pass exactly the axes of its lets")

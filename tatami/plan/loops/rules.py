@@ -151,7 +151,7 @@ def _order(
         ):
             yield invalid_plan(
                 region,
-                f"outer axis {missing[0]} is no axis of {let.name}, which would be computed again",
+                f"outer axis {missing[0]} is not an axis of {let.name}, which would be computed again",
                 f"take {missing[0]} out of outer",
             )
         if storage[let.name] == "recompute":

@@ -27,7 +27,7 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
         for v in group.values:
             if v not in nodes or not (v in statements or isinstance(nodes[v].op, CallOp | ResultOp)):
                 found.append(
-                    _invalid(v, f"group {k} names {v}, which is no computed value", "list the ids of computed values only")
+                    _invalid(v, f"group {k} names {v}, which is not a computed value", "list the ids of computed values only")
                 )
             homes.setdefault(v, []).append(k)
         calls = [v for v in group.values if v in nodes and isinstance(nodes[v].op, CallOp)]

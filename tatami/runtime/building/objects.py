@@ -259,7 +259,7 @@ def _load(body: bytes, stays: bool, keep: bool) -> Library:
         raise fail(
             "CompilerFailed",
             "shared object",
-            f"what the compiler made cannot be loaded: {error}",
+            f"the compiler's output cannot be loaded: {error}",
             "check that the compiler makes code for this machine (`$CC -dumpmachine`) and that TMPDIR allows execution",
         ) from None
     finally:

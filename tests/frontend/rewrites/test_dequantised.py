@@ -59,7 +59,7 @@ def nodes(f: tt.CompiledFunction) -> tuple[Node, ...]:
 
 
 def is_integer(f: tt.CompiledFunction) -> bool:
-    """Does every product sum integers?"""
+    """True if every product sums integers."""
     products = [n for n in nodes(f) if n.op in ("matmul", "linear", "gemm", "conv")]
     return all(n.attrs.get("acc_dtype") == "i32" for n in products)
 
@@ -128,7 +128,7 @@ def convolved(x: np.ndarray, w: np.ndarray, pad: int, stride: int, groups: int) 
     [(12, 3, 1, 1, 4), (12, 3, 2, 2, 2), (12, 1, 0, 1, 1), (12, 1, 1, 2, 1), (144, 3, 1, 1, 1), (12, 3, 1, 1, 1)],
 )
 def test_convolutions(filters: int, size: int, pad: int, stride: int, groups: int, zero: str, kind: DType, target: str) -> None:
-    """Of windows integers are quicker by tiles alone, and of many filters."""
+    """Windows of integers are quicker by tiles alone, and with many filters."""
     x, w = Operand(kind, (2, 8, 9, 7), None, zero), Operand(I8, (filters, 8 // groups, size, size), 0, "0")
     more = RNG.standard_normal(filters).astype("f4")
     g = Graph("g")

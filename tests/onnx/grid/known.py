@@ -1,4 +1,4 @@
-"""What is known of cases that are not simply right: where the oracles differ and which one is followed, and what fails."""
+"""Known disagreements and failures of cases: where the oracles differ, which one is followed, and what fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Disagreement(Known):
 
     follows: Followed = "text"
     against_both: bool = False
-    """Whether the text is followed where the oracles agree, too."""
+    """True if the operator's text is followed although the oracles agree."""
 
 
 def _ort(ops: str, labels: str, why: str, first: int = 1, last: int = 1000) -> Disagreement:

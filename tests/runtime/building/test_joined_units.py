@@ -52,7 +52,7 @@ def test_units_keep_what_they_define_for_themselves() -> None:
 
 
 def test_names_are_what_keeps_them_apart() -> None:
-    """The same files without names of their own are no C."""
+    """The same files without names of their own are not C."""
     text = joined_text(["a.c", "b.c"], [TWICE, HALF])
     includes = [line for line in text.splitlines() if line.startswith("#include")]
     files = {"a.c": TWICE, "b.c": HALF}

@@ -25,7 +25,7 @@ UNTIL = """g (int64 trip, bool yes, float[N, 4] x, float bound) => (float[N, 4] 
             again = Less (f, bound)
         }>
 }"""
-"""Two states that take turns, a captured value, rows of two shapes, and a condition beside the trip count."""
+"""Two states that take turns, a captured value, rows of two shapes, and a condition in addition to the trip count."""
 
 
 def made_by(monkeypatch: pytest.MonkeyPatch) -> list[int]:

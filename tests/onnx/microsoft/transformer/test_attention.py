@@ -193,7 +193,7 @@ def test_one_token_with_a_shared_buffer(beams: bool) -> None:
 
 @pytest.mark.parametrize("causal", [0, 1])
 def test_a_shared_buffer_of_several_tokens(causal: int) -> None:
-    """As with a cache that grows, in a buffer of nine rows."""
+    """Results are those of a cache that grows, in a buffer of nine rows."""
     past, s = 4, 3
     feed = operands("apart", 2, s, s) | {"pk": x(2, H, 9, D), "pv": x(2, H, 9, D), "past": np.array([past], "i4")}
     grown = {**feed, "pk": feed["pk"][:, :, :past].copy(), "pv": feed["pv"][:, :, :past].copy()}

@@ -137,14 +137,14 @@ def test_rings_and_barriers_have_places_of_their_own() -> None:
     assert check_memory(replace(SM90, shared_bytes=end)) == []
     assert said(check_memory(replace(SM90, shared_bytes=end - 1))) == [f"ends at {end}, behind the {end - 1} shared bytes"]
     (moved,) = check_memory(ring(SM90, number, base=last.base + 512))[:1]
-    assert moved.why == f"base {last.base + 512} is no multiple of 1024, which TMA and wgmma want of a swizzled tile"
+    assert moved.why == f"base {last.base + 512} is not a multiple of 1024, which TMA and wgmma want of a swizzled tile"
     flat = SM80.smem
     assert said(check_memory(ring(SM80, 1, base=flat[1].base - 16))) != []
     assert said(check_memory(ring(SM80, 1, base=flat[0].base + flat[0].slot_bytes * flat[0].slots - 1)))[0].startswith(
         "overlaps "
     )
     first = SM90.barriers[0]
-    assert said(check_memory(barrier(SM90, 0, base=first.base + 4)))[0] == f"base {first.base + 4} is no multiple of 8"
+    assert said(check_memory(barrier(SM90, 0, base=first.base + 4)))[0] == f"base {first.base + 4} is not a multiple of 8"
     near = barrier(SM90, 1, base=first.base + 8 * first.slots - 8)
     assert said(check_memory(near))[0].startswith("overlaps ")
     assert check_memory(replace(SM80, smem=(), barriers=())) == []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.mutation.operators import Mutant, mutants
+from tests.mutation.operators import REPORTS, Mutant, mutants
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -33,10 +33,31 @@ def mutants_of(tree: ast.Module, area: Area) -> list[Mutant]:
     return [m for m in mutants(tree) if not area.functions or m.function.split(".")[0] in area.functions]
 
 
+class _WithoutMessages(ast.NodeTransformer):
+    """Texts for people, which no mutant changes, are empty."""
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        return ast.Constant("")
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        match node.func:
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in REPORTS:
+                node.args = [ast.Constant("") if isinstance(a, ast.Constant) else a for a in node.args]
+        self.generic_visit(node)
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        if isinstance(node.value, ast.Constant):  # a docstring
+            return ast.Pass()
+        self.generic_visit(node)
+        return node
+
+
 def digest_of(path: str) -> str:
-    """What a record holds of the file that was tried: the same for all layouts and comments of the same statements."""
+    """Hash of the statements that are changed, whatever their layout, comments, messages and imports."""
     tree = ast.parse((ROOT / path).read_text())
-    text = "\n".join(ast.unparse(s) for s in definitions(tree, AREAS[path]))
+    changed = (s for s in definitions(tree, AREAS[path]) if not isinstance(s, ast.Import | ast.ImportFrom))
+    text = "\n".join(ast.unparse(_WithoutMessages().visit(s)) for s in changed)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

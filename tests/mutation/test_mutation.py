@@ -114,11 +114,16 @@ def test_mutants_of_a_file_are_those_of_its_checks() -> None:
 
 
 def test_a_record_knows_the_statements_that_were_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither layout nor comments are a change."""
+    """Neither layout nor comments nor messages are a change."""
     monkeypatch.setattr("tests.mutation.areas.ROOT", tmp_path)
     monkeypatch.setitem(AREAS, "f.py", Area((), ("f",)))
     digests = []
-    for text in ("def f():\n    return 1\n", "def f():  # one\n\n    return (1)\ng = 2\n", "def f():\n    return 2\n"):
+    said = "def f(a):\n    fault(f'{a} is no axis', 'use another', a)\n    return 1\n"
+    for text in (
+        said,
+        said.replace("(1)", "1  # one").replace("no axis", "not an axis").replace("another", "one") + "g = 2\n",
+        said.replace("return 1", "return 2"),
+    ):
         (tmp_path / "f.py").write_text(text)
         digests.append(digest_of("f.py"))
     assert digests[0] == digests[1] != digests[2]

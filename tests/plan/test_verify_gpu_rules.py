@@ -30,7 +30,7 @@ def test_pairs_of_products_are_the_region_s() -> None:
         assert "; the Region has " in faults(replace(plan, **change), region, sm)[0]
     assert "inst_shape fma does not multiply fp16; m16n8k16 does" in faults(replace(plan, inst_shape="fma"), region, sm)
     (found,) = faults(replace(plan, predicate_tail=("q.o",)), region, sm)
-    assert found == "predicate_tail names 'q.o', which is no axis"
+    assert found == "predicate_tail names 'q.o', which is not an axis"
     assert faults(replace(plan, predicate_tail=("m.o", "n", "k", "d", region.iters[0].name)), region, sm) == []
     big = verify_plan(replace(plan, tile=(256, 64, 256)), region, sm)
     assert big and not {d.kind for d in big} - {"InvalidPlan", "ResourceExceeded"}

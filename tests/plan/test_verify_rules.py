@@ -414,7 +414,7 @@ def test_operands_of_amx_tiles_lie_in_groups_of_k() -> None:
     assert faults(replace(tiles, in_place=("m",)), region, there) == []
     for side, swap in (("m", True), ("n", False)):
         (found,) = faults(replace(tiles, in_place=(side,), swap=swap), region, there)
-        assert found.startswith(f"the operand of side {side} is no matrix")
+        assert found.startswith(f"the operand of side {side} is not a matrix")
 
 
 def test_images_of_a_matrix_and_a_vector_are_its_rows() -> None:

@@ -223,7 +223,7 @@ def test_axes_of_one_element_have_no_role() -> None:
 
 
 def test_what_is_read_otherwise_is_not_lost() -> None:
-    """In pieces, not at all, or through a value that is not there."""
+    """Reads in pieces, no reads, and reads of a value that does not exist."""
     bare = replace(VIEW, patterns=())
 
     def lost(of: str, change: Callable[[tuple[Any, ...]], tuple[Any, ...]], view: PolyView = bare) -> list[str]:

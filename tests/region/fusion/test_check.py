@@ -82,15 +82,15 @@ def test_groups_that_fit(tiny: Module[Program], groups: tuple[str, ...]) -> None
 
 
 WRONG: list[tuple[Module[Program], tuple[str, ...], list[str]]] = [
-    (TINY, (ALL, "q"), ["q: group 1 names q, which is no computed value"]),
-    (TINY, (f"{ALL} n0",), ["n0: group 0 names n0, which is no computed value"]),
+    (TINY, (ALL, "q"), ["q: group 1 names q, which is not a computed value"]),
+    (TINY, (f"{ALL} n0",), ["n0: group 0 names n0, which is not a computed value"]),
     (TINY, (f"{MUL} {SUM}",), [f"{RELU}: no group computes it"]),
     (TINY, (ALL, RELU), [f"{RELU}: it stands in groups 0 and 1, and is in memory too"]),
     (TINY, (MUL, f"{SUM} {RELU}"), [f"{SUM}: its product stands in another group"]),
     (TINY, (RELU, f"{MUL} {SUM}"), [f"{SUM}: group 0 reads it before group 1 computes it"]),
     (called(), ("n1", "n2 n3 n4"), ["n2: a call shares its group"]),
     (called(), ("n1 n2", "n3", "n4"), ["n2: a call shares its group"]),
-    (called(), ("n1", "n2 n3 q", "n4"), ["q: group 1 names q, which is no computed value"]),
+    (called(), ("n1", "n2 n3 q", "n4"), ["q: group 1 names q, which is not a computed value"]),
     (widened("e"), ("n1 n2 n3", "n2"), ["n2: it stands in groups 0 and 1, and is in memory too"]),
     (chain(), ("n1 n2 n3", "n1 n4"), ["n1: it stands in groups 0 and 1, and is in memory too"]),
     (chain("e"), ("n1 n2", "n1 n3", "n4"), ["n1: it stands in groups 0 and 1, and is in memory too"]),

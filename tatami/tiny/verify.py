@@ -217,7 +217,6 @@ def _is_widened_product(node: Node, inferred: Type) -> bool:
         and node.op.fn == "mul"
         and inferred.shape == node.shape
         and inferred.dtype.is_float == node.dtype.is_float
-        and inferred.dtype != DType.bool
         and node.dtype.itemsize > inferred.dtype.itemsize
     )
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-REPORTS: Final = frozenset({"diagnostic", "fault", "_fault", "_wrong", "wrong", "Diagnostic", "_diagnostic", "refuse", "_bad"})
+REPORTS: Final = frozenset(
+    {"diagnostic", "fault", "_fault", "_wrong", "wrong", "Diagnostic", "_diagnostic", "refuse", "_bad", "invalid_plan"}
+)
 """Functions whose arguments are text for people."""
 
 _COMPARISONS: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
@@ -137,6 +139,8 @@ class _Finder:
 
     def can_go(self, stmt: ast.stmt, nested: bool) -> bool:
         match stmt:
+            case ast.Expr(value=ast.Call(func=ast.Name("assert_never"))):
+                return False
             case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom()) | ast.AugAssign() | ast.Continue() | ast.Break():
                 return True
             case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):

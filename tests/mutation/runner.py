@@ -29,7 +29,8 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.mutation.operators import Mutant, mutants
+from tests.mutation.areas import AREAS, Area, mutants_of
+from tests.mutation.operators import Mutant
 
 PATIENCE = 6
 """A test of a mutant may take this many times the processor time that it takes as it is."""
@@ -110,7 +111,7 @@ class Campaign:
         tree = ast.parse((self.root / path).read_text())
         whole = range(1, 1 << 20)
         killers: dict[str, int] = {}
-        for m in mutants(tree):
+        for m in mutants_of(tree, AREAS.get(path, Area(()))):
             if self.again is not None and (m.function, m.what) not in self.again[path]:
                 continue
             if self.match not in f"{m.function} {m.line} {m.what}":

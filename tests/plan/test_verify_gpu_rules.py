@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.plan.verify_plan import verify_plan
+from tatami.region.ir import Ref, Region, Unary, Yield
 from tests.cu.every_choice.legal_problems import CONVOLUTIONS, image_region
 from tests.gpu.gemm_examples import gemm, rows_in_groups, sm80, sm90, sync
 from tests.gpu.pairs.test_pair import attention, plan_for, region_of
@@ -27,6 +29,9 @@ def test_pairs_of_products_are_the_region_s() -> None:
     for change in ({"first": "q"}, {"second": "q"}):
         assert "; the Region has " in faults(replace(plan, **change), region, sm)[0]
     assert "inst_shape fma does not multiply fp16; m16n8k16 does" in faults(replace(plan, inst_shape="fma"), region, sm)
+    (found,) = faults(replace(plan, predicate_tail=("q.o",)), region, sm)
+    assert found == "predicate_tail names 'q.o', which is not an axis"
+    assert faults(replace(plan, predicate_tail=("m.o", "n", "k", "d", region.iters[0].name)), region, sm) == []
     big = verify_plan(replace(plan, tile=(256, 64, 256)), region, sm)
     assert big and not {d.kind for d in big} - {"InvalidPlan", "ResourceExceeded"}
 
@@ -103,6 +108,26 @@ def test_rows_in_groups_are_for_some_templates() -> None:
 
 def test_a_region_of_two_products_is_measured_by_the_first() -> None:
     assert faults(sm80((128, 128, 64), 4), PAIR, PRESETS["sm80"]) == []
+
+
+def two_products(dtype: DType) -> Region:
+    """(exp(Q K^T)) V, with Q and K of `dtype`, and all sums in fp32."""
+    score = ex.total("d", ex.mul(ex.read("Q", "m", "d"), ex.read("K", "n", "d")))
+    lets = (
+        ex.let("s", "m n", score),
+        ex.let("p", "m n", Unary("exp", Ref("s"))),
+        ex.let("o", "m e", ex.total("n", ex.mul(Ref("p"), ex.read("V", "n", "e")))),
+    )
+    inputs = (ex.param("Q", "M", "D", dtype=dtype), ex.param("K", "N", "D", dtype=dtype), ex.param("V", "N", "D"))
+    sizes = ex.iters(m="M", n="N", e="D")
+    return Region("two", sizes, ex.iters(d="D"), inputs, (ex.target("O", "M", "D"),), lets, (Yield("o", "O"),))
+
+
+def test_a_region_of_two_products_has_the_operands_of_the_first() -> None:
+    plan = sm80((128, 128, 64), 4)
+    assert faults(plan, two_products(DType.fp16), PRESETS["sm80"]) == []
+    (found,) = faults(plan, two_products(DType.fp32), PRESETS["sm80"])
+    assert found.startswith("shared memory 262144 B > ")
 
 
 def test_what_a_plan_takes_of_the_machine_is_asked_once_it_breaks_no_rule() -> None:

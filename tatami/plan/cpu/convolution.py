@@ -356,8 +356,8 @@ def _planes_seconds(
 def _image_blocks(plan: CpuWinograd | CpuPlanes, region: Region, target: Target) -> Iterator[Diagnostic]:
     found = find_winograd(region) if isinstance(plan, CpuWinograd) else find_planes(region)
     if isinstance(found, str):
-        what = "3x3 convolution to transform" if isinstance(plan, CpuWinograd) else "convolution to copy to planes"
-        yield invalid_plan(region, f"no {what}: {found}", "use a cpu_contraction plan")
+        what = {CpuWinograd: "3x3 convolution to transform", CpuPlanes: "convolution to copy to planes"}
+        yield invalid_plan(region, f"no {what[type(plan)]}: {found}", "use a cpu_contraction plan")
         return
     if plan.acc != found.shape.acc:
         yield invalid_plan(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")

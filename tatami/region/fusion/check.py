@@ -64,14 +64,13 @@ def _order(
     """Faults of the groups' order: each must stand after its producers, and after the steps that decide its sizes."""
     out = []
     for k, group in enumerate(partition.groups):
-        inside = set(group.values)
         for v in group.values:
             for a in statements[v].reads if v in statements else ():
-                if a.tensor in home and a.tensor not in inside and home[a.tensor] > k:
+                if home.get(a.tensor, k) > k:
                     why = f"group {k} reads it before group {home[a.tensor]} computes it"
                     out.append(_invalid(a.tensor, why, "order the groups by data flow, or split one that closes a circle"))
             for step in decided.before(v):
-                if home.get(step, -1) > k:
+                if home.get(step, k) > k:
                     why = f"group {k} has a size that group {home[step]} decides after it"
                     out.append(_invalid(v, why, "move it behind the step that decides its size"))
     return out

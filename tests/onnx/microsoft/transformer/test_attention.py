@@ -97,7 +97,7 @@ def test_quantised_attention(causal: int, columns: bool, past: int) -> None:
 
 
 def test_quantised_attention_over_the_whole_range() -> None:
-    """As Attention of the numbers that the codes stand for: ONNX Runtime's products of 8 bits may saturate."""
+    """Against Attention of the numbers that the codes stand for: ONNX Runtime's products of 8 bits may saturate."""
     weights = {
         "w": RNG.integers(-128, 128, (12, 3 * H * D)).astype("i1"), "b": x(3 * H * D), "xs": np.array(0.01, "f4"),
         "ws": RNG.uniform(0.01, 0.02, 3 * H * D).astype("f4"), "xz": np.array(90, "u1"), "wz": np.zeros(3 * H * D, "i1"),

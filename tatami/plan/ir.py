@@ -32,7 +32,7 @@ DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quad
 """Feature that a target needs for the multiply-add."""
 DOTS_OF_ANY_SIGNS: frozenset[Dot] = frozenset({"quads", "quads_amx"})
 """Quads whose two operands may both be signed or both be unsigned."""
-FAR = 1024
+IN_PLACE_PITCH = 1024
 """Minimum bytes between rows of columns for which they are read in place, row by row, if there is one panel."""
 AMX_TILE = (32, 32)
 """(mr, nr) of products by AMX tiles: four tiles of 16x16 sums."""

@@ -5,7 +5,7 @@
 Every edit of a program's gpu stage is taken as a trusted document (`--untrusted`: as one from outside), verified, printed and, if
 the text is another one, compiled for the emulated GPU and run on arrays full of NaN; the results are compared with float64.
 Outcomes: `refused` (a diagnostic), `right` (another text and right numbers), `equal` (the same document, spelled otherwise),
-`same` (another document of the same text), and the findings `wrong`, `crash` (an error that is no diagnostic, or a process that
+`same` (another document of the same text), and the findings `wrong`, `crash` (an error other than a diagnostic, or a process that
 ends) and `hang`.
 """
 
@@ -44,7 +44,7 @@ TOLERANCE = 2e-3
 
 
 class Outcome(NamedTuple):
-    """What became of one edit."""
+    """The outcome of one edit: its kind, and the reason for it."""
 
     program: str
     edit: str
@@ -102,7 +102,7 @@ class Edited:
 
 
 def plain(text: str) -> str:
-    """Without comments and without names made of contents."""
+    """The text less its comments and the names that are made of contents."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
     return re.sub(r"tatami_[0-9a-f]{20}|\b[0-9a-f]{64}\b", "kernel", text)
 

@@ -60,6 +60,7 @@ CASES: dict[str, tuple[str, str, Callable[[], tt.Graph]]] = {
     "window": ("cpu:avx512", "cpu_window", lambda: convolution(64, 64, 112, 3, 64)),
     "streaming": ("cpu:avx512", "cpu_streaming", attention),
     "streaming neon": ("cpu:neon", "cpu_streaming", attention),
+    "split": ("cpu:avx512", "cpu_split", lambda: one(lambda q, k, v: q.attention(k, v), (2, 64, 256), *[(2, 16, 256)] * 2)),
     "winograd": ("cpu:avx512", "cpu_winograd", lambda: convolution(512, 64, 14, 3)),
     "planes": ("cpu:avx512", "cpu_planes", lambda: convolution(64, 64, 56, 5)),
     "rows by columns": ("cpu:avx2", "cpu_contraction", lambda: product(1100, 1024, 512)),
@@ -109,7 +110,7 @@ class Case:
 
 
 def plain(text: str) -> str:
-    """Without comments, and kernels without the names of their contents."""
+    """The text without comments, with kernels not named by their contents."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
     return re.sub(r"tatami_[0-9a-f]{20}", "kernel", text)
 

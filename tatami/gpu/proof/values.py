@@ -14,7 +14,8 @@ for up to four blocks holds for more.
 
 from __future__ import annotations
 
-from tatami.core.expr import Expr, evaluate
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import Expr
 from tatami.gpu.ir import Kernel
 from tatami.gpu.proof.program import all_statements
 from tatami.gpu.proof.state import Hazard
@@ -139,7 +140,7 @@ class _Registers:
         match s:
             case ZeroAcc():
                 if s.acc != "acc" or self.sums.get("acc") is not None:
-                    raise Hazard(statement_text(s), f"{s.acc} is no accumulator, or is zeroed twice in a tile")
+                    raise Hazard(statement_text(s), f"{s.acc} is not an accumulator, or is zeroed twice in a tile")
                 self.sums["acc"] = []
             case CpAsync(tile="next"):
                 self.moved = True
@@ -200,19 +201,19 @@ class _Registers:
             self.sums[acc] = [block]
             return
         if acc != "acc" or fresh:
-            raise Hazard(statement_text(s), f"{acc} is no accumulator, or loses what it holds")
+            raise Hazard(statement_text(s), f"{acc} is not an accumulator, or loses what it holds")
         has = self.sums.get(acc)
         if has is None:
             raise Hazard(statement_text(s), f"{acc} is not zeroed before block {s.block}")
         if block in has:
             raise Hazard(statement_text(s), f"block {s.block} is added to {acc} twice")
         if self.scores and self.parts != block:
-            raise Hazard(statement_text(s), f"the weights of block {s.block} are no fragments: no Rescale")
+            raise Hazard(statement_text(s), f"the weights of block {s.block} are not there as fragments: a Rescale is missing")
         has.append(block)
 
     def store(self, s: Stmt, ptr: str, index: Expr | None) -> None:
         if ptr not in self.outputs:
-            raise Hazard(statement_text(s), f"{ptr} is no output")
+            raise Hazard(statement_text(s), f"{ptr} is not an output")
         if (ptr, index) in self.stored:
             raise Hazard(statement_text(s), f"{ptr} is written twice")
         self.stored.append((ptr, index))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tatami.core.algebra.visit import step_of
 from tatami.core.diagnostic import Diagnostic
-from tatami.core.expr import ZERO, step_of
+from tatami.core.expr import ZERO
 from tatami.core.kernel import is_divisible
 from tatami.gpu.ir import Kernel
 from tatami.gpu.proof.faults import hazardous
@@ -46,7 +47,7 @@ def check_blocks(kernel: Kernel) -> list[Diagnostic]:
                 )
             before = [g for g in s.folds[: s.folds.index(f)] if g.ptr == f.top]
             if f.top and not any((g.fn, g.along, g.regs, f.fn, f.along) == ("max", "n", f.regs, "sum", "n") for g in before):
-                out.append(hazardous(kernel, where, f"{f.top} is no maximum of the rows whose exponentials {f.ptr} sums"))
+                out.append(hazardous(kernel, where, f"{f.top} is not a maximum of the rows whose exponentials {f.ptr} sums"))
             if stored.count(f.ptr) > 1:
                 out.append(hazardous(kernel, where, f"{f.ptr} is stored to more than once"))
         outside = {r for r, size, tile in zip("mn", (kernel.m, kernel.n), kernel.tile) if not is_divisible(size, tile)}

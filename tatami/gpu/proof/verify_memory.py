@@ -21,12 +21,12 @@ def check_memory(kernel: Kernel) -> list[Diagnostic]:
         spans.append((r.base, r.base + pitch * (r.slots - 1) + r.slot_bytes, r.name))
         if kernel.has_roles and r.base % 1024:
             out.append(
-                invalid(kernel, r.name, f"base {r.base} is no multiple of 1024, which TMA and wgmma want of a swizzled tile")
+                invalid(kernel, r.name, f"base {r.base} is not a multiple of 1024, which TMA and wgmma want of a swizzled tile")
             )
     for b in kernel.barriers:
         spans.append((b.base, b.base + 8 * b.slots, b.name))
         if b.base % 8:
-            out.append(invalid(kernel, b.name, f"base {b.base} is no multiple of 8"))
+            out.append(invalid(kernel, b.name, f"base {b.base} is not a multiple of 8"))
     rings = {r.name: r for r in kernel.smem}
     used = {name for s in all_statements(kernel.body) for row in (effects(kernel, s),) for name in (*row.reads, *row.fills)}
     out += [invalid(kernel, name, "the kernel has no such ring") for name in sorted(used - rings.keys())]

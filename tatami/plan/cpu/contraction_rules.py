@@ -21,7 +21,7 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     found = {c.acc: c for c in contractions(region)}
     if plan.acc not in found:
         yield invalid_plan(
-            region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}"
+            region, f"{plan.acc!r} is not a contraction of the Region", f"contractions: {', '.join(found) or 'none'}"
         )
         return
     c = found[plan.acc]
@@ -43,9 +43,9 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     sides = tuple(operand_tensor(packed_read(x, groups) or x) for x in (c.lhs, c.rhs))
     if wrong := [p for p in plan.packed if p not in sides]:
         read = f"the operands read {' and '.join(s or '-' for s in sides)}"
-        yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", read)
+        yield invalid_plan(region, f"{wrong[0]} is not an operand of the contraction", read)
     if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot], plan.dot in DOTS_OF_ANY_SIGNS) is None:
-        why = f"{plan.dot} of k; the operands of {c.acc} are no such narrow integers, or its sums not of i32"
+        why = f"{plan.dot} of k; the operands of {c.acc} are not integers that it multiplies, or their sums are not i32"
         yield invalid_plan(region, why, "leave dot empty")
     if (feature := DOT_FEATURE.get(plan.dot)) is not None and feature not in target.features:
         why = f"dot {plan.dot}; {target.name} has {', '.join(target.features) or 'no features'}"
@@ -65,5 +65,5 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     c = by_images(c, plan.images)
     for side in plan.in_place:
         if side_matrix(region, c, side, plan.swap, groups if plan.by_tiles else None) is None:
-            why = f"the operand of side {side} is no matrix with contiguous rows of {c.acc}'s type"
+            why = f"the operand of side {side} is not a matrix with contiguous rows of {c.acc}'s type"
             yield invalid_plan(region, why, f"leave {side} out of in_place")

@@ -323,8 +323,7 @@ def resources(fixed: bool) -> None:
     g.output("out", a @ b)
     key, document = plan_of(g)
     assert document["kind"] == "cpu_contraction"
-    document["mr"] = document["mr"] if fixed else 8 * document["mr"]
-    document["mc"] = 8 * document["mc"]
+    document |= {} if fixed else {"mr": 8 * document["mr"], "mc": 8 * document["mc"]}
     prepare(g, target="cpu:avx2", decisions={"plans": {key: document}}).stages["plan"]
 
 

@@ -211,8 +211,9 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
 def _tile_text(function: str, rows: int, t: _Tile) -> str:
     """The function of one panel of `rows`. Two prefetches: rows of b `ahead` of those in use, into L1; and, if the panel is not
     low, `some` rows of `next` every few steps, which the next call uses, into L2. A low panel along a sliver has one prefetch
-    instead (`STREAM_AHEAD`); if it has several rows, an empty asm statement keeps each vector of b in a register, since gcc would
-    load it once for each row: measured 1.3 to 1.5 times the rate with 2 and 3 rows."""
+    instead (`STREAM_AHEAD`), unless elements of b are widened, which takes longer than its loads. If it has several rows, an
+    empty asm statement keeps each vector of b in a register, since gcc would load it once for each row: measured 1.3 to 1.5
+    times the rate with 2 and 3 rows."""
     nr, lanes, vectors = t.nr, t.lanes, t.vectors
     b_pitch, c_pitch = ("bp", "cp") if t.is_pitched else (str(nr), str(nr))
 
@@ -228,7 +229,7 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
     walks = {"rows": "{} * pitch", "lies": "{}"}.get(t.kind, f"{{}} * {rows}")
     names_a = [f"r{i}" for i in range(0, rows, 3)] if t.kind == "lies" else ["a0"]
     is_low = rows * FEW <= t.mr
-    streams = t.kind in ("gemm", "rows") and is_low
+    streams = t.kind in ("gemm", "rows") and is_low and not t.narrow
     if any(t.folds(i) for i in range(rows)):
         names_a += [f"a{v}" for v in range(1, vectors)]
     sets = min(K_UNROLL, -(-_CHAIN // (rows * vectors)))
@@ -283,7 +284,7 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
         SUMS=", ".join(f"{n} = {{0}}" for n in flat),
         FETCHES=t.fetches,
         B=t.b_type,
-        AHEAD=STREAM_AHEAD // (t.nr * (1 if t.narrow else t.itemsize)) if streams else t.ahead,
+        AHEAD=STREAM_AHEAD // (t.nr * t.itemsize) if streams else t.ahead,
         B_PITCH=b_pitch,
         POINTERS=pointers,
         STEPS=steps,

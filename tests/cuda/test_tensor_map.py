@@ -51,8 +51,8 @@ def test_an_im2col_map_gives_corners_and_counts() -> None:
 
 
 BROKEN: list[tuple[str, dict[str, Any], int]] = [
-    ("no multiple of 16", {}, 4098),
-    ("no multiple of 16", {"strides": (130,)}, 4096),
+    ("not a multiple of 16", {}, 4098),
+    ("not a multiple of 16", {"strides": (130,)}, 4096),
     ("has 0 elements", {"dims": (64, 0)}, 4096),
     ("box of 512 elements", {"box": (64, 512)}, 4096),
     ("more than its swizzle", {"swizzle": 32}, 4096),

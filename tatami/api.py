@@ -145,7 +145,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
     """The program, compiled through all stages and the C compiler. timed: its entry measures the time of each kernel."""
     from tatami.execution.ir import launched_kernels
     from tatami.runtime.building.apart import Apart, apart
-    from tatami.runtime.building.compiler import find_compiler
+    from tatami.runtime.building.compiler import find_compiler, is_quick_build
     from tatami.runtime.building.objects import Unit, object_key, program_units
     from tatami.runtime.building.objects import build as build_object
     from tatami.runtime.building.sanitizer import sanitizer_flags
@@ -173,7 +173,8 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
             )
             for f, u in source.units.items()
         ]
-        units += [Unit(entry, light=True, stays=is_given), *program_units()]
+        joins = is_quick_build() and not is_given  # else an entry that changes would have kernels compiled again
+        units += [Unit(entry, light=True, stays=is_given, kernel=joins), *program_units()]
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")

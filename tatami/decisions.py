@@ -40,7 +40,7 @@ def load_decisions(source: Decisions | dict[str, object] | str | Path | None) ->
         at = path.name
         value = parse_text(read_bytes(path), at)
     if not isinstance(value, dict):
-        why = f"a {type(value).__name__} is no decisions document"
+        why = f"a {type(value).__name__} is not a decisions document"
         raise fail("InvalidDocument", at, why, "give a path, a dict or what f.compilation.decisions is")
     if "tile" in value or "kind" in value:
         value = {"plans": {"": value}}

@@ -251,7 +251,9 @@ def open_json(value: object, folder: Path | None, *, trust: bool, at: str) -> Gi
                     "give the document of a dump (with its envelope), which names the earlier stage it needs",
                 )
         if "tile" in value:
-            raise fail("InvalidDocument", at, "this is a plan, not a model", "pass it with --decisions beside a model")
+            raise fail(
+                "InvalidDocument", at, "this is a plan, not a model", "pass it with --decisions, and a model as the argument"
+            )
     raise fail(
         "InvalidDocument",
         at,

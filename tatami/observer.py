@@ -30,7 +30,7 @@ def explained(stage: str, from_document: bool) -> Iterator[None]:
         raise fail("InputTooLarge", stage, "expressions are nested too deeply", "flatten them") from error
     except Exception as error:
         if from_document:
-            why = f"what the documents say does not fit together: {described(error)}"
+            why = f"the documents contradict each other: {described(error)}"
             raise fail("InvalidDocument", stage, why, "undo the last edit, or restart from an earlier stage") from error
         raise TatamiError(internal_fault(stage, error)) from error
 

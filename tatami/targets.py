@@ -26,7 +26,7 @@ def resolve_target(target: str | Path | Target | dict[str, object]) -> Target:
         path = Path(target)
         return resolve_target(from_builtins(parse_text(read_bytes(path), path.name), Target, path.name))
     if not isinstance(target, str | dict | Target):
-        raise fail("UnknownTarget", "target", f"a {type(target).__name__} is no target", "give a name or a Target document")
+        raise fail("UnknownTarget", "target", f"a {type(target).__name__} is not a target", "give a name or a Target document")
     if isinstance(target, str):
         return _named(target)
     target = check_target(from_builtins(target, Target, "target") if isinstance(target, dict) else target)

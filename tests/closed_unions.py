@@ -19,7 +19,7 @@ import msgspec
 
 PACKAGE = Path(__file__).parents[1] / "tatami"
 MOST = 0.65
-"""Share of the members of a union from which on a `match` speaks of all of them."""
+"""Minimum share of a union's members that a `match` names, for it to count as a match over the whole union."""
 Unions = Mapping[str, frozenset[str]]
 
 

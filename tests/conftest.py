@@ -72,7 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """With `--parts`: a line for each folder, the longest first."""
+    """Print a line for each folder, the longest first, if `--parts` is given."""
     if config.getoption("--parts"):
         reports = [r for kept in terminalreporter.stats.values() for r in kept if isinstance(r, pytest.TestReport)]
         terminalreporter.section("parts")

@@ -1,4 +1,4 @@
-"""Which file imports which: every `import`, also within functions and under TYPE_CHECKING, as an edge between files; and the circles among them.
+"""The graph of imports: every `import`, also within functions and under TYPE_CHECKING, as an edge between files; and the circles among them.
 
 A package's `__init__.py` counts where a name is taken from it, not where Python merely passes through it.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 Graph = Mapping[str, frozenset[str]]
-"""Of each node (a file's path from the root, or a folder's) the nodes it imports."""
+"""Node (path of a file or folder from the root) → the nodes it imports."""
 
 
 def import_graph(root: Path, packages: Iterable[str]) -> Graph:

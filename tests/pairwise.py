@@ -42,7 +42,7 @@ def covering(
 
 
 def _needed(rows: list[Row], choices: Callable[[Row], dict[str, Any]]) -> list[Row]:
-    """Without the rows all whose pairs stand in others: the first ones, taken while most pairs were open, may be such."""
+    """`rows` without those whose pairs all occur in others: the first rows, taken while most pairs were open, may be such."""
     held = Counter(p for row in rows for p in pairs_of(choices(row)))
     kept: list[Row] = []
     for row in rows:

@@ -111,7 +111,7 @@ def why_not(relative: str, module: tuple[str, ...]) -> str:
     if me in IMPORTERS:
         return "" if other in ("core", "frontend") else "an importer knows core and frontend only"
     if me not in LAYERS:
-        return f"{me} is no part that this test knows: add it to LAYERS or ABOVE"
+        return f"{me} is not a part that this test knows: add it to LAYERS or ABOVE"
     if other not in LAYERS:
         return f"{other} stands above the layers"
     if LAYERS.index(other) > LAYERS.index(me):
@@ -151,7 +151,7 @@ def test_a_layer_imports_only_core_and_what_earlier_layers_offer(part: str) -> N
         ("plan/choose.py", "region.run", "a layer offers later ones"),
         ("onnx/load.py", "tiny.ir", "an importer knows"),
         ("c/print.py", "pipeline", "pipeline stands above"),
-        ("novel/file.py", "core.expr", "novel is no part"),
+        ("novel/file.py", "core.expr", "novel is not a part"),
     ],
 )
 def test_a_forbidden_import_is_found(file: str, module: str, words: str) -> None:

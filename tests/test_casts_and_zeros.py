@@ -78,7 +78,7 @@ def result(build: Any, target: str, **arrays: np.ndarray) -> np.ndarray:
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Bit for bit, one nan being like another."""
+    """True if all bits are equal, with one nan equal to another."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     nan = (

@@ -72,7 +72,7 @@ def test_digits_reads_real_images() -> None:
 
 
 def test_the_demo_of_the_readme_runs(tmp_path: Path) -> None:
-    """As `make demo` does, in a folder of its own."""
+    """The commands of `make demo`, in a folder of its own."""
     demo = Path(__file__).parents[1] / "examples" / "digits" / "demo.py"
     done = subprocess.run([sys.executable, demo], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

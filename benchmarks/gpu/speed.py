@@ -18,7 +18,7 @@ import numpy as np
 
 import tatami as tt
 from benchmarks.gpu.cases import Case
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
 from tatami.core.tensor import numpy_dtype
 from tatami.decisions import Decisions
 from tatami.runtime.cuda.device import split_name

@@ -18,8 +18,8 @@ from benchmarks.gpu.lanes import compare
 from benchmarks.gpu.places import Where, place
 from benchmarks.gpu.speed import Contest, ceilings
 from tatami.api import prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.codec import to_builtins
-from tatami.core.expr import evaluate
 from tatami.core.tensor import numpy_dtype
 from tatami.decisions import Decisions
 

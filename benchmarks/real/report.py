@@ -11,14 +11,14 @@ from benchmarks.real.record import LEAST_ERROR, LIMIT, Record, Row
 COMPARED_BYTES = 8 << 20
 """Memory of a session that the summary compares: below it a page of the allocator decides."""
 HOW = f"""Each model runs in a process of its own, with one thread and an empty program cache at first. *error* is the greatest
-over outputs and sizes: the Frobenius norm of the difference from ONNX Runtime without graph optimisations, beside the norm
+over outputs and sizes: the Frobenius norm of the difference from ONNX Runtime without graph optimisations, relative to the norm
 of its result; for integers and words the share that differs. *own* is ONNX Runtime's own error by the same measure: the
 greatest, over the sizes too, of that of its optimised session and those of the same model with floats of its weights and
 inputs moved by one unit in the last place. A row is right when no size is off by more than {LIMIT:.0f} times *own*, or {LEAST_ERROR:.0e} where that is less. *cold* and
 *cached* are seconds of compilation with an empty cache and in a fresh process that finds the program. *new size* is the
 longest first call at a size other than the first, with the number of programs compiled for such sizes. *ratio* is the time of ONNX Runtime's default session, called in turns, over
 ours at each size. *memory* is what loading from the cache and the first call add to the resident memory of a process, in MB,
-and beside it what ONNX Runtime's session adds."""
+and next to it the memory that ONNX Runtime's session adds."""
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -30,11 +30,11 @@ def summary(rows: Sequence[Row]) -> str:
     if ratios:
         mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
         least = min(ratios, key=lambda n: ratios[n])
-        line += f" Speed beside ONNX Runtime: {mean:.2f} in the mean (geometric), least {ratios[least]:.2f} ({least})."
+        line += f" Speed against ONNX Runtime: {mean:.2f} in the mean (geometric), least {ratios[least]:.2f} ({least})."
     memory = {r.name: r.memory_ratio for r in rows if r.resident_theirs >= COMPARED_BYTES}
     if memory:
         most = max(memory, key=lambda n: memory[n])
-        line += f" Memory beside ONNX Runtime's: at most {memory[most]:.2f} times ({most})."
+        line += f" Memory against ONNX Runtime's: at most {memory[most]:.2f} times ({most})."
     return line
 
 

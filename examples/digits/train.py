@@ -5,7 +5,7 @@
 
 Data: the handwritten digits bundled with scikit-learn (1,797 images of 8x8, 16 grey levels; the test set of the UCI
 "Optical Recognition of Handwritten Digits" data set by E. Alpaydin and C. Kaynak, CC BY 4.0). The split is fixed:
-every fifth image is held out and written beside the model with its label, the rest trains the network.
+every fifth image is held out and written next to the model with its label, the rest trains the network.
 """
 
 from __future__ import annotations

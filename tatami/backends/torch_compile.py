@@ -28,8 +28,9 @@ from tatami.backends.torch_parameters import span
 from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
 from tatami.backends.torch_report import REPORTS, GraphReport
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.expr import Expr
 from tatami.core.sizes.binding import solve
 from tatami.execution.ir import Choose, Launch
 from tatami.runtime.cpu.watch import can_watch
@@ -269,7 +270,7 @@ def target_of(gm: fx.GraphModule) -> str:
         return f"cuda:{device.index or 0}"
     where = ", ".join(sorted(map(str, found)))
     at = next(reversed(found.values())).name
-    why = f"a graph with tensors on {where} is no program of one machine"
+    why = f"a graph with tensors on {where} is on several devices; a program runs on one"
     raise fail("UnsupportedModel", at, why, "move the tensors to one device before the model")
 
 

@@ -16,8 +16,9 @@ import torch
 from tatami.api import CompiledFunction
 from tatami.backends.torch_parameters import Parameters
 from tatami.backends.torch_report import GraphReport
+from tatami.core.algebra.visit import concrete, evaluate, free_vars
 from tatami.core.diagnostic import TatamiError, diagnostic, fail
-from tatami.core.expr import Expr, concrete, evaluate, free_vars
+from tatami.core.expr import Expr
 from tatami.core.signature import Input
 from tatami.core.sizes.binding import solve
 from tatami.runtime.arrays import to_numpy

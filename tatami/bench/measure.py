@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from tatami.api import Compilation, load_cpu_program
+from tatami.core.algebra.visit import free_vars
 from tatami.core.cost import rates
-from tatami.core.expr import free_vars
 from tatami.core.kernel import is_met
 from tatami.core.target import Target
 from tatami.plan.choose import estimate_at

@@ -12,7 +12,8 @@ from __future__ import annotations
 from tatami.c.ir import Unit
 from tatami.c.kernels.c_types import memory_short, memory_type
 from tatami.c.kernels.casts import narrow_text, widen_text
-from tatami.c.kernels.print_kernel import KernelPrinter, unit_of
+from tatami.c.kernels.kernel_printer import KernelPrinter
+from tatami.c.kernels.print_kernel import unit_of
 from tatami.core.dtype import DType
 from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
 from tatami.loop.ir import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
 from tatami.core.page import page

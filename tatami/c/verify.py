@@ -26,7 +26,7 @@ def verify(module: Module[Source]) -> list[Diagnostic]:
                 diagnostic(
                     "InvalidDocument",
                     f"{name}: abi",
-                    f"the text was made for the calling convention {source.abi or 'of an unknown version'}, not for {abi()}",
+                    f"the text was made for the calling convention {source.abi or 'unknown'}, not for {abi()}",
                     f"restart from the execution document; if you adapted the text by hand, write abi {abi()}",
                 )
             )

@@ -203,7 +203,7 @@ def bench(
     bench_command(request, inputs, threads, seconds, ledger, svg)
 
 
-@main.command(short_help="what was decided, and why")
+@main.command(short_help="decisions of the compiler, with reasons")
 @common
 @click.option("--svg", type=click.Path(), metavar="FILE", help="also draw the model, the operations of a kernel in one frame")
 @click.option("--dot", type=click.Path(), metavar="FILE", help="the same drawing as DOT text")
@@ -251,7 +251,9 @@ def fmt(files: tuple[str, ...], check: bool, output: str | None) -> None:
 
 @main.command(short_help="write a model as a .harp text")
 @click.argument("model")
-@click.option("-o", "--output", type=click.Path(), help="the .harp file, its .npz beside it; - is standard output")
+@click.option(
+    "-o", "--output", type=click.Path(), help="the .harp file, with its .npz in the same folder; - is standard output"
+)
 @click.option("--trust", is_flag=True, help="accept documents that carry code")
 @refusing
 def decompile(model: str, output: str | None, trust: bool) -> None:

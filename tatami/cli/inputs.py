@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tatami.core.algebra.visit import concrete
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import concrete
 from tatami.core.files.array_file import UNREADABLE, header_of, read_array_file, reason
 from tatami.core.signature import Input, Signature, symbols
 from tatami.core.sizes.binding import solve_sizes

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import Expr, evaluate, free_vars
+from tatami.core.algebra.visit import evaluate, free_vars
+from tatami.core.expr import Expr
 from tatami.core.ops import OPS
 from tatami.core.target import Target
 
@@ -20,6 +21,8 @@ ACROSS = 0.25
 bandwidth."""
 DEFAULT_SIZE = 256
 """Value of an unbound size symbol in an estimate."""
+GRAIN_FLOPS = 1 << 18
+"""Minimum floating-point operations of products per thread: a few times the cost of waking it."""
 COSTLY = 10
 """Operations of a loop that a costly one (`ScalarOp.is_costly`) counts as, where loops are compared."""
 

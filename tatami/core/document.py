@@ -166,7 +166,7 @@ def load_constant(name: str, ref: ConstantRef, folder: Path | None) -> Tensor:
                 "FileUnreadable",
                 name,
                 f"the constant's file {ref.file!r} leaves the folder",
-                "keep constants beside the document",
+                "keep constants in the document's folder",
             )
         data = read_bytes(path, MAX_CONSTANT_BYTES) if 0 not in ref.shape else b""
     else:

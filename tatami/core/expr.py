@@ -12,12 +12,11 @@ value or let it stands in), never from its spelling.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 from tatami.core.algebra.expr_text import Operation, read
-from tatami.core.diagnostic import fail
 
 
 class Var:
@@ -91,13 +90,14 @@ Monomial: TypeAlias = tuple[Atom, ...]
 class Expr:
     """A sum of terms ``coefficient * monomial`` in normal form. Immutable and hashable."""
 
-    __slots__ = ("_hash", "_names", "_text", "terms")
+    __slots__ = ("_hash", "_text", "names", "terms")
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms: Final = terms
         self._hash = hash(terms)
         self._text: str | None = None
-        self._names: frozenset[str] | None = None
+        self.names: frozenset[str] | None = None
+        """Names of all variables, once `free_vars` has found them."""
 
     # -- identity ------------------------------------------------------------------------------
     def __hash__(self) -> int:
@@ -202,7 +202,7 @@ def expr(value: IntoExpr | float) -> Expr:
         return parse_expr(value)
     number = int(value)
     if number != value:
-        raise ValueError(f"{value!r} is no integer")
+        raise ValueError(f"{value!r} is not an integer")
     return _constant(number)
 
 
@@ -254,7 +254,8 @@ def _monomial_key(mono: Monomial) -> tuple[int, tuple[str, ...]]:
     return (-len(mono), tuple(str(a) for a in mono))
 
 
-def _build(terms: Mapping[Monomial, int]) -> Expr:
+def from_terms(terms: Mapping[Monomial, int]) -> Expr:
+    """The expression with these terms, in their order in normal form; terms with coefficient 0 are dropped."""
     kept = [(m, c) for m, c in terms.items() if c]
     if len(kept) > 1:
         kept.sort(key=lambda t: _monomial_key(t[0]))
@@ -270,7 +271,7 @@ def _combine(a: Expr, b: Expr, sign: int) -> Expr:
     out = dict(a.terms)
     for mono, coef in b.terms:
         out[mono] = out.get(mono, 0) + sign * coef
-    return _build(out)
+    return from_terms(out)
 
 
 def _join(a: Monomial, b: Monomial) -> Monomial:
@@ -288,7 +289,7 @@ def _product(a: Expr, b: Expr) -> Expr:
         for mb, cb in b.terms:
             mono = _join(ma, mb)
             out[mono] = out.get(mono, 0) + ca * cb
-    return _build(out)
+    return from_terms(out)
 
 
 def mod(a: IntoExpr, b: IntoExpr) -> Expr:
@@ -306,13 +307,13 @@ def product(sizes: Iterable[IntoExpr]) -> Expr:
 
 
 def minimum(*args: IntoExpr) -> Expr:
-    """``min(args)`` in normal form; arguments that differ by a constant are compared at once."""
-    return _extreme("min", tuple(expr(a) for a in args))
+    """The smallest of `args`, in normal form."""
+    return extreme("min", tuple(expr(a) for a in args))
 
 
 def maximum(*args: IntoExpr) -> Expr:
-    """``max(args)`` in normal form; arguments that differ by a constant are compared at once."""
-    return _extreme("max", tuple(expr(a) for a in args))
+    """The largest of `args`, in normal form."""
+    return extreme("max", tuple(expr(a) for a in args))
 
 
 def ceildiv(a: IntoExpr, b: IntoExpr) -> Expr:
@@ -321,7 +322,9 @@ def ceildiv(a: IntoExpr, b: IntoExpr) -> Expr:
 
 
 @lru_cache(maxsize=16384)
-def _extreme(kind: Literal["min", "max"], args: tuple[Expr, ...]) -> Expr:
+def extreme(kind: Literal["min", "max"], args: tuple[Expr, ...]) -> Expr:
+    """``min(args)`` or ``max(args)`` in normal form: nested ones of the kind are merged, and arguments that differ by a constant
+    are compared at once."""
     flat: list[Expr] = []
     for a in args:
         inner = a.terms[0][0][0] if len(a.terms) == 1 and len(a.terms[0][0]) == 1 else None
@@ -369,7 +372,7 @@ def exact_div(num: Expr, den: Expr) -> Expr | None:
     lead_mono, lead_coef = den.terms[0]
     for _ in range(len(num.terms) * 2 + 2):
         if not rest.terms:
-            return _build(quotient)
+            return from_terms(quotient)
         q = _divide_term(*rest.terms[0], lead_mono, lead_coef)
         if q is None:
             return None
@@ -413,13 +416,13 @@ def floordiv(num: Expr, den: Expr) -> Expr:
                 rest[()] = coef % d
             else:
                 rest[mono] = coef
-        remainder = _build(rest)
+        remainder = from_terms(rest)
     else:
         q_all = exact_div(num, den)
         if q_all is not None:
             return q_all
         remainder = num
-    return _build(whole) + _floor_atom(remainder, den)
+    return from_terms(whole) + _floor_atom(remainder, den)
 
 
 def _floor_atom(num: Expr, den: Expr) -> Expr:
@@ -449,8 +452,8 @@ def _cancel_common(num: Expr, den: Expr) -> tuple[Expr, Expr]:
         if m:
             g = math.gcd(g, c)
     if g > 1:
-        num = _build({m: (c // g) for m, c in num.terms})
-        den = _build({m: c // g for m, c in den.terms})
+        num = from_terms({m: (c // g) for m, c in num.terms})
+        den = from_terms({m: c // g for m, c in den.terms})
     if len(den.terms) == 1 and den.terms[0][0]:
         for atom in den.terms[0][0]:
             if num.terms and all(atom in m for m, _ in num.terms):
@@ -465,157 +468,7 @@ def _drop_atom(e: Expr, atom: Atom) -> Expr:
         rest = list(mono)
         rest.remove(atom)
         out[tuple(rest)] = coef
-    return _build(out)
-
-
-# -- traversal -----------------------------------------------------------------------------------
-
-
-def sole_extreme(e: Expr) -> Extreme | None:
-    """The min(...) or max(...) that is the whole expression; None for other forms."""
-    if len(e.terms) == 1 and e.terms[0][1] == 1 and len(e.terms[0][0]) == 1:
-        atom = e.terms[0][0][0]
-        return atom if isinstance(atom, Extreme) else None
-    return None
-
-
-def has_64_bits(e: Expr) -> bool:
-    """True if every number of the expression fits 64 bits."""
-    return all(
-        abs(coef) <= MAX_SIZE and all(has_64_bits(part) for atom in mono for part in parts_of(atom)) for mono, coef in e.terms
-    )
-
-
-def parts_of(atom: Atom) -> tuple[Expr, ...]:
-    """The expressions inside an atom."""
-    match atom:
-        case Var():
-            return ()
-        case Floor(num=num, den=den):
-            return num, den
-        case Extreme(args=args):
-            return args
-
-
-def free_vars(e: Expr) -> frozenset[str]:
-    """Names of all variables in `e`, also inside floors and extremes."""
-    if e._names is None:
-        e._names = _NOBODY.union(*map(_names_of, (atom for mono, _ in e.terms for atom in mono)))
-    return e._names
-
-
-_NOBODY: Final[frozenset[str]] = frozenset()
-
-
-@lru_cache(maxsize=65536)
-def _names_of(atom: Atom) -> frozenset[str]:
-    return frozenset((atom.name,)) if isinstance(atom, Var) else _NOBODY.union(*map(free_vars, parts_of(atom)))
-
-
-def rebuild(
-    e: Expr,
-    leaf: Callable[[Var], Expr] | None,
-    floor: Callable[[Expr, Expr], Expr] = floordiv,
-    extreme: Callable[[Literal["min", "max"], tuple[Expr, ...]], Expr] = _extreme,
-) -> Expr:
-    """The expression rebuilt bottom-up, with each variable replaced by `leaf` (None: unchanged), each floor by `floor` and
-    each extreme by `extreme`."""
-
-    def replaced(atom: Atom) -> Expr | None:
-        match atom:
-            case Var():
-                return None if leaf is None else leaf(atom)
-            case Floor(num=num, den=den):
-                return floor(rebuild(num, leaf, floor, extreme), rebuild(den, leaf, floor, extreme))
-            case Extreme(kind=kind, args=args):
-                return extreme(kind, tuple(rebuild(a, leaf, floor, extreme) for a in args))
-
-    return _with_atoms(e, replaced)
-
-
-def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression with variables replaced by expressions, all at once."""
-    if not values or free_vars(e).isdisjoint(values):
-        return e
-
-    def replaced(atom: Atom) -> Expr | None:
-        if isinstance(atom, Var):
-            return values.get(atom.name)
-        if _names_of(atom).isdisjoint(values):
-            return None
-        if isinstance(atom, Floor):
-            return floordiv(substitute(atom.num, values), substitute(atom.den, values))
-        return _extreme(atom.kind, tuple(substitute(a, values) for a in atom.args))
-
-    return _with_atoms(e, replaced)
-
-
-def _with_atoms(e: Expr, replaced: Callable[[Atom], Expr | None]) -> Expr:
-    """The expression with other expressions in the place of atoms; None: the atom stays."""
-    out: dict[Monomial, int] = {}
-    is_same = True
-    for mono, coef in e.terms:
-        kept: list[Atom] = []
-        term: Expr | None = None
-        for atom in mono:
-            new = replaced(atom)
-            if new is None:
-                kept.append(atom)
-            else:
-                term = new if term is None else _product(term, new)
-        if term is None:
-            out[mono] = out.get(mono, 0) + coef
-            continue
-        is_same = False
-        if kept:
-            term = _product(term, Expr(((tuple(kept), 1),)))
-        for made, count in term.terms:
-            out[made] = out.get(made, 0) + coef * count
-    return e if is_same else _build(out)
-
-
-def step_of(e: Expr, name: str) -> Expr | None:
-    """The constant change of `e` per step of the variable; None if `e` is not affine in it."""
-    change = substitute(e, {name: var(name) + 1}) - e
-    return None if name in free_vars(change) else change
-
-
-def evaluate(e: Expr, env: Mapping[str, Any]) -> Any:
-    """The value of `e` for variables `env`: integers, or numpy integer arrays (then elementwise)."""
-    total: Any = 0
-    for mono, coef in e.terms:
-        term: Any = coef
-        for atom in mono:
-            match atom:
-                case Var(name=name):
-                    term = term * env[name]
-                case Floor(num=num, den=den):
-                    term = term * _evaluate_floor(num, den, env)
-                case Extreme(kind=kind, args=args):
-                    term = term * _evaluate_extreme(kind, [evaluate(a, env) for a in args])
-        total = total + term
-    return total
-
-
-def concrete(sizes: Iterable[Expr], env: Mapping[str, int]) -> tuple[int, ...]:
-    """Sizes, strides or indices as numbers, for integers `env`."""
-    return tuple(int(evaluate(s, env)) for s in sizes)
-
-
-def _evaluate_floor(num: Expr, den: Expr, env: Mapping[str, Any]) -> Any:
-    try:
-        return evaluate(num, env) // evaluate(den, env)
-    except ZeroDivisionError:
-        how = "pass sizes by which one can divide"
-        raise fail("InvalidSymbol", str(Floor(num, den)), f"{den} is 0 here", how) from None
-
-
-def _evaluate_extreme(kind: str, values: list[Any]) -> Any:
-    best = values[0]
-    for v in values[1:]:
-        better = (v < best) if kind == "min" else (v > best)
-        best = better * v + (1 - better) * best if hasattr(better, "shape") else (v if better else best)
-    return best
+    return from_terms(out)
 
 
 # -- text ----------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tatami.core.algebra.visit import evaluate, rebuild
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, evaluate, exact_div, rebuild, var
+from tatami.core.expr import ZERO, Expr, exact_div, var
 
 
 class KernelParam(msgspec.Struct, frozen=True):

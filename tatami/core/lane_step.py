@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tatami.core.expr import ZERO, Atom, Expr, Floor, Var, free_vars, var
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ZERO, Atom, Expr, Floor, Var, var
 
 
 def lane_step(e: Expr, vector: str, lanes: int = 0) -> Expr | None:

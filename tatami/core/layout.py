@@ -13,23 +13,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, step_of, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import (
-    ZERO,
-    Atom,
-    Expr,
-    Floor,
-    Shape,
-    Var,
-    ceildiv,
-    expr,
-    floordiv,
-    free_vars,
-    mod,
-    product,
-    step_of,
-    substitute,
-)
+from tatami.core.expr import ZERO, Atom, Expr, Floor, Shape, Var, ceildiv, expr, floordiv, mod, product
 
 LayoutKind: TypeAlias = Literal["row_major", "col_major", "blocked", "swizzled"]
 

@@ -14,9 +14,10 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, assert_n
 
 import numpy as np
 
+from tatami.core.algebra.visit import concrete, evaluate, free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, concrete, evaluate, free_vars
+from tatami.core.expr import Expr, Shape
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Array, Mode, cast, storage_dtype
 from tatami.core.signature import Input, Signature

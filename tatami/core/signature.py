@@ -7,8 +7,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, free_vars
+from tatami.core.expr import Expr, Shape, expr
 from tatami.core.layout import Layout
 
 Role: TypeAlias = Literal["data", "param", "state", "const"]

@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from tatami.core.algebra.bounds import Extents, linearize, simplify, unravel
+from tatami.core.algebra.bounds import Extents
+from tatami.core.algebra.simplify import linearize, simplify, unravel
+from tatami.core.algebra.visit import evaluate, free_vars, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.expr import (
     ONE,
@@ -27,17 +29,14 @@ from tatami.core.expr import (
     Shape,
     Var,
     ceildiv,
-    evaluate,
     exact_div,
     expr,
     floordiv,
-    free_vars,
     maximum,
     minimum,
     mod,
     product,
     shape_text,
-    substitute,
     var,
 )
 
@@ -202,7 +201,7 @@ def pad(
         raise fail(
             "InvalidAttribute",
             "view",
-            f"a {mode} border of {lo} and {hi} on an axis of size {size} is no view",
+            f"a {mode} border of {lo} and {hi} on an axis of size {size} is not a view",
             "the modes edge, reflect and wrap repeat elements that are there; x.pad of a graph brings constants",
         )
     return _along(view, at, size + lo + hi, lambda i: border(i - lo, size, mode))

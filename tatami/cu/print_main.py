@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, assert_never
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, evaluate
+from tatami.core.expr import Expr
 from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.page import Page, page

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars
+from tatami.core.expr import Expr
 from tatami.cu.expr_text import VALUE_TYPE, Value, cast_text, computed, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.gpu.stream_ir import Position

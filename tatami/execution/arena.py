@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
-from tatami.core.expr import evaluate
 from tatami.core.kernel import THREADS
 from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_DEPTH, MAX_SLOTS, Layouts, callees
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, If, Instruction, Loop

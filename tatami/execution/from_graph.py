@@ -13,9 +13,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, free_vars, product
+from tatami.core.expr import Expr, product
 from tatami.core.module import Module
 from tatami.core.signature import Output
 from tatami.execution.ir import BufferInfo, Call, Copy, ExecutionPlan, If, Instruction, Loop, Op, Operation

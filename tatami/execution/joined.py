@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.algebra.bounds import is_at_most
+from tatami.core.algebra.order import is_at_most
 from tatami.core.expr import ZERO, Expr, exact_div, expr
 from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruction, Launch
 from tatami.execution.waves import placed

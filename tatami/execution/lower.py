@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, Shape, expr, free_vars, var
+from tatami.core.expr import ZERO, Expr, Shape, expr, var
 from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef, size_elements
 from tatami.core.module import Module

@@ -11,8 +11,9 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, evaluate
+from tatami.core.expr import Expr
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, cast, storage_dtype
 from tatami.core.run_programs import Observe, known_sizes, loop_results, turn_while

@@ -13,9 +13,10 @@ import re
 
 import msgspec
 
-from tatami.core.algebra.bounds import is_at_most, is_nonneg
+from tatami.core.algebra.order import is_at_most, is_nonneg
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO, Expr, free_vars, shape_text
+from tatami.core.expr import ZERO, Expr, shape_text
 from tatami.core.kernel import THREADS
 from tatami.core.layout import ROW_MAJOR, size_elements
 from tatami.core.module import Module
@@ -58,33 +59,37 @@ def _unknown(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
     for b in plan.buffers:
         if b.parent and b.parent not in known:
             out.append(
-                diagnostic("UnknownValue", f"{program}: {b.id}", f"its parent {b.parent} is no buffer", "add the parent")
+                diagnostic("UnknownValue", f"{program}: {b.id}", f"its parent {b.parent} is not a buffer", "add the parent")
             )
     for id in (*plan.input_buffers, *plan.output_buffers):
         if id not in known:
             out.append(
-                diagnostic("UnknownValue", program, f"{id} is listed as input or output but is no buffer", "add the buffer")
+                diagnostic("UnknownValue", program, f"{id} is listed as input or output but is not a buffer", "add the buffer")
             )
     for i, ins in enumerate(plan.instructions):
         names = (*(n for n in ins.inputs if n), *ins.outputs)
         for name in dict.fromkeys(names):
             if name not in known:
-                out.append(diagnostic("UnknownValue", place_of(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
+                out.append(
+                    diagnostic("UnknownValue", place_of(program, ins, i), f"{name} is not a buffer", "add it to `buffers`")
+                )
         for name in pointers(ins.op):
             if name in known and name not in names:
                 out.append(
                     fault(
                         place_of(program, ins, i),
-                        f"the kernel gets {name}, which is no input or output",
+                        f"the kernel gets {name}, which is neither an input nor an output",
                         "list it in the instruction",
                     )
                 )
             elif name not in known:
-                out.append(diagnostic("UnknownValue", place_of(program, ins, i), f"{name} is no buffer", "add it to `buffers`"))
+                out.append(
+                    diagnostic("UnknownValue", place_of(program, ins, i), f"{name} is not a buffer", "add it to `buffers`")
+                )
         for kernel in (launch.kernel for launch in launches(ins.op)):
             if not _SYMBOL.fullmatch(kernel):
                 out.append(
-                    fault(place_of(program, ins, i), f"{kernel[:40]!r} is no name of a kernel", "use letters, digits and _")
+                    fault(place_of(program, ins, i), f"{kernel[:40]!r} is not a name of a kernel", "use letters, digits and _")
                 )
     return out
 
@@ -296,7 +301,7 @@ def _unwritten(info: dict[str, BufferInfo], name: str, held: dict[str, Expr]) ->
     missing = info[name].elements - held.get(name, ZERO)
     while name and held.get(name, ZERO) != info[name].elements:
         name = info[name].parent
-    return "" if name else f"of which nothing writes {missing} elements"
+    return "" if name else f"but nothing writes {missing} of its elements"
 
 
 def _order(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> list[Diagnostic]:
@@ -306,9 +311,7 @@ def _order(program: str, plan: ExecutionPlan, module: Module[ExecutionPlan]) -> 
     if any(w == UNORDERED for w in waves):
         return []
     out: list[Diagnostic] = [
-        fault(
-            place_of(program, ins, i), "only kernels, and loops of kernels alone, run beside each other", "leave `beside` out"
-        )
+        fault(place_of(program, ins, i), "only kernels, and loops of kernels alone, run at the same time", "leave `beside` out")
         for i, ins in enumerate(plan.instructions)
         if ins.beside and not may_run_beside(ins, module.programs)
     ]
@@ -337,7 +340,7 @@ def _places(program: str, plan: ExecutionPlan) -> list[Diagnostic]:
         old = info.get(b.in_place_of)
         writers = [i for i, ins in enumerate(plan.instructions) if b.id in ins.outputs]
         if old is None:
-            why = f"it stands in place of {b.in_place_of}, which is no buffer"
+            why = f"it stands in place of {b.in_place_of}, which is not a buffer"
         elif not fits(old, b) or {old.id, b.id} & sliced:
             why = f"it and {old.id} are not two whole buffers of the arena of equal size"
         elif taken.count(old.id) > 1:

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tatami.core.algebra.assumed import Assumed
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, free_vars, shape_text, substitute
+from tatami.core.expr import Expr, Shape, shape_text
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, symbols
 from tatami.execution.frames import MAX_DEPTH, callees

@@ -12,8 +12,9 @@ from typing import assert_never
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.core.expr import ZERO, Expr, free_vars
+from tatami.core.expr import ZERO, Expr
 from tatami.execution.ir import (
     UNORDERED,
     BufferInfo,

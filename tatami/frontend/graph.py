@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tatami.core.algebra.bounds import settled_size
+from tatami.core.algebra.size_forms import settled_size
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, IntoExpr, expr, free_vars, var
+from tatami.core.expr import Expr, IntoExpr, expr, var
 from tatami.core.faults.arguments import text_argument
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module
@@ -196,7 +197,7 @@ class Graph(Makers, Kernels):
         result."""
         old, at = self._own(tensor, caller()).name, len(self._nodes) - 1
         if self._producer.get(old) != at:
-            raise fail("InvalidAttribute", caller(), f"{old!r} is no result of the last node", "rename a result at once")
+            raise fail("InvalidAttribute", caller(), f"{old!r} is not a result of the last node", "rename a result at once")
         name = named(name, caller())
         self._names.discard(old)
         tensor.name = self._fresh(name)
@@ -364,7 +365,7 @@ class Graph(Makers, Kernels):
 
     def _claim(self, name: str, where: str) -> None:
         if not isinstance(name, str):
-            raise fail("InvalidAttribute", where, f"{name!r} is no name", "names are strings")
+            raise fail("InvalidAttribute", where, f"{name!r} is not a name", "names are strings")
         if not name or name in self._names or name in self.root._constants:
             raise fail("DuplicateId", where, f"{name!r} is empty or already used", "choose another name")
         self._names.add(name)
@@ -380,7 +381,10 @@ class Graph(Makers, Kernels):
     def _own(self, tensor: Tensor, where: str) -> Tensor:
         if not isinstance(tensor, Tensor):
             raise fail(
-                "InvalidAttribute", where, f"a {type(tensor).__name__} is no tensor of the graph", "pass what an operation gave"
+                "InvalidAttribute",
+                where,
+                f"a {type(tensor).__name__} is not a tensor of the graph",
+                "pass what an operation gave",
             )
         if tensor.graph is not self:
             raise fail(
@@ -408,7 +412,7 @@ class Graph(Makers, Kernels):
             raise fail(
                 "InvalidAttribute",
                 caller(),
-                f"a {type(value).__name__} is no operand",
+                f"a {type(value).__name__} is not an operand",
                 "operands are tensors of the graph and numbers; an array is g.constant(array)",
             )
         dtype = _fitting(number, beside)
@@ -516,7 +520,7 @@ def _symbols(names: Sequence[str], where: str) -> tuple[str, ...]:
 
 def _graph_name(graph: Graph | str) -> str:
     if not isinstance(graph, Graph | str):
-        raise fail("InvalidAttribute", caller(), f"{graph!r} is no graph", "pass what g.subgraph gave, or its name")
+        raise fail("InvalidAttribute", caller(), f"{graph!r} is not a graph", "pass what g.subgraph gave, or its name")
     return graph if isinstance(graph, str) else graph.name
 
 

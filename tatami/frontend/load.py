@@ -98,7 +98,7 @@ class _Loader:
     def _ports(self, signature: Mapping[str, object], side: str) -> list[object]:
         found = signature.get(side, [])
         if not isinstance(found, list | tuple):
-            raise fail("InvalidDocument", f"{self.at}.signature", f"`{side}` is no list", "write a list of tensors")
+            raise fail("InvalidDocument", f"{self.at}.signature", f"`{side}` is not a list", "write a list of tensors")
         return list(found)
 
     def typed(self, raw: object, what: str) -> dict[str, object]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core import view as v
-from tatami.core.algebra.bounds import is_nonneg, linearize
+from tatami.core.algebra.order import is_nonneg
+from tatami.core.algebra.simplify import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import ONE, expr
 from tatami.core.view import View, contiguous

@@ -18,6 +18,7 @@ from tatami.frontend.ir import Node, TensorType
 from tatami.frontend.operation import Operands, Operation, Site, attributes
 from tatami.frontend.operations.contraction import CONTRACTION
 from tatami.frontend.operations.control import CONTROL
+from tatami.frontend.operations.creation import CREATION
 from tatami.frontend.operations.elementwise import ELEMENTWISE
 from tatami.frontend.operations.indexing import INDEXING
 from tatami.frontend.operations.kernel import KERNEL
@@ -55,7 +56,19 @@ def _without_small(op: Operation) -> Operation:
 
 OPS: dict[str, Operation] = {
     op.name: op if op.name in _MOVES else _without_small(op)
-    for family in (ELEMENTWISE, MOVEMENT, CONTRACTION, REDUCTION, INDEXING, RECURRENT, TREES, KERNEL, KERNEL_BODY, CONTROL)
+    for family in (
+        ELEMENTWISE,
+        MOVEMENT,
+        CONTRACTION,
+        REDUCTION,
+        CREATION,
+        INDEXING,
+        RECURRENT,
+        TREES,
+        KERNEL,
+        KERNEL_BODY,
+        CONTROL,
+    )
     for op in family
 }
 """Name -> row of the table; the families in their order."""

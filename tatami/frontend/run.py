@@ -11,15 +11,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import free_vars
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Array, Mode, cast
 from tatami.core.run_programs import Observe, checked_inputs, known_sizes, loop_results, turn_while
 from tatami.core.sizes.binding import bind_sizes, check_new_sizes
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.meaning.contraction import CONTRACTION
+from tatami.frontend.meaning.creation import CREATION
 from tatami.frontend.meaning.elementwise import ELEMENTWISE
 from tatami.frontend.meaning.indexing import INDEXING
 from tatami.frontend.meaning.kernel import KERNEL
@@ -39,6 +40,7 @@ MEANING: dict[str, Meaning] = {
     **MOVEMENT,
     **CONTRACTION,
     **REDUCTION,
+    **CREATION,
     **INDEXING,
     **RECURRENT,
     **TREES,

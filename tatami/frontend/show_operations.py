@@ -13,6 +13,7 @@ from tatami.frontend.graph_api.spellings import spelling
 from tatami.frontend.operation import Operation
 from tatami.frontend.operations.contraction import CONTRACTION
 from tatami.frontend.operations.control import CONTROL
+from tatami.frontend.operations.creation import CREATION
 from tatami.frontend.operations.elementwise import ELEMENTWISE
 from tatami.frontend.operations.indexing import INDEXING
 from tatami.frontend.operations.kernel import KERNEL
@@ -27,7 +28,7 @@ FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
     ("Movement", MOVEMENT),
     ("Contractions", CONTRACTION),
     ("Reductions, norms, pools", REDUCTION),
-    ("Creation, indexing, sorting", INDEXING),
+    ("Creation, indexing, sorting", (*CREATION, *INDEXING)),
     ("Recurrent layers", RECURRENT),
     ("Trees", TREES),
     ("Custom kernels", (*KERNEL, *KERNEL_BODY)),
@@ -52,7 +53,7 @@ silently.
 """
 
 _FEATURES = """
-## What is no single operation
+## Forms made of several operations
 
 | feature | in Python | in .harp | test |
 |---|---|---|---|

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, free_vars, shape_text
+from tatami.core.expr import expr, shape_text
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module
 from tatami.core.sizes.conditions import broken_numbers

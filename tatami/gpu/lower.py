@@ -128,7 +128,7 @@ def lower_region(
             raise fail(
                 "InvalidPlan",
                 region.name,
-                f"axis {role} of size {size} may be no multiple of its tile {tile} and is not in predicate_tail",
+                f"axis {role} of size {size} is not known to be a multiple of its tile {tile} and is not in predicate_tail",
                 f'add "{role}" to predicate_tail, or guard the plan by {size} % {tile} == 0',
             )
     match plan:

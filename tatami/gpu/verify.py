@@ -13,9 +13,10 @@ from typing import assert_never
 
 import msgspec
 
+from tatami.core.algebra.visit import step_of
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ZERO, Expr, step_of
+from tatami.core.expr import ZERO, Expr
 from tatami.core.kernel import KernelFace, is_divisible
 from tatami.core.module import Module
 from tatami.gpu.cluster import sharing
@@ -183,7 +184,7 @@ def check_blocks(kernel: Kernel) -> list[Diagnostic]:
                 )
             before = [g for g in s.folds[: s.folds.index(f)] if g.ptr == f.top]
             if f.top and not any((g.fn, g.along, g.regs, f.fn, f.along) == ("max", "n", f.regs, "sum", "n") for g in before):
-                out.append(_hazard(kernel, where, f"{f.top} is no maximum of the rows whose exponentials {f.ptr} sums"))
+                out.append(_hazard(kernel, where, f"{f.top} is not a maximum of the rows whose exponentials {f.ptr} sums"))
             if stored.count(f.ptr) > 1:
                 out.append(_hazard(kernel, where, f"{f.ptr} is stored to more than once"))
         outside = {r for r, size, tile in zip("mn", (kernel.m, kernel.n), kernel.tile) if not is_divisible(size, tile)}
@@ -206,12 +207,14 @@ def check_memory(kernel: Kernel) -> list[Diagnostic]:
         spans.append((r.base, r.base + pitch * (r.slots - 1) + r.slot_bytes, r.name))
         if kernel.has_roles and r.base % 1024:
             out.append(
-                _invalid(kernel, r.name, f"base {r.base} is no multiple of 1024, which TMA and wgmma want of a swizzled tile")
+                _invalid(
+                    kernel, r.name, f"base {r.base} is not a multiple of 1024, which TMA and wgmma want of a swizzled tile"
+                )
             )
     for b in kernel.barriers:
         spans.append((b.base, b.base + 8 * b.slots, b.name))
         if b.base % 8:
-            out.append(_invalid(kernel, b.name, f"base {b.base} is no multiple of 8"))
+            out.append(_invalid(kernel, b.name, f"base {b.base} is not a multiple of 8"))
     rings = {r.name: r for r in kernel.smem}
     for s in all_statements(kernel.body):
         if isinstance(s, Epilogue) and s.ring:

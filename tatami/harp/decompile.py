@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail, raise_errors
 from tatami.core.dtype import DType
-from tatami.core.expr import expr, free_vars
+from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.core.signature import Input

@@ -29,7 +29,7 @@ def parse(
     ['relu']
     """
     if not isinstance(text, str):
-        raise fail("ParseError", name, f"a {type(text).__name__} is no text", "pass a str; tt.compile takes a path")
+        raise fail("ParseError", name, f"a {type(text).__name__} is not a text", "pass a str; tt.compile takes a path")
     file = parse_tree(text, text_argument(name, "name"))
     arrays = None if constants is None else mapping_argument(constants, "constants")
     return elaborate(file, Constants(arrays), trust=bool_argument(trust, "trust"))

@@ -39,7 +39,7 @@ def parse(text: str, name: str = "text.harp") -> ir.File:
                 "InputTooLarge",
                 Span(MAX_CHARACTERS, MAX_CHARACTERS),
                 f"the text has {len(text)} characters; the limit is {MAX_CHARACTERS}",
-                "name large constants and keep them in an .npz beside the text",
+                "name large constants and keep them in an .npz next to the text",
             )
         )
     try:

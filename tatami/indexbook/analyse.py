@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple, TypeAlias, assert_never
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, free_vars, shape_text, sizes_text, substitute, var
+from tatami.core.expr import ONE, Expr, Shape, shape_text, sizes_text, var
 from tatami.core.module import Module
 from tatami.indexbook.compose import View, ViewPiece, axis_name, compose, identity, rename
 from tatami.indexbook.ir import Access, Axis, Gathered, IndexBook, IndexInfo, Operand, Piece

@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple, assert_never
 
-from tatami.core.algebra.bounds import Extents, bounds, is_nonneg, is_within, linearize, simplify, unravel
-from tatami.core.expr import ONE, ZERO, Expr, Extreme, Floor, Shape, Var, free_vars, product, substitute, var
+from tatami.core.algebra.bounds import Extents, bounds, is_within
+from tatami.core.algebra.order import is_nonneg
+from tatami.core.algebra.simplify import linearize, simplify, unravel
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import ONE, ZERO, Expr, Extreme, Floor, Shape, Var, product, var
 from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
 from tatami.tiny.ir import ExpandOp, FlipOp, Movement, PadOp, PermuteOp, ReshapeOp, ShrinkOp, ViewOp

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from tatami.core.algebra.bounds import simplify
+from tatami.core.algebra.simplify import simplify
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, Expr, Floor, Shape, free_vars, shape_text
+from tatami.core.expr import ONE, Expr, Floor, Shape, shape_text
 from tatami.core.module import Module
 from tatami.indexbook.compose import extents_of, is_affine
 from tatami.indexbook.ir import IndexBook, IndexInfo
@@ -134,7 +135,7 @@ def reduce_axes_are_recorded(ident: str, info: IndexInfo, context: Context) -> l
     node = context.nodes[ident]
     if not isinstance(node.op, ReduceOp):
         stray = info.reduce_axes or info.acc_dtype is not None
-        return [_invalid(ident, "reduce_axes on a value that is no reduce", "remove them")] if stray else []
+        return [_invalid(ident, "reduce_axes on a value that is not a reduce", "remove them")] if stray else []
     parent = context.book.values.get(node.src[0])
     if parent is None or any(a >= len(parent.axes) for a in node.op.axes):
         return []  # reported for the operand
@@ -180,7 +181,7 @@ def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[D
             base = context.nodes.get(piece.read.value)
             if base is None:
                 out.append(
-                    diagnostic("UnknownValue", ident, f"reads {piece.read.value!r}, which is no value", "read a base value")
+                    diagnostic("UnknownValue", ident, f"reads {piece.read.value!r}, which is not a value", "read a base value")
                 )
             elif isinstance(base.op, MOVEMENT):
                 out.append(_invalid(ident, f"reads the movement value {base.id}", "compose it: read its base"))

@@ -87,7 +87,7 @@ def lower_custom(region: Region, code: KernelCode) -> Body:
             "UnsupportedModel",
             region.name,
             "this custom kernel has no C body, and the target is a CPU",
-            "give g.kernel_body(c=…) beside cuda=…, or compile for a GPU",
+            "give g.kernel_body(c=…) in addition to cuda=…, or compile for a GPU",
         )
     ports = _ports(region)
     operands = len(ports) - len(region.outputs)

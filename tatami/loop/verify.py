@@ -12,9 +12,10 @@ import re
 from collections.abc import Sequence
 from typing import assert_never
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars
+from tatami.core.expr import Expr
 from tatami.core.module import Module
 from tatami.core.ops import OPS
 from tatami.loop.ir import (
@@ -169,7 +170,7 @@ def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
     params = [p.name for p in kernel.params] + [p.name for f in kernel.functions for p in f.params]
     check.words(kernel.face.symbol, *(f.name for f in kernel.functions), *params)
     if _ABOUT.fullmatch(kernel.about) is None:
-        check.wrong("`about` is no plain line of words")
+        check.wrong("`about` is not a plain line of words")
     names = {f"s{i}" for i in range(kernel.face.sizes)}
     functions = {f.name for f in kernel.functions}
     for f in kernel.functions:
@@ -224,7 +225,7 @@ class _Check:
     def words(self, *names: str) -> None:
         for name in names:
             if not is_c_name(name):
-                self.wrong(f"{name[:80]!r} is no name for C")
+                self.wrong(f"{name[:80]!r} is not a name for C")
 
     def function(self, f: Function, functions: set[str]) -> None:
         buffers = {p.name: p.dtype for p in f.params if isinstance(p, BufferParam)}

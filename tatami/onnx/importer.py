@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tatami.core.algebra.bounds import is_always_less
+from tatami.core.algebra.order import is_always_less
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, expr, free_vars, shape_text
+from tatami.core.expr import ONE, Expr, Shape, expr, shape_text
 from tatami.core.files.data_files import DataFiles
 from tatami.core.signature import Equation, Input
 from tatami.core.tensor import Tensor, dtype_of, numpy_dtype

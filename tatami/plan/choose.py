@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import fail
-from tatami.core.expr import substitute, var
+from tatami.core.expr import var
 from tatami.core.module import Module
 from tatami.core.signature import is_constant, symbols
 from tatami.core.target import Target

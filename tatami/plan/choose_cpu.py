@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.expr import free_vars
+from tatami.core.algebra.visit import free_vars
 from tatami.core.target import Target
 from tatami.plan.cpu_kind import Asked
 from tatami.plan.cpu_kinds import CPU_KINDS, cpu_kind_of

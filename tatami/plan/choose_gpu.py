@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from tatami.core.expr import Expr, exact_div, free_vars, product
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import Expr, exact_div, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
 from tatami.plan.gpu.block_work import block_work

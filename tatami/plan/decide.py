@@ -7,9 +7,9 @@ from typing import Any, TypeAlias, assert_never, get_args
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import from_builtins
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail, raise_errors
-from tatami.core.expr import free_vars
 from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -76,7 +76,7 @@ class Decided:
         for c in choices:
             raise_errors(verify_plan(c.plan, lying if isinstance(c.plan, Scalar | CpuRows) else region, self.target))
             for name in sorted({n for x in c.conditions for n in free_vars(x.size)} - known.keys()):
-                why = f"a condition speaks of {name!r}, which is no size of the Region"
+                why = f"a condition speaks of {name!r}, which is not a size of the Region"
                 raise fail("InvalidPlan", region.name, why, f"sizes: {', '.join(known) or 'none is symbolic'}")
         return choices
 
@@ -145,7 +145,7 @@ def read_choices(value: Any, at: str) -> Choices:
             choices.append(item)
             continue
         if not isinstance(item, dict) or item.keys() != {"conditions", "plan"}:
-            raise fail("InvalidDocument", here, "it is no object of conditions and a plan", "give it both")
+            raise fail("InvalidDocument", here, "it is not an object with conditions and a plan", "give it both")
         conditions = from_builtins(item["conditions"], tuple[Condition, ...], here)
         choices.append(Guarded(conditions, read_plan(item["plan"], here)))
     if not choices or [c for c in choices if not c.conditions] != choices[-1:]:

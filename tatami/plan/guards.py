@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from math import inf, prod
 from typing import TypeAlias
 
-from tatami.core.expr import free_vars, var
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import cpu_candidates, guarded, plan_estimate
@@ -36,7 +37,7 @@ SMALL, LARGE = 14, 500
 lengths, since few sizes are, so that tails count."""
 NEAR = 4.0
 """Ratio of the bandwidth of a cache to that of memory."""
-FAR = 3
+FAR_RATIO = 3
 """Minimum ratio between a size and its hint for other plans to be examined."""
 SHARE = 0.04
 """Minimum share of the program's estimate at a point for a kernel to be examined there."""
@@ -125,7 +126,7 @@ def points(symbols: Sequence[str], sizes: Sizes, least: Sizes) -> Iterator[dict[
     found = [{**size, first: 1} for size in (one, few, hints, large)] if others else []
     found += [{**hints, first: SMALL}] if others else [{first: v} for v in (1, few[first], LARGE)]
     for point in found:
-        is_far = any(max(n, hints[s]) >= FAR * min(n, hints[s]) for s, n in point.items())
+        is_far = any(max(n, hints[s]) >= FAR_RATIO * min(n, hints[s]) for s, n in point.items())
         if is_far and all(n >= least.get(s, 1) for s, n in point.items()):
             yield {**sizes, **point}
 

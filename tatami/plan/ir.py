@@ -32,7 +32,7 @@ DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quad
 """Feature that a target needs for the multiply-add."""
 DOTS_OF_ANY_SIGNS: frozenset[Dot] = frozenset({"quads", "quads_amx"})
 """Quads whose two operands may both be signed or both be unsigned."""
-FAR = 1024
+IN_PLACE_PITCH = 1024
 """Minimum bytes between rows of columns for which they are read in place, row by row, if there is one panel."""
 AMX_TILE = (32, 32)
 """(mr, nr) of products by AMX tiles: four tiles of 16x16 sums."""
@@ -130,7 +130,8 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
     """Packed panels and a register-tiled micro-kernel of mr x nr elements over kc (notes: cpu §1).
 
     `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that threads
-    divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together. `packed` names
+    divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together, and blocks have
+    `mc` rows; what bounds nothing is one tile: `mc` if threads divide columns, `nc` if they divide rows. `packed` names
     operands whose panels `setup` writes once. `in_place` names the sides whose operand is used in place, without a copy
     (conditions: region/views/matrix.py). `dot`: narrow integers are packed and multiplied in pairs or quads of k, which kc
     then counts (region/views/narrow.py); by VNNI or AMX tiles if its name says so. Quads without either are widened by the

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from tatami.core.expr import substitute, var
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import var
 from tatami.core.kernel import Condition
 from tatami.core.renaming import renamed
 from tatami.plan.ir import AXIS, LET, READ, WRITTEN, Guarded, SchedulePlan

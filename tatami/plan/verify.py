@@ -12,7 +12,7 @@ from tatami.plan.memory.convert import with_layouts
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Program, Region
 
-SPLIT_ALONE = "a plan that splits a Region beside others: its parts are Regions for all sizes"
+SPLIT_ALONE = "a plan that splits a Region cannot be one of several guarded plans: its parts are Regions for all sizes"
 """The reason to refuse a split among several guarded plans."""
 
 

@@ -62,7 +62,9 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
         yield invalid_plan(region, why, "name the Region's pair")
     axes = all_axes(region)
     if wrong := [a for a in plan.predicate_tail if a.split(".")[0] not in (*axes, "m", "n", "k", "d")]:
-        yield invalid_plan(region, f"predicate_tail names {wrong[0]!r}, which is no axis", f"the axes are {', '.join(axes)}")
+        yield invalid_plan(
+            region, f"predicate_tail names {wrong[0]!r}, which is not an axis", f"the axes are {', '.join(axes)}"
+        )
     yield from _rules(region, pair_rules(plan, found), lambda: pair_limits(plan, found, target))
 
 
@@ -80,7 +82,7 @@ def _crowded(plan: Sm90Mma, region: Region, view: GemmView) -> list[str]:
     if plan.cluster != (1, 1) and not are_even(region, view):
         out += crowded_rules(plan, "addresses that are made of quotients")
     if plan.persistent and not plan.async_.epilogue_overlap and plan.epilogue_load == "direct" and residuals(view):
-        out += crowded_rules(plan, "what it reads for each result, while its producer waits", stored=False)
+        out += crowded_rules(plan, "operands of the epilogue that are read while the producer waits", stored=False)
     return out
 
 
@@ -102,7 +104,7 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
     for axis in (*plan.bind, *plan.predicate_tail):
         if axis.split(".")[0] not in known:
             yield invalid_plan(
-                region, f"{axis!r} is no axis of the Region", f"the axes are {', '.join(all_axes(region))}, with .o and .i"
+                region, f"{axis!r} is not an axis of the Region", f"the axes are {', '.join(all_axes(region))}, with .o and .i"
             )
     if isinstance(plan, Sm80Mma | Sm90Mma):
         wanted = "cp_async_group" if isinstance(plan, Sm80Mma) else "mbarrier"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core.algebra.bounds import bounds
-from tatami.core.expr import ZERO, Expr, Floor, Var, free_vars, product, var
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ZERO, Expr, Floor, Var, product, var
 from tatami.core.layout import size_elements
 from tatami.core.module import Module
 from tatami.poly_core.ir import BankHint, ComputeAt, Contraction, MinBuffer, PairDependence, PolyCore, RegionFacts

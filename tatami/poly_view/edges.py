@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.algebra.bounds import bounds, is_nonneg
+from tatami.core.algebra.bounds import bounds
 from tatami.core.algebra.inverse import invert
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
+from tatami.core.algebra.order import is_nonneg
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ONE, ZERO, Expr, product
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import GatherOp, InputOp, Node
 

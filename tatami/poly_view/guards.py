@@ -7,7 +7,8 @@ axes cannot follow from each other. Only guards that share axes are passed to is
 from __future__ import annotations
 
 from tatami.core.algebra.bounds import is_within
-from tatami.core.expr import Expr, free_vars
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import Expr
 from tatami.indexbook.ir import Guard
 
 Extents = dict[str, Expr]

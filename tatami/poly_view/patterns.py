@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tatami.core.expr import ONE, Expr, free_vars, substitute
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import ONE, Expr
 from tatami.poly_view.ir import ContractionPattern, PolyAccess, Statement
 from tatami.tiny.ir import ConstOp, Elementwise, Node, Program, ReduceOp
 

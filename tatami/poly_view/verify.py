@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ONE, free_vars
+from tatami.core.expr import ONE
 from tatami.core.module import Module
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import ContractionPattern, PolyView, Statement
@@ -36,10 +37,11 @@ def verify_view(view: PolyView, program: Program, book: IndexBook) -> list[Diagn
     for p in view.patterns:
         found.extend(_pattern(p, statements))
     order = {n.id: k for k, n in enumerate(program.nodes)}
+    known = statements.keys() & order.keys()
     for e in view.edges:
-        if e.producer not in statements or e.consumer not in statements:
+        if e.producer not in known or e.consumer not in known:
             found.append(_broken(e.producer, f"the edge to {e.consumer} ends at no statement", "remove the edge"))
-        elif order.get(e.producer, 0) >= order.get(e.consumer, 0):
+        elif order[e.producer] >= order[e.consumer]:
             found.append(_broken(e.producer, f"the edge to {e.consumer} runs against program order", "swap its ends"))
         elif not e.fusible and not e.rule:
             found.append(_broken(e.producer, f"the edge to {e.consumer} is forbidden by no rule", "name the rule"))
@@ -64,7 +66,9 @@ def _statement(s: Statement, nodes: dict[str, Node], book: IndexBook, sizes: set
         loose = {v for e in a.map if e is not None for v in free_vars(e)} - known
         if loose:
             found.append(
-                _broken(s.value, f"a coordinate names {sorted(loose)[0]}, which is no axis or size", "use its own axes")
+                _broken(
+                    s.value, f"a coordinate names {sorted(loose)[0]}, which is neither an axis nor a size", "use its own axes"
+                )
             )
     if len({a.guards for a in s.reads}) > MAX_PIECES:
         why = f"it has {len({a.guards for a in s.reads})} pieces; more than {MAX_PIECES} make slow kernels"
@@ -75,7 +79,7 @@ def _statement(s: Statement, nodes: dict[str, Node], book: IndexBook, sizes: set
 def _pattern(p: ContractionPattern, statements: dict[str, Statement]) -> list[Diagnostic]:
     s = statements.get(p.value)
     if s is None or s.kind != "reduce":
-        return [_broken(p.value, "a contraction pattern stands at a value that is no reduce", "remove it")]
+        return [_broken(p.value, "a contraction pattern stands at a value that is not a reduce", "remove it")]
     roles = (*p.batch, *p.m, *p.n, *p.k)
     axes = [a.name for a in (*s.axes, *s.reduced) if a.size != ONE]
     if sorted(roles) != sorted(axes):
@@ -101,13 +105,12 @@ def lost_contractions(view: PolyView, program: Program) -> list[Diagnostic]:
         source, through_cast = s.reads[0].tensor, False
         while source in statements and isinstance(nodes[source].op, CastOp | BitcastOp) and statements[source].reads:
             source, through_cast = statements[source].reads[0].tensor, True
-        product = statements.get(source)
-        mul = nodes[source].op if product is not None else None
-        if product is None or not isinstance(mul, Elementwise) or mul.fn != "mul" or not _has_two_sides(product):
+        mul = nodes[source].op if source in statements else None
+        if not isinstance(mul, Elementwise) or mul.fn != "mul" or not _has_two_sides(statements[source]):
             continue
         if through_cast:
             why = f"a conversion stands between product {source} and the sum, so the product is rounded on its own"
-        elif uses.get(source, 0) > 1 or source in program.outputs:
+        elif uses[source] > 1 or source in program.outputs:
             why = f"product {source} is used elsewhere too, so it has to be stored"
         elif s.reads[0].guards:
             why = f"product {source} is padded or sliced before the sum"

@@ -195,7 +195,7 @@ def _dtype(name: Any, at: str) -> DType:
     try:
         return DType(name)
     except ValueError:
-        raise fail("UnknownDType", at, f"{name!r} is no dtype", f"use one of {', '.join(d.value for d in DType)}") from None
+        raise fail("UnknownDType", at, f"{name!r} is not a dtype", f"use one of {', '.join(d.value for d in DType)}") from None
 
 
 def _memref(item: Any, default: DType, at: str) -> MemRef:

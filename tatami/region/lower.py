@@ -142,7 +142,7 @@ def _layouts(program: Program, nodes: Mapping[str, Node]) -> dict[str, Layout]:
 
 
 def _symbols(program: Program) -> frozenset[str]:
-    from tatami.core.expr import free_vars
+    from tatami.core.algebra.visit import free_vars
 
     sizes: set[Expr] = {size for n in program.nodes for size in n.shape}
     found = (n.op.new_symbols for n in program.nodes if isinstance(n.op, CallOp))

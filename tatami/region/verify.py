@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tatami.core.algebra.assumed import NOTHING, Assumed
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Shape, free_vars, shape_text
+from tatami.core.expr import Shape, shape_text
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
 from tatami.core.signature import repeated_input, symbols
@@ -121,7 +122,7 @@ def verify_region(region: Region, sizes: frozenset[str] = frozenset(), assumed: 
         if region.lets or region.yields:
             out.append(diagnostic("InvalidRegion", region.name, "an opaque Region has lets or yields", "keep only the routine"))
         for name in sorted(set(region.opaque.operands) - {p.name for p in region.inputs}):
-            why = f"the routine takes {name!r}, which is no input of the Region"
+            why = f"the routine takes {name!r}, which is not an input of the Region"
             out.append(diagnostic("UnknownValue", region.name, why, "list it among the inputs"))
         if not out:
             typed = {p.name: (p.memref.dtype, p.memref.shape) for p in region.inputs}
@@ -169,7 +170,7 @@ def _names(region: Region, sizes: frozenset[str]) -> list[Diagnostic]:
         if t.updates and t.updates not in inputs:
             out.append(
                 diagnostic(
-                    "UnknownValue", at, f"{t.name} updates {t.updates}, which is no input", "name an input of the Region"
+                    "UnknownValue", at, f"{t.name} updates {t.updates}, which is not an input", "name an input of the Region"
                 )
             )
     return out

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import TypeAlias, assert_never
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, substitute
+from tatami.core.expr import Expr
 from tatami.core.ops import OPS, result_dtype
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
@@ -241,6 +243,12 @@ class Types:
     def __init__(self, region: Region) -> None:
         self.tensors = {p.name: p.memref.dtype for p in region.inputs}
         self.lets = {let.name: let.dtype for let in region.lets}
+
+    def copy(self) -> Types:
+        """The same, to which lets can be added apart."""
+        other = copy(self)
+        other.lets = dict(self.lets)
+        return other
 
     def of(self, e: RegionExpr, wanted: DType | None = None) -> DType | None:
         """The dtype of `e`, or None if an op's rule is broken or a name is unknown. `wanted`: the dtype of the accumulator or

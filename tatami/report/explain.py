@@ -224,7 +224,7 @@ def _edges(view: Module[PolyView]) -> Iterator[str]:
         refused = [e for e in body.edges if not e.fusible]
         if refused or body.excluded:
             yield ""
-            yield f"what cannot fuse in {program}"
+            yield f"edges and values that cannot fuse in {program}"
         for e in refused:
             yield f"  {e.producer} -> {e.consumer}: {e.rule}" + (f"; {e.change}" if e.change else "")
         for x in body.excluded:

@@ -99,7 +99,7 @@ def to_numpy(value: object, port: Input) -> tuple[Array, Kind]:
     raise fail(
         "InputMismatch",
         port.tensor,
-        f"a {type(value).__name__} is no array",
+        f"a {type(value).__name__} is not an array",
         "pass a numpy array, a torch tensor or anything with __dlpack__",
     )
 
@@ -107,7 +107,7 @@ def to_numpy(value: object, port: Input) -> tuple[Array, Kind]:
 def _from_torch(value: object, port: Input) -> Array:
     torch = sys.modules["torch"]
     if not isinstance(value, torch.Tensor):
-        raise fail("InputMismatch", port.tensor, f"a torch {type(value).__name__} is no tensor", "pass a torch.Tensor")
+        raise fail("InputMismatch", port.tensor, f"a torch {type(value).__name__} is not a tensor", "pass a torch.Tensor")
     tensor = value.detach()
     if tensor.device.type != "cpu":
         raise fail(
@@ -126,7 +126,7 @@ def _from_python(value: object, port: Input) -> Array:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise fail("InputMismatch", port.tensor, f"the list is no array: {error}", "pass rows of equal length") from None
+        raise fail("InputMismatch", port.tensor, f"the list is not an array: {error}", "pass rows of equal length") from None
     wanted = numpy_dtype(port.dtype)
     fits = array.dtype.kind in "bif" and (
         (array.dtype.kind == "b" and port.dtype == DType.bool)

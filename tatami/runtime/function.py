@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, free_vars
 from tatami.core.faults.arguments import mapping_argument
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature, symbols

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
-from tatami.core.expr import evaluate
 from tatami.core.module import Module
 from tatami.execution.ir import ExecutionPlan
 from tatami.execution.run import Machine

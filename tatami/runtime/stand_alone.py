@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 
 from tatami.c.print_main import Expected, Memory, constant_names, print_main
+from tatami.core.algebra.visit import concrete, free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import concrete, free_vars
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import philox
 from tatami.core.signature import Signature, symbols

@@ -88,7 +88,7 @@ def _tuples(asked: Mapping[str, Sequence[SizeEntry]]) -> list[dict[str, SizeEntr
                 numbers
             ) == sorted(numbers)
             if not ordered or len(numbers) not in (1, 2, 3):
-                why = f"{entry!r} is no number, (least, greatest) or (least, usual, greatest)"
+                why = f"{entry!r} is neither a number nor (least, greatest) nor (least, usual, greatest)"
                 raise fail("InvalidSymbol", f"sizes[{name!r}]", why, 'write for example sizes={"B": [1, 8, (16, 512)]}')
     count = 1
     for entries in asked.values():

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tatami.core.algebra.assumed import Assumed
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail, raise_errors
-from tatami.core.expr import substitute
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.decisions import Decisions
@@ -180,7 +180,7 @@ def _checked_loops(given: Module[Program], above: Given, target: Target) -> Modu
     faults = list(_differences("loop", _without_bodies(given), _without_bodies(derived), _MAY_BE_EDITED))
     raise_errors(faults)
     realised = compile_stages(above, target, Decisions(), lambda _, make: make())["realised"]
-    followed = "what it computes may be a table of trees, which a walk follows" if has_trees(above["region"]) else ""
+    followed = "its results may be tables of trees, whose indices are followed" if has_trees(above["region"]) else ""
     programs: dict[str, Program] = {}
     warnings: list[Diagnostic] = []
     for name, program in given.programs.items():

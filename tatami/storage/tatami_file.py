@@ -124,7 +124,7 @@ def open_saved(path: Path, *, trust: bool = False) -> Saved:
     try:
         record = read_record(bytes(container["program.json"]))
     except ValueError:
-        raise fail("InvalidDocument", path.name, "program.json is no record of a program", "save it again") from None
+        raise fail("InvalidDocument", path.name, "program.json is not a record of a program", "save it again") from None
     execution = execution_of(record, by_content)
     if execution is None:
         raise fail("InvalidDocument", path.name, "the program reads constants that are not there", "save it again")

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, assert_never
 
-from tatami.core.algebra.bounds import is_always_less, is_outside, slice_size, without_common_factor
+from tatami.core.algebra.order import is_always_less, is_outside, without_common_factor
+from tatami.core.algebra.size_forms import slice_size
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, product, shape_text

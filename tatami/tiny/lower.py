@@ -30,6 +30,7 @@ from tatami.tiny.lowering.elementwise import ELEMENTWISE
 from tatami.tiny.lowering.indexing import INDEXING
 from tatami.tiny.lowering.kernel import KERNEL
 from tatami.tiny.lowering.movement import MOVEMENT
+from tatami.tiny.lowering.pooling import POOLING
 from tatami.tiny.lowering.recurrent import RECURRENT
 from tatami.tiny.lowering.reduction import REDUCTION
 from tatami.tiny.lowering.rule import Rule, Use
@@ -43,6 +44,7 @@ RULES: dict[str, Rule] = {
     **CONTRACTION,
     "conv_transpose": conv_transpose,
     **REDUCTION,
+    **POOLING,
     **INDEXING,
     **RECURRENT,
     **TREES,

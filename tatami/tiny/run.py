@@ -14,9 +14,10 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
+from tatami.core.algebra.visit import concrete, evaluate, free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Var, concrete, evaluate, free_vars
+from tatami.core.expr import Expr, Var
 from tatami.core.module import Module
 from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Mode, cast, constant, storage_dtype

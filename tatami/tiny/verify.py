@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
-from tatami.core.algebra.bounds import is_positive
+from tatami.core.algebra.order import is_positive
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, shape_text, sizes_text
+from tatami.core.expr import Expr, shape_text, sizes_text
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
 from tatami.core.signature import Input, Output, Signature, repeated_input, symbols
@@ -216,7 +217,6 @@ def _is_widened_product(node: Node, inferred: Type) -> bool:
         and node.op.fn == "mul"
         and inferred.shape == node.shape
         and inferred.dtype.is_float == node.dtype.is_float
-        and inferred.dtype != DType.bool
         and node.dtype.itemsize > inferred.dtype.itemsize
     )
 
@@ -360,7 +360,7 @@ def _outputs(program: Program) -> list[Diagnostic]:
                     diagnostic(
                         "UnknownValue",
                         port.tensor,
-                        f"it updates {port.updates!r}, which is no mutable input",
+                        f"it updates {port.updates!r}, which is not a mutable input",
                         "name a mutable input",
                     )
                 )

@@ -16,9 +16,10 @@ from torch import fx
 from torch._higher_order_ops.effects import with_effects
 from torch._subclasses.fake_tensor import FakeTensor
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product
+from tatami.core.expr import ONE, ZERO, Expr, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.aten.view import part
@@ -215,7 +216,7 @@ class _Import:
         old = self.convert(target)
         value = self.convert(source)
         if port is None or not isinstance(old, Tensor):
-            raise Refusal("the updated argument is no tensor")
+            raise Refusal("the updated argument is not a tensor")
         self.put(port, old, value)
         return self.convert(source)
 

@@ -73,7 +73,7 @@ class Importer:
         works in blocks, our loops one column or rotation at a time."""
         sizes = [s.as_int() for s in matrix.shape[-2:]]
         if self.leaves and any(s is None or s > order for s in sizes):
-            raise Refusal(f"of matrices of more than {order} rows or columns PyTorch is quicker")
+            raise Refusal(f"PyTorch is quicker for matrices of more than {order} rows or columns")
 
     @property
     def raises_for_values(self) -> bool:

@@ -76,7 +76,7 @@ def from_sympy(e: sympy.Expr) -> Expr:
         case torch_sympy.Identity():
             return from_sympy(e.args[0])
         case _:
-            raise Refusal(f"the size {e} is no sum of products with floor division")
+            raise Refusal(f"the size {e} is not a sum of products with floor division")
 
 
 def _product(e: sympy.Mul) -> Expr:

@@ -84,10 +84,10 @@ def test_a_plan_of_rows_in_groups_needs_no_key_and_keeps_its_condition() -> None
     [
         (lambda c: c[:1], "the last choice, and no other, has no conditions"),
         (lambda c: [c[1], c[1]], "the last choice, and no other, has no conditions"),
-        (lambda c: [{"plan": c[0]["plan"]}, c[1]], "no object of conditions and a plan"),
+        (lambda c: [{"plan": c[0]["plan"]}, c[1]], "not an object with conditions and a plan"),
         (
             lambda c: [{**c[0], "conditions": [{"size": "Q", "divisor": 8}]}, c[1]],
-            "speaks of 'Q', which is no size of the Region",
+            "speaks of 'Q', which is not a size of the Region",
         ),
         (lambda c: [{**c[0], "conditions": [{"size": "Q +"}]}, c[1]], "expected"),
         (lambda c: [{**c[0], "plan": {"kind": "none"}}, c[1]], "plan kind 'none' is not known"),

@@ -9,6 +9,8 @@ import copy
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +114,27 @@ def cli(*arguments: str, **environment: str) -> None:
         code, kind, at, said, suggestion = (part.strip() for part in found.groups())
         raise TatamiError(Diagnostic(code, kind, at, said, suggestion))
     assert result.exit_code == 0, result.output
+
+
+def in_own_process(before: str, line: str, **environment: str) -> tuple[str, str]:
+    """The diagnostic of `line` in another Python, as JSON or "", and the text on its standard error."""
+    script = f"""{before}
+import tatami as tt
+try:
+    {line}
+except tt.TatamiError as error:
+    print(tt.core.codec.dump_text(tt.core.codec.to_builtins(error.diagnostics[0])))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def raise_again(diagnostic: str) -> None:
+    if diagnostic:
+        raise TatamiError(Diagnostic(**json.loads(diagnostic)))
 
 
 def model(*nodes: onnx.NodeProto) -> onnx.ModelProto:
@@ -300,8 +323,7 @@ def resources(fixed: bool) -> None:
     g.output("out", a @ b)
     key, document = plan_of(g)
     assert document["kind"] == "cpu_contraction"
-    document["mr"] = document["mr"] if fixed else 8 * document["mr"]
-    document["mc"] = 8 * document["mc"]
+    document |= {} if fixed else {"mr": 8 * document["mr"], "mc": 8 * document["mc"]}
     prepare(g, target="cpu:avx2", decisions={"plans": {key: document}}).stages["plan"]
 
 
@@ -465,25 +487,9 @@ def failing_compiler(fixed: bool) -> None:
 
 @case("MissingPackage", "onnx", "tatami[onnx]")
 def package(fixed: bool) -> None:
-    import builtins
-
-    real = builtins.__import__
-
-    def refuse(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "onnx" or name.startswith("onnx."):
-            raise ModuleNotFoundError(f"No module named {name!r}", name="onnx")
-        return real(name, *rest, **more)
-
-    if fixed:
-        prepare(DIGITS)
-        return
-    with pytest.MonkeyPatch.context() as m:
-        import sys
-
-        for name in [n for n in sys.modules if n.startswith("tatami.onnx")]:
-            m.delitem(sys.modules, name)
-        m.setattr(builtins, "__import__", refuse)
-        prepare(DIGITS)
+    hidden = "" if fixed else "sys.modules['onnx'] = None"
+    diagnostic, _ = in_own_process(f"import sys\n{hidden}\nfrom tatami.api import prepare", f"prepare({str(DIGITS)!r})")
+    raise_again(diagnostic)
 
 
 @case("SanitizerMissing", "TATAMI_SANITIZE", "LD_PRELOAD=")
@@ -570,17 +576,6 @@ def meaning(fixed: bool) -> None:
 
 @case("OutOfBounds", "r0", "mend the line")
 def outside(fixed: bool) -> None:
-    script = """
-import numpy as np, tatami as tt
-from tests.api.test_diagnostics import own_kernel
-try:
-    tt.compile(own_kernel(body=BODY))(x=np.ones(1, np.float32))
-except tt.TatamiError as error:
-    print(tt.core.codec.dump_text(tt.core.codec.to_builtins(error.diagnostics[0])))
-"""
-    import subprocess
-    import sys
-
     from tatami.runtime.building.compiler import find_compiler
     from tatami.runtime.building.sanitizer import sanitizer_library
 
@@ -589,15 +584,15 @@ except tt.TatamiError as error:
     except TatamiError:
         pytest.skip("the C compiler has no AddressSanitizer")
     body = f"output[{0 if fixed else 1}] = input0[0];"
-    environment = {**os.environ, "LD_PRELOAD": library, "TATAMI_SANITIZE": "1"}
-    environment["ASAN_OPTIONS"] = "detect_leaks=0:halt_on_error=0"
-    done = subprocess.run(
-        [sys.executable, "-c", script.replace("BODY", repr(body))], env=environment, capture_output=True, text=True, cwd=ROOT
+    options = "detect_leaks=0:halt_on_error=0"
+    environment = {"LD_PRELOAD": library, "TATAMI_SANITIZE": "1", "ASAN_OPTIONS": options}
+    diagnostic, said = in_own_process(
+        "import numpy as np\nfrom tests.api.test_diagnostics import own_kernel",
+        f"tt.compile(own_kernel(body={body!r}))(x=np.ones(1, np.float32))",
+        **environment,
     )
-    assert done.returncode == 0, done.stderr
-    assert ("body:1" in done.stderr) != fixed
-    if done.stdout.strip():
-        raise TatamiError(Diagnostic(**json.loads(done.stdout)))
+    assert ("body:1" in said) != fixed
+    raise_again(diagnostic)
 
 
 def cuda_kernel(body: str, count: int, fixed: str | None) -> None:

@@ -550,7 +550,7 @@ def test_external_data_stays_in_the_folder(location: str, tmp_path: Path) -> Non
 
 
 def test_a_data_file_that_is_exchanged_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was a plain file when it was looked at; now it is a FIFO, or a link out of the folder."""
+    """A plain file that becomes a FIFO, or a link out of the folder, between the check and the read."""
     monkeypatch.setattr("tatami.core.files.data_files._contained", lambda at, folder, location: folder / location)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to(__file__)
@@ -781,7 +781,7 @@ def test_an_input_file_is_refused_before_its_data_is_read(tmp_path: Path, monkey
     np.save(path, np.zeros(1, np.float32))
     header = path.read_bytes()[:128]
     path.write_bytes(header.replace(b"(1,), }" + b" " * 10, b"(1<<40, 8, 8), }"))
-    refuses(tatami(*given), "FileUnreadable")  # an expression is no shape
+    refuses(tatami(*given), "FileUnreadable")  # an expression is not a shape
     path.write_bytes(header.replace(b"(1,), }" + b" " * 12, b"(1099511627776,), }"))
     assert "its header speaks of" in refuses(tatami(*given), "FileUnreadable")
     os.truncate(path, 128 + (4 << 40))  # now the data are there, and take no room on the disk

@@ -111,7 +111,7 @@ def arguments(method: Callable[..., Any], r: random.Random, pool: list[Any]) -> 
                 named[r.choice(["ceil_mode", "scale", "alpha", "nonsense", "axis"])] = r.choice(pool)
         elif p.default is p.empty and p.kind != p.KEYWORD_ONLY:
             positional.append(r.choice(pool))
-        elif p.name in ("at", "node"):  # what importers say of where a node comes from
+        elif p.name in ("at", "node"):  # the origin of a node, which importers give
             continue
         elif p.default is p.empty or r.random() < 0.4:
             named[p.name] = r.choice(pool)

@@ -1,4 +1,4 @@
-"""Kernels are timed one by one, and the estimate stands beside."""
+"""Kernels are timed one by one, next to their estimates."""
 
 from __future__ import annotations
 

@@ -39,12 +39,12 @@ def blocks(*seconds: float, probe: float = QUIET) -> list[Block]:
 
 
 def fast(*seconds: float) -> list[Block]:
-    """Of a machine whose clock is above the usual for a while."""
+    """Rates of a machine whose clock is above the usual for a while."""
     return [Block(s, 1.1 * QUIET, 1.1 * QUIET) for s in seconds]
 
 
 def slow(*seconds: float) -> list[Block]:
-    """Of a machine that is slower from one probe to the next."""
+    """Rates of a machine that is slower from one probe to the next."""
     return [Block(s, NOISY, NOISY) for s in seconds]
 
 

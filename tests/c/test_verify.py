@@ -34,7 +34,7 @@ def test_names_of_units_are_names_of_files() -> None:
 
 
 def test_the_calling_convention_is_this_version_s() -> None:
-    for convention, said in (("0", "0,"), ("", "of an unknown version,")):
+    for convention, said in (("0", "0,"), ("", "unknown,")):
         old = replace(source("k0.c"), abi=convention)
         found = verify(Module({"main": source("k0.c"), "f": old}))
         assert [d.at for d in found] == ["f: abi"] and said in found[0].why

@@ -116,7 +116,7 @@ NOT_FROM_THE_CACHE = (
     *(f"tatami.{layer}" for layer in ("onnx", "tiny", "indexbook", "poly_view", "region", "poly_core", "plan", "loop", "gpu")),
     *("tatami.c", "tatami.cu", "tatami.api", "tatami.runtime.function"),
 )
-"""What a program that is found again is written without: importing these takes longer than all the rest."""
+"""Modules that a program found in the cache is written without: their import takes longer than all the rest."""
 
 
 def test_a_program_from_the_cache_is_written_without_the_packages_that_make_one(tmp_path: Path) -> None:

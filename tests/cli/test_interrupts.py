@@ -75,7 +75,7 @@ def model_of_minutes(path: Path, is_constant: bool) -> Path:
     ids=["call", "load", "terminated"],
 )
 def test_a_kernel_of_minutes_is_ended(tmp_path: Path, is_constant: bool, number: signal.Signals, code: int) -> None:
-    """What the process holds in the temporary folder goes too: here its cache, since the one it was told is no folder."""
+    """Files of the process in the temporary folder are removed too: here its cache, since the configured one is not a folder."""
     (tmp_path / "file").touch()
     (tmp_path / "temporary").mkdir()
     model = model_of_minutes(tmp_path / "m.onnx", is_constant)

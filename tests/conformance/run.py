@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXPECTED = Path(__file__).parent / "expected.json"
 PAGE = ROOT / "docs" / "conformance.md"
 REST = "## Models that NNSmith drew"
-"""Where what this command writes ends."""
+"""Heading behind the part of the page that this command writes."""
 PATHS = ("kernels only", "with Host steps", "specialised at run time")
 Results = list[tuple[Case, Outcome]]
 ABOUT_FAILURES = (
@@ -89,7 +89,7 @@ def logged(log: Path | None) -> dict[str, Outcome]:
 
 
 def outcomes(cases: list[Case], jobs: int) -> Iterator[Outcome]:
-    """What each case comes to, in order, by `jobs` processes."""
+    """Outcomes of the cases, in order, found by `jobs` processes."""
     if jobs == 1:
         yield from map(run_case, cases)
         return

@@ -10,22 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tatami.core.algebra.expr_text import ExprSyntaxError
+from tatami.core.algebra.visit import evaluate, free_vars, substitute
 from tatami.core.expr import (
     ZERO,
     Expr,
     ceildiv,
-    evaluate,
     exact_div,
     expr,
     floordiv,
-    free_vars,
     maximum,
     minimum,
     mod,
     parse_expr,
     product,
     shape,
-    substitute,
     var,
 )
 

@@ -56,7 +56,7 @@ def test_a_page_without_its_comment_is_refused() -> None:
 
 
 def untold(p: Page) -> frozenset[str]:
-    """Holes of a page that its comment does not name at the beginning of a line, and names there that are no holes."""
+    """Holes of a page that its comment does not name at the beginning of a line, and names there that are not holes."""
     told = {
         n for line in p.about.splitlines() for m in [re.match(r"   ((?:@[A-Z0-9_]+ +)+)\S", line)] if m for n in m[1].split()
     }

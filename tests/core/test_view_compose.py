@@ -52,7 +52,7 @@ def test_the_pairs_cover_every_constructor() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_composition_of_every_pair_is_pointwise(shape: tuple[int, ...]) -> None:
-    """Also: a step applied to the view itself is the composition, unless it asks for contiguous elements."""
+    """A step applied to the view itself is the composition too, unless it asks for contiguous elements."""
     x = data(shape)
     for first, inner in alone(shape):
         middle = first.meaning(x)

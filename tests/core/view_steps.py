@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tatami.core import view as v
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
 from tatami.core.view import View, contiguous
 
 Array = np.ndarray[Any, Any]
 
 
 class Step(NamedTuple):
-    """One use of a constructor. `apply` needs the view's own shape; `meaning` is numpy's; `reads` is what a gather
-    reads beside the data."""
+    """One use of a constructor. `apply` needs the view's own shape; `meaning` is numpy's; `reads`: operands of a
+    gather besides the data."""
 
     name: str
     apply: Callable[..., View]

@@ -1,4 +1,4 @@
-"""What NVRTC and ptxas make of kernel text: machine code, the instructions in it, and whether they are what a plan stands for.
+"""Output of NVRTC and ptxas for kernel text: machine code, the instructions in it, and whether they are what a plan stands for.
 
 Compiled kernels are kept in the cache of machine code, so that a text is compiled once.
 """
@@ -30,7 +30,7 @@ from tatami.runtime.cuda.cubins import unit_key
 
 
 def compiled(unit: Unit, headers: Mapping[str, str]) -> Cubin:
-    """From the cache where an earlier run has left it. Raises TatamiError for a text that does not compile."""
+    """Machine code of a unit, from the cache if an earlier run compiled it. Raises TatamiError for a text that does not compile."""
     cache = default_cache()
     key = unit_key(unit, headers, unit.arch)
     body = cache.get(key)
@@ -52,12 +52,12 @@ def machine_code(cubin: Cubin, folder: Path) -> Counter[str]:
 
 
 def instructions(cubin: Cubin, folder: Path) -> list[str]:
-    """In the order of the machine code, without modifiers."""
+    """Instructions in the order of the machine code, without modifiers."""
     return [op.split(".")[0] for _, op in _listed(cubin, folder)]
 
 
 def machine_codes(cubins: Sequence[Cubin], arch: str, folder: Path) -> list[Counter[str]]:
-    """That of several kernels `k0`: most of the disassembler's time is its start."""
+    """Machine code of several kernels `k0` in one run: most of the disassembler's time is its start."""
     texts = [section(c.data, ".text.k0") for c in cubins]
     path = folder / "kernels.bin"
     path.write_bytes(b"".join(texts))
@@ -120,7 +120,7 @@ def _statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 def wrong_counts(kernel: Kernel, plan: Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair, code: Counter[str]) -> Iterator[str]:
-    """What the instructions of a product's kernel are not (notes: gpu §8). Counts are per block of k, in whole
+    """Counts of instructions in which a product's kernel differs from its plan (notes: gpu §8). Counts are per block of k, in whole
     multiples: ptxas unrolls and peels as it likes."""
     ops = without_modifiers(code)
 

@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, expr
+from tatami.core.expr import expr
 from tatami.core.layout import MemRef
 from tatami.gpu.products.split_k import split_region
 from tatami.region.ir import Binary, Read, Reduce, Region

@@ -1,4 +1,4 @@
-"""main.cu builds alone with the kernels beside it, for both architectures."""
+"""main.cu builds alone with the kernels of its folder, for both architectures."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Block:
 
 @dataclass
 class Launch:
-    """What a kernel was given: addresses and sizes as 64-bit words, tensor maps as 128 bytes."""
+    """Arguments of a launch: addresses and sizes as 64-bit words, tensor maps as 128 bytes."""
 
     symbol: str
     grid: tuple[int, int, int]
@@ -59,7 +59,7 @@ class Graph:
 
 @dataclass
 class Node:
-    """`what`: a kernel's Launch, (source, target, bytes), or None for an empty node."""
+    """A node of a CUDA graph. `what`: a kernel's Launch, (source, target, bytes), or None for an empty node."""
 
     what: Any
     after: tuple[int, ...]

@@ -33,7 +33,7 @@ def test_a_gpu_is_read_as_numbers() -> None:
 
 
 def test_a_device_is_planned_for_by_its_description() -> None:
-    """What the driver says of a device goes before the description; peaks come from it, by name or by the nearest kind."""
+    """The driver's figures replace those of the description; peaks come from the description, by name or by the nearest kind."""
     known = FakeDriver(attributes={"L2_CACHE_SIZE": 49 << 20, "MEMORY_CLOCK_RATE": 0})
     known.device_name = "NVIDIA H100 PCIe"
     with gpu(known):

@@ -73,7 +73,7 @@ def test_a_process_that_does_not_end_is_ended() -> None:
 
 
 def test_every_function_of_the_header_is_asked() -> None:
-    """Or named: what the step leaves out it says, and only functions that need a cluster of blocks are left out."""
+    """Functions that the step does not test are named; they are those that need a cluster of blocks."""
     kernels = lanes.all_kernels("sm90")
     left = lanes.unasked(kernels)
     assert all("cluster" in name or name == "tt_map_shared" for name in left), left

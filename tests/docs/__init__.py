@@ -1,1 +1,1 @@
-"""What documentation and comments refer to exists: citations, links, rows of the specification, the map."""
+"""References of documentation and comments lead somewhere: citations, links, rows of the specification, the map."""

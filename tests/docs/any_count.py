@@ -35,7 +35,7 @@ class Use:
 
 
 def names_any(annotation: ast.AST | None) -> bool:
-    """True if the annotation names `Any`; the words of `Literal` are no names."""
+    """True if the annotation names `Any`; the words of `Literal` are not names."""
     match annotation:
         case None | ast.Subscript(value=ast.Name(id="Literal")):
             return False

@@ -44,7 +44,7 @@ FORMER = (
     (re.compile(r"\bnotes/\w+\.md|\(notes (?:on|§)"), "write `notes: cpu §1`"),
     (re.compile(r"docs/decisions/\d"), "write `decision 0017`"),
     (re.compile(r"docs/rows"), "rows stand in docs/design"),
-    (re.compile(r"[(,] ?issue \d"), "an issue is no place to look a reason up: cite a page of docs"),
+    (re.compile(r"[(,] ?issue \d"), "an issue is not a place to look a reason up: cite a page of docs"),
     (re.compile(r"\bC-[A-Z]{3,}\d*\b(?<!C-CON1)"), "of rules with a name only C-CON1 is described (spec 3 §6.3.1)"),
 )
 
@@ -110,7 +110,7 @@ def parts(cited: str | None) -> list[str]:
 
 
 def faults(text: str, where: str, own: str | None = None) -> list[Fault]:
-    """What is cited in `text` and leads nowhere. `own`: the page of docs it is, whose clauses may stand without its name.
+    """Citations in `text` that lead nowhere. `own`: the page of docs it is, whose clauses may stand without its name.
 
     Targets of Markdown links are left out: tests/docs/test_links.py follows them."""
     text = re.sub(r"\]\([^()\s]*\)", lambda m: "]" + " " * (len(m[0]) - 1), text)

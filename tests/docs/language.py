@@ -1,23 +1,31 @@
-"""The language of docstrings and comments, held for the package: `python -m tests.docs.language [paths]` (docs/contributing.md).
+"""The language of docstrings, comments, messages and pages: `python -m tests.docs.language [paths]` (docs/contributing.md).
 
 Each rule below marks a way of writing that a reader has to read twice. It finds candidates: what stands there instead is
-written by whoever has read the code. Read are the docstrings of modules, classes, functions, constants and fields (a string
-after an assignment), and comments. Indented lines of a docstring (tables, code, before → after) and text in backticks are not.
+written by whoever has read the code. Four kinds of text are read:
 
-opening       a sentence begins with Of, Whose, What, Those, …; a docstring begins with a preposition or a pronoun, or is a place (Where …)
-question      a sentence ends with a question mark
-subject       the docstring of a class or function begins with a field or parameter (`rows`: …), before it says what the thing is
-predicate     the docstring of a function that returns `bool` does not say "True if" (or "False if")
-beside        "beside": next to, besides, in addition to
-is-no         "is no matrix": is not a matrix
-has-not       "a lane that a vector has not": does not have
-so-many       "of so many tiles", "from which on": this many, at least
-as-has-it     "as PyTorch has it": as in PyTorch
-prefetch      "asks for lines", "asked for early": prefetches
-history       "no longer", "any more", "previously": text says what is
-short         a docstring of fewer than 25 characters
-constant      a public constant of a module without a docstring or comment
-undocumented  a public function, method or class without a docstring
+- docstrings of modules, classes, functions, constants and fields (a string after an assignment);
+- comments;
+- messages of the package: every other string with three words in a row (diagnostics and their suggestions, the command line's
+  help, lines of dumps and reports);
+- pages: README.md and docs/, without block quotes.
+
+Indented lines (tables of a docstring, code, before → after), fenced blocks and text in backticks are not read. Strings under
+tests/ and benchmarks/ are data; `short`, `constant` and `undocumented` are held for the package alone.
+
+    opening       a sentence begins with Of, Whose, What, Those, …; a docstring begins with a preposition or a pronoun, or is a place (Where …)
+    question      a sentence ends with a question mark, except "did you mean …?"; pages may ask
+    subject       the docstring of a class or function begins with a field or parameter (`rows`: …), before it says what the thing is
+    predicate     the docstring of a function that returns `bool` does not say "True if" (or "False if")
+    beside        "beside": next to, besides, in addition to
+    is-no         "is no matrix": is not a matrix
+    has-not       "a lane that a vector has not": does not have
+    so-many       "of so many tiles", "from which on": this many, at least
+    as-has-it     "as PyTorch has it": as in PyTorch
+    prefetch      "asks for lines", "asked for early": prefetches
+    history       "no longer", "any more", "previously": text says what is
+    short         a docstring of fewer than 25 characters
+    constant      a public constant of a module without a docstring or comment
+    undocumented  a public function, method or class without a docstring
 """
 
 from __future__ import annotations
@@ -29,12 +37,16 @@ import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tatami"
+READ = ("tatami", "tests", "examples", "docs", "README.md")
+"""Files and folders of the repository that are read where no path is given."""
+PACKAGE_RULES = ("short", "constant", "undocumented")
+"""Rules that are held for the package alone: names of tests say what a test holds."""
 
 SHORTEST = 25
 """Characters of a docstring: fewer are a word or two that leave out what the thing is, its unit or its reason."""
@@ -78,6 +90,10 @@ TOKEN = re.compile(r'"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"|' r"'''(?:\\.|[^\
 """A string or a comment of Python."""
 MARK = re.compile(r"#!|# *(?:type:|noqa|mypy:|ruff:|fmt:)")
 """A comment for a tool."""
+PROSE = re.compile(r"(?:[A-Za-z][a-z]+|`x`)(?:,? (?:[a-z]+|`x`)){2}(?![\w?=])")
+"""Three words in a row, values that are put in counted: a string with them is read as a message."""
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.S | re.M)
+"""A block of a page that is shown as it is."""
 CONSTANT = re.compile(r"[A-Z][A-Z0-9_]*[A-Z0-9]")
 """A constant that other modules may import."""
 
@@ -95,7 +111,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Text:
-    """A docstring or a comment. `of`: module, class, function, bool (a function that returns one), init, attribute or comment."""
+    """A docstring, a comment, a message or a part of a page. `of`: module, class, function, bool (a function that returns one),
+    init, attribute, comment, message or page."""
 
     line: int
     of: str
@@ -144,6 +161,38 @@ def comments(source: str) -> Iterator[Text]:
         yield Text(first, "comment", "\n".join(block))
 
 
+def messages(tree: ast.Module) -> Iterator[Text]:
+    """Strings that are prose and no docstrings; `x` stands for each value that is put in."""
+    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+    def visit(node: ast.AST) -> Iterator[Text]:
+        if isinstance(node, ast.JoinedStr):
+            parts = [str(v.value) if isinstance(v, ast.Constant) else "`x`" for v in node.values]
+            yield Text(node.lineno, "message", "".join(parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in statements:
+            yield Text(node.lineno, "message", node.value)
+        for child in ast.iter_child_nodes(node):
+            if not (isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant)):
+                yield from visit(child)
+
+    return (text for text in visit(tree) if PROSE.search(text.text))
+
+
+def page(source: str) -> Iterator[Text]:
+    """The paragraphs, list items and table cells of a page."""
+    source = FENCED.sub(lambda fenced: "\n" * fenced[0].count("\n"), source)
+    start = 1
+    for block in re.split(r"(\n\s*\n)", source):
+        if block.strip() and not block.startswith((">", "    ")):
+            if block.lstrip().startswith("|"):
+                for row, line in enumerate(block.splitlines()):
+                    cells = re.sub(r"\]\([^)\s]*\)", "]", line).split("|")
+                    yield from (Text(start + row, "page", cell.strip()) for cell in cells if cell.strip())
+            else:
+                yield Text(start, "page", re.sub(r"\]\([^)\s]*\)", "]", block))
+        start += block.count("\n")
+
+
 def said_by(node: ast.stmt) -> str | None:
     """The text of a statement that is a string."""
     said = node.value if isinstance(node, ast.Expr) else None
@@ -189,14 +238,18 @@ def docstrings(tree: ast.Module) -> Iterator[Text]:
 def in_text(text: Text) -> Iterator[tuple[str, str]]:
     """Rule and excerpt of each fault in a docstring or comment."""
     paragraphs = prose(text.text)
-    is_docstring = text.of != "comment"
+    is_docstring = text.of not in ("comment", "message", "page")
     for number, paragraph in enumerate(paragraphs):
         for place, sentence in enumerate(sentences(paragraph)):
-            begins = sentence[:1].upper() + sentence[1:] if text.of == "comment" and place == number == 0 else sentence
+            in_lower_case = (text.of == "comment" or (text.of == "message" and text.text[:1] != " ")) and place == number == 0
+            begins = sentence[:1].upper() + sentence[1:] if in_lower_case else sentence
             head = is_docstring and text.of != "module" and place == number == 0
+            asks = re.search(r"[\w`)]\?$", sentence) and not re.search(r"\bdid you mean\b", sentence, re.I)
+            if text.of == "page" and asks:
+                continue
             if FIRST.match(begins) or (head and (BEGINS.match(begins) or WHERE.match(begins))):
                 yield "opening", sentence[:90]
-            if re.search(r"[\w`)]\?$", sentence):
+            if asks:
                 yield "question", sentence[-90:]
         for rule, pattern in PHRASES.items():
             for match in pattern.finditer(paragraph):
@@ -245,32 +298,62 @@ def undocumented(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def faults(source: str, path: str = "here") -> list[Fault]:
-    """What in the text of a Python file breaks a rule, by line."""
+    """Faults of a Python file of the package, by line."""
     tree = ast.parse(source)
-    out = [Fault(path, t.line, rule, said) for t in (*docstrings(tree), *comments(source)) for rule, said in in_text(t)]
+    out = [*docstring_faults(source, path), *message_faults(source, path)]
     out += [Fault(path, line, "constant", name) for line, name in constants(tree, source)]
     out += [Fault(path, line, "undocumented", name) for line, name in undocumented(tree)]
     return sorted(out)
 
 
+def docstring_faults(source: str, path: str) -> list[Fault]:
+    """Faults of a Python file's docstrings and comments."""
+    texts = (*docstrings(ast.parse(source)), *comments(source))
+    return sorted(Fault(path, t.line, rule, said) for t in texts for rule, said in in_text(t))
+
+
+def message_faults(source: str, path: str) -> list[Fault]:
+    """Faults of the strings that are prose in a Python file."""
+    return sorted(Fault(path, t.line, rule, said) for t in messages(ast.parse(source)) for rule, said in in_text(t))
+
+
+def page_faults(source: str, path: str) -> list[Fault]:
+    """Faults of a page of Markdown."""
+    return sorted(Fault(path, t.line, rule, said) for t in page(source) for rule, said in in_text(t))
+
+
+def outside_faults(source: str, path: str) -> list[Fault]:
+    """Faults of a Python file outside the package: without PACKAGE_RULES, and its strings are data."""
+    return [f for f in docstring_faults(source, path) if f.rule not in PACKAGE_RULES]
+
+
+def reader(path: Path) -> Callable[[str, str], list[Fault]]:
+    """The function that reads a file, by what it is."""
+    if path.suffix == ".md":
+        return page_faults
+    return faults if path.resolve().is_relative_to(PACKAGE) else outside_faults
+
+
 def files(paths: list[Path]) -> Iterator[Path]:
     for path in paths:
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        yield from sorted((*path.rglob("*.py"), *path.rglob("*.md"))) if path.is_dir() else [path]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.docs.language", description="The language of docstrings and comments."
+        prog="python -m tests.docs.language", description="The language of docstrings, comments, messages and pages."
     )
-    parser.add_argument("paths", nargs="*", type=Path, help="files and folders; the package where none is given")
+    parser.add_argument("paths", nargs="*", type=Path, help="files and folders; all that is read where none is given")
     parser.add_argument("--rules", default="", help="rules to hold, with commas between; all where none is given")
-    parser.add_argument("--count", action="store_true", help="numbers by part of the package and rule only")
+    parser.add_argument("--count", action="store_true", help="numbers by folder and rule only")
     options = parser.parse_args()
     rules = set(filter(None, options.rules.split(",")))
+    here = Path.cwd()
+    read = [ROOT / name for name in READ]
     found = [
         f
-        for path in files(options.paths or [PACKAGE.relative_to(Path.cwd()) if PACKAGE.is_relative_to(Path.cwd()) else PACKAGE])
-        for f in faults(path.read_text(encoding="utf-8"), str(path))
+        for path in files(options.paths or [p.relative_to(here) if p.is_relative_to(here) else p for p in read])
+        for f in reader(path)(path.read_text(encoding="utf-8"), str(path))
         if not rules or f.rule in rules
     ]
     if options.count:
@@ -278,7 +361,9 @@ def main() -> int:
             print(f"{count:5} {part} {rule}")
     else:
         print(*found, sep="\n") if found else None
-    print(f"{len(found)} faults" if found else "the language of docstrings and comments holds", file=sys.stderr)
+    print(
+        f"{len(found)} faults" if found else "the language of docstrings, comments, messages and pages holds", file=sys.stderr
+    )
     return 1 if found else 0
 
 

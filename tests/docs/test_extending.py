@@ -84,7 +84,7 @@ def is_test(kind: str, body: str) -> bool:
 
 
 def make_edits(blocks: list[tuple[str, str]], root: Path) -> None:
-    """All recipes, one after the other, in the copy at `root`; their tests are no part of it."""
+    """All recipes, one after the other, in the copy at `root`; their tests are not part of it."""
     for kind, body in blocks:
         if kind == "diff":
             apply(body, root)
@@ -94,7 +94,7 @@ def make_edits(blocks: list[tuple[str, str]], root: Path) -> None:
 
 
 def test_each_edit_has_its_place(tmp_path: Path) -> None:
-    """In a second, what the test of the recipes would say after a minute."""
+    """A quick test, in a second, of the places that the recipes edit."""
     blocks = list(edits(PAGE.read_text(encoding="utf-8")))
     for kind, body in blocks:
         if kind == "diff":

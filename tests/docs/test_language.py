@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.language import faults
+from tests.docs.language import Fault, faults, outside_faults, page_faults
 
 
 def rules(source: str) -> list[str]:
@@ -79,6 +79,45 @@ def test_every_rule_has_a_planted_example() -> None:
 
     listed = [line.split()[0] for line in (language.__doc__ or "").split("\n\n")[-1].strip().splitlines()]
     assert sorted({rule for rule, _, _ in PLANTED}) == sorted(listed)
+
+
+MESSAGES = [
+    ("is-no", 'fail(f"axis {axis} is no axis of {name}")', 'fail(f"axis {axis} is not an axis of {name}")'),
+    ("opening", 'fail("what it reads moves unevenly")', 'fail("the reads move unevenly")'),
+    ("beside", 'help = "the file, its .npz beside it"', 'help = "the file, its .npz next to it"'),
+    ("question", 'fail("Is the file there?")', 'fail(f"did you mean {name}?")'),
+    ("has-not", 'fail("a lane that the vector has not")', 'x = "beside"  # a word alone is a name'),
+]
+
+
+@pytest.mark.parametrize("rule, bad, good", MESSAGES, ids=[rule for rule, _, _ in MESSAGES])
+def test_a_rule_finds_a_message(rule: str, bad: str, good: str) -> None:
+    assert set(rules(f"x = 3\n{bad}\n")) == {rule}
+    assert rules(f"x = 3\n{good}\n") == []
+
+
+def test_a_part_of_a_message_is_no_sentence() -> None:
+    assert rules("text = f\"{name} starts{' of the cluster it is in' if name else ''}\"\n") == []
+
+
+def on_a_page(text: str) -> list[Fault]:
+    return page_faults(text, "page.md")
+
+
+def test_a_page_is_read_without_its_code_and_quotes() -> None:
+    assert on_a_page("# Tiles\n\n    Of beside what\n\n> Of beside what\n\n```\nOf beside what\n```\n\n`beside`\n") == []
+    assert on_a_page("Which tile is first? The widest one.\n") == []
+
+
+def test_paragraphs_items_and_cells_of_a_page_are_read() -> None:
+    page = "Tiles.\n\nRows. Of rows\nthere are two.\n\n- beside it\n\n| a | b |\n|---|---|\n| 3 | is no tile |\n"
+    assert [(f.line, f.rule) for f in on_a_page(page)] == [(3, "opening"), (6, "beside"), (10, "is-no")]
+
+
+def test_strings_outside_the_package_are_data() -> None:
+    source = 'x = "an axis that is no axis"\n\n\ndef f() -> None:\n    """{}"""\n'
+    assert outside_faults(source.format("A row."), "test.py") == []
+    assert [f.rule for f in outside_faults(source.format("Of a row."), "test.py")] == ["opening"]
 
 
 def test_code_and_tables_inside_a_docstring_are_not_read() -> None:

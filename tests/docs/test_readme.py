@@ -43,7 +43,7 @@ def test_each_box_of_the_picture_is_a_folder() -> None:
 
 
 def unknown_folders(head: str, folders: set[str]) -> set[str]:
-    """Folders that are neither a box of the picture nor named below it, and names below it that are no folder."""
+    """Folders that are neither a box of the picture nor named below it, and names below it that are not folder."""
     boxes = {word.strip("/") for line in BOX.findall(head) for word in line.split()}
     return (folders - boxes) ^ set(re.findall(r"`(\w+)/`", head))
 

@@ -32,9 +32,9 @@ def rows(page: str) -> list[Row]:
 
 
 def faults_of(row: Row) -> Iterator[str]:
-    """What a row lacks."""
+    """Faults of a row: parts that it lacks."""
     if row.verdict not in VERDICTS:
-        yield f"{row.verdict} is no verdict"
+        yield f"{row.verdict} is not a verdict"
     elif row.verdict == "works" and not SHOWN.search(row.text):
         yield "no test or command shows it"
     elif row.verdict != "works" and "Lacking: " not in row.text:

@@ -29,7 +29,7 @@ NO_CUDA_BODY = {"kernel_body"}
 
 
 def difference(name: str, target: str) -> str:
-    """What differs between the target and the reference; "" where nothing does."""
+    """The difference between the target and the reference; "" if there is none."""
     try:
         module, inputs, sizes = built(name)
         compilation = prepare(module, target=target)

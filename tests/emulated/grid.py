@@ -3,7 +3,7 @@
     python -m tests.emulated.grid --jobs 2 --record tests/emulated/grid.json
 
 A point of the grid is one program; it runs at sizes of every tail class: nothing, one, a tile less one, a tile, a tile
-and one more, primes, and a k that is no multiple of a tile's. The record has a hash of the kernels of each point that
+and one more, primes, and a k that is not a multiple of a tile's. The record has a hash of the kernels of each point that
 agreed, without a report of the machine; a later call with the same record runs the points whose kernels changed.
 """
 
@@ -26,8 +26,8 @@ import numpy as np
 
 import tatami as tt
 from tatami.api import Compilation, build, prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.signature import Signature, symbols
 from tatami.core.tensor import numpy_dtype
 from tatami.gpu.ir import Kernel
@@ -55,7 +55,7 @@ class Point:
 @dataclass(frozen=True)
 class Kind:
     """`make` gives the value before the epilogue. `tails`: the sizes it runs at, given the tile of its first kernel, which
-    the plan is chosen for at `usual`, and the order. What has no tile has the same text for every GPU and is run on one."""
+    the plan is chosen for at `usual`, and the order. Kernels without a tile have the same text for every GPU and run on one."""
 
     make: Make
     dtypes: tuple[DType, ...]
@@ -273,7 +273,7 @@ def drawn(signature: Signature, sizes: Sizes) -> dict[str, np.ndarray]:
 
 
 def difference(compilation: Compilation, tails: list[Sizes]) -> str:
-    """What differs from the reference at the first tail where something does; "" where nothing does."""
+    """The difference from the reference at the first tail that has one; "" if none has."""
     module = compilation.stages["frontend"]
     signature: Signature = module.main.signature
     through = least_precise(module)

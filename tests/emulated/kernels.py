@@ -10,9 +10,9 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.ir import Unit
@@ -80,7 +80,7 @@ class Built:
         symbol: str = "k0",
         count_banks: bool = False,
     ) -> tuple[Report | None, np.ndarray]:
-        """What the machine says, and the output. Another `machine` has the kernel under another `symbol`."""
+        """(Report of the machine, output). Another `machine` has the kernel under another `symbol`."""
         machine = machine or self.machine
         assert machine is not None
         out = self.region.outputs[0]

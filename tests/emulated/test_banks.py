@@ -89,7 +89,7 @@ def test_no_two_words_of_a_read_of_two_products_share_a_bank(
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_without_a_swizzle_eight_rows_meet_in_four_banks(order: str, machine: EmulatedMachine) -> None:
-    """As poly_core says of rows of 128 bytes: eight ways, seven turns more for each at best."""
+    """Conflicts of rows of 128 bytes are those of poly_core: eight ways, at least seven more turns for each access."""
     best, conflicts = turns(machine, "no swizzle", order)
     assert conflicts == best * (conflict_ways(128) - 1) == 7 * best
     _, of_a = turns(machine, "A without swizzle", order)

@@ -31,8 +31,8 @@ SAMPLE = sample([p for p in points() if p.kind in ("product", "batched", "large"
 
 @pytest.mark.parametrize("p", SAMPLE, ids=lambda p: p.name)
 def test_products_agree_at_every_tail(p: Point) -> None:
-    """Where the kernels are no longer those of the record, that is said as an expected failure: this point agrees all the
-    same, those that do not run here ask for the command."""
+    """Results agree. Kernels that differ from the record are an expected failure: this point agrees, and the points
+    that do not run here need the command."""
     compilation = prepared(p)
     assert difference(compilation, KINDS[p.kind].tails(tile_of(compilation), p.order)) == ""
     if texts_hash(compilation) != RECORD[p.name]:
@@ -44,7 +44,7 @@ ELSEWHERE = ("groups", "conv", "attention", "chain", "softmax", "running", "turn
 
 @pytest.mark.parametrize("kind", ELSEWHERE)
 def test_the_record_of_a_kind_is_of_todays_kernels(kind: str) -> None:
-    """Of its first point; nothing runs here."""
+    """Only the kernels of the first point are compared; nothing runs."""
     p = next(p for p in points() if p.kind == kind)
     if texts_hash(prepared(p)) != RECORD[p.name]:
         pytest.xfail(f"{p.name} {STALE}")

@@ -28,7 +28,7 @@ def check(g: tt.Graph, inputs: dict[str, np.ndarray], target: str, tolerance: fl
 
 
 def agrees(f: Any, inputs: dict[str, np.ndarray], want: dict[str, Any], tolerance: float, schedules: int) -> None:
-    """In every schedule, and nothing is reported."""
+    """Results agree in every schedule, without a report."""
     with pytest.MonkeyPatch.context() as patch:
         for seed in range(schedules + 1):
             patch.setenv("TATAMI_EMULATED_SCHEDULE", str(seed))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("planted bugs")  # one machine for all of t
 
 @dataclass(frozen=True)
 class Bug:
-    """In `kernel`, `right` is replaced by `wrong`. The report is of `check` and has `words`, unless a schedule draws
+    """A planted bug: `wrong` replaces `right` in `kernel`. The report is of `check` and has `words`, unless a schedule draws
     another of `also` first. `sizes` of a product: M, N, K."""
 
     name: str
@@ -226,7 +226,7 @@ def test_a_kernel_that_starts_early_waits_for_the_one_before(machine: EmulatedMa
         found = pair.run(kernel, [Pointer(y, y, False), Pointer(z, z, True)], replace(shape, overlaps_previous=True))
         assert (found is None) == (kernel == "good")
         assert found is None or "which the kernel before may still be writing: griddepcontrol.wait is missing" in found.text
-        # What it only writes, the kernel before may still read.
+        # A buffer that the kernel only writes may still be read by the kernel before it.
         assert pair.run("good", [Pointer(x, x, False), Pointer(y, y, True)], shape) is None
         found = pair.run(kernel, [Pointer(z, z, False), Pointer(x, x, True)], replace(shape, overlaps_previous=True))
         assert (found is None) == (kernel == "good")

@@ -22,7 +22,7 @@ PUBLIC = {
     "tilelang issue 2443": ("copies of the prologue lost", "a copy of the prologue is lost"),
     "tilelang PR 2674": ("phases that start anew with the second tile", "phases start anew with the second tile"),
 }
-"""Where a compiler got it wrong: the fault as the verifier and as the emulated machine are given it."""
+"""Compiler or issue → the fault as given to the verifier and as given to the emulated machine."""
 
 
 def page() -> str:
@@ -41,7 +41,7 @@ def _lines() -> Iterator[str]:
     yield "# Planted faults"
     yield ""
     yield f"{len(reported)} faults in kernel text, which the [emulated GPU](emulator.md) reports, and {len(refused)} in the GPU IR, which"
-    yield "the verifier refuses before any text is printed. The tests expect each by the words beside it."
+    yield "the verifier refuses before any text is printed. The tests expect each by the words next to it."
     yield ""
     yield "## What public compilers got wrong"
     yield ""

@@ -43,7 +43,7 @@ def inputs(g: Graph) -> dict[str, np.ndarray]:
 
 
 def beside(f: CompiledFunction) -> dict[int, int]:
-    """Launches that run beside others, by wave."""
+    """Launches that run at the same time as others, by wave."""
     out: dict[int, int] = {}
     for ins in f.stages["execution"].value.main.instructions:
         if ins.beside:
@@ -108,7 +108,7 @@ def test_only_launches_run_beside_each_other() -> None:
         main, instructions=tuple(msgspec.structs.replace(i, beside=True) for i in main.instructions)
     )
     (d,) = verify(Module({"main": marked}, module.constants, module.origins))
-    assert d.kind == "InvalidExecution" and "beside" in d.why
+    assert d.kind == "InvalidExecution" and "at the same time" in d.why
 
 
 def halves(turns: int | str = "S", back: int = 32, checks: bool = False) -> Graph:

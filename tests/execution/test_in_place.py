@@ -27,7 +27,7 @@ FACE = KernelFace("", (KernelParam(DType.fp32, False), KernelParam(DType.fp32, T
 
 
 def made(plan: ExecutionPlan) -> ExecutionPlan:
-    """With places taken as if every kernel were elementwise."""
+    """The plan with buffers in place as if every kernel were elementwise."""
     names = {ins.op.kernel for ins in plan.instructions if isinstance(ins.op, Launch)}
     return with_offsets(take_places(plan, {name: replace(FACE, symbol=name) for name in names}))
 
@@ -84,7 +84,7 @@ def test_every_case_has_to_allow_it() -> None:
 
 
 PLANTED: dict[str, dict[str, Any]] = {
-    "is no buffer": {"in_place_of": "n99"},
+    "is not a buffer": {"in_place_of": "n99"},
     "not two whole buffers": {"in_place_of": "n0"},
     "another offset": {"in_place_of": "n2", "arena_offset": 640},
 }

@@ -24,7 +24,7 @@ WIDE = RNG.standard_normal((32, 8)).astype(np.float32)
 
 
 def after(g: tt.Graph, rows: tt.Tensor) -> None:
-    """The concatenation is no output of the program itself."""
+    """The concatenation is not an output of the program itself."""
     g.output("y", rows @ g.constant(WIDE))
 
 
@@ -37,7 +37,7 @@ def two(g: tt.Graph, x: tt.Tensor, z: tt.Tensor) -> None:
 
 
 def with_an_input(g: tt.Graph, x: tt.Tensor, z: tt.Tensor) -> None:
-    """Of 40 + 12 + 8 rows the 8 of an input are copied."""
+    """A concatenation of 40 + 12 + 8 rows; the 8 rows of an input are copied."""
     short = g.input("short", (8, 32), tt.fp32)
     after(g, g.concat([product_of(g, x, "a"), short, product_of(g, z, "b")]))
 
@@ -48,7 +48,7 @@ def mostly_an_input(g: tt.Graph, x: tt.Tensor, z: tt.Tensor) -> None:
 
 
 def nested(g: tt.Graph, x: tt.Tensor, z: tt.Tensor) -> None:
-    """As a dense block joins: a|b, then a|b|c, of which the first is the beginning."""
+    """Concatenations of a dense block: a|b, then a|b|c, which begins with the first."""
     a, b = product_of(g, x, "a"), product_of(g, z, "b")
     c = (g.concat([a, b]) @ g.constant(WIDE @ WIDE.T)).relu()
     after(g, g.concat([a, b, c]))
@@ -131,7 +131,7 @@ def test_what_nobody_writes_is_not_read() -> None:
     plan = joined_plan()
     (last,) = [b for b in plan.buffers if b.parent and b.offset != ZERO]
     fewer = replace(plan, instructions=tuple(i for i in plan.instructions if last.id not in i.outputs))
-    assert any(f"of which nothing writes {12 * 32} elements" in d.why for d in verify(Module({"main": fewer})))
+    assert any(f"but nothing writes {12 * 32} of its elements" in d.why for d in verify(Module({"main": fewer})))
 
 
 def test_slices_are_apart() -> None:

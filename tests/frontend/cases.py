@@ -27,7 +27,7 @@ try:
 except ModuleNotFoundError:
 
     class _Absent:
-        """What an oracle finds where PyTorch is not installed: its test is listed as skipped."""
+        """A stand-in for PyTorch where it is not installed: the test of the oracle is listed as skipped."""
 
         def __getattr__(self, name: str) -> Any:
             return self

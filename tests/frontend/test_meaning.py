@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.module import Module
 from tatami.core.sizes.binding import bind_sizes
 from tatami.frontend import ir

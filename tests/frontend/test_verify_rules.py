@@ -138,7 +138,7 @@ def test_conditions_of_numbers_hold() -> None:
 
 
 def test_the_deepest_chain_of_calls_is_named() -> None:
-    """Beside calls that end soon."""
+    """A chain of calls next to calls that end soon."""
     both = node("call", graph="f1")
     aside = node("call", writes="z", name="aside", graph="f10")
     main = graph(aside, both, z=TensorType(F32, four))

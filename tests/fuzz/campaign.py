@@ -35,7 +35,7 @@ def run_campaign(doc: str | None, check: Callable[..., str], run_help: str = "",
 
 
 def outcome_of(check: Callable[..., str], seed: int, options: dict[str, Any]) -> str:
-    """What the check says, or the exception that ended it, with the line that raised it."""
+    """The verdict of the check, or the exception that ended it, with the line that raised it."""
     try:
         return check(seed, **options)
     except Exception as error:

@@ -4,7 +4,7 @@
 
 Every run has folders of its own for temporary files, cache and results. A program is started, gets a signal after a time
 drawn between its start and its end, and is looked at two seconds after its own end: processes that it started, files below
-its folders. What stays is a finding, and so is a process that does not end within ten seconds. Hosts: `command` (tatami
+its folders. A file left behind is a finding, and so is a process that does not end within ten seconds. Hosts: `command` (tatami
 compile), `plain` (a program without handlers), `raises` (its handler raises), `exits` (its handler calls sys.exit),
 `goes_on` (its handler notes the signal: the program has to end by itself, with its results), `thread` (it compiles in
 another thread, and its handler lets it end).
@@ -160,7 +160,7 @@ def duration(kind: str) -> float:
 
 
 def outcome(kind: str, seed: int, seconds: float) -> tuple[str, str]:
-    """What a run with one signal comes to: `ended`, `made`, or a finding."""
+    """The outcome of a run with one signal: `ended`, `made`, or a finding."""
     rng = random.Random(f"{kind} {seed}")
     number = rng.choice(SIGNALS)
     moment = rng.uniform(0.05, 1.1) * seconds

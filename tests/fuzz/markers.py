@@ -5,7 +5,7 @@
 Without trust, a document with the marker is read, checked, lowered, printed, and built as far as it goes. Outcomes:
 `refused` (a diagnostic), `same` (the text of the program is as before, byte for byte), `changed` (another text, without
 the marker). Findings, for which the exit code is 1: `printed` (the marker stands in generated text), `file`, `command`,
-`ran` (a file that the marker's code makes), `fault` (an error that is no diagnostic). `--every` plants in each string,
+`ran` (a file that the marker's code makes), `fault` (an error that is not a diagnostic). `--every` plants in each string,
 else in the first of each sort over all programs (`marker_places`).
 """
 
@@ -49,7 +49,7 @@ FINDINGS = ("printed", "file", "command", "ran", "fault")
 
 
 class Probe:
-    """What one document with a marker comes to."""
+    """The outcome of one document with a marker."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class Probe:
             return code_texts(compilation)
 
     def outcome(self, form: Form, place: Place, mark: str, before: Mapping[str, str], word: bool) -> tuple[str, str]:
-        """Its kind, and what of it there is to see."""
+        """(Kind of the outcome, evidence)."""
         out = self.folder / "out"
         out.mkdir()
         (self.folder / "in").mkdir()
@@ -97,7 +97,7 @@ class Probe:
         return self.ran() or ("same" if code == before else "changed", "")
 
     def build(self, made: Compilation) -> None:
-        """As far as the commands that would be run."""
+        """Build the program up to the commands that would run, without running them."""
         if made.target.kind != "cpu":
             return
         from tatami.api import make_program
@@ -125,7 +125,7 @@ def _no_cache() -> Any:
 
 
 def _is_name(text: str) -> bool:
-    """Every place of the marker is a whole name, which is not called unless it is a function of the text itself."""
+    """True if every place of the marker is a whole name that is not called, or is a function of the text itself."""
     own = set(re.findall(rf"\b(?:static|int|void)\b[^;{{}}=]*?\b(\w*{MARK}\w*)\(", text))
     called = set(re.findall(rf"\b(\w*{MARK}\w*)\(", text))
     return called <= own

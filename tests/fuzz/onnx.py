@@ -49,7 +49,7 @@ def _tried(call: Any) -> Arrays | None:
 
 
 def agree(a: np.ndarray, b: np.ndarray) -> bool:
-    """One shape, and one value each up to rounding."""
+    """True if both have the same shape and the same values up to rounding."""
     if a.shape != b.shape:
         return False
     if a.dtype.kind not in "f":
@@ -60,7 +60,7 @@ def agree(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def check(seed: int) -> str:
-    """What is wrong with one model; empty where nothing is."""
+    """The fault of one model; "" if there is none."""
     model, calls = random_model(seed)
     operators = " ".join(n.op_type for n in model.graph.node)
     expected, other = by_runtime(model, calls), by_reference(model, calls)
@@ -87,7 +87,7 @@ def check(seed: int) -> str:
 
 
 def _is_empty_window(error: TatamiError, model: onnx.ModelProto, given: Mapping[str, np.ndarray]) -> bool:
-    """True where a window longer than its line is refused here (E1304), and gives the reference evaluator no element.
+    """True if a window longer than its line is refused here (E1304), and gives the reference evaluator no element.
 
     For a stride of 2 or more ONNX Runtime has one: it divides -1 by the stride to 0, and reads a part of a window.
     """

@@ -98,7 +98,7 @@ class Maker:
         self.values += [Value(n, a) for n, a in zip(names, self.run(names), strict=True)]
 
     def run(self, names: list[str]) -> list[Any]:
-        """What the reference evaluator says of the newest node."""
+        """Results of the newest node by the reference evaluator."""
         from onnx.reference import ReferenceEvaluator
 
         node = self.nodes[-1]

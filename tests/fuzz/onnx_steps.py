@@ -191,7 +191,9 @@ def convolution(m: Maker) -> None:
         raise Unfit
     n, c = a.array.ndim - 2, a.array.shape[1]
     if m.r.random() < 0.5:
-        kernel = [m.r.randint(1, 2 if m.is_special else 3) for _ in range(n)]  # of 3: tiles, where an infinity may become nan
+        kernel = [
+            m.r.randint(1, 2 if m.is_special else 3) for _ in range(n)
+        ]  # kernels of 3 are computed by tiles, where an infinity may become nan
         m.add(
             "Conv",
             [a.name, m.constant(m.weights(np.float32, (4, c, *kernel)), np.float32)],

@@ -29,7 +29,7 @@ from tests.fuzz.torch_programs import Program, program
 
 @dataclass
 class Outcome:
-    """What one call gave: results, arguments after it, gradients; or what it raised."""
+    """The outcome of one call: results, arguments after it, gradients; or the error raised."""
 
     results: list[torch.Tensor]
     arguments: list[torch.Tensor]
@@ -158,7 +158,7 @@ def check(made: Program) -> tuple[str, str]:
 
 
 def stays() -> list[str]:
-    """What of the last program PyTorch computed."""
+    """Parts of the last program that PyTorch computed."""
     return [f"{u.operator}: {u.why}" for r in backends.torch_reports() for u in r.unsupported] + [
         why for r in backends.torch_reports() for why in r.refused
     ]

@@ -1,7 +1,7 @@
 """Random programs of PyTorch as source text: views, indexing, writes in place, dtypes, reductions, products, modules.
 
 A program is made while eager runs it, so that each line knows the shapes and dtypes it may use, and two lines may well share
-memory. What it prints is what it is: a function of a few tensors.
+memory. A printed program is complete: a function of a few tensors.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Writer:
         return self.rng.choice(found[-6:] if self.rng.random() < 0.7 else found) if found else None
 
     def add(self, expression: str) -> bool:
-        """A line for an expression that eager computes; False where it refuses, or the result is too large."""
+        """Append a line for the expression. False if eager refuses it, or the result is too large."""
         name = f"v{len(self.lines)}"
         try:
             made = eval(expression, self.space)
@@ -93,7 +93,7 @@ class Writer:
         return True
 
     def do(self, statement: str) -> bool:
-        """A line that writes in place."""
+        """Append a line that writes in place. False if eager refuses it."""
         try:
             exec(statement, self.space)
         except Exception:

@@ -18,8 +18,9 @@ import numpy as np
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate, exact_div, expr
+from tatami.core.expr import exact_div, expr
 from tatami.stages import STAGES, runner
 from tests.fuzz.campaign import run_campaign
 
@@ -226,7 +227,7 @@ def _text(value: np.ndarray | str) -> str:
 
 
 def check(seed: int, *, run: bool = False) -> str:
-    """What is wrong with one chain; empty where nothing is."""
+    """The fault of one chain; "" if there is none."""
     chain = Chain(seed)
     graph = chain.made()
     after = f"after {''.join(chain.done)}"

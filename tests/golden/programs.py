@@ -1,4 +1,4 @@
-"""The programs whose every stage is kept as text beside this file."""
+"""The programs whose every stage is kept as text in this folder."""
 
 from __future__ import annotations
 

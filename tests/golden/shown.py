@@ -1,4 +1,4 @@
-"""What a golden shows of printed text: a person reads the kernel, not what every kernel has.
+"""The part of printed text that a golden shows: a person reads the kernel, not the text that every kernel has.
 
 - C: the vector types and functions before a kernel stand in a file of their own, `12_c-helpers.txt`.
 - C: of a micro-kernel's heights the highest is shown, the others are counted.
@@ -55,7 +55,7 @@ def _c_texts(source: CSource) -> dict[str, str]:
 
 
 def _is_lower(name: str, units: Mapping[str, Any]) -> bool:
-    """True for the file of a micro-kernel's height with a higher one beside it."""
+    """True if the file has a micro-kernel's height and the program has a higher one."""
     own = _OWN_HEIGHT.fullmatch(name)
     others = [m for m in map(_OWN_HEIGHT.fullmatch, units) if own and m and m[1] == own[1]]
     return own is not None and any(int(m[2]) > int(own[2]) for m in others)

@@ -27,7 +27,7 @@ def numbered(text: str) -> str:
 AVX2 = msgspec.structs.replace(PRESETS["cpu:avx2"], l2_bytes=1 << 20)
 """A fixed machine, not this one: tiles follow the caches."""
 PLAN = [s.name for s in STAGES].index("plan")
-"""Above it nothing depends on the kind of GPU."""
+"""Number of the stage plan: earlier stages do not depend on the kind of GPU."""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -38,7 +38,7 @@ def test_every_stage_reads_as_kept(name: str, update_golden: bool) -> None:
 @pytest.mark.parametrize("target", ("sm80", "sm90"))
 @pytest.mark.parametrize("name", GPU_PROGRAMS)
 def test_every_stage_for_a_gpu_reads_as_kept(name: str, target: str, update_golden: bool) -> None:
-    """What the two kinds of GPU share stands in the program's own folder, beside the CPU's where that is kept too."""
+    """Stages that the two kinds of GPU share stand in the program's own folder, next to the CPU's if these are kept too."""
     found = texts(prepare(GPU_PROGRAMS[name](), target=target))
     compare(name, {(p, part): t for (p, part), t in found.items() if p < PLAN}, update_golden)
     compare(f"{name}_{target}", {(p, part): t for (p, part), t in found.items() if p >= PLAN}, update_golden)

@@ -295,7 +295,7 @@ PIPELINING: list[tuple[str, ir.Kernel, str]] = [
         "deadlock",
     ),
 ]
-"""What public compilers got wrong in pipelines of this kind (docs/planted-faults.md)."""
+"""Faults of public compilers in pipelines of this kind (docs/planted-faults.md)."""
 
 
 @pytest.mark.parametrize(("k", "words"), [f[1:] for f in PIPELINING], ids=[f[0] for f in PIPELINING])

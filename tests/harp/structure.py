@@ -1,4 +1,4 @@
-"""Are two frontend modules the same but for the names of inner values, graphs and constants?"""
+"""Comparison of two frontend modules up to the names of inner values, graphs and constants."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _attribute(module: Module[Graph], value: Any) -> Any:
 
 
 def assert_same(got: Module[Graph], wanted: Module[Graph]) -> None:
-    """With the first difference in the message."""
+    """Assert that the modules are equal; the message has the first difference."""
     a, b = shape_of(got), shape_of(wanted)
     for key in a["main"]:
         assert a["main"][key] == b["main"][key], key

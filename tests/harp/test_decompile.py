@@ -281,7 +281,7 @@ EVERY = 26
 
 
 def test_models_of_the_onnx_suite() -> None:
-    """They decompile and come back node for node."""
+    """Models of the suite decompile and come back node for node."""
     failing = json.loads((Path(__file__).parents[1] / "conformance" / "expected.json").read_text())["failing"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -293,7 +293,7 @@ def test_models_of_the_onnx_suite() -> None:
         arrays = {n: x if isinstance(x, list) else np.asarray(x) for n, x in zip(names, case.data_sets[0][0], strict=False)}
         try:
             module = tt.open_model(case.model)["frontend"]
-        except TatamiError:  # what it does depends on values of its inputs
+        except TatamiError:  # the graph depends on values of its inputs
             module = tt.open_model(case.model, example_inputs=arrays)["frontend"]
         there_and_back(module)
 

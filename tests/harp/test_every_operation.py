@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, free_vars
+from tatami.core.expr import Expr, expr
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.frontend.graph import Graph
@@ -99,7 +100,7 @@ def _value(value: Any, hint: Any, node: Node, module: Module[Program]) -> str:
 
 
 def said(module: Module[Program]) -> dict[str, Any]:
-    """What a module says, values by number: names and places are left out."""
+    """A module with values by number, without names and places."""
     out = {}
     for name, g in module.programs.items():
         number = {"": "none"} | {i.tensor: f"input {i.tensor}" for i in g.signature.inputs}
@@ -141,7 +142,7 @@ def test_every_operation_has_a_case() -> None:
 
 @pytest.mark.parametrize("name", sorted(TENSOR_METHODS))
 def test_every_method_of_a_tensor_is_a_method_of_the_language(name: str) -> None:
-    """Its parameters are read off the API; one it lacks is named with its place."""
+    """Parameters of the language's method are those of the API; a missing one is named with its place."""
     method = tensor_method(name)
     assert method is not None
     assert all(p.hint is not inspect.Parameter.empty for p in method.parameters)

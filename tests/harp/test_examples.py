@@ -254,7 +254,7 @@ def test_a_program_gives_what_numpy_gives(path: Path) -> None:
         results = build(compilation, 2, sizes)(given)
         tolerance = LOOSE.get(path.stem, 2e-5)
         for name, want in expected.items():
-            got = results[name] if name in results else given[name]  # what is updated in place
+            got = results[name] if name in results else given[name]  # an input updated in place
             assert got.shape == np.shape(want), name
             if np.asarray(want).dtype.kind in "iub":
                 assert np.array_equal(got, want), name

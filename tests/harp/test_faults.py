@@ -1,4 +1,4 @@
-"""What a program is refused for: kind, place, and what to write instead. docs/language.md lists these faults."""
+"""Reasons to refuse a program: kind, place, and suggestion. docs/language.md lists these faults."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ BODY = [
     ("N = x", 1, "DuplicateId", "'N' is a size variable", "N_"),
     ("z = pair(x[:, 0])", None, "", "", ""),
     ("z = pair(x[:, 0]) + 1.0", 5, "InvalidAttribute", "the 2 results of pair", "(a, b) = pair"),
-    ("z = pair(x[:, 0])[0]", 18, "InvalidAttribute", "the 2 results of pair are no tensor", "(a, b) = …"),
+    ("z = pair(x[:, 0])[0]", 18, "InvalidAttribute", "the 2 results of pair are not one tensor", "(a, b) = …"),
     ("z = x ** 2 ** 3", 12, "ParseError", "an operator", "(a ** b) ** c"),
     ("(p, q, r) = pair(x[:, 0])", 1, "ResultCount", "3 names for 2 results of pair", "(a, b) = …"),
     ("(p, p) = pair(x[:, 0])", 5, "DuplicateId", "'p' would name two of the results", "p_2"),
@@ -133,7 +133,7 @@ WHOLE = [
     # a text; place; kind; words of why; words of the suggestion
     ("graph main(x: f32[N]) -> f32[N] { return x }", "1:19", "UnboundSymbol", "'N' is not a size variable", "graph<N=1> main"),
     ("graph<Rows=1> main(x: f32[Row]) -> f32[Rows] { return x }", "1:27", "UnboundSymbol", "'Row'", "did you mean 'Rows'"),
-    ("graph main(x: f33[2]) -> f32[2] { return x }", "1:15", "UnsupportedDType", "'f33' is no dtype", "did you mean 'f32'"),
+    ("graph main(x: f33[2]) -> f32[2] { return x }", "1:15", "UnsupportedDType", "'f33' is not a dtype", "did you mean 'f32'"),
     ("graph main(x: fp32[2]) -> f32[2] { return x }", "1:15", "UnsupportedDType", "'fp32'", "did you mean 'f32'"),
     ("graph main(x: f32[-2]) -> f32[2] { return x }", "1:19", "InvalidSymbol", "a size is -2", "0 or more"),
     ("graph main(x: f32[2.5]) -> f32[2] { return x }", "1:19", "InvalidSymbol", "a size is not the number 2.5", "an integer"),
@@ -143,7 +143,7 @@ WHOLE = [
     ("graph<N=1, N=2> main(x: f32[N]) -> f32[N] { return x }", "1:12", "DuplicateId", "declared twice", "keep one"),
     ("graph<x=1> main(x: f32[3]) -> f32[3] { return x }", "1:17", "DuplicateId", "'x' is a size variable", "x_"),
     ("graph main(x: f32[3], x: f32[3]) -> f32[3] { return x }", "1:23", "DuplicateId", "two inputs are called 'x'", "x_2"),
-    ("graph main(mtu x: f32[3]) -> f32[3] { return x }", "1:12", "InvalidAttribute", "'mtu' is no kind of input", "'mut'"),
+    ("graph main(mtu x: f32[3]) -> f32[3] { return x }", "1:12", "InvalidAttribute", "'mtu' is not a kind of input", "'mut'"),
     ("graph main(mut mut x: f32[3]) -> f32[3] { return x }", "1:16", "InvalidAttribute", "another word says", "keep one"),
     ("graph main(x: f32[3]) -> (x: f32[3]) { return x }", "1:27", "DuplicateId", "'x' is already an input or output", "another"),
     ("graph main(x: f32[3]) -> f32[3] { y = x }", "1:41", "MissingReturn", "has no return; it declares 1 result", "return y"),

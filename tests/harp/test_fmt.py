@@ -44,7 +44,7 @@ def test_a_dense_text_is_laid_out() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_an_example_squeezed_together_comes_back_as_it_was(path: Path) -> None:
-    """Without its layout an example is laid out as it stands, up to its empty lines."""
+    """An example without its layout is laid out as the file is, up to empty lines."""
     text = path.read_text()
     code = [w.text for w in words(re.sub(r"//[^\n]*", "", text))]
     # A parenthesis that begins a statement needs its own line, everything else may stand on one.

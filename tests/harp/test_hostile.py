@@ -83,7 +83,7 @@ def mutated(seed: int) -> str:
 
 
 def check_located(text: str) -> bool:
-    """Whether the text is a program; each diagnostic of one that is not has its place in the text."""
+    """True if the text is a program. Asserts that each diagnostic of another text has its place in it."""
     try:
         tt.parse(text, CONSTANTS, "m.harp")
         return True

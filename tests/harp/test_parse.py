@@ -22,7 +22,7 @@ def expression(text: str) -> Any:
 
 
 def shown(e: Any) -> str:
-    """With every operation in parentheses."""
+    """The expression with every operation in parentheses."""
     match e:
         case ir.Binary(op=op, left=left, right=right):
             return f"({shown(left)} {op} {shown(right)})"

@@ -1,4 +1,4 @@
-"""What the book says equals what tiny computes: every operand, read through its pieces, is the operand's value."""
+"""The book agrees with tiny's computation: every operand, read through its pieces, is the operand's value."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import Expr, Shape, evaluate, expr, free_vars, shape
+from tatami.core.expr import Expr, Shape, expr, shape
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.indexbook.analyse import analyse
@@ -161,7 +162,7 @@ def test_merge_and_split_back_is_the_identity() -> None:
 
 
 def map_of(operand: Operand) -> Shape:
-    """Where the first piece of an operand is read."""
+    """The index map of an operand's first piece."""
     read = operand.pieces[0].read
     assert read is not None
     return read.map

@@ -18,7 +18,8 @@ import pytest
 from tatami.c.kernels.c_types import memory_type
 from tatami.c.kernels.print_kernel import print_kernel
 from tatami.c.routines import routine_units
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
+from tatami.core.kernel import Binding
 from tatami.core.layout import size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Signature
@@ -28,6 +29,7 @@ from tatami.loop.ir import Kernel
 from tatami.loop.lower import lower
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan, SchedulePlan
 from tatami.region.ir import Program, Region
+from tatami.runtime.building.compiler import is_quick_build
 from tatami.runtime.building.library import Library
 from tests.loop.wished import Wished
 
@@ -61,21 +63,21 @@ FLAGS = {
     "avx2": ["-mavx2", "-mfma", "-mf16c"],
     "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],
 }
-"""What runs on today's machines is compiled as shipped; plain C has less work for the compiler."""
-BASE = ["-std=gnu17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wno-psabi", "-Werror"]
+"""Flags by instruction set in addition to BASE: plain C is compiled quickly in every test, as it has less work for the compiler."""
+BASE = ["-std=gnu17", "-fPIC", "-ffp-contract=off", "-fno-math-errno", "-Wall", "-Wno-psabi", "-Werror"]
 SCALAR = Target(name="cpu:scalar", kind="cpu", isa="generic", vector_bytes=4, cores=2)
 TARGETS = {"scalar": SCALAR, "generic": PRESETS["cpu:generic"], "avx2": PRESETS["cpu:avx2"], "avx512": PRESETS["cpu:avx512"]}
 
 
 @functools.cache
 def has_flags(isa: str) -> bool:
-    """Can this machine run code for the ISA?"""
+    """True if this machine can run code for the ISA."""
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     return {"avx2": "avx2" in text, "avx512": "avx512dq" in text}.get(isa, True)
 
 
 WIDEST = next(isa for isa in ("avx512", "avx2", "generic") if has_flags(isa))
-"""What a test runs that is about no instruction set of its own."""
+"""Instruction set of tests that are not about one: the widest that this machine runs."""
 
 
 def compiler() -> list[str]:
@@ -86,39 +88,66 @@ def compiler() -> list[str]:
 _cache = Path(tempfile.gettempdir()) / f"tatami-test-kernels-{os.getuid()}"
 
 
+def build(text: str, isa: str, routines: tuple[str, ...] = ()) -> Path:
+    """The library of a kernel's text and of the routines that it calls, which are compiled once for all kernels."""
+    flags = (*BASE, "-Og" if is_quick_build() else "-O2", *FLAGS[isa])
+    others = [_built(t, (*flags, "-c"), ".o") for t in (POOL, *routines)]
+    return _built(text, (*flags, "-shared"), ".so", tuple(map(str, others)))
+
+
 @functools.cache
-def build(text: str, isa: str, extra: tuple[str, ...] = (), cc: tuple[str, ...] = ()) -> Path:
+def _built(text: str, flags: tuple[str, ...], suffix: str, objects: tuple[str, ...] = ()) -> Path:
+    """The file that the compiler makes of the text and of objects, whose names are made from what they contain."""
     _cache.mkdir(exist_ok=True)
-    command = [*(cc or tuple(compiler())), *BASE, *FLAGS[isa], *extra, f"-I{RUNTIME}"]
-    whole = f"{text}\n{POOL}"
-    name = hashlib.sha256((whole + " ".join(command) + (RUNTIME / "tatami.h").read_text()).encode()).hexdigest()[:24]
-    library = _cache / f"{name}.so"
-    if not library.exists():
-        source = _cache / f"{name}.c"
-        source.write_text(whole)
-        temporary = _cache / f"{name}.{os.getpid()}.so"
-        done = subprocess.run([*command, str(source), "-o", str(temporary), "-lm"], capture_output=True, text=True)
+    command = [*compiler(), *flags, f"-I{RUNTIME}"]
+    key = "\n".join([text, *command, *objects, (RUNTIME / "tatami.h").read_text()])
+    made = _cache / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}{suffix}"
+    if not made.exists():
+        source, temporary = made.with_suffix(".c"), made.with_suffix(f".{os.getpid()}{suffix}")
+        source.write_text(text)
+        done = subprocess.run([*command, str(source), *objects, "-o", str(temporary), "-lm"], capture_output=True, text=True)
         if done.returncode:
             raise AssertionError(f"{' '.join(command)}\n{done.stderr[:4000]}\n{text}")
-        os.replace(temporary, library)
-    return library
+        os.replace(temporary, made)
+    return made
+
+
+Compiled = tuple[Kernel, Binding, Library]
+_compiled: dict[str, Compiled] = {}
+"""The kernels that `run_kernel` compiled before: a test calls one at many sizes."""
 
 
 def given(plan: SchedulePlan | Wished, region: Region) -> SchedulePlan:
     return plan.plan(region) if isinstance(plan, Wished) else plan
 
 
-def kernel_of(region: Region, plan: SchedulePlan | Wished | None = None, width: str = "avx512") -> Kernel:
+def lowered(region: Region, plan: SchedulePlan | Wished | None, width: str) -> tuple[Kernel, Binding]:
     program = Program(Signature(), tuple(p.name for p in region.inputs), tuple(t.name for t in region.outputs), (region,))
     plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), given(plan, region)),), ()),)
-    lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
-    return lowered.kernels[lowered.bindings[0].kernel]
+    made = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
+    return made.kernels[made.bindings[0].kernel], made.bindings[0]
+
+
+def kernel_of(region: Region, plan: SchedulePlan | Wished | None = None, width: str = "avx512") -> Kernel:
+    return lowered(region, plan, width)[0]
+
+
+def compiled(region: Region, plan: SchedulePlan | Wished | None, width: str) -> Compiled:
+    key = repr((region, plan, width, is_quick_build()))
+    if key not in _compiled:
+        kernel, binding = lowered(region, plan, width)
+        path = build(print_kernel(kernel).text, TARGETS[width].isa or "generic", routines_of(kernel))
+        _compiled[key] = kernel, binding, Library(str(path))
+    return _compiled[key]
+
+
+def routines_of(kernel: Kernel) -> tuple[str, ...]:
+    return tuple(u.text for u in routine_units([kernel]).values())
 
 
 def text_of(kernel: Kernel) -> str:
     """The kernel and the routines it calls, as one unit."""
-    routines = [u.text for u in routine_units([kernel]).values()]
-    return "\n".join([print_kernel(kernel).text, *routines])
+    return "\n".join([print_kernel(kernel).text, *routines_of(kernel)])
 
 
 def run_kernel(
@@ -127,18 +156,13 @@ def run_kernel(
     sizes: dict[str, int] | None = None,
     plan: SchedulePlan | Wished | None = None,
     width: str = WIDEST,
-    extra: tuple[str, ...] = (),
 ) -> tuple[int, dict[str, np.ndarray]]:
     """(fault, outputs). Row-major buffers; an output that updates an input starts as that input. Skips the test where
     the machine cannot run the width."""
     if not has_flags(width):
         pytest.skip(f"this machine has no {width}")
     sizes = sizes or {}
-    program = Program(Signature(), (), (), (region,))
-    plans = () if plan is None else (RegionPlan(region.name, "", (Guarded((), given(plan, region)),), ()),)
-    lowered = lower(Module({"main": program}), Module({"main": ProgramPlan(plans, {})}), TARGETS[width]).main
-    kernel = lowered.kernels[lowered.bindings[0].kernel]
-    library = Library(str(build(text_of(kernel), TARGETS[width].isa or "generic", extra)))
+    kernel, binding, library = compiled(region, plan, width)
     buffers: list[np.ndarray] = []
     for p in region.inputs:
         a = np.array(inputs[p.name], dtype=numpy_dtype(p.memref.dtype), order="C")
@@ -157,7 +181,7 @@ def run_kernel(
         outputs[t.name] = out
         buffers.append(out)
     pointers = (ctypes.c_void_p * max(len(buffers), 1))(*[b.ctypes.data for b in buffers])
-    values = [evaluate(e, sizes) for e in lowered.bindings[0].sizes]
+    values = [evaluate(e, sizes) for e in binding.sizes]
     size_array = (ctypes.c_int64 * max(len(values), 1))(*values)
     function = getattr(library, kernel.face.symbol)
     return function(pointers, size_array, None), outputs
@@ -165,14 +189,13 @@ def run_kernel(
 
 def sanitizer_program(region: Region, kernel: Kernel, cases: list[dict[str, int]]) -> str:
     """A C program that calls the kernel on heap buffers of exactly the right size, filled with small numbers."""
-    program = Program(Signature(), (), (), (region,))
-    lowered = lower(Module({"main": program}), Module({"main": ProgramPlan((), {})}), TARGETS["avx2"]).main
+    _, binding = lowered(region, None, "avx2")
     calls: list[str] = []
     for sizes in cases:
         memrefs = [*(p.memref for p in region.inputs), *(p.memref for p in region.outputs)]
         updates = [*("" for _ in region.inputs), *(p.updates for p in region.outputs)]
         counts = [evaluate(size_elements(m.layout, m.shape), sizes) for m in memrefs]
-        values = [evaluate(e, sizes) for e in lowered.bindings[0].sizes]
+        values = [evaluate(e, sizes) for e in binding.sizes]
         fills = "".join(
             f"  b[{i}] = malloc({n * m.dtype.itemsize});\n"
             + (
@@ -192,7 +215,7 @@ def sanitizer_program(region: Region, kernel: Kernel, cases: list[dict[str, int]
 
 
 SANITIZED = ["-std=gnu17", "-O0", "-g1", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *FLAGS["avx2"]]
-"""Without optimisation: every access that the text has is checked, and a kernel of attention compiles in a tenth of the time."""
+"""Flags of the sanitizer, without optimisation: every access of the text is checked, and a kernel of attention compiles in a tenth of the time."""
 
 
 def _sanitized(text: str, folder: Path) -> subprocess.CompletedProcess[str]:

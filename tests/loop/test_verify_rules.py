@@ -92,7 +92,7 @@ many: Final = tuple(Assign(Reg(f"r{k}", F32), number) for k in range(30))
 WRONG: Final = MappingProxyType(
     {
         "a register of another type than its value": ((Declare(Reg("v", F32, 2), vector),), "v is fp32x2, its value fp32x4"),
-        "a register without a name for C": ((Declare(Reg("int", F32), number),), "'int' is no name for C"),
+        "a register without a name for C": ((Declare(Reg("int", F32), number),), "'int' is not a name for C"),
         "a register named as a size": ((Declare(Reg("s0", F32), number),), "s0 is declared twice"),
         "an index register of another type": (
             (Declare(Reg("v", DType.i32), IndexOf(zero, DType.i32), integer=True),),
@@ -107,7 +107,7 @@ WRONG: Final = MappingProxyType(
         "a store of lanes out of scope": ((Store("p2", zero, vector, away),), "index q names q"),
         "a loop from out of scope": ((For("x", away, one, ()),), "index q names q"),
         "a loop to out of scope": ((For("x", zero, away, ()),), "index q names q"),
-        "a loop without a name for C": ((For("for", zero, one, ()),), "'for' is no name for C"),
+        "a loop without a name for C": ((For("for", zero, one, ()),), "'for' is not a name for C"),
         "a loop that goes back": ((For("x", zero, one, (), -1),), "loop x steps by -1"),
         "a fault in a loop": ((For("x", zero, one, (Fault(2),)),), "fault 2"),
         "a loop variable after the loop": ((For("x", zero, one, ()), let(IndexOf(var("x"), I64))), "index x names x"),
@@ -119,7 +119,7 @@ WRONG: Final = MappingProxyType(
         "a fault then": ((If(Within(()), (Fault(2),)),), "fault 2"),
         "a fault otherwise": ((If(Within(()), (), (Fault(2),)),), "fault 2"),
         "a scratch of a size out of scope": ((LocalBuffer("b0", F32, away),), "index q names q"),
-        "a scratch without a name for C": ((LocalBuffer("b-0", F32, one),), "'b-0' is no name for C"),
+        "a scratch without a name for C": ((LocalBuffer("b-0", F32, one),), "'b-0' is not a name for C"),
         "a function that is not there": ((Call("f", ()),), "function f does not exist"),
         "a routine that is not there": ((Call("system", (), routine=True),), "routine 'system' does not exist"),
         "a function called as a routine": ((Call("g", (), routine=True),), "routine 'g' does not exist"),
@@ -129,7 +129,7 @@ WRONG: Final = MappingProxyType(
         "a prefetch of nothing": ((Prefetch("b9", zero),), "buffer b9 does not exist"),
         "a prefetch out of scope": ((Prefetch("p0", away),), "index q names q"),
         "a fault of another number": ((Fault(2),), "fault 2"),
-        "threads without a name for C": ((Parallel("do", one, one, ()),), "'do' is no name for C"),
+        "threads without a name for C": ((Parallel("do", one, one, ()),), "'do' is not a name for C"),
         "threads of a count out of scope": ((Parallel("z", away, one, ()),), "index q names q"),
         "threads of a grain out of scope": ((Parallel("z", one, away, ()),), "index q names q"),
         "threads in a loop of threads": ((Parallel("z", one, one, (For("x", zero, one, (Parallel("y", one, one, ()),)),)),), "y is nested"),
@@ -288,7 +288,7 @@ def test_a_program_names_its_kernels_as_they_name_themselves() -> None:
     evil = msgspec.structs.replace(good, face=msgspec.structs.replace(good.face, symbol="int"))
     assert kernels(("k", good)) == []
     assert kernels(("j", good), ("k", good)) == ["the kernel is called 'k' inside"]
-    assert kernels(("k", good), ("int", evil)) == ["the kernel is called 'int' inside", "'int' is no name for C"]
+    assert kernels(("k", good), ("int", evil)) == ["the kernel is called 'int' inside", "'int' is not a name for C"]
     assert kernels(("k", kernel_with(Fault(2))))[0].startswith("fault 2")
 
 
@@ -324,7 +324,7 @@ def test_names_of_a_kernel_are_names_for_C() -> None:
         replace(good, functions=(Function("a b", (), ()),)),
         replace(good, functions=(Function("f", (IntegerParam("a b"),), ()),)),
     ]
-    assert [[d.why for d in verify_kernel(k)] for k in bad] == [["'a b' is no name for C"]] * 4
+    assert [[d.why for d in verify_kernel(k)] for k in bad] == [["'a b' is not a name for C"]] * 4
     assert "`about`" in verify_kernel(replace(good, about="x */ int"))[0].why
     assert verify_kernel(replace(good, about="rows: 4 x 16, tile")) == []
 
@@ -390,8 +390,8 @@ def test_a_routine_of_a_user_gets_what_it_takes() -> None:
     assert called(a, o, n, n) == [takes + "fp32, fp32 and 2"]
     assert called(name="tatami_user_0") == ["routine 'tatami_user_0' does not exist"]
     assert faults(Call(NAME, ()), user=user()) == [f"function {NAME} does not exist"]
-    assert called(a, o, n, by=user(counter="a b")) == ["'a b' is no name for C"]
+    assert called(a, o, n, by=user(counter="a b")) == ["'a b' is not a name for C"]
     for field in ("inputs", "outputs"):
         odd = msgspec.structs.replace(user(), **{field: (BufferParam("a b", F32),)})
-        assert faults(user=odd) == ["'a b' is no name for C"]
+        assert faults(user=odd) == ["'a b' is not a name for C"]
     assert faults(user=user("tatami_user_x")) == ["'tatami_user_x' cannot name a routine of a user"]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, evaluate, expr, var
+from tatami.core.expr import Expr, expr, var
 from tatami.core.layout import Layout, MemRef
 from tatami.core.tensor import numpy_dtype
 from tatami.indexbook.ir import Guard
@@ -677,7 +678,7 @@ def size_names(r: Region) -> list[str]:
 
 
 def _names(e: Expr) -> frozenset[str]:
-    from tatami.core.expr import free_vars
+    from tatami.core.algebra.visit import free_vars
 
     return free_vars(e)
 

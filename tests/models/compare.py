@@ -111,7 +111,7 @@ def from_onnx(module: nn.Module, architecture: Architecture) -> Run:
 
 
 def by_torch_export(module: nn.Module, architecture: Architecture) -> Run:
-    """What `tt.compile` makes of the module itself."""
+    """The program that `tt.compile` makes of the module itself."""
     dims: dict[str, Any] = {}
     shapes = {
         name: {axis: dims.setdefault(symbol, torch.export.Dim(symbol, min=1, max=200)) for axis, symbol in axes.items()}

@@ -1,6 +1,6 @@
-"""``python -m tests.mutation [--only loop/verify …] [--update]``: faults put into the verifiers, and the tests that notice them.
+"""``python -m tests.mutation [--only loop/verify …] [--changed] [--update]``: faults put into the verifiers, and the tests that notice them.
 
-Without `--only`, every verifier. `--update` writes what was found to `tests/mutation/record.json` and the page `docs/mutation.md`;
+Without `--only`, every verifier; with `--changed`, those whose statements are not those of the record. `--update` writes what was found to `tests/mutation/record.json` and the page `docs/mutation.md`;
 `--match TEXT` tries the mutants whose function, line or change has the text, and `--extra FILE` runs more tests.
 """
 
@@ -12,23 +12,20 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
-from tests.mutation.areas import AREAS
-from tests.mutation.operators import mutants
+from tests.mutation.areas import AREAS, ROOT, digest_of, mutants_of
 from tests.mutation.page import Row, read_record, write_page, write_record
 from tests.mutation.runner import Campaign, Outcome
 from tests.mutation.survivors import REASONS
 
-ROOT = Path(__file__).parents[2]
 QUICK = ("--assert=plain", "--tb=native")
 """Options of pytest: what a failure looks like takes five times as long as most of the tests."""
 
 
 def count_of(path: str) -> int:
-    return len(mutants(ast.parse((ROOT / path).read_text())))
+    return len(mutants_of(ast.parse((ROOT / path).read_text()), AREAS[path]))
 
 
 def main() -> int:
@@ -38,6 +35,7 @@ def main() -> int:
     parser.add_argument(
         "--again", action="store_true", help="only the survivors of the record; tests may have changed, not files"
     )
+    parser.add_argument("--changed", action="store_true", help="only files that have changed since their record")
     parser.add_argument("--extra", nargs="+", default=[], metavar="FILE", help="test files to run in addition")
     parser.add_argument("--update", action="store_true", help="write the record and the page")
     given = parser.parse_args()
@@ -46,8 +44,12 @@ def main() -> int:
     paths = [p for p in AREAS if not given.only or any(part in p for part in given.only)]
     if not paths:
         parser.error(f"no verifier is named so; there are {', '.join(AREAS)}")
-    tests = sorted({t for p in paths for t in AREAS[p]} | set(given.extra))
     rows = read_record()
+    if given.changed:
+        paths = [p for p in paths if p not in rows or rows[p].digest != digest_of(p)]
+    if given.again and (other := [p for p in paths if p in rows and rows[p].digest != digest_of(p)]):
+        parser.error(f"{other[0]} has changed since its record: run it without --again")
+    tests = sorted({t for p in paths for t in AREAS[p].tests} | set(given.extra))
     bad = 0
 
     def told(path: str, outcomes: Iterable[Outcome]) -> None:
@@ -65,7 +67,9 @@ def main() -> int:
             print(f"{path}:{o.mutant.line} {o.mutant.function}: {o.mutant.what}  ({o.tests} tests) {reason}", flush=True)
         print(f"{path}: {made} mutants, {timed} ended by time, {len(lost)} survive", flush=True)
         if not given.match:
-            rows[path] = Row(made, timed, lost) if again is None else Row(count_of(path), rows[path].timed, lost)
+            if again is not None:
+                made, timed = count_of(path), rows[path].timed
+            rows[path] = Row(digest_of(path), made, timed, lost)
             if given.update:
                 write_record({**read_record(), path: rows[path]})
                 write_page(read_record())

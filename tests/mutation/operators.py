@@ -1,6 +1,6 @@
 """Mutants of a Python source: one change of its syntax tree each.
 
-A verifier is a list of conditions, each with the report of a fault. What can be wrong with it: a report is lost, a condition holds
+A verifier is a list of conditions, each with the report of a fault. Mutants of a report: it is lost, a condition holds
 always or never, one operand of `and` or `or` is missing, a bound is off by one, a comparison looks one way only, a loop looks at
 nothing, a case is forgotten. Texts of messages stay as they are.
 """
@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-REPORTS: Final = frozenset({"diagnostic", "fault", "_fault", "_wrong", "wrong", "Diagnostic", "_diagnostic", "refuse", "_bad"})
+REPORTS: Final = frozenset(
+    {"diagnostic", "fault", "_fault", "_wrong", "wrong", "Diagnostic", "_diagnostic", "refuse", "_bad", "invalid_plan"}
+)
 """Functions whose arguments are text for people."""
 
 _COMPARISONS: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
@@ -107,7 +109,7 @@ class _Finder:
     # -- statements ----------------------------------------------------------------------------
 
     def statements(self, owner: ast.AST, field: str, function: str, returns: str | None) -> Iterator[Mutant]:
-        """`returns`: the result type of the function whose outermost block this is, None in an inner block."""
+        """Mutants of a block of statements. `returns`: result type of the function whose outermost block this is; None: an inner block."""
         for index, stmt in enumerate(getattr(owner, field)):
             if isinstance(stmt, ast.FunctionDef):
                 yield from self.definition(stmt, function)
@@ -137,6 +139,8 @@ class _Finder:
 
     def can_go(self, stmt: ast.stmt, nested: bool) -> bool:
         match stmt:
+            case ast.Expr(value=ast.Call(func=ast.Name("assert_never"))):
+                return False
             case ast.Expr(value=ast.Call() | ast.Yield() | ast.YieldFrom()) | ast.AugAssign() | ast.Continue() | ast.Break():
                 return True
             case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
@@ -220,7 +224,7 @@ class _Finder:
         yield from self.expression(owner, field, index, test, decides=True)
 
     def expression(self, owner: ast.AST, field: str, index: int | None, e: ast.expr, decides: bool = False) -> Iterator[Mutant]:
-        """`decides`: True if `e` is a condition or an operand of one, so that its opposite shows no more than dropping it."""
+        """Mutants of an expression. `decides`: True if `e` is a condition or an operand of one, so that its opposite shows no more than dropping it."""
         inner = False
         match e:
             case ast.JoinedStr() | ast.Lambda(body=ast.JoinedStr()):

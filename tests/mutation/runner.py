@@ -29,7 +29,8 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.mutation.operators import Mutant, mutants
+from tests.mutation.areas import AREAS, Area, mutants_of
+from tests.mutation.operators import Mutant
 
 PATIENCE = 6
 """A test of a mutant may take this many times the processor time that it takes as it is."""
@@ -43,7 +44,7 @@ WALL_SECONDS = 300
 
 @dataclass
 class Outcome:
-    """What became of one mutant."""
+    """The outcome of one mutant."""
 
     mutant: Mutant
     killed_by: str
@@ -54,7 +55,7 @@ class Outcome:
 
 @dataclass
 class Reach:
-    """What each test runs of the modules."""
+    """Lines of the modules that each test runs."""
 
     lines: dict[str, dict[str, set[int]]] = field(default_factory=dict)
     """Per test, per file."""
@@ -110,7 +111,7 @@ class Campaign:
         tree = ast.parse((self.root / path).read_text())
         whole = range(1, 1 << 20)
         killers: dict[str, int] = {}
-        for m in mutants(tree):
+        for m in mutants_of(tree, AREAS.get(path, Area(()))):
             if self.again is not None and (m.function, m.what) not in self.again[path]:
                 continue
             if self.match not in f"{m.function} {m.line} {m.what}":
@@ -173,7 +174,7 @@ def _traced(item: pytest.Item, watched: dict[str, str]) -> dict[str, Any]:
 
 
 def in_child(work: Callable[[], object], wall: float) -> object:
-    """What `work` returns in a forked process; "time" past a limit, "signal n" where a signal ends it, "exit n" where it raises."""
+    """The result of `work` in a forked process; "time" past a limit, "signal n" where a signal ends it, "exit n" where it raises."""
     read, write = os.pipe()
     scratch = tempfile.mkdtemp(prefix="mutant-")
     pid = os.fork()

@@ -11,13 +11,12 @@ from types import ModuleType
 
 import pytest
 
-from tests.mutation.areas import AREAS
+from tests.mutation.areas import AREAS, ROOT, Area, definitions, digest_of, mutants_of
 from tests.mutation.operators import mutants
 from tests.mutation.page import PAGE, page, read_record
 from tests.mutation.runner import put
 from tests.mutation.survivors import REASONS
 
-ROOT = Path(__file__).parents[2]
 MOST_SURVIVORS = 0.05
 """Share of the mutants of a file that no test notices."""
 
@@ -101,9 +100,40 @@ def test_a_rule_that_no_test_asks_for_survives(tmp_path: Path) -> None:
     assert len(lines) == 9
 
 
+@pytest.mark.parametrize("path", sorted(AREAS))
+def test_a_verifier_has_its_file_its_functions_and_its_tests(path: str) -> None:
+    area = AREAS[path]
+    tree = ast.parse((ROOT / path).read_text())
+    assert len(definitions(tree, area)) == (len(area.functions) or len(tree.body))
+    assert area.tests and [t for t in area.tests if not (ROOT / t.partition("::")[0]).is_file()] == []
+
+
+def test_mutants_of_a_file_are_those_of_its_checks() -> None:
+    path = "tatami/plan/cpu/streaming.py"
+    assert {m.function for m in mutants_of(ast.parse((ROOT / path).read_text()), AREAS[path])} == {"_check"}
+
+
+def test_a_record_knows_the_statements_that_were_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither layout nor comments nor messages are a change."""
+    monkeypatch.setattr("tests.mutation.areas.ROOT", tmp_path)
+    monkeypatch.setitem(AREAS, "f.py", Area((), ("f",)))
+    digests = []
+    said = "def f(a):\n    fault(f'{a} is no axis', 'use another', a)\n    return 1\n"
+    for text in (
+        said,
+        said.replace("(1)", "1  # one").replace("no axis", "not an axis").replace("another", "one") + "g = 2\n",
+        said.replace("return 1", "return 2"),
+    ):
+        (tmp_path / "f.py").write_text(text)
+        digests.append(digest_of("f.py"))
+    assert digests[0] == digests[1] != digests[2]
+
+
 def test_each_reason_is_of_a_mutant_that_there_is() -> None:
     there = {
-        (path, m.function, m.what) for path in {p for p, _, _ in REASONS} for m in mutants(ast.parse((ROOT / path).read_text()))
+        (path, m.function, m.what)
+        for path in {p for p, _, _ in REASONS}
+        for m in mutants_of(ast.parse((ROOT / path).read_text()), AREAS[path])
     }
     assert [key for key in REASONS if key not in there] == []
 

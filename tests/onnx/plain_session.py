@@ -1,4 +1,4 @@
-"""ONNX Runtime as an oracle: one thread, and nodes as the model has them."""
+"""ONNX Runtime as an oracle: one thread, and the model's own nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnxruntime
 
 
 def plain_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Without graph optimisations. Raises what ONNX Runtime raises, errors of its own types."""
+    """A session without graph optimisations. Raises ONNX Runtime's own types of errors."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1

@@ -53,7 +53,7 @@ def test_the_last_constant_of_a_name_holds() -> None:
     ids=["nodes", "initialiser", "input", "inputs"],
 )
 def test_a_value_made_twice_is_refused(made: onnx.ModelProto) -> None:
-    """As ONNX Runtime: nothing says which of the two is meant."""
+    """Two values of one name are refused, as in ONNX Runtime: nothing says which of the two is meant."""
     assert refused(made).kind == "DuplicateId"
 
 

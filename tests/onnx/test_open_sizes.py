@@ -167,7 +167,7 @@ def test_a_model_that_is_wrong_for_every_size_is_refused_at_once() -> None:
 
 
 def test_a_program_for_sizes_and_values_is_found_again_without_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which branch runs follows from an input, and only one of them fits the sizes."""
+    """The branch that runs follows from an input, and only one of them fits the sizes."""
     branches = {
         "then_branch": helper.make_graph([node("Reshape", ["x", "wide"], ["s"])], "t", [], [_open("s")]),
         "else_branch": helper.make_graph([node("MatMul", ["x", "w"], ["s"])], "e", [], [_open("s")]),
@@ -191,7 +191,7 @@ def test_a_program_for_sizes_and_values_is_found_again_without_an_import(monkeyp
 
 @pytest.mark.parametrize(("axis", "shape"), [(2, ["B", "T", 5]), (-1, ["B", "T", 5]), (1, ["B", 5, 1]), (0, [6])])
 def test_an_old_softmax_of_one_axis_takes_no_copy(axis: int, shape: list[Any]) -> None:
-    """Before opset 13 it goes over all axes from `axis` on, which are one here: nothing is flattened and split again."""
+    """A softmax before opset 13 goes over all axes from `axis` on, here a single one: nothing is flattened and split again."""
     kind = [("y", FLOAT, [None] * len(shape))]
     made = model([node("Softmax", ["x"], ["y"], axis=axis)], [("x", FLOAT, shape)], kind, opset=11)
     sizes = [s if isinstance(s, int) else 3 for s in shape]

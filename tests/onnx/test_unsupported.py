@@ -1,4 +1,4 @@
-"""What has no import: one diagnostic that names every node, wherever it hides."""
+"""Nodes without an import: one diagnostic that names every one, wherever it hides."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refused(made: onnx.ModelProto) -> Diagnostic:
 
 
 def strange(number: int, result: str = "y") -> onnx.NodeProto:
-    """The nodes are of three kinds: one ONNX has, one it has not, one of a domain of its own."""
+    """The nodes are of three kinds: one of ONNX, one unknown to ONNX, one of a domain of its own."""
     op, domain = (("ImageDecoder", ""), ("Frobnicate", ""), ("Mix", "own"))[number % 3]
     return helper.make_node(op, ["x"], [result], name=f"strange_{number}", domain=domain)
 

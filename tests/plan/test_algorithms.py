@@ -10,9 +10,9 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate
 from tatami.decisions import Decisions
 from tatami.gpu.stream_ir import StreamKernel
 from tests.emulated.texts import eighths

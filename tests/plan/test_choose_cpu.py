@@ -170,7 +170,7 @@ def test_few_long_reduces_are_cut_into_blocks() -> None:
 
 
 def test_threads_take_whole_lines_where_that_is_even() -> None:
-    """Their blocks are the same: the order of additions does not depend on threads."""
+    """Threads get the same blocks: the order of additions does not depend on their number."""
     plans = {cores: reduced((4, 10**6), (0,), cores) for cores in (1, 2, 3, 4, 64)}
     assert {plan.blocks for plan in plans.values()} == {Blocks("r1", 16384)}
     shared = {cores: "r1.b" in plan.phases[0].threads for cores, plan in plans.items()}
@@ -213,7 +213,7 @@ def test_more_is_used_in_place_where_rows_lie_near_each_other(size: tuple[str | 
 
 
 def test_a_long_k_is_split_where_the_sums_are_few() -> None:
-    """As of weights' gradients. Parts do not depend on the threads; where these are more than parts, rows are divided."""
+    """Products of weights' gradients. Parts do not depend on the threads; rows are divided if there are more threads than parts."""
 
     def chosen(size: tuple[int, int, int], cores: int) -> CpuContraction:
         module = ex.program_of(matmul(*size, transpose_a=True))
@@ -265,7 +265,7 @@ def test_few_rows_read_long_ones_whole_and_in_place(
         (14, 4, 2, 4),  # 4 and 4, 4 and 2: no worse than other bands
         (20, 4, 2, 5),  # 5 bands of 4 would be 12 and 8
         (11, 2, 2, 2),
-        (1000, 4, 2, 4),  # so many that it does not matter
+        (1000, 4, 2, 4),  # enough rows that a remainder does not matter
         (3, 0, 2, 1),
     ],
 )
@@ -276,7 +276,7 @@ def test_threads_have_as_many_slivers_if_they_can(slivers: int, most: int, threa
 @pytest.mark.parametrize(
     ("channels", "size", "cores", "rows", "split"),
     [
-        (128, 28, 2, 7, "tiles"),  # of 14 rows of tiles: 5, 5 and 4 would leave one thread with 10
+        (128, 28, 2, 7, "tiles"),  # 14 rows of tiles: 5, 5 and 4 would leave one thread with 10
         (128, 28, 1, 5, "tiles"),
         (256, 14, 2, 4, "channels"),  # 7 rows do not divide
         (64, 56, 2, 2, "tiles"),
@@ -302,7 +302,7 @@ def test_tiles_of_a_transpose_are_larger_where_memory_is_read(shape: tuple[int, 
 
 
 def test_rows_at_computed_positions_are_written_in_vectors() -> None:
-    """As in gradients of embeddings and caches of keys. Equal positions are added in order."""
+    """Rows as in gradients of embeddings and caches of keys. Equal positions are added in order."""
     g = tt.Graph("scatter")
     zeros, at, rows = g.input("z", (512, 64), tt.fp32), g.input("i", (300,), tt.i64), g.input("x", (300, 64), tt.fp32)
     g.output("y", zeros.scatter_nd(at.reshape(300, 1), rows, op="add"))
@@ -318,7 +318,7 @@ def test_rows_at_computed_positions_are_written_in_vectors() -> None:
 
 WIDE_CORE = msgspec.structs.replace(AVX512, clock=3.7e9, flops_fp32=4 * 16 * 3.7e9, bandwidth=1.2e10, l3_bytes=32 << 20)
 NARROW_CORE = msgspec.structs.replace(WIDE_CORE, flops_fp32=2 * 16 * 3.7e9, bandwidth=3.2e10)
-"""With two multiply-adds of a vector a cycle and with one; AVX-512 has both kinds."""
+"""A core with one multiply-add of a vector a cycle, next to one with two; AVX-512 has both kinds."""
 
 
 @pytest.mark.parametrize(("target", "kind"), [(WIDE_CORE, CpuContraction), (NARROW_CORE, CpuWinograd)])

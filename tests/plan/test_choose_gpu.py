@@ -174,7 +174,7 @@ def test_each_stop_rule_ends_the_search_at_a_candidate(plan: Sm80Mma, target: st
 
 
 def test_a_plan_that_spills_is_not_taken_where_all_break_a_rule() -> None:
-    """It breaks one rule, the other two."""
+    """The plan that spills breaks one rule, the other two."""
     spilling, slow = sm80((128, 128, 64), 2), sm80((256, 128, 32), 2, width=4)
     view = gemm_view(gemm())
     assert isinstance(view, GemmView)
@@ -228,7 +228,7 @@ def test_every_choice_lowers() -> None:
 @pytest.mark.parametrize("b_col", [False, True])
 @pytest.mark.parametrize("out", [DType.fp16, DType.fp32], ids=str)
 def test_every_candidate_of_tensor_cores_lowers(a_col: bool, b_col: bool, out: DType) -> None:
-    """What the planner offers the template takes: no candidate is refused for how the operands or the output lie."""
+    """The template takes every candidate of the planner: none is refused for the layout of operands or output."""
     region = gemm(a_col=a_col, b_col=b_col, batch="B", out=out)
     found = measurable(region, PRESETS["sm90"], {"M": 512, "N": 512, "K": 512, "B": 2})
     conditions = choices(region, "sm90")[0][0].conditions
@@ -320,7 +320,7 @@ def test_terms_that_are_no_time_have_their_own_units() -> None:
 
 @pytest.mark.parametrize("target", ["sm80", "sm90", "rtx3090"])
 def test_explain_tells_what_a_plan_takes_and_what_limits_it(target: str) -> None:
-    """Of the chosen plan and of each rejected one."""
+    """Resources and limits are shown for the chosen plan and for each rejected one."""
     g = Graph("g")
     a, b = g.input("a", (4096, 4096), DType.fp16), g.input("b", (4096, 4096), DType.fp16)
     g.output("y", (a @ b).relu())

@@ -27,14 +27,14 @@ def test_an_entry_is_found_by_its_plan() -> None:
 
 NO_NAMES = {
     *("warp_tile", "inst_shape", "arch"),
-    *("where", "buffer"),  # of Cache, LocalEdge
+    *("where", "buffer"),  # fields of Cache, LocalEdge
     *("bind.value", "layout_hints.key", "layout_hints.value", "algo_choice.key", "algo_choice.value"),
 }
 """Fields of GPU plans that are words, not names of the Region."""
 
 
 def unmarked(hint: Any, at: str) -> Iterator[str]:
-    """Where a type holds text that is neither marked as a name nor one of listed words."""
+    """Places in a type that hold text which is neither marked as a name nor one of listed words."""
     origin, args = get_origin(hint), get_args(hint)
     if hint is str:
         yield at

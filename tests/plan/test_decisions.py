@@ -82,11 +82,11 @@ def test_where_there_is_a_matrix_a_plan_without_a_key_is_its_own() -> None:
     [
         ({"mr": 16}, "needs 35 vector registers; cpu:avx512 has 32"),
         ({"mc": 100}, "mc 100"),
-        ({"acc": "c1"}, "no contraction"),
+        ({"acc": "c1"}, "not a contraction"),
         ({"epilogue": ()}, "epilogue"),
         ({"width": 32}, "32"),
-        ({"packed": ("bias",)}, "no operand"),
-        ({"swap": True, "in_place": ("m",)}, "no matrix with contiguous rows"),
+        ({"packed": ("bias",)}, "not an operand"),
+        ({"swap": True, "in_place": ("m",)}, "not a matrix with contiguous rows"),
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused_with_reasons(change: dict[str, object], why: str) -> None:
@@ -217,7 +217,7 @@ def test_an_edited_plan_document_is_checked() -> None:
         ({"tile": [256, 256, 128], "stages": 4}, "ResourceExceeded", "B per CTA"),
         ({"barrier_model": "mbarrier"}, "InvalidDocument", "mbarrier"),
         ({"stages": 9}, "InvalidPlan", "9"),
-        ({"bind": {"q.o": "block.x"}}, "InvalidPlan", "no axis"),
+        ({"bind": {"q.o": "block.x"}}, "InvalidPlan", "not an axis"),
     ],
 )
 def test_a_gpu_plan_that_does_not_fit_is_refused(change: dict[str, object], kind: str, why: str) -> None:

@@ -111,7 +111,7 @@ def test_a_hint_moves_the_plan_and_with_it_the_guard() -> None:
 
 
 def test_few_are_kept() -> None:
-    """Of twenty layers of other sizes, whose plans for one image are all others, some are."""
+    """Some of twenty layers of other sizes keep a guarded plan, although all have another plan for one image."""
     g = tt.Graph("layers")
     for k in range(20):
         x = g.input(f"x{k}", ("B", 3, 64 + 2 * k, 64), tt.fp32)
@@ -256,7 +256,7 @@ def test_a_split_stands_alone() -> None:
     (region,) = (r for r in prepare(linear(), target="cpu:avx512").stages["region"].main.body)
     split = CpuSplit(tuple((let.name,) for let in region.lets))
     wrong = (Guarded(choices[0].conditions, choices[0].plan), Guarded((), split))
-    with pytest.raises(TatamiError, match="a plan that splits a Region beside others"):
+    with pytest.raises(TatamiError, match="a plan that splits a Region cannot be one of several guarded plans"):
         prepare(linear(), target="cpu:avx512", decisions={"plans": {key: to_builtins(wrong)}}).stages["plan"]
 
 

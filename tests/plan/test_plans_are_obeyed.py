@@ -60,9 +60,11 @@ CASES: dict[str, tuple[str, str, Callable[[], tt.Graph]]] = {
     "window": ("cpu:avx512", "cpu_window", lambda: convolution(64, 64, 112, 3, 64)),
     "streaming": ("cpu:avx512", "cpu_streaming", attention),
     "streaming neon": ("cpu:neon", "cpu_streaming", attention),
+    "split": ("cpu:avx512", "cpu_split", lambda: one(lambda q, k, v: q.attention(k, v), (2, 64, 256), *[(2, 16, 256)] * 2)),
     "winograd": ("cpu:avx512", "cpu_winograd", lambda: convolution(512, 64, 14, 3)),
     "planes": ("cpu:avx512", "cpu_planes", lambda: convolution(64, 64, 56, 5)),
     "rows by columns": ("cpu:avx2", "cpu_contraction", lambda: product(1100, 1024, 512)),
+    "columns by rows": ("cpu:avx2", "cpu_contraction", lambda: product(96, 1024, 512)),
     "sm80 product": ("sm80", "sm80_mma", lambda: product(256, 256, 512, tt.fp16)),
     "sm90 product": ("sm90", "sm90_mma", lambda: product(256, 256, 512, tt.fp16)),
     "sm80 pair": ("sm80", "sm80_pair", lambda: attention(tt.fp16)),
@@ -76,14 +78,12 @@ CASES: dict[str, tuple[str, str, Callable[[], tt.Graph]]] = {
 WORDS_OF_TEMPLATES = {"A_swizzle", "B_swizzle", "C_stride", "matmul", "attention"}
 """Entries of layout_hints and algo_choice: one that is absent says what the template does."""
 OPEN = {
-    "rows by columns": {"nc"},
     "sm80 product": {"vectorize.width", "local_edges"},
     "sm90 product": {"vectorize.width", "predicate_tail", "local_edges"},
     "sm90 pair": {"predicate_tail"},
 }
-"""Fields that are accepted and change nothing for a program: `nc` where threads divide rows (as `mc` where they divide columns),
-widths beyond 16 bytes, tails that TMA fills with zeros, edges that are absent for those of the
-Region."""
+"""Fields that are accepted and change nothing for a program: widths beyond 16 bytes, tails that TMA fills with zeros, edges
+that are absent for those of the Region."""
 
 
 class Case:
@@ -115,7 +115,7 @@ class Case:
 
 
 def plain(text: str) -> str:
-    """Without comments, and kernels without the names of their contents."""
+    """The text without comments, with kernels not named by their contents."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
     return re.sub(r"tatami_[0-9a-f]{20}", "kernel", text)
 

@@ -26,11 +26,11 @@ CASE = gemm(1024, 1024, 1024)
 CASES = {c.name: c for c in tuned()}
 PRODUCTS = {c.name for c in timed("gemm")}
 STEP = 5
-"""Of other cases than products, every so manieth is looked at."""
+"""Step through the cases that are not products: every fifth is tested."""
 
 
 WITHOUT = {"gemm 4096x4096x4096 fp32 nn", "gemm 4095x4095x4095 bf16 nn"}
-"""What the SM90 template does not take."""
+"""Cases that the SM90 template does not take."""
 
 
 def product(case: Case, chip: str) -> tuple[Compilation, Region]:
@@ -40,7 +40,7 @@ def product(case: Case, chip: str) -> tuple[Compilation, Region]:
 
 
 def planned(compilation: Compilation) -> RegionPlan:
-    """Of the one Region with a product."""
+    """The plan of the one Region with a product."""
     found: RegionPlan = compilation.stages["plan"].main.regions[-1]
     return found
 
@@ -93,7 +93,7 @@ def test_a_decision_comes_before_the_table() -> None:
 
 
 def test_a_measurement_takes_the_place_of_a_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ran fastest is taken, whatever the simulation says of it."""
+    """The plan that was measured fastest is taken, whatever its simulated time."""
     (key, old) = next((k, e) for k, e in tuned_table("h200").items() if e.case == CASE.name)
 
     def row(seconds: float, stages: int, ok: bool = True) -> dict[str, Any]:

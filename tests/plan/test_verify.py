@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from tatami.core.expr import expr, var
 from tatami.core.kernel import Condition
+from tatami.core.layout import Layout
 from tatami.core.module import Module
-from tatami.plan.ir import CpuSplit, Guarded, ProgramPlan, RegionPlan
+from tatami.plan.ir import CpuSplit, CpuTurn, Guarded, ProgramPlan, RegionPlan
 from tatami.plan.verify import SPLIT_ALONE, target_of, verify
-from tatami.region.ir import Region, Step
+from tatami.region.ir import Region, Step, Yield
+from tests.plan.loops.test_phase_rules import MAP, mapped
 from tests.plan.test_verify_rules import AVX2, AVX512, planned, replace
 from tests.region import examples as ex
 
@@ -77,3 +79,26 @@ def test_a_region_is_split_for_all_sizes() -> None:
     assert program(chosen(Guarded((), split))) == []
     some = Guarded((Condition(var("N"), 2),), plan)
     assert program(chosen(some, Guarded((), split))) == [f"{region.name}: {SPLIT_ALONE}"]
+
+
+def test_loops_fit_values_as_they_lie_or_as_a_region_says() -> None:
+    """Other plans are for what the Region says alone."""
+    copied = replace(MAP, lets=(ex.let("s", "m n", ex.read("X", "m", "n")),))
+    reader = replace(MAP, name="reader", inputs=(ex.param("Y", 64, 128),), outputs=(ex.target("Z", 64, 128),))
+    reader = replace(reader, lets=(ex.let("s", "m n", ex.read("Y", "m", "n")),), yields=(Yield("s", "Z"),))
+    last = RegionPlan("reader", "0@cpu:avx512", (Guarded((), mapped()),), ())
+    along_n, along_m = mapped(nontemporal=("Y",)), mapped("n m", "n", "m", nontemporal=("Y",))
+    turn = CpuTurn("m", "n", 64, 16)
+    for plan, plain, turned in ((along_n, 0, 0), (along_m, 1, 0), (turn, 1, 1)):
+        for layouts, count in (({}, plain), ({"Y": Layout("col_major")}, turned)):
+            chosen = RegionPlan(copied.name, "0@cpu:avx512", (Guarded((), plan),), ())
+            found = verify(Module({"main": ProgramPlan((chosen, last), layouts)}), ex.program_of(copied, reader))
+            assert len(found) == count, (plan, layouts, found)
+
+
+def test_steps_lie_nowhere() -> None:
+    regions = ex.program_of(planned("turn")[0])
+    body = (Step("s", "host", ("f",), (), ()), *regions.main.body)
+    beside = replace(chosen(), region="s")
+    found = verify(Module({"main": ProgramPlan((beside, chosen()), {})}), Module({"main": replace(regions.main, body=body)}))
+    assert [d.why for d in found] == ["Regions and plans differ"]

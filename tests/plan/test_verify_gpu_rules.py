@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.plan.verify_plan import verify_plan
+from tatami.region.ir import Ref, Region, Unary, Yield
 from tests.cu.every_choice.legal_problems import CONVOLUTIONS, image_region
 from tests.gpu.gemm_examples import gemm, rows_in_groups, sm80, sm90, sync
 from tests.gpu.pairs.test_pair import attention, plan_for, region_of
@@ -27,6 +29,9 @@ def test_pairs_of_products_are_the_region_s() -> None:
     for change in ({"first": "q"}, {"second": "q"}):
         assert "; the Region has " in faults(replace(plan, **change), region, sm)[0]
     assert "inst_shape fma does not multiply fp16; m16n8k16 does" in faults(replace(plan, inst_shape="fma"), region, sm)
+    (found,) = faults(replace(plan, predicate_tail=("q.o",)), region, sm)
+    assert found == "predicate_tail names 'q.o', which is not an axis"
+    assert faults(replace(plan, predicate_tail=("m.o", "n", "k", "d", region.iters[0].name)), region, sm) == []
     big = verify_plan(replace(plan, tile=(256, 64, 256)), region, sm)
     assert big and not {d.kind for d in big} - {"InvalidPlan", "ResourceExceeded"}
 
@@ -45,8 +50,8 @@ def test_plans_of_tensor_cores_are_for_their_machines() -> None:
 
 
 GPU: list[tuple[Any, dict[str, Any], str]] = [
-    (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is no axis of the Region"),
-    (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is no axis of the Region"),
+    (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is not an axis of the Region"),
+    (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is not an axis of the Region"),
     (sm80((64, 64, 32), 2), {"barrier_model": "mbarrier"}, "barrier_model mbarrier on sm80"),
     (sm90((128, 64, 64), 2), {"barrier_model": "cp_async_group"}, "barrier_model cp_async_group on sm90"),
     (sm80((64, 64, 16), 2), {"stages": 0}, "stages 0 is outside 2..8"),
@@ -71,11 +76,11 @@ def test_axes_by_their_roles_are_known(axis: str) -> None:
 
 
 def test_warpgroups_have_registers_for_what_they_keep() -> None:
-    """128 accumulators beside a residual that no warp brings while others multiply."""
+    """128 accumulators and a residual that no warp loads while others multiply."""
     plan = sm90((128, 256, 64), 2, persistent=True)
     region, target = gemm(256, 256, 256, residual=True), PRESETS["sm90"]
     (found,) = faults(plan, region, target)
-    assert found.endswith("beside what it reads for each result, while its producer waits")
+    assert found.endswith("besides operands of the epilogue that are read while the producer waits")
     for other in (
         replace(plan, persistent=False),
         sm90((128, 256, 64), 2, persistent=True, overlap=True),
@@ -93,7 +98,7 @@ def test_addresses_that_are_made_of_quotients_leave_registers_for_fewer_accumula
     region = replace(NCHW, name="conv")
     for cluster, count in (((2, 1), 1), ((1, 2), 1), ((1, 1), 0)):
         plan = sm90((128, 256, 64), 2, persistent=True, overlap=True, cluster=cluster)
-        found = [f for f in faults(plan, region, PRESETS["sm90"]) if f.endswith("beside addresses that are made of quotients")]
+        found = [f for f in faults(plan, region, PRESETS["sm90"]) if f.endswith("besides addresses that are made of quotients")]
         assert len(found) == count
 
 
@@ -103,6 +108,26 @@ def test_rows_in_groups_are_for_some_templates() -> None:
 
 def test_a_region_of_two_products_is_measured_by_the_first() -> None:
     assert faults(sm80((128, 128, 64), 4), PAIR, PRESETS["sm80"]) == []
+
+
+def two_products(dtype: DType) -> Region:
+    """(exp(Q K^T)) V, with Q and K of `dtype`, and all sums in fp32."""
+    score = ex.total("d", ex.mul(ex.read("Q", "m", "d"), ex.read("K", "n", "d")))
+    lets = (
+        ex.let("s", "m n", score),
+        ex.let("p", "m n", Unary("exp", Ref("s"))),
+        ex.let("o", "m e", ex.total("n", ex.mul(Ref("p"), ex.read("V", "n", "e")))),
+    )
+    inputs = (ex.param("Q", "M", "D", dtype=dtype), ex.param("K", "N", "D", dtype=dtype), ex.param("V", "N", "D"))
+    sizes = ex.iters(m="M", n="N", e="D")
+    return Region("two", sizes, ex.iters(d="D"), inputs, (ex.target("O", "M", "D"),), lets, (Yield("o", "O"),))
+
+
+def test_a_region_of_two_products_has_the_operands_of_the_first() -> None:
+    plan = sm80((128, 128, 64), 4)
+    assert faults(plan, two_products(DType.fp16), PRESETS["sm80"]) == []
+    (found,) = faults(plan, two_products(DType.fp32), PRESETS["sm80"])
+    assert found.startswith("shared memory 262144 B > ")
 
 
 def test_what_a_plan_takes_of_the_machine_is_asked_once_it_breaks_no_rule() -> None:

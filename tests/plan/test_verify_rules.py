@@ -13,6 +13,7 @@ from tatami.decisions import Decisions
 from tatami.pipeline import compile_stages
 from tatami.plan.choose import choose
 from tatami.plan.ir import (
+    CpuContraction,
     CpuRows,
     CpuSplit,
     CpuTurn,
@@ -23,7 +24,10 @@ from tatami.plan.ir import (
 from tatami.plan.verify_plan import verify_plan
 from tatami.plan.views.form_passes import Wish, scalar_plan
 from tatami.poly_core.analyse import analyse
-from tatami.region.ir import Region
+from tatami.region.ir import Cast, Read, Region, RegionExpr, Yield
+from tatami.region.verify import verify_region
+from tatami.region.views.images.window import find_window
+from tatami.region.walk import rewrite
 from tests.loop.attention.test_streaming import graph as attention
 from tests.loop.images.convolutions import convolution, graph
 from tests.loop.images.test_planes import CASES as PLANES
@@ -55,7 +59,7 @@ def narrow() -> tt.Graph:
 
 
 def mixed() -> tt.Graph:
-    """A transpose beside a row of another type."""
+    """A transpose and a row of another type."""
     g = tt.Graph("mixed")
     row = g.input("b", (100,), tt.fp64).cast(tt.fp32).expand((100, 100))
     g.output("y", row + g.input("x", (100, 100), tt.fp32).permute((1, 0)))
@@ -105,22 +109,24 @@ def test_a_chosen_plan_is_for_its_kind_of_target(name: str) -> None:
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("product", {"acc": "q"}, "'q' is no contraction of the Region"),
+    ("product", {"acc": "q"}, "'q' is not a contraction of the Region"),
     ("product", {"mr": 0}, "a tile of 0x"),
     ("product", {"nr": 0}, "a tile of "),
     ("product", {"width": 0}, "vectors of width 0"),
     ("product", {"kc": 0}, "blocks of 0, "),
     ("product", {"mc": 0}, "blocks of "),
     ("product", {"nc": 0}, "blocks of "),
-    ("product", {"nr": 24, "nc": 48}, "a tile of "),
+    ("product", {"nr": 24, "nc": 24}, "a tile of "),
     ("product", {"width": 32}, "width 32; cpu:avx512 has 16 lanes"),
     ("product", {"mr": 40, "mc": 40}, "needs 83 vector registers"),
     ("product", {"mr": 1, "nc": 33}, "mc 48, nc 33 for a tile of 1x32"),
+    ("product", {"nc": 64}, "nc 64 bounds nothing where threads divide rows"),
+    ("product", {"split": "n"}, "mc 48 bounds nothing where threads divide columns"),
     ("product", {"parts": 2}, "parts 2"),
     ("product", {"parts": 0}, "parts 0"),
     ("product", {"split": "k"}, "split k, parts 1"),
     ("product", {"epilogue": ()}, "epilogue []"),
-    ("product", {"packed": ("q",)}, "q is no operand of the contraction"),
+    ("product", {"packed": ("q",)}, "q is not an operand of the contraction"),
     ("product", {"dot": "pairs"}, "pairs of k; the operands of "),
     ("product", {"images": ("q",), "split": "n"}, "images q, split n"),
     ("winograd", {"acc": "q"}, "'q' is not the convolution"),
@@ -148,7 +154,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("turn", {"width": 12}, "vectors of 12 elements"),
     ("turn", {"width": 32}, "vectors of 32 elements"),
     ("mixed", {"width": 32}, "vectors of 32 elements"),
-    ("narrow", {"packed": ("q",)}, "q is no operand of the contraction"),
+    ("narrow", {"packed": ("q",)}, "q is not an operand of the contraction"),
     ("window", {"let": "q"}, "'q' is not the window"),
     ("window", {"rows": 0}, "blocks of 0 rows"),
     ("window", {"ahead": 0}, "0 ahead"),
@@ -157,7 +163,8 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("window", {"width": 32, "whole": False}, "width 32; cpu:avx512 has 16 lanes"),
     ("window", {"joined": True}, "planes that are copied whole"),
     ("window", {"lying": True}, "planes that are copied whole"),
-    ("window", {"rows": 4}, "planes are not copied whole: "),
+    ("window", {"rows": 4}, "planes are not copied whole: blocks of 4 rows of 14"),
+    ("window", {"whole": False, "lying": True, "ahead": 2}, "rows read where they lie, 2 blocks ahead"),
 ]
 
 
@@ -203,13 +210,18 @@ def test_a_plan_at_the_edge_of_a_rule_is_accepted(name: str, fields: dict[str, A
         ("streaming", "no pair to stream: "),
         ("turn", "nothing to turn: "),
         ("window", "no window to slide: "),
-        ("product", "is no contraction of the Region"),
+        ("product", "is not a contraction of the Region"),
     ],
 )
 def test_a_plan_of_another_kind_of_region_is_refused(name: str, why: str) -> None:
     _, plan = planned(name)
     found = faults(plan, ex.running_sum())
     assert len(found) == 1 and why in found[0], found
+
+
+def test_a_plan_of_tiles_of_2x2_is_for_windows_of_3x3() -> None:
+    (found,) = faults(planned("winograd")[1], planned("planes")[0])
+    assert found.startswith("no 3x3 convolution to transform: ")
 
 
 def test_blocks_of_a_product_are_whole_tiles() -> None:
@@ -226,7 +238,7 @@ def test_names_of_a_product_stand_once_and_are_sides() -> None:
     assert faults(replace(plan, packed=(tensor, tensor)), region) == [f"{tensor}, {tensor}: one stands twice"]
     assert "m, m: one stands twice" in faults(replace(plan, in_place=("m", "m")), region)
     (found,) = faults(replace(plan, in_place=("n",), swap=not plan.swap), region)
-    assert found.startswith("the operand of side n is no matrix")
+    assert found.startswith("the operand of side n is not a matrix")
 
 
 def test_instructions_of_narrow_integers_are_the_target_s() -> None:
@@ -304,6 +316,7 @@ def test_schedules_are_checked_by_their_rules() -> None:
     assert faults(rows, region, PRESETS["sm80"]) == ["a CpuRows plan on target sm80"]
     assert faults(stream, region) == [f"a GpuStream plan on target {AVX512.name}"]
     assert faults(replace(stream, passes=stream.passes[1:]), region, PRESETS["sm80"]) != []
+    assert faults(scalar, region, PRESETS["sm80"]) == []
     for plan in (scalar, rows):
         assert faults(plan, region) == []
         (phase,) = plan.phases
@@ -325,6 +338,94 @@ def test_rows_of_a_window_are_read_where_they_lie() -> None:
     assert faults(lying, region_of_window("depthwise 3x3", 40, 64)) == []
     (found,) = faults(lying, region_of_window("depthwise stride 3, uneven borders", 40, 64))
     assert found.startswith("rows are not read where they lie: ") and "stride 3" in found
+
+
+def window_of(make: Any, shape: tuple[Any, ...], dtype: Any = tt.fp32) -> tuple[Region, str]:
+    """The Region of a window, and its let."""
+    region = _planned(lambda: windows(make, shape, dtype))[0]
+    found = find_window(region)
+    assert not isinstance(found, str)
+    return region, found.let
+
+
+WHOLE: list[tuple[Any, tuple[Any, ...], str]] = [
+    (depthwise(padding=1), (1, C, 40, 32), ""),
+    (depthwise(padding=1), (1, C, 40, 33), "33 columns, vectors of 16; a whole plane has 2"),
+    (depthwise(padding=1, stride=(3, 1)), (1, C, 40, 20), ""),
+    (depthwise(padding=1, stride=2), (1, C, 40, 40), ""),
+    (depthwise(padding=1, stride=(1, 3)), (1, C, 40, 40), "stride 3; vectors take every element or every second one"),
+    (depthwise((9, 9), padding=4), (1, C, 40, 20), "a window of more than 64 places"),
+    (depthwise(padding=1), ("B", C, "H", 20), "a plane of H x 20 of 20; the sizes have to be known"),
+]
+
+
+@pytest.mark.parametrize(("make", "shape", "why"), WHOLE, ids=[w for _, _, w in WHOLE])
+def test_planes_that_are_copied_whole(make: Any, shape: tuple[Any, ...], why: str) -> None:
+    region, let = window_of(make, shape)
+    found = faults(CpuWindow(let, 40, 1, 16, whole=True), region)
+    assert len(found) == bool(why) and all(f.startswith(f"planes are not copied whole: {why}") for f in found), found
+
+
+LYING: list[tuple[Any, tuple[Any, ...], Any, str]] = [
+    (depthwise(), (1, C, 40, 64), tt.fp32, ""),
+    (depthwise(padding=1), (1, C, 40, 16), tt.fp32, ""),
+    (depthwise(padding=1), (1, C, 40, 15), tt.fp32, "15 columns of 15, vectors of 16 by 1"),
+    (depthwise(), (1, C, 40, 17), tt.fp32, "15 columns of 17, vectors of 16 by 1"),
+    (depthwise(padding=1, stride=(3, 1)), (1, C, 40, 60), tt.fp32, ""),
+    (depthwise(padding=1, stride=2), (1, C, 40, 32), tt.fp32, ""),
+    (depthwise(padding=1, stride=2), (1, C, 40, 31), tt.fp32, "16 columns of 31, vectors of 16 by 2"),
+    (depthwise(padding=1, stride=(1, 3)), (1, C, 40, 64), tt.fp32, "stride 3 along the columns"),
+    (depthwise((9, 9), padding=4), (1, C, 40, 64), tt.fp32, "a window of more than 64 places"),
+    (depthwise(padding=1), ("B", C, "H", 64), tt.fp32, "a plane of H x 64 of 64"),
+    (depthwise(padding=((1, 1), (76, 1))), (1, C, 40, 64), tt.fp32, ""),
+    (depthwise(padding=((1, 1), (84, 1))), (1, C, 40, 64), tt.fp32, "7 vectors of columns see the outside"),
+    (lambda g, x: x.avg_pool(3, 1, 1), (1, C, 40, 64), tt.fp16, "the windows see a function of the image, which is fp16"),
+    (lambda g, x: x.exp().max_pool(3, 1, 1), (1, C, 40, 64), tt.fp32, "the windows see a function of the image, which is fp32"),
+]
+
+
+@pytest.mark.parametrize(("make", "shape", "dtype", "why"), LYING, ids=[f"{d} {s[-1]} {w}" for _, s, d, w in LYING])
+def test_rows_that_lie(make: Any, shape: tuple[Any, ...], dtype: Any, why: str) -> None:
+    region, let = window_of(make, shape, dtype)
+    found = faults(CpuWindow(let, 4, 1, 16, lying=True), region)
+    assert len(found) == bool(why) and all(f.startswith(f"rows are not read where they lie: {why}") for f in found), found
+
+
+def test_the_image_is_the_tensor_that_slides() -> None:
+    region, let = window_of(depthwise(padding=1), (1, C, 40, 64))
+    first = replace(region, inputs=(ex.param("first", 4, dtype=tt.fp64), *region.inputs))
+    assert faults(CpuWindow(let, 4, 1, 16, lying=True), first) == []
+
+
+def test_an_image_in_a_narrower_type_than_its_sums_is_copied() -> None:
+    region, let = window_of(lambda g, x: x.avg_pool(3, 1, 0), (1, C, 40, 64), tt.fp16)
+
+    def bare(e: RegionExpr) -> RegionExpr:
+        return e.x if isinstance(e, Cast) and isinstance(e.x, Read) else e
+
+    plain = replace(region, lets=tuple(replace(n, expr=rewrite(n.expr, bare)) if n.name == let else n for n in region.lets))
+    assert verify_region(plain) == []
+    (found,) = faults(CpuWindow(let, 4, 1, 16, lying=True), plain)
+    assert found.endswith("the windows see a function of the image, which is fp16, their result fp32")
+
+
+def test_operands_of_amx_tiles_lie_in_groups_of_k() -> None:
+    region, plan = planned("narrow")
+    there = replace(AVX512, features=("amx_int8",))
+    tiles = replace(plan, dot="quads_amx", mr=32, nr=32, mc=32, nc=32, packed=(), swap=False)
+    assert faults(replace(tiles, in_place=("m",)), region, there) == []
+    for side, swap in (("m", True), ("n", False)):
+        (found,) = faults(replace(tiles, in_place=(side,), swap=swap), region, there)
+        assert found.startswith(f"the operand of side {side} is not a matrix")
+
+
+def test_images_of_a_matrix_and_a_vector_are_its_rows() -> None:
+    lets = (ex.let("acc", "m", ex.total("k", ex.mul(ex.read("A", "m", "k"), ex.read("B", "k")))),)
+    inputs = (ex.param("A", "M", "K"), ex.param("B", "K"))
+    region = Region("r", ex.iters(m="M"), ex.iters(k="K"), inputs, (ex.target("C", "M"),), lets, (Yield("acc", "C"),))
+    plan = CpuContraction("acc", 12, 32, 384, 504, 32, 16, False, "n", (), ())
+    assert faults(replace(plan, images=("m",)), region) == []
+    assert faults(replace(plan, images=("m", "k")), region) == ["images m, k, split n"]
 
 
 def test_windows_of_many_places_join_no_vectors() -> None:

@@ -40,7 +40,7 @@ def drawn_operations(module: Module[Any]) -> Counter[str]:
 
 
 def disagreement(model: Model, seed: int, target: str = "cpu") -> tuple[str, bool]:
-    """What differs between the kernels, the numpy meaning and PyTorch (empty: nothing); whether PyTorch took part."""
+    """(Difference between the kernels, the numpy meaning and PyTorch, "" if none; whether PyTorch took part)."""
     signature = model.module.main.signature
     compilation = prepare(model.module, target=target)
     with np.errstate(all="ignore"):

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, expr
+from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.tensor import numpy_dtype
 from tatami.frontend.graph import Graph
@@ -120,7 +121,7 @@ class Maker:
         self.ops.append(name)
 
     def model(self, most=7, vocabulary=False):
-        """`vocabulary`: most steps are single operations of the table, each as likely as any other."""
+        """A random model of at most `most` steps. `vocabulary`: most steps are single operations of the table, each equally likely."""
         r = self.r
         base = r.choice([F.fp32] * 6 + [F.fp16, F.bf16, F.i32, F.i64, F.fp64, F.i8, F.u8])
         rank = r.choice([1, 2, 2, 3, 3, 4])

@@ -21,7 +21,7 @@ from tatami.api import prepare
 from tatami.core.expr import ceildiv, expr, floordiv, maximum, minimum
 
 LEAST = 12
-"""Of height and width, so that no window is larger than its image."""
+"""Minimum of height and width, so that no window is larger than its image."""
 BINDINGS = ((1, 12, 17), (2, 15, 13), (1, 21, 12))
 
 
@@ -163,7 +163,7 @@ def planned(seed: int, target: str = "cpu:avx2") -> Any:
 
 
 def difference(seed: int) -> str:
-    """What differs from the reference for some binding; empty where nothing does."""
+    """The difference from the reference for some binding; "" if there is none."""
     f, r = (tt.compile(make_graph(seed), target=t, threads=1) for t in ("cpu", "reference"))
     for x in inputs():
         wanted = r(x=x)

@@ -8,6 +8,7 @@ from tatami.api import build, prepare
 from tatami.report.playback import compare_outputs
 from tatami.stages import STAGES, runner
 from tests.random_models.generated import Generated, graphs
+from tests.shares import is_whole
 
 
 def assert_agree(case: Generated, stage: str, got: dict, reference: dict) -> None:
@@ -15,7 +16,7 @@ def assert_agree(case: Generated, stage: str, got: dict, reference: dict) -> Non
         assert a.difference is None, f"{stage} differs from the reference after {case.ops}: {a.difference}"
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if is_whole() else 150)
 @given(graphs())
 def test_every_stage_and_the_kernels_mean_the_same(case: Generated) -> None:
     compilation = prepare(case.module)

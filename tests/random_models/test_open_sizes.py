@@ -22,5 +22,5 @@ def test_graphs_of_open_sizes_agree_with_the_reference(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [5, 16, 3042, 3045, 3116])
 def test_graphs_of_open_sizes_are_planned_for_a_gpu(seed: int) -> None:
-    """A place that an image is read at may name sizes beside axes."""
+    """A place that an image is read at may name sizes in addition to axes."""
     assert planned(seed, "sm80")

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import operation
 from tests.random_models.model_maker import Model
@@ -133,7 +133,7 @@ RULES: dict[str, Meaning] = {
     "linear": lambda a, to, shape, *xs: torch.nn.functional.linear(*xs),
     "einsum": lambda a, to, shape, *xs: torch.einsum(a.equation, *xs),
 }
-"""Of attributes, the value of a size, the result's shape, operands."""
+"""Operation → a function of attributes, the value of a size, the result's shape, and operands."""
 
 
 def run_in_torch(model: Model) -> dict[str, np.ndarray] | None:

@@ -1,7 +1,7 @@
 """Random uses of operations on values: elementwise, reductions, scans, orders, normalisations, random numbers.
 
-A step takes the model so far and a value, and gives new values, or None where the operation does not apply. What could
-flip by rounding reads fresh inputs that are small multiples of 1/4.
+A step takes the model so far and a value, and gives new values, or None where the operation does not apply. Operations that
+rounding could flip read fresh inputs that are small multiples of 1/4.
 """
 
 # mypy: disable-error-code="no-untyped-def"

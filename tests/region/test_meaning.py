@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype

@@ -57,7 +57,7 @@ VIEWS: dict[str, Step] = {
     "split": lambda g, x: x.split((1, 2), 1)[1],
     "depth_to_space": lambda g, x: x.reshape(1, 4, 2, 3).one("depth_to_space", block=2),
 }
-"""What is computed again at each use, however it is read: nothing between two kernels."""
+"""Views that are computed again at each use, however they are read: no copy between two kernels."""
 STORED: dict[str, Step] = {
     "gather": lambda g, x: x.gather(1, index(g, 2, 2, 4)),
     "gather of a gather": lambda g, x: x.gather(1, index(g, 2, 2, 4)).gather(0, index(g, 1, 2, 4)),

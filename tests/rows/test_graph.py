@@ -39,7 +39,7 @@ def f32(*shape: int) -> np.ndarray:
 
 
 def agrees(g: Graph, **inputs: np.ndarray) -> tuple[dict[str, np.ndarray], CompiledFunction]:
-    """What the compiled kernels and the reference target say, which is the same."""
+    """Results of the compiled kernels, after a check that the reference target gives the same."""
     f = compile(g, target="cpu", threads=2)
     kept = {n: a.copy() for n, a in inputs.items()}
     got = f(inputs)
@@ -538,7 +538,7 @@ def test_elementwise_chains_are_one_kernel() -> None:
 
 
 def of_width(g: Graph, *widths: int) -> CompiledFunction:
-    """The same kernels with vectors of so many floats, by decision, Region by Region; 1 is scalar."""
+    """Number of floats per vector → the same kernels, by decision, Region by Region; 1 is scalar."""
     plans = {}
     stages = compile(g).stages
     regions = {r.name: r for r in stages["region"].value.main.body}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tatami.core.expr import evaluate, expr, var
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import expr, var
 from tatami.core.layout import Layout, address, size_elements
 from tatami.runtime.layouts import lay_out, lies_in
 

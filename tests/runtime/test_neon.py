@@ -20,7 +20,7 @@ QEMU = next((q for n in ("qemu-aarch64-static", "qemu-aarch64") if (q := shutil.
 
 
 def everything() -> tt.Graph:
-    """What kernels a CPU has: products with an epilogue and of few rows, convolutions by tiles, planes and windows, a
+    """Every kind of kernel of a CPU: products with an epilogue and of few rows, convolutions by tiles, planes and windows, a
     streaming pair, norms, scans, places of extremes, a turned matrix, sums down long rows."""
     g, rng = tt.Graph("everything"), np.random.default_rng(0)
 

@@ -216,7 +216,7 @@ def test_attributes_of_lists_and_of_open_sizes_are_found_again(tmp_path: Path, i
 
 
 def test_constants_of_a_program_from_the_cache_are_read_again_when_they_are_asked_for(tmp_path: Path, monkeypatch: Any) -> None:
-    """The program holds them as kernels read them; the file's bytes are not kept beside that."""
+    """The program holds them as kernels read them; the file's bytes are not kept in addition."""
     monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "cache"))
     weights = np.arange(64 * 32, dtype=np.float32).reshape(64, 32) / 2048
     graph = helper.make_graph(
@@ -262,7 +262,7 @@ print(now("VmHWM") - before, now("VmRSS") - before, float(y.sum()))
 
 
 def chain_of_products(folder: Path, size: int, layers: int) -> Path:
-    """A model whose weights lie in a file beside it."""
+    """A model with its weights in another file of its folder."""
     weights, nodes = [], []
     for k in range(layers):
         nodes.append(helper.make_node("MatMul", [f"h{k}" if k else "x", f"w{k}"], ["y" if k + 1 == layers else f"h{k + 1}"]))

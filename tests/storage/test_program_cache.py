@@ -35,7 +35,7 @@ def model(weight: float = 2.0) -> tt.Graph:
 
 
 def was_found(f: Any) -> bool:
-    """No stage behind the given one was made."""
+    """True if no stage behind the given one was made."""
     return not f.compilation.observer.seconds
 
 

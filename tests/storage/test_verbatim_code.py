@@ -152,7 +152,7 @@ MAKERS = {
     "c/user_routine.py": "the unit around a body, which it asks to be code",
     "cu/print.py": "CUDA that we print",
 }
-"""Who makes a VerbatimCode, and whose word it takes."""
+"""Function that makes a VerbatimCode → the source of the code that it trusts."""
 
 
 def test_only_these_files_make_code() -> None:

@@ -385,7 +385,7 @@ def test_views_by_strides_equal_index_arrays(sizes: tuple[int, ...], entries: tu
     m = b.module(b.add(ViewOp(shape(*sizes), tuple(expr(e) for e in entries)), x))
     data = np.random.default_rng(0).random((14, 14), "f4")[::2, ::2]
     grid = dict(zip(("i0", "i1"), np.indices(sizes)), C=2)
-    from tatami.core.expr import evaluate
+    from tatami.core.algebra.visit import evaluate
 
     index = tuple(np.broadcast_to(evaluate(expr(e), grid), sizes) for e in entries)
     assert np.array_equal(run(m, {"x": data})["y0"], data[index])

@@ -166,6 +166,7 @@ WRONG: Final[MappingProxyType[str, tuple[Any, str]]] = MappingProxyType(
         "another number": (of_sizes(node(Elementwise("neg"), "n0", sizes=(4,))), "n9: the node declares shape [4], its op gives [N]"),
         "a number for a size": (copied(node(Elementwise("neg"), "n0", sizes=("M",)), defaults={"M": 1}), "n9: the node declares shape [M], its op gives [4]"),
         "a widened sum": (built(lambda b: b.input("x", F16, 4), node(Elementwise("add"), "n0", "n0")), "n9: the node declares fp32, its op gives fp16"),
+        "a product of floats that is an integer": (built(lambda b: b.input("x", F16, 4), node(Elementwise("mul"), "n0", "n0", dtype=I32)), "n9: the node declares i32"),
         "a widened negation": (built(lambda b: b.input("x", F16, 4), node(Elementwise("neg"), "n0")), "n9: the node declares fp32"),
         "a product of another shape": (built(lambda b: b.input("x", F16, 4), node(Elementwise("mul"), "n0", "n0", sizes=(5,))), "n9: the node declares fp32"),
         "a product of integers in floats": (built(lambda b: b.input("x", I32, 4), node(Elementwise("mul"), "n0", "n0")), "n9: the node declares fp32"),
@@ -213,8 +214,8 @@ WRONG: Final[MappingProxyType[str, tuple[Any, str]]] = MappingProxyType(
         "an output of a lower rank": (of_sizes(sizes=(4, 1), outputs=(Output("y", F32, shape(4)),)), "n1: the output is declared [4]"),
         "an output of another second size": (of_sizes(sizes=(4, 8), outputs=(Output("y", F32, shape(4, 9)),)), "n1: the output is declared [4, 9]"),
         "a view by a quotient by 0": (viewed("i0//K", defaults={"K": 0}, must_bind=("K",)), ""),
-        "an update of nothing": (copied(outputs=(Output("y", F32, shape(4), updates="q"),)), "y: it updates 'q', which is no mutable input"),
-        "an update of what stays": (copied(outputs=(Output("y", F32, shape(4), updates="x"),)), "y: it updates 'x', which is no mutable"),
+        "an update of nothing": (copied(outputs=(Output("y", F32, shape(4), updates="q"),)), "y: it updates 'q', which is not a mutable input"),
+        "an update of what stays": (copied(outputs=(Output("y", F32, shape(4), updates="x"),)), "y: it updates 'x', which is not a mutable"),
     }
 )  # fmt: skip
 

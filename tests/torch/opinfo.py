@@ -123,7 +123,7 @@ def check_together(op: Any, samples: list[Any], target: str) -> list[str | None]
 
 
 def unique(op: Any, sample: Any, result: Any) -> Any:
-    """What of a result does not depend on the signs of its factors."""
+    """The part of a result that does not depend on the signs of its factors."""
     return sample.output_process_fn_grad(result) if op.name in NOT_UNIQUE else result
 
 
@@ -219,7 +219,7 @@ def check_errors(name: str, target: str) -> dict[str, Any]:
             except Exception:
                 total += 1
             else:
-                continue  # of a variant that is called otherwise: eager raises nothing here
+                continue  # an error of a variant that is called otherwise: eager raises nothing here
             torch._dynamo.reset()
             options = {"fallback": False, "target": target}
             run = torch.compile(lambda *a, _op=op, **k: _op(*a, **k), backend=backends.torch_backend, fullgraph=True,
@@ -351,7 +351,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def done(result: dict[str, Any] | None, samples: int | None) -> bool:
-    """Is there a result of as many samples?"""
+    """True if there is a result for this many samples."""
     if result is not None and result["passed"] < result["run"]:
         return True
     return result is not None and (result["run"] >= result["samples"] or (samples is not None and result["run"] > 0))
@@ -388,8 +388,8 @@ def table(path: Path) -> None:
         " that a run leaves out are those of the last run that had them.",
         "",
         f"**{len(whole)} of {len(names)} names pass every sample**; {len(partly)} more pass the samples that ran of them; "
-        f"{len(names) - len(set(cpu) & set(names))} have not run. Of the {sum(e['run'] for e in raising)} error inputs of "
-        f"{len(raising)} passing names {sum(e['passed'] for e in raising)} raise as eager does. The others are settled before a"
+        f"{len(names) - len(set(cpu) & set(names))} have not run. Error inputs of the {len(raising)} passing names: "
+        f"{sum(e['passed'] for e in raising)} of {sum(e['run'] for e in raising)} raise as in eager mode. The others are settled before a"
         " backend is asked: Dynamo itself answers otherwise (`cat` of numbers, `narrow_copy`), or passes on as valid what eager"
         " refuses (`out=` of another dtype or over an input, `__radd__` and `__rmul__` of a number).",
         "",

@@ -25,7 +25,7 @@ def compiled(module: Any, **options: Any) -> Any:
 
 
 def assert_as_eager(f: Any, given: Any) -> None:
-    """By the reference, of the arguments that `given` makes, equal at each call."""
+    """Assert that the program gives eager's results, for arguments made by `given`, equal at each call."""
     got, wanted = compiled(f, target="reference")(*given()), f(*given())
     torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tatami.c.kernels.needs import Needs
-from tatami.core.expr import Atom, Expr, Extreme, Floor, Var, free_vars, parts_of
+from tatami.core.algebra.visit import free_vars, parts_of
+from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
 from tatami.core.faults.size_fault import literal
 
 

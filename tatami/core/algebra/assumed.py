@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import gcd
 
-from tatami.core.algebra.bounds import is_at_most
-from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv, maximum, minimum, parts_of, product, sole_extreme
+from tatami.core.algebra.order import is_at_most
+from tatami.core.algebra.visit import parts_of, sole_extreme
+from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Var, floordiv, maximum, minimum, product
 from tatami.core.signature import Equation
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tatami.core.algebra.bounds import is_positive, simplify
+from tatami.core.algebra.order import is_positive
 from tatami.core.algebra.proof import is_inside
-from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Shape, Var, exact_div, floordiv, free_vars, product, substitute, var
+from tatami.core.algebra.simplify import simplify
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import ONE, ZERO, Atom, Expr, Floor, Shape, Var, exact_div, floordiv, product, var
 
 
 def invert(

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tatami.core.algebra.bounds import bounds, is_nonneg, simplify
-from tatami.core.expr import Expr, Extreme, Floor, Var, floordiv, free_vars, rebuild, var
+from tatami.core.algebra.bounds import bounds
+from tatami.core.algebra.order import is_nonneg
+from tatami.core.algebra.simplify import simplify
+from tatami.core.algebra.visit import free_vars, rebuild
+from tatami.core.expr import Expr, Extreme, Floor, Var, floordiv, var
 
 Fact = tuple[Expr, Expr]
 """(index, size): ``0 <= index < size`` is known."""

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, substitute
+from tatami.core.expr import Expr
 from tatami.core.module import Module
 from tatami.core.signature import Signature
 

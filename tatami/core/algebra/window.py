@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from tatami.core.algebra.bounds import bounds
-from tatami.core.expr import Expr, free_vars, var
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import Expr, var
 
 
 def window_span(entry: Expr, kept: Set[str], extents: Mapping[str, Expr]) -> tuple[str, int, int] | None:

@@ -74,7 +74,7 @@ def _range(value: tuple[Any, ...], at: str) -> tuple[int, ...]:
 def _number(value: Any, at: str) -> int:
     number = _integer(value)
     if number is None or number < 0:
-        raise fail("InvalidSymbol", at, f"{value!r:.80} is no size", _SIZES)
+        raise fail("InvalidSymbol", at, f"{value!r:.80} is not a size", _SIZES)
     return number
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tatami.core.algebra.visit import has_64_bits
 from tatami.core.diagnostic import fail
-from tatami.core.expr import MAX_SIZE, Expr, has_64_bits
+from tatami.core.expr import MAX_SIZE, Expr
 
 
 class SizeFault(NamedTuple):

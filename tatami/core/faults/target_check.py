@@ -70,4 +70,6 @@ def _faults(t: Target) -> Iterator[Diagnostic]:
 
 
 def _fault(field: str, value: object, wanted: str) -> Diagnostic:
-    return diagnostic("UnknownTarget", f"target.{field}", f"{str(value)[:60]!r} is no {field}: {wanted}", "start from a preset")
+    return diagnostic(
+        "UnknownTarget", f"target.{field}", f"{field} is {str(value)[:60]!r}; wanted: {wanted}", "start from a preset"
+    )

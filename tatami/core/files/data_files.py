@@ -55,7 +55,12 @@ def read_model(path: Path) -> ModelFile:
     """The model's file and access to its folder. Raises FileUnreadable, InputTooLarge."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise fail("InputTooLarge", path.name, "a model's file holds at most 2 GiB", "keep large tensors beside it")
+            raise fail(
+                "InputTooLarge",
+                path.name,
+                "a model's file holds at most 2 GiB",
+                "keep large tensors in files of the same folder",
+            )
         return ModelFile(path.name, read_plain(path), DataFiles(path.parent))
     except (OSError, ValueError) as error:  # a name with a null in it is a ValueError
         why = getattr(error, "strerror", None) or "it cannot be read"
@@ -77,12 +82,14 @@ def _contained(at: str, folder: Path, location: str) -> Path:
     relative = PurePosixPath(location)
     if not location or relative.is_absolute() or ".." in relative.parts or "\\" in location:
         why = f"its data lies at {location!r}, outside the model's folder"
-        raise fail("FileUnreadable", at, why, "move the data beside the model")
+        raise fail("FileUnreadable", at, why, "move the data into the model's folder")
     path = folder
     for part in relative.parts:
         path = path / part
         if path.is_symlink():
-            raise fail("FileUnreadable", at, f"{location!r} goes through a symbolic link", "copy the data beside the model")
+            raise fail(
+                "FileUnreadable", at, f"{location!r} goes through a symbolic link", "copy the data into the model's folder"
+            )
     if not path.is_file():
         raise fail("FileUnreadable", at, f"the data file {location!r} is not there", "keep the model and its data together")
     return path

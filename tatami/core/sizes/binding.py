@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from tatami.core.algebra.visit import evaluate, free_vars, sole_extreme, substitute
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
-from tatami.core.expr import Expr, Shape, evaluate, expr, free_vars, sole_extreme, substitute
+from tatami.core.expr import Expr, Shape, expr
 from tatami.core.signature import Equation, Signature, symbols
 from tatami.core.sizes.conditions import MOST_OF_ARGUMENT
 
@@ -101,7 +102,7 @@ def check_empty_argument(at: str, shape: tuple[int, ...]) -> None:
         raise fail(
             "AxisAlignmentMismatch",
             at,
-            f"its shape is {list(shape)}, the axes beside those of size 0 have more than 2**47 elements",
+            f"its shape is {list(shape)}, the axes other than those of size 0 have more than 2**47 elements",
             "pass an array whose other axes fit a memory",
         )
 

@@ -12,23 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from tatami.core.algebra.bounds import is_always_at_most, is_always_less
+from tatami.core.algebra.order import is_always_at_most, is_always_less
+from tatami.core.algebra.visit import free_vars, sole_extreme
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import (
-    ZERO,
-    Atom,
-    Expr,
-    Extreme,
-    Floor,
-    Monomial,
-    Shape,
-    Var,
-    expr,
-    free_vars,
-    maximum,
-    product,
-    sole_extreme,
-)
+from tatami.core.expr import ZERO, Atom, Expr, Extreme, Floor, Monomial, Shape, Var, expr, maximum, product
 from tatami.core.signature import Equation
 
 MOST_ELEMENTS: Final = 2**59

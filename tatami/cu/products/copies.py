@@ -11,7 +11,8 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from tatami.core.algebra.bounds import bounds
-from tatami.core.expr import Expr, substitute, var
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import Expr, var
 from tatami.cu.expr_text import STORED_TYPE, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.mma import offset_text

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, substitute, var
+from tatami.core.expr import Expr, expr, var
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, Scope, Value, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.gpu.ir import Kernel, Ring

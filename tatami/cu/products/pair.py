@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, step_of, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, step_of, substitute, var
+from tatami.core.expr import Expr, var
 from tatami.core.scalar import number
 from tatami.cu.expr_text import SHORT, constant_text, factor_text, index_text, scalar_text
 from tatami.cu.lines import Lines

@@ -6,14 +6,15 @@ neighbouring columns.
 
 from __future__ import annotations
 
-from tatami.core.expr import Expr, substitute, var
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import Expr, var
 from tatami.cu.expr_text import VALUE_TYPE, Scope, index_text, scalar_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.epilogue import bounds_test, let_lines, stored
 from tatami.gpu.ir import Kernel
 from tatami.gpu.statement_ir import Epilogue, LoadTile, StGlobalVec
 from tatami.region.ir import RegionExpr
-from tatami.region.views.product import rename
+from tatami.region.views.expressions import rename
 
 
 def load_tile_text(k: Kernel, s: LoadTile, l: Lines) -> None:

@@ -3,7 +3,8 @@ TMA."""
 
 from __future__ import annotations
 
-from tatami.core.expr import free_vars, substitute, var
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import var
 from tatami.cu.expr_text import SHORT, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.epilogue import fragment_pair

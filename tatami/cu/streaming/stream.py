@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import assert_never
 
-from tatami.core.expr import substitute, var
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import var
 from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, constant_text, factor_text, index_text
 from tatami.cu.streaming.join import SHARED, join_of, start_of
 from tatami.cu.streaming.scan import scan_text

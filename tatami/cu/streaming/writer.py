@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import substitute, var
+from tatami.core.expr import var
 from tatami.cu.expr_text import STORED_TYPE, VALUE_TYPE, Value, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.epilogue import stored

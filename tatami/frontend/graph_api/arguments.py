@@ -31,7 +31,7 @@ def integer(value: object, what: str) -> int:
     with suppress(TypeError):
         if isinstance(value, SupportsIndex):
             return operator.index(value)
-    raise fail("InvalidAttribute", what, f"{value!r} is no integer", "give an integer")
+    raise fail("InvalidAttribute", what, f"{value!r} is not an integer", "give an integer")
 
 
 def integers(value: object, what: str) -> tuple[int, ...]:
@@ -67,7 +67,7 @@ def shape(value: object, what: str) -> Shape:
     """The sizes of a list or tuple. Raises TatamiError."""
     listed = several(value)
     if listed is None:
-        raise fail("InvalidSymbol", what, f"{value!r} is no shape", f"write a tuple: ({value!r},)")
+        raise fail("InvalidSymbol", what, f"{value!r} is not a shape", f"write a tuple: ({value!r},)")
     return tuple(size(v, what) for v in listed)
 
 
@@ -84,7 +84,7 @@ def pads(value: object, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
     for side in sides:
         pair = tuple(side) if isinstance(side, list | tuple) else (side, side)
         if len(pair) != 2:
-            raise fail("InvalidAttribute", what, f"{side!r} is no pair", "give (before, after) per axis")
+            raise fail("InvalidAttribute", what, f"{side!r} is not a pair", "give (before, after) per axis")
         out.append((size(pair[0], what), size(pair[1], what)))
     return tuple(out)
 
@@ -92,7 +92,7 @@ def pads(value: object, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
 def name(value: object, what: str) -> str:
     """`value`, a str that is a name. Raises E1009 for anything else."""
     if not isinstance(value, str):
-        raise fail("InvalidAttribute", what, f"{value!r} is no name", "names are strings")
+        raise fail("InvalidAttribute", what, f"{value!r} is not a name", "names are strings")
     return value
 
 
@@ -111,5 +111,5 @@ def dtype(value: object, what: str) -> DType:
     found = as_dtype(value)
     if found is None:
         known = ", ".join(d.value for d in DType if d != DType.unknown)
-        raise fail("UnsupportedDType", what, f"{value!r} is no dtype", f"use one of {known}")
+        raise fail("UnsupportedDType", what, f"{value!r} is not a dtype", f"use one of {known}")
     return found

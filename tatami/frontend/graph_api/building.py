@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import IntoExpr, Shape, free_vars
+from tatami.core.expr import IntoExpr, Shape
 from tatami.core.faults.size_fault import size_fault
 from tatami.frontend.graph_api.arguments import shape as checked_shape
 from tatami.frontend.graph_api.place import caller

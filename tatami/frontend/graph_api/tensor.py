@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from tatami.core.algebra.bounds import greatest, is_always_at_most, least
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, exact_div, expr, floordiv, product
@@ -16,6 +15,7 @@ from tatami.frontend.graph_api.elementwise import Elementwise
 from tatami.frontend.graph_api.indexing import Indexing
 from tatami.frontend.graph_api.layers import Layers
 from tatami.frontend.graph_api.reductions import Reductions
+from tatami.frontend.graph_api.slices import place_on_axis, slice_bounds
 from tatami.frontend.graph_api.value import Operand
 from tatami.frontend.node_view import INDEXED, LINEAR
 from tatami.frontend.operation import Site, axis_of
@@ -151,7 +151,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         """The slices along the first axis. Raises TypeError if its size is not a number."""
         count = self.shape[0].as_int() if self.shape else None
         if count is None:
-            raise TypeError("a tensor whose first size is no number cannot be taken apart; use g.loop")
+            raise TypeError("a tensor whose first size is not a number cannot be taken apart; use g.loop")
         return (self[i] for i in range(count))
 
     # -- numpy slicing -----------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
                 shape.append(False)
                 kept.append(True)
             else:
-                lo, step = _place(k, size, self._what("index")), 1
+                lo, step = place_on_axis(k, size, self._what("index")), 1
                 hi = lo + 1
                 kept.append(False)
             starts.append(lo)
@@ -304,7 +304,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         wrap."""
         at = self._what("pad")
         if not isinstance(pads, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pads):
-            raise fail("InvalidAttribute", at, f"{pads!r} are no pairs", "give (before, after) for every axis")
+            raise fail("InvalidAttribute", at, f"{pads!r} are not pairs", "give (before, after) for every axis")
         return self.one("pad", pads=pairs(pads, self.rank, at), value=constant(value, at), mode=mode)
 
     def roll(self, shift: int | Sequence[int], axis: int | Sequence[int]) -> Tensor:
@@ -340,7 +340,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         total = self.shape[self._axis(axis, "split")].as_int()
         if total is None or each_size < 1:
             raise fail(
-                "InvalidAttribute", at, f"parts of {each_size} of a size that is no number", "give the size of every part"
+                "InvalidAttribute", at, f"parts of {each_size} of a size that is not a number", "give the size of every part"
             )
         whole, rest = divmod(total, each_size)
         return (*(expr(each_size) for _ in range(whole)), *((expr(rest),) if rest or not whole else ()))
@@ -362,54 +362,13 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
 
 def _listed(values: object, at: str) -> tuple[IntoExpr, ...]:
     if not isinstance(values, list | tuple) or not values:
-        raise fail("InvalidAttribute", at, f"{values!r} are no sizes", "give the size of every part")
+        raise fail("InvalidAttribute", at, f"{values!r} are not sizes", "give the size of every part")
     return tuple(values)
-
-
-def _place(k: object, extent: Expr, at: str) -> Expr:
-    """The coordinate of an index; negative numbers count from the end."""
-    if isinstance(k, bool) or not (isinstance(k, str | Expr) or hasattr(k, "__index__")):
-        raise fail("InvalidAttribute", at, f"{k!r} is no index", "use integers, sizes, slices, ... and None")
-    if isinstance(k, str | Expr):
-        return size(k, at)
-    number = integer(k, at)
-    return expr(number) + (extent if number < 0 else ZERO)
-
-
-def slice_bounds(k: slice, size: Expr, at: str = "slice") -> tuple[Expr, Expr, int, bool]:
-    """(lo, hi, step, reversed first), numpy's meaning at every size: 0 <= lo <= hi, and hi <= size or there is nothing between.
-
-    Negative numbers count from the end; a bound that is a size expression does not, it is kept inside the axis.
-    """
-    step = 1 if k.step is None else k.step
-    step = integer(step, at)
-    if step == 0:
-        raise fail("InvalidAttribute", at, "step 0", "give a step that is a number and not 0")
-    reverse = step < 0
-    start, stop = (None if b is None else _place(b, ZERO, at) for b in (k.start, k.stop))
-    if not reverse:
-        lo = ZERO if start is None else _from_start(start, size)
-        hi = size if stop is None else _from_start(stop, size)
-    else:
-        # Element j is element size-1-j of the flipped axis.
-        lo = ZERO if start is None else size - 1 - _from_start(start, size)
-        hi = size if stop is None else size - 1 - _from_start(stop, size)
-    lo, hi = greatest(0, lo), least(hi, size)
-    if is_always_at_most(size, lo):
-        lo = size
-    whole = lo == ZERO and hi == size
-    return lo, hi if whole else greatest(lo, hi), abs(step), reverse
-
-
-def _from_start(at: Expr, size: Expr) -> Expr:
-    """A bound counted from the start; as in numpy, one before the start is -1."""
-    number = at.as_int()
-    return greatest(-1, at + size) if number is not None and number < 0 else at
 
 
 def tensors(values: object, what: str) -> tuple[Tensor, ...]:
     """The tensors of a list or tuple, as a tuple. Raises E1009."""
     listed = several(values)
     if listed is None:
-        raise fail("InvalidAttribute", what, f"{values!r} is no list of tensors", "write [a, b]")
+        raise fail("InvalidAttribute", what, f"{values!r} is not a list of tensors", "write [a, b]")
     return listed

@@ -24,7 +24,7 @@ from tatami.frontend.operations.contraction import (
     conv_padding,
     einsum_terms,
 )
-from tatami.frontend.operations.movement import filled
+from tatami.frontend.operations.windows import filled
 
 
 def factor(s: Scope, i: int, acc_dtype: DType | None) -> Array:

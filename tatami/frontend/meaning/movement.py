@@ -8,30 +8,28 @@ from typing import Any
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, evaluate
+from tatami.core.expr import Expr
 from tatami.core.numbers.numerics import Array, constant
 from tatami.frontend.meaning.scope import Scope, wide
+from tatami.frontend.operations.joining import OneAxis, Split
 from tatami.frontend.operations.movement import (
     Axes,
     BlockSize,
     Expand,
-    Fold,
-    OneAxis,
     Pad,
     Permute,
     Repeat,
     Roll,
     Slice,
-    Split,
     Tile,
     Trilu,
-    Unfold,
     View,
     expand_dims,
-    filled,
     slice_steps,
 )
+from tatami.frontend.operations.windows import Fold, Unfold, filled
 
 
 def to_declared_shape(s: Scope, attrs: object) -> Array:

@@ -14,7 +14,6 @@ from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Array
 from tatami.frontend.meaning.scope import Scope, wide
 from tatami.frontend.operations.contraction import conv_padding
-from tatami.frontend.operations.movement import filled
 from tatami.frontend.operations.reduction import (
     Adaptive,
     ArgReduce,
@@ -29,6 +28,7 @@ from tatami.frontend.operations.reduction import (
     Softmax,
     Variance,
 )
+from tatami.frontend.operations.windows import filled
 
 
 def _axes(axes: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, evaluate
+from tatami.core.expr import Expr
 from tatami.core.numbers.numerics import Array, Mode
 from tatami.frontend.ir import TensorType
 

@@ -24,7 +24,7 @@ from tatami.frontend.operation import (
     want,
     want_broadcast,
 )
-from tatami.frontend.operations.movement import filled, split_groups, windows
+from tatami.frontend.operations.windows import filled, split_groups, windows
 
 Pads = tuple[tuple[Expr, Expr], ...]
 

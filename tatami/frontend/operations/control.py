@@ -11,9 +11,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, floordiv, free_vars, shape_text, substitute, var
+from tatami.core.expr import Expr, expr, floordiv, shape_text, var
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, Output
 from tatami.frontend.ir import Graph, Node, TensorType

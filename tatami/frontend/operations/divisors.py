@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from tatami.core.algebra.bounds import is_always_less
-from tatami.core.expr import ONE, ZERO, Expr, Extreme, Floor, free_vars, minimum
+from tatami.core.algebra.order import is_always_less
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ONE, ZERO, Expr, Extreme, Floor, minimum
 from tatami.core.signature import Equation
 from tatami.frontend.ir import Node, TensorType
 from tatami.frontend.operation import attributes

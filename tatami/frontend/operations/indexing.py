@@ -1,4 +1,4 @@
-"""Creation, indexing by tensors, sorting, and operations whose result size depends on data."""
+"""Indexing by tensors, sorting, and operations whose result size depends on data."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.algebra.bounds import is_positive
+from tatami.core.algebra.order import is_positive
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, floordiv, shape_text, var
-from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
     Operands,
@@ -23,69 +22,7 @@ from tatami.frontend.operation import (
     want_broadcast,
     want_shape,
 )
-
-
-class Constant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Attributes of `constant`, a rank-0 number. dtype `unknown` adopts the other operand's while the graph is built."""
-
-    value: Scalar
-    dtype: DType
-
-
-class SizeValue(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `size`: a size expression, and the dtype of its value."""
-
-    value: Expr
-    dtype: DType = DType.i64
-
-
-class Full(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Attributes of `full`: `value` at every element."""
-
-    shape: Shape
-    value: Scalar
-    dtype: DType
-
-
-class Iota(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `iota`: start + step * (coordinate along `axis`)."""
-
-    shape: Shape
-    axis: int = 0
-    dtype: DType = DType.i64
-    start: Expr = expr(0)
-    step: Expr = expr(1)
-
-
-class Eye(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `eye`: 1 where column = row + k. `columns` None: as many as rows."""
-
-    rows: Expr
-    columns: Expr | None = None
-    k: int = 0
-    dtype: DType = DType.fp32
-
-
-class Dropout(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `dropout`. `rate`: probability that an element becomes 0; the others are divided by 1 - rate."""
-
-    rate: float = 0.5
-
-
-class Random(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `uniform` (low..high) and of `normal` (`low`: mean, `high`: standard deviation)."""
-
-    shape: Shape
-    low: float = 0.0
-    high: float = 1.0
-    dtype: DType = DType.fp32
-
-
-class OfShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Attributes of an operation that only has a result shape."""
-
-    shape: Shape
-
+from tatami.frontend.operations.resize import Resize, resize
 
 Policy = Literal["error", "wrap", "clamp", "zero"]
 
@@ -198,76 +135,6 @@ class Rotary(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     interleaved: bool = False
     width: int = 0
-
-
-class Resize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `resize`: interpolate the axes of `scales` (result size / operand size per axis) to `shape`; an axis of
-    scale 1 that keeps its size is unchanged.
-
-    `coordinates` maps a result position to an operand position as in ONNX Resize. The size in the formulas of align_corners
-    and half_pixel_symmetric is scale * operand size if scales are given, not rounded to a whole number."""
-
-    shape: Shape
-    scales: tuple[float, ...] = ()
-    """Scale per axis; empty: result size / operand size, which symbols decide when they are bound."""
-    mode: Literal["nearest", "linear", "cubic"] = "nearest"
-    coordinates: Literal[
-        "half_pixel", "half_pixel_symmetric", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn"
-    ] = "half_pixel"
-    nearest: Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"] = "round_prefer_floor"
-    cubic_a: float = -0.75
-
-
-def _constant(attrs: Constant, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    return (TensorType(attrs.dtype, ()),)
-
-
-def _size(attrs: SizeValue, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    want(attrs.dtype.is_int, f"size as {attrs.dtype}", "name an integer dtype, then cast", site, "UnsupportedDType")
-    return (TensorType(attrs.dtype, ()),)
-
-
-def _full(attrs: Full, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    return (TensorType(attrs.dtype, attrs.shape),)
-
-
-def _iota(attrs: Iota, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    axis_of(attrs.axis, len(attrs.shape), site)
-    want(attrs.dtype.is_int, f"iota as {attrs.dtype}", "name an integer dtype, then cast", site, "UnsupportedDType")
-    return (TensorType(attrs.dtype, attrs.shape),)
-
-
-def _eye(attrs: Eye, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    return (TensorType(attrs.dtype, (attrs.rows, attrs.rows if attrs.columns is None else attrs.columns)),)
-
-
-def _dropout(attrs: Dropout, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    x, key = need(operands)
-    _key((key,), site)
-    want(x.dtype.is_float or x.dtype == DType.unknown, f"dropout of {x.dtype}", "cast it to a float", site, "UnsupportedDType")
-    want(0.0 <= attrs.rate < 1.0, f"a dropout rate of {attrs.rate}", "give a rate from 0 to less than 1", site)
-    return (x,)
-
-
-def _key(operands: Operands, site: Site) -> None:
-    (key,) = need(operands)
-    want(
-        key.dtype in (DType.u64, DType.unknown) and not key.shape,
-        f"a key {key.dtype}{shape_text(key.shape)}",
-        "give a rank-0 u64",
-        site,
-    )
-
-
-def _rand_u32(attrs: OfShape, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    _key(operands, site)
-    return (TensorType(DType.u32, attrs.shape),)
-
-
-def _random(attrs: Random, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    _key(operands, site)
-    want(attrs.dtype.is_float, f"random {attrs.dtype}", "name a float dtype", site, "UnsupportedDType")
-    return (TensorType(attrs.dtype, attrs.shape),)
 
 
 def _index(t: TensorType, site: Site) -> None:
@@ -466,44 +333,7 @@ def _rotary(attrs: Rotary, operands: Operands, site: Site) -> tuple[TensorType, 
     return (TensorType(same_dtype((x, cos, sin), site), x.shape),)
 
 
-def resize_scales(attrs: Resize, x: Shape, site: Site) -> tuple[float | None, ...]:
-    """Result size / operand size per axis; None where sizes decide it when they are bound. Raises E1009 for an axis of size 0
-    whose result has elements."""
-    if attrs.scales:
-        return attrs.scales
-    out: list[float | None] = []
-    for axis, (to, size) in enumerate(zip(attrs.shape, x, strict=True)):
-        a, b = to.as_int(), size.as_int()
-        want(to == size or b != 0 or a == 0, f"resize of axis {axis} from {size} to {to}", "give the axis elements", site)
-        out.append(1.0 if to == size else None if a is None or b is None else a / b)
-    return tuple(out)
-
-
-def _resize(attrs: Resize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    (x,) = need(operands)
-    fits = len(attrs.shape) == len(x.shape) and len(attrs.scales) in (0, len(x.shape))
-    want(fits, f"resize of {shape_text(x.shape)} to {shape_text(attrs.shape)}", "give one size and scale per axis", site)
-    scales = resize_scales(attrs, x.shape, site)
-    empty = [i for i, to in enumerate(attrs.shape) if to == 0]
-    want(
-        all(s is None or s > 0 or i in empty for i, s in enumerate(scales)),
-        "a scale that is not positive",
-        "give scales > 0",
-        site,
-    )
-    return (TensorType(x.dtype, attrs.shape),)
-
-
 INDEXING: tuple[Operation, ...] = (
-    Operation("constant", Constant, 0, 0, _constant, "a rank-0 number"),
-    Operation("size", SizeValue, 0, 0, _size, "the value of a size expression, rank 0"),
-    Operation("full", Full, 0, 0, _full, "one number everywhere"),
-    Operation("iota", Iota, 0, 0, _iota, "start + step * coordinate along an axis"),
-    Operation("eye", Eye, 0, 0, _eye, "1 on a diagonal, 0 elsewhere"),
-    Operation("rand_u32", OfShape, 1, 1, _rand_u32, "Philox4x32-10 words; operand: the u64 key"),
-    Operation("uniform", Random, 1, 1, _random, "uniform in [low, high); operand: the u64 key"),
-    Operation("normal", Random, 1, 1, _random, "normal with mean `low` and deviation `high`; operand: the u64 key"),
-    Operation("dropout", Dropout, 2, 2, _dropout, "x / (1 - rate), or 0 with probability rate; operands: x, the u64 key"),
     Operation("gather", Gather, 2, 2, _gather, "out[.., i, ..] = x[.., index[.., i, ..], ..] (torch.gather)"),
     Operation("take", Gather, 2, 2, _take, "whole slices by index along an axis (numpy.take, embedding)"),
     Operation("gather_nd", GatherND, 2, 2, _gather_nd, "slices by index tuples"),
@@ -521,6 +351,6 @@ INDEXING: tuple[Operation, ...] = (
     Operation("compress", Compress, 2, 2, _compress, "the slices along an axis where the condition holds"),
     Operation("reverse_sequence", ReverseSequence, 2, 2, _reverse_sequence, "the first lengths[b] steps backwards"),
     Operation("rotary_embedding", Rotary, 3, 3, _rotary, "pairs (a, b) to (a cos - b sin, a sin + b cos); cos, sin [.., D/2]"),
-    Operation("resize", Resize, 1, 1, _resize, "interpolation"),
+    Operation("resize", Resize, 1, 1, resize, "interpolation"),
 )
-"""Rows of the table: creation, indexing, sorting, and results whose size data decide."""
+"""Rows of the table: indexing, sorting, and results whose size data decide."""

@@ -6,9 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.algebra.bounds import bounds, is_outside, slice_size, tidy_size
+from tatami.core.algebra.bounds import bounds
+from tatami.core.algebra.order import is_outside
+from tatami.core.algebra.size_forms import slice_size
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import fail
-from tatami.core.expr import ONE, ZERO, Expr, Shape, Var, expr, floordiv, free_vars, maximum, product, shape_text
+from tatami.core.expr import ONE, ZERO, Expr, Shape, Var, maximum, product, shape_text
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
@@ -19,12 +22,13 @@ from tatami.frontend.operation import (
     axes_of,
     axis_of,
     need,
-    same_dtype,
     same_size,
     want,
     want_rank,
     want_shape,
 )
+from tatami.frontend.operations.joining import OneAxis, Split, concat, split, stack
+from tatami.frontend.operations.windows import Fold, Unfold, fold, split_groups, unfold
 
 
 class ToShape(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,12 +55,6 @@ class Axes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Attributes of an operation on several axes: unsqueeze, squeeze, flip."""
 
     axes: tuple[int, ...]
-
-
-class OneAxis(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `concat` and `stack`: the axis along which operands are joined."""
-
-    axis: int = 0
 
 
 class Flatten(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -103,32 +101,6 @@ class Roll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     axes: tuple[int, ...]
 
 
-class Unfold(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `unfold`: windows over the last len(kernel) axes. groups > 1 splits the axis before them."""
-
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...] = ()
-    dilation: tuple[int, ...] = ()
-    groups: int = 1
-
-
-class Fold(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `fold`. `size`: the whole result shape, (C, L..) or (L..)."""
-
-    size: Shape
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...] = ()
-    dilation: tuple[int, ...] = ()
-    groups: int = 1
-
-
-class Split(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Attributes of `split`: the sizes of the parts along one axis."""
-
-    axis: int
-    sizes: Shape
-
-
 class View(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Attributes of `view`: result element (i0, i1, …) reads operand coordinates `map` (one per operand axis), or the
     operand's row-major element `linear`."""
@@ -150,16 +122,6 @@ class Trilu(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
     upper: bool = True
     k: int = 0
-
-
-def windows(size: Expr, kernel: int, stride: int, dilation: int) -> Expr:
-    """Number of windows of `kernel` elements, `dilation` apart, every `stride` elements."""
-    return floordiv(size - ((kernel - 1) * dilation + 1), expr(stride)) + 1
-
-
-def filled(values: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """One value per spatial axis; an empty tuple means all 1."""
-    return values or (1,) * rank
 
 
 def _reshape(attrs: ToShape, operands: Operands, site: Site) -> tuple[TensorType, ...]:
@@ -326,90 +288,6 @@ def _roll(attrs: Roll, operands: Operands, site: Site) -> tuple[TensorType, ...]
     return (x,)
 
 
-def _unfold(attrs: Unfold, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    (x,) = need(operands)
-    n = len(attrs.kernel)
-    lead = len(x.shape) - n
-    want(
-        lead in (0, 1, 2), f"unfold of {shape_text(x.shape)} with {n} kernel sizes", "give (L..), (C, L..) or (N, C, L..)", site
-    )
-    want(attrs.groups == 1 or lead >= 1, "groups without a channel axis", "give an operand (C, L..)", site)
-    stride, dilation = filled(attrs.stride, n), filled(attrs.dilation, n)
-    check_windows(attrs.kernel, stride, dilation, site)
-    out = tuple(windows(x.shape[lead + i], attrs.kernel[i], stride[i], dilation[i]) for i in range(n))
-    channels = x.shape[:lead]
-    if attrs.groups > 1:
-        channels = (*channels[:-1], expr(attrs.groups), split_groups(channels[-1], attrs.groups, site))
-    return (TensorType(x.dtype, (*channels, *map(expr, attrs.kernel), *out)),)
-
-
-def check_windows(kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], site: Site) -> None:
-    """Raise E1009 unless kernel, stride and dilation have one positive number per axis each."""
-    complete = len(kernel) == len(stride) == len(dilation)
-    want(complete, "a window attribute has the wrong length", f"give {len(kernel)} values, one per axis", site)
-    want(min((*kernel, *stride, *dilation), default=1) > 0, "a window attribute is not positive", "give numbers >= 1", site)
-
-
-def split_groups(channels: Expr, groups: int, site: Site) -> Expr:
-    """Number of channels per group. Raises E1009 unless `groups` divides `channels`."""
-    want(groups > 0, f"{groups} groups", "give 1 or more", site)
-    per = floordiv(channels, expr(groups))
-    want(per * groups == channels, f"{channels} channels in {groups} groups", "use a number of groups that divides", site)
-    return per
-
-
-def _fold(attrs: Fold, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    (x,) = need(operands)
-    n = len(attrs.kernel)
-    back = Unfold(attrs.kernel, attrs.stride, attrs.dilation, attrs.groups)
-    (wanted,) = _unfold(back, [TensorType(x.dtype, attrs.size)], site)
-    why = f"fold to {shape_text(attrs.size)} needs an operand {shape_text(wanted.shape)}, not {shape_text(x.shape)}"
-    want_shape(x.shape, wanted.shape, why, f"give the result of unfold over {n} axes", site)
-    return (TensorType(x.dtype, attrs.size),)
-
-
-def _concat(attrs: OneAxis, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    types = need(operands)
-    rank = len(types[0].shape)
-    a = axis_of(attrs.axis, rank, site)
-    for t in types[1:]:
-        want(
-            len(t.shape) == rank,
-            f"concat of {shape_text(types[0].shape)} and {shape_text(t.shape)}",
-            "give one rank",
-            site,
-            "BroadcastMismatch",
-        )
-        for j in range(rank):
-            if j != a:
-                same_size(types[0].shape[j], t.shape[j], f"concat, axis {j}", site)
-    total = tidy_size(sum((t.shape[a] for t in types[1:]), types[0].shape[a]))
-    return (TensorType(same_dtype(types, site), (*types[0].shape[:a], total, *types[0].shape[a + 1 :])),)
-
-
-def _stack(attrs: OneAxis, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    types = need(operands)
-    a = axis_of(attrs.axis, len(types[0].shape) + 1, site)
-    for t in types[1:]:
-        want(
-            len(t.shape) == len(types[0].shape),
-            f"stack of {shape_text(types[0].shape)} and {shape_text(t.shape)}",
-            "give one shape",
-            site,
-            "BroadcastMismatch",
-        )
-        for x, y in zip(types[0].shape, t.shape, strict=True):
-            same_size(x, y, "stack", site)
-    return (TensorType(same_dtype(types, site), (*types[0].shape[:a], expr(len(types)), *types[0].shape[a:])),)
-
-
-def _split(attrs: Split, operands: Operands, site: Site) -> tuple[TensorType, ...]:
-    (x,) = need(operands)
-    a = axis_of(attrs.axis, len(x.shape), site)
-    same_size(x.shape[a], sum(attrs.sizes[1:], attrs.sizes[0]), "split sizes", site)
-    return tuple(TensorType(x.dtype, (*x.shape[:a], s, *x.shape[a + 1 :])) for s in attrs.sizes)
-
-
 def _view(attrs: View, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     (x,) = need(operands)
     want((attrs.map is None) != (attrs.linear is None), "view needs map or linear", "give exactly one of them", site)
@@ -494,11 +372,11 @@ MOVEMENT: tuple[Operation, ...] = (
     Operation("pad", Pad, 1, 1, _pad, "a border of a constant, the edge, a mirror image, or the other side"),
     Operation("slice", Slice, 1, 1, _slice, "a strided part of every axis"),
     Operation("roll", Roll, 1, 1, _roll, "cyclic shift"),
-    Operation("unfold", Unfold, 1, 1, _unfold, "(C, L..) to windows (C, k.., L'..); groups: (g, C/g, k.., L'..)"),
-    Operation("fold", Fold, 1, 1, _fold, "the transpose of unfold: windows are added up"),
-    Operation("concat", OneAxis, 1, -1, _concat, "operands end to end along an axis"),
-    Operation("stack", OneAxis, 1, -1, _stack, "operands along a new axis"),
-    Operation("split", Split, 1, 1, _split, "parts of these sizes along an axis"),
+    Operation("unfold", Unfold, 1, 1, unfold, "(C, L..) to windows (C, k.., L'..); groups: (g, C/g, k.., L'..)"),
+    Operation("fold", Fold, 1, 1, fold, "the transpose of unfold: windows are added up"),
+    Operation("concat", OneAxis, 1, -1, concat, "operands end to end along an axis"),
+    Operation("stack", OneAxis, 1, -1, stack, "operands along a new axis"),
+    Operation("split", Split, 1, 1, split, "parts of these sizes along an axis"),
     Operation("view", View, 1, 1, _view, "read through index expressions of i0, i1, …"),
     Operation("depth_to_space", BlockSize, 1, 1, _depth_to_space, "[N, C*b*b, H, W] to [N, C, H*b, W*b]"),
     Operation("space_to_depth", BlockSize, 1, 1, _space_to_depth, "[N, C, H*b, W*b] to [N, b*b*C, H, W]"),

@@ -16,7 +16,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Shape, expr, shape_text
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import Operands, Operation, Site, need, same_dtype, same_size, want, want_float
-from tatami.frontend.operations.movement import split_groups
+from tatami.frontend.operations.windows import split_groups
 
 Activation = Literal[
     "sigmoid", "tanh", "relu", "softsign", "softplus", "hard_sigmoid", "leaky_relu", "elu", "affine", "scaled_tanh",

@@ -22,7 +22,7 @@ from tatami.frontend.operation import (
     want_shape,
 )
 from tatami.frontend.operations.contraction import Pads, conv_padding
-from tatami.frontend.operations.movement import check_windows, filled, split_groups, windows
+from tatami.frontend.operations.windows import check_windows, filled, split_groups, windows
 
 
 class Reduce(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -300,7 +300,9 @@ REDUCTION: tuple[Operation, ...] = (
     Operation("reduce_sum_square", Reduce, 1, 1, _reduce, "sum of squares"),
     Operation("reduce_log_sum", Reduce, 1, 1, _float_reduce, "log of the sum"),
     Operation("reduce_log_sum_exp", Reduce, 1, 1, _float_reduce, "log of the sum of e^x, without overflow"),
-    Operation("variance", Variance, 1, 1, _variance, "mean of squared deviations"),
+    Operation(
+        "variance", Variance, 1, 1, _variance, "sum of squared deviations from the mean / (number of elements - correction)"
+    ),
     Operation("reduce_and", Reduce, 1, 1, _logic_reduce, "all"),
     Operation("reduce_or", Reduce, 1, 1, _logic_reduce, "any"),
     Operation("argmax", ArgReduce, 1, 1, _arg, "position of the largest (i64)"),

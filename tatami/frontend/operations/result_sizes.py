@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tatami.core.expr import Expr, free_vars, shape_text, substitute, var
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import Expr, shape_text, var
 from tatami.core.signature import Input, Output
 from tatami.frontend.ir import Graph, TensorType
 from tatami.frontend.operation import Site, want

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tatami.core.algebra.bounds import greatest, is_always_less, is_at_most
+from tatami.core.algebra.order import greatest, is_always_less, is_at_most
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr
 from tatami.core.signature import Equation
@@ -26,9 +26,10 @@ from tatami.frontend.operation import attributes
 from tatami.frontend.operations.contraction import Conv, conv_padding
 from tatami.frontend.operations.divisors import nonzero_divisors
 from tatami.frontend.operations.indexing import Gather, Scatter, TopK
-from tatami.frontend.operations.movement import Fold, Pad, Slice, Unfold, filled
+from tatami.frontend.operations.movement import Pad, Slice
 from tatami.frontend.operations.reduction import Pool
 from tatami.frontend.operations.trees import TreeEnsemble
+from tatami.frontend.operations.windows import Fold, Unfold, filled
 from tatami.frontend.ops import OPS
 
 Types = Sequence[TensorType | None]

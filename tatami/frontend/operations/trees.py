@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.algebra.bounds import is_positive
+from tatami.core.algebra.order import is_positive
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape_text
 from tatami.core.numbers.trees import COLUMNS

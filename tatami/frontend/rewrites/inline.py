@@ -14,9 +14,10 @@ from typing import Literal
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.cost import estimate, rates
-from tatami.core.expr import expr, free_vars, product
+from tatami.core.expr import expr, product
 from tatami.core.module import Module, Origins
 from tatami.core.signature import Input
 from tatami.core.target import Target

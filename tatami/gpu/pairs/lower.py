@@ -12,9 +12,10 @@ from typing import Literal
 
 import msgspec
 
+from tatami.core.algebra.visit import step_of, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, var
 from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
 from tatami.core.target import Target
@@ -103,7 +104,7 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
         at = words.at(read)
         along_mn, along_k = step_of(at, mn), step_of(at, k)
         if along_mn is None or along_k is None or ONE not in (along_mn, along_k):
-            why = f"{read.tensor} is no matrix in memory, contiguous along one of its axes"
+            why = f"{read.tensor} is not a matrix in memory, contiguous along one of its axes"
             raise fail("InvalidPlan", region.name, why, "use a plan of kind gpu_stream")
         major: Literal["k", "mn"] = "k" if along_k == ONE else "mn"
         start = substitute(at, {mn: ZERO, k: ZERO})
@@ -229,7 +230,7 @@ def _lower(
         tail = (*tail, "d")
     for role, size, tile in (("m", p.m, bm), ("k", p.k, bk), ("n", p.n, bn), ("d", w.depth, plan.depth)):
         if role not in tail and not is_divisible(size, tile, p.conditions):
-            why = f"axis {role} of size {size} may be no multiple of its tile {tile} and is not in predicate_tail"
+            why = f"axis {role} of size {size} is not known to be a multiple of its tile {tile} and is not in predicate_tail"
             raise fail("InvalidPlan", p.region, why, f'add "{role}" to predicate_tail')
     w = msgspec.structs.replace(w, steps=plan.depth // 16, shape=plan.inst_shape if isinstance(plan, Sm80Pair) else w.shape)
     match plan:

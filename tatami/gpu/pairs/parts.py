@@ -12,8 +12,9 @@ from functools import reduce
 
 import msgspec
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, product, substitute, var
+from tatami.core.expr import Expr, expr, product, var
 from tatami.core.layout import Layout, MemRef, address
 from tatami.gpu.products.problem import Problem, Store
 from tatami.gpu.products.sm80 import LAST

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, ceildiv, expr, product, substitute, var
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import ONE, Expr, ceildiv, expr, product, var
 from tatami.core.kernel import Binding
 from tatami.gpu.ir import Kernel, Operand, Ring, Weights
 from tatami.gpu.products.copies import copy_width

@@ -6,9 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from tatami.core.algebra.visit import step_of, substitute
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, step_of, substitute, var
+from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, var
 from tatami.core.kernel import Binding, Condition, TensorMapSpec, is_divisible
 from tatami.gpu.ir import NO_FACE, Arch, Barrier, Kernel, Operand, Ring, Weights
 from tatami.gpu.products.problem import Problem

@@ -30,13 +30,13 @@ def tail_roles(axes: tuple[str, ...], roles: dict[str, str]) -> tuple[str, ...]:
 def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -> list[str]:
     """Reasons to refuse the plan, each naming the field and the word."""
     out = [
-        f"predicate_tail names {a!r}, which is no axis of the Region"
+        f"predicate_tail names {a!r}, which is not an axis of the Region"
         for a in plan.predicate_tail
         if role_of(a, p.roles) is None
     ]
     for axis, place in plan.bind.items():
         if role_of(axis, p.roles) is None:
-            out.append(f"bind names {axis!r}, which is no axis of the Region")
+            out.append(f"bind names {axis!r}, which is not an axis of the Region")
         if place not in PLACES:
             out.append(f"bind puts {axis} on {place!r}; places are {', '.join(PLACES)}")
     blocks = [place for place in plan.bind.values() if place.startswith("block.")]
@@ -57,7 +57,7 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     tensors = {x.name for x in region.inputs} | {"A", "B"}
     wanted = {c.tensor for c in plan.cache}
     if plan.cache:
-        out += [f"cache names {c.tensor!r}, which is no input" for c in plan.cache if c.tensor not in tensors]
+        out += [f"cache names {c.tensor!r}, which is not an input" for c in plan.cache if c.tensor not in tensors]
         out += [f"cache keeps {c.tensor} in {c.where!r}; only smem is implemented" for c in plan.cache if c.where != "smem"]
         operands = _operands(region, p.acc)
         for letter, name in zip("AB", operands):

@@ -13,9 +13,10 @@ from typing import Literal, assert_never
 import msgspec
 
 import tatami.region.ir as region_ir
+from tatami.core.algebra.visit import free_vars, step_of, substitute
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, floordiv, free_vars, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, floordiv, var
 from tatami.core.kernel import Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import Groups, Operand
@@ -23,21 +24,11 @@ from tatami.gpu.products.tma_walk import Boxes, Walk, boxes_of, walk_of
 from tatami.gpu.statement_ir import BlockFold
 from tatami.gpu.stream_ir import Param
 from tatami.region.ir import Let, Read, Ref, Region, RegionExpr
+from tatami.region.views.expressions import axes_of, rename
 from tatami.region.views.images.boxes import Boxed, NoWay, way_of
 from tatami.region.views.images.pixels import Pixels
 from tatami.region.views.partials import Partial
-from tatami.region.views.product import (
-    GemmOperand,
-    Group,
-    axes_of,
-    gemm_view,
-    major_of,
-    mergeable,
-    rename,
-    run_of,
-    why_not_mma,
-    why_not_plain,
-)
+from tatami.region.views.product import GemmOperand, Group, gemm_view, major_of, mergeable, run_of, why_not_mma, why_not_plain
 from tatami.region.views.row_groups import GROUP, RowGroups
 from tatami.region.walk import rewrite, used_lets
 

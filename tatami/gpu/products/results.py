@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, expr, step_of, substitute, var
+from tatami.core.algebra.visit import step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, expr, var
 from tatami.core.kernel import TensorMapSpec
 from tatami.gpu.ir import Ring
 from tatami.gpu.products.problem import Problem, Store

@@ -13,10 +13,11 @@ from functools import reduce
 
 import msgspec
 
-from tatami.core.algebra.bounds import linearize
+from tatami.core.algebra.simplify import linearize
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, floordiv, product, substitute, var
+from tatami.core.expr import Expr, expr, floordiv, product, var
 from tatami.core.layout import MemRef
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.split_k import Split, elementwise, read_tensors
@@ -24,7 +25,7 @@ from tatami.indexbook.ir import Guard
 from tatami.plan.ir import Sm90Mma
 from tatami.plan.views.stream_k_cut import Cut, cut_of
 from tatami.region.ir import Binary, Const, Iter, Let, Param, Read, Region, RegionExpr, Select, Target, Within, Yield
-from tatami.region.views.product import rename
+from tatami.region.views.expressions import rename
 from tatami.region.walk import all_axes
 
 

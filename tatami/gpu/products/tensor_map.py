@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.core.expr import Expr, expr, substitute, var
+from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import TensorMapSpec, Window, is_divisible
 from tatami.core.layout import slices
 from tatami.gpu.products.problem import Problem
@@ -43,7 +44,7 @@ def tensor_map(
         raise refused(p, f"a tensor map of rank {len(dims)}; the limit is {MAX_RANK}")
     for s in strides:
         if not is_divisible(s, 16, tuple(p.conditions)):
-            why = f"stride {s} bytes of {param} may be no multiple of 16, which TMA needs"
+            why = f"stride {s} bytes of {param} is not known to be a multiple of 16, which TMA needs"
             raise refused(p, why, "guard the plan by the size, or use a plan of kind sm80_mma or sm80_pair")
     sizes, steps = in_symbols(p, tuple(dims)), in_symbols(p, tuple(strides))
     whole = (*box, *(1 for _ in outer))
@@ -85,6 +86,6 @@ def _image_map(
     buffer, size = _memory(p, param)
     for s in image.strides:
         if not is_divisible(s, 16 // size, p.conditions):
-            raise refused(p, f"a stride of {s} elements of {param} may be no multiple of 16 bytes, which TMA needs")
+            raise refused(p, f"a stride of {s} elements of {param} is not known to be a multiple of 16 bytes, which TMA needs")
     dims, strides = in_symbols(p, image.dims), in_symbols(p, tuple(s * expr(size) for s in image.strides))
     return TensorMapSpec(buffer, dims, strides, tuple(box), box[0] * size, tf32=p.multiplied == "tf32", window=window)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, substitute
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import ONE, ZERO, Expr
 from tatami.core.kernel import Window
 from tatami.core.layout import MemRef
 from tatami.region.views.images.boxes import Boxed

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tatami.core.expr import Expr, expr, free_vars, substitute
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import Expr, expr
 from tatami.gpu.proof.state import BLOCK, END, NO_TILE, TILE, Actor, NeedAnswer, State
 from tatami.gpu.statement_ir import Loop, MBarrierInit, Role, Stmt, TmaFetch, Wait
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import Expr, free_vars
+from tatami.core.expr import Expr
 from tatami.gpu.stream_ir import SORT_PARAMS, Fold, Phase, Running, SortKernel, StreamKernel, StreamStore, Write
 from tatami.gpu.streaming.phases import body_of, expressions_of
 from tatami.region.ir import Read, Ref, RegionExpr
@@ -33,7 +34,7 @@ def verify_sort(k: SortKernel) -> list[Diagnostic]:
     sizes = {f"s{i}" for i in range(k.face.sizes)}
     unknown = {n for e in (k.outer, k.length, k.inner, k.keep) for n in free_vars(e)} - sizes
     if unknown:
-        out.append(_invalid(k, f"{min(unknown)} is no size argument"))
+        out.append(_invalid(k, f"{min(unknown)} is not a size argument"))
     return out
 
 
@@ -60,7 +61,7 @@ class _Check:
         if twice or set(names) & self.sizes:
             yield _invalid(k, f"{twice or min(set(names) & self.sizes)} names two things")
         if k.threads % 32 or not 0 < k.threads <= MOST_THREADS:
-            yield _invalid(k, f"{k.threads} threads are no whole warps of a block")
+            yield _invalid(k, f"{k.threads} threads are not 1 to {MOST_THREADS // 32} whole warps")
         allowed = {1, 2, 4, 8, 16, 32} if not k.across else {n for n in range(2, k.threads + 1) if k.threads % n == 0}
         if k.group not in allowed | {k.threads}:
             yield _invalid(k, f"groups of {k.group} threads cannot meet")
@@ -92,7 +93,7 @@ class _Check:
     def phase(self, p: Phase, folds: set[str]) -> Iterator[Diagnostic]:
         k = self.k
         if missing := [a for a in (*p.axes, *([p.lane] if p.lane else [])) if a not in self.axes | self.points]:
-            yield _invalid(k, f"a phase runs over {missing[0]}, which is no axis")
+            yield _invalid(k, f"a phase runs over {missing[0]}, which is not an axis")
             return
         wanted = k.points[-1].name if k.lanes_are_points and k.points else p.axes[-1] if p.axes else ""
         if p.lane and p.lane != wanted:
@@ -117,7 +118,7 @@ class _Check:
     def store(self, p: Phase, s: StreamStore) -> Iterator[Diagnostic]:
         k = self.k
         if s.param not in self.params or not self.params[s.param].written:
-            yield _invalid(k, f"{s.param} is stored to and is no output")
+            yield _invalid(k, f"{s.param} is stored to and is not an output")
         after = set() if isinstance(p, Fold) else set(p.axes)
         yield from self.unknown(f"the address in {s.param}", (s.index,), self.points | after | self.positions)
         meets = s.combine != "set" or bool(free_vars(s.index) & self.positions)
@@ -131,7 +132,7 @@ class _Check:
         every = {p.name for p in self.k.phases if isinstance(p, Fold)}
         for n in nodes(e):
             if isinstance(n, Read) and (n.tensor not in self.params or len(n.map) != 1):
-                yield _invalid(self.k, f"{at} reads {n.tensor}, which is no parameter with one address")
+                yield _invalid(self.k, f"{at} reads {n.tensor}, which is not a parameter with one address")
             if isinstance(n, Ref) and n.let not in self.lets and n.let not in (every if folds is None else folds):
                 yield _invalid(self.k, f"{at} uses {n.let} before it is there")
             yield from self.unknown(at, index_expressions(n), frozenset(inside))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tatami.core.algebra.visit import step_of
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import ceildiv, expr, product, step_of
+from tatami.core.expr import ceildiv, expr, product
 from tatami.gpu.ir import AnyKernel, Kernel, Program
 from tatami.gpu.proof.program import all_statements
 from tatami.gpu.statement_ir import Role, StGlobalVec

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tatami.core.expr import ONE, ZERO, Expr, Var, free_vars, step_of
+from tatami.core.algebra.visit import free_vars, step_of
+from tatami.core.expr import ONE, ZERO, Expr, Var
 from tatami.region.ir import Index, Iter, Random, Read, RegionExpr, Select, Within
 from tatami.region.walk import children
 

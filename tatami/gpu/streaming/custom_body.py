@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import re
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.custom.kernel_body import Ranks, bound_text, counters_in
 from tatami.core.custom.verbatim import KernelCode, VerbatimCode
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ceildiv, free_vars, product, substitute, var
+from tatami.core.expr import ONE, ceildiv, product, var
 from tatami.core.kernel import Binding
 from tatami.gpu.ir import NO_FACE, BodyKernel, SizeName
 from tatami.gpu.stream_ir import Param

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.algebra.bounds import linearize
+from tatami.core.algebra.simplify import linearize
+from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, free_vars, product, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, product, var
 from tatami.core.kernel import Binding, Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import NO_FACE

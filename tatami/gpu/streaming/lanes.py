@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, free_vars, step_of
+from tatami.core.algebra.visit import free_vars, step_of
+from tatami.core.expr import ONE, Expr
 from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, Write
 from tatami.gpu.streaming.axes import indices_of, open_sizes, unconditional_reads
 from tatami.gpu.streaming.phases import body_of, expressions_of, position_axes

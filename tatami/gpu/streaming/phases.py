@@ -7,7 +7,8 @@ from typing import assert_never
 
 import msgspec
 
-from tatami.core.expr import Expr, free_vars, substitute, var
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import Expr, var
 from tatami.gpu.stream_ir import Fold, Phase, Running, StreamKernel, Write
 from tatami.gpu.streaming.axes import indices_of, merged_axes
 from tatami.region.ir import Index, Iter, Random, Read, Ref, RegionExpr, Within

@@ -5,8 +5,9 @@ sort of [65536], parts of 1024:   64 blocks sort a tile each, 3 kernels merge ru
 
 from __future__ import annotations
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, ceildiv, expr, free_vars, maximum, product, substitute, var
+from tatami.core.expr import ONE, Expr, ceildiv, expr, maximum, product, var
 from tatami.core.kernel import Binding
 from tatami.gpu.ir import NO_FACE
 from tatami.gpu.stream_ir import SORT_WAYS, Param, SortKernel, SortStep

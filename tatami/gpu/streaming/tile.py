@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, free_vars, step_of
+from tatami.core.algebra.visit import free_vars, step_of
+from tatami.core.expr import ONE
 from tatami.gpu.stream_ir import StreamKernel, Tile, Write
 from tatami.gpu.streaming.axes import open_sizes, unconditional_reads
 from tatami.gpu.streaming.lanes import divides, narrow

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal, TypedDict, TypeVar, assert_never, get_args
 
-from tatami.core.algebra.bounds import settled_size
+from tatami.core.algebra.size_forms import settled_size
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, free_vars, shape_text, var
+from tatami.core.expr import Expr, Shape, expr, shape_text, var
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.signature import Role
 from tatami.frontend.graph import Graph
@@ -124,7 +125,7 @@ class Body:
                     if role is None:
                         known = ["mut", "pool", *get_args(Role)]
                         how = near(other, known) or f"the words are {', '.join(known)}"
-                        raise self._refuse("InvalidAttribute", word.at, f"{other!r} is no kind of input", how)
+                        raise self._refuse("InvalidAttribute", word.at, f"{other!r} is not a kind of input", how)
                     found = {"role": role}
             if found.keys() & out.keys():
                 raise self._refuse(
@@ -137,7 +138,7 @@ class Body:
         if t.dtype.name not in DTYPES:
             known = f"the dtypes are {', '.join(DTYPES)}"
             how = near(t.dtype.name, DTYPES) or known
-            raise self._refuse("UnsupportedDType", t.at, f"{t.dtype.name!r} is no dtype", how)
+            raise self._refuse("UnsupportedDType", t.at, f"{t.dtype.name!r} is not a dtype", how)
         return DTYPES[t.dtype.name], tuple(self._extent(e) for e in t.shape)
 
     def _extent(self, e: ir.Expression) -> Expr:

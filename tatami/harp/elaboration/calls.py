@@ -219,8 +219,8 @@ class Calls:
             )
         if isinstance(value, Expr):
             how = f"take its value as a tensor: size({value}).cast(f32)"
-            raise self.scope.refuse("InvalidAttribute", at, f"{describe(value)} is no tensor", how)
-        raise self.scope.refuse("InvalidAttribute", at, f"{describe(value)} is no tensor", "give a tensor or a number")
+            raise self.scope.refuse("InvalidAttribute", at, f"{describe(value)} is not a tensor", how)
+        raise self.scope.refuse("InvalidAttribute", at, f"{describe(value)} is not a tensor", "give a tensor or a number")
 
     def _constant(self, e: ir.Call) -> Tensor:
         type_, *rest = e.arguments

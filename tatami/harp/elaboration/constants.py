@@ -46,7 +46,7 @@ class Constants:
                     known += archive.names
             except (*UNREADABLE, MemoryError) as error:
                 raise self._unreadable(scope, at, error) from None
-        beside = f"; {self.archive.name} beside the text would be read" if self.archive is not None else ""
+        beside = f"; {self.archive.name} in the folder of the text would be read" if self.archive is not None else ""
         raise scope.refuse(
             "UnknownName",
             at,

@@ -141,7 +141,7 @@ class Expressions:
             return TensorType(base, tuple(self._extent(item) for item in e.items))
         if isinstance(base, Results):
             names = ", ".join("abcdefgh"[: len(base.tensors)])
-            raise self._unfit(e.at, f"{describe(base)} are no tensor", f"take them apart first: ({names}) = …")
+            raise self._unfit(e.at, f"{describe(base)} are not one tensor", f"take them apart first: ({names}) = …")
         if not isinstance(base, Tensor):
             raise self._unfit(e.at, f"{describe(base)} has no elements to take", "index a tensor")
         keys = tuple(self._key(item) for item in e.items)

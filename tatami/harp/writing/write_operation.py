@@ -13,7 +13,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, Shape, expr
 from tatami.core.scalar import Scalar
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_api.tensor import slice_bounds
+from tatami.frontend.graph_api.slices import slice_bounds
 from tatami.frontend.ir import Node, TensorType
 from tatami.frontend.operation import attributes
 from tatami.frontend.operations.movement import Slice

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from tatami.core.expr import ONE, ZERO, Expr, expr, minimum, product, step_of, var
+from tatami.core.algebra.visit import step_of
+from tatami.core.expr import ONE, ZERO, Expr, expr, minimum, product, var
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from functools import partial, reduce
 
-from tatami.core.algebra.bounds import linearize
+from tatami.core.algebra.simplify import linearize
+from tatami.core.algebra.visit import step_of, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, product, var
 from tatami.loop import ir as loop
 from tatami.loop.attention.key_blocks import IsSeen, KeyBlocks
 from tatami.loop.emit.blocks import Point

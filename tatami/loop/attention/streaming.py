@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, minimum, product, step_of, substitute, var
+from tatami.core.algebra.visit import step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, minimum, product, var
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tatami.core.algebra.bounds import is_always_at_most, is_within
+from tatami.core.algebra.bounds import is_within
+from tatami.core.algebra.order import is_always_at_most
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, expr, free_vars, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, var
 from tatami.core.layout import MemRef
 from tatami.core.ops import neutral
 from tatami.core.scalar import Scalar, scalar

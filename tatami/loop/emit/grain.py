@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tatami.core.expr import ONE, Expr, expr, floordiv, maximum
 
-GRAIN_FLOPS = 1 << 18
-"""Minimum floating-point operations per thread."""
 GRAIN_PACK = 1 << 14
 """Minimum number of elements copied per thread."""
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, free_vars, substitute
+from tatami.core.expr import Expr, expr
 from tatami.indexbook.ir import Guard
 from tatami.loop.emit.segments import guard_range
 from tatami.plan.views.flatten import FlatLet

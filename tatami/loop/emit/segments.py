@@ -11,22 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from tatami.core.expr import (
-    ONE,
-    ZERO,
-    Expr,
-    Floor,
-    ceildiv,
-    expr,
-    floordiv,
-    free_vars,
-    maximum,
-    minimum,
-    product,
-    step_of,
-    substitute,
-    var,
-)
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, Floor, ceildiv, expr, floordiv, maximum, minimum, product, var
 from tatami.loop.ir import For, Stmt
 
 

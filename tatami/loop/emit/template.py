@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from tatami.core.algebra.visit import evaluate, free_vars, substitute
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, evaluate, expr, floordiv, free_vars, maximum, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, var
 from tatami.core.layout import address
 from tatami.core.scalar import number
 from tatami.loop import ir as loop

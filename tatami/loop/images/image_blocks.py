@@ -9,22 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from tatami.core.algebra.bounds import linearize
-from tatami.core.expr import (
-    ONE,
-    ZERO,
-    Expr,
-    ceildiv,
-    expr,
-    floordiv,
-    free_vars,
-    maximum,
-    minimum,
-    product,
-    step_of,
-    substitute,
-    var,
-)
+from tatami.core.algebra.simplify import linearize
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
 from tatami.core.layout import packed_layout
 from tatami.core.ops import OPS
 from tatami.core.target import lanes_of

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tatami.core.expr import ONE, ZERO, Expr, expr, product, substitute, var
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import ONE, ZERO, Expr, expr, product, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from math import prod
 
-from tatami.core.algebra.bounds import linearize
+from tatami.core.algebra.simplify import linearize
+from tatami.core.algebra.visit import step_of, substitute
+from tatami.core.cost import GRAIN_FLOPS
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
 from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
-from tatami.loop.emit.grain import GRAIN_FLOPS, grain
+from tatami.loop.emit.grain import grain
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.images.image_blocks import ImageBlocks
 from tatami.loop.products.packing import Row, split_guards

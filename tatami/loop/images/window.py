@@ -20,9 +20,10 @@ from functools import partial
 from itertools import product as places
 from math import prod
 
+from tatami.core.algebra.visit import step_of, substitute
 from tatami.core.combining import combine
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
 from tatami.core.lane_step import lane_step
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard

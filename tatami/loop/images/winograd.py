@@ -21,9 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tatami.core.cost import GRAIN_FLOPS
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, var
 from tatami.loop import ir as loop
-from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
+from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.images.image_blocks import ImageBlocks
 from tatami.loop.products.packing import Row, split_guards

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, step_of, substitute
 from tatami.core.cost import op_cost
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, minimum, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, minimum, var
 from tatami.core.target import CACHE_LINE
 from tatami.loop.ir import Declare, For, IndexOf, Load, Op, Prefetch, Reg, Stmt, Store, type_of
 from tatami.loop.walk import nodes

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tatami.core.expr import free_vars
+from tatami.core.algebra.visit import free_vars
 from tatami.loop.ir import Assign, BufferParam, For, Gather, If, Load, Parallel, Pointer, Stmt, Store, type_of
 from tatami.loop.passes.run_writes import Stored, writes_once
 from tatami.loop.walk import blocks, nodes

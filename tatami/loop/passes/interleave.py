@@ -26,8 +26,9 @@ from typing import Any
 import msgspec
 
 from tatami.core.algebra.substitute import rewritten
+from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, expr, floordiv, maximum, substitute, var
+from tatami.core.expr import ZERO, Expr, expr, floordiv, maximum, var
 from tatami.core.ops import OPS, CFunction
 from tatami.loop.ir import Declare, For, Gather, If, Load, Op, Parallel, Prefetch, Reg, Stmt, Store, type_of
 from tatami.loop.walk import blocks, nodes

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tatami.core.expr import Expr, free_vars
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import Expr
 from tatami.loop.ir import Assign, Declare, For, Gather, If, Load, Parallel, Pointer, Reg, SetLane, Stmt, Store
 from tatami.loop.walk import nodes
 

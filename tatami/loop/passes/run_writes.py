@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tatami.core.expr import ONE, ZERO, Expr, evaluate, expr, free_vars, step_of, substitute
+from tatami.core.algebra.visit import evaluate, free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, expr
 from tatami.loop.ir import Declare, For, If, IndexOf, Parallel, Stmt, Store, type_of
 from tatami.loop.walk import nodes
 

@@ -20,9 +20,11 @@ from typing import Any
 
 import msgspec
 
-from tatami.core.algebra.bounds import decided, is_within
+from tatami.core.algebra.bounds import is_within
+from tatami.core.algebra.simplify import decided
 from tatami.core.algebra.substitute import rewritten
-from tatami.core.expr import Expr, Extreme, Floor, free_vars, substitute, var
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import Expr, Extreme, Floor, var
 from tatami.indexbook.ir import Guard
 from tatami.loop.ir import Assign, Declare, For, If, IndexOf, LocalBuffer, Parallel, Reg, SetLane, Stmt, Within
 from tatami.loop.walk import nodes

@@ -33,18 +33,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tatami.core.algebra.bounds import linearize
+from tatami.core.algebra.simplify import linearize
+from tatami.core.cost import GRAIN_FLOPS
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
-from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
+from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.parts_of_k import PartsOfK
 from tatami.loop.products.slivers import Depth, Rows
-from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, FAR, CpuContraction
+from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, IN_PLACE_PITCH, CpuContraction
 from tatami.region.ir import Cast, Read, Reduce, Region, RegionExpr
 from tatami.region.views.kinds import ContractionShape, contractions
 from tatami.region.views.matrix import Matrix, by_images, result_matrix, side_matrix
@@ -148,7 +149,7 @@ class _Contraction(PartsOfK):
         count = DOT_COUNT[self.plan.dot]
         dtypes = operand_dtypes(self.region, shape, count, self.plan.dot in DOTS_OF_ANY_SIGNS)
         if dtypes is None:
-            raise self.refuse(f"operands and sums are no integers for {self.plan.dot}")
+            raise self.refuse(f"the operands are not integers that {self.plan.dot} multiplies, or their sums are not i32")
         groups, types = groups_of(self.region, shape, count), Types(self.region)
         for e in (shape.lhs, shape.rhs):
             if (read := lying_groups(e, groups, types)) is not None:
@@ -205,7 +206,7 @@ class _Contraction(PartsOfK):
             return None
         found = side_matrix(self.region, shape, side, self.plan.swap, groups)
         if found is None:
-            raise self.refuse(f"the operand of side {side} is no matrix with contiguous rows")
+            raise self.refuse(f"the operand of side {side} is not a matrix with contiguous rows")
         return found
 
     def goes_by_rows(self) -> bool:
@@ -215,7 +216,7 @@ class _Contraction(PartsOfK):
         pitch = None if lie is None else lie.pitch.as_int()
         if m is None or m > self.mr or pitch is None or self.rows_lie is not None or self.plan.by_tiles:
             return False
-        return pitch * self.dtype.itemsize >= FAR
+        return pitch * self.dtype.itemsize >= IN_PLACE_PITCH
 
     def goes_by_panels(self) -> bool:
         """True if a sliver stays in L1 together with the results of one panel, but not with those of all rows."""

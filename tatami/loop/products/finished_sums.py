@@ -11,7 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, step_of, substitute, var
+from tatami.core.algebra.visit import step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, var
 from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point

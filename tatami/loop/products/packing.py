@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, free_vars, maximum, minimum, step_of, substitute, var
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, minimum, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point

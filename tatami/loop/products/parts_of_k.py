@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tatami.core.cost import GRAIN_FLOPS
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, maximum, minimum, var
 from tatami.loop import ir as loop
-from tatami.loop.emit.grain import GRAIN_FLOPS, GRAIN_PACK, grain
+from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.template import Stmts
 from tatami.loop.products.slivers import Depth, Rows, Slivers
 from tatami.region.views.matrix import Matrix

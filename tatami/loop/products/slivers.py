@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tatami.core.algebra.bounds import linearize
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, substitute, var
+from tatami.core.algebra.simplify import linearize
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, var
 from tatami.loop import ir as loop
 from tatami.loop.emit.template import Stmts, name_of
 from tatami.loop.products.finished_sums import FinishedSums

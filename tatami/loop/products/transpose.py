@@ -6,7 +6,8 @@ threads divide tiles of `along` x `across`:
 
 from __future__ import annotations
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, step_of, substitute, var
+from tatami.core.algebra.visit import step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
 from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point

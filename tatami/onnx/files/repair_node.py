@@ -141,7 +141,7 @@ def _known(
         elif others:
             foreign = True
             what = f"attribute {a.name!r} is not of {node.op_type} of version {schema.since_version}"
-            note(f"{what}; it is taken as version {others[-1]} has it", True)
+            note(f"{what}; it is read as in version {others[-1]}", True)
             out.append(a)
         else:
             note(f"attribute {a.name!r} is dropped: {node.op_type} has none of that name", not a.name.startswith("__"))

@@ -54,7 +54,7 @@ def _crop_and_resize(m: Importer, n: OnnxNode) -> list[Value]:
     sizes = [s.as_int() for s in integers(m, n, 3, "crop_size") or ()]
     height, width = (s or 0 for s in sizes)
     if not height or not width:
-        raise unsupported(m, "CropAndResize to a size that is no number", "give the size as an initialiser")
+        raise unsupported(m, "CropAndResize to a size that is not a number", "give the size as an initialiser")
     kind = DType.fp64 if x.dtype == DType.fp64 else DType.fp32
     corners = [boxes.cast(kind).at(1, i) for i in range(4)]
     sides = [size_of(m, x.shape[2 + i], kind) for i in range(2)]

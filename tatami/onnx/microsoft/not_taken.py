@@ -77,7 +77,7 @@ LIMITS: dict[str, str] = {
     "DecoderMaskedMultiHeadAttention": "the cache of keys in plain order, as in ONNX Runtime's CPU kernel",
     "DecoderMaskedSelfAttention": "the cache of keys in plain order; not with beams or do_rotary",
     "DynamicQuantizeLSTM": "h is rounded over all rows of a step; ONNX Runtime with several threads may do so for each part",
-    "GatedDeltaNet": "not of packed requests (cu_seqlens) or with captured updates",
+    "GatedDeltaNet": "neither packed requests (cu_seqlens) nor captured updates",
     "GroupQueryAttention": "not with a quantised cache",
     "Inverse": "matrices of order up to 32",
     "Irfft": "one axis of a size that is a number",
@@ -90,6 +90,6 @@ LIMITS: dict[str, str] = {
     "QMoE": "weights of 2, 4 or 8 bits; where nothing is to be normalised, weights are the softmax over all experts",
     "RemovePadding": "where a Host step can read the number of tokens: not in branches and bodies",
     "Rfft": "one axis of a size that is a number",
-    "RotaryEmbedding": "not of packed batches or with a scale",
+    "RotaryEmbedding": "neither packed batches nor a scale",
 }
 """Operator → the part that an import refuses or computes differently."""

@@ -33,7 +33,9 @@ def zip_map(m: Importer, n: OnnxNode) -> list[Value]:
 def _pairs(m: Importer, n: OnnxNode) -> tuple[Value, Value]:
     value = m.value(n.inputs[0])
     if value.pairs is None:
-        raise unsupported(m, f"{n.op} of what is no map that goes into the model", "give it an input that is a map")
+        raise unsupported(
+            m, f"{n.op} of a value that is not a map among the inputs of the model", "give it an input that is a map"
+        )
     return value.pairs
 
 

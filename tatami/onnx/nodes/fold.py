@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tatami.core.expr import free_vars
+from tatami.core.algebra.visit import free_vars
 from tatami.core.numbers.numerics import cast
 from tatami.frontend.run import run_operation
 from tatami.onnx.importer import Importer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tatami.core.algebra.bounds import greatest
+from tatami.core.algebra.order import greatest
 from tatami.core.expr import Expr, ceildiv, expr, floordiv
 from tatami.frontend.rewrites.integer_products import integer_conv, integer_matmul
 from tatami.onnx.importer import Importer

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tatami.core.algebra.bounds import greatest
+from tatami.core.algebra.order import greatest
 from tatami.core.dtype import DType
 from tatami.core.expr import ceildiv, expr
 from tatami.core.tensor import dtype_of, numpy_dtype

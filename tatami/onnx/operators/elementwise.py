@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tatami.core.algebra.bounds import greatest, is_always_less, least
+from tatami.core.algebra.order import greatest, is_always_less, least
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, floordiv
 from tatami.onnx.importer import Importer

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tatami.core.algebra.bounds import greatest, least, settled_size
+from tatami.core.algebra.order import greatest, least
+from tatami.core.algebra.size_forms import settled_size
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, expr, floordiv
 from tatami.core.scalar import scalar
-from tatami.frontend.graph_api.tensor import slice_bounds
+from tatami.frontend.graph_api.slices import slice_bounds
 from tatami.onnx.data_sizes import Entry, data_numbers, read_pads, read_positions
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode

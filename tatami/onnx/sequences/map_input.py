@@ -19,7 +19,7 @@ def map_input(m: Importer, port: onnx.ValueInfoProto) -> tuple[Value, Pairs]:
     """(the value of a map input, its form). Raises UnsupportedModel if the map's values are not tensors."""
     kind = port.type.map_type
     if not kind.value_type.HasField("tensor_type"):
-        raise fail("UnsupportedModel", port.name, "a map whose values are no numbers or strings", "give it as tensors")
+        raise fail("UnsupportedModel", port.name, "a map whose values are neither numbers nor strings", "give it as tensors")
     size = f"MAP{len(m.inputs)}"
     keys, key_dtype = _column(m, f"{port.name}.keys", kind.key_type, size)
     values, value_dtype = _column(m, f"{port.name}.values", kind.value_type.tensor_type.elem_type, size)

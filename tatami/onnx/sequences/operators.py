@@ -25,7 +25,7 @@ def _items(m: Importer, n: OnnxNode, position: int = 0) -> tuple[Value, ...] | N
     """The elements of a sequence; None if only a run decides how many there are."""
     value = m.value(n.inputs[position])
     if value.items is None and value.strung is None:
-        raise unsupported(m, f"{n.op} of something that is no sequence", "give a sequence made by the model's own nodes")
+        raise unsupported(m, f"{n.op} of something that is not a sequence", "give a sequence made by the model's own nodes")
     return value.items
 
 

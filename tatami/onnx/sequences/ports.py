@@ -146,7 +146,9 @@ def _spread_pairs(form: Pairs, value: Any, into: MutableMapping[str, Any], words
             try:
                 into[port] = np.array(listed, dtype)
             except (ValueError, TypeError, OverflowError):
-                raise fail("InputMismatch", port, f"the map holds what is no {dtype}", f"give a map of {dtype}") from None
+                raise fail(
+                    "InputMismatch", port, f"the map holds a value that is not {dtype}", f"give a map of {dtype}"
+                ) from None
 
 
 def collect(form: Form, results: Mapping[str, Any], words: Words) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.frontend.graph_api.tensor import slice_bounds
+from tatami.frontend.graph_api.slices import slice_bounds
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode

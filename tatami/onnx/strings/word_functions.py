@@ -21,7 +21,7 @@ def as_number(words: Sequence[str], dtype: str) -> Columns:
         try:
             out[i] = int(word) if kind.kind in "iu" else float(word)
         except (ValueError, OverflowError):
-            raise fail("InputMismatch", "Cast", f"{word!r} is no number of {kind}", "give numbers as words") from None
+            raise fail("InputMismatch", "Cast", f"{word!r} is not a number of {kind}", "give numbers as words") from None
     return (out,)
 
 

@@ -65,7 +65,7 @@ class Words:
         """The codes of an array of words. Raises InputMismatch for elements that are not strings."""
         array = np.asarray(value, object) if not isinstance(value, np.ndarray) else value
         if array.dtype.kind not in "OSU" or not all(isinstance(w, str | bytes) for w in array.flat):
-            kind = array.dtype if array.dtype.kind not in "OSU" else "objects that are no strings"
+            kind = array.dtype if array.dtype.kind not in "OSU" else "objects that are not strings"
             raise fail("InputMismatch", port, f"an array of {kind} for an input of strings", "give strings")
         words = [w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in array.flat]
         codes = self.codes(words).reshape(array.shape)

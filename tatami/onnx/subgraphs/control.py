@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import free_vars
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer
@@ -59,7 +59,7 @@ def _if(m: Importer, n: OnnxNode) -> list[Value]:
             how = f"fix {', '.join(sizes)} by `sizes=` (command line: -D)"
             raise fail("UnsupportedModel", m.site, why, how, sizes=dump_text(list(sizes)).strip()) from None
         if condition.ports:
-            raise data_dependent(m, n, "which of two branches of other ranks or kinds is taken", 0) from None
+            raise data_dependent(m, n, "the choice between two branches of other ranks or kinds", 0) from None
         raise
 
 
@@ -93,7 +93,7 @@ def _structures(m: Importer, n: OnnxNode, branches: Sequence[Importer], values: 
             sides.append((structure_of(inner, value), [inner.tensors[t] for t in tensors_of(inner, value)]))
         both = joined(sides[0], sides[1], lambda size: not free_vars(size).isdisjoint(found[0] | found[1]))
         if both is None:
-            raise data_dependent(m, n, "which branch gives a sequence or an optional value", 0)
+            raise data_dependent(m, n, "the choice of the branch that gives a sequence or an optional value", 0)
         out.append(both)
     return out
 

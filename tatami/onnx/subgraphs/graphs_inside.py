@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import onnx
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, expr, free_vars
+from tatami.core.expr import Expr, expr
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, attributes

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, var
+from tatami.core.expr import Expr, var
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer
@@ -165,7 +166,7 @@ def _structures(
         inner = [made.inner.tensors[t] for t in tensors_of(made.inner, after)]
         both = joined((given, outer), (structure_of(made.inner, after), inner), made.is_open)
         if both is None:
-            raise data_dependent(m, n, "what a sequence or an optional value that the loop carries holds", 0)
+            raise data_dependent(m, n, "the content of a sequence or an optional value that the loop carries", 0)
         out.append(both)
     return out
 

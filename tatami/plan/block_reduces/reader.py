@@ -44,8 +44,9 @@ from tatami.region.ir import (
     Yield,
 )
 from tatami.region.ir import Target as Output
+from tatami.region.views.expressions import dtype_of
 from tatami.region.views.partials import BLOCK, FOLDS, less_maximum
-from tatami.region.views.product import GemmView, Group, dtype_of
+from tatami.region.views.product import GemmView, Group
 from tatami.region.walk import all_axes, let_uses, nodes, reads, rewrite
 
 
@@ -81,7 +82,7 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
         return f"{reader.name} is a named routine"
     source = next(x for x in product.lets if x.name == y.source)
     if not all(_are_neighbours(g.axes, source.axes) for g in (view.m, view.n)):
-        return f"the axes of {product.name}'s rows or columns are not beside each other in {y.to}"
+        return f"the axes of {product.name}'s rows or columns are not neighbours in {y.to}"
     dtype = next(o.memref.dtype for o in product.outputs if o.name == y.to)
     element: RegionExpr = Ref(source.name) if dtype == source.dtype else Cast(Ref(source.name), dtype)
     known = {x.name: x for x in reader.lets}
@@ -97,7 +98,7 @@ def begin_blocks(product: Region, view: GemmView, y: Yield, reader: Region) -> t
             return f"{reader.name} reads its elements too"
         top = _top_of(let, tops, known)
         if not top and not (_is_fold(e) and _is_pointwise(e.body, y.to, dtype)):
-            return f"{let.name} is no sum in fp32, and no maximum or minimum, of what depends on single elements alone"
+            return f"{let.name} is neither a sum in fp32 nor a maximum or minimum of values that depend on one element each"
         place = _placed(let, e, y.to, source, product, view, all_axes(reader))
         if isinstance(place, str):
             return place

@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.expr import product
 from tatami.core.target import Target
 from tatami.plan.cpu.tile_rules import tile_rules
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, DOTS_OF_ANY_SIGNS, CpuContraction
 from tatami.plan.loops.rules import invalid_plan
 from tatami.region.ir import Region
-from tatami.region.views.kinds import contractions, epilogue_of, operand_tensor
+from tatami.region.views.kinds import ContractionShape, contractions, epilogue_of, operand_tensor
 from tatami.region.views.matrix import by_images, side_matrix
 from tatami.region.views.narrow import groups_of, operand_dtypes, packed_read
-from tatami.region.walk import lets_by_name
+from tatami.region.walk import all_axes, lets_by_name
+
+
+def blocks_of_one_tile(region: Region, c: ContractionShape, plan: CpuContraction) -> dict[str, int]:
+    """The fields of blocks that bound nothing, with the tile's side, which is what they have to be then: `mc` if threads divide
+    columns, each of which meets all rows; `nc` if threads divide rows, each block of which meets one sliver of columns after
+    the other."""
+    shape = by_images(c, plan.images)
+    if plan.split == "n" and (not shape.batch or (shape.batch == plan.images and not plan.by_tiles)):
+        return {"mc": plan.mr}
+    narrow = product(all_axes(region)[a] for a in (shape.n if plan.swap else shape.m)).as_int()
+    is_one_panel = narrow is not None and narrow <= plan.mr
+    if plan.split == "m" and not (shape.batch or plan.by_tiles or is_one_panel):
+        return {"nc": plan.nr}
+    return {}
 
 
 def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> Iterator[Diagnostic]:
@@ -21,7 +36,7 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     found = {c.acc: c for c in contractions(region)}
     if plan.acc not in found:
         yield invalid_plan(
-            region, f"{plan.acc!r} is no contraction of the Region", f"contractions: {', '.join(found) or 'none'}"
+            region, f"{plan.acc!r} is not a contraction of the Region", f"contractions: {', '.join(found) or 'none'}"
         )
         return
     c = found[plan.acc]
@@ -43,9 +58,9 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     sides = tuple(operand_tensor(packed_read(x, groups) or x) for x in (c.lhs, c.rhs))
     if wrong := [p for p in plan.packed if p not in sides]:
         read = f"the operands read {' and '.join(s or '-' for s in sides)}"
-        yield invalid_plan(region, f"{wrong[0]} is no operand of the contraction", read)
+        yield invalid_plan(region, f"{wrong[0]} is not an operand of the contraction", read)
     if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot], plan.dot in DOTS_OF_ANY_SIGNS) is None:
-        why = f"{plan.dot} of k; the operands of {c.acc} are no such narrow integers, or its sums not of i32"
+        why = f"{plan.dot} of k; the operands of {c.acc} are not integers that it multiplies, or their sums are not i32"
         yield invalid_plan(region, why, "leave dot empty")
     if (feature := DOT_FEATURE.get(plan.dot)) is not None and feature not in target.features:
         why = f"dot {plan.dot}; {target.name} has {', '.join(target.features) or 'no features'}"
@@ -65,5 +80,16 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     c = by_images(c, plan.images)
     for side in plan.in_place:
         if side_matrix(region, c, side, plan.swap, groups if plan.by_tiles else None) is None:
-            why = f"the operand of side {side} is no matrix with contiguous rows of {c.acc}'s type"
+            why = f"the operand of side {side} is not a matrix with contiguous rows of {c.acc}'s type"
             yield invalid_plan(region, why, f"leave {side} out of in_place")
+    if (
+        (plan.parts > 1) != (plan.split == "k")
+        or min(plan.mr, plan.nr, plan.mc, plan.nc) < 1
+        or plan.mc % plan.mr
+        or plan.nc % plan.nr
+    ):
+        return
+    for field, tile in blocks_of_one_tile(region, c, plan).items():
+        if (blocks := getattr(plan, field)) != tile:
+            divided = "columns" if field == "mc" else "rows"
+            yield invalid_plan(region, f"{field} {blocks} bounds nothing where threads divide {divided}", f"use {field} {tile}")

@@ -22,6 +22,7 @@ from tatami.plan.loops.estimate import (
     rank,
     roofline,
     seconds_per_packed_byte,
+    threads_of_products,
     trips,
 )
 from tatami.plan.loops.rules import invalid_plan
@@ -121,7 +122,7 @@ def _not_packed(asked: Asked, found: Convolution) -> str:
     axes = (*found.shape.batch, *found.shape.k, *found.filters)
     if operand_tensor(found.weights) in asked.constants and is_packable(asked.region, found.weights, axes):
         return ""
-    return "its weights are no constant of known extents; setup packs those only"
+    return "its weights are not a constant of known extents, and setup packs constants only"
 
 
 def winograd_candidate(
@@ -203,14 +204,15 @@ def winograd_estimate(
     channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)
     slivers = -(-filters // plan.nr)
     tiles = outer * height * width
-    threads = max(1, target.cores)
-    rate = clock(target) * threads
     products = products_of(found.slides)
+    flops = 2.0 * products * tiles * channels * slivers * plan.nr
+    threads = threads_of_products(flops, target.cores)
+    rate = clock(target) * threads
     idle = 1.0 - plan.mr / max(plan.mr, target.vector_registers - 4)
     narrow = plan.nr == lanes and multiply_adds_per_cycle(target) > 1.0
     share = PEAK_SHARE_CONTRACTION * (NARROW_SHARE * (1.0 - IDLE_SHARE * idle) if narrow else 1.0)
     share /= 1.0 + CHANNELS_PER_CALL / channels
-    compute = 2.0 * products * tiles * channels * slivers * plan.nr / (target.flops_fp32 * share) / threads
+    compute = flops / (target.flops_fp32 * share) / threads
     vectors = outer * channels * height * -(-width // lanes)
     seen = [RESULTS * n * s.stride + 2.0 for n, s in zip((height, width), found.slides)]
     into = vectors * 4.0 * products + outer * channels * seen[0] * seen[1] * 1.5 / lanes
@@ -326,9 +328,9 @@ def planes_estimate(
     slivers = beside * sum(k * -(-((n - 1) * (columns + across) + columns) // plan.nr) for n, k in _parts(height, rows).items())
     panel = panel_of(filters, plan.mr)
     padded = -(-filters // panel) * panel
-    threads = max(1, min(target.cores, blocks))
-    rate = clock(target) * threads
     work = 2.0 * slivers * plan.nr * padded * trips(region, found.shape.k, sizes)
+    threads = threads_of_products(work, min(target.cores, blocks))
+    rate = clock(target) * threads
     compute = work / (target.flops_fp32 * PEAK_SHARE_CONTRACTION * TABLE_SHARE) / threads
     lines = beside * channels * planes * (height + down_blocks * down)
     copies = lines * (CYCLES_PER_COPY + 3.0 * -(-(columns + across) // lanes))
@@ -354,8 +356,8 @@ def _planes_seconds(
 def _image_blocks(plan: CpuWinograd | CpuPlanes, region: Region, target: Target) -> Iterator[Diagnostic]:
     found = find_winograd(region) if isinstance(plan, CpuWinograd) else find_planes(region)
     if isinstance(found, str):
-        what = "3x3 convolution to transform" if isinstance(plan, CpuWinograd) else "convolution to copy to planes"
-        yield invalid_plan(region, f"no {what}: {found}", "use a cpu_contraction plan")
+        what = {CpuWinograd: "3x3 convolution to transform", CpuPlanes: "convolution to copy to planes"}
+        yield invalid_plan(region, f"no {what[type(plan)]}: {found}", "use a cpu_contraction plan")
         return
     if plan.acc != found.shape.acc:
         yield invalid_plan(region, f"{plan.acc!r} is not the convolution; {found.shape.acc} is", f"name {found.shape.acc}")

@@ -10,7 +10,7 @@ from math import gcd
 from typing import Literal
 
 from tatami.core.target import CACHE_LINE, Target
-from tatami.plan.ir import FAR
+from tatami.plan.ir import IN_PLACE_PITCH
 from tatami.region.ir import Region
 from tatami.region.views.kinds import contractions
 from tatami.region.views.matrix import Matrix, by_images, side_matrix
@@ -70,7 +70,7 @@ def lies_in_long_rows(region: Region, acc: str, swap: bool) -> bool:
     """True if the columns' operand is a matrix with long rows, which one panel reads from beginning to end."""
     shape = next(c for c in contractions(region) if c.acc == acc)
     columns = side_matrix(region, shape, "n", swap)
-    return columns is not None and _pitch(region, columns) >= FAR
+    return columns is not None and _pitch(region, columns) >= IN_PLACE_PITCH
 
 
 def tall_tile(narrow: int, tile: tuple[int, int], lanes: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from tatami.core.target import Target
 from tatami.plan.cpu.split import crossing_lets, split_parts, split_region
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import Candidate, CpuSplit, Rejected
-from tatami.plan.loops.estimate import seconds_of_bytes, trips
+from tatami.plan.loops.estimate import seconds_of_bytes, threads_of_products, trips
 from tatami.plan.loops.rows import rows_candidates, scalar_candidate
 from tatami.plan.loops.rules import invalid_plan
 from tatami.plan.loops.schedule import size_at, skeleton
@@ -33,7 +33,6 @@ def split_estimate(
     """Terms in seconds; values that cross between parts are written and read once more."""
     extents, lets = all_axes(region), lets_by_name(region)
     found = {c.acc: c for c in facts.contractions}
-    threads = max(1, target.cores)
     compute = 0.0
     for own in split_region(region, parts, set()):
         c = next((found[let.name] for let in own.lets if let.name in found), None)
@@ -41,7 +40,7 @@ def split_estimate(
         if c is not None and min(sides) >= 4 and sides[1] * sides[0] >= 64:
             work = 2.0 * trips(region, (*c.batch, *c.m, *c.n, *c.k), sizes)
             waste = 1.0 + 8.0 / min(sides)
-            compute += work * waste / (target.flops_fp32 * 0.6) / threads
+            compute += work * waste / (target.flops_fp32 * 0.6) / threads_of_products(work, target.cores)
             continue
         bones = skeleton(own, sizes, target.l2_bytes)
         made = (*rows_candidates(own, facts, bones, target, sizes), scalar_candidate(own, facts, bones, target, sizes))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic
-from tatami.core.expr import free_vars
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.contraction import register_tile
 from tatami.plan.cpu.tile_rules import tile_rules
@@ -18,6 +18,7 @@ from tatami.plan.loops.estimate import (
     rank,
     roofline,
     seconds_per_packed_byte,
+    threads_of_products,
     trips,
 )
 from tatami.plan.loops.rules import invalid_plan
@@ -75,8 +76,9 @@ def streaming_estimate(
     deep = sum(trips(region, first.k, sizes) for first in found.firsts) + trips(region, found.second.n, sizes)
     padded = -(-rows // plan.nr) * plan.nr
     itemsize = lets_by_name(region)[plan.first].dtype.itemsize
-    threads = max(1, target.cores)
-    products = 2.0 * b * padded * keys * deep / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
+    flops = 2.0 * b * padded * keys * deep
+    threads = threads_of_products(flops, target.cores)
+    products = flops / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     cycles = CYCLES_PER_SCORE if found.top or found.sums else CYCLES_PER_WEIGHT
     between = b * padded * keys / plan.width * cycles / max(clock(target), 1.0) / threads
     packing = b * (keys + rows) * deep * itemsize * seconds_per_packed_byte(target) / threads

@@ -32,7 +32,7 @@ def tile_rules(
         return
     vectors = plan.nr // lanes
     needed = plan.mr * vectors + vectors + 1
-    if needed > max(target.vector_registers, 1):
+    if needed > target.vector_registers:
         yield diagnostic(
             "ResourceExceeded",
             region.name,

@@ -76,7 +76,8 @@ def _check(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic
         yield invalid_plan(
             region, f"it turns {plan.across} to {plan.along}", f"reads lie along {found.across}, writes along {found.along}"
         )
-    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == found.reads[0].tensor)
+    first, *_ = found.reads
+    itemsize = next(p.memref.dtype.itemsize for p in region.inputs if p.name == first.tensor)
     lanes = lanes_of(plan.width, itemsize)
     if not 1 <= plan.tile <= MAX_TILE or lanes not in TURNED_LANES:
         why = f"tiles of {plan.tile}, vectors of {lanes} elements"

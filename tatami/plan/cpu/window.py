@@ -77,7 +77,7 @@ def not_whole(region: Region, plan: CpuWindow, found: Window) -> str:
     if isinstance(plane, str):
         return plane
     extents, columns = all_axes(region), found.slides[-1]
-    height, width = (extents[s.axis].as_int() or 0 for s in found.slides)
+    height, width = (size_at(extents[s.axis], {}) for s in found.slides)
     lanes = lanes_of(plan.width, lets_by_name(region)[found.let].dtype.itemsize)
     if width > WHOLE_VECTORS * lanes:
         return f"{width} columns, vectors of {lanes}; a whole plane has {WHOLE_VECTORS} vectors a row at most"
@@ -96,7 +96,7 @@ def not_lying(region: Region, plan: CpuWindow, found: Window) -> str:
     if isinstance(plane, str):
         return plane
     extents, columns, lets = all_axes(region), found.slides[-1], lets_by_name(region)
-    width, lanes = extents[columns.axis].as_int() or 0, lanes_of(plan.width, lets[found.let].dtype.itemsize)
+    width, lanes = size_at(extents[columns.axis], {}), lanes_of(plan.width, lets[found.let].dtype.itemsize)
     tensor = next(p.memref for p in region.inputs if p.name == found.read.tensor)
     if columns.stride > 2:
         return f"stride {columns.stride} along the columns; vectors take every element or every second one"

@@ -11,7 +11,8 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, var
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, var
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
 from tatami.plan.ir import Loader
@@ -194,7 +195,7 @@ def why_not_boxes(region: Region, view: GemmView, o: GemmOperand, own: Group) ->
             return f"no tensor map covers an operand: {why}"
         case Pixels() | Boxed() as way:
             if way.depth * o.dtype.itemsize % SHORT_ROW_BYTES:
-                return f"{way.depth} channels are no whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
+                return f"{way.depth} channels are not whole blocks of {SHORT_ROW_BYTES} bytes, each at one place of the filter"
             return _why_not_aligned(region, way, o.dtype.itemsize)
         case other:
             assert_never(other)

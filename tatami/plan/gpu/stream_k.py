@@ -50,13 +50,13 @@ def why_not_cuttable(view: GemmView) -> str:
     if view.groups is not None:
         return "rows in groups are computed group by group"
     if view.partials:
-        return "what is reduced in the epilogue needs whole sums"
+        return "a reduction in the epilogue needs whole sums"
     if any(g.size.as_int() is None for g in (view.batch, view.m, view.n, view.k)):
         return "a line of blocks that is cut has a known length, and not all sizes are known"
     if not all(_sizes(view)):
         return "there are no tiles"
     if any(why_not_plain(o, g, view.k) for o, g in ((view.lhs, view.m), (view.rhs, view.n))):
-        return "an operand is no matrix"
+        return "an operand is not a matrix"
     return ""
 
 

@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, step_of, var
+from tatami.core.algebra.visit import step_of
+from tatami.core.expr import ONE, Expr, var
 from tatami.core.layout import MemRef, address
 from tatami.region.ir import At, Binary, Const, Let, Read, ReadAt, Ref, Region, RegionExpr, Select
 from tatami.region.walk import all_axes, children, free_axes, let_shape, lets_by_name
@@ -37,6 +38,7 @@ class AccessMove(msgspec.Struct, frozen=True):
         return 0.5 ** sum(vector not in axes for axes in self.choices)
 
 
+@lru_cache(maxsize=512)
 def accesses(region: Region) -> tuple[AccessMove, ...]:
     """All reads of tensors and rows, and all writes of yields, as linear addresses over axes."""
     tensors = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}

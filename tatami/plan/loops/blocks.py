@@ -26,7 +26,7 @@ FEW = 32
 the thread count."""
 LANES_OF_REDUCE = 64
 """Neighbouring results per task (loop/nests/rows.py)."""
-FAR = 4096
+BY_ROWS_BYTES = 4096
 """Minimum bytes of a row of results for which memory is read row by row (loop/nests/column_reduces.py)."""
 ROWS = (64, 32, 16)
 """Rows per block in that case, the largest that fits: results are written and read again once per block."""
@@ -69,7 +69,7 @@ def reduce_blocks(region: Region, vector: str, target: Target, sizes: Mapping[st
     terms, known = size_at(extents[reduce.axes[0]], sizes), extents[reduce.axes[0]].as_int()
     across = vector in let.axes
     width = size_at(extents[vector], sizes) if across else 1
-    by_rows = width * reduce.dtype.itemsize >= FAR and results < FEW * width
+    by_rows = width * reduce.dtype.itemsize >= BY_ROWS_BYTES and results < FEW * width
     tasks = -(-results // LANES_OF_REDUCE) if across else results
     if tasks >= FEW and not (by_rows and _ends_in(region, let)):
         return None

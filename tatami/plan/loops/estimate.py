@@ -10,11 +10,14 @@ takes 1/width cycle, one that stays 1/width, any other 1. A division, root or fu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import ceil
 
 import msgspec
 
-from tatami.core.cost import op_cost
-from tatami.core.expr import ONE, Expr, evaluate, free_vars, product
+from tatami.core.algebra.visit import evaluate, free_vars
+from tatami.core.cost import GRAIN_FLOPS, op_cost
+from tatami.core.expr import ONE, Expr, product
 from tatami.core.lane_step import lane_step
 from tatami.core.target import Target
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar, Storage
@@ -23,7 +26,7 @@ from tatami.plan.loops.schedule import Skeleton, nest_of, size_at
 from tatami.plan.views.nest_form import Pass as LoopedPass
 from tatami.plan.views.nest_form import lets_read, nest_form, recomputed
 from tatami.poly_core.ir import RegionFacts
-from tatami.region.ir import Binary, Let, Reduce, Region, Scan, Select, Unary
+from tatami.region.ir import Binary, Let, Reduce, Region, RegionExpr, Scan, Select, Unary
 from tatami.region.views.images.convolution import find_convolution
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
@@ -44,6 +47,11 @@ CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
 measured, which is the default clock."""
 WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
 """Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
+
+
+def threads_of_products(flops: float, most: int) -> int:
+    """Threads that share products of this many operations: up to `most`, each with at least what kernels give a thread."""
+    return max(1, min(most, ceil(flops / GRAIN_FLOPS)))
 
 
 def clock(target: Target) -> float:
@@ -84,15 +92,12 @@ def trips(region: Region, axes: tuple[str, ...], sizes: Mapping[str, int]) -> in
 def operations(region: Region, lets: tuple[str, ...]) -> int:
     """Scalar operations of one point of these lets."""
     table = lets_by_name(region)
-    total = 0
-    for name in lets:
-        total += 1
-        for n in nodes(table[name].expr):
-            if isinstance(n, Unary | Binary):
-                total += op_cost(n.fn)
-            elif isinstance(n, Select):
-                total += 1
-    return total
+    return sum(1 + _operations_of(table[name].expr) for name in lets)
+
+
+@lru_cache(maxsize=4096)
+def _operations_of(e: RegionExpr) -> int:
+    return sum(op_cost(n.fn) if isinstance(n, Unary | Binary) else isinstance(n, Select) for n in nodes(e))
 
 
 def sketched_cycles(
@@ -327,7 +332,7 @@ def contraction_estimate(
     if plan.by_tiles:
         half, depth = plan.mr // 2, 16 * DOT_COUNT[plan.dot]
         waste = -(-narrow // half) * half * tiles_n * (-(-k // depth) * depth) / max(1, narrow * wide * k)
-    threads = max(1, target.cores)
+    threads = threads_of_products(2.0 * b * m * n * k, target.cores)
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads
     packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads

@@ -89,7 +89,7 @@ def _axes(plan: Scalar | CpuRows, region: Region, target: Target) -> Iterator[Di
         yield invalid_plan(region, f"vectors of {plan.width} elements", f"use a power of two from 2 to {lanes}")
     outputs = [t.name for t in region.outputs]
     if wrong := [t for t in plan.nontemporal if t not in outputs]:
-        yield invalid_plan(region, f"{wrong[0]} past the caches, which is no output", f"outputs: {', '.join(outputs)}")
+        yield invalid_plan(region, f"{wrong[0]} past the caches, which is not an output", f"outputs: {', '.join(outputs)}")
     if len(set(plan.nontemporal)) < len(plan.nontemporal):
         yield invalid_plan(region, f"{', '.join(plan.nontemporal)} past the caches", "name each output once")
     if plan.blocks is not None:
@@ -192,12 +192,12 @@ class _Rules:
         for n in p.lets:
             needs = set(lets[n].axes) - set(phase.outer)
             if missing := [a for a in phase.outer if a not in lets[n].axes]:
-                yield self.fault(f"outer axis {missing[0]} is no axis of {n}", f"put {n} in a phase without {missing[0]}")
+                yield self.fault(f"outer axis {missing[0]} is not an axis of {n}", f"put {n} in a phase without {missing[0]}")
             elif n not in p.folds and needs != set(p.axes):
                 why = f"{which} loops over {', '.join(p.axes) or 'nothing'}, {n} needs {', '.join(sorted(needs)) or 'nothing'}"
                 yield self.fault(why, "give the pass exactly the axes of its lets")
         stands = [n for x in self.plan.phases for q in x.passes if set(q.lets) == set(p.lets) for n in q.lets]
-        if p.folds and stands[len(stands) - len(p.folds) :] != p.folds:
+        if stands[len(stands) - len(p.folds) :] != p.folds:
             yield self.fault(f"{which}: reduces over its loops stand before other lets", "put them last")
         kinds = [item.kind for item in p.items]
         if p.folds and set(kinds) != {"map"}:
@@ -222,8 +222,7 @@ class _Rules:
                 if there >= (x, y, z):
                     yield self.fault(f"{user} stands before {read}, which it uses", "order phases and passes by use")
                 elif there[:2] == (x, y):
-                    waits = is_scan(p) and form.lets[user].kind == "scan"
-                    if waits or read in p.folds or not form.is_identity(read, entries):
+                    if form.lets[user].kind == "scan" or read in p.folds or not form.is_identity(read, entries):
                         why = f"{user} uses {read}, not complete at that point of their pass"
                         yield self.fault(why, "put it in a later pass")
                 elif there[0] == x and not form.same_outer(read, entries, phase.outer):
@@ -291,11 +290,13 @@ class _Rules:
 
     def along(self, phase: Phase, p: Pass, n: str, axis: str, alone: list[str]) -> Iterator[Diagnostic]:
         let = self.form.lets[n]
-        if n not in alone or not isinstance(let.expr, Reduce):
+        if n not in alone:
             yield self.fault(
                 f"vectors along {axis} for {n}", f"name reduces with loops of their own: {', '.join(alone) or 'none'}"
             )
-        elif not has_lone_points(self.form, p, phase):
+            return
+        assert isinstance(let.expr, Reduce)
+        if not has_lone_points(self.form, p, phase):
             yield self.fault(f"{n} reduces by vectors of {axis} where every point has lanes", f"leave {n} out of `along`")
         elif axis not in (let.expr.axes[:1] if is_arg_reduce(let) else let.expr.axes) or not self.form.is_wide(axis):
             yield self.fault(f"vectors along {axis} for {n}", f"use one of {self.wide(let.expr.axes)}, or none")
@@ -348,17 +349,18 @@ class _Rules:
         return tuple(a for a in p.axes if a not in (p.vector, scanned))
 
     def shares_lanes(self, p: Pass) -> bool:
-        """True if threads may share blocks of the axis of vectors."""
-        if not p.vector or p.folds or self.form.is_split(p, self.blocks):
+        """True if threads may share blocks of the axis of vectors, if there is one."""
+        if p.folds or self.form.is_split(p, self.blocks):
             return False
         return not is_scan(p) or scan_of(self.form.lets[p.items[0].lets[0]]).axis != p.vector
 
     def groups(self, phase: Phase, overlap: Overlap | None) -> Iterator[Diagnostic]:
         group = phase.group
-        n = self.form.sizes[phase.outer[-1]].as_int() if phase.outer else 0
         scans = any(is_scan(p) for p in phase.passes)
         if not phase.outer or overlap is not None or scans or phase.threads != phase.outer:
             why = f"{group} neighbouring points together"
             yield self.fault(why, "use 1, or share all outer axes of a phase that scans nothing and has no tiles")
-        elif not 1 < group <= MOST_TOGETHER or group & (group - 1) or (n is not None and n < group):
+            return
+        n = self.form.sizes[phase.outer[-1]].as_int()
+        if not 0 < group <= MOST_TOGETHER or group & (group - 1) or (n is not None and n < group):
             yield self.fault(f"{group} neighbouring points together", f"use a power of two up to {MOST_TOGETHER}, or to {n}")

@@ -132,7 +132,7 @@ def _pass(region: Region, outer: tuple[str, ...], number: int, p: Pass) -> Itera
                 f"pass {number} loops over {', '.join(p.axes) or 'nothing'}, let {n} needs {needs}",
                 "give the pass exactly the axes of its lets",
             )
-        elif inner and set(p.axes[len(p.axes) - len(inner) :]) != set(inner):
+        elif set(p.axes[len(p.axes) - len(inner) :]) != set(inner):
             yield invalid_plan(
                 region, f"pass {number} does not end with {', '.join(inner)}, which {n} reduces", "put reduced axes innermost"
             )
@@ -143,7 +143,6 @@ def _order(
 ) -> Iterator[Diagnostic]:
     """Faults of order: uses come after definitions, registers do not outlive their point, moved axes are not outer."""
     lets = lets_by_name(region)
-    position = {n: i for i, n in enumerate(lets)}
     recompute = {n for n, how in storage.items() if how == "recompute"}
     anchored = {n for y in region.yields for n in (y.source, *y.indices)}
     for let in region.lets:
@@ -152,7 +151,7 @@ def _order(
         ):
             yield invalid_plan(
                 region,
-                f"outer axis {missing[0]} is no axis of {let.name}, which would be computed again",
+                f"outer axis {missing[0]} is not an axis of {let.name}, which would be computed again",
                 f"take {missing[0]} out of outer",
             )
         if storage[let.name] == "recompute":
@@ -162,7 +161,7 @@ def _order(
                 why = f"{let.name} reads {name} elsewhere along outer axis {wrong[0]}"
                 yield invalid_plan(region, why, f"take {wrong[0]} out of outer, or recompute {name}")
             here, there = place[let.name], place[name]
-            if there > here or (there == here and position[name] > position[let.name]):
+            if there > here:
                 yield invalid_plan(region, f"{let.name} in pass {here} uses {name} of pass {there}", "order the passes by use")
             elif there == here and (isinstance(lets[name].expr, Reduce) or moved):
                 yield invalid_plan(region, f"{let.name} uses {name}, not complete in pass {here}", "put it in a later pass")

@@ -49,9 +49,10 @@ from math import prod
 
 import msgspec
 
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.algebra.window import window_span
 from tatami.core.cost import op_cost
-from tatami.core.expr import Expr, evaluate, free_vars, var
+from tatami.core.expr import Expr, var
 from tatami.plan.ir import Pass, Storage
 from tatami.region.ir import At, Binary, Let, Random, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary
 from tatami.region.walk import all_axes, let_uses, lets_by_name, lines_of, nodes, used_lets

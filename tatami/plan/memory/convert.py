@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import free_vars, var
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import var
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef
 from tatami.region.ir import (
     At,

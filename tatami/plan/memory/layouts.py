@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, free_vars, product, var
+from tatami.core.expr import ONE, Expr, product, var
 from tatami.core.layout import Layout, MemRef
 from tatami.core.target import Target
 from tatami.region.ir import Let, Program, Read, ReadAt, Region, RegionExpr, Step, Unary

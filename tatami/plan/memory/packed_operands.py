@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tatami.core.algebra.bounds import linearize
+from tatami.core.algebra.simplify import linearize
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, floordiv, product, var
 from tatami.indexbook.ir import Guard

@@ -7,7 +7,8 @@ from itertools import groupby
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, substitute
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address, slices
 from tatami.core.target import Target
@@ -264,7 +265,7 @@ def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str
         at = address(memrefs[read.tensor].layout, memrefs[read.tensor].shape, read.map)
         outer = slices(substitute(at, dict.fromkeys(axes, ZERO)), {a: extents[a] for a in view.batch})
         if outer is None or len(outer) > 3:
-            return f"{read.tensor} is no tensor of at most 5 even steps: its batches start at {substitute(at, dict.fromkeys(axes, ZERO))}"
+            return f"{read.tensor} is not a tensor of at most 5 even steps: its batches start at {substitute(at, dict.fromkeys(axes, ZERO))}"
     return ""
 
 

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import msgspec
 
-from tatami.core.expr import Expr, evaluate, free_vars, product
+from tatami.core.algebra.visit import evaluate, free_vars
+from tatami.core.expr import Expr, product
 from tatami.core.target import Target
 from tatami.plan.ir import Sm90Pair
 from tatami.plan.loops.schedule import size_at

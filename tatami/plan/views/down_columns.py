@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tatami.core.algebra.bounds import simplify
+from tatami.core.algebra.simplify import simplify
+from tatami.core.algebra.visit import step_of
 from tatami.core.combining import accumulator_dtype
-from tatami.core.expr import ONE, ZERO, step_of
+from tatami.core.expr import ONE, ZERO
 from tatami.core.layout import address
 from tatami.plan.views.flatten import reduce_of
 from tatami.plan.views.nest_form import NestForm, Pass, Phase, is_scan, lets_read, nodes
@@ -14,8 +15,8 @@ GROUP = 8
 """Rows that meet before they join the totals: as many streams as a prefetcher follows, and ways of L1."""
 ROWS = 512 * GROUP
 """Rows of a float sum at most: longer ones are added up in blocks."""
-FAR = 4096
-"""Bytes from row to row from which this pays."""
+COLUMN_STEP_BYTES = 4096
+"""Minimum bytes from row to row of an operand for which its columns are reduced row by row."""
 
 
 def has_lone_points(form: NestForm, p: Pass, phase: Phase) -> bool:
@@ -60,6 +61,6 @@ def _is_far(form: NestForm, name: str, vector: str) -> bool:
     for tensor, at in moving:
         step = step_of(at, down)
         apart = None if step is None else step.as_int()
-        if step_of(at, vector) != ONE or apart is None or apart * memrefs[tensor].dtype.itemsize < FAR:
+        if step_of(at, vector) != ONE or apart is None or apart * memrefs[tensor].dtype.itemsize < COLUMN_STEP_BYTES:
             return False
     return bool(moving)

@@ -12,8 +12,9 @@ from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import free_vars, var
+from tatami.core.expr import var
 from tatami.core.ops import neutral
 from tatami.core.scalar import scalar
 from tatami.indexbook.ir import Guard

@@ -14,12 +14,13 @@ otherwise it starts a later one and what it reads is stored whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, product, var
 from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
 from tatami.plan.ir import Blocks, CpuRows, LoopPhase, Scalar, Storage
@@ -38,6 +39,7 @@ from tatami.plan.views.nest_form import (
     nodes,
     recorded,
     scan_of,
+    source_of,
 )
 from tatami.plan.views.overlap import Overlap, overlap_of
 from tatami.plan.views.past_caches import goes_past
@@ -63,16 +65,14 @@ class Wish(msgspec.Struct, frozen=True):
 
 def scalar_plan(region: Region, wish: Wish) -> Scalar:
     """Plain loops for a Region that is not opaque."""
-    source = form_of(region).region
-    joined = axes_to_join(source, 1)
+    joined = axes_to_join(source_of(region), 1)
     s = Scheduler(form_of(region, joined), Wish(storage=wish.storage), joined)
     return Scalar(*s.schedule(), joined)
 
 
 def rows_plan(region: Region, wish: Wish, width: int) -> CpuRows:
     """Vector loops for a Region that is not opaque."""
-    source = form_of(region).region
-    joined = axes_to_join(source, width)
+    joined = axes_to_join(source_of(region), width)
     blocks = wish.blocks
     if blocks is not None:
         axis = next((group[0] for group in joined if blocks.axis in group), blocks.axis)
@@ -92,6 +92,15 @@ def rows_plan(region: Region, wish: Wish, width: int) -> CpuRows:
 class _Use(msgspec.Struct, frozen=True):
     user: str
     map: tuple[Expr, ...]
+
+
+class _Access(msgspec.Struct, frozen=True):
+    """One access of a let to a tensor or to the values of another let. `address`: in elements. `gathers`: axes along which an
+    index of data varies. `weight`: how much it counts."""
+
+    address: Expr
+    gathers: frozenset[str] = frozenset()
+    weight: int = 1
 
 
 class Scheduler:
@@ -114,6 +123,7 @@ class Scheduler:
                 self.uses[at.let].append(_Use(let.name, at.map))
         self.inline = self._choose_inline()
         self.inlined = frozenset(self.inline)
+        self.accesses: dict[str, list[_Access]] = {}
         self.reads = {n: form.reads_of(n, self.inlined) for n in form.order if n not in self.inline}
 
     # -- inlining --------------------------------------------------------------------------------
@@ -156,7 +166,15 @@ class Scheduler:
     # -- choice of lanes -------------------------------------------------------------------------
     def lane_score(self, name: str, axis: str) -> int:
         """How well the accesses of a let vectorise along `axis`: contiguous good, gathers bad."""
-        score = 0
+        if name not in self.accesses:
+            self.accesses[name] = [*self._accesses(name)]
+        score = sum(-2 if axis in a.gathers else a.weight * _step_score(a.address, axis) for a in self.accesses[name])
+        if not self.yields.get(name) and axis in self.lets[name].axes:
+            score += 1 if self.lets[name].axes[-1] == axis else -1
+        return score
+
+    def _accesses(self, name: str) -> Iterator[_Access]:
+        """The reads of a let and of the lets evaluated inside it, then its writes."""
         stack: list[tuple[str, dict[str, Expr]]] = [(name, {})]
         visits = 0
         while stack and visits < 200:
@@ -166,12 +184,12 @@ class Scheduler:
                 match e:
                     case Read(tensor=tensor, map=map_):
                         m = self.memrefs[tensor]
-                        score += _step_score(address(m.layout, m.shape, tuple(substitute(x, env) for x in map_)), axis)
+                        yield _Access(address(m.layout, m.shape, tuple(substitute(x, env) for x in map_)))
                     case ReadAt(tensor=tensor, map=entries):
                         m = self.memrefs[tensor]
                         index = tuple(ZERO if x is None else substitute(x, env) for x in entries)
-                        used = any(axis in used_axes(i, {}) for i in e.indices)
-                        score += -2 if used else _step_score(address(m.layout, m.shape, index), axis)
+                        gathers = frozenset(a for i in e.indices for a in used_axes(i, {}))
+                        yield _Access(address(m.layout, m.shape, index), gathers)
                     case At(let=let, map=map_):
                         index = tuple(substitute(x, env) for x in map_)
                         if let in self.inline:
@@ -180,17 +198,14 @@ class Scheduler:
                             linear = ZERO
                             for a, x in zip(self.lets[let].axes, index, strict=True):
                                 linear = linear * self.sizes[a] + x
-                            score += _step_score(linear, axis)
+                            yield _Access(linear)
                     case _:
                         pass
         for y in self.yields.get(name, ()):
             m = self.memrefs[y.to]
             entries = y.map if y.map is not None else tuple(var(a) for a in self.lets[name].axes)
             index = tuple(x if x is not None else ZERO for x in entries)
-            score += 2 * _step_score(address(m.layout, m.shape, index), axis)
-        if not self.yields.get(name) and axis in self.lets[name].axes:
-            score += 1 if self.lets[name].axes[-1] == axis else -1
-        return score
+            yield _Access(address(m.layout, m.shape, index), weight=2)
 
     def best(self, axes: tuple[str, ...], names: list[str]) -> tuple[str, int]:
         """The best axis of lanes of `axes` over the given lets, and its score."""

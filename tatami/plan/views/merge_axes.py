@@ -9,12 +9,14 @@ b = t mod S, when every let has both, side by side, or neither, and no address, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import assert_never
 
 import msgspec
 
-from tatami.core.expr import ZERO, Expr, Var, floordiv, free_vars, substitute, var
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import ZERO, Expr, Var, floordiv, var
 from tatami.core.layout import MemRef, address
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (
@@ -72,7 +74,7 @@ def merge_axes(region: Region, groups: Sequence[tuple[str, ...]]) -> Region | st
         for outer, inner in reversed(tuple(pairwise(group))):
             merged = next((m for kind in KINDS if (m := _named_pair(region, kind, outer, inner)) is not None), None)
             if merged is None:
-                return f"axes {outer} and {inner} are told apart, or are no neighbours"
+                return f"axes {outer} and {inner} are told apart, or are not neighbours"
             region = merged
     return region
 
@@ -88,6 +90,7 @@ def _named_pair(region: Region, kind: str, outer: str, inner: str) -> Region | N
     return _joined_pair(region, kind, names.index(outer))
 
 
+@lru_cache(maxsize=1024)
 def _joined_pair(region: Region, kind: str, position: int) -> Region | None:
     """The Region with the axis at `position` and the next as one; None where they are told apart."""
     axes: tuple[Iter, ...] = getattr(region, kind)

@@ -17,9 +17,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.cost import op_cost
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, free_vars, product, substitute, var
+from tatami.core.expr import Expr, product, var
 from tatami.plan.ir import Blocks, CpuRows, LoopPass, LoopPhase, Scalar
 from tatami.plan.views.flatten import FlatLet, flatten
 from tatami.plan.views.merge_axes import merge_axes
@@ -243,6 +244,21 @@ def nest_form(region: Region, plan: Scalar | CpuRows) -> NestForm:
 
 
 @lru_cache(maxsize=512)
+def source_of(region: Region) -> Region:
+    """The Region that loops begin with: every let read at coordinates that stand there, fp8 spelled out."""
+    return explicit(spelled_out(region))
+
+
+@lru_cache(maxsize=512)
+def _flat(region: Region, joined: tuple[tuple[str, ...], ...]) -> tuple[Region, tuple[FlatLet, ...], Types]:
+    """The Region with joined axes, its flat lets and their types, which forms of all widths share."""
+    merged = merge_axes(source_of(region), joined)
+    if isinstance(merged, str):
+        raise fail("InvalidPlan", region.name, f"joined {joined}: {merged}", "leave them apart")
+    return merged, *flatten(merged)
+
+
+@lru_cache(maxsize=512)
 def form_of(
     region: Region,
     joined: tuple[tuple[str, ...], ...] = (),
@@ -251,12 +267,9 @@ def form_of(
     lanes: int = 1,
 ) -> NestForm:
     """The form by what a plan says of axes, blocks and operands; raises TatamiError where there is none."""
-    source = explicit(spelled_out(region))
-    sizes = {it.name: it.size for it in source.reduce_axes}
-    merged = merge_axes(source, joined)
-    if isinstance(merged, str):
-        raise fail("InvalidPlan", region.name, f"joined {joined}: {merged}", "leave them apart")
-    lets, typer = flatten(merged)
+    sizes = {it.name: it.size for it in region.reduce_axes}
+    merged, lets, typer = _flat(region, joined)
+    typer = typer.copy()
     if blocks is not None and blocks.axis in sizes:
         inner = product(sizes[a] for group in joined if group[0] == blocks.axis for a in group[1:])
         merged, lets = split_reduces(merged, lets, typer, blocks.axis, blocks.size * inner)

@@ -10,7 +10,8 @@ from typing import assert_never
 
 import msgspec
 
-from tatami.core.expr import ZERO, Expr, free_vars, substitute, var
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import ZERO, Expr, var
 from tatami.core.layout import MemRef
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import free_vars
+from tatami.core.algebra.visit import free_vars
 from tatami.core.ops import OPS
 from tatami.core.target import Target
 from tatami.plan.ir import Sm80Pair, Sm90Pair

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tatami.core.algebra.visit import free_vars, step_of
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, free_vars, step_of, var
+from tatami.core.expr import ONE, var
 from tatami.core.layout import address
 from tatami.plan.ir import LoopPhase
 from tatami.plan.views.nest_form import NestForm

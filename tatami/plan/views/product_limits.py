@@ -311,7 +311,7 @@ def group_rules(plan: MmaPlan | GpuSync) -> list[str]:
     """Reasons why a plan does not take rows in groups: a tile is then computed in parts that begin and end with a group."""
     if isinstance(plan, GpuSync):
         return ["gpu_sync does not take rows in groups"]
-    crowded = crowded_rules(plan, "what is kept from one group of rows to the next") if isinstance(plan, Sm90Mma) else []
+    crowded = crowded_rules(plan, "values kept from one group of rows to the next") if isinstance(plan, Sm90Mma) else []
     fields = {"split_k": plan.split_k > 1, "async.epilogue_overlap": plan.async_.epilogue_overlap}
     if isinstance(plan, Sm80Mma):
         fields["async.enable false"] = not plan.async_.enable
@@ -399,7 +399,7 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
     shape = instruction(plan.inst_shape)
     if shape is None or shape[0] != 64 or shape[2] not in (8, 16, 32) or shape[1] % 8 or not 8 <= shape[1] <= 256:
         out.append(
-            f"inst_shape {plan.inst_shape} is no wgmma shape: m64, n a multiple of 8 up to 256, k16, k8 for tf32, k32 for fp8"
+            f"inst_shape {plan.inst_shape} is not a wgmma shape: m64, n a multiple of 8 up to 256, k16, k8 for tf32, k32 for fp8"
         )
     elif shape[1] != bn:
         out.append(f"inst_shape n = {shape[1]} differs from BN = {bn}")
@@ -418,10 +418,10 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
             f"schedule pingpong: 2 consumers that take persistent tiles in turns, with epilogue_overlap, not {plan.consumers}"
         )
     if plan.epilogue_store == "stmatrix_tma" and not span_columns(bn):
-        out.append(f"epilogue_store stmatrix_tma: BN = {bn} is no multiple of 16, the columns of one stmatrix")
+        out.append(f"epilogue_store stmatrix_tma: BN = {bn} is not a multiple of 16, the columns of one stmatrix")
     if plan.epilogue_load == "tma" and plan.epilogue_store != "stmatrix_tma":
         out.append(
-            f"epilogue_load tma: what is fetched lies where results do, which epilogue_store {plan.epilogue_store} has not"
+            f"epilogue_load tma: fetched operands share the shared memory of results, and epilogue_store {plan.epilogue_store} has none"
         )
     if plan.swap_ab and plan.epilogue_store == "direct" and plan.cluster != (1, 1):
         why = "exchanged results that are stored one by one have addresses for which ptxas serialises wgmma (C7514)"
@@ -463,16 +463,16 @@ def register_rules(plan: Sm90Mma | Sm90Pair) -> list[str]:
     return out
 
 
-def crowded_rules(plan: Sm90Mma, beside: str = "", stored: bool = True) -> list[str]:
+def crowded_rules(plan: Sm90Mma, besides: str = "", stored: bool = True) -> list[str]:
     """The reason why a warpgroup has no registers for its accumulators, the addresses of exchanged ones, and the values kept
-    `beside`; or nothing. `stored`: the rule holds only if results are stored one by one."""
-    fewer = beside or (stored and plan.consumers == 1)
+    `besides`; or nothing. `stored`: the rule holds only if results are stored one by one."""
+    fewer = besides or (stored and plan.consumers == 1)
     most, has = FEWER_ACCUMULATORS if fewer else STORED_ACCUMULATORS, accumulators_of(plan) * (3 if plan.swap_ab else 1)
     if has <= most or (stored and plan.epilogue_store != "direct"):
         return []
     of = "accumulators and their addresses" if plan.swap_ab else "accumulators"
     how = " that stores results one by one" if stored else ""
-    return [f"{has} {of} of a warpgroup{how} > {most} that it has registers for{' beside ' if beside else ''}{beside}"]
+    return [f"{has} {of} of a warpgroup{how} > {most} that it has registers for{' besides ' if besides else ''}{besides}"]
 
 
 def _cluster_rules(plan: Sm90Mma) -> list[str]:

@@ -12,7 +12,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, var
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ONE, ZERO, Expr, var
 from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
 from tatami.plan.views.flatten import FlatLet

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tatami.core.algebra.assumed import NOTHING, Assumed
-from tatami.core.algebra.bounds import bounds, is_nonneg, is_positive, is_within, where_not_empty
+from tatami.core.algebra.bounds import bounds, is_within, where_not_empty
+from tatami.core.algebra.order import is_nonneg, is_positive
 from tatami.core.algebra.proof import is_inside
-from tatami.core.expr import ONE, ZERO, Expr, Floor, exact_div, floordiv, free_vars, step_of, var
+from tatami.core.algebra.visit import free_vars, step_of
+from tatami.core.expr import ONE, ZERO, Expr, Floor, exact_div, floordiv, var
 from tatami.indexbook.ir import Guard
 
 

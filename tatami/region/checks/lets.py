@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from tatami.core.algebra.assumed import NOTHING, Assumed
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, free_vars
+from tatami.core.expr import ONE, Expr
 from tatami.core.ops import OPS, REDUCE_OPS, SCAN_OPS
 from tatami.indexbook.ir import Guard
 from tatami.region.checks.guards import is_proved_inside
@@ -171,7 +172,7 @@ class _LetCheck:
         self, tensor: str, entries: tuple[Expr | None, ...], scope: frozenset[str], guards: tuple[Guard, ...]
     ) -> Iterator[Diagnostic]:
         if tensor not in self.inputs:
-            yield self.fault("UnknownValue", f"tensor {tensor} is no input of the Region", "declare it in inputs")
+            yield self.fault("UnknownValue", f"tensor {tensor} is not an input of the Region", "declare it in inputs")
             return
         yield from self.inside(tensor, self.inputs[tensor].shape, entries, scope, guards)
 

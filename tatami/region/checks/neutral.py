@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tatami.core.expr import free_vars
+from tatami.core.algebra.visit import free_vars
 from tatami.core.ops import neutral
 from tatami.core.scalar import number
 from tatami.region.ir import Binary, Cast, Const, Reduce, RegionExpr, Select, Unary, Within
@@ -22,7 +22,7 @@ def value_outside(e: Reduce) -> str | None:
                 continue
             value = _outside(e.body, n)
             if value is not None and value != wanted:
-                return "what the data say" if value != value else str(value)
+                return "a value of the data" if value != value else str(value)
     return None
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tatami.core.algebra.bounds import bounds, is_positive
+from tatami.core.algebra.bounds import bounds
+from tatami.core.algebra.order import is_positive
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ZERO, Expr, product, shape_text
 from tatami.region.checks.guards import is_proved_inside
@@ -31,7 +32,7 @@ def _yield(region: Region, y: Yield) -> Iterator[Diagnostic]:
         yield diagnostic("UnknownValue", at, f"there is no let {y.source}", "yield a let of the Region")
         return
     if target is None:
-        yield diagnostic("UnknownValue", at, f"{y.to} is no output of the Region", "declare it in outputs")
+        yield diagnostic("UnknownValue", at, f"{y.to} is not an output of the Region", "declare it in outputs")
         return
     let = lets[y.source]
     dtype = target.memref.dtype

@@ -13,12 +13,14 @@ from typing import assert_never
 import msgspec
 
 from tatami.core.algebra.assumed import Assumed
-from tatami.core.algebra.bounds import is_within, linearize, simplify
+from tatami.core.algebra.bounds import is_within
 from tatami.core.algebra.inverse import invert
 from tatami.core.algebra.proof import is_inside
+from tatami.core.algebra.simplify import linearize, simplify
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, Shape, var
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef
 from tatami.core.ops import joining, neutral
 from tatami.core.scalar import scalar
@@ -301,7 +303,10 @@ class _Former:
                 return self.direct(v, self.facts.book.values[v].operands[0], own, node.dtype)
             case InputOp() | CallOp() | ResultOp() | ScatterOp():
                 raise fail(
-                    "InvalidPlan", v, "the value is no part of a Region", "give calls and inputs no group with other values"
+                    "InvalidPlan",
+                    v,
+                    "the value does not belong to a Region",
+                    "give calls and inputs no group with other values",
                 )
             case _:
                 assert_never(node.op)

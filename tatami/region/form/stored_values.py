@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tatami.core.algebra.bounds import simplify
 from tatami.core.algebra.inverse import invert
-from tatami.core.expr import Expr, Floor, substitute
+from tatami.core.algebra.simplify import simplify
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import Expr, Floor
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import PolyAccess, Statement
 from tatami.region.partition_ir import Partition

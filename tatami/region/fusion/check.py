@@ -27,7 +27,7 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
         for v in group.values:
             if v not in nodes or not (v in statements or isinstance(nodes[v].op, CallOp | ResultOp)):
                 found.append(
-                    _invalid(v, f"group {k} names {v}, which is no computed value", "list the ids of computed values only")
+                    _invalid(v, f"group {k} names {v}, which is not a computed value", "list the ids of computed values only")
                 )
             homes.setdefault(v, []).append(k)
         calls = [v for v in group.values if v in nodes and isinstance(nodes[v].op, CallOp)]
@@ -64,14 +64,13 @@ def _order(
     """Faults of the groups' order: each must stand after its producers, and after the steps that decide its sizes."""
     out = []
     for k, group in enumerate(partition.groups):
-        inside = set(group.values)
         for v in group.values:
             for a in statements[v].reads if v in statements else ():
-                if a.tensor in home and a.tensor not in inside and home[a.tensor] > k:
+                if home.get(a.tensor, k) > k:
                     why = f"group {k} reads it before group {home[a.tensor]} computes it"
                     out.append(_invalid(a.tensor, why, "order the groups by data flow, or split one that closes a circle"))
             for step in decided.before(v):
-                if home.get(step, -1) > k:
+                if home.get(step, k) > k:
                     why = f"group {k} has a size that group {home[step]} decides after it"
                     out.append(_invalid(v, why, "move it behind the step that decides its size"))
     return out

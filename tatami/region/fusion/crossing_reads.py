@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 
-from tatami.core.expr import ONE, free_vars
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ONE
 from tatami.poly_view.ir import PolyAccess, Statement
 
 

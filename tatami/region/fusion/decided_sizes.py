@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tatami.core.expr import Expr, free_vars
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import Expr
 from tatami.poly_view.ir import Statement
 from tatami.tiny.ir import CallOp, Node, Program, SizeOp
 

@@ -19,7 +19,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, free_vars
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ONE, Expr
 from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, Statement
 from tatami.tiny.ir import Elementwise, Node, ReduceOp
 

@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import dump_text, from_builtins, to_builtins
 from tatami.core.cost import ACROSS, OVERLAP_TILE, estimate, fusion_delta, rates
 from tatami.core.diagnostic import raise_errors
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, free_vars, maximum, product
+from tatami.core.expr import ONE, Expr, maximum, product
 from tatami.core.module import Module
 from tatami.core.ops import OPS
 from tatami.core.target import Target

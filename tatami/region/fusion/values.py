@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tatami.core.expr import substitute, var
+from tatami.core.algebra.visit import substitute
+from tatami.core.expr import var
 from tatami.poly_view.ir import ContractionPattern, PolyAccess, PolyView, Statement
 from tatami.tiny.ir import BitcastOp, CallOp, CastOp, ConstOp, Elementwise, ExpandOp, IotaOp, Node, Program, ReshapeOp, SizeOp
 

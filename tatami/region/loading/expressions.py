@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tatami.core.algebra.expr_text import ExprSyntaxError
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, expr, floordiv, free_vars, maximum, minimum, mod, product
+from tatami.core.expr import Expr, expr, floordiv, maximum, minimum, mod, product
 from tatami.core.ops import OPS
 from tatami.core.scalar import Scalar, scalar
 from tatami.indexbook.ir import Guard
@@ -81,7 +82,7 @@ def index_of(value: Any, at: str) -> Expr:
             except (ValueError, ZeroDivisionError) as error:
                 raise fail("MissingDivGuard", at, str(error), "divide by a positive size") from None
     raise fail(
-        "InvalidDocument", at, f"{str(value)[:60]} is no index expression", f"use sizes, axes and {', '.join(INDEX_OPS)}"
+        "InvalidDocument", at, f"{str(value)[:60]} is not an index expression", f"use sizes, axes and {', '.join(INDEX_OPS)}"
     )
 
 
@@ -124,7 +125,7 @@ class ExprLoader:
         if isinstance(v, str):
             return self.name(v)
         if not isinstance(v, dict) or len(v) != 1:
-            raise self.fail("InvalidDocument", f"{str(v)[:60]} is no expression", 'write {"op": […]} with one key')
+            raise self.fail("InvalidDocument", f"{str(v)[:60]} is not an expression", 'write {"op": […]} with one key')
         (op, args), *_ = v.items()
         match op:
             case "read":
@@ -167,7 +168,9 @@ class ExprLoader:
             return Ref(v)
         if v in self.tensors and not self.tensors[v].memref.shape:
             return Read(v, ())
-        raise self.fail("UnknownValue", f"{v!r} is no let defined before", "name an earlier let, or read a tensor with its map")
+        raise self.fail(
+            "UnknownValue", f"{v!r} is not a let defined before", "name an earlier let, or read a tensor with its map"
+        )
 
     def operation(self, op: str, args: Any) -> RegionExpr:
         """Read an operation of `core.ops.OPS`, or a comparison of indices as a predicate."""
@@ -285,7 +288,7 @@ class ExprLoader:
             return DType(name)
         except ValueError:
             raise self.fail(
-                "UnknownDType", f"{name!r} is no dtype", f"use one of {', '.join(d.value for d in DType)}"
+                "UnknownDType", f"{name!r} is not a dtype", f"use one of {', '.join(d.value for d in DType)}"
             ) from None
 
 

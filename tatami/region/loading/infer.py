@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, free_vars
+from tatami.core.expr import Expr, Shape
 from tatami.region.ir import Binary, Const, Read, ReadAt, Reduce, Ref, RegionExpr, Select
 from tatami.region.walk import Types, children, index_expressions, nodes, with_children
 

@@ -7,8 +7,9 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, evaluate
+from tatami.core.expr import Expr
 from tatami.tiny.ir import Bounds
 
 Array: TypeAlias = np.ndarray

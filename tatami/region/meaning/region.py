@@ -13,9 +13,10 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, evaluate, free_vars, var
+from tatami.core.expr import Expr, Shape, var
 from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Mode, cast, combine, constant, storage_dtype
 from tatami.core.ops import OPS

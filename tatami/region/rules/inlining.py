@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tatami.core.algebra.bounds import simplify
+from tatami.core.algebra.simplify import simplify
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.indexbook.ir import Guard

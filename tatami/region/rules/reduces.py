@@ -36,7 +36,7 @@ def merge_nested_reduce(region: Region) -> Region:
                 and inner.fn == e.fn
                 and e.fn in MERGEABLE
                 and inner.dtype == e.dtype == done[e.body.let].dtype
-                and _starts_neutral(inner)
+                and starts_neutral(inner)
                 and set(inner.axes).isdisjoint((*e.axes, *let.axes))
             ):
                 let = msgspec.structs.replace(let, expr=Reduce(e.fn, e.axes + inner.axes, e.init, e.dtype, inner.body))
@@ -45,7 +45,8 @@ def merge_nested_reduce(region: Region) -> Region:
     return msgspec.structs.replace(region, lets=tuple(out))
 
 
-def _starts_neutral(e: Reduce) -> bool:
+def starts_neutral(e: Reduce) -> bool:
+    """True if the reduce begins with the neutral element of its operation."""
     return e.init is None or number(e.init) == neutral(e.fn, e.dtype)
 
 
@@ -72,7 +73,7 @@ def hoist_invariant(region: Region) -> Region:
 
 def _hoisted(let: Let, lets: dict[str, Let], axes: frozenset[str], types: Types) -> tuple[Let, Let] | None:
     e = let.expr
-    if not isinstance(e, Reduce) or e.fn != "sum" or e.dtype.is_narrow_float or not _starts_neutral(e):
+    if not isinstance(e, Reduce) or e.fn != "sum" or e.dtype.is_narrow_float or not starts_neutral(e):
         return None
     factors = _factors(e.body, types)
     if len(factors) < 2 or types.of(e.body, e.dtype) != e.dtype:

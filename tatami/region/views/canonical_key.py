@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.codec import to_builtins
-from tatami.core.expr import Expr, free_vars, substitute, var
+from tatami.core.expr import Expr, var
 from tatami.core.layout import ROW_MAJOR, MemRef
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import (

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from tatami.core.algebra.bounds import is_nonneg
-from tatami.core.expr import ONE, ZERO, Expr, expr, free_vars, product, var
+from tatami.core.algebra.order import is_nonneg
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ONE, ZERO, Expr, expr, product, var
 from tatami.core.layout import address, size_elements
 from tatami.region.ir import Binary, Const, Index, Read, Region, RegionExpr, Select, Within
 

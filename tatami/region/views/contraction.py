@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import Expr, free_vars, var
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import Expr, var
 from tatami.region.ir import At, Binary, Cast, Const, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Unary, Within
 from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_lets
 

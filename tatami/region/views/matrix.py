@@ -10,7 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, step_of, substitute, var
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, var
 from tatami.core.layout import address
 from tatami.core.scalar import number
 from tatami.region.ir import Read, Reduce, Region

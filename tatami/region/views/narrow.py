@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, ceildiv, expr, floordiv, free_vars, substitute, var
+from tatami.core.expr import Expr, ceildiv, expr, floordiv, var
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Iter, Let, Read, Reduce, Region, RegionExpr, Select, Within
 from tatami.region.views.contraction import ContractionShape

@@ -9,13 +9,13 @@ address is affine and `strides` are the coefficients (spec 3 §6.3.1, C-CON1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, assert_never
+from typing import Literal
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, step_of, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, free_vars, product, step_of, substitute, var
+from tatami.core.expr import ONE, ZERO, Expr, product, var
 from tatami.core.kernel import is_divisible
 from tatami.core.layout import address
 from tatami.core.scalar import number
@@ -26,13 +26,11 @@ from tatami.region.ir import (
     BroadcastInDim,
     Cast,
     Const,
-    Index,
     Let,
     Random,
     Read,
     ReadAt,
     Reduce,
-    Ref,
     Region,
     RegionExpr,
     Scan,
@@ -41,9 +39,10 @@ from tatami.region.ir import (
     Unary,
     Within,
 )
+from tatami.region.views.expressions import axes_of, dtype_of, refs_of
 from tatami.region.views.partials import BLOCK, Partial, without_partials
 from tatami.region.views.row_groups import RowGroups, within_a_group
-from tatami.region.walk import nodes, used_lets
+from tatami.region.walk import nodes
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -141,7 +140,7 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     if groups is not None and m.axes != (groups.rows,):
         return f"rows in groups run over {', '.join(m.axes) or 'no axis'}, not over {groups.rows} alone"
     if partials and (groups is not None or not all(is_block(p, m, "m") or is_block(p, n, "n") for p in partials)):
-        return "a let reduces what is no block of rows or columns"
+        return "a let reduces something other than a block of rows or columns"
     k = max(_orders(k), key=lambda order: _bytes_together(lhs, m, order) + _bytes_together(rhs, n, order))
     if tf32:
         lhs, rhs = (msgspec.structs.replace(o, expr=e) for o, e in ((lhs, x), (rhs, y)))
@@ -332,79 +331,3 @@ def why_not_mma(view: GemmView, *, codes: bool = False) -> str:
 
 
 # -- questions about expressions -------------------------------------------------------------------
-
-
-def refs_of(e: RegionExpr) -> set[str]:
-    """Names of the lets that `e` uses."""
-    return set(used_lets(e))
-
-
-def axes_of(e: RegionExpr) -> set[str]:
-    """Every name that index expressions in `e` use (size symbols among them)."""
-    out: set[str] = set()
-    for x in nodes(e):
-        match x:
-            case Read(map=m) | At(map=m):
-                for i in m:
-                    out |= free_vars(i)
-            case ReadAt(map=m2):
-                for j in m2:
-                    out |= free_vars(j) if j is not None else set()
-            case Index(value=v):
-                out |= free_vars(v)
-            case Within(guards=guards):
-                for g in guards:
-                    out |= free_vars(g.index)
-            case _:
-                pass
-    return out
-
-
-def dtype_of(e: RegionExpr, tensors: dict[str, DType], lets: dict[str, DType]) -> DType:
-    """The dtype an expression yields."""
-    match e:
-        case Read(tensor=t) | ReadAt(tensor=t):
-            return tensors[t]
-        case Ref(let=name) | At(let=name):
-            return lets[name]
-        case Const(dtype=d) | Index(dtype=d) | Reduce(dtype=d) | Scan(dtype=d):
-            return d
-        case Within():
-            return DType.bool
-        case Unary(fn=fn, x=x):
-            return DType.bool if fn in ("isnan", "isinf") else dtype_of(x, tensors, lets)
-        case Binary(fn=fn, x=x):
-            return DType.bool if fn in ("eq", "ne", "lt", "le", "gt", "ge") else dtype_of(x, tensors, lets)
-        case Select(then=x):
-            return dtype_of(x, tensors, lets)
-        case Cast(to=to):
-            return to
-        case Random():
-            return DType.u32
-        case BroadcastInDim(operand=x) | Transpose(operand=x):
-            return dtype_of(x, tensors, lets)
-        case _:
-            assert_never(e)
-
-
-def rename(e: RegionExpr, tensor: Callable[[str], str], index: Callable[[Expr], Expr]) -> RegionExpr:
-    """The expression with other tensor names and index expressions. Raises ValueError for nodes that are not elementwise."""
-    match e:
-        case Read(tensor=t, map=m):
-            return Read(tensor(t), tuple(index(i) for i in m))
-        case Ref() | Const():
-            return e
-        case Index(value=v, dtype=d):
-            return Index(index(v), d)
-        case Within(guards=guards):
-            return Within(tuple(type(g)(index(g.index), index(g.size)) for g in guards))
-        case Unary(fn=fn, x=x):
-            return Unary(fn, rename(x, tensor, index))
-        case Binary(fn=fn, x=x, y=y):
-            return Binary(fn, rename(x, tensor, index), rename(y, tensor, index))
-        case Select(pred=p, then=t2, other=o):
-            return Select(rename(p, tensor, index), rename(t2, tensor, index), rename(o, tensor, index))
-        case Cast(x=x, to=to, bits=bits):
-            return Cast(rename(x, tensor, index), to, bits)
-        case _:
-            raise ValueError(f"{type(e).__name__} is not elementwise")

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import ZERO, Expr, free_vars, step_of, substitute
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ZERO, Expr
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Cast, Const, Read, RegionExpr, Select, Within
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, step_of
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, free_vars, step_of, var
+from tatami.core.expr import ONE, Expr, var
 from tatami.core.layout import address
 from tatami.region.ir import At, Read, Reduce, Region, Scan, Within, Yield
 from tatami.region.walk import lets_by_name, nodes
@@ -60,5 +61,5 @@ def find_turned(region: Region) -> Turned | str:
     if len(across) != 1 or len(dtypes) != 1 or not dtypes <= set(DTYPES):
         return f"{len(across)} axes are turned, of {len(dtypes)} element types; the template takes 1 of each, of 4 or 8 bytes"
     if any(step_of(place(r.tensor, r.map), along) is None for r in reads):
-        return f"what it reads moves unevenly along {along}"
+        return f"the reads move unevenly along {along}"
     return Turned(along, across.pop(), reads)

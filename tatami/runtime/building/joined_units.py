@@ -36,11 +36,11 @@ def may_join(text: str) -> bool:
     return len(text) <= SMALL and "#pragma" not in text
 
 
-def runs(texts: Sequence[str], kinds: Sequence[Hashable | None]) -> list[tuple[int, ...]]:
+def runs(texts: Sequence[str], kinds: Sequence[Hashable | None], least: int = LEAST_RUNS) -> list[tuple[int, ...]]:
     """Numbers of the units in each run of the compiler: adjacent ones of one kind, up to `TOGETHER`; a unit of kind None
-    alone."""
+    alone. `least`: minimum number of runs that joinable units are divided into."""
     joined = sum(len(t) for t, kind in zip(texts, kinds, strict=True) if kind is not None)
-    most = min(TOGETHER, joined // LEAST_RUNS)
+    most = min(TOGETHER, joined // least)
     found: list[list[int]] = []
     open_: dict[Hashable, tuple[list[int], int]] = {}
     for i, (text, kind) in enumerate(zip(texts, kinds, strict=True)):

@@ -24,8 +24,8 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.target import Target
 from tatami.runtime.building.apart import Apart, apart
 from tatami.runtime.building.cache import Cache, content_key, default_cache
-from tatami.runtime.building.compiler import Compiler, compile_flags, find_compiler, run_compiler, time_limit
-from tatami.runtime.building.joined_units import joined_text, may_join, runs
+from tatami.runtime.building.compiler import Compiler, compile_flags, find_compiler, is_quick_build, run_compiler, time_limit
+from tatami.runtime.building.joined_units import LEAST_RUNS, joined_text, may_join, runs
 from tatami.runtime.building.leftovers import at_end
 from tatami.runtime.building.library import Library
 from tatami.runtime.building.temporary import build_folder, loaded_file
@@ -46,7 +46,7 @@ class Unit(msgspec.Struct, frozen=True):
     headers: tuple[str, ...] | None = None
     """The headers that it includes, None for all: it is compiled again when one of them changes."""
     kernel: bool = False
-    """True for a printed kernel, which may be compiled together with others (runtime/building/joined_units.py)."""
+    """True for a printed kernel, or an entry in a quick build, which may be compiled together with others (runtime/building/joined_units.py)."""
     stays: bool = False
     """True if the library contains text that is not ours; then it is never closed, since it may have started a thread or set a
     handler."""
@@ -170,7 +170,8 @@ def _compile_all(
     """Names of the objects in the folder, in the order of the units. `keys`: unit -> its key in the cache."""
     units, compiler = list(keys), call.compiler
     flags = [_unit_flags(u, call.target, compiler, call.extra) for u in units]
-    together = runs([u.text for u in units], [f if u.kernel and may_join(u.text) else None for u, f in zip(units, flags)])
+    kinds = [f if u.kernel and may_join(u.text) else None for u, f in zip(units, flags)]
+    together = runs([u.text for u in units], kinds, 1 if is_quick_build() else LEAST_RUNS)
     names = [f"u{i}.cpp" if u.flags else f"u{i}.c" for i, u in enumerate(units)]
 
     def compile_one(run: tuple[int, ...]) -> None:
@@ -259,7 +260,7 @@ def _load(body: bytes, stays: bool, keep: bool) -> Library:
         raise fail(
             "CompilerFailed",
             "shared object",
-            f"what the compiler made cannot be loaded: {error}",
+            f"the compiler's output cannot be loaded: {error}",
             "check that the compiler makes code for this machine (`$CC -dumpmachine`) and that TMPDIR allows execution",
         ) from None
     finally:

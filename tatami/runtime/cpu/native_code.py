@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 
 from tatami.c.print_entry import FAULT_SIZES
+from tatami.core.algebra.visit import concrete
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import concrete
 from tatami.core.module import Module
 from tatami.core.signature import Equation
 from tatami.core.sizes.binding import broken_equation

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
+from tatami.core.algebra.visit import concrete, evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import concrete, evaluate
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
 from tatami.core.tensor import numpy_dtype
@@ -28,7 +29,7 @@ from tatami.runtime.cpu.quick_call import QuickCall
 from tatami.runtime.cpu.restored import hold_once
 from tatami.runtime.loaded import Where
 from tatami.runtime.memory import BufferUse, Memory
-from tatami.runtime.python_steps import PythonRun
+from tatami.runtime.python_runs import PythonRun
 
 Array: TypeAlias = np.ndarray
 
@@ -63,22 +64,23 @@ class CpuProgram(NativeCode):
         setup = self.execution.programs.get("setup")
         given = self.execution.constants
         bound: dict[str, int] = {}
-        made: dict[str, tuple[DType, int]] = {}
+        made: dict[str, tuple[DType, tuple[int, ...]]] = {}
         shapes = {name: tensor.shape for name, tensor in given.items()}
         if setup is not None:
             bound = self.bind("setup", dict(zip(self.layouts.held, (a.shape for a in held))))
             info = {b.id: b for b in setup.buffers}
             for id, port in zip(setup.output_buffers, setup.signature.outputs):
-                made[port.tensor] = (port.dtype, evaluate(info[id].elements, bound))
                 shapes[port.tensor] = concrete(port.shape, bound)
-        sizes = {n: made[n][0].itemsize * made[n][1] if n in made else given[n].nbytes for n in self.layouts.pooled}
+                in_order = info[id].layout is None
+                made[port.tensor] = (port.dtype, shapes[port.tensor] if in_order else (evaluate(info[id].elements, bound),))
+        sizes = {n: made[n][0].itemsize * math.prod(made[n][1]) if n in made else given[n].nbytes for n in self.layouts.pooled}
         offsets, self.constant_bytes = pool_offsets(sizes)
         check_memory(self.constant_bytes)
         block = empty_bytes(self.constant_bytes)
         pooled: dict[str, Array] = {}
         for name, start in offsets.items():
             if name in made:
-                pooled[name] = block[start : start + sizes[name]].view(numpy_dtype(made[name][0]))
+                pooled[name] = block[start : start + sizes[name]].view(numpy_dtype(made[name][0])).reshape(made[name][1])
             else:
                 source = given[name].array
                 pooled[name] = block[start : start + source.nbytes].view(source.dtype).reshape(source.shape)

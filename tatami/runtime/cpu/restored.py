@@ -13,7 +13,7 @@ from itertools import permutations, product
 
 import numpy as np
 
-from tatami.core.expr import concrete
+from tatami.core.algebra.visit import concrete
 from tatami.core.layout import ROW_MAJOR, Layout
 from tatami.core.tensor import Tensor, numpy_dtype
 from tatami.execution.ir import ExecutionPlan

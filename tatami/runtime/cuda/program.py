@@ -14,8 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from tatami.core.algebra.visit import concrete
 from tatami.core.dtype import DType
-from tatami.core.expr import concrete
 from tatami.core.module import Module
 from tatami.execution.arena import Planner, aligned
 from tatami.execution.ir import ExecutionPlan

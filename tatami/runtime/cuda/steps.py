@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias, assert_never
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, evaluate
+from tatami.core.expr import Expr
 from tatami.core.kernel import THREADS, Condition, is_met
 from tatami.execution.arena import Planner, callee_sizes
 from tatami.execution.frames import MAX_DEPTH, Layouts

@@ -93,11 +93,11 @@ def check(map: Map, address: int, at: At) -> None:
     rules: list[tuple[bool, str]] = [
         (1 <= rank <= 5, f"a tensor map has 1 to 5 dimensions, not {rank}"),
         (map.dtype in _TYPES, f"no tensor map holds {map.dtype}"),
-        (address % 16 == 0, f"the tensor starts at {address:#x}, which is no multiple of 16"),
+        (address % 16 == 0, f"the tensor starts at {address:#x}, which is not a multiple of 16"),
         (len(map.strides) == rank - 1, f"{len(map.strides)} strides for {rank} dimensions"),
     ]
     rules += [(1 <= d <= 1 << 32, f"dimension {i} has {d} elements") for i, d in enumerate(map.dims)]
-    rules += [(s % 16 == 0 and 0 <= s < 1 << 40, f"the stride of {s} bytes is no multiple of 16") for s in map.strides]
+    rules += [(s % 16 == 0 and 0 <= s < 1 << 40, f"the stride of {s} bytes is not a multiple of 16") for s in map.strides]
     rules += [(1 <= e <= 8, f"an element step of {e} is not within 1 to 8") for e in map.steps]
     inner = map.box[0] * size if map.box else 0
     if map.corners is None:
@@ -114,7 +114,7 @@ def check(map: Map, address: int, at: At) -> None:
                 f"corners {map.corners} that are not {rank - 2} numbers within {-bound} to {bound - 1}",
             ),
         ]
-    rules.append((inner % 16 == 0, f"the box's inner side of {inner} bytes is no multiple of 16"))
+    rules.append((inner % 16 == 0, f"the box's inner side of {inner} bytes is not a multiple of 16"))
     if map.swizzle:
         rules.append((map.swizzle in _SWIZZLES, f"a swizzle of {map.swizzle} bytes"))
         rules.append((inner <= map.swizzle, f"the box's inner side of {inner} bytes is more than its swizzle, {map.swizzle}"))

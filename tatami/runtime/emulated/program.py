@@ -13,8 +13,9 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
+from tatami.core.algebra.visit import concrete, evaluate
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, concrete, evaluate
+from tatami.core.expr import Expr
 from tatami.core.kernel import Condition, KernelFace, is_met
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -26,7 +27,7 @@ from tatami.runtime.arrays import check_memory
 from tatami.runtime.emulated.machine import Argument, EmulatedMachine, Im2col, LaunchShape, MapOver, Pointer
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.memory import Memory
-from tatami.runtime.python_steps import NumpyRun
+from tatami.runtime.python_runs import NumpyRun
 
 Array: TypeAlias = np.ndarray
 
@@ -35,7 +36,7 @@ def chosen_schedule() -> int:
     """TATAMI_EMULATED_SCHEDULE: 0 (as late as allowed), or the seed of a random schedule."""
     text = os.environ.get("TATAMI_EMULATED_SCHEDULE", "").strip() or "0"
     if not text.isdigit() or int(text) >= 1 << 31:
-        why = f"{text[:40]!r} is no schedule"
+        why = f"{text[:40]!r} is not a schedule"
         raise fail("InvalidAttribute", "TATAMI_EMULATED_SCHEDULE", why, "use 0 (late), or a seed below 2^31")
     return int(text)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from tatami.core.algebra.bounds import greatest, is_always_less
+from tatami.core.algebra.order import greatest, is_always_less
 from tatami.core.expr import ZERO, Shape
 from tatami.core.sizes.conditions import Claim, conditions, cropped, shape_claims
 from tatami.tiny.ir import Node, PadOp, Program, ShrinkOp

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 
 from tatami.core.algebra.assumed import Assumed
-from tatami.core.algebra.bounds import affine_ends, greatest, is_within, least
+from tatami.core.algebra.bounds import affine_ends, is_within
+from tatami.core.algebra.order import greatest, least
 from tatami.core.algebra.substitute import substitute_sizes
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
-from tatami.core.expr import ONE, ZERO, Expr, Floor, Shape, Var, free_vars
+from tatami.core.expr import ONE, ZERO, Expr, Floor, Shape, Var
 from tatami.core.signature import Signature, bound_values
 from tatami.tiny.ir import ViewOp
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, substitute
+from tatami.core.expr import Expr, Shape, expr
 
 
 class Fields:
@@ -43,7 +44,7 @@ class Fields:
         """Read a size or index expression, with definitions applied."""
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise fail(
-                "InvalidDocument", self.at, f"{value!r} is no size", 'write an integer or an expression such as "2*M + 1"'
+                "InvalidDocument", self.at, f"{value!r} is not a size", 'write an integer or an expression such as "2*M + 1"'
             )
         if isinstance(value, str) and "%" in value:
             raise fail(
@@ -63,7 +64,7 @@ class Fields:
     def shape(self, value: Any) -> Shape:
         """Read a list of sizes. Raises InvalidDocument."""
         if not isinstance(value, list):
-            raise fail("InvalidDocument", self.at, f"{value!r} is no shape", 'write a list such as ["M", 1, "K"]')
+            raise fail("InvalidDocument", self.at, f"{value!r} is not a shape", 'write a list such as ["M", 1, "K"]')
         return tuple(self.size(v) for v in value)
 
     def dtype(self, value: Any) -> DType:
@@ -74,5 +75,5 @@ class Fields:
             found = DType.unknown
         if found == DType.unknown:
             names = ", ".join(d.value for d in DType if d != DType.unknown)
-            raise fail("InvalidDocument", self.at, f"{value!r} is no dtype", f"the dtypes are {names}")
+            raise fail("InvalidDocument", self.at, f"{value!r} is not a dtype", f"the dtypes are {names}")
         return found

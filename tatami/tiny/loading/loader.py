@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import from_builtins
 from tatami.core.diagnostic import Diagnostic, Patch, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Shape, free_vars
+from tatami.core.expr import Shape
 from tatami.core.module import Module
 from tatami.core.ops import BY_UOP, OPS
 from tatami.core.signature import Equation, Input, Output, Signature, symbols

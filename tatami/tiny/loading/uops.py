@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import Patch, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, floordiv, substitute, var
+from tatami.core.expr import ONE, Expr, Shape, floordiv, var
 from tatami.core.ops import REDUCE_OPS
 from tatami.core.scalar import scalar
 from tatami.tiny.build import Value
@@ -64,7 +65,7 @@ def read_const(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
         held = scalar(value)
     except (ValueError, TypeError):
         raise fail(
-            "InvalidDocument", load.at, f"the value {value!r} is no number", "write a number, INF, -INF or NAN"
+            "InvalidDocument", load.at, f"the value {value!r} is not a number", "write a number, INF, -INF or NAN"
         ) from None
     return load.build.add(ConstOp(held), own=Type(dtype, ()))
 
@@ -157,7 +158,7 @@ def read_view(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
         names = [str(n) for n in given.get("axes", [])]
         given = given["map"] if "map" in given else list(given.values())
     if not isinstance(given, list):
-        raise fail("InvalidDocument", load.at, "index_map is no list", "write one expression per operand axis")
+        raise fail("InvalidDocument", load.at, "index_map is not a list", "write one expression per operand axis")
     rename = {n: var(f"i{k}") for k, n in enumerate(names)}
     return x.view(to, [substitute(load.size(e), rename) for e in given])
 
@@ -220,7 +221,7 @@ def read_reduce(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
         raise fail(
             "InvalidAttribute",
             load.at,
-            f"{arg['op']!r} is no reduce op",
+            f"{arg['op']!r} is not a reduce op",
             f"use one of {', '.join(o.upper() for o in REDUCE_OPS)}",
         )
     axes = tuple(_axis(load, x, a) for a in load.field(arg, "axes", list))

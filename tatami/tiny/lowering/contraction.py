@@ -20,7 +20,7 @@ from tatami.frontend.operations.contraction import (
     einsum_sizes,
     einsum_terms,
 )
-from tatami.frontend.operations.movement import filled
+from tatami.frontend.operations.windows import filled
 from tatami.tiny.build import Value, axis_vars
 from tatami.tiny.lowering.rule import Rule, Use
 

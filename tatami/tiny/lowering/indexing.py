@@ -5,31 +5,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tatami.core.algebra.bounds import is_at_most
+from tatami.core.algebra.order import is_at_most
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, expr, floordiv, minimum
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
+from tatami.frontend.operations.creation import Constant, Dropout, Eye, Full, Iota, OfShape, Random, SizeValue
 from tatami.frontend.operations.indexing import (
     Compress,
-    Constant,
-    Dropout,
-    Eye,
-    Full,
     Gather,
     GatherND,
-    Iota,
     NewExtents,
     NewSize,
     Nms,
-    OfShape,
     OneHot,
-    Random,
     ReverseSequence,
     Rotary,
     Scatter,
     ScatterND,
-    SizeValue,
     Sort,
     TopK,
     Unique,

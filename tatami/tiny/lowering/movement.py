@@ -7,32 +7,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from tatami.core.algebra.bounds import is_at_most, is_positive, tidy_size, where_not_empty
+from tatami.core.algebra.bounds import where_not_empty
+from tatami.core.algebra.order import is_at_most, is_positive
+from tatami.core.algebra.size_forms import tidy_size
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, maximum, mod, product
 from tatami.frontend.operation import NoAttrs
+from tatami.frontend.operations.joining import OneAxis, Split
 from tatami.frontend.operations.movement import (
     Axes,
     BlockSize,
     Expand,
     Flatten,
-    Fold,
-    OneAxis,
     Pad,
     Permute,
     Repeat,
     Roll,
     Slice,
-    Split,
     Tile,
     ToShape,
     Trilu,
-    Unfold,
     expand_dims,
-    filled,
     flatten_range,
     slice_steps,
 )
+from tatami.frontend.operations.windows import Fold, Unfold, filled
 from tatami.tiny.build import Value, axis_vars
 from tatami.tiny.lowering.rule import Rule, Use
 from tatami.tiny.lowering.view import view

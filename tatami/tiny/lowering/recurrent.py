@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, free_vars, var
+from tatami.core.expr import Expr, Shape, expr, var
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.operations.recurrent import GATES, Activated, Recurrent, activations
 from tatami.tiny.build import Builder, Value, axis_vars

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, expr
-from tatami.frontend.operations.indexing import Resize, resize_scales
+from tatami.frontend.operations.resize import Resize, resize_scales
 from tatami.tiny.build import Builder, Value, axis_vars
 from tatami.tiny.lowering.rule import Use, wide
 

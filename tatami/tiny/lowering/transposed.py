@@ -22,7 +22,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, floordiv
 from tatami.frontend.operation import accumulation
 from tatami.frontend.operations.contraction import ConvTranspose, conv_padding, kernel_sizes
-from tatami.frontend.operations.movement import filled
+from tatami.frontend.operations.windows import filled
 from tatami.tiny.build import Value
 from tatami.tiny.lowering.contraction import convolved, with_bias
 from tatami.tiny.lowering.movement import part, spread

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tatami.core.algebra.bounds import affine_ends, is_within, unravel
+from tatami.core.algebra.bounds import affine_ends, is_within
+from tatami.core.algebra.simplify import unravel
 from tatami.core.expr import ZERO, Expr, Extreme, Floor, Shape, Var, expr, product
 from tatami.frontend.operations.movement import View
 from tatami.tiny.build import Builder, Value

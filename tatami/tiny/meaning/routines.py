@@ -82,7 +82,7 @@ def extent(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
     values = [int(number) for number in args]
     for value in values:
         if value < 0:
-            raise fail("HostFault", "extent", f"{value} is no size", "give a number that is not negative")
+            raise fail("HostFault", "extent", f"{value} is not a size", "give a number that is not negative")
     return tuple(np.zeros((value, 0), np.bool_) for value in values)
 
 

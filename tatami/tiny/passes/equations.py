@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tatami.core.algebra.bounds import without_common_factor
+from tatami.core.algebra.order import without_common_factor
 from tatami.core.algebra.substitute import substitute_sizes
-from tatami.core.expr import ONE, ZERO, Expr, Shape, free_vars, product, substitute
+from tatami.core.algebra.visit import free_vars, substitute
+from tatami.core.expr import ONE, ZERO, Expr, Shape, product
 from tatami.core.signature import Signature, symbols
 from tatami.tiny.infer import Type, reshape_equation
 from tatami.tiny.ir import Program, ReshapeOp

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from tatami.core.expr import Expr, free_vars
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import Expr
 from tatami.tiny.ir import CallOp, InputOp, Node, Program
 from tatami.tiny.verify import expressions
 

@@ -287,7 +287,7 @@ def embedding_bag(
     return out.cast(weight.dtype), *_OF_BAGS
 
 
-_OF_BAGS = (Refusal("what the gradient of an embedding bag needs"),) * 3
+_OF_BAGS = (Refusal("the results that only the gradient of an embedding bag reads"),) * 3
 
 
 SCATTER: dict[str, Handler] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tatami.core.algebra.bounds import is_at_most
+from tatami.core.algebra.order import is_at_most
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, IntoExpr, Shape, expr, maximum, minimum
 from tatami.frontend.graph_api.tensor import Tensor

@@ -1,4 +1,4 @@
-"""What a unit says once: quotients of sizes where its function begins, <math.h> where something of it is used."""
+"""Text that a unit has once: quotients of sizes where its function begins, <math.h> where something of it is used."""
 
 from __future__ import annotations
 

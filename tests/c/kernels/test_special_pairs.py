@@ -1,4 +1,4 @@
-"""Powers, angles and remainders of zeros, infinities, NaN, whole and other numbers of both signs, as numpy has them in double precision."""
+"""Powers, angles and remainders of zeros, infinities, NaN, whole and other numbers of both signs, as in numpy in double precision."""
 
 from __future__ import annotations
 

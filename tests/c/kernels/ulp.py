@@ -92,7 +92,7 @@ def numbers(every: int) -> Iterator[np.ndarray]:
 
 
 def pairs(every: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """As many pairs: each number of a side with each, one fp32 number in 2^16 sqrt(every) on both sides."""
+    """Pairs of operands: each number of a side with each, one fp32 number in 2^16 sqrt(every) on both sides."""
     side = np.concatenate(list(numbers(math.isqrt(every) << 16 | 1)))
     for part in np.array_split(side, -(-(len(side) ** 2) // CHUNK)):
         yield np.repeat(part, len(side)), np.tile(side, len(part))

@@ -7,7 +7,8 @@ from itertools import product
 import pytest
 
 from tatami.core.algebra.assumed import Assumed
-from tatami.core.expr import evaluate, expr, free_vars
+from tatami.core.algebra.visit import evaluate, free_vars
+from tatami.core.expr import expr
 from tatami.core.signature import Equation
 
 SIZES = [

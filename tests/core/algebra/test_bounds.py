@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tatami.core.algebra.bounds import bounds, decided, is_nonneg, is_within, linearize, simplify, unravel
-from tatami.core.expr import ONE, ZERO, Expr, Floor, Var, evaluate, expr, floordiv, maximum, minimum, mod, shape, var
+from tatami.core.algebra.bounds import bounds, is_within
+from tatami.core.algebra.order import is_nonneg
+from tatami.core.algebra.simplify import decided, linearize, simplify, unravel
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import ONE, ZERO, Expr, Floor, Var, expr, floordiv, maximum, minimum, mod, shape, var
 
 
 @st.composite

@@ -4,7 +4,8 @@ import pytest
 
 from tatami.core.algebra.bounds import is_within
 from tatami.core.algebra.inverse import invert
-from tatami.core.expr import evaluate, expr
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import expr
 
 SIZES = {"S": 3, "D": 4, "B": 2}
 

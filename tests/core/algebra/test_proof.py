@@ -4,7 +4,8 @@ from itertools import product
 import pytest
 
 from tatami.core.algebra.proof import is_inside
-from tatami.core.expr import Expr, evaluate, expr
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import Expr, expr
 
 
 @pytest.mark.parametrize(

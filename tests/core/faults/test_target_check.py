@@ -40,7 +40,7 @@ def test_the_most_of_a_number_is_accepted_and_more_is_not(field: str) -> None:
         assert faults(target, **{field: most}) == []
         assert len(faults(target, **{field: more})) == 1 and len(faults(target, **{field: -1})) >= 1
         for odd in (True, "8", float("nan"), float("inf")):
-            assert f"target.{field}: '{odd}' is no {field}: a number" in faults(target, **{field: odd})
+            assert f"target.{field}: {field} is '{odd}'; wanted: a number" in faults(target, **{field: odd})
 
 
 @pytest.mark.parametrize("field", list(LIMITS))
@@ -55,7 +55,7 @@ def test_nothing_of_a_number_is_for_the_other_kind(field: str) -> None:
 def test_vectors_are_a_power_of_two() -> None:
     for size, fits in ((16, True), (1, True), (24, False), (48, False)):
         assert bool(faults(CPU, vector_bytes=size)) is not fits
-    assert faults(CPU, vector_bytes=32.0) == ["target.vector_bytes: '32.0' is no vector_bytes: a power of two"]
+    assert faults(CPU, vector_bytes=32.0) == ["target.vector_bytes: vector_bytes is '32.0'; wanted: a power of two"]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,6 @@ def test_words_are_words(field: str, good: tuple[str, ...], bad: tuple[Any, ...]
 
 def test_features_are_few_words() -> None:
     assert faults(CPU, features=("vnni", "a" * 40)) == [] == faults(CPU, features=("x",) * 64)
-    assert faults(CPU, features=("x",) * 65) == ["target.features: '65 words' is no features: at most 64"]
+    assert faults(CPU, features=("x",) * 65) == ["target.features: features is '65 words'; wanted: at most 64"]
     for bad in ("", "VNNI", "a b", "a" * 41, 3):
         assert [f.partition(":")[0] for f in faults(CPU, features=("vnni", bad))] == ["target.features"]

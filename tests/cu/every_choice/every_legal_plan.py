@@ -4,8 +4,8 @@
 
 The record has a line for each point that is a plan: its draw, its kernels by the hash of their text, and of each the registers,
 shared memory and instructions that matter. A line is appended when the point's kernels are compiled; a later call with the same
-record goes on behind it, looks again at points at fault, and drops lines of texts that are no longer made. It fails where a kernel
-spills, is warned of, does not compile, or has not the instructions that its plan stands for.
+record goes on behind it, looks again at points at fault, and drops lines of texts that are not made. It fails where a kernel
+spills, is warned of, does not compile, or lacks the instructions that its plan stands for.
 
     python -m tests.cu.every_choice.every_legal_plan --fields
 
@@ -39,11 +39,11 @@ Key: TypeAlias = tuple[Template, int]
 
 
 Examine: TypeAlias = Callable[[list[Made]], Iterable[tuple[dict[str, Any], str]]]
-"""What the record keeps of each kernel, and what is wrong ("": nothing)."""
+"""A function from kernels to (entry of the record, fault or "") for each."""
 
 
 class Line(NamedTuple):
-    """Of a point. `kernels`: registers, shared memory in bytes and instructions of each, by the hash of its text."""
+    """A line of the record, for one point. `kernels`: registers, shared memory in bytes and instructions of each, by the hash of its text."""
 
     template: Template
     draw: int
@@ -109,7 +109,7 @@ def figures_of(entry: dict[str, Any]) -> str:
 
 
 class Walk:
-    """Through the plans of one template in their order; `seen` are those that were met."""
+    """A walk through the plans of one template in their order. `seen`: plans that were met."""
 
     def __init__(self, template: Template, points: int | None = None) -> None:
         self.template = template
@@ -124,7 +124,7 @@ class Walk:
             yield (self.template, draw), made
 
     def stale(self, record: Record) -> list[Key]:
-        """Lines of points that were passed and are no plans any more."""
+        """Lines of points whose plans the planner refuses."""
         return [k for k in record.lines if k[0] == self.template and k[1] < self.draws and k not in self.seen]
 
     def told(self, record: Record) -> str:
@@ -152,7 +152,7 @@ def turns(walks: list[Walk]) -> Iterator[tuple[Key, list[Made]]]:
 
 
 def compile_points(points: Iterator[tuple[Key, list[Made]]], record: Record, examine: Examine, at_once: int) -> int:
-    """Those that the record lacks, so many kernels at once at least. Returns how many kernels were compiled."""
+    """Compile the points that the record lacks, at least `at_once` kernels at a time. Returns the number of kernels compiled."""
     known = {name: figures for line in record.lines.values() if not line.fault for name, figures in line.kernels.items()}
     waiting: dict[Key, list[Made]] = {}
     new: dict[str, Made] = {}
@@ -200,7 +200,7 @@ def until(points: Iterator[tuple[Key, list[Made]]], end: float) -> Iterator[tupl
 
 
 def other_texts(template: Template, points: int) -> dict[str, tuple[int, int]]:
-    """Of each field: plans beside some of the first `points` ones that differ in it alone, and how many of them have another text."""
+    """Field → (plans that differ from one of the first `points` plans in that field alone, how many of these have another text)."""
     rng = random.Random(template)
     same: Counter[str] = Counter()
     other: Counter[str] = Counter()

@@ -4,7 +4,7 @@
 
 A plan of a Region is a point; the record has its kernels by the hash of their text, and of each kernel the registers,
 shared memory, spilled bytes and the instructions that matter. A later call with the same record compiles those whose
-text it lacks. It fails where a kernel spills, is warned of, does not compile, or has not the instructions that its plan
+text it lacks. It fails where a kernel spills, is warned of, does not compile, or lacks the instructions that its plan
 stands for.
 """
 
@@ -72,7 +72,7 @@ def points(case: Case, target: str) -> Iterator[tuple[str, Decisions]]:
 
 
 def kernels_of(case: Case, target: str, decisions: Decisions) -> list[Made]:
-    """Those of the decided Region; of a case without another Region, all."""
+    """Kernels of the decided Region; all kernels of a case with one Region."""
     stages = prepare(case.make(), target=target, decisions=decisions).stages
     (plan,) = decisions.plans.values()
     source: Source = stages["cu"].main
@@ -87,7 +87,7 @@ def kernels_of(case: Case, target: str, decisions: Decisions) -> list[Made]:
 
 
 def examined(made: Made) -> tuple[dict[str, Any], str]:
-    """What the record keeps of a kernel, and what is wrong ("": nothing)."""
+    """(Entry of the record, fault or "") of a kernel."""
     try:
         cubin = compiled(made.unit, made.headers)
     except TatamiError as error:
@@ -146,7 +146,7 @@ def main(arguments: list[str]) -> int:
 
 
 class Record:
-    """`points`: kernels of each plan whose kernels all passed; `kernels`: what each is. One line each."""
+    """The record, a line per entry. `points`: kernels of each plan whose kernels all passed. `kernels`: figures of each kernel."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path

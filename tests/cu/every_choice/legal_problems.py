@@ -60,7 +60,7 @@ def product_region(dtype: DType, order: str, epilogue: str, outer: str, sizes: s
 
 @cache
 def image_region(convolution: str, nchw: bool) -> Region:
-    """With `nchw` the results' pixels are neighbours in memory, and addresses are made of quotients."""
+    """The Region of a convolution. `nchw`: the results' pixels are neighbours in memory, and addresses are made of quotients."""
     region = CONVOLUTIONS[convolution].region()
     if not nchw:
         return region
@@ -122,7 +122,7 @@ def _pair_graph(weights: str, dtype: Any, order: str, depth: int, columns: int) 
 
 
 def _gradient(g: tt.Graph, of: str, dtype: Any, operands: tuple[Any, Any, Any], scores: Any, columns: int) -> Any:
-    """Of attention, by the log of the sums of its forward pass and the rows' products of dO and O."""
+    """Gradients of attention, from the log of the sums of its forward pass and the rows' products of dO and O."""
     q, k, v = operands
     full = ("B", 2, "S", "T")
     total, product = (g.input(name, ("B", 2, "S", 1), tt.fp32).expand(full) for name in "LD")

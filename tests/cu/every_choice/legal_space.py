@@ -1,8 +1,8 @@
 """The plan space of the SM90 templates: every field of a plan, by every dtype, order of operands and kind of problem.
 
-A point gives each factor of a template a value. Whether it is a plan is for `plan/verify_plan.py` and the lowering to say, which
-ask the same limits as the planner: a point that they refuse is none. Of what stands in a kernel's text as a number alone
-a factor has a few values that stand for all: sides of clusters, parts of k and of keys, setmaxnreg.
+A point gives each factor of a template a value. Legality is decided by `plan/verify_plan.py` and the lowering to say, which
+ask the same limits as the planner: a point that they refuse is none. A factor that is only a number in a kernel's text
+has a few values that stand for all: sides of clusters, parts of k and of keys, setmaxnreg.
 
 Points are drawn in a fixed order that a hash decides, each once: the first so many are an even sample of all.
 """
@@ -138,7 +138,7 @@ def shuffled(draw: int, count: int, key: str) -> int:
 
 
 def kernels_of(template: Template, row: Row) -> list[Made]:
-    """Of a point. Raises TatamiError where it is no plan."""
+    """Kernels of a point. Raises TatamiError if it is not a plan."""
     return made_by(template, row, plan_of(template, row))
 
 
@@ -159,8 +159,8 @@ def made_by(template: Template, row: Row, plan: Sm90Mma | Sm90Pair) -> list[Made
 
 
 def is_refused_alone(template: Template, row: Row) -> bool:
-    """By what the plan asks of itself and of the machine: the first of the questions of `verify_plan`, without the others' time.
-    Products that the compiler keeps apart are no problem of a pair's plan."""
+    """True if the plan breaks a rule of its own fields or of the machine: the first rules of `verify_plan`, without the time of the others.
+    Products that the compiler keeps apart do not belong to a pair's plan."""
     if template == "pair" and pair_region(*_pair(row)) is None:
         return True
     plan = plan_of(template, row)
@@ -197,7 +197,7 @@ def region_of(template: Template, row: Row) -> Region:
 
 
 def conditions_of(template: Template, row: Row) -> tuple[Condition, ...]:
-    """What a call promises of sizes: whole 16 bytes for TMA, else whole copies; keys for a pair."""
+    """Conditions on sizes that a call promises: whole 16 bytes for TMA, else whole copies; keys for a pair."""
     if template == "image" or row.get("sizes") == "known":
         return ()
     if template == "pair":

@@ -140,7 +140,7 @@ def test_what_is_passed_over_at_once_the_verifier_refuses_too(template: Template
 
 
 def region_of_pair(row: Row) -> bool:
-    """Are its products one kernel?"""
+    """True if the pair's two products are one kernel."""
     try:
         region_of("pair", row)
     except AssertionError:
@@ -191,7 +191,7 @@ def assert_is_point(template: Template, row: Row, plan: Any) -> None:
 
 
 class Compiler:
-    """In place of NVRTC: which kernels were asked for; those whose number is in `wrong` are at fault."""
+    """A stand-in for NVRTC that records the kernels it is given; kernels with a number in `wrong` are at fault."""
 
     def __init__(self, wrong: tuple[int, ...] = ()) -> None:
         self.asked: list[str] = []

@@ -45,7 +45,7 @@ def test_another_compiler_does_not_take_the_record_for_its_own(monkeypatch: pyte
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("group", GROUPS)
 def test_the_record_has_every_plan_as_it_is_today(group: str, target: str) -> None:
-    """Of every third case a plan's kernels are printed: the first plan of the first, the second of the second, and so on."""
+    """For every third case the kernels of one plan are printed: the first plan of the first such case, the second plan of the second, and so on."""
     offered = {case.name: list(points(case, target)) for case in timed(group)}
     names = {name for plans in offered.values() for name, _ in plans}
     assert names == {p for p in RECORD["points"] if p.split(" | ")[0] == target and p.split(" | ")[1] in offered}, COMMAND

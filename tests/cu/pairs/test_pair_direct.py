@@ -12,8 +12,9 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import free_vars, var
+from tatami.core.expr import var
 from tatami.core.kernel import Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
@@ -179,7 +180,7 @@ def test_what_the_template_does_not_take_stays_two_products(graph: tt.Graph) -> 
 
 
 def test_columns_that_roles_have_no_registers_for_stay_two_products() -> None:
-    """On SM90 products of 16 bits go by warpgroups, which a pair of 256 columns does not."""
+    """Products of 16 bits are computed by warpgroups on SM90; a pair of 256 columns is not."""
     counts = {}
     for target, width in (("sm80", 256), ("sm90", 256), ("sm90", 128)):
         found = prepared(gradient_of_values(tt.fp16, width, width), target).stages["region"].main.body

@@ -13,8 +13,9 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
-from tatami.core.expr import free_vars, var
+from tatami.core.expr import var
 from tatami.core.kernel import Condition, KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit
@@ -198,7 +199,7 @@ def test_what_is_estimated_to_be_slower_stays_three_products() -> None:
 
 
 def test_warpgroups_keep_more_slots_of_keys_that_are_values() -> None:
-    """With two the next keys come late: the same plan with four is simulated to take 0.6 of its time."""
+    """Two slots bring the next keys late: the same plan with four is simulated to take 0.6 of the time."""
     sizes = {"B": 4, "S": 4096, "T": 4096}
     region = region_of(gradient(tt.fp16, width=128, heads=8), target="sm90")
     best, estimate = pair_plans(region, PRESETS["sm90"], sizes)[0]

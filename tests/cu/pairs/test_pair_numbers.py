@@ -135,7 +135,7 @@ def by_roles(model: Any, sizes: Any = None) -> Decisions:
 
 @pytest.fixture(scope="module", params=[*((c, "sm80") for c in CASES), *((c, "sm90") for c in list(CASES)[:5])], ids="-".join)
 def built(request: Any) -> tuple[tuple[Any, ...], Any]:
-    """Of fp32 both targets have the same kernel."""
+    """The kernels of a request; both targets have the same one for fp32."""
     case, isa = request.param
     *given, attrs = CASES[case]
     model = graph(*given, **attrs)
@@ -218,7 +218,7 @@ def test_its_machine_code_copies_reads_and_multiplies_without_spills(
     cubin = cubin_of(region, plan)
     ops = sass(cubin, tmp_path)
     _, bn, bk = tile
-    blocks = warp_rows // 16  # of 16 rows
+    blocks = warp_rows // 16  # blocks of 16 rows
     deep = INST_K[shape]
     steps = min(width // deep, 4)  # along the depth, four at a time where there are more
     assert ops["HMMA"] == blocks * (steps * bk // 8 + bk // deep * bn // 8)
@@ -240,7 +240,7 @@ def test_multiply_adds_are_all_of_its_machine_code_without_spills(
     cubin = cubin_of(region, plan)
     ops = sass(cubin, tmp_path)
     _, bn, bk = tile
-    rows = warp_rows // 8  # of a lane
+    rows = warp_rows // 8  # rows of a lane
     assert ops["FFMA"] >= rows * (2 * 4 * bk // 4 + bk * bn // 4)  # two steps of four along the depth; all keys
     assert ops["HMMA"] == ops["STL"] == ops["LDL"] == 0 and ops["LDGSTS"] > 0
     assert ops["SHFL"] >= rows * bk

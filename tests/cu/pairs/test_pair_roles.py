@@ -14,8 +14,9 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate, var
+from tatami.core.expr import var
 from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.target import PRESETS, Target
 from tatami.cu.print import headers, print_unit
@@ -106,7 +107,7 @@ def region_and_plan(name: str) -> tuple[Region, Sm90Pair]:
 
 @cache
 def built(name: str) -> Built:
-    """On a GPU of three SMs: several tiles per CTA."""
+    """The program for a GPU of three SMs: several tiles per CTA."""
     return Built(*region_and_plan(name), "sm90", BY8, sms=3, lower=last_kernel)
 
 
@@ -267,7 +268,7 @@ def test_its_machine_code_at_every_depth(width: int, keys: int, fields: dict[str
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 def test_a_mask_leaves_the_planner_fewer_keys_of_which_none_spills() -> None:
-    """What is read at each place takes registers: a block has 128 keys, where it has 176 without a mask."""
+    """A mask read at each place takes registers: a block has 128 keys, where it has 176 without a mask."""
     g = tt.Graph("masked")
     q, k, v = (g.input(n, ("B", 2, "S", 128), tt.fp16) for n in "qkv")
     g.output("y", q.attention(k, v, g.input("m", ("B", 1, "S", "S"), tt.fp16).expand(("B", 2, "S", "S"))))
@@ -328,7 +329,7 @@ def test_parts_of_the_keys_are_joined(isa: str, rows: int, keys: int, attrs: dic
 
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 def test_as_many_parts_as_there_can_be_are_joined_without_spills() -> None:
-    """Of more than 16 parts a thread joins four results at a time."""
+    """A thread joins four results at a time if there are more than 16 parts."""
     region = region_of(CASES["causal"][0])
     *_, (join, binding) = lower_pair(region, Guarded(BY8, plan_for(region, split=MAX_SPLIT, registers=(40, 232))), SM90)
     join = msgspec.structs.replace(join, face=KernelFace("k0", (), len(binding.sizes), ""))

@@ -44,7 +44,7 @@ FOLDS: dict[str, Callable[[Any, int], Any]] = {
 
 
 def statistics(shape: tuple[Any, ...], axes: tuple[int, ...], *, stored: bool, fold: tuple[str, ...] = ("sum",)) -> tt.Graph:
-    """Of y[..., m, n] = relu(x @ w + bias)."""
+    """Statistics of y[..., m, n] = relu(x @ w + bias)."""
     *outer, m, n, k = shape
     g = tt.Graph("statistics")
     x, w = g.input("x", (*outer, m, k), tt.fp16), g.input("w", (*outer, k, n), tt.fp16)
@@ -93,7 +93,7 @@ CASES: dict[str, tuple[tuple[int, ...], int, str, bool]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_numbers_on_the_emulated_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the rounded results, as float64 has it; nothing is reported, in another schedule either."""
+    """Statistics of the rounded results agree with float64, and no schedule has a report."""
     shape, axis, fold, stored = CASES[name]
     *outer, m, n, k = shape
     g = statistics(shape, (axis,), stored=stored, fold=(fold,))
@@ -320,7 +320,7 @@ def test_explain_says_where_a_reduction_begins_or_why_not(
 
 
 def test_the_estimate_counts_what_the_epilogue_does_more() -> None:
-    """Four reductions, and less: one; beside the time that the sum alone would take to read the result."""
+    """Seconds added by four reductions and by one, compared with the time of a separate sum to read the result."""
     target = PRESETS["h100"]
 
     def seconds(axes: tuple[int, ...], stored: bool = True, **fold: Any) -> float:
@@ -399,12 +399,12 @@ FAULTS: dict[str, tuple[Callable[[ir.Kernel], ir.Kernel], str]] = {
     "before the products have ended": (begun_first, "while an MMA is under way"),
 }
 OF_EXPONENTIALS: dict[str, tuple[Callable[[ir.Kernel], ir.Kernel], str]] = {
-    "less another's maximum": (folded(top="p5"), "p5 is no maximum of the rows"),
-    "less the maximum of something else": (folded(regs="acc"), "p4 is no maximum of the rows"),
-    "a largest exponential": (folded(fn="max"), "p4 is no maximum of the rows"),
+    "less another's maximum": (folded(top="p5"), "p5 is not a maximum of the rows"),
+    "less the maximum of something else": (folded(regs="acc"), "p4 is not a maximum of the rows"),
+    "a largest exponential": (folded(fn="max"), "p4 is not a maximum of the rows"),
     "before their maximum": (
         lambda k: planted(k, lambda s: [msgspec.structs.replace(s, folds=s.folds[::-1])]),
-        "p4 is no maximum of the rows",
+        "p4 is not a maximum of the rows",
     ),
 }
 
@@ -472,7 +472,7 @@ def test_its_machine_code(axes: tuple[int, ...], stored: bool, tmp_path: Path) -
     cubin = compiled(print_unit(kernel, PRESETS["h100"]), headers((kernel,)))
     assert cubin.spill_bytes == 0 and not cubin.warnings
     ops = machine_code(cubin, tmp_path)
-    rows, columns = 2 * 4 * 2, 8 * (4 + 2 + 1)  # of a quad; of eight lanes, which have eight columns each
+    rows, columns = 2 * 4 * 2, 8 * (4 + 2 + 1)  # exchanges of a quad; of eight lanes with eight columns each
     wanted = 2 * sum({-1: rows, -2: columns}[axis] for axis in axes)
     assert sum(n for op, n in ops.items() if op.startswith("SHFL.BFLY")) == wanted
 

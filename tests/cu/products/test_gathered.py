@@ -247,7 +247,7 @@ def test_its_machine_code(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("name", ["4 bytes", "8 bytes and a box", "channels", "dilation"])
 def test_a_copy_takes_as_many_instructions_as_the_estimate_says(name: str, tmp_path: Path) -> None:
-    """Between the first and the last of the copies that stand in a row."""
+    """Instructions between the first and the last of consecutive copies are counted."""
     case, plan = CASES[name]
     ops = instructions(compiled(case.region(), plan, "sm90", ()), tmp_path)
     first = ops.index("LDGSTS")
@@ -272,7 +272,7 @@ def chosen(case: Product | Conv) -> tuple[Any, list[str]]:
         (
             Conv(images=64, size=(56, 56), channels=48, out=128),
             ("cp_async", "tma"),
-            "48 channels are no whole blocks of 64 bytes",
+            "48 channels are not whole blocks of 64 bytes",
         ),
         (Conv(images=64, size=(56, 56), stride=(9, 1), out=128), ("cp_async", "tma"), "by more than a tensor map can"),
     ],
@@ -299,7 +299,7 @@ def test_copies_of_2_bytes_take_the_other_template(case: Product, why: str) -> N
 
 
 def test_shorter_copies_take_longer() -> None:
-    """What the producer issues is simulated."""
+    """Instructions of the producer are simulated."""
     dims = (1, 4096, 4096, 4092)
     plan = sm90((128, 256, 64), 4, **TWO, **TILES, **STAGED)
     plans = [msgspec.structs.replace(plan, loads=("cp_async", "cp_async"), vectorize=Vectorize("n.i.i", w)) for w in (4, 2)]

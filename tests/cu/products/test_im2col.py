@@ -218,7 +218,7 @@ def test_a_filter_shifts_the_walk_no_further_than_an_instruction_says() -> None:
         (Conv(channels=48), sm90((64, 40, 64), **ONE), "blocks of 64 channels do not divide the 48"),
         (Conv(), sm90((128, 64, 64), cluster=(1, 2), multicast="a", **TILES), "cannot share the pixels of p0"),
         (Conv(stride=(9, 1), size=(30, 9)), sm90((64, 40, 64), **ONE), "no tensor map covers an operand"),
-        (Conv(channels=20, dtype=F32), sm90((64, 40, 20), depth=10, **ONE), "no wgmma shape"),
+        (Conv(channels=20, dtype=F32), sm90((64, 40, 20), depth=10, **ONE), "not a wgmma shape"),
     ],
     ids=["channels", "multicast", "step", "channels of fp32"],
 )
@@ -229,7 +229,7 @@ def test_what_cannot_be_is_refused_with_the_reason(conv: Conv, plan: Sm90Mma, wo
 
 @pytest.mark.parametrize("border", [0, 1])
 def test_the_planner_shares_no_pixels(border: int) -> None:
-    """Nor where nothing guards them."""
+    """The planner shares no pixels, guarded or not."""
     region = Conv(padding=((border, border), (border, border))).region()
     view = gemm_view(region)
     assert isinstance(view, GemmView)
@@ -244,7 +244,7 @@ def test_equal_parts_of_k_do_not_end_in_windows() -> None:
 
 
 def net(dtype: DType = tt.fp16) -> tt.Graph:
-    """Strides, groups, dilation, and one of 12 channels, which are no whole block."""
+    """Strides, groups, dilation, and one of 12 channels, which are not a whole block."""
     g, rng = tt.Graph("net"), np.random.default_rng(0)
 
     def weights(*sizes: int) -> Any:
@@ -280,7 +280,7 @@ def test_tf32_convolutions_take_them_too() -> None:
 
 
 def test_an_image_is_read_from_memory_once() -> None:
-    """Of 3x3 windows in steps of 1 memory has a ninth, in steps of 2 four ninths; of a matrix all."""
+    """Distinct elements over elements read: a ninth for 3x3 windows in steps of 1, four ninths in steps of 2, 1 for a matrix."""
     for stride, share in ((1, 1 / 9), (2, 4 / 9)):
         conv = Conv(images=16, size=(64, 64), stride=(stride, stride), out=64)
         choices, _ = choose_gpu(conv.region(), None, PRESETS["sm90"], {})  # type: ignore[arg-type]

@@ -33,12 +33,12 @@ from tests.gpu.gemm_examples import sm90
 
 F32 = DType.fp32
 ORDERS = {"k": (0, 2, 3, 4, 1), "mn": (0, 1, 3, 4, 2)}
-"""Of filters [group, out, in, row, column]: with the channels of the sum last, and as the convolution itself reads them."""
+"""Permutations of filters [group, out, in, row, column]: the channels of the sum last, and the order of the convolution itself."""
 
 
 class Gradient(msgspec.Struct, frozen=True):
     """dx[image, row, column, group, in] of dy[image, row, column, group * out], by every `step`-th tap from `first` on of a filter
-    of so many `taps`, the last one first."""
+    of `taps` taps, the last one first."""
 
     images: int = 2
     size: tuple[int, int] = (9, 11)
@@ -205,7 +205,7 @@ def test_what_cannot_be_is_refused_with_the_reason(gradient: Gradient, plan: Sm9
 
 
 def gradient_graph(taps: int, stride: int, size: int, dtype: DType = tt.fp16) -> tuple[tt.Graph, dict[str, np.ndarray]]:
-    """Of a convolution of 40 channels to 64."""
+    """The gradient of a convolution of 40 channels to 64."""
     pad, rng = taps // 2, np.random.default_rng(5)
     small = (size + 2 * pad - taps) // stride + 1
     extra = size - ((small - 1) * stride - 2 * pad + taps)

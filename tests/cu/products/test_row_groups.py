@@ -67,7 +67,7 @@ def test_every_row_is_multiplied_with_the_matrix_of_its_group(case: str) -> None
     empty = [(ENDS[0], (8, 8, 0)), ([], large)] if target == "sm80" else []  # no tensor map has a size of 0
     for number, (ends, (m, n, k)) in enumerate([*runs, *empty]):
         a, b = (rng.integers(1, 9, s).astype(NUMPY[dtype]) for s in ((m, k), (len(ends), k, n)))
-        if number == 0:  # what is not finite stays in its group; behind the last, infinity is multiplied with 0
+        if number == 0:  # infinity and NaN stay in their group; behind the last group, infinity is multiplied by 0
             b[2, 5], a[-1, 3] = np.inf, np.inf
         stored = {"A": a.T if order[0] == "t" else a, "B": b.transpose(0, 2, 1) if order[1] == "t" else b}
         arrays = {name: np.ascontiguousarray(x) for name, x in stored.items()} | {"ends": np.array(ends, np.int32)}

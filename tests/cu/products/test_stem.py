@@ -1,5 +1,5 @@
-"""A stem (3 channels, 7x7 in steps of 2): tiles whose elements are copied one by one, against the streaming template. What both issue
-is counted in machine code."""
+"""A stem (3 channels, 7x7 in steps of 2): tiles whose elements are copied one by one, against the streaming template. Instructions of both
+are counted in machine code."""
 
 from __future__ import annotations
 

@@ -11,9 +11,10 @@ import pytest
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.codec import dump_text, from_builtins, parse_text, to_builtins
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate, expr, var
+from tatami.core.expr import expr, var
 from tatami.core.kernel import KernelFace
 from tatami.core.target import PRESETS
 from tatami.cu.print import headers, print_unit

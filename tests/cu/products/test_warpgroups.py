@@ -43,7 +43,7 @@ B = DType.bf16
 
 
 def shared_residual(region: Region) -> Region:
-    """With one R [m, n] for all batches."""
+    """The Region with one residual R [m, n] for all batches."""
     inputs = tuple(
         msgspec.structs.replace(p, memref=MemRef(p.memref.dtype, p.memref.shape[1:])) if p.name == "R" else p
         for p in region.inputs
@@ -342,10 +342,10 @@ REFUSED: list[tuple[Any, str]] = [
     (sm90(cluster=(1, 2), multicast="b", **TILES), "where the cluster 1x2 has one CTA"),
     (sm90((64, 64, 64), cluster=(2, 1), multicast="b", **TILES, **ONE), "use a multiple of 128"),
     (sm90((128, 128, 64), schedule="pingpong"), "take persistent tiles in turns"),
-    (sm90(epilogue_load="tma"), "which epilogue_store direct has not"),
+    (sm90(epilogue_load="tma"), "epilogue_store direct has none"),
     (sm90((128, 256, 64), 4, **FETCHED), "B per CTA"),
     (sm90(**FETCHED), "its epilogue reads nothing of 16 bits that lies along n as results do"),
-    (sm90((64, 24, 64), **STAGED, **ONE), "BN = 24 is no multiple of 16"),
+    (sm90((64, 24, 64), **STAGED, **ONE), "BN = 24 is not a multiple of 16"),
     (sm90((128, 256, 64), 5, **STAGED), "B per CTA"),
     (sm90((128, 256, 64), 3, **TURNS, **STAGED), "296 registers"),
     (sm90(registers=(48, 232)), "65536 registers > 64512"),
@@ -425,7 +425,7 @@ def test_ptxas_takes_it_without_spills(plan: Any) -> None:
 
 
 def test_the_tail_of_exchanged_operands_is_that_of_the_products_axes() -> None:
-    """m runs along the tile's second side: 40 rows are whole tiles of 8, 120 columns are no whole tiles of 64."""
+    """m runs along the tile's second side: 40 rows are whole tiles of 8, 120 columns are not whole tiles of 64."""
     plan = sm90((64, 8, 64), 2, swap_ab=True, tail=("n.i.i", "k.i.i"), **ONE)
     region = gemm(40, 120, 72)
     k, _ = lower_region(region, Guarded((), plan), PRESETS["sm90"])

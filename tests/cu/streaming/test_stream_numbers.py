@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
 from tatami.decisions import Decisions

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import tatami as tt
-from tatami.core.algebra.bounds import slice_size
-from tatami.core.expr import evaluate, expr
-from tatami.frontend.graph_api.tensor import slice_bounds
+from tatami.core.algebra.size_forms import slice_size
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import expr
+from tatami.frontend.graph_api.slices import slice_bounds
 
 BOUNDS = (None, *range(-7, 8))
 STEPS = (None, 1, 2, 3, -1, -2, -3)

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 import tatami as tt
 from tatami.core.algebra.bounds import affine_ends, bounds
+from tatami.core.algebra.visit import evaluate
 from tatami.core.codec import from_builtins, parse_text
-from tatami.core.expr import evaluate, expr
+from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.signature import Equation
 from tatami.tiny.ir import GatherOp, Program, ViewOp

@@ -1,4 +1,4 @@
-"""What a called graph needs of its sizes is checked when the call is made, on every way a program is called."""
+"""Conditions of a called graph on its sizes are checked at the call, on every way a program is called."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate, expr
+from tatami.core.expr import expr
 
 DIVIDED = {
     "declared": "graph<N=4> main(x: f32[N, 4]) -> f32[4/N] { return x.sum().expand([4/N]) }",

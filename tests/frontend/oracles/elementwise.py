@@ -25,7 +25,7 @@ INTS: list[type[np.integer[Any]]] = [np.int8, np.uint8, np.int16, np.uint16, np.
 
 
 def to_bits(x: torch.Tensor, bits: int) -> torch.Tensor:
-    """Rounded to so many significant bits, ties away from zero."""
+    """`x` rounded to `bits` significant bits, ties away from zero."""
     fraction, exponent = torch.frexp(x)
     kept = torch.sign(fraction) * torch.floor(torch.abs(fraction) * 2.0**bits + 0.5) / 2.0**bits
     return torch.where(torch.isfinite(x), torch.ldexp(kept, exponent), x)

@@ -31,7 +31,7 @@ def oracle(fill: Callable[[Oracle], None]) -> Callable[[Oracle], None]:
 
 
 class Oracle:
-    """A graph under construction beside what it has to give."""
+    """A graph under construction, with the results it has to give."""
 
     def __init__(self) -> None:
         self.g = Graph("oracle")
@@ -78,7 +78,7 @@ class Oracle:
 
 
 def numbers(value: Any) -> np.ndarray:
-    """What an oracle gives as an array; PyTorch's bfloat16 in fp32."""
+    """The oracle's result as an array; PyTorch's bfloat16 in fp32."""
     if hasattr(value, "detach"):
         value = value.detach()
         return np.asarray((value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy())

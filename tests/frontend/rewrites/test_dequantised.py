@@ -13,6 +13,7 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.ir import Node
 from tatami.frontend.rewrites.dequantised import FILTERS_OF_WINDOWS, LONGEST_SUM
+from tests.shares import share
 
 F, U8, I8 = DType.fp32, DType.u8, DType.i8
 RNG = np.random.default_rng(5)
@@ -59,7 +60,7 @@ def nodes(f: tt.CompiledFunction) -> tuple[Node, ...]:
 
 
 def is_integer(f: tt.CompiledFunction) -> bool:
-    """Does every product sum integers?"""
+    """True if every product sums integers."""
     products = [n for n in nodes(f) if n.op in ("matmul", "linear", "gemm", "conv")]
     return all(n.attrs.get("acc_dtype") == "i32" for n in products)
 
@@ -128,7 +129,7 @@ def convolved(x: np.ndarray, w: np.ndarray, pad: int, stride: int, groups: int) 
     [(12, 3, 1, 1, 4), (12, 3, 2, 2, 2), (12, 1, 0, 1, 1), (12, 1, 1, 2, 1), (144, 3, 1, 1, 1), (12, 3, 1, 1, 1)],
 )
 def test_convolutions(filters: int, size: int, pad: int, stride: int, groups: int, zero: str, kind: DType, target: str) -> None:
-    """Of windows integers are quicker by tiles alone, and of many filters."""
+    """Windows of integers are quicker by tiles alone, and with many filters."""
     x, w = Operand(kind, (2, 8, 9, 7), None, zero), Operand(I8, (filters, 8 // groups, size, size), 0, "0")
     more = RNG.standard_normal(filters).astype("f4")
     g = Graph("g")
@@ -203,10 +204,14 @@ def test_explain_names_the_model_nodes() -> None:
     assert "matmul of integers, sums of i32" in f.explain()
 
 
-@pytest.mark.parametrize("target", ["cpu", "cpu:avx2"])
-@pytest.mark.parametrize("rows", [1, 3, 16, 40])
-@pytest.mark.parametrize(("kind", "zero"), [(I8, "none"), (I8, "0"), (U8, "0"), (U8, "128")])
-@pytest.mark.parametrize(("depth", "columns", "axis"), [(128, 256, 1), (67, 90, 1), (96, 64, None)])
+WEIGHTS = ((128, 256, 1), (67, 90, 1), (96, 64, None))
+KINDS_OF_WEIGHTS = ((I8, "none"), (I8, "0"), (U8, "0"), (U8, "128"))
+
+
+@pytest.mark.parametrize(
+    ("depth", "columns", "axis", "kind", "zero", "rows", "target"),
+    [(*w, *k, r, t) for w, k, r, t in share(WEIGHTS, KINDS_OF_WEIGHTS, (1, 3, 16, 40), ("cpu", "cpu:avx2"), of=4)],
+)
 def test_floats_and_constant_integers(
     depth: int, columns: int, axis: int | None, kind: DType, zero: str, rows: int, target: str
 ) -> None:

@@ -61,13 +61,13 @@ def biased(m: Model) -> Tensor:
 
 
 def shifted_before(m: Model) -> Tensor:
-    """As a transposed convolution of PaddlePaddle: its bias is an addition of its own."""
+    """A transposed convolution in the form of PaddlePaddle: its bias is an addition of its own."""
     y = m.image().conv_transpose(m.constant(C, F, 2, 2), stride=2)
     return m.normalised(y + m.beside(y, 1, F, 1, 1))
 
 
 def by_steps(m: Model) -> Tensor:
-    """As PyTorch's exporter decomposes a normalisation."""
+    """A normalisation as decomposed by PyTorch's exporter."""
     y = m.image().conv(m.constant(F, C, 1, 1))
     y = y - m.constant(F).expand(y.shape, dims=(1,))
     return y * m.beside(y, F, 1, 1) + m.beside(y, 1, F, 1, 1)
@@ -168,7 +168,7 @@ def check_same(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> None:
 @pytest.mark.parametrize("make", FOLDED, ids=lambda m: m.__name__)
 @pytest.mark.runs_on("cpu:avx512")
 def test_scales_become_a_part_of_filters(make: Make) -> None:
-    """Nothing but the convolution and what is no scale computes with the image, and results are the model's."""
+    """Nothing but the convolution and what is not a scale computes with the image, and results are the model's."""
     module = module_of(make)
     folded = fold_scales(module, CPU)
     inputs = inputs_of(module)
@@ -231,7 +231,7 @@ PRODUCTS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[[Tensor, Te
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.runs_on("cpu:avx512")
 def test_filters_are_normal_numbers(name: str) -> None:
-    """What kernels multiply by has no subnormal number, and results are as near as ever."""
+    """Factors of kernels have no subnormal number, and results stay within the tolerance."""
     shape, filters, product = PRODUCTS[name]
     g = Graph("g")
     x, w = g.input("x", shape, tt.fp32), g.constant(faint(filters), "w")
@@ -246,7 +246,7 @@ def test_filters_are_normal_numbers(name: str) -> None:
 
 
 def kept(f: tt.CompiledFunction) -> list[Array]:
-    """Constants that main multiplies by: payloads that it reads, and what setup makes, as the numpy run of tiny has it."""
+    """Constants that main multiplies by: payloads that it reads, and results of setup in the numpy run of tiny."""
     tiny = f.compilation.stages["tiny"]
     setup = tiny.programs.get("setup")
     made = [] if setup is None else list(run_tiny(Module({"main": setup}, tiny.constants), {}).values())

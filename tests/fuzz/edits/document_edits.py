@@ -37,7 +37,7 @@ EDGES = (0, -1, 1, 2, 63, 255, 4096, -4096, 1 << 31, 1 << 62, -(1 << 63), 1 << 6
 _EXPRESSION = re.compile(r"[A-Za-z0-9_'+\-*/%() ,]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_']*")
 _OWN = ("programs", "programs", "programs", "programs", "programs", "programs", "programs", "envelope", "inputs")
-"""Where in the document an edit falls: mostly in what the stage says itself."""
+"""Parts of a document that an edit falls in, drawn with this frequency: mostly the stage's own programs."""
 
 
 @dataclass(frozen=True)

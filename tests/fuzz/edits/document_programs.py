@@ -41,7 +41,7 @@ def array(dtype: DType, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def documents(name: str) -> dict[str, dict[str, Any]]:
-    """By stage the whole document, earlier stages that it needs embedded; `reference` is the plan of the unfused graph."""
+    """Stage → the whole document, earlier stages that it needs embedded; `reference` is the plan of the unfused graph."""
     out: dict[str, dict[str, Any]] = {}
     first = prepare(PROGRAMS[name](), target=TARGET)
     refs: dict[str, InputRef] = {}

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from tatami.api import build, prepare
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
-from tatami.core.expr import evaluate
 from tatami.core.signature import Input, Signature, symbols
 from tatami.models import open_model
 from tatami.report.playback import compare_outputs
@@ -52,7 +52,7 @@ def inputs_of(
 
 
 def attempt(stage: str, document: dict[str, Any], text: str) -> dict[str, Any]:
-    """`text`: the C text of the document that was not edited."""
+    """The outcome of one edited document. `text`: the C text of the document before the edit."""
     try:
         compilation = prepare(document)
         f = build(compilation)
@@ -105,7 +105,7 @@ def c_text(compilation: Any) -> str:
 def meaning(
     compilation: Any, arrays: dict[str, np.ndarray], sizes: dict[str, int], mode: str = "float64"
 ) -> tuple[dict[str, np.ndarray], Signature]:
-    """What the document says: its own numpy meaning, or that of the stage it was derived from."""
+    """The document's own numpy meaning, or the one of the stage it was derived from."""
     first = compilation.stages.get_made(compilation.first)
     return compilation.reference_run({n: a.copy() for n, a in arrays.items()}, sizes, mode), first.main.signature
 
@@ -125,15 +125,15 @@ def unedited(document: str, stage: str) -> str:
 
 
 def encoded(document: dict[str, Any]) -> Any:
-    """What a document says, however it is spelled."""
+    """A document in one spelling."""
     s = BY_NAME[document["stage"]]
     given = open_model(document)[s.name]
     return [(name, without_labels(encode_body(s, program))) for name, program in given.programs.items()]
 
 
 def without_labels(value: Any) -> Any:
-    """What is left of a document's values without figures of estimates (`parallel` says which kernels run beside others, where
-    there are others), and without bounds of a plan, which may be beyond what its Region has."""
+    """A document's values without figures of estimates (`parallel`: kernels that may run at the same time, if there are
+    several), and without bounds of a plan, which may be larger than its Region's."""
     if isinstance(value, dict):
         return {k: without_labels(v) for k, v in value.items() if k not in UNSHOWN and v != {}}
     return [without_labels(v) for v in value] if isinstance(value, list | tuple) else value

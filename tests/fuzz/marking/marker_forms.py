@@ -2,7 +2,7 @@
 
 document   a JSON value, earlier stages embedded          file, folder   of a dump, stages and constants by path
 saved      a `.tatami` file: manifest, documents, names of blocks
-decisions  beside a model: of a compilation, and plans     target         a machine as a document
+decisions  next to a model: of a compilation, and plans     target         a machine as a document
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _beside(file: Path, to: Path, edited: Any) -> Path:
 
 
 def rehashed(document: Any) -> Any:
-    """With the hashes of what is embedded as it is now: whoever edits a document can compute them too."""
+    """The document with hashes of its embedded parts computed anew: whoever edits a document can do so too."""
     inputs = document.get("inputs") if isinstance(document, dict) else None
     for ref in inputs.values() if isinstance(inputs, dict) else ():
         if isinstance(ref, dict) and isinstance(ref.get("document"), dict) and "zq7x" not in str(ref.get("sha256")):

@@ -26,7 +26,7 @@ class Place:
     path: tuple[Step, ...]
     key: str | None = None
     sort: str = ""
-    """What places of one sort have in common: the last fields on the way, without numbers and names."""
+    """The sort of the place: the last fields of its path, without numbers and names."""
 
     def __str__(self) -> str:
         return "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in self.path) + (
@@ -35,7 +35,7 @@ class Place:
 
 
 def places(value: Any) -> Iterator[Place]:
-    """In the order of the document."""
+    """Places of strings, in the order of the document."""
     stack: list[tuple[Any, tuple[Step, ...], str]] = [(value, (), "")]
     while stack:
         item, path, sort = stack.pop()

@@ -1,4 +1,4 @@
-"""What a document may say wrongly about a streaming kernel is found before any text is printed."""
+"""Faults of a document about a streaming kernel are found before any text is printed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def phases(k: StreamKernel, number: int, **changes: Any) -> StreamKernel:
 
 
 WRONG: list[tuple[Callable[[StreamKernel], StreamKernel], str]] = [
-    (lambda k: replace(k, params=k.params[:1]), "p1 is stored to and is no output"),
+    (lambda k: replace(k, params=k.params[:1]), "p1 is stored to and is not an output"),
     (lambda k: replace(k, points=()), "counts with i0"),
     (lambda k: replace(k, group=48), "groups of 48"),
     (lambda k: replace(k, group=k.threads), "bytes of shared memory"),
@@ -41,7 +41,7 @@ WRONG: list[tuple[Callable[[StreamKernel], StreamKernel], str]] = [
     (lambda k: phases(k, 0, lane="i0"), "lanes along i0"),
     (lambda k: phases(k, 2, value=Ref("f9")), "uses f9"),
     (lambda k: replace(k, phases=k.phases[1:]), "uses f0"),
-    (lambda k: phases(k, 2, axes=("i7",)), "i7, which is no axis"),
+    (lambda k: phases(k, 2, axes=("i7",)), "i7, which is not an axis"),
     (lambda k: phases(k, 2, stores=(replace(k.phases[2].stores[0], combine="add"),)), "may meet"),
     (lambda k: replace(k, lets=(*k.lets, *k.lets)), "names two things"),
 ]

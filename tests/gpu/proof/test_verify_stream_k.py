@@ -24,7 +24,7 @@ PLAN = sm90((64, 64, 64), 2, persistent=True, overlap=True, consumers=1, registe
 
 
 def kernels(rows: int, units: int, *sizes: int) -> list[ir.Kernel]:
-    """Those of one product: whole tiles, where there are any, then the tail."""
+    """Kernels of one product: whole tiles, if there are any, then the tail."""
     plan = replace(PLAN, stream_k=StreamK(rows, units))
     made = lower_stream_k(gemm(*sizes), Guarded((), plan), PRESETS["sm90"])
     return [k for k, _ in made if isinstance(k, ir.Kernel)]

@@ -133,9 +133,9 @@ WRONG: dict[str, tuple[StreamKernel, str]] = {
     "a position named as a parameter": (kernel(positions=(replace(there, name="p0"),)), "p0 names two things"),
     "a fold named as a parameter": (kernel(replace(total, name="p0")), "p0 names two things"),
     "a let named as a size": (kernel(lets=(replace(line, name="s1"),)), "s1 names two things"),
-    "no threads": (kernel(threads=0), "0 threads are no whole warps"),
-    "threads of half a warp": (kernel(threads=48), "48 threads are no whole warps"),
-    "more threads than there are": (kernel(threads=1056), "1056 threads are no whole warps"),
+    "no threads": (kernel(threads=0), "0 threads are not 1 to 32 whole warps"),
+    "threads of half a warp": (kernel(threads=48), "48 threads are not 1 to 32 whole warps"),
+    "more threads than there are": (kernel(threads=1056), "1056 threads are not 1 to 32 whole warps"),
     "a group of 3": (kernel(group=3), "groups of 3 threads cannot meet"),
     "a group of 128 of 64": (kernel(group=128, shared_bytes=99), "groups of 128 threads cannot meet"),
     "a group of 1 across": (kernel(across=True, shared_bytes=1024), "groups of 1 threads cannot meet"),
@@ -152,15 +152,15 @@ WRONG: dict[str, tuple[StreamKernel, str]] = {
     "an even size of nothing known": (kernel(even=(var("N"),)), "extents counts with N"),
     "a position of nothing known": (kernel(positions=(replace(there, size=var("N")),)), "extents counts with N"),
     "a size argument too many": (kernel(even=(var("s2"),)), "extents counts with s2"),
-    "a let that reads nothing known": (kernel(lets=(replace(line, expr=at("0", of="p9")),)), "l reads p9, which is no parameter"),
+    "a let that reads nothing known": (kernel(lets=(replace(line, expr=at("0", of="p9")),)), "l reads p9, which is not a parameter"),
     "a let at nothing known": (kernel(lets=(replace(line, expr=at("N")),)), "l counts with N"),
     "a let of nothing known": (kernel(lets=(replace(line, expr=Ref("q")),)), "l uses q before it is there"),
     "a position at nothing known": (kernel(positions=(replace(there, value=at("N", of="p2")),)), "q counts with N"),
-    "a read of two addresses": (kernel(replace(write, value=at("i", "j"))), "a phase reads p0, which is no parameter with one address"),
+    "a read of two addresses": (kernel(replace(write, value=at("i", "j"))), "a phase reads p0, which is not a parameter with one address"),
     "a read of nothing known": (kernel(replace(write, value=at("i", of="p9"))), "a phase reads p9"),
     "a fold after its use": (kernel(replace(write, value=Ref("f0")), total), "a phase uses f0 before it is there"),
-    "an axis that is not there": (kernel(replace(write, axes=("h",))), "a phase runs over h, which is no axis"),
-    "a lane that is not there": (kernel(replace(write, lane="h")), "a phase runs over h, which is no axis"),
+    "an axis that is not there": (kernel(replace(write, axes=("h",))), "a phase runs over h, which is not an axis"),
+    "a lane that is not there": (kernel(replace(write, lane="h")), "a phase runs over h, which is not an axis"),
     "lanes along the points of a group": (kernel(replace(write, lane="i"), group=2), "lanes along i; neighbouring elements are along j"),
     "lanes along the axes across": (kernel(wide(write)), "lanes along j; neighbouring elements are along i"),
     "lanes along nothing there is": (
@@ -184,8 +184,8 @@ WRONG: dict[str, tuple[StreamKernel, str]] = {
     "a share by a sum": (kernel(replace(shared, share=replace(share, number=expr("i + 1"))), positions=(there,)), "a share of 4"),
     "a share of no position": (
         kernel(replace(shared, share=replace(share, place=var("j"))), positions=(there,)), "a share counts with j"),
-    "a store to nothing": (kernel(replace(write, stores=(replace(STORE, param="p9"),))), "p9 is stored to and is no output"),
-    "a store to an input": (kernel(replace(write, stores=(replace(STORE, param="p0"),))), "p0 is stored to and is no output"),
+    "a store to nothing": (kernel(replace(write, stores=(replace(STORE, param="p9"),))), "p9 is stored to and is not an output"),
+    "a store to an input": (kernel(replace(write, stores=(replace(STORE, param="p0"),))), "p0 is stored to and is not an output"),
     "a store of a fold along its axis": (kernel(replace(total, stores=(STORE,))), "the address in p1 counts with j"),
     "a store at nothing known": (kernel(replace(write, stores=(replace(STORE, index=var("N")),))), "the address in p1 counts with N"),
     "a sum of a group": (kernel(replace(write, stores=(replace(STORE, combine="add"),)), group=2), "threads of a group may meet"),
@@ -197,7 +197,7 @@ WRONG: dict[str, tuple[StreamKernel, str]] = {
     "a wide store without lanes": (kernel(replace(write, stores=(replace(STORE, wide=True),))), "p1 is stored in vectors without lanes"),
     "a tile of a group across": (tiled(group=2, across=True), "no tile of 64 along i"),
     "two lanes along nothing": (kernel(width=2), "2 lanes"),
-    "a read of no address": (kernel(replace(write, value=at())), "a phase reads p0, which is no parameter with one address"),
+    "a read of no address": (kernel(replace(write, value=at())), "a phase reads p0, which is not a parameter with one address"),
     "a byte too few for a scan and a map": (kernel(scan, write, group=2, shared_bytes=511), "511 bytes of shared memory"),
     "a share in lanes": (kernel(replace(shared, lane="i"), positions=(there,), width=2), "a share of 4 with 1 threads a point, 2 lanes"),
     "a share of a group": (kernel(replace(shared, stores=(STORE,)), positions=(there,), group=2), "a share of 4 with 2 threads a point"),
@@ -210,7 +210,7 @@ WRONG: dict[str, tuple[StreamKernel, str]] = {
     "a tile of a vector and a half": (tiled(tile=replace(tile, size=6, chunk=2)), "no tile of 6 along i"),
     "a tile that reads elsewhere": (tiled(tile=replace(tile, reads=(at("N"),))), "a tile counts with N"),
     "a tile that reads nothing known": (
-        tiled(tile=replace(tile, reads=(at("i", of="p9"),))), "a tile reads p9, which is no parameter"),
+        tiled(tile=replace(tile, reads=(at("i", of="p9"),))), "a tile reads p9, which is not a parameter"),
     "a kept row in no turns": (replace(kept, turns=0), "a row that is kept is read by no phase of a group"),
     "a kept row of one thread": (kernel(replace(write, wide=(x,)), kept=(x,), turns=1), "a row that is kept is read by no phase"),
     "a kept row across": (
@@ -250,6 +250,6 @@ def test_sorts_have_whole_warps_and_known_sizes() -> None:
     assert sort(tile=0) == ["64 threads, a tile of 0 in 2048 bytes"]
     for field in ("outer", "length", "inner", "keep"):
         changed: dict[str, Any] = {field: var("N")}
-        assert sort(**changed) == ["N is no size argument"]
-    assert sort(length=var("s2")) == ["s2 is no size argument"]
-    assert sort(params=2, outer=var("A"), inner=var("B")) == ["A is no size argument"]
+        assert sort(**changed) == ["N is not a size argument"]
+    assert sort(length=var("s2")) == ["s2 is not a size argument"]
+    assert sort(params=2, outer=var("A"), inner=var("B")) == ["A is not a size argument"]

@@ -72,7 +72,7 @@ def plan_of(f: Any) -> Any:
 
 
 def check(f: Any, x: dict[str, np.ndarray], mask: str, tolerance: float = 2e-6, given: Any = None) -> None:
-    """`given`: the arguments, where what the reference takes is more than they say."""
+    """Compare a program with the reference. `given`: arguments of the program, if the reference takes more than these."""
     assert isinstance(plan_of(f), CpuStreaming)
     assert verify_loops(f.stages["loop"].value) == []
     got, wanted = f(x if given is None else given)["y"], reference(x, mask)
@@ -200,7 +200,7 @@ def test_memory_is_linear_in_the_sequence() -> None:
 @pytest.mark.parametrize("mask", ["", "causal"])
 @pytest.mark.parametrize(("width", "in_place"), [(16, True), (80, False)])
 def test_keys_and_values_are_read_in_place_unless_one_key_is_far_from_the_next(width: int, in_place: bool, mask: str) -> None:
-    """As transformers keep them: [keys, heads, width], so that keys lie 4 * width elements apart."""
+    """Keys in the layout of transformers, [keys, heads, width]: neighbouring keys are 4 * width elements apart."""
     g = tt.Graph("heads_inside")
     shape = (1, 4, 64, 150)
     q, k, v = (g.input(n, (1, size, 4, width), tt.fp32).permute((0, 2, 1, 3)) for n, size in zip("qkv", (64, 150, 150)))
@@ -237,7 +237,7 @@ def test_grouped_heads() -> None:
 
 @pytest.mark.parametrize(("rows", "keys", "value"), [(5, 0, 0.0), (19, 70, 0.0), (19, 70, np.inf), (19, 70, np.nan)])
 def test_what_is_made_of_a_rows_sum_is_written_beside_the_result(rows: int, keys: int, value: float) -> None:
-    """Of no key, of a mask that excludes all, of scores that are infinite or NaN: as formulas over whole rows say."""
+    """Rows without a key, with a mask that excludes all, with scores that are infinite or NaN give the values of formulas over whole rows."""
     g = tt.Graph("sums")
     q, k, v = (g.input(n, (2, s, 16), tt.fp32) for n, s in zip("qkv", ("S", "T", "T")))
     full = (2, "S", "T")

@@ -7,7 +7,8 @@ import random
 import numpy as np
 
 import tatami as tt
-from tatami.core.expr import ONE, ZERO, Expr, evaluate, expr, floordiv, var
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, var
 from tatami.core.lane_step import lane_step
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate, expr, var
+from tatami.core.expr import expr, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.ranges import MOST, comparison, cuts

@@ -39,7 +39,7 @@ def with_residual(g: tt.Graph, x: Any) -> Any:
 
 
 def curved(make: Make) -> Make:
-    """Its result through functions that take a vector as long as an element, so that the ends of rows are whole vectors too."""
+    """The convolution's result through functions that take as long for a vector as for an element, so that the ends of rows are whole vectors too."""
 
     def made(g: tt.Graph, x: Any) -> Any:
         y = make(g, x)

@@ -59,7 +59,7 @@ def test_planes_give_the_convolution(name: str) -> None:
 
 @pytest.mark.parametrize("target", ["cpu:avx2", "cpu:generic"])
 def test_shorter_vectors(target: str) -> None:
-    """By planes, whatever the estimates of a target prefer."""
+    """Plans by planes, whatever the estimates of a target prefer."""
     make, shape = CASES["groups and a batch"]
     (long,), (short,) = (prepare(graph(make, shape), target=t).stages["plan"].main.regions for t in ("cpu:avx512", target))
     mr, nr = register_tile(PRESETS[target], 4)

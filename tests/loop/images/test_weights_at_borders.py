@@ -1,4 +1,4 @@
-"""Weights that are no numbers at the border of an image: padding is zeros that are multiplied (decision 0056)."""
+"""Weights that are not numbers at the border of an image: padding is zeros that are multiplied (decision 0056)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tatami as tt
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuWindow, CpuWinograd
 
 CASES: dict[str, tuple[type, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
-    "rows": (CpuRows, (1, 3, 7), (2, 3, 3), {}),
+    "rows": (CpuRows, (1, 3, 7), (4, 3, 3), {}),
     "rows of a line": (CpuRows, (1, 4, 3, 4), (4, 4, 1, 3), {}),
     "planes": (CpuPlanes, (1, 32, 14, 14), (32, 32, 5, 5), {}),
     "planes of groups": (CpuPlanes, (1, 32, 14, 14), (32, 8, 3, 5), {"group": 4}),

@@ -142,7 +142,7 @@ def test_products_of_narrow_numbers_are_exact(dtype: tt.DType, bits: int) -> Non
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_window_with_a_special_value(value: float) -> None:
-    """NaN wins, and a border is no number that could."""
+    """NaN wins, and a border is not a number that could."""
     x = sample((1, C, 14, 14))
     x[0, 2, 0, 0] = x[0, 3, 13, 13] = x[0, 4, 6, 7] = x[0, 1, 5, 13] = value
     for name in ("largest", "depthwise 3x3"):
@@ -199,7 +199,7 @@ BEFORE: dict[str, Callable[[tt.Graph, Any], Any]] = {
     "through an integer": lambda g, x: x.cast(tt.i32).cast(tt.fp32),
     "bordered by another number": lambda g, x: x.pad(((0, 0), (0, 0), (1, 1), (1, 1)), value=5.0),
 }
-"""What stands between a tensor and the guard of a window's border."""
+"""Operations between a tensor and the guard of a window's border."""
 AFTER: dict[str, Make] = {
     "largest": lambda g, x: x.max_pool(3, 2, 1),
     "largest, stride 1": lambda g, x: x.max_pool(3, 1, 1),

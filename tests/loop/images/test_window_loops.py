@@ -38,7 +38,7 @@ WINDOWS: dict[str, Make] = {
 
 
 def check(f: Any, make: Make, x: np.ndarray) -> None:
-    """As the reference, up to the rounding of a sum of 1000 numbers."""
+    """Results are the reference's, up to the rounding of a sum of 1000 numbers."""
     assert windows_of(f)
     assert verify_loops(f.stages["loop"].value) == []
     dtype = f.stages["frontend"].value.main.signature.inputs[0].dtype

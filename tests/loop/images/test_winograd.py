@@ -98,7 +98,7 @@ def test_sizes_known_when_it_runs(stride: int) -> None:
 
 @pytest.mark.parametrize("shape", [("B", 64, "H", "W"), (1, 64, "H", 40)], ids=["both sides open", "rows open"])
 def test_blocks_of_an_open_image_are_not_those_of_the_usual_one(shape: tuple[Any, ...]) -> None:
-    """Of 4x4 results a block of these would be four tiles, of which each reads all weights again."""
+    """A block of 4x4 results would be four tiles, each of which reads all weights again."""
     make = convolution(64, 64, padding=1)
     found = []
     for usual in (4, 300):

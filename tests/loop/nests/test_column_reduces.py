@@ -72,7 +72,7 @@ def test_several_reduced_axes_are_walked_in_order() -> None:
 
 
 def test_a_vector_meets_the_rows_of_a_matrix_as_they_lie() -> None:
-    """What stays where it is along the lanes does not keep a reduce from going row by row."""
+    """A read that is constant along the lanes does not keep a reduce from going row by row."""
     r = region(
         {"i0": 2067},
         {"r0": 77},

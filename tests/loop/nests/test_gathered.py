@@ -54,7 +54,7 @@ def test_of_every_width(dtype: str) -> None:
 
 
 def test_floats_that_are_made_places_without_data_are_made_so_once() -> None:
-    """They are constants: a conversion to an integer saturates, and 64 bits are made one by one."""
+    """The positions are constants: a conversion to an integer saturates, and positions of 64 bits are made one by one."""
     g = tt.Graph("half")
     x = g.input("x", (3, 16), tt.fp32)
     at = (g.one("iota", shape=(32,), axis=0).cast(tt.fp32) * 0.5).cast(tt.i64)

@@ -10,7 +10,7 @@ from tatami.core.target import PRESETS
 
 
 def test_axes_that_a_reduce_and_the_results_share_are_joined() -> None:
-    """Of a group norm: the pixels of a channel are one axis in its sums as in its results."""
+    """The pixels of a channel are one axis in the sums and in the results of a group norm."""
     g = tt.Graph("norm")
     x, w = g.input("x", (2, 12, 5, 7), tt.fp32), g.input("w", (12,), tt.fp32)
     g.output("y", x.group_norm(3, w, w))

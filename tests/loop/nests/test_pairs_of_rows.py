@@ -18,7 +18,7 @@ NUMPY = {tt.fp32: np.float32, tt.fp64: np.float64, tt.fp16: np.float16}
 
 
 def compiled(target: str, dtype: Any, size: tuple[int, int], filters: int = 6, channels: int = 9, window: int = 2) -> Any:
-    """relu(transposed convolution + bias + residual), window and stride alike; beside it the residual's negative."""
+    """relu(transposed convolution + bias + residual), window and stride alike; and the residual's negative."""
     h, w = (n * window for n in size)
     g = tt.Graph("up")
     x = g.input("x", (1, channels, *size), dtype)

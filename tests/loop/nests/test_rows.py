@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.layout import size_elements
 from tatami.region.ir import Opaque
 from tatami.region.run import run_region

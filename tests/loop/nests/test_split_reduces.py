@@ -36,7 +36,7 @@ def place(fn: str, d: DType) -> Region:
 
 
 def plan(size: int, vector: str = "r1", own: tuple[str, ...] = ()) -> Wished:
-    """`own`: the axes of the lines that each thread takes for itself; none: threads share the blocks of all."""
+    """A plan of a split reduce. `own`: axes of the lines that each thread takes for itself; none: threads share the blocks of all."""
     return Wished(own, vector, 8, Blocks("r0", size, 0 if own else 4))
 
 

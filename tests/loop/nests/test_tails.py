@@ -1,4 +1,4 @@
-"""What is left of an axis behind its vectors multiplies and adds in one rounding where the vectors do: equal operands of
+"""The tail of an axis behind its vectors multiplies and adds in one rounding if the vectors do: equal operands of
 short sums give equal results. (A long sum there goes along lanes, in another order.)"""
 
 from __future__ import annotations

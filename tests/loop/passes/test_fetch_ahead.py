@@ -1,4 +1,4 @@
-"""What the next row reads and this one writes is asked for in the loop that computes most."""
+"""Lines that the next row reads and this row writes are prefetched in the loop that computes most."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import free_vars, minimum, var
+from tatami.core.expr import minimum, var
 from tatami.loop.ir import Declare, For, IndexOf, Kernel, Op, Parallel, Prefetch
 from tatami.region.ir import Ref, Region
 from tatami.region.run import run_region
@@ -18,7 +19,7 @@ from tests.loop.zoo import b, let, red, region, tensor, u, x01
 
 
 def softmax(*shape: Any) -> Region:
-    """Of two axes, the last in lanes."""
+    """A softmax of two axes, the last in lanes."""
     return region(
         dict(zip(("i0", "i1"), shape)),
         {},

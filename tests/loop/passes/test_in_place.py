@@ -1,4 +1,4 @@
-"""Which outputs may lie where an input lies: what the statements of a kernel allow, and nothing else."""
+"""Outputs that may share the memory of an input: those that the statements of a kernel allow, and no others."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_kernel_that_claims_too_much_is_refused() -> None:
 
 
 def test_a_kernel_of_many_results_is_walked_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an unrolled loop has: the work grows as the kernel does, not as its square."""
+    """A kernel of many results, as of an unrolled loop: the work grows linearly with the kernel, not as its square."""
     from tatami.loop.passes import run_writes
 
     walk, walked = vars(run_writes)["nodes"], []

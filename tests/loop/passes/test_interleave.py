@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.core.algebra.visit import evaluate, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, evaluate, expr, substitute, var
+from tatami.core.expr import Expr, expr, var
 from tatami.loop.ir import Assign, Declare, For, IndexOf, Load, Op, Reg, Stmt, Store, Value
 from tatami.loop.passes.interleave import CHAINS, has_chains_side_by_side, interleaved
 

@@ -1,4 +1,4 @@
-"""What a kernel says of its threads' scratch, against what its text takes."""
+"""Bytes of the threads' scratch in a kernel's document, against those of its text."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_results_have_the_same_bits_wherever_they_lie(name: str, shape: tuple[in
 def test_whole_vectors_at_their_places_go_past_the_caches() -> None:
     k = kernel(rows((40, 1024), STEPS["softmax"]))
     assert ("p1", True) in stored(k) and ("p1", False) not in stored(k)
-    assert {n for _, n in stored(k)} == {True, False}  # what a kernel keeps for itself stays in cache
+    assert {n for _, n in stored(k)} == {True, False}  # a kernel's own scratch stays in cache
 
 
 def test_rows_that_begin_between_places_are_refused() -> None:
@@ -95,7 +95,7 @@ def test_a_result_beyond_l3_is_chosen_to() -> None:
 def test_a_plan_that_names_no_output_is_refused() -> None:
     graph = rows((40, 1024), STEPS["relu"])
     ((key, plan),) = past(graph).plans.items()
-    with pytest.raises(TatamiError, match="past the caches, which is no output"):
+    with pytest.raises(TatamiError, match="past the caches, which is not an output"):
         prepare(graph, target="cpu", decisions=Decisions(plans={key: {**plan, "nontemporal": ["x7"]}})).stages["loop"]
 
 

@@ -1,4 +1,4 @@
-"""What is known goes out of a kernel's statements, and nothing else does."""
+"""Known values are removed from a kernel's statements, and nothing else is."""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from tatami.c.kernels.print_kernel import print_kernel
 from tatami.c.routines import routine_units
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, evaluate, expr, var
+from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding
 from tatami.core.layout import MemRef
 from tatami.core.module import Module

@@ -10,9 +10,9 @@ import tatami as tt
 from tatami.c.kernels.print_kernel import print_kernel
 from tatami.c.products.dots import dot_text
 from tatami.c.routines import routine_units
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.core.layout import MemRef, packed_layout
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
@@ -232,7 +232,7 @@ def test_the_encoding_of_narrow_products_is_that_of_the_machine() -> None:
 
 @pytest.mark.parametrize(("isa", "features", "dot"), DOTS, ids=lambda v: str(v))
 def test_narrow_integers_are_multiplied_in_groups(isa: str, features: tuple[str, ...], dot: str) -> None:
-    """The whole range of each type, the smallest numbers beside each other; k of whole groups, with a rest, of any size."""
+    """The whole range of each type, pairs of the smallest numbers; k of whole groups, with a rest, of any size."""
     target = msgspec.structs.replace(PRESETS[f"cpu:{isa}"], features=features)
     if not runs_here(target):
         pytest.skip(f"this machine has no {isa} {features}")
@@ -265,7 +265,7 @@ def test_narrow_integers_are_multiplied_in_groups(isa: str, features: tuple[str,
 def test_other_operands_are_not_taken_in_groups() -> None:
     for dot, dtype in (("pairs", DType.u16), ("quads_vnni", DType.i8)):
         region = matmul(31, 40, 50, dtype=dtype, acc=DType.i32)
-        with pytest.raises(TatamiError, match="no integers for"):
+        with pytest.raises(TatamiError, match="not integers that"):
             kernel_of(region, plan(region, dot=dot))
 
 
@@ -370,7 +370,7 @@ def test_what_is_no_contraction_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("split", ["m", "n"])
 def test_results_follow_panel_by_panel(split: str) -> None:
-    """Of 90 rows by short slivers, the last of them narrow."""
+    """A product of 90 rows by short slivers, the last of them narrow."""
     region = matmul(90, 70, 53, epilogue=True)
     chosen = plan(region, split=split, kc=64, mc=48)
     x = arrays(region, {})
@@ -380,7 +380,7 @@ def test_results_follow_panel_by_panel(split: str) -> None:
 
 @pytest.mark.parametrize("columns", [1070, "N"])
 def test_panels_go_along_bands_of_slivers(columns: int | str) -> None:
-    """Of 45 rows and 53 steps of k by three at a time, the last band shorter, the last sliver narrow."""
+    """A product of 45 rows and 53 steps of k, three at a time, the last band shorter, the last sliver narrow."""
     for epilogue in (False, True):
         region = matmul(45, columns, 53, epilogue=epilogue)
         chosen = plan(region, split="n", kc=24, nc=3 * TILES[HOST.isa][1])

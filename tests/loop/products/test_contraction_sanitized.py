@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import evaluate
 from tatami.region.ir import Region
 from tatami.runtime.building.compiler import compile_flags, find_compiler, run_command
 from tatami.runtime.building.objects import runtime_headers, runtime_units

@@ -96,7 +96,7 @@ def test_a_wrong_plan_is_refused_with_the_reason() -> None:
 
 
 def test_what_does_not_move_along_the_writes_is_not_turned() -> None:
-    """A number for each line, beside reads that are contiguous as the writes are."""
+    """A number for each line, in addition to reads that are contiguous as the writes are."""
     g = tt.Graph("lines")
     x, w = g.input("x", (6, 64, 80), tt.fp32), g.input("w", (64, 1), tt.fp32)
     g.output("y", x * w.expand((6, 64, 80)))

@@ -21,7 +21,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 SECONDS = 10
-"""Of the child's own time; what waits for something is ended after as many minutes."""
+"""Limit of the child's processor time, in seconds; a child that waits is ended after this many minutes."""
 BYTES = 1 << 30
 FLIPS = 200
 FLOAT = TensorProto.FLOAT
@@ -210,7 +210,7 @@ def _external(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def judge(path: Path) -> str:
-    """What comes of a file, found out by a child under the limits: "program", "refused KIND …" or a fault."""
+    """The outcome of a file, found by a child under the limits: "program", "refused KIND …" or a fault."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -227,7 +227,7 @@ def judge(path: Path) -> str:
 
 
 def _limited(path: Path, write: int) -> None:
-    """In the child: the limits, the work, one line of answer. Never returns."""
+    """The child's part: set the limits, do the work, write one line of answer. Never returns."""
     from tatami.api import prepare
     from tatami.core.diagnostic import TatamiError
 

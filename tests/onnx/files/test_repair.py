@@ -148,7 +148,7 @@ def test_an_attribute_of_no_version_is_dropped_with_a_warning() -> None:
 def test_an_attribute_of_another_version_means_what_it_means_there() -> None:
     made = model([node("Squeeze", ["x"], ["y"], axes=[0])], outputs=[bare("y")])
     assert run(made)[0].shape == (3,)
-    assert "is taken as version 11 has it" in warned(made)[0]
+    assert "is read as in version 11" in warned(made)[0]
     made = model(
         [node("Add", ["x", "w"], ["y"], broadcast=1, axis=0)], [port("x", FLOAT, (3, 2))], [bare("y")], [("w", [1, 2, 3])]
     )

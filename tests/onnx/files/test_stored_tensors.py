@@ -55,7 +55,7 @@ def test_a_place_outside_a_sparse_tensor_is_refused() -> None:
 
 
 def test_external_data_is_read_wherever_it_stands(tmp_path: Any) -> None:
-    """In an initialiser, a Constant node, a branch's initialiser and its Constant; with the same guards everywhere."""
+    """External data of an initialiser, a Constant node, a branch's initialiser and a branch's Constant, with the same guards everywhere."""
     data = np.arange(12, dtype=np.float32)
     (tmp_path / "m.data").write_bytes(data.tobytes())
 
@@ -85,7 +85,7 @@ def test_external_data_is_read_wherever_it_stands(tmp_path: Any) -> None:
     parts = data.reshape(4, 1, 3)
     assert f(x=X, c=np.array(True))["y"].tolist() == (X + parts.sum(0)).tolist()
     assert f(x=X, c=np.array(False))["y"].tolist() == (X + parts[:2].sum(0)).tolist()
-    path.write_bytes(made("../m.data").SerializeToString())  # of the Constant in the branch
+    path.write_bytes(made("../m.data").SerializeToString())  # external data of the Constant in the branch
     with pytest.raises(tt.TatamiError, match="outside the model's folder"):
         tt.compile(path, target="reference")
     with pytest.raises(tt.TatamiError, match="no folder"):

@@ -1,4 +1,4 @@
-"""A grid of small models beside ONNX's node suite: each operator of the default domain in each of its versions, varied
+"""A grid of small models in addition to ONNX's node suite: each operator of the default domain in each of its versions, varied
 along one axis at a time, next to ONNX's reference evaluator and ONNX Runtime.
 
     schema       operators, versions, attributes and types, read from onnx.defs

@@ -140,7 +140,7 @@ def _allowed(schema: OpSchema, row: Row) -> list[str]:
 def _made(
     schema: OpSchema, row: Row, edge: Edge, dtype: str
 ) -> tuple[tuple[Operand, ...], dict[str, Any], dict[int, str]] | None:
-    """Operands, attributes and dtypes of a variation; None where the version has not what it needs."""
+    """Operands, attributes and dtypes of a variation; None if the version lacks a part that the variation needs."""
     operands = list(row.operands)
     attrs = dict(row.attrs)
     for key, value in edge.items():
@@ -267,6 +267,6 @@ def model(
         ):
             kind.elem_type = code_of(np.asarray(known[port.name]))
         if port.type.WhichOneof("value") == "tensor_type":
-            kind.ClearField("shape")  # what runs the model finds it: ONNX's inference of some is wrong
+            kind.ClearField("shape")  # the runtime finds the shape; ONNX's inference is wrong for some operators
     feeds = {k: v for p in found for k, v in p.feeds.items()}
     return made, feeds, [p.outputs for p in found]

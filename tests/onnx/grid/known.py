@@ -1,4 +1,4 @@
-"""What is known of cases that are not simply right: where the oracles differ and which one is followed, and what fails."""
+"""Known disagreements and failures of cases: where the oracles differ, which one is followed, and what fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Disagreement(Known):
 
     follows: Followed = "text"
     against_both: bool = False
-    """Whether the text is followed where the oracles agree, too."""
+    """True if the operator's text is followed although the oracles agree."""
 
 
 def _ort(ops: str, labels: str, why: str, first: int = 1, last: int = 1000) -> Disagreement:
@@ -71,7 +71,7 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
     _text(
         "RNN|GRU|LSTM",
         "row 0 activations=['ThresholdedRelu'*]",
-        "alpha is 1 where it is not given, as the operator of that name has it; ONNX Runtime takes 0",
+        "alpha is 1 where it is not given, as in the operator of that name; ONNX Runtime takes 0",
     ),
     _text("GRU|LSTM", "row 0 activations=['Softplus'*", "Softplus does not overflow; ONNX Runtime's exp does"),
     _text(
@@ -186,7 +186,7 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
     _reference(
         "Resize",
         "*align_corners*",
-        "length_resized is scale * length_original where scales are given, as ONNX's node suite has it",
+        "length_resized is scale * length_original where scales are given, as in ONNX's node suite",
     ),
     _ort("Resize", "*half_pixel nearest floor*", "positions are computed in fp32"),
     _ort("SequenceInsert", "*", "the reference evaluator puts a tensor at the end before the last one"),
@@ -205,7 +205,7 @@ DISAGREEMENTS: tuple[Disagreement, ...] = (
     _ort(
         "GridSample",
         "*",
-        "cubic taps beyond the border are clamped one by one, as PyTorch has it; the reference evaluator clamps the position",
+        "cubic taps beyond the border are clamped one by one, as in PyTorch; the reference evaluator clamps the position",
     ),
     _ort("DeformConv", "*float16", "positions and sums of 16 bits are kept in 32"),
     _text("Det", "*bfloat16", "the result has the operand's dtype; the reference evaluator gives fp64"),

@@ -1,4 +1,4 @@
-"""What ONNX's reference evaluator and ONNX Runtime make of a case, and when two results are the same."""
+"""Results of ONNX's reference evaluator and ONNX Runtime for a case, and the comparison of two results."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def share_of(cases: Sequence[Case], share: str) -> list[Case]:
 
 
 def unexpected(done: Iterable[Verdict]) -> list[Verdict]:
-    """The verdicts that are no success and that nothing in the table of known failures says."""
+    """The verdicts that are not success and that nothing in the table of known failures says."""
     return [v for v in done if v.outcome not in ("right", "not told") and known_of(v.case, FAILING) is None]
 
 
@@ -59,7 +59,7 @@ def summary(done: Sequence[Verdict]) -> str:
 
 
 def tables() -> str:
-    """What is known of disagreements and failures, for the page."""
+    """Tables of known disagreements and failures, for the page."""
     lines = [f"{_TABLES}\n", "| operators | versions | cases | followed | why |", "|---|---|---|---|---|"]
     lines += [f"| {_ops(d)} | {_versions(d)} | `{_cell(d.labels)}` | {_FOLLOWED[d.follows]} | {d.why} |" for d in DISAGREEMENTS]
     lines += ["", "## Cases that fail\n", "| operators | versions | cases | why |", "|---|---|---|---|"]

@@ -1,4 +1,4 @@
-"""What a row of the grid's table says."""
+"""A row of the grid's table."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class Row:
     "numbers" (as rows, without NaN), "within TYPE" (a row of those that the type can hold, NaN among them for floats: what a
     cast of others gives is undefined)."""
     limits: bool = False
-    """Whether operands at the limits of their dtype are a case: for operators that accumulate."""
+    """True if operands at the limits of their dtype are a case: for operators that accumulate."""
     safe_divisor: bool = False
-    """Whether the second operand holds no zero and no -1 where it is an integer: ONNX leaves both undefined."""
+    """True if an integer second operand holds no zero and no -1: ONNX leaves both undefined."""
     random: bool = False
-    """Whether only dtype and shape of the results are compared."""
+    """True if only dtype and shape of the results are compared."""
     alone: bool = False
-    """Whether the row is not varied along what the schema says (attributes, dtypes): one of many rows of its operator."""
+    """True if the row is not varied along the schema's attributes and dtypes: one of many rows of its operator."""
     drops: bool = True
-    """Whether each optional operand is left out in a case of its own."""
+    """True if each optional operand is left out in a case of its own."""
 
 
 def data(*shape: int, fill: str = "normal", dtype: str = "") -> Data:

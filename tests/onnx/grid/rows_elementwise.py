@@ -23,7 +23,7 @@ def _two(**more: object) -> Row:
 
 
 def _two_old(**more: object) -> Row:
-    """Before opset 7: equal shapes, or the second one along an axis of the first."""
+    """Operands of two shapes before opset 7: equal, or the second one along an axis of the first."""
     edges: tuple[Edge, ...] = (
         {1: data(4, fill="positive"), "broadcast": 1},
         {1: data(3, fill="positive"), "broadcast": 1, "axis": 1},

@@ -20,7 +20,7 @@ BATCH = 24
 """Cases of one program: the compiler's fixed cost is shared, and a fault is found in few halvings."""
 OUTCOMES = ("right", "wrong", "refused", "fault", "undecided", "not told")
 """right: as the oracle that is followed, or refused where no oracle has an answer. wrong, refused, fault (an exception
-that is no diagnostic): by Tatami, where an oracle has an answer. undecided: the oracles differ and nothing says which one
+that is not a diagnostic): by Tatami, where an oracle has an answer. undecided: the oracles differ and nothing says which one
 is followed. not told: no oracle has an answer, and Tatami has one."""
 
 
@@ -51,7 +51,7 @@ Asked: TypeAlias = tuple[Case, Mapping[str, Answer]]
 
 
 def answers(batch: Sequence[Asked]) -> list[Answer]:
-    """What Tatami gives for each case; a batch that fails is halved until the case that fails is alone."""
+    """Tatami's results for each case; a batch that fails is halved until the case that fails is alone."""
     told = [next((a.values for a in oracles.values() if a.values is not None), None) for _, oracles in batch]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

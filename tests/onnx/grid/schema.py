@@ -30,7 +30,7 @@ have them."""
 
 @cache
 def history() -> dict[str, tuple[OpSchema, ...]]:
-    """By operator, its schemas from the oldest on."""
+    """Operator → its schemas, the oldest first."""
     found: dict[str, dict[int, OpSchema]] = defaultdict(dict)
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain == "":

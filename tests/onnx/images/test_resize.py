@@ -1,4 +1,4 @@
-"""Resize whose sizes are open: every coordinate mode by scales and to the size of another tensor, as ONNX Runtime has it."""
+"""Resize whose sizes are open: every coordinate mode by scales and to the size of another tensor, as in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_open_axes_take_scales_that_are_fractions(scale: float) -> None:
 
 @pytest.mark.parametrize("nearest", ["ceil", "floor", "round_prefer_ceil", "round_prefer_floor"])
 def test_axes_that_keep_their_size_are_left_alone(nearest: str) -> None:
-    """(i + 1/2) / 1 is no whole number: batch and channels would move, as they did elsewhere."""
+    """(i + 1/2) / 1 is not a whole number: batch and channels would move, as they did elsewhere."""
     scales = numpy_helper.from_array(np.array([1, 1, 3, 3], np.float32), "k")
     roi = numpy_helper.from_array(np.zeros(0, np.float32), "r")
     graph = helper.make_graph(

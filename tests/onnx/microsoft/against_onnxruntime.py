@@ -1,4 +1,4 @@
-"""One node, or a few, of ONNX Runtime's own domains: Tatami beside ONNX Runtime without graph optimisations.
+"""One node, or a few, of ONNX Runtime's own domains: Tatami against ONNX Runtime without graph optimisations.
 
 A size that is to stay open is written as a name in `open`: {"x": ("B", "T", 8)} declares x so and runs it at every set of arrays.
 """
@@ -55,7 +55,7 @@ def run_onnxruntime(model: onnx.ModelProto, feed: Arrays) -> list[np.ndarray]:
 
 
 def close(got: np.ndarray, wanted: np.ndarray, what: str, tolerance: tuple[float, float] | None = None, apart: int = 0) -> None:
-    """`apart`: how far integers may differ, in one element of fifty and one of any tensor; a value between two numbers rounds either way."""
+    """Assert that results are close. `apart`: how far integers may differ, in one element of fifty and one of any tensor; a value between two numbers rounds either way."""
     assert got.shape == wanted.shape and got.dtype == wanted.dtype, (what, got.shape, wanted.shape, got.dtype, wanted.dtype)
     if wanted.dtype.kind in "iub":
         far = np.abs(got.astype(np.int64) - wanted.astype(np.int64))

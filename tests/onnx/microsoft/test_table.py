@@ -1,4 +1,4 @@
-"""The table of operators: complete beside ONNX Runtime's own list, and printed as the page."""
+"""The table of operators: complete by ONNX Runtime's own list, and printed as the page."""
 
 from __future__ import annotations
 

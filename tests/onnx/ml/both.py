@@ -42,7 +42,7 @@ def model(
     opset: int = 18,
     constants: Mapping[str, Any] | None = None,
 ) -> onnx.ModelProto:
-    """`outputs`: an element type by name, its shape unknown; or a whole ValueInfoProto."""
+    """A model of these nodes. `outputs`: an element type by name, its shape unknown; or a whole ValueInfoProto."""
     ports = [v if isinstance(v, onnx.ValueInfoProto) else helper.make_tensor_value_info(k, v, None) for k, v in outputs.items()]
     held = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in (constants or {}).items()]
     graph = helper.make_graph(list(nodes), "g", [port(k, v) for k, v in inputs.items()], ports, held)

@@ -1,4 +1,4 @@
-"""Exports of scikit-learn, LightGBM and XGBoost beside ONNX Runtime and the packages' own `predict`.
+"""Exports of scikit-learn, LightGBM and XGBoost against ONNX Runtime and the packages' own `predict`.
 
     python -m tests.onnx.ml.tabular_exports [name …]        prints a line for each model
 
@@ -239,7 +239,7 @@ def scikit_cases() -> Iterator[tuple[str, Make]]:
 
 
 def outcome(make: Make) -> Result:
-    """How one model does. A package that cannot export its own model is no fault of ours: skipped, with its words."""
+    """How one model does. A package that cannot export its own model is not a fault of ours: skipped, with its words."""
     try:
         proto, feed, predicted = make()
     except Exception as error:  # the exporters raise what they like

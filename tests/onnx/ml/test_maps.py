@@ -52,7 +52,7 @@ def test_cast_map(form: str, to: str) -> None:
 
 
 def test_maps_of_words() -> None:
-    """What ONNX Runtime's Python interface does not take: a map whose values are words."""
+    """A map whose values are words, which ONNX Runtime's Python interface does not take."""
     feed = {"x": {3: "7", 0: "2", 1: "-4"}}
     for attrs, kind, want in (
         ({"cast_to": "TO_STRING"}, both.STRING, [["2", "-4", "7"]]),

@@ -69,7 +69,7 @@ def test_words_that_spell_numbers(to: str) -> None:
 
 def test_a_word_that_spells_no_number_is_told() -> None:
     prepared = OnnxBackend.prepare(model([plain("Cast", ["a"], ["y"], to=both.FLOAT)], {"a": A[0]}, {"y": both.FLOAT}))
-    with pytest.raises(TatamiError, match="'red' is no number"):
+    with pytest.raises(TatamiError, match="'red' is not a number"):
         prepared.run({"a": A[0]})
 
 

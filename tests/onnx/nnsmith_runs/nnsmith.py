@@ -27,10 +27,10 @@ import onnx
 from tests.onnx.blame import Arrays, Parting, partings
 
 SECONDS = 300
-"""Of one model's process, on the processor."""
+"""Limit of one model's process, in processor seconds."""
 BYTES = 4 << 30
 TOLERANCES = {"float16": (1e-2, 1e-3), "float32": (1e-3, 1e-5), "float64": (1e-3, 1e-5)}
-"""Of each value, and of the greatest finite value of its tensor (at least 1)."""
+"""dtype → tolerance relative to each value, and relative to the greatest finite value of its tensor (at least 1)."""
 Found = dict[str, Any]
 
 
@@ -87,7 +87,7 @@ def difference(a: Arrays, b: Arrays) -> str:
 
 
 def examine(folder: Path, seed: int) -> Found:
-    """What each system says of a model, and the groups that agree, those with the most members first."""
+    """Results of each system for a model, and the groups that agree, the largest first."""
     model = onnx.load(folder / f"{seed}.onnx")
     with np.load(folder / f"{seed}.npz") as file:
         inputs = {k[3:]: file[k] for k in file if k.startswith("in:")}
@@ -119,7 +119,7 @@ def examine(folder: Path, seed: int) -> Found:
 
 
 def is_sensitive(model: onnx.ModelProto, inputs: Arrays) -> bool:
-    """Whether another system's own results change by more than the tolerance when each input moves by one last bit."""
+    """True if another system's own results change by more than the tolerance when each input moves by one last bit."""
     rng = np.random.default_rng(0)
     for run in (ort, reference):
         try:

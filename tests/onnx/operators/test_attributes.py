@@ -1,4 +1,4 @@
-"""What an ONNX node says stays an operation of the frontend with its attributes: no loops and no views yet."""
+"""An ONNX node stays one operation of the frontend with its attributes, without loops and views."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Slice with bounds before and behind the axis, forwards and backwards, of an open size: as onnxruntime has it, and where
-the bound is a limit of the integers, as the operator's text and the reference evaluator have it."""
+"""Slice with bounds before and behind the axis, forwards and backwards, of an open size: as in ONNX Runtime; and where
+the bound is a limit of the integers, as in the operator's text and the reference evaluator."""
 
 from __future__ import annotations
 

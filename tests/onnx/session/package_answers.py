@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 Answers = dict[str, Any]
-"""By what was asked: words and numbers that ought to be the same, and lists of floats that ought to be close."""
+"""Question → the answer: words and numbers, which have to be equal, and lists of floats, which have to be close."""
 
 
 def use_tatami() -> None:

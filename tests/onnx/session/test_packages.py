@@ -16,7 +16,7 @@ import pytest
 SCRIPT = Path(__file__).with_name("package_answers.py")
 ROOT = SCRIPT.parents[2]
 NEEDS = {"magika": (), "nudenet": ("cv2",), "rapidocr_onnxruntime": ("cv2",), "silero_vad": ("torch",)}
-"""Packages beside each that its answers need."""
+"""Package → other packages that its answers need."""
 
 
 def answers(package: str, runtime: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The drop-in session beside ONNX Runtime's: what it says of a model, what it gives, and what it says of a wrong feed."""
+"""The drop-in session against ONNX Runtime's: description of a model, results, and errors of a wrong feed."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_input_without_axes_takes_one_number_in_any_shape() -> None:
 
 
 def test_a_feed_of_arrays_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one of rank 0: nothing is done to it, so the next one of its kind goes straight to the program."""
+    """A feed, of rank 0 too, is checked and left as it is, so the next one of its kind goes straight to the program."""
     session, _ = both(scaled())
     feed = {"x": np.ones((1, 2, 2), np.float32), "s": np.array(3, np.float32)}
     want = session.run(None, feed)
@@ -339,7 +339,7 @@ def test_the_session_computes_without_onnx_runtime() -> None:
 
 
 def test_a_session_does_not_keep_the_model_in_memory() -> None:
-    """What it says of the inputs is a copy: a part of a message would keep the weights beside the program's."""
+    """Descriptions of inputs are copies: a part of a protobuf message would keep the weights in memory a second time."""
     model = onnx.ModelProto.FromString(affine())
     arg = tatami_onnx.NodeArg.of(model.graph.input[0])
     model.graph.input[0].type.tensor_type.elem_type = INT64

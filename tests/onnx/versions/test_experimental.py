@@ -1,4 +1,4 @@
-"""Operators that were experimental before opset 10, beside ONNX Runtime, which still runs them."""
+"""Operators that were experimental before opset 10, against ONNX Runtime, which runs them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.onnx.versions.version_case import Array, Case, model_of
 from tests.onnx.versions.version_control import control
 
 NO_MEANING = ("consumed_inputs", "output_sequence")
-"""Attributes of old versions that ONNX Runtime's kernels no longer take, and that change no result."""
+"""Attributes of old versions that ONNX Runtime's kernels do not take, and that change no result."""
 NEWEST = 24
 """Opset up to which ONNX Runtime is asked."""
 

@@ -1,7 +1,7 @@
 """The simulation of a contraction's pipeline against kernels that were measured on an H100 (notes: gpu §2.1).
 
-A public worklog made a bf16 product of 4096^3 quicker in eleven steps. What each kernel does is read from its source
-(fast.cu, examples/matmul/matmul_N.cuh), its registers and instructions are what ptxas 13 makes of it; no duration of the
+A public worklog made a bf16 product of 4096^3 quicker in eleven steps. The work of each kernel is read from its
+source (fast.cu, examples/matmul/matmul_N.cuh), its registers and instructions from the output of ptxas 13; no duration of the
 simulation comes from these times.
 """
 
@@ -54,7 +54,7 @@ def kernel(bm: int, bn: int, bk: int = 64, steps: Iterator[tuple[int, int]] | No
 
 
 def in_blocks(height: int, width: int) -> Iterator[tuple[int, int]]:
-    """Tiles of 128 x 256 in blocks of so many."""
+    """Tiles of 128 x 256 in blocks of `height` x `width`."""
     for i in range(0, SIZE // 128, height):
         for j in range(0, SIZE // 256, width):
             yield from ((i + a, j + b) for a in range(height) for b in range(width))
@@ -71,7 +71,7 @@ SHARED_B = {"cluster": 2, "l2_bytes": (128 + 256 / 2) * 64 * 2}
 MERGED = {"store_bytes": 128 * 256 * 2}
 STAGED = {"store_lines": 0.0, "staged_store": True}
 INSTRUCTIONS = 4 * (16 * 184 + 96)
-"""Of the first kernel per block of 16 k: 4 warps; 184 per k, of which 128 are multiply-adds, and the copies."""
+"""Instructions of the first kernel per block of 16 k: 4 warps; 184 per k, of which 128 are multiply-adds, and the copies."""
 
 LADDER: list[tuple[float, Pipeline]] = [
     (32, kernel(128, 128, 16, tensor=False, boxes=0, ctas_per_sm=3, math_cycles=INSTRUCTIONS / 4)),  # 161 registers

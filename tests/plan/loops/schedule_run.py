@@ -1,7 +1,7 @@
 """Schedules by their own rules, one element at a time: what streaming kernels have to do (`plan/loops/schedule.py`).
 
 Nothing of `region.run` is used for the order of work: a let that is read before it is complete, or from a register that
-no longer holds it, is an error here.
+holds another value, is an error here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tatami.core.expr import evaluate
+from tatami.core.algebra.visit import evaluate
 from tatami.core.numbers import numerics
 from tatami.core.ops import neutral
 from tatami.core.scalar import number

@@ -1,4 +1,4 @@
-"""What a guard proves, against every point of small boxes."""
+"""Proofs by guards, against every point of small boxes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from itertools import product
 
 import pytest
 
-from tatami.core.expr import Expr, evaluate, expr
+from tatami.core.algebra.visit import evaluate
+from tatami.core.expr import Expr, expr
 from tatami.core.expr import parse_expr as parse
 from tatami.indexbook.ir import Guard
 from tatami.region.checks.guards import is_proved_inside
@@ -16,7 +17,7 @@ B = 2
 
 
 def holds(index: Expr, size: Expr, guard: Guard, n: int, s: int) -> bool:
-    """At every point of the box for these sizes."""
+    """True if the index is inside at every point of the box for these sizes."""
     ranges = [range(evaluate(parse(extent), {"S": s, "B": B})) for extent in AXES.values()]
     for point in product(*ranges):
         at = {**dict(zip(AXES, point, strict=True)), "N": n, "S": s, "B": B}

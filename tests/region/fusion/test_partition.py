@@ -62,7 +62,7 @@ def test_what_streams_beside_attention_is_what_its_template_takes(beside: str, g
 def test_pointwise_weights_stream_where_their_trip_through_memory_costs_more(
     rows: int, width: int, target: str, groups: int
 ) -> None:
-    """Scores that stay in cache, or cost little beside both products, go to the second product by themselves."""
+    """Scores that stay in cache, or cost little compared with both products, go to the second product by themselves."""
     b = Builder()
     q, k, v = b.input("q", (rows, width)), b.input("k", (width, rows)), b.input("v", (rows, width))
     b.output("y", b.matmul(b.op("sigmoid", b.matmul(q, k)), v))

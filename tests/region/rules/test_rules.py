@@ -106,7 +106,7 @@ def test_a_sum_is_computed_once_for_axes_that_only_its_factor_has() -> None:
 
 
 def test_nothing_leaves_a_sum_of_nothing() -> None:
-    """What a factor reads need not be there: x[0] of no elements."""
+    """A factor may read an element that does not exist: x[0] of no elements."""
     body = Binary("mul", Read("c", (expr(0),)), read("x", "m", "k"))
     region = region_of((Let("y", ("m",), F, Reduce("sum", ("k",), None, F, body)),), "y", {"c": ("k",), "x": ("m", "k")})
     region = msgspec.structs.replace(region, reduce_axes=(Iter("k", expr(0)),))

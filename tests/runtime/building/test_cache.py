@@ -128,7 +128,7 @@ def test_memory_serves_without_a_folder() -> None:
 
 @pytest.mark.parametrize("umask", [0o022, 0o002, 0])
 def test_folders_are_made_for_their_owner_alone(tmp_path: Path, umask: int) -> None:
-    """At first and after they have vanished, with all above them that are missing; entries too."""
+    """Folders of the cache, their missing parents and entries are made so at first and after they have vanished."""
     before = os.umask(umask)
     try:
         cache = open_cache(tmp_path / "a" / "b" / "c")

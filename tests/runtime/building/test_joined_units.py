@@ -52,7 +52,7 @@ def test_units_keep_what_they_define_for_themselves() -> None:
 
 
 def test_names_are_what_keeps_them_apart() -> None:
-    """The same files without names of their own are no C."""
+    """The same files without names of their own are not C."""
     text = joined_text(["a.c", "b.c"], [TWICE, HALF])
     includes = [line for line in text.splitlines() if line.startswith("#include")]
     files = {"a.c": TWICE, "b.c": HALF}
@@ -72,6 +72,7 @@ def test_runs_take_small_units_of_one_kind() -> None:
     many = runs(["x" * 5000] * 300, [0] * 300)
     assert all(sum(5000 for _ in run) <= TOGETHER for run in many) and len(many) == 25
     assert runs(["x"] * 4, [0] * 4) == [(0,), (1,), (2,), (3,)]
+    assert runs(["x"] * 4, [0, 1, None, 0], least=1) == [(0, 3), (1,), (2,)]
 
 
 def test_what_concerns_later_text_is_compiled_alone() -> None:

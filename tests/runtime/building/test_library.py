@@ -44,7 +44,7 @@ def virtual_bytes() -> int:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """What goes in the block goes with its last reference."""
+    """A block without the garbage collector: objects are freed with their last reference."""
     gc.collect()
     gc.disable()
     try:
@@ -187,7 +187,7 @@ def test_the_library_that_stays_is_not_closed() -> None:
 
 
 def test_a_body_of_the_users_stays() -> None:
-    """It may have left a thread or a handler behind."""
+    """The library of a user's body stays open: the body may have left a thread or a handler behind."""
     g = tt.Graph("g")
     x = g.input("x", (4, 16), tt.fp32)
     body = "for (ridx0 = 0; ridx0 < 64; ++ridx0) output[ridx0] = -input0[ridx0];"
@@ -201,7 +201,7 @@ def test_a_body_of_the_users_stays() -> None:
 
 
 def test_text_of_a_trusted_document_stays(tmp_path: Path) -> None:
-    """And every other document's program goes."""
+    """The library of a trusted document stays open, and that of every other document is closed."""
     f = compiled()
     write_dump(tmp_path, f.compilation.values(), ("loop", "execution", "c"), f.compilation.target)
     del f

@@ -1,4 +1,4 @@
-"""Which files NVRTC is loaded from."""
+"""Files that NVRTC is loaded from."""
 
 from __future__ import annotations
 

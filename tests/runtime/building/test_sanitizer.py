@@ -1,4 +1,4 @@
-"""The sanitizer build: bodies that leave their tensors, by one element, where the arena has another tensor beside."""
+"""The sanitizer build: bodies that leave their tensors, by one element, where the arena has another tensor next to it."""
 
 from __future__ import annotations
 

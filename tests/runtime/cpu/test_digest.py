@@ -49,7 +49,7 @@ def test_every_byte_counts(size: int, plain: bool) -> None:
 @pytest.mark.parametrize("zeros", [0, 16])
 @pytest.mark.parametrize("row", [1, 16, 64, 100, 1024, 4096])
 def test_rows_that_change_places_are_seen_at_any_distance(row: int, zeros: int, plain: bool) -> None:
-    """Also where the low bits of each word are 0, as those of 16-bit floats in 32 bits are."""
+    """Rows that change places are seen, even if the low bits of each word are 0, as in 16-bit floats widened to 32 bits."""
     rng = np.random.default_rng(row)
     words = (rng.integers(0, 1 << 32, (512, row), np.uint64) >> zeros << zeros).astype(np.uint32)
     digest = taken(words, plain=plain)

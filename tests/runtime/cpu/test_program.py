@@ -232,7 +232,7 @@ def test_a_host_step_between_segments() -> None:
 
 
 def test_buffers_of_one_segment_share_an_arena() -> None:
-    """Before and after the host step a chain; what one kernel hands the next needs the memory of two, however long it is."""
+    """A chain of kernels before and after the host step needs the memory of two buffers, however long it is."""
     from tatami.runtime.host_steps import host_routine
 
     @host_routine("test_positive")
@@ -257,7 +257,7 @@ def test_buffers_of_one_segment_share_an_arena() -> None:
         ("N", 64): 512,
         ("N", 0): 0,
     }
-    assert all(len(p.within) < len(p.used) for p in kept.values())  # what the host step reads or made lies elsewhere
+    assert all(len(p.within) < len(p.used) for p in kept.values())  # buffers of the host step are not in the arena
 
 
 def test_a_failing_host_step_is_named() -> None:

@@ -86,7 +86,7 @@ def test_what_was_packed_gives_every_bit_back(kind: str, dtype: Any, tmp_path: P
 
 
 def test_what_was_changed_on_the_way_stays() -> None:
-    """The packed form of weights that are widened is no copy."""
+    """The packed form of weights that are widened is not a copy."""
     g, made = program("plain", np.float16)
     f = tt.compile(g, threads=1)
     for tensor, array in zip(constants_of(f).values(), made):
@@ -95,7 +95,7 @@ def test_what_was_changed_on_the_way_stays() -> None:
 
 @pytest.mark.parametrize("filters", [(600, 512, 1, 1), (136, 96, 5, 5), (256, 128, 3, 3)])
 def test_filters_are_rows_of_a_matrix(filters: tuple[int, ...]) -> None:
-    """Or another form (Winograd's is of other numbers), and then they stay."""
+    """Filters are read back as rows of a matrix, or kept in another form (Winograd's has other numbers)."""
     g = tt.Graph("g")
     x = g.input("x", (1, filters[1], 14, 14), tt.fp32)
     array = weights(*filters)
@@ -120,7 +120,7 @@ LAYOUTS = [
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 @pytest.mark.parametrize("shape", [(1, 1), (8, 8), (7, 13), (16, 3), (33, 40)])
 def test_a_layout_is_read_back(shape: tuple[int, int], layout: Layout | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And each bit that differs, in any piece, is seen."""
+    """The layout is read back, and each bit that differs, in any piece, is seen."""
     array = weights(*shape)
     memory = lay_out(array, layout).reshape(-1)
     assert memory.size == packed_size(shape, layout) and bits(read_back(memory, shape, layout)) == bits(array)

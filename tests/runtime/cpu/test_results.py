@@ -1,4 +1,4 @@
-"""Results whose memory is taken again: only when nobody can see it any more."""
+"""Reuse of a result's memory: only after the last reference to it is gone."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_results_of_calls_are_separate() -> None:
 
 @pytest.mark.parametrize("in_c", [True, False])
 def test_large_results_begin_in_the_middle_of_a_page(in_c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of callers begin at the first lines of one: loads are not taken for what was just stored."""
+    """Callers' arrays begin at the first lines of a page, so the processor does not take loads for data just stored."""
     if not in_c:
         monkeypatch.setattr("tatami.runtime.cpu.quick_call.short_call", lambda: None)
     for rows, at in ((LARGE_BYTES // 4096, PAGE // 2), (LARGE_BYTES // 4096 - 1, None)):

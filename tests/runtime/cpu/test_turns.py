@@ -9,7 +9,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
-from tatami.runtime import python_steps
+from tatami.runtime import python_runs
 from tatami.runtime.cpu import turns
 from tests.onnx.subgraphs.test_control import i64, model, oracle, x
 
@@ -25,7 +25,7 @@ UNTIL = """g (int64 trip, bool yes, float[N, 4] x, float bound) => (float[N, 4] 
             again = Less (f, bound)
         }>
 }"""
-"""Two states that take turns, a captured value, rows of two shapes, and a condition beside the trip count."""
+"""Two states that take turns, a captured value, rows of two shapes, and a condition in addition to the trip count."""
 
 
 def made_by(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -37,7 +37,7 @@ def made_by(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(made.turns)
         return made
 
-    monkeypatch.setattr(python_steps, "run_turns", run)
+    monkeypatch.setattr(python_runs, "run_turns", run)
     return seen
 
 

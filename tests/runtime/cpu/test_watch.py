@@ -205,7 +205,7 @@ def test_memory_that_is_mapped_anew_is_read() -> None:
 
 @available
 def test_writers_and_lookers_in_threads() -> None:
-    """A look that begins after a write has ended tells of it, whoever looks beside it."""
+    """A check that begins after a write has ended reports it, whatever other threads check."""
     array = memory(64)
     stop = threading.Event()
     missed: list[int] = []

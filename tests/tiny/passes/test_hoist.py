@@ -118,7 +118,7 @@ def test_what_one_call_passes_as_an_input_is_no_constant() -> None:
 
 
 def test_what_a_loop_carries_is_no_constant() -> None:
-    """It begins with one, and changes."""
+    """A carried value begins as a constant and changes, so it is not one."""
     g = tt.Graph("carried")
     turn = g.subgraph("turn")
     turn.input("i", (), tt.i64)

@@ -34,7 +34,7 @@ def chain(*, changes: bool = False, twice: bool = False) -> tt.Graph:
 
 
 def loops(program: Program) -> list[tuple[int, int]]:
-    """Of each loop: carried values, results."""
+    """(Carried values, results) of each loop."""
     found = [n.op for n in program.nodes if isinstance(n.op, CallOp) and n.op.kind == "loop"]
     return [(int(str(op.attrs["carried"])), len(op.results)) for op in found]
 

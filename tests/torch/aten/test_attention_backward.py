@@ -83,7 +83,7 @@ def test_a_row_that_sees_no_key_gives_zero_and_takes_no_gradient(
 
 
 def arena_bytes(monkeypatch: pytest.MonkeyPatch, length: int) -> dict[str, int]:
-    """Of all programs of the gradient's graph, by target."""
+    """Bytes of the arenas of all programs of the gradient's graph, by target."""
     found: dict[str, int] = {}
 
     def prepared(module: Any, **options: Any) -> Any:

@@ -19,7 +19,7 @@ from tatami.plan.ir import Sm90Mma  # noqa: E402
 
 
 def test_gradients_are_products_by_wgmma_and_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 32 images, which the gradients of the weights would have last: what a convolution reads too is not theirs to say."""
+    """A batch of 32 images, an axis that gradients of the weights would have last: a tensor that a convolution reads too keeps the convolution's layout."""
     compilations: list[Any] = []
 
     def prepared(module: Any, **options: Any) -> Any:

@@ -72,7 +72,7 @@ def test_repeated_elements_are_read_once_for_a_vector(factor: int) -> None:
 
 @pytest.mark.parametrize("width", [3, 5, 16, 40])
 def test_reflected_borders(width: int) -> None:
-    """Vectors beside a border, across it, and within it; joined along the innermost axis."""
+    """Vectors next to a border, across it, and within it; joined along the innermost axis."""
     x = torch.randn(2, 3, 20, width)
     pad = torch.nn.ReflectionPad2d(min(width - 1, 9))
     np.testing.assert_array_equal(result(compiled(Called(pad), x), x), pad(x).numpy())

@@ -104,7 +104,7 @@ def test_a_matrix_that_is_not_finite_raises_as_in_eager() -> None:
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch.export of torch 2.13 warns of itself
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_matrix_that_is_not_finite_gives_nan_where_nothing_raises(value: float) -> None:
-    """Beside a finite one, whose result is its own."""
+    """A matrix that is not finite gives nan next to a finite one, whose result is unaffected."""
     bad = torch.eye(3).repeat(2, 1, 1)
     bad[1, 2, 0], bad[0, 0, 2] = value, value  # the upper triangle of the first is not read
     got = compiled(lambda a: L.pinv(a, hermitian=True), target="reference")(bad)

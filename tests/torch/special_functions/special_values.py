@@ -77,7 +77,7 @@ def rows(dtype: torch.dtype) -> torch.Tensor:
     values = numbers(dtype)
     for k, (a, b) in enumerate(itertools.product(values[:8], values)):
         if abs(a) == abs(b) == torch.finfo(dtype).max:
-            continue  # which sum is left of these depends on the order of adding
+            continue  # the sum of these depends on the order of adding
         row = torch.linspace(-2.0, 3.0, 37).to(dtype)
         row[(0, 20, 36)[k % 3]] = a
         row[(5, 36, 1)[k % 3]] = b
@@ -100,7 +100,7 @@ def cases(kind: str, dtype: torch.dtype) -> Iterator[Case]:
         case "reduction":
             for op in _supported(ReductionOpInfo, dtype):
                 given = rows(dtype)
-                if "prod" in op.name:  # which product is too large depends on the order of multiplying
+                if "prod" in op.name:  # the order of multiplying decides which product overflows
                     given = given[(given.nan_to_num(0, 0, 0).abs() < 100).all(1)]
                 yield Case(_name(op), lambda x, f=op.op: (f(x), f(x, dim=1), f(x.t(), dim=0), f(x, dim=0)), (given,))
             for name, f in ORDERS.items():
@@ -132,7 +132,7 @@ KNOWN = {
     "masked.prod": "the order decides",
     **{f"special.{n}": "eager's recurrences leave numbers at NaN and infinity" for n in POLYNOMIALS},
 }
-"""What differs from eager, and why it stays."""
+"""Differences from eager, with the reason why each stays."""
 
 
 def _name(op: Any) -> str:
@@ -238,7 +238,7 @@ def gradients(f: Function, given: Sequence[torch.Tensor]) -> tuple[list[torch.Te
 
 
 def eager(case: Case) -> list[tuple[list[torch.Tensor], list[torch.Tensor | None]]]:
-    """What eager gives for arguments in one piece, which it goes through in vectors, and for such that lie apart, which it does
+    """Eager's results for contiguous arguments, which it computes in vectors, and for strided ones, which it does
     not: the two differ for NaN and for overflow between operators (gelu, hardtanh's gradient, fmod), and either is as eager."""
     whole = [a.clone().requires_grad_() for a in case.arguments]
     apart = [torch.stack([a, a], -1)[..., 0].detach().requires_grad_() for a in case.arguments]
@@ -246,7 +246,7 @@ def eager(case: Case) -> list[tuple[list[torch.Tensor], list[torch.Tensor | None
 
 
 def differs(got: torch.Tensor | None, either: Sequence[torch.Tensor | None]) -> str | None:
-    """What of a result is as neither of two."""
+    """Elements of a result that equal neither of two."""
     wanted = either[0]
     if got is None or wanted is None:
         return None if got is wanted else f"{'no' if got is None else 'a'} gradient"

@@ -26,7 +26,7 @@ def test_incomplete_gamma_functions_at_ordinary_and_special_values() -> None:
 
 
 def test_incomplete_gamma_functions_of_large_parameters() -> None:
-    """From far below the parameter to far above it, in standard deviations; in the upper tail relative to the result (eager's
+    """Arguments from far below the parameter to far above it, in standard deviations; errors in the upper tail are relative to the result (eager's
     lower one is off by 1e-19)."""
     a = torch.tensor([9e5, 1.1e6, 1e8, 1e10, 1e20], dtype=torch.float64).unsqueeze(1)
     x = (a + a.sqrt() * torch.tensor([-500.0, -9.0, -2.0, -0.1, 0.0, 0.1, 2.0, 9.0, 500.0], dtype=torch.float64)).float()

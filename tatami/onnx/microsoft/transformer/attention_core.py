@@ -143,7 +143,7 @@ def scores(m: Importer, a: Attention, hidden: float | None = None) -> Num:
     """The scores themselves, [B, H, S, T], for results that contain them; `hidden`, or the smallest finite number, for keys
     that are not seen."""
     if a.sink is not None:
-        raise unsupported(m, "scores as a result beside a sink of the softmax", "leave one of them out")
+        raise unsupported(m, "scores as a result, in addition to a sink of the softmax", "leave one of them out")
     batch, heads, _, width = a.q.shape
     keys = a.k
     if keys.shape[1] != heads:

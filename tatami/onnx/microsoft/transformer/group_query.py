@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tatami.core.algebra.bounds import greatest
+from tatami.core.algebra.order import greatest
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
 from tatami.onnx.arithmetic import Num

@@ -14,7 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.expr import ONE, Expr, free_vars, step_of, var
+from tatami.core.algebra.visit import free_vars, step_of
+from tatami.core.expr import ONE, Expr, var
 from tatami.core.layout import slices
 from tatami.region.ir import Read, Region
 from tatami.region.views.images.pixels import Pixels, pixels_of, stride
@@ -95,7 +96,7 @@ def _boxed(region: Region, operand: GemmOperand, own: Group, k: Group) -> Boxed 
     (mine,), channel = own.axes, k.axes[-1]
     at = [[d for d, entry in enumerate(read.map) if a in free_vars(entry)] for a in (mine, channel)]
     if any(len(dims) != 1 for dims in at) or at[0] == at[1]:
-        return f"neighbours of {read.tensor} along {mine} or {channel} are no neighbours along one axis of it each"
+        return f"{read.tensor} is not read along one axis for {mine} and another for {channel}"
     (across,), (along,) = at
     if any(step_of(read.map[d], a) != ONE for d, a in ((across, mine), (along, channel))):
         return f"{read.tensor} is read in steps along {mine} or {channel}"

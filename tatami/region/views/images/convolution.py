@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, free_vars
+from tatami.core.algebra.visit import free_vars
+from tatami.core.expr import ONE, ZERO, Expr
 from tatami.region.ir import Region, RegionExpr
 from tatami.region.views.contraction import ContractionShape, find_contractions
 from tatami.region.views.slides import Refused, Slide, find_slides, guarded_read

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, free_vars, step_of, substitute, var
+from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, var
 from tatami.core.kernel import is_divisible
 from tatami.core.layout import MemRef, address
 from tatami.core.scalar import number
@@ -89,7 +90,7 @@ def pixels_of(region: Region, operand: GemmOperand, own: Group, k: Group) -> Pix
     if len({p.dim for p in places}) < len(places) or free_vars(rest) & {*own.axes, *k.axes} or not {*k.axes} <= seen:
         return f"an entry of {read.tensor} moves with several axes of the result or of the sum"
     if any(read.map[d] != ZERO for d in fixed):
-        return f"entry {fixed[0]} of {read.tensor} is no coordinate of a pixel"
+        return f"entry {fixed[0]} of {read.tensor} is not a coordinate of a pixel"
     return Pixels(read, moved[0], depth, tuple(places))
 
 
@@ -116,7 +117,7 @@ def _place(read: Read, axis: str, size: Expr, windows: Mapping[str, Expr], shape
     end = shape[dims[0]]
     upper = next((u for u in CORNERS if ceildiv(end + expr(u - first), expr(step)) == size), None)
     if upper is None:
-        return f"{axis} of size {size} is no walk over {end} pixels in steps of {step} from {first} on"
+        return f"{axis} of size {size} is not a walk over {end} pixels in steps of {step} from {first} on"
     return Place(dims[0], axis, window[0] if window else "", step, apart, first, upper)
 
 

@@ -14,8 +14,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, step_of
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, free_vars, step_of, var
+from tatami.core.expr import ONE, var
 from tatami.core.layout import address
 from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
@@ -111,9 +112,9 @@ def _find(region: Region) -> Window:
         raise Refused("an input is updated in place")
     for other in region.lets:
         if other.name not in after and depends_on(other.name, let.name, lets):
-            raise Refused(f"{other.name} follows the window and is no epilogue")
+            raise Refused(f"{other.name} follows the window and is not an epilogue")
     if any(_used(n) & {*spatial, *e.axes} for n in nodes(inside) if n != read):
-        raise Refused("the value that slides is no function of the one element read")
+        raise Refused("the value that slides is not a function of the one element read")
     return Window(let.name, moving, inside, read, outside, slides, tuple(a for a in let.axes if a not in spatial))
 
 

@@ -291,7 +291,7 @@ class _Finder:
         while stack:
             name = stack.pop()
             if name == self.first.acc and name not in kept:
-                raise _Refused(f"a weight depends on {name} beside {scores}")
+                raise _Refused(f"a weight depends on {name} in addition to {scores}")
             if name not in kept and name in self.lets:
                 stack.extend(used_lets(self.lets[name].expr))
 
@@ -303,10 +303,10 @@ class _Finder:
                 raise _Refused(f"{y.source} is written, and is not made from the second contraction in place")
         for let in self.region.lets:
             if let.name not in after and depends_on(let.name, second.acc, self.lets) and let.name != second.acc:
-                raise _Refused(f"{let.name} follows the second contraction and is no epilogue")
+                raise _Refused(f"{let.name} follows the second contraction and is not an epilogue")
             known = (second.acc, *(first.acc for first in self.firsts), *self.reduces)
             if isinstance(let.expr, Reduce | Scan) and let.name not in known:
-                raise _Refused(f"{let.name} reduces or scans beside the pair")
+                raise _Refused(f"{let.name} reduces or scans and does not belong to the pair")
 
     def check_numbers(self, scores: str) -> None:
         """Refuse mixed dtypes: the products, whose sums must start at zero, and all reduces have one float dtype."""
@@ -344,7 +344,7 @@ class _Finder:
             case Unary(fn="tf32", x=x):
                 return self.rounded(x)
             case _:
-                raise _Refused("a weight is no product of row factors and exp(score - maximum)")
+                raise _Refused("a weight is not a product of row factors and exp(score - maximum)")
 
     def is_shifted(self, e: RegionExpr, finite: bool = False) -> bool:
         """True if `e` is exp(x - top) with top the maximum of x, which is then from 0 to 1. `finite`: with 0 instead of an

@@ -16,8 +16,9 @@ from typing import Literal
 
 import msgspec
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, free_vars, substitute, var
+from tatami.core.expr import Expr, var
 from tatami.core.scalar import Scalar
 from tatami.region.ir import At, Cast, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan, Unary
 from tatami.region.views.kinds import epilogue_of

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tatami.core.algebra.visit import step_of, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import ZERO, Expr, expr, step_of, substitute
+from tatami.core.expr import ZERO, Expr, expr
 from tatami.core.scalar import number
 from tatami.region.ir import Binary, Const, Index, Let, RegionExpr
 from tatami.region.views.pairs.online import let_of

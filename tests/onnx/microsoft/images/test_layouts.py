@@ -1,4 +1,4 @@
-"""Images in blocks of channels, and with channels last: saved by ONNX Runtime itself, or beside the plain operator."""
+"""Images in blocks of channels, and with channels last: saved by ONNX Runtime itself, or compared with the plain operator."""
 
 from __future__ import annotations
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto
+from onnx.reference import ReferenceEvaluator
 
-from tests.onnx.microsoft.against_onnxruntime import MS, agree, node
+from tests.onnx.microsoft.against_onnxruntime import MS, agree, model_of, node
 
 RNG = np.random.default_rng(6)
 
@@ -101,17 +104,45 @@ def test_where(dtype: str) -> None:
     agree(made, feed, weights=weights, apart=1)
 
 
-@pytest.mark.parametrize(("last", "domain"), [(0, MS), (1, MS), (1, "com.ms.internal.nhwc")])
-def test_conv(last: int, domain: str) -> None:
+def convolution(most: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Constants of a QLinearConv with codes of weights within -most and most, both ends among them, and its image of 3 channels."""
+    filters = RNG.integers(-most, most + 1, (8, 3, 3, 3)).astype("i1")
+    filters[..., 0], filters[..., -1] = -most, most
     weights = {
-        "xs": f(0.02), "xz": z("u1", 4), "w": q("i1", 8, 3, 3, 3), "ws": np.linspace(0.01, 0.02, 8, dtype="f4"), "wz": np.zeros(8, "i1"),
+        "xs": f(0.02), "xz": z("u1", 4), "w": filters, "ws": np.linspace(0.01, 0.02, 8, dtype="f4"), "wz": np.zeros(8, "i1"),
         "ys": f(1.5), "yz": z("u1", 0), "b": RNG.integers(-900, 900, 8).astype("i4"),
     }  # fmt: skip
-    shape = (1, 6, 7, 3) if last else (1, 3, 6, 7)
-    like = node("QLinearConv", ["x", *weights], channels_last=last, pads=[1, 1, 1, 1], kernel_shape=[3, 3])
-    made = like if domain == MS else node("QLinearConv", ["x", *weights], ["y"], domain, pads=[1] * 4, kernel_shape=[3, 3])
-    feed = {"x": q("u1", *shape)}
-    agree(made, feed, weights=weights, like=like, like_feeds=[feed], apart=1)
+    return weights, q("u1", 1, 3, 6, 7)
+
+
+def qlinear_conv(domain: str, **attrs: Any) -> onnx.NodeProto:
+    operands = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
+    return node("QLinearConv", operands, ["y"], domain, pads=[1] * 4, kernel_shape=[3, 3], **attrs)
+
+
+LAYOUTS = [(MS, 0), (MS, 1), ("com.ms.internal.nhwc", 1)]
+
+
+def in_layout(domain: str, last: int) -> onnx.NodeProto:
+    return qlinear_conv(domain, **({"channels_last": last} if domain == MS else {}))
+
+
+@pytest.mark.parametrize(("domain", "last"), LAYOUTS)
+def test_conv(domain: str, last: int) -> None:
+    """Weights of 7 bits: without VNNI ONNX Runtime's sums of 16 bits saturate beyond."""
+    weights, x = convolution(64)
+    feed = {"x": x.transpose(0, 2, 3, 1) if last else x}
+    agree(in_layout(domain, last), feed, weights=weights, like=qlinear_conv(MS, channels_last=last), like_feeds=[feed], apart=1)
+
+
+@pytest.mark.parametrize(("domain", "last"), LAYOUTS)
+def test_conv_over_the_whole_range(domain: str, last: int) -> None:
+    """Against the reference of the plain operator, whose sums are exact."""
+    weights, x = convolution(127)
+    plain = model_of([qlinear_conv("")], {"x": x}, {"y": (TensorProto.UINT8, None)}, weights)
+    (wanted,) = ReferenceEvaluator(plain).run(None, {"x": x})
+    x, wanted = (a.transpose(0, 2, 3, 1) if last else a for a in (x, wanted))
+    agree(in_layout(domain, last), {"x": x}, weights=weights, wanted=[[wanted]], apart=1)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2"])

@@ -35,6 +35,36 @@ def test_product_to_float(bias: bool, columns: bool, a: str, b: str) -> None:
     agree(made, *feeds, weights=weights, open={"a": ("N", 4, 19)}, tolerance=LOOSE)
 
 
+def whole(dtype: str, *shape: int) -> np.ndarray:
+    """Over the whole range, both ends of it among them: for sums that are exact, not ONNX Runtime's."""
+    info = np.iinfo(dtype)
+    out = RNG.integers(info.min, info.max + 1, shape).astype(dtype)
+    out[..., :2], out[..., -2:] = info.min, info.max
+    return out
+
+
+@pytest.mark.parametrize(("a", "b"), [("u1", "i1"), ("u1", "u1"), ("i1", "i1")])
+def test_product_to_float_over_the_whole_range(a: str, b: str) -> None:
+    weights = {
+        "b": whole(b, 19, 11), "as": np.array(0.02, "f4"), "bs": RNG.uniform(0.01, 0.02, 11).astype("f4"),
+        "az": np.array(37, a), "bz": RNG.integers(1, 9, 11).astype(b),
+    }  # fmt: skip
+    feed = {"a": whole(a, 3, 4, 19)}
+    sums = (feed["a"].astype("i8") - 37) @ (weights["b"].astype("i8") - weights["bz"])
+    wanted = (sums * (weights["as"].astype("f8") * weights["bs"])).astype("f4")
+    made = node("MatMulIntegerToFloat", ["a", "b", "as", "bs", "az", "bz"])
+    agree(made, feed, weights=weights, wanted=[[wanted]])
+
+
+@pytest.mark.parametrize("b", ["i1", "u1"])
+def test_dynamic_product_over_the_whole_range(b: str) -> None:
+    """The operand lies on codes: multiples of 1/64 from -2 to 127/64 have the scale 1/64 and the zero point 128."""
+    weights = {"b": whole(b, 19, 11), "bs": RNG.uniform(0.01, 0.02, 11).astype("f4"), "bz": np.full(11, 3, b)}
+    feed = {"a": (whole("i1", 2, 4, 19) / 64).astype("f4")}
+    wanted = feed["a"].astype("f8") @ ((weights["b"].astype("f8") - 3) * weights["bs"])
+    agree(node("DynamicQuantizeMatMul", ["a", "b", "bs", "bz"]), feed, weights=weights, wanted=[[wanted.astype("f4")]])
+
+
 @pytest.mark.parametrize("b", ["i1", "u1"])
 @pytest.mark.parametrize("columns", [True, False])
 @pytest.mark.parametrize("rest", [("bz", "bias"), ("bz",), ("", "bias"), ()])

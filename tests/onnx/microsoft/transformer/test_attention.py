@@ -96,6 +96,24 @@ def test_quantised_attention(causal: int, columns: bool, past: int) -> None:
     agree(made, feed, weights=weights, tolerance=LOOSE)
 
 
+def test_quantised_attention_over_the_whole_range() -> None:
+    """Against Attention of the numbers that the codes stand for: ONNX Runtime's products of 8 bits may saturate."""
+    weights = {
+        "w": RNG.integers(-128, 128, (12, 3 * H * D)).astype("i1"), "b": x(3 * H * D), "xs": np.array(0.01, "f4"),
+        "ws": RNG.uniform(0.01, 0.02, 3 * H * D).astype("f4"), "xz": np.array(90, "u1"), "wz": np.zeros(3 * H * D, "i1"),
+    }  # fmt: skip
+    weights["numbers"] = weights["w"] * weights["ws"]
+    codes = RNG.integers(0, 256, (2, 5, 12)).astype("u1")
+    agree(
+        node("QAttention", ["x", "w", "b", "xs", "ws", "", "xz", "wz"], num_heads=H),
+        {"x": codes},
+        weights=weights,
+        like=node("Attention", ["x", "numbers", "b"], num_heads=H),
+        like_feeds=[{"x": ((codes - np.float32(90)) * np.float32(0.01)).astype("f4")}],
+        tolerance=LOOSE,
+    )
+
+
 PACKINGS = ["apart", "keys and values", "all", "by head"]
 
 
@@ -193,7 +211,7 @@ def test_one_token_with_a_shared_buffer(beams: bool) -> None:
 
 @pytest.mark.parametrize("causal", [0, 1])
 def test_a_shared_buffer_of_several_tokens(causal: int) -> None:
-    """As with a cache that grows, in a buffer of nine rows."""
+    """Results are those of a cache that grows, in a buffer of nine rows."""
     past, s = 4, 3
     feed = operands("apart", 2, s, s) | {"pk": x(2, H, 9, D), "pv": x(2, H, 9, D), "past": np.array([past], "i4")}
     grown = {**feed, "pk": feed["pk"][:, :, :past].copy(), "pv": feed["pv"][:, :, :past].copy()}

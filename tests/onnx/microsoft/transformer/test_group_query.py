@@ -28,7 +28,7 @@ def tables(width: int = D, dtype: str = "f4") -> dict[str, np.ndarray]:
 
 
 def step(s: int, lengths: list[int], cache: int, *, packed: bool = False, dtype: str = "f4") -> dict[str, np.ndarray]:
-    """One call: `lengths` keys per entry of the batch after it, a cache of so many rows before it."""
+    """One call: `lengths` keys per entry of the batch after it, a cache of `cache` rows before it."""
     b = len(lengths)
     feed = {"q": x(b, s, (H + 2 * G) * D, dtype=dtype)} if packed else {"q": x(b, s, H * D, dtype=dtype)}
     feed |= {} if packed else {k: x(b, s, G * D, dtype=dtype) for k in ("key", "value")}

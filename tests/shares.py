@@ -1,0 +1,22 @@
+"""Shares of exhaustive grids: a run of the tests takes some rows of each, TATAMI_TESTS_WHOLE=1 all of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+
+def is_whole() -> bool:
+    """True if TATAMI_TESTS_WHOLE=1: tests take every row of every grid."""
+    return os.environ.get("TATAMI_TESTS_WHOLE") == "1"
+
+
+def share(*factors: Sequence[Any], of: int) -> list[tuple[Any, ...]]:
+    """Rows of the product of the factors whose places in their factors add up to a multiple of `of`: one in `of`.
+
+    Any two values of two factors meet in a row if the places of the other factors add up to every rest of `of`.
+    """
+    places = itertools.product(*(range(len(f)) for f in factors))
+    return [tuple(f[p] for f, p in zip(factors, row)) for row in places if is_whole() or sum(row) % of == 0]

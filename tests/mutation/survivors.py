@@ -96,7 +96,7 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "equivalent: without phases nothing has lanes": ("_Check.faults: `len(k.phases) == 1` → `len(k.phases) <= 1`",),
     },
     "tatami/plan/verify.py": {
-        "equivalent: no plan is of what is no Region": ("verify: `isinstance(item, Region)` → `True` (3)",),
+        "equivalent: plans are of Regions only": ("verify: `isinstance(item, Region)` → `True` (3)",),
     },
     "tatami/plan/verify_plan.py": {
         "not asked for yet: a first of two products whose operands are cast in shared memory": (
@@ -124,13 +124,13 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "equivalent: less than one block is a fault of its own": ("_check: `plan.ahead != 1` → `plan.ahead > 1`",),
     },
     "tatami/plan/loops/rules.py": {
-        "equivalent: less than 16 is no multiple of 16, or negative": ("_parts: `16` → `15`",),
+        "equivalent: a multiple of 16 below 16 is 0 or negative": ("_parts: `16` → `15`",),
         "message only": (
             "_pass: `', '.join(sorted(point | set(inner))) or 'nothing'` → `', '.join(sorted(point | set(inner)))`",
         ),
     },
     "tatami/plan/loops/phase_rules.py": {
-        "equivalent: 17 is no power of two": (": `16` → `17`",),
+        "equivalent: 17 is not a power of two": (": `16` → `17`",),
         "equivalent: from 2 on, n and n - 2 have no bit in common where n and n - 1 have none": (
             "_axes: `1` → `2`",
             "_Rules.groups: `1` → `2` (2)",

@@ -450,3 +450,22 @@ def test_new_sizes_of_calls_are_written_and_read_again(stage: str, tmp_path: Pat
         feed = {"c": np.array(c), "x": x(4, 3), "trip": i64(trip), "k": i64([2])}
         for port, wanted in zip(made.graph.output, oracle(made, feed), strict=True):
             np.testing.assert_allclose(np.asarray(again(feed)[port.name]), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_count_of_a_loop_with_python_steps_may_be_a_line_of_one_element(rank: int) -> None:
+    """The reshape to rank 0 is done in setup, whose results have their shape."""
+    made = model(
+        """g (float[4] x) => (float[4] y) {
+            y = Loop (count, , x) <body = b (int64 i, bool go, float[4] s) => (bool again, float[4] next) {
+                found = NonZero (s)
+                sum = ReduceSum <keepdims = 0> (found)
+                more = Cast <to = 1> (sum)
+                next = Add (s, more)
+                again = Less (more, limit)
+            }>
+        }""",
+        count=np.full((1,) * rank, 7),
+        limit=np.array(1e9, np.float32),
+    )
+    agree(made, {"x": np.array([0, 1, 0, 2], np.float32)})

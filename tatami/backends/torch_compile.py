@@ -7,8 +7,10 @@ mutations at the boundary, except updates of arguments, which the programs do in
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,9 +20,11 @@ from functorch.compile import make_boxed_func, min_cut_rematerialization_partiti
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.descriptors import PlainAOTInput
+from torch._subclasses.fake_tensor import FakeTensor
 
 from tatami.api import build, prepare
 from tatami.backends.torch_as_eager import as_eager
+from tatami.backends.torch_parameters import span
 from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
 from tatami.backends.torch_report import REPORTS, GraphReport
@@ -29,19 +33,22 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr
 from tatami.core.sizes.binding import solve
 from tatami.execution.ir import Choose, Launch
+from tatami.runtime.cpu.watch import can_watch
 from tatami.torch.decompose import decompositions
 from tatami.torch.import_graph import import_graph
 from tatami.torch.imported import Frame, Imported, Unsupported, View, described
 
 PARAMETER = "tatami_parameter"
 """Key in the metadata of placeholders that are parameters; its value is the parameter's name."""
+PACKED_SHARE = 1 / 4
+"""Maximum share of the machine's memory for packed copies of weights of matrix products, which hold these weights twice."""
 log = logging.getLogger("tatami.torch")
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`options=` of torch.compile. fallback: operators that cannot be imported run in PyTorch, else they are an error.
-    pack: without gradients, programs keep packed copies of parameters (of those of matrix products only if frozen), and each
-    call checks whether these changed. freeze: a promise that parameters change only by writes that PyTorch counts, so that
+    pack: without gradients, programs keep packed copies of parameters (of those of matrix products where the system can watch
+    writes of them), and each call checks whether these changed. freeze: a promise that parameters change only by writes that PyTorch counts, so that
     no call has to check.
     target: by default the machine that holds the tensors, "cpu" or that GPU."""
 
@@ -95,11 +102,51 @@ def read_options(options: Any, mode: Any) -> Options:
         raise fail("InvalidAttribute", "options of torch.compile", str(error), f"the options are {names}") from None
 
 
-def _parameters(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> dict[int, str]:
-    """Position -> name, for the parameters on the CPU among the arguments of a graph of Dynamo."""
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter among the arguments of a graph. `is_watchable`: the system tells whether its memory was written."""
+
+    name: str
+    bytes: int
+    is_watchable: bool
+
+
+def _parameters(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> dict[int, Parameter]:
+    """The parameters on the CPU among the arguments of a graph of Dynamo, by position."""
     names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
-    given = enumerate(zip(names, example_inputs))
-    return {k: n for k, (n, v) in given if isinstance(v, torch.nn.Parameter) and v.device.type == "cpu"}
+    given = [
+        (k, name, value)
+        for k, (name, value) in enumerate(zip(names, example_inputs))
+        if isinstance(value, torch.nn.Parameter) and value.device.type == "cpu"
+    ]
+    real = [v.numel() > 0 and not isinstance(v, FakeTensor) for _, _, v in given]
+    watchable = iter(can_watch([span(v) for (_, _, v), is_real in zip(given, real) if is_real]))
+    return {k: Parameter(name, v.nbytes, is_real and next(watchable)) for (k, name, v), is_real in zip(given, real)}
+
+
+def _packed_placeholders(gm: fx.GraphModule, options: Options, parameters: Mapping[int, Parameter]) -> dict[fx.Node, str]:
+    """Placeholder -> name, for the parameters that may be packed. `parameters`: those of Dynamo's graph, by position.
+
+    Without the promise of `freeze`, a weight of matrix products is packed only if no call has to read it to check the copy
+    (measured in decision 0067), and none is where copies of all would take more than PACKED_SHARE of the machine's memory.
+    Their biases are read as they lie."""
+    found = {
+        n: parameters[of.idx]
+        for n in gm.graph.nodes
+        if isinstance(of := n.meta.get("desc"), PlainAOTInput) and of.idx in parameters
+    }
+    if not options.freeze:
+        factors = {n: p for n, p in found.items() if is_factor(n)}
+        too_many = sum(p.bytes for p in factors.values()) > PACKED_SHARE * _machine_bytes()
+        for n, p in factors.items():
+            if too_many or not p.is_watchable or n.meta["val"].ndim < 2:
+                del found[n]
+    return {n: p.name for n, p in found.items()}
+
+
+def _machine_bytes() -> int:
+    """The machine's memory; 0 if the system does not tell."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
 
 
 def _compile(
@@ -108,16 +155,13 @@ def _compile(
     *,
     kind: str,
     options: Options,
-    parameters: Mapping[int, str] | None = None,
+    parameters: Mapping[int, Parameter] | None = None,
 ) -> Any:
     """One graph of AOTAutograd as a function of a list of arguments. `parameters`: those that may be packed, by their
     positions in Dynamo's graph."""
     if options.pack and parameters:
-        for node in gm.graph.nodes:
-            of = node.meta.get("desc")
-            held = isinstance(of, PlainAOTInput) and of.idx in parameters
-            if held and (options.freeze or not is_factor(node)):
-                node.meta[PARAMETER] = parameters[of.idx]
+        for node, name in _packed_placeholders(gm, options, parameters).items():
+            node.meta[PARAMETER] = name
     report = GraphReport(kind, sum(n.op == "call_function" for n in gm.graph.nodes))
     REPORTS.append(report)
     began = time.perf_counter()
@@ -138,8 +182,8 @@ _READS = frozenset(
 
 def is_factor(parameter: fx.Node) -> bool:
     """True if only matrix products read the parameter, unchanged, besides an embedding, which reads rows of it (tied weights):
-    reading such a weight in place costs less than checking at each call whether a packed copy is still right (measured in
-    decision 0041)."""
+    reading such a weight in place costs less than reading it at each call to check a packed copy (measured in decision 0041).
+    """
     ahead = list(parameter.users)
     while ahead:
         node = ahead.pop()

@@ -122,9 +122,11 @@ def _versions(parameters: Sequence[torch.Tensor]) -> list[int] | None:
 
 
 def spans(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
-    """(address, bytes) of each tensor's memory, the gaps between its elements included."""
-    return [
-        (t.data_ptr(), t.itemsize * (1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride()))))
-        for t in tensors
-        if t.numel()
-    ]
+    """(address, bytes) of each tensor's memory; of those that have elements."""
+    return [span(t) for t in tensors if t.numel()]
+
+
+def span(tensor: torch.Tensor) -> tuple[int, int]:
+    """(address, bytes) of a tensor's memory, the gaps between its elements included."""
+    gaps = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.itemsize * (1 + gaps)

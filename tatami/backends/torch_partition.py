@@ -11,7 +11,7 @@ from torch import fx
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from tatami.torch.import_graph import is_update
+from tatami.torch.fx_nodes import is_update
 from tatami.torch.imported import Unsupported
 
 COMPUTES_NOTHING = ("getitem", "aten.view.default", "aten.permute.default", "aten.expand.default", "aten.alias.default")

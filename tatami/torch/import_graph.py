@@ -11,12 +11,10 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
-import numpy as np
 import torch
 from torch import fx
 from torch._higher_order_ops.effects import with_effects
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor
 
 from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
@@ -25,6 +23,7 @@ from tatami.core.expr import ONE, ZERO, Expr, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.aten.view import part
+from tatami.torch.fx_nodes import ASSERTIONS, ITEMS, check_own_storage, is_row_major, is_size_of, is_update, place_of, to_numpy
 from tatami.torch.imported import ALONE, Argument, Check, Frame, Given, Imported, Result, Unsupported, View
 from tatami.torch.importer import Importer, Number, Real, dtype_of
 from tatami.torch.refusal import Refusal
@@ -137,7 +136,7 @@ class _Import:
         else:
             x = graph.input(name, lies, dtype)
         self.out.arguments.append(Argument(position, name, order, updated))
-        return x if order is None or _is_identity(order) else x.permute(_inverse(order))
+        return x if order is None or is_row_major(order) else x.permute(_inverse(order))
 
     def attribute(self, node: fx.Node) -> Tensor:
         """A tensor held by the graph, as a constant."""
@@ -153,7 +152,7 @@ class _Import:
         value = node.meta.get("val")
         if isinstance(value, torch.SymBool | bool):
             return Refusal("a truth about sizes")  # read by assertions only
-        if isinstance(value, torch.SymInt | torch.SymFloat) and str(node.target).startswith("aten.") and not _is_size_of(node):
+        if isinstance(value, torch.SymInt | torch.SymFloat) and str(node.target).startswith("aten.") and not is_size_of(node):
             return self.number(node, value)
         if isinstance(value, torch.SymInt | int):
             return size_expr(value)
@@ -172,7 +171,7 @@ class _Import:
         if handler is None:
             raise Refusal("no function of the operator table imports it")
         if target in ("aten.as_strided.default", "prims.as_strided_scatter.default"):
-            _check_own_storage(node)
+            check_own_storage(node)
         self.m.at = f"{node.name} ({place_of(node)})"
         self.m.results = tuple(value) if isinstance(value, tuple | list) else (value,)
         for result in self.m.results:
@@ -224,7 +223,7 @@ class _Import:
     def put(self, port: Argument, old: Tensor, value: Tensor | Number) -> None:
         """Write the value to the argument, in its order of axes in memory."""
         written = self.m.filled(self.m.tensor(value, old.dtype), old.shape)
-        if port.order is not None and not _is_identity(port.order):
+        if port.order is not None and not is_row_major(port.order):
             written = written.permute(port.order)
         graph = self.out.graph
         graph.update(Tensor(graph, port.name), written)
@@ -356,68 +355,8 @@ class _Import:
             if size != shape[axis]:
                 value = part(self.m, value, axis, ZERO, ONE)
         order = memory_order(stored, strides)
-        self.out.graph.output(name, value if order is None or _is_identity(order) else value.permute(order))
+        self.out.graph.output(name, value if order is None or is_row_major(order) else value.permute(order))
         return Result(name, order, shape, strides, stored)
-
-
-ASSERTIONS = frozenset(
-    {"aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten.sym_constrain_range_for_size.default",
-     "aten.sym_constrain_range.default", "aten._assert_async.msg", "aten._assert_async.default"}
-)  # fmt: skip
-"""Operators without a result; their checks of sizes are repeated when sizes are bound."""
-
-
-ITEMS = frozenset({"aten._local_scalar_dense.default", "aten.item.default"})
-"""Operators that return the only element of a tensor as a Python number."""
-
-
-def _is_size_of(node: fx.Node) -> bool:
-    return str(node.target).startswith("aten.sym_")
-
-
-def is_update(node: fx.Node) -> bool:
-    """True if the node writes into an argument of the graph."""
-    return (
-        node.op == "call_function"
-        and str(node.target) == "aten.copy_.default"
-        and isinstance(node.args[0], fx.Node)
-        and node.args[0].op == "placeholder"
-    )
-
-
-def place_of(node: fx.Node) -> str:
-    """The line of the model from which the node comes, else its name in the fx graph."""
-    trace = node.meta.get("stack_trace") or ""
-    lines = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    if not lines:
-        return node.name
-    parts = lines[-1].split(",")
-    file = parts[0].removeprefix("File ").strip('"').replace("\\", "/").rsplit("/", 1)[-1]
-    return f"{node.name} ({file}:{parts[1].removeprefix(' line ').strip()})"
-
-
-def to_numpy(value: torch.Tensor) -> np.ndarray:
-    """The content of a tensor, bfloat16 included; works also while PyTorch traces with tensors without content."""
-    with unset_fake_temporarily():
-        data = value.detach().cpu().contiguous()
-        if data.dtype == torch.bfloat16:
-            return data.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        return data.numpy()
-
-
-def _check_own_storage(node: fx.Node) -> None:
-    source = node.args[0]
-    value = source.meta.get("val") if isinstance(source, fx.Node) else None
-    order = memory_order(shape_of(value), strides_of(value)) if isinstance(value, torch.Tensor) else None
-    if order is None or not _is_identity(order):
-        raise Refusal("as_strided of a tensor that does not lie row by row")
-    offset = value.storage_offset() if isinstance(value, torch.Tensor) else 0
-    if not isinstance(offset, int) or offset:
-        raise Refusal("as_strided of a part of a storage")
-
-
-def _is_identity(order: Sequence[int]) -> bool:
-    return list(order) == list(range(len(order)))
 
 
 def _inverse(order: Sequence[int]) -> tuple[int, ...]:

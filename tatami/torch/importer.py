@@ -29,6 +29,8 @@ class Real:
 
 
 Number: TypeAlias = bool | int | float | Expr | Real
+Operand: TypeAlias = Tensor | Number
+"""An operand of an elementwise operator."""
 Value: TypeAlias = "Tensor | Number | tuple[Value, ...] | None"
 
 

@@ -67,7 +67,7 @@ def test_a_read_only_array_is_fine_unless_it_is_updated() -> None:
     [
         (array().astype(np.float64), "astype"),
         (array()[0], "rank 2"),
-        ("text", "no array"),
+        ("text", "not an array"),
         (array().astype(object), "E1801"),
         (np.array(["a"]), "E1801"),
         ([[1, 2], [3]], "rows of equal length"),

@@ -14,7 +14,11 @@ import torch
 from torch import nn
 
 from tatami import backends
+from tatami.backends import torch_compile
+from tatami.runtime.cpu import watch
 from tatami.runtime.cpu.digest import LOOKS
+
+available = pytest.mark.skipif(not watch.is_possible(), reason="this system has no scan of written pages")
 
 
 class Half(nn.Linear):
@@ -195,7 +199,10 @@ def test_a_write_of_a_part_that_nobody_counts_is_seen(layer: int, name: str) -> 
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_weights_of_products_are_read_as_they_lie(name: str) -> None:
+def test_weights_of_products_are_read_as_they_lie_where_nothing_tells_of_writes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TATAMI_WATCH", "0")
     m, x = module(nn.Linear), torch.randn(32, 64)
     run = compiled(m)
     assert_agrees(run, m, x)
@@ -206,6 +213,48 @@ def test_weights_of_products_are_read_as_they_lie(name: str) -> None:
     plain, frozen = backends.torch_reports()
     assert not plain.packed and not plain.watched_bytes
     assert len(frozen.packed) == 2 and not frozen.watched_bytes
+
+
+@available
+@pytest.mark.parametrize("name", EDITS)
+def test_a_write_of_weights_of_products_that_are_watched_is_seen(name: str) -> None:
+    """Weights of several pages, after the calls that read them; the second is written while it is watched."""
+    torch.manual_seed(0)
+    m, x = nn.Sequential(nn.Linear(256, 256), nn.Linear(256, 128)).eval(), torch.randn(32, 256)
+    run = compiled(m)
+    for layer, edit in ((0, EDITS[name]), (1, EDITS["pruning"])):
+        for _ in range(LOOKS + 2):
+            assert_agrees(run, m, x)
+        edit(m[layer].weight)
+        assert_agrees(run, m, x)
+    (report,) = backends.torch_reports()
+    assert len(report.packed) == 2 and report.packings == 3
+    assert report.watched_bytes == 4 * (256 * 256 + 256 * 128)
+
+
+@available
+def test_only_weights_in_memory_of_this_process_alone_are_packed() -> None:
+    m, x = module(nn.Linear), torch.randn(32, 64)
+    m[0].weight = nn.Parameter(m[0].weight.detach().clone().share_memory_())
+    run = compiled(m)
+    assert_agrees(run, m, x)
+    m[0].weight.data[3].zero_()
+    assert_agrees(run, m, x)
+    (report,) = backends.torch_reports()
+    assert [n.rsplit("_modules_")[-1] for n in report.packed] == ["2_parameters_weight_"]
+
+
+@available
+def test_weights_too_large_to_be_held_twice_are_read_as_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    m, x = module(nn.Linear), torch.randn(32, 64)
+    held = 4 * (64 * 96 + 96 + 96 * 32 + 32)
+    for memory, packed in ((4 * held, 2), (4 * held - 4, 0)):
+        torch._dynamo.reset()
+        backends.reset()
+        monkeypatch.setattr(torch_compile, "_machine_bytes", lambda of=memory: of)
+        assert_agrees(compiled(m), m, x)
+        (report,) = backends.torch_reports()
+        assert len(report.packed) == packed
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -296,7 +345,8 @@ def test_a_part_of_a_graph_that_was_cut_packs_too() -> None:
     assert report.unsupported and report.packed and report.packings == 1
 
 
-def test_a_weight_that_an_embedding_and_a_product_share_is_read_as_it_lies() -> None:
+@pytest.mark.parametrize("watched", [pytest.param(True, marks=available), False])
+def test_a_weight_that_an_embedding_and_a_product_share(watched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -305,10 +355,12 @@ def test_a_weight_that_an_embedding_and_a_product_share_is_read_as_it_lies() -> 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.rows(x).tanh() @ self.rows.weight.t()
 
+    if not watched:
+        monkeypatch.setenv("TATAMI_WATCH", "0")
     m, x = Tied().eval(), torch.arange(40) % 64
     run = compiled(m)
     assert_agrees(run, m, x)
     m.rows.weight.data[3].zero_()
     assert_agrees(run, m, x)
     (report,) = backends.torch_reports()
-    assert not report.packed and not report.watched_bytes
+    assert bool(report.packed) == bool(report.watched_bytes) == watched

@@ -47,8 +47,10 @@ class Digest:
         self._plain = plain
         self._all = _Blocks(library, pool, spans, plain)
         self._looks = 0
-        self._watched: tuple[watch.Watch, _Blocks] | None = None
-        """(the watched pages, the rest, which each look reads); None before pages are watched."""
+        self._watched: tuple[watch.Watch, _Blocks | None] | None = None
+        """(the watched pages, the rest, which each look reads, if there is one); None before pages are watched."""
+        self._shared: set[int] = set()
+        """Pages at ends of spans in which something else was written: their part of the spans is read."""
         self.bytes = sum(size for _, size in spans)
 
     def changed(self) -> bool:
@@ -56,28 +58,32 @@ class Digest:
         several with an exception in 2^32 cases; in memory that is watched, every write is."""
         watched = self._watched
         if watched is None:
-            return self._read_or_begin()
+            self._looks += 1
+            return self._begin() if self._looks == LOOKS else self._all.changed()
         pages, beside = watched
         if not pages.in_doubt():
-            return beside.changed()
-        doubts = pages.doubts()
-        if doubts is None:
-            self._watched = None
-        differs = self._all.changed()
-        if doubts is not None and not differs:
-            pages.settle(doubts)
-        return differs
+            return beside is not None and beside.changed()
+        if shared := pages.shared_ends():
+            self._shared.update(shared)
+            return self._begin()
+        return self._settled(pages, beside)
 
-    def _read_or_begin(self) -> bool:
-        """True if reading everything finds a change; after LOOKS readings without one the pages are watched."""
-        self._looks += 1
-        begun = watch.begin(self._spans) if self._looks == LOOKS else None
+    def _begin(self) -> bool:
+        """True if reading everything finds a change; if not, pages are watched from here on where the system can."""
+        begun = watch.begin(self._spans, self._shared)
         if begun is None:
+            self._watched = None
             return self._all.changed()
         pages, rest = begun
-        beside, doubts = _Blocks(*self._of, rest, self._plain), pages.doubts()
+        return self._settled(pages, _Blocks(*self._of, rest, self._plain) if rest else None)
+
+    def _settled(self, pages: watch.Watch, beside: _Blocks | None) -> bool:
+        """True if reading everything finds a change; if not, `pages` are out of doubt, and `beside` is what each look reads."""
+        doubts = pages.doubts()
         differs = self._all.changed()
-        if doubts is not None and not differs:
+        if doubts is None:
+            self._watched = None
+        elif not differs:
             pages.settle(doubts)
             self._watched = pages, beside
         return differs

@@ -41,7 +41,7 @@ def hold_once(
             )
         elif name in packed and packed[name][0] in pooled:
             output, shape, layout = packed[name]
-            memory = pooled[output]
+            memory = pooled[output].reshape(-1)
             if memory.dtype != numpy_dtype(tensor.dtype) or len(shape) > MOST_AXES:
                 continue
             for form, order in product(_forms(tensor.shape), permutations(range(len(shape)))):

@@ -9,7 +9,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, expr, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
-from tatami.torch.aten.elementwise import log_of_sum
+from tatami.torch.aten.arithmetic import log_of_sum
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer, Number
 from tatami.torch.refusal import Refusal

@@ -10,7 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr
 from tatami.core.ops import neutral
 from tatami.frontend.graph_api.tensor import Tensor
-from tatami.torch.aten.elementwise import floor_quotient
+from tatami.torch.aten.arithmetic import floor_quotient
 from tatami.torch.aten.index import broadcast, cropped, indexed, integers, one, taken, wide
 from tatami.torch.aten.reduce import norm_over
 from tatami.torch.handler import Handler

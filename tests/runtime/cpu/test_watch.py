@@ -67,11 +67,43 @@ def test_what_nobody_wrote_is_not_read(reads: list[int]) -> None:
     array = memory(100)
     made = watched(array)
     assert reads == [array.size] * LOOKS
-    assert not made.changed() and reads[LOOKS:] == [2 * PAGE - 150]  # the ends, in pages with other data
+    assert not made.changed() and reads[LOOKS:] == []
     array[5 * PAGE] ^= 1
-    assert made.changed() and made.changed() and reads[LOOKS + 1 :] == [array.size] * 2
+    assert made.changed() and made.changed() and reads[LOOKS:] == [array.size] * 2
     array[5 * PAGE] ^= 1
-    assert not made.changed() and not made.changed() and reads[-1] == 2 * PAGE - 150
+    assert not made.changed() and not made.changed() and reads[LOOKS:] == [array.size] * 3
+
+
+@available
+def test_an_end_in_whose_page_others_write_is_read(reads: list[int]) -> None:
+    array = memory(40)
+    whole: np.ndarray = array.base  # type: ignore[assignment]
+    made = watched(array)
+    for _ in range(2):
+        whole[3] ^= 1
+        assert not made.changed()
+    assert reads[LOOKS:] == [array.size, PAGE - 100], "once to find that the end is shared, then its bytes"
+    whole[-3] ^= 1
+    assert [made.changed(), made.changed()] == [False] * 2 and reads[LOOKS + 2 :] == [array.size, 2 * PAGE - 150]
+    for at in (0, 100, PAGE - 101, PAGE - 100, 20 * PAGE, array.size - 1):
+        array[at] ^= 1
+        assert made.changed(), at
+        array[at] ^= 1
+        assert not made.changed(), at
+
+
+@available
+def test_short_neighbours_are_watched_together(reads: list[int]) -> None:
+    whole = memory(40)
+    parts = [whole[at : at + 3000] for at in range(0, whole.size - 3000, 3500)]
+    made = Digest(library(), ctypes.c_void_p(get_pool(2)), [(p.ctypes.data, p.nbytes) for p in parts])
+    assert not any(made.changed() for _ in range(LOOKS + 1)) and reads[LOOKS:] == []
+    assert made._watched is not None and made._watched[0]._count == 1
+    for part in parts:
+        part[-1] ^= 1
+        assert made.changed()
+        part[-1] ^= 1
+        assert not made.changed()
 
 
 @available
@@ -128,7 +160,8 @@ def test_a_forked_child_reads(reads: list[int]) -> None:
         array[20 * PAGE] += 1
         os._exit(0 if (before, made.changed()) == (False, True) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert not made.changed() and reads[-1] < PAGE * 2  # the parent's pages are watched as before
+    reads.clear()
+    assert not made.changed() and not reads  # the parent's pages are watched as before
     array[9 * PAGE] += 1
     assert made.changed()
 
@@ -233,8 +266,31 @@ def test_without_watching(monkeypatch: pytest.MonkeyPatch, reads: list[int]) -> 
     assert not made.changed() and reads == [array.size] * (LOOKS + 1)
 
 
-def test_whole_pages_and_the_rest() -> None:
-    least = watch.LEAST_PAGES * PAGE
-    assert watch.whole_pages([(0, least), (PAGE, least - 1)]) == ([(0, least)], [(PAGE, least - 1)])
-    ranges, rest = watch.whole_pages([(10 * PAGE - 1, BLOCK + PAGE)])
-    assert ranges == [(10 * PAGE, BLOCK)] and rest == [(10 * PAGE - 1, 1), (10 * PAGE + BLOCK, PAGE - 1)]
+def test_watched_pages_and_the_rest() -> None:
+    least, pages = watch.LEAST_PAGES * PAGE, watch.watched_pages
+    assert pages([(0, least), (2 * least, least - PAGE)]) == ([(0, least)], [(2 * least, least - PAGE)])
+    assert pages([(PAGE - 1, least), (PAGE + least, 9)]) == ([(0, least + 2 * PAGE)], [])
+    assert pages([(10 * PAGE - 1, BLOCK)], [9 * PAGE]) == ([(10 * PAGE, BLOCK)], [(10 * PAGE - 1, 1)])
+    shared = [9 * PAGE, 10 * PAGE + 2 * least]
+    ranges, rest = pages([(10 * PAGE - 1, 4 * least + PAGE)], shared)
+    assert ranges == [(10 * PAGE, 2 * least), (11 * PAGE + 2 * least, 2 * least)]
+    assert rest == [(10 * PAGE - 1, 1), (10 * PAGE + 2 * least, PAGE)]
+
+
+def test_every_byte_is_watched_or_read() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        cuts = np.sort(rng.choice(90 * PAGE, 2 * int(rng.integers(1, 8)), replace=False))
+        spans = [(int(a), int(b - a)) for a, b in zip(cuts[::2], cuts[1::2])]
+        ends = [e // PAGE * PAGE for a, n in spans for e in (a, a + n - 1)]
+        shared = [e for e in ends if rng.random() < 0.3]
+        ranges, rest = watch.watched_pages(spans, shared)
+        seen = np.zeros(91 * PAGE, int)
+        for at, size in ranges:
+            assert at % PAGE == size % PAGE == 0 and size >= watch.LEAST_PAGES * PAGE
+            assert not any(at <= e < at + size for e in shared)
+            seen[at : at + size] += 1
+        for at, size in rest:
+            seen[at : at + size] += 1
+        for at, size in spans:
+            assert (seen[at : at + size] == 1).all()

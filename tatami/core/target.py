@@ -57,6 +57,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 CACHE_LINE = 64
 """Bytes of a cache line on every CPU that has a preset."""
+ACCESS_BYTES = 16
+"""Maximum bytes that an instruction of a GPU loads, copies or stores for one thread."""
 
 
 def lanes_of(width: int, itemsize: int) -> int:

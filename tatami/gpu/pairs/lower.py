@@ -18,7 +18,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, var
 from tatami.core.kernel import Binding, Condition, is_divisible
 from tatami.core.layout import MemRef
-from tatami.core.target import Target
+from tatami.core.target import ACCESS_BYTES, Target
 from tatami.gpu.ir import AnyKernel, FirstProduct, Kernel, Known, Operand, Weights
 from tatami.gpu.pairs.parts import Parts, in_parts
 from tatami.gpu.pairs.sm80 import lower_sm80_pair
@@ -41,8 +41,6 @@ NONFINITE = "nonfinite'"
 """Name of the scratch buffer that tells which batches of the values have an element that is not finite."""
 THREADS = 256
 """Threads per block of the kernel that checks the values."""
-VECTOR_BYTES = 16
-"""Bytes per access of the kernel that checks the values."""
 
 
 def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:
@@ -209,7 +207,7 @@ def _two_sums(region: Region) -> GpuStream:
     """A schedule with a kernel per let: a few threads per row of columns, then a block per batch of rows."""
     row, whole = region.lets
     passes = (Pass((*row.axes, "column"), ("row",)), Pass((*whole.axes, "key"), ("whole",)))
-    return GpuStream((), passes, {"row": "row", "whole": "register"}, THREADS, VECTOR_BYTES, (8, THREADS))
+    return GpuStream((), passes, {"row": "row", "whole": "register"}, THREADS, ACCESS_BYTES, (8, THREADS))
 
 
 # -- the kernel ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tatami.core.expr import Expr
 from tatami.core.kernel import Condition, is_divisible
+from tatami.core.target import ACCESS_BYTES
 from tatami.gpu.ir import Operand
 
 STORED_BYTES = 2
@@ -18,7 +19,7 @@ def copy_width(o: Operand, size_mn: Expr, size_k: Expr, conditions: tuple[Condit
     along, other = (size_k, o.stride_mn) if o.major == "k" else (size_mn, o.stride_k)
     for width in (16, 8, 4, 2):
         if (
-            width * o.dtype.itemsize <= 16
+            width * o.dtype.itemsize <= ACCESS_BYTES
             and width <= wanted
             and all(is_divisible(e, width, conditions) for e in (along, other, o.offset))
         ):

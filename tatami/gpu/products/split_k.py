@@ -15,14 +15,13 @@ import msgspec
 
 from tatami.core.expr import Expr, expr, product, var
 from tatami.core.layout import MemRef
+from tatami.core.target import ACCESS_BYTES
 from tatami.plan.ir import GpuStream, Pass, Sm80Mma, Sm90Mma, Storage
 from tatami.region.ir import Binary, Let, Param, Read, Region, RegionExpr, Target, Yield
 from tatami.region.walk import nodes, used_lets
 
 THREADS = 256
 """Threads per block of the kernel that adds the parts."""
-VECTOR_BYTES = 16
-"""Bytes per access of the kernel that adds the parts: the widest."""
 MANY = 16
 """Number of parts above which a thread computes only MANY_RESULTS results."""
 MANY_RESULTS = 4
@@ -85,5 +84,5 @@ def elementwise(region: Region, parts: int) -> GpuStream:
     }
     passes = tuple(Pass(x.axes, (x.name,)) for x in region.lets if x.name in leaving)
     memrefs = [*(p.memref for p in region.inputs), *(t.memref for t in region.outputs)]
-    most = VECTOR_BYTES if parts <= MANY else MANY_RESULTS * min(m.dtype.itemsize for m in memrefs)
-    return GpuStream((), passes, storage, THREADS, min(VECTOR_BYTES, most))
+    most = ACCESS_BYTES if parts <= MANY else MANY_RESULTS * min(m.dtype.itemsize for m in memrefs)
+    return GpuStream((), passes, storage, THREADS, min(ACCESS_BYTES, most))

@@ -14,7 +14,7 @@ from math import prod
 
 from tatami.core.expr import Var, product
 from tatami.core.layout import address
-from tatami.core.target import Target
+from tatami.core.target import ACCESS_BYTES, Target
 from tatami.plan.ir import GpuStream, Pass, Storage
 from tatami.plan.loops.schedule import Skeleton, size_at, skeleton
 from tatami.region.ir import At, Let, Read, Reduce, Region, Scan
@@ -22,8 +22,6 @@ from tatami.region.walk import all_axes, lets_by_name, lines_of, nodes, routine_
 
 THREADS = 256
 """Number of threads per block."""
-VECTOR_BYTES = 16
-"""Bytes of the widest access."""
 FEW_BLOCKS = 64
 """Minimum number of blocks for lines to be left whole: half as many as fill a GPU."""
 PARTS = 1024
@@ -53,7 +51,7 @@ def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> Gpu
     if is_one_kernel(region, fused) and not in_parts:
         group = max((group_of(region, let, sizes) for let in region.lets), default=1)
         kept: dict[str, Storage] = {n: "row" if s in ("tile", "workspace") else s for n, s in fused.storage.items()}
-        return GpuStream(fused.outer, fused.passes, kept, THREADS, VECTOR_BYTES, (group,) * len(fused.passes), True)
+        return GpuStream(fused.outer, fused.passes, kept, THREADS, ACCESS_BYTES, (group,) * len(fused.passes), True)
     heavy = {let.name for let in region.lets if isinstance(let.expr, Reduce | Scan)}
     moved = {n.let for let in region.lets for n in nodes(let.expr) if isinstance(n, At)}
     used = {n for let in region.lets for n in used_lets(let.expr)}
@@ -70,7 +68,7 @@ def stream_plan(region: Region, target: Target, sizes: Mapping[str, int]) -> Gpu
         part_group(region, let) if part else group_of(region, let, sizes) for let, part in zip(taken, parts, strict=True)
     )
     owners = owners_of(region, sizes)
-    return GpuStream((), passes, storage, THREADS, VECTOR_BYTES, groups, parts=parts if in_parts else (), owners=owners)
+    return GpuStream((), passes, storage, THREADS, ACCESS_BYTES, groups, parts=parts if in_parts else (), owners=owners)
 
 
 def owners_of(region: Region, sizes: Mapping[str, int]) -> int:
@@ -100,7 +98,7 @@ def routine_plan(region: Region, sizes: Mapping[str, int]) -> GpuStream:
         length = shape[routine_axis(region)]
         lines = prod(shape) // length
         parts = (SORT_TILE,) if lines < FEW_BLOCKS and length > SORT_TILES * SORT_TILE else ()
-    return GpuStream((), (), {}, THREADS, VECTOR_BYTES, parts=parts)
+    return GpuStream((), (), {}, THREADS, ACCESS_BYTES, parts=parts)
 
 
 def parts_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from tatami.core.expr import Expr
 from tatami.core.kernel import is_divisible
+from tatami.core.target import ACCESS_BYTES
 from tatami.plan.ir import Sm80Mma, Sm90Pair
 from tatami.plan.views.product_limits import MmaPlan
 from tatami.region.ir import Region
@@ -14,8 +15,6 @@ from tatami.region.views.pairs.pair import PairView
 from tatami.region.views.product import GemmView, mergeable
 from tatami.region.walk import all_axes
 
-ACCESS_BYTES = 16
-"""Maximum bytes that an instruction copies or stores for one thread."""
 UNREAD_WIDTH = 8
 """The `vectorize.width` of a plan whose tiles TMA copies and stores."""
 Side: TypeAlias = tuple[str, tuple[str, ...], Expr, int]

@@ -70,10 +70,7 @@ def _chosen(e: RegionExpr) -> RegionExpr:
                 return n if at is None else n.then if at < number(limit) else n.other
             case Select(pred=Within(guards=guards)):
                 known = [_holds(g.index, g.size) for g in guards]
-                if False in known:
-                    return n.other
-                left = tuple(g for g, k in zip(guards, known, strict=True) if k is None)
-                return n.then if not left else Select(Within(left), n.then, n.other)
+                return n.other if False in known else n.then if all(known) else n
             case _:
                 return n
 

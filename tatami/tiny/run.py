@@ -21,7 +21,7 @@ from tatami.core.expr import Expr, Var
 from tatami.core.module import Module
 from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Mode, cast, constant, storage_dtype
-from tatami.core.run_programs import Machine, Observe
+from tatami.core.numbers.run_programs import Machine, Observe
 from tatami.core.sizes.binding import bind_results, check_new_sizes
 from tatami.core.tensor import numpy_dtype
 from tatami.tiny.ir import (

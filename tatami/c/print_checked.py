@@ -125,7 +125,7 @@ class _Checked(KernelPrinter):
         place = self.place(s.buffer, s.index, count)
         return f"{pad}{{ {v} v$ = {text}; memcpy({place}, &v$, (size_t){count} * sizeof({c})); }}\n"
 
-    def loop(self, s: loop.For, pad: str) -> str:
+    def for_loop(self, s: loop.For, pad: str) -> str:
         body = self.block(s.body, pad + "  ")
         start, stop = self.ix(s.start), self.ix(s.stop)
         x = f"{s.var}$"

@@ -115,7 +115,7 @@ class KernelPrinter:
             case loop.Store():
                 return self.store(s, pad)
             case loop.For():
-                return self.loop(s, pad)
+                return self.for_loop(s, pad)
             case loop.If(cond=cond, then=then, otherwise=otherwise):
                 text = f"{pad}if ({self.value(cond)}) {{\n{self.block(then, pad + '  ')}{pad}}}"
                 if otherwise:
@@ -158,7 +158,7 @@ class KernelPrinter:
             return f"{pad}{self.needs.add(f'past_f32x{t.lanes}')}({place}, {text});\n"
         return f"{pad}*({v}_u*)({place}) = {text};\n"
 
-    def loop(self, s: loop.For, pad: str) -> str:
+    def for_loop(self, s: loop.For, pad: str) -> str:
         """C text of a loop, upward or downward."""
         body = self.block(s.body, pad + "  ")
         start, stop = self.ix(s.start), self.ix(s.stop)

@@ -159,6 +159,7 @@ class Operands:
         return simplify(moved, self.extents) if self.frames[v].reshaped else moved
 
     def read(self, v: str, tensor: str, index_map: tuple[Expr, ...], own: Mapping[str, Expr]) -> ir.RegionExpr:
+        """Element `index_map` of `tensor`, read by `v`: of memory, of a let of this Region, or a constant."""
         node = self.facts.nodes[tensor]
         if isinstance(node.op, tiny.ConstOp) and tensor not in self.facts.statements:
             return ir.Const(node.op.value, node.dtype)

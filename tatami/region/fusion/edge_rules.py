@@ -19,9 +19,9 @@ class Apart:
     """Values that rules keep apart from others."""
 
     products: Set[str]
-    """Products of contractions."""
+    """Products of contractions, which their sums take in."""
     sums: Set[str]
-    """Sums of contractions."""
+    """Sums of contractions, each the accumulator of its Region."""
     vectors: Set[str]
     """Vector-matrix products of integers, and the values that compute their operands' casts."""
     repeated: Set[str]

@@ -23,6 +23,7 @@ from tatami.execution.ir import (
     Choose,
     Copy,
     ExecutionPlan,
+    Extent,
     Host,
     If,
     Instruction,
@@ -107,6 +108,8 @@ def _instruction(ins: Instruction) -> str:
             return f"{left} = loop {body}({arguments}) carried {carried} scanned {scanned}{sizes}"
         case Host(routine=routine, new_symbols=new):
             return f"{left} = host {routine}({arguments}){_new(new)}"
+        case Extent(new_symbols=new):
+            return f"{', '.join(new)} = extent {arguments}"
         case Copy():
             return f"{left} = copy {arguments}"
         case Op(name=name, attrs=attrs):

@@ -232,9 +232,7 @@ class _Program:
     def equations(self, i: int = -1) -> list[str]:
         """Tests of a program's equations as soon as their sizes are known, before kernels that would read outside their
         operands if one failed: after instruction i, which reads sizes; -1: before anything else."""
-        reads = {
-            s: k for k, ins in enumerate(self.plan.instructions) if isinstance(ins.op, Extent) for s in ins.op.new_symbols
-        }
+        reads = {s: k for k, ins in enumerate(self.plan.instructions) if isinstance(ins.op, Extent) for s in ins.op.new_symbols}
 
         def latest(of: frozenset[str]) -> int:
             return max((reads.get(s, -1) for s in of), default=-1)

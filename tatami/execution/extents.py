@@ -56,7 +56,7 @@ def _changed(plan: ExecutionPlan, hosted: frozenset[str]) -> ExecutionPlan | Non
 
 
 def _is_size_only(ins: Instruction, info: Mapping[str, BufferInfo]) -> bool:
-    """True for a step `extent` whose results hold nothing: each is bool[symbol, 0]."""
+    """True if the instruction is a step `extent` whose results hold nothing: each is bool[symbol, 0]."""
     if not isinstance(ins.op, Host) or ins.op.routine != "extent" or len(ins.op.new_symbols) != len(ins.inputs):
         return False
     lengths = [info[id].shape[0].as_name() for id in ins.outputs if not info[id].elements.terms]

@@ -11,7 +11,6 @@ from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import dump_text
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer
@@ -21,12 +20,14 @@ from tatami.onnx.subgraphs.graphs_inside import (
     bind_symbols,
     child,
     deciding_sizes,
+    declared_rank,
     emit_call,
     equation_of,
     finish,
     found_sizes,
     import_body,
     inline,
+    of_rank,
     port,
 )
 from tatami.onnx.subgraphs.loops import loop
@@ -69,7 +70,7 @@ def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
     captures: dict[str, str] = {}
     branches = [child(m, "branch", captures) for _ in ("then_branch", "else_branch")]
     values = [import_body(inner, n.attr(a), []) for inner, a in zip(branches, ("then_branch", "else_branch"), strict=True)]
-    declared = [[_declared_rank(port) for port in n.attr(a).output] for a in ("then_branch", "else_branch")]
+    declared = [[declared_rank(port) for port in n.attr(a).output] for a in ("then_branch", "else_branch")]
     values = _of_declared_ranks(branches, values, declared)
     structures = _structures(m, n, branches, values)
     results = [
@@ -86,31 +87,18 @@ def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
     return [rebuilt(m, s, out) for s in structures]
 
 
-def _declared_rank(port: onnx.ValueInfoProto) -> int | None:
-    """The rank that a graph declares for one of its results; None if it declares none."""
-    said = port.type.tensor_type
-    return len(said.shape.dim) if said.HasField("shape") else None
-
-
 def _of_declared_ranks(
     branches: Sequence[Importer], values: Sequence[list[Value]], declared: Sequence[Sequence[int | None]]
 ) -> list[list[Value]]:
-    """The values of both branches, where they differ in rank with the rank that both branches declare: exporters add a number
-    of rank 0 and a constant of shape [1], and call the sum a number. Only axes of size 1 are left out or added."""
+    """The values of both branches, where their ranks differ with the rank that both branches declare."""
     out = [list(made) for made in values]
     for k, pair in enumerate(zip(*values, strict=True)):
         rank = declared[0][k]
         if rank is None or rank != declared[1][k] or not all(v.is_tensor and not v.is_text for v in pair):
             continue
-        tensors = [inner.data(v) for inner, v in zip(branches, pair, strict=True)]
-        shapes = [inner.shape(t) for inner, t in zip(branches, tensors, strict=True)]
-        cores = [tuple(s for s in shape if s != ONE) for shape in shapes]
-        if len(shapes[0]) == len(shapes[1]) or max(map(len, cores)) > rank:
-            continue
-        for side, inner in enumerate(branches):
-            if len(shapes[side]) != rank:
-                wanted = (ONE,) * (rank - len(cores[side])) + cores[side]
-                out[side][k] = inner.result(inner.one("reshape", [tensors[side]], {"shape": wanted}))
+        if len({len(inner.shape(inner.data(v))) for inner, v in zip(branches, pair, strict=True)}) == 2:
+            for side, (inner, v) in enumerate(zip(branches, pair, strict=True)):
+                out[side][k] = of_rank(inner, v, rank)
     return out
 
 

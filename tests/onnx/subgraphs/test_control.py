@@ -484,3 +484,27 @@ def test_branches_of_two_ranks_have_the_one_that_both_declare() -> None:
     )
     f = agree(made, *({"c": np.array(c), "s": np.array(3, np.float32), "v": x(n)} for c in (True, False) for n in (1, 4)))
     assert len([i for i in f.execution.main.instructions if type(i.op).__name__ == "If"]) == 1
+
+
+def test_a_state_keeps_the_rank_that_the_body_declares() -> None:
+    """A counter of rank 0 to which the body adds a constant of shape [1], and which it declares a number before and after."""
+    made = model(
+        """g (int64 trip, float[N] v, float start) => (float[N] y, float last) {
+            yes = Constant <value = bool {1}> ()
+            last, y = Loop (trip, yes, start, v) <body = body (int64 i, bool go, float s, float[N] t)
+                    => (bool again, float u, float[N] w) {
+                one = Constant <value = float[1] {1}> ()
+                more = Add (s, one)
+                w = Add (t, more)
+                u = Identity (more)
+                again = Identity (go)
+            }>
+        }"""
+    )
+    f = tt.compile(made, threads=1)
+    for trip, n in ((0, 3), (1, 1), (4, 5)):
+        feed = {"trip": i64(trip), "v": x(n), "start": np.array(2, np.float32)}
+        got = f(feed)
+        for port, wanted in zip(made.graph.output, oracle(made, feed), strict=True):
+            np.testing.assert_allclose(got[port.name].reshape(-1), np.reshape(wanted, -1), rtol=1e-5)
+        assert got["last"].shape == ()

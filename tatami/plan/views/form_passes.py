@@ -377,10 +377,17 @@ class Scheduler:
         reduces = [n for item in p.items if item.kind == "reduce" for n in item.lets]
         if axis and reduces:
             longest = max(reduces, key=self._length)
-            _, inner = self.best(self._over(longest), [longest])
-            if inner > self.lane_score(longest, axis) + (1000 if axis == self.preferred else 0):
+            along, _ = self.best(self._over(longest), [longest])
+            if along and self._is_better_along(longest, along, axis):
                 axis = ""
         p.vector = axis if axis and score > -(1 << 29) else ""
+
+    def _is_better_along(self, name: str, along: str, across: str) -> bool:
+        """True if a reduce has its lanes rather along one of its own axes than across its results: where its accesses move less
+        far, and where they move alike along the preferred axis. A preferred axis that reads a column of a matrix element by
+        element is not worth it."""
+        inner, outer = self.lane_score(name, along), self.lane_score(name, across)
+        return across != self.preferred and (inner > outer or (inner == outer and along == self.preferred))
 
     def _over(self, name: str) -> tuple[str, ...]:
         expr = self.lets[name].expr

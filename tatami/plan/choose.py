@@ -29,7 +29,7 @@ from tatami.region.ir import Program, Region
 from tatami.region.views.canonical_key import Renaming, canonical
 
 Form: TypeAlias = tuple[Region, frozenset[str], tuple[tuple[str, int], ...]]
-"""The facts of a Region that planning reads: its canonical form without offsets, the constants among its operands, hints of sizes."""
+"""All that a search depends on: the canonical Region without offsets, the constants among its operands, hints of sizes."""
 Made: TypeAlias = dict[Form, tuple[tuple[Guarded, ...], tuple[Rejected, ...]]]
 """Plans and refusals of each form of a Region met so far."""
 

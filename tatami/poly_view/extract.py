@@ -13,8 +13,8 @@ from tatami.core.module import Module
 from tatami.indexbook.ir import IndexBook, IndexInfo, Operand
 from tatami.poly_view.edges import classify_edges
 from tatami.poly_view.guards import GuardCache
-from tatami.poly_view.ir import Dependence, Excluded, PolyAccess, PolyView, Statement
-from tatami.poly_view.patterns import find_patterns
+from tatami.poly_view.ir import Dependence, Excluded, Outside, PolyAccess, PolyView, Statement
+from tatami.poly_view.patterns import find_patterns, row_softmaxes
 from tatami.tiny.ir import (
     MOVEMENT,
     BitcastOp,
@@ -70,7 +70,8 @@ def extract_program(program: Program, book: IndexBook) -> PolyView:
             continue
         info = book.values[node.id]
         reads = _reads(node, kind, nodes, info, cache)
-        statements.append(Statement(node.id, kind, info.axes, info.reduced, reads))
+        outside = tuple(dict.fromkeys(o for x in info.operands for o in _outside(x)))
+        statements.append(Statement(node.id, kind, info.axes, info.reduced, reads, outside))
         if kind in ("gather", "scatter"):
             excluded.append(Excluded(node.id, f"{kind}: the index is data, so the access is a may-access of whole axes"))
     by_value = {s.value: s for s in statements}
@@ -78,7 +79,8 @@ def extract_program(program: Program, book: IndexBook) -> PolyView:
     edges = classify_edges(by_value, nodes, {p.value: p for p in patterns})
     dependences = [Dependence("true", e.producer, e.consumer) for e in edges]
     dependences.extend(_anti_dependences(program, nodes, statements))
-    return PolyView(tuple(statements), patterns, edges, tuple(dependences), tuple(excluded))
+    softmaxes = row_softmaxes(patterns, by_value)
+    return PolyView(tuple(statements), patterns, edges, tuple(dependences), tuple(excluded), softmaxes)
 
 
 def live_values(program: Program, nodes: dict[str, Node]) -> set[str]:
@@ -162,6 +164,16 @@ def _accesses(operand: Operand, extents: dict[str, Expr], nodes: dict[str, Node]
             continue
         guards = cache.needed(piece.guards, extents) if piece.guards else ()
         out.append(PolyAccess(piece.read.value, piece.read.map, guards))
+    return out
+
+
+def _outside(operand: Operand) -> list[Outside]:
+    """The pieces of an operand that are a number: the points that no piece before them has."""
+    out, groups = [], []
+    for piece in operand.pieces:
+        if piece.fill is not None and groups and not piece.guards:
+            out.append(Outside(tuple(groups), piece.fill))
+        groups.append(piece.guards)
     return out
 
 

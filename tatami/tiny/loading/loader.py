@@ -30,6 +30,7 @@ Items: TypeAlias = Sequence[Any]
 Rule: TypeAlias = "Callable[[Loader, Arg, Items, Arg], Value | None]"
 """(loader, arg, src, the whole entry) gives the value of a UOp; None where it has none."""
 
+_PORT_FIELDS = ("role", "mutability", "storage", "layout", "alignment")
 _ENTRY_KEYS = {"id", "out", "uop", "op", "src", "arg", "dtype", "shape", "tag"}
 
 
@@ -107,14 +108,21 @@ class Loader(Fields):
     def read_signature_inputs(self) -> None:
         """Read the signature's inputs, as far as their types are declared."""
         self.at = "signature"
+        self.known(self.signature, ("inputs", "outputs", "assumptions", "defaults", "must_bind"))
         for item in self.field(self.signature, "inputs", list, []):
             name = self.field(item, "tensor", str)
-            fields = {k: v for k, v in item.items() if k in ("role", "mutability", "storage", "layout")}
+            self.known(item, ("tensor", "dtype", "shape", *_PORT_FIELDS))
+            fields = {k: v for k, v in item.items() if k in _PORT_FIELDS}
             declared = {**self.declared_type(name), **{k: v for k, v in item.items() if k in ("dtype", "shape")}}
             if "dtype" in declared and "shape" in declared:
                 self.declare(name, declared, fields)
                 table = {**declared, **self.declared_type(name)}
                 self.declare(name, table, fields)
+
+    def known(self, item: Mapping[str, object], fields: tuple[str, ...]) -> None:
+        """Raises TatamiError InvalidDocument for a field that is none of `fields`."""
+        if unknown := sorted(set(item) - set(fields)):
+            raise fail("InvalidDocument", self.at, f"unknown field {unknown[0]!r}", f"the fields are {', '.join(fields)}")
 
     def declare(self, name: str, declared: Mapping[str, Any], fields: Mapping[str, Any]) -> Value:
         """Add a signature input and its INPUT node, or check it against the earlier declaration."""
@@ -359,6 +367,7 @@ class Loader(Fields):
             except TatamiError as error:
                 self.faults += error.diagnostics
                 continue
+            self.known(item, ("tensor", "dtype", "shape", "updates"))
             fields = {k: v for k, v in item.items() if k in ("updates",)}
             fault = self.check_output(name, value)
             if fault is not None:

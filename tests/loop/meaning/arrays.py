@@ -12,7 +12,7 @@ from tatami.core.layout import size_elements
 from tatami.core.numbers.numerics import Mode, storage_dtype
 from tatami.loop.ir import Kernel
 from tatami.region.ir import Region
-from tests.loop.meaning.run import run
+from tests.loop.meaning.run import run, unwritten
 
 
 def run_region_by_loops(
@@ -32,9 +32,7 @@ def run_region_by_loops(
     for t in region.outputs:
         dtype, shape = storage_dtype(t.memref.dtype, mode), tuple(int(evaluate(s, sizes)) for s in t.memref.shape)
         count = int(evaluate(size_elements(t.memref.layout, t.memref.shape), sizes))
-        fresh = (
-            np.full(count, np.nan, dtype) if dtype.kind == "f" else np.full(count * dtype.itemsize, 0xA5, np.uint8).view(dtype)
-        )
+        fresh = unwritten(dtype, count)
         buffers[t.name] = buffers[t.updates] if t.updates else fresh
         outputs[t.name] = buffers[t.name].reshape(shape) if count == int(np.prod(shape)) else buffers[t.name]
     fault = run(kernel, list(buffers.values()), [int(evaluate(e, sizes)) for e in binding.sizes], mode)

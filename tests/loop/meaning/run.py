@@ -1,4 +1,7 @@
-"""Statements of loop kernels: a kernel is run on arrays, its threads one after the other, the last piece of work first."""
+"""Statements of loop kernels: a kernel is run on arrays, its threads one after the other.
+
+Two runs, of which one is `turned`, tell whether a result depends on the order of threads or on memory that nothing wrote.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,12 @@ class NoMeaning(Exception):
     """A kernel that calls a routine, which is C text and not statements."""
 
 
-def run(kernel: ir.Kernel, arrays: Sequence[Array], sizes: Sequence[int], mode: Mode = "declared") -> int:
-    """Run a kernel on its flat buffers, in the order of its parameters; its fault. Raises Outside, TooLong, NoMeaning."""
+def run(kernel: ir.Kernel, arrays: Sequence[Array], sizes: Sequence[int], mode: Mode = "declared", turned: bool = False) -> int:
+    """Run a kernel on its flat buffers, in the order of its parameters; its fault. `turned`: the first piece of work first, and
+    other numbers in scratch. Raises Outside, TooLong, NoMeaning."""
     numbers = {f"s{i}": n for i, n in enumerate(sizes)}
     buffers = {p.name: Pointer(a) for p, a in zip(kernel.params, arrays, strict=True)}
-    machine = Machine({f.name: f for f in kernel.functions}, mode)
+    machine = Machine({f.name: f for f in kernel.functions}, mode, turned)
     machine.block(kernel.body, Frame(mode, numbers, buffers))
     return machine.fault
 
@@ -38,9 +42,10 @@ def run(kernel: ir.Kernel, arrays: Sequence[Array], sizes: Sequence[int], mode: 
 class Machine:
     """The run of one kernel: its functions, the steps that it has taken, its fault."""
 
-    def __init__(self, functions: Mapping[str, ir.Function], mode: Mode) -> None:
+    def __init__(self, functions: Mapping[str, ir.Function], mode: Mode, turned: bool = False) -> None:
         self.functions = functions
         self.mode = mode
+        self.turned = turned
         self.steps = 0
         self.fault = 0
 
@@ -97,7 +102,8 @@ class Machine:
     def parallel(self, p: ir.Parallel, f: Frame) -> None:
         count = f.index(p.count)
         part = count // CHUNKS + 1
-        for begin in reversed(range(0, count, part)):
+        begins = range(0, count, part)
+        for begin in begins if self.turned else reversed(begins):
             own = Frame(self.mode, {**f.names, "begin": begin}, dict(f.buffers))
             self.block(p.prologue, own)
             for n in range(begin, min(count, begin + part)):
@@ -119,10 +125,14 @@ class Machine:
         self.block(function.body, inner)
 
     def scratch(self, dtype: DType, elements: int) -> Array:
-        """Memory that nothing has written: NaN, and large numbers."""
-        kept = storage_dtype(dtype, self.mode)
+        """Memory that nothing has written."""
         if not 0 <= elements <= MOST_STEPS:
             raise Outside(f"scratch of {elements} elements")
-        if kept.kind == "f":
-            return np.full(elements, np.nan, kept)
-        return np.frombuffer(b"\xa5" * (elements * kept.itemsize), kept).copy()
+        return unwritten(storage_dtype(dtype, self.mode), elements, self.turned)
+
+
+def unwritten(dtype: np.dtype, elements: int, turned: bool = False) -> Array:
+    """Memory that nothing has written: NaN in floats, large numbers in integers; with `turned`, other numbers."""
+    if dtype.kind == "f" and not turned:
+        return np.full(elements, np.nan, dtype)
+    return np.full(elements * dtype.itemsize, 0x45 if turned else 0xA5, np.uint8).view(dtype)

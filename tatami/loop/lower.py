@@ -115,7 +115,7 @@ the kernels of fewer it is a number."""
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """What a kernel is made of: a form of a Region in our own names, and its plan. `places`: those that are sizes."""
+    """A form of a Region in our own names and its plan, of which a kernel is made. `places`: those that are sizes."""
 
     form: Region
     choice: Guarded

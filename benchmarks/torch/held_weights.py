@@ -2,7 +2,7 @@
 
     python -m benchmarks.torch.held_weights [--rounds 40] [MODEL …]
 
-A call of six models by default, beside the same program whose looks read every byte, and one whose weights are promised not to
+A call of six models by default, against the same program whose looks read every byte, and one whose weights are promised not to
 change (`options={"freeze": True}`). Each model in a process of its own, one thread, contestants in turns of BLOCK calls,
 milliseconds of processor time of the least call of each. Where equal programs differ by several per cent, on a machine that
 does other work, the look itself tells more: its processor time within the calls of the default, which is all that the default

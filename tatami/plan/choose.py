@@ -133,7 +133,7 @@ def _plan_of(
 
             fixed = tuple(decided_choice(c, lying, target, sizes) for c in fixed)
         else:
-            fixed = tuple(msgspec.structs.replace(c, estimate=estimate_at(lying, n.facts, c, target, sizes)) for c in fixed)
+            fixed = tuple(msgspec.structs.replace(c, estimate=_decided_estimate(n, c, target, hints)) for c in fixed)
         choices, rejected = fixed, (*loser, *rejected)
     elif target.isa == "sm90":
         from tatami.plan.tuned import take_tuned
@@ -141,6 +141,13 @@ def _plan_of(
         choices, ranked_lower = take_tuned(lying, key, choices, target)
         rejected = (*ranked_lower, *rejected)
     return RegionPlan(region.name, key, choices, rejected)
+
+
+def _decided_estimate(n: _Named, choice: Guarded, target: Target, hints: Mapping[str, int]) -> dict[str, float]:
+    """Terms of the estimate of a decided CPU plan; empty for an opaque Region."""
+    if n.region.opaque is not None:
+        return {}
+    return plan_estimate(n.renamed, n.facts, rename_choice(choice, n.names).plan, target, hints)
 
 
 def _refuse_unknown(region: Region, fixed: tuple[Guarded, ...], constants: frozenset[str]) -> None:

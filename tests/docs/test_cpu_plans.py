@@ -63,7 +63,7 @@ def test_the_decision_of_the_page_is_obeyed() -> None:
 
 def test_the_refusal_of_the_page_is_the_compilers() -> None:
     plans = decision()["plans"]
-    edited = {"plans": {key: {**plan, "mr": 12, "mc": 12} for key, plan in plans.items()}}
+    edited: dict[str, object] = {"plans": {key: {**plan, "mr": 12, "mc": 12} for key, plan in plans.items()}}
     with pytest.raises(TatamiError) as refused:
         _ = prepare(PROGRAMS["mlp"](), target=AVX2, decisions=edited).stages["plan"]
     assert all(line.strip() in PAGE for line in str(refused.value).splitlines())

@@ -120,7 +120,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("product", {"width": 32}, "width 32; cpu:avx512 has 16 lanes"),
     ("product", {"mr": 40, "mc": 40}, "needs 83 vector registers"),
     ("product", {"mr": 1, "nc": 33}, "mc 48, nc 33 for a tile of 1x32"),
-    ("product", {"nc": 64}, "nc 64 bounds nothing where threads divide rows"),
+    ("product", {"nc": 64}, "nc 64 bounds nothing where columns are neither copied nor read together"),
     ("product", {"split": "n"}, "mc 48 bounds nothing where threads divide columns"),
     ("product", {"parts": 2}, "parts 2"),
     ("product", {"parts": 0}, "parts 0"),

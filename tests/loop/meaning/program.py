@@ -18,8 +18,8 @@ from tatami.loop import ir
 from tatami.region import run as region_run
 from tatami.region.ir import Program, Region
 from tatami.region.meaning.region import clamped_shape, run_region
-from tests.loop.meaning.run import NoMeaning, run, unwritten
-from tests.loop.meaning.values import Array
+from tests.loop.meaning.run import run, unwritten
+from tests.loop.meaning.values import Array, NoMeaning
 
 Edited = tuple[Binding, ir.Kernel]
 
@@ -56,7 +56,7 @@ def _outputs(
 
 
 def _edited(realised: Module[Program], loops: Module[ir.Program]) -> dict[int, list[Edited]]:
-    """By identity of the Region, the choices whose kernels are checked, as edited ones are."""
+    """The choices of each Region whose kernels are checked, as edited ones are, by the identity of the Region."""
     found: dict[int, list[Edited]] = {}
     for name, program in realised.programs.items():
         code = loops.programs[name]

@@ -11,7 +11,7 @@ import numpy as np
 from tatami.core.algebra.visit import evaluate
 from tatami.core.combining import combine
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr
+from tatami.core.expr import MAX_SIZE, Expr
 from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Mode
 from tatami.core.tensor import numpy_dtype
@@ -23,6 +23,10 @@ Array: TypeAlias = np.ndarray
 
 class Outside(Exception):
     """An access of a kernel outside a buffer."""
+
+
+class NoMeaning(Exception):
+    """A kernel whose statements do not say what it computes: it calls a routine, which is C text, or an index wraps."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,10 @@ class Frame:
     registers: dict[str, Array] = field(default_factory=dict)
 
     def index(self, e: Expr) -> int:
-        return int(evaluate(e, self.names))
+        found = int(evaluate(e, self.names))
+        if abs(found) > MAX_SIZE:
+            raise NoMeaning("an index of more than 64 bits")
+        return found
 
     def holds(self, guards: Sequence[Guard]) -> bool:
         return all(0 <= self.index(g.index) < self.index(g.size) for g in guards)

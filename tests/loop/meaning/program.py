@@ -104,8 +104,10 @@ def _by_loops(
         raise NoMeaning("a choice reads other operands than its Region")
     flat = {p.name: _flat(p.memref, np.asarray(tensors[p.name]), sizes, mode, turned) for p in region.inputs}
     for t in region.outputs:
-        held = np.asarray(tensors[t.updates]) if t.updates else None
-        flat[t.name] = _flat(t.memref, held, sizes, mode, turned)
+        if t.updates in flat:
+            flat[t.name] = flat[t.updates]
+        else:
+            flat[t.name] = _flat(t.memref, np.asarray(tensors[t.updates]) if t.updates else None, sizes, mode, turned)
     if run(kernel, [flat[n] for n in names], [int(evaluate(e, sizes)) for e in binding.sizes], mode, turned):
         raise NoMeaning("a fault of the kernel")
     return {t.name: flat[t.name][_places(t.memref, sizes)] for t in region.outputs}

@@ -19,10 +19,10 @@ from functools import lru_cache
 
 import msgspec
 
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, product, var
-from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
 from tatami.plan.ir import Blocks, CpuRows, LoopPhase, Scalar, Storage
 from tatami.plan.views.down_columns import columns_of, has_lone_points
@@ -401,10 +401,17 @@ class Scheduler:
         reduces = [n for item in p.items if item.kind == "reduce" for n in item.lets]
         if axis and reduces:
             longest = max(reduces, key=self._length)
-            _, inner = self.best(self._over(longest), [longest])
-            if inner > self.lane_score(longest, axis) + (1000 if axis == self.preferred else 0):
+            along, _ = self.best(self._over(longest), [longest])
+            if along and self._is_better_along(longest, along, axis):
                 axis = ""
         p.vector = axis if axis and score > -(1 << 29) else ""
+
+    def _is_better_along(self, name: str, along: str, across: str) -> bool:
+        """True if a reduce has its lanes rather along one of its own axes than across its results: where its accesses move less
+        far, and where they move alike along the preferred axis. A preferred axis that reads a column of a matrix element by
+        element is not worth it."""
+        inner, outer = self.lane_score(name, along), self.lane_score(name, across)
+        return across != self.preferred and (inner > outer or (inner == outer and along == self.preferred))
 
     def _over(self, name: str) -> tuple[str, ...]:
         expr = self.lets[name].expr

@@ -9,10 +9,10 @@ from typing import TypeAlias, assert_never
 import numpy as np
 
 from tatami.core.algebra.visit import evaluate
-from tatami.core.combining import combine
 from tatami.core.dtype import DType
 from tatami.core.expr import MAX_SIZE, Expr
 from tatami.core.numbers import numerics
+from tatami.core.numbers.combining import combine
 from tatami.core.numbers.numerics import Mode
 from tatami.core.tensor import numpy_dtype
 from tatami.indexbook.ir import Guard
@@ -101,11 +101,11 @@ class Frame:
         match v:
             case ir.Splat(x=x, lanes=lanes):
                 return np.repeat(self.value(x), lanes)
-            case ir.Lane(x=x, lane=lane):
-                return self.value(x)[[self.index(lane)]]
+            case ir.Lane(x=x, source=source):
+                return self.value(x)[[self.index(source)]]
             case ir.Shift(x=x, by=by, fill=fill):
-                a, lane = self.value(x), np.arange(ir.type_of(v).lanes) - by
-                return np.where((lane >= 0) & (lane < a.size), a[lane.clip(0, a.size - 1)], self.value(fill))
+                a, source = self.value(x), np.arange(ir.type_of(v).lanes) - by
+                return np.where((source >= 0) & (source < a.size), a[source.clip(0, a.size - 1)], self.value(fill))
             case ir.Across(x=x, y=y, start=start):
                 a = self.value(x)
                 return np.concatenate([a, self.value(y)])[start : start + a.size]
@@ -118,8 +118,8 @@ class Frame:
             case ir.Horizontal(fn=fn, x=x):
                 a, dtype = self.value(x), ir.type_of(v).dtype
                 while a.size > 1:
-                    half = a.size // 2
-                    a = numerics.apply(combine(fn, dtype), [a[:half], a[half:]], dtype, self.mode)
+                    middle = a.size // 2
+                    a = numerics.apply(combine(fn, dtype), [a[:middle], a[middle:]], dtype, self.mode)
                 return a
             case ir.FirstLane(masks=masks):
                 every = np.concatenate([self.value(m) for m in masks])

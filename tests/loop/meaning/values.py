@@ -101,8 +101,8 @@ class Frame:
         match v:
             case ir.Splat(x=x, lanes=lanes):
                 return np.repeat(self.value(x), lanes)
-            case ir.Lane(x=x, source=source):
-                return self.value(x)[[self.index(source)]]
+            case ir.Lane(x=x, lane=lane):
+                return self.value(x)[[self.index(lane)]]
             case ir.Shift(x=x, by=by, fill=fill):
                 a, source = self.value(x), np.arange(ir.type_of(v).lanes) - by
                 return np.where((source >= 0) & (source < a.size), a[source.clip(0, a.size - 1)], self.value(fill))

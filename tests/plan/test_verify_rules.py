@@ -22,7 +22,8 @@ from tatami.plan.ir import (
     SchedulePlan,
 )
 from tatami.plan.verify_plan import verify_plan
-from tatami.plan.views.form_passes import Wish, scalar_plan
+from tatami.plan.views.form_passes import Wish
+from tatami.plan.views.wished_plans import scalar_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Cast, Read, Region, RegionExpr, Yield
 from tatami.region.verify import verify_region

@@ -156,7 +156,12 @@ class _Program:
             out += self.whole(f"{function}_sized" if read else function, begin, end)
             if read:
                 count = len(self.symbols)
-                of = {"NAME": function, "ARGUMENTS": PROGRAM_ARGUMENTS, "COUNT": count, "GIVEN": count - read}
+                of: dict[str, str | int] = {
+                    "NAME": function,
+                    "ARGUMENTS": PROGRAM_ARGUMENTS,
+                    "COUNT": count,
+                    "GIVEN": count - read,
+                }
                 out.append(_page("entry_sizes").fill(BODY=f"{function}_sized", **of))
         return out
 

@@ -17,8 +17,9 @@ from platformdirs import user_cache_path
 
 from benchmarks.real.arrays import arrays_of
 from benchmarks.real.keep import keep
+from benchmarks.real.listing import RealModel
 from benchmarks.real.measure import measure
-from benchmarks.real.models import MODELS, RealModel
+from benchmarks.real.models import MODELS
 from benchmarks.real.packages import Absent, fetch
 from benchmarks.real.record import Row
 from benchmarks.real.report import page, summary

@@ -19,13 +19,23 @@ import onnx
 from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, var
+from tatami.core.expr import ONE, Expr, var
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
-from tatami.onnx.subgraphs.graphs_inside import child, emit_call, finish, found_sizes, import_body, inline, port
+from tatami.onnx.subgraphs.graphs_inside import (
+    child,
+    declared_rank,
+    emit_call,
+    finish,
+    found_sizes,
+    import_body,
+    inline,
+    of_rank,
+    port,
+)
 from tatami.onnx.subgraphs.structures import Structure, converted, joined, rebuilt, structure_of, tensors_of
 from tatami.onnx.values import Value
 
@@ -126,6 +136,12 @@ def _as_loop(m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value]
         results = [
             t for v, s in zip(made.states, structures, strict=True) for t in tensors_of(made.inner, converted(made.inner, v, s))
         ]
+        if len(tensors) == len(state) == len(results):
+            spread = [_spread(m, made, k, t, r) for k, (t, r) in enumerate(zip(tensors, results, strict=True))]
+            if spread != tensors:
+                state = [v if a == b else m.result(b) for v, a, b in zip(state, tensors, spread, strict=True)]
+                structures = [structure_of(m, v) for v in state]
+                continue
         more = _classes(m, n, made, [m.tensors[t] for t in tensors], results, classes)
         if more == classes:
             return _emitted(m, n, made, structures, tensors, results)
@@ -133,6 +149,19 @@ def _as_loop(m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value]
             raise unsupported(m, "a loop whose state grows", "write it out")
         classes = more
     raise unsupported(m, "a loop whose state changes in a way that is not found", "let its state change by one rule")
+
+
+def _spread(m: Importer, made: _Body, k: int, tensor: str, result: str) -> str:
+    """The first value of state k with the shape that a turn gives it, if it is one number and the body does not read it: a
+    placeholder of a variable that each turn sets. Else the tensor as it is."""
+    shape, port_ = made.inner.shape(result), made.inputs[2 + k].tensor
+    is_number = len(m.shape(tensor)) < len(shape) and all(s == ONE for s in m.shape(tensor))
+    if not is_number or m.dtype(tensor) != made.inner.dtype(result) or any(made.is_open(s) for s in shape):
+        return tensor
+    given = {*(t for v in (*made.states, *made.scans, made.again) if v.is_tensor for t in tensors_of(made.inner, v))}
+    if port_ in given.union(*(node.inputs for node in made.inner.nodes)):
+        return tensor
+    return m.one("expand", [m.rank_0(tensor)], {"shape": shape})
 
 
 def _import(
@@ -153,7 +182,19 @@ def _import(
     values = [rebuilt(inner, s, ports) for s in structures]
     again, *results = import_body(inner, body, [iteration, condition, *values])
     count = len(structures)
-    return _Body(inner, inputs, condition, again, results[:count], results[count:], set(symbols.values()))
+    described = zip(body.input[2 : 2 + count], body.output[1 : 1 + count], strict=False)
+    states = [_of_declared_rank(inner, *pair, *of) for pair, of in zip(zip(values, results), described)]
+    return _Body(inner, inputs, condition, again, states, results[count:], set(symbols.values()))
+
+
+def _of_declared_rank(
+    inner: Importer, before: Value, after: Value, given: onnx.ValueInfoProto, result: onnx.ValueInfoProto
+) -> Value:
+    """A state after a turn, with the rank that it has before if the body declares that one for both."""
+    if not before.is_tensor or not after.is_tensor or before.is_text or after.is_text:
+        return after
+    rank = len(inner.shape(inner.data(before)))
+    return of_rank(inner, after, rank) if rank == declared_rank(given) == declared_rank(result) else after
 
 
 def _structures(

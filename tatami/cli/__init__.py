@@ -228,13 +228,17 @@ def calibrate(output: str | None) -> None:
 @main.command(short_help="say what is wrong with a model")
 @click.argument("models", nargs=-1, required=True)
 @click.option("--trust", is_flag=True, help="accept documents that carry code")
+@click.option("--json", "as_json", is_flag=True, help="print the faults as a JSON list of diagnostics, and nothing else")
 @refusing
-def check(models: tuple[str, ...], trust: bool) -> None:
+def check(models: tuple[str, ...], trust: bool, as_json: bool) -> None:
     """Read each of MODELS and say all that is wrong with it; graphs that nothing calls are checked too. For an .onnx file
     also all that onnx.checker finds, and what an import repairs."""
-    from tatami.cli.run_commands import check_command
+    from tatami.cli.run_commands import check_command, check_json_command
 
-    check_command(models, trust)
+    if as_json:
+        check_json_command(models, trust)
+    else:
+        check_command(models, trust)
 
 
 @main.command(short_help="lay out .harp texts")

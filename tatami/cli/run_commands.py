@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -101,8 +102,25 @@ def _show_fetched(
         console.print(_preview(found[name]), markup=False)
 
 
-def check_command(models: tuple[str, ...], trust: bool) -> None:
-    """`tatami check`: read and verify every model, then raise the faults of all together."""
+def check_json_command(models: tuple[str, ...], trust: bool) -> None:
+    """`tatami check --json`: the faults of every model as a list of documents. Exit code 1 if there are any."""
+    faults: tuple[Diagnostic, ...] = ()
+    try:
+        check_command(models, trust, lambda text: None)
+    except TatamiError as error:
+        faults = error.diagnostics
+    click.echo(dump_text(to_builtins(list(faults))), nl=False)
+    if faults:
+        raise click.exceptions.Exit(1)
+
+
+def _printed(text: str) -> None:
+    console.print(printable(text), markup=False)
+
+
+def check_command(models: tuple[str, ...], trust: bool, say: Callable[[str], None] = _printed) -> None:
+    """`tatami check`: read and verify every model, then raise the faults of all together. `say` gets a line for each model
+    and each repair."""
     from tatami.models import check_format, open_model
 
     faults: list[Diagnostic] = []
@@ -111,7 +129,7 @@ def check_command(models: tuple[str, ...], trust: bool) -> None:
         try:
             found, repairs = check_format(Path(model))
             for r in repairs:
-                console.print(printable(f"{model}: an import repairs {r.at}: {r.what}"), markup=False)
+                say(f"{model}: an import repairs {r.at}: {r.what}")
             given = open_model(model, trust=trust)
             found += [d for name, value in given.items() for d in verify(name, value, given.get) if not d.is_warning]
             if not found and is_document(model):
@@ -119,7 +137,7 @@ def check_command(models: tuple[str, ...], trust: bool) -> None:
         except TatamiError as error:
             found = [*found, *error.diagnostics]
         if not found:
-            console.print(printable(f"{model}: {_what_was_read(given)}, no faults"), markup=False)
+            say(f"{model}: {_what_was_read(given)}, no faults")
         faults += found
     if faults:
         raise TatamiError(*faults)

@@ -242,12 +242,13 @@ class ShapeSet:
 
     def _shapes(self, policy: Policy, arrays: Mapping[str, object]) -> dict[str, PartialShape]:
         """The sizes that a policy fixes, None for each that stays open; of inputs with such sizes."""
+        values: Mapping[str, Any] = arrays
         if policy.by_shape:
-            return {n: np.shape(v) for n, v in arrays.items()}
+            return {n: np.shape(v) for n, v in values.items()}
         named = {n for n, _ in policy.axes}
         return {
             n: tuple(size if (n, a) in policy.axes else None for a, size in enumerate(np.shape(v)))
-            for n, v in arrays.items()
+            for n, v in values.items()
             if n in named
         }
 

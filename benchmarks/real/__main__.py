@@ -1,4 +1,4 @@
-"""Trained models that packages of the Python index ship, beside ONNX Runtime, each in a process of its own.
+"""Trained models that packages of the Python index ship, against ONNX Runtime, each in a process of its own.
 
     python -m benchmarks.real                       every model; writes benchmarks/results/real.json and docs/real-models.md
     python -m benchmarks.real --only magika         the models whose name begins so; their rows of the record are replaced

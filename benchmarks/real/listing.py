@@ -20,7 +20,7 @@ class RealModel:
     inputs: tuple[InputArray, ...]
     sizes: tuple[Mapping[str, int], ...] = ({},)
     also: tuple[str, ...] = ()
-    """Files that lie beside it: external data."""
+    """Files next to the model: external data."""
 
 
 def floats(name: str, shape: tuple[int | str, ...], make: Maker) -> InputArray:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
-from tatami.core.run_programs import Observe
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.expr import var
@@ -14,10 +13,12 @@ from tatami.core.kernel import Binding, is_met
 from tatami.core.layout import MemRef, address, size_elements
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, storage_dtype
+from tatami.core.numbers.run_programs import Observe
 from tatami.loop import ir
 from tatami.region import run as region_run
 from tatami.region.ir import Program, Region
-from tatami.region.meaning.region import clamped_shape, run_region
+from tatami.region.meaning.inlined_lets import clamped_shape
+from tatami.region.meaning.region import run_region
 from tests.loop.meaning.run import NoMeaning, run, unwritten
 from tests.loop.meaning.values import Array
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 import numpy as np
-from tatami.core.combining import combine
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.numbers import numerics
+from tatami.core.numbers.combining import combine
 from tatami.core.numbers.numerics import Mode
 from tatami.core.tensor import numpy_dtype
 from tatami.indexbook.ir import Guard

@@ -57,7 +57,7 @@ def _outputs(
 
 
 def _edited(realised: Module[Program], loops: Module[ir.Program]) -> dict[int, list[Edited]]:
-    """By identity of the Region, the choices whose kernels are checked, as edited ones are."""
+    """The choices whose kernels are checked, as edited ones are, by identity of the Region."""
     found: dict[int, list[Edited]] = {}
     for name, program in realised.programs.items():
         code = loops.programs[name]

@@ -97,15 +97,15 @@ class Frame:
             case ir.Lane(x=x, lane=lane):
                 return self.value(x)[[self.index(lane)]]
             case ir.Shift(x=x, by=by, fill=fill):
-                a, lane = self.value(x), np.arange(ir.type_of(v).lanes) - by
-                return np.where((lane >= 0) & (lane < a.size), a[lane.clip(0, a.size - 1)], self.value(fill))
+                a, place = self.value(x), np.arange(ir.type_of(v).lanes) - by
+                return np.where((place >= 0) & (place < a.size), a[place.clip(0, a.size - 1)], self.value(fill))
             case ir.Across(x=x, y=y, start=start):
                 a = self.value(x)
                 return np.concatenate([a, self.value(y)])[start : start + a.size]
             case ir.Zip(x=x, y=y, second=second):
                 a, b = self.value(x), self.value(y)
-                half = slice(a.size // 2, None) if second else slice(a.size // 2)
-                return np.stack([a[half], b[half]], axis=1).reshape(-1)
+                part = slice(a.size // 2, None) if second else slice(a.size // 2)
+                return np.stack([a[part], b[part]], axis=1).reshape(-1)
             case ir.Unzip(x=x, y=y, odd=odd):
                 return np.concatenate([self.value(x), self.value(y)])[int(odd) :: 2]
             case ir.Horizontal(fn=fn, x=x):

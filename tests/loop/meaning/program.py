@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
-from tatami.core.run_programs import Observe
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.expr import var

@@ -44,7 +44,7 @@ newest:
 	  tests/runtime/building/test_apart.py tests/runtime/building/test_cache.py tests/api/test_arguments.py tests/core
 
 update-golden: $(VENV)/.tested-extras
-	$(PY) -m pytest -n 2 tests/golden tests/frontend/test_show_operations.py tests/onnx/microsoft/test_table.py tests/docs/test_decisions.py --update-golden
+	$(PY) -m pytest -n 2 tests/golden tests/frontend/test_show_operations.py tests/onnx/microsoft/test_table.py tests/docs/test_decisions.py tests/docs/test_readme.py --update-golden
 
 gpu:
 	if ls $(WHEELS)/*.whl >/dev/null 2>&1; then \

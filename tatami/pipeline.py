@@ -1,36 +1,44 @@
-"""The compiler, a line per stage. Boxes of the picture in `docs/architecture.md` stand at the margin, what lies between
-two boxes is indented.
+"""The compiler, a line per step: 25 steps, 14 of which are stages.
+
+A *stage* is a document: a name of `--dump`, a key of `f.stages`, a file that the compiler restarts from (`stages.py`). Boxes of
+the picture in `docs/architecture.md` stand at the margin and are stages; what lies between two boxes is indented. Two indented
+steps are stages too: `tiny@imported` and `region@explicit`, earlier forms of their boxes; the other 11 are values in memory, which
+no dump has and a restart computes again.
+
+Before the first row, `models.py` opens a file or an object and an importer (`onnx/load.py`, `torch/load.py`, `harp/load.py`)
+makes `frontend` of it; the Graph API makes it directly. After the last row, `runtime/building/` compiles the text, and
+`runtime/function.py` has what the caller calls.
 
     stage              made from                              made by                             what it is
     frontend           (given)                                an importer, the Graph API          what the model means
       instances        frontend                               frontend/rewrites/instantiate.py    one graph per shape and dtype of its calls
-      calls            instances                              frontend/rewrites/inline.py         which calls are inlined
-      linked           instances, calls                       frontend/rewrites/inline.py         the graphs after inlining
-      integers         linked                                 frontend/rewrites/dequantised.py    dequantised products as integer sums
-      filters          integers                               frontend/rewrites/folded_scales.py  channel scales inside constant filters
+      calls            instances                              frontend/rewrites/inline.py         which calls are put in place, which stay programs
+      linked           instances, calls                       frontend/rewrites/inline.py         the graphs with these calls put in place
+      integers         linked                                 frontend/rewrites/dequantised.py    products of dequantised integers as integer sums
+      filters          integers                               frontend/rewrites/folded_scales.py  scales of channels as a part of constant filters
       tiny@imported    filters                                tiny/lower.py                       movement, elementwise, reduce
-    tiny               tiny@imported                          tiny/normalize.py                   the same in normal form
+    tiny               tiny@imported                          tiny/normalize.py                   the same: broadcasts explicit, constant work in `setup`
     indexbook          tiny                                   indexbook/analyse.py                axes, domains, access maps per value
     poly_view          tiny, indexbook                        poly_view/extract.py                contractions, dependences, fusion edges
-      partition        tiny, indexbook, poly_view             region/fusion/partition.py          which nodes share a kernel
-      region@explicit  tiny, indexbook, poly_view, partition  region/lower.py                     a Region per kernel, as value SSA
-      canonical        region@explicit                        region/canonicalise.py              the same in normal form
-    region             canonical                              plan/block_reduces/block_sums.py    the same, with reductions begun in products (sm90)
+      partition        tiny, indexbook, poly_view             region/fusion/partition.py          which values share a kernel
+      region@explicit  tiny, indexbook, poly_view, partition  region/lower.py                     a Region per kernel: values, each defined once
+      canonical        region@explicit                        region/canonicalise.py              the same in normal form: operands read directly
+    region             canonical                              plan/block_reduces/block_sums.py    the same; on sm90, reductions begun in products
     poly_core          region, poly_view                      poly_core/analyse.py                facts about each Region
-    plan               region, poly_core                      plan/choose.py                      a schedule per Region, layouts of values
-      realisation      region, plan                           plan/realise.py                     Regions in the plan's layouts, variants
-      realised         realisation                            plan/realise.py                     its Regions
-      added            realised, plan                         poly_core/analyse.py                facts about Regions that are new in it
-      realised_plan    realisation, plan, added               plan/plan_realised.py               the plan, with schedules for `added`
+    plan               region, poly_core                      plan/choose.py                      a schedule per Region, a layout per value
+      realisation      region, plan                           plan/realise.py                     Regions as plans want them: packed, converted, cut
+      realised         realisation                            plan/realise.py                     its programs, with one form of each Region
+      added            realised, plan                         poly_core/analyse.py                facts about Regions that realising added
+      realised_plan    realisation, plan, added               plan/plan_realised.py               the plan, and schedules for those
     loop               realised, realised_plan, realisation   loop/lower.py                       CPU: loop nests
     gpu                realised, realised_plan                gpu/lower.py                        GPU: tokens, an MMA template
     execution          realised, realised_plan, loop or gpu   execution/lower.py                  instructions, buffers, an arena
     c                  loop, execution                        c/print.py                          CPU: C text
     cu                 gpu, execution                         cu/print.py                         GPU: CUDA C++ text
 
-`compile_stages` is a pure function of (given stages, target, decisions). A stage is computed when something needs it;
-a stage that is given (a document the user edited) cuts the graph there, which is how every stage can be restarted
-from. Each computed value passes through `observe`, which verifies, times and dumps it.
+`compile_stages` is a pure function of (given stages, target, decisions). A step is computed when something needs it; a stage that
+is given (a document the user edited) cuts the graph there. Each computed value passes through `observe`, which verifies, times
+and dumps it. The target `reference` has two stages: `execution` is made from `frontend` and run in numpy.
 """
 
 from __future__ import annotations

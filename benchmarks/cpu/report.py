@@ -67,11 +67,17 @@ MADE = (
     "Made by `python -m benchmarks.cpu` from {}; edit neither. A ratio is the time of the best peer divided by Tatami's: above 1 "
     "Tatami is faster. How blocks are timed and which rows are void is said in `benchmarks/cpu/blocks.py`."
 )
+PEERS = (
+    "The peers are PyTorch, eager and by `torch.compile` with frozen weights, for images with channels last too; ONNX Runtime, "
+    "with threads that spin and that do not, for attention with its fused operator too; and numpy where it has the operation. "
+    "The fastest of them in a row is the best peer, which the page of every row names. Rows below 1, in which a peer is faster, "
+    "are in the tables like all others."
+)
 
 
 def summary(records: Mapping[str, Record]) -> str:
     """The page of ratios by group of rows, machine by machine."""
-    out = ["# Performance on the CPU", "", MADE.format("the records of [benchmarks/results](../benchmarks/results)")]
+    out = ["# Performance on the CPU", "", MADE.format("the records of [benchmarks/results](../benchmarks/results)"), "", PEERS]
     for isa, record in records.items():
         m = record.machine
         told = f"{m['cpu']}, {m['cores']} cores, {m['caches']}" + (f", at {m['revision']}" if "revision" in m else "")

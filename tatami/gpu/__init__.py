@@ -8,10 +8,17 @@ Made from Regions and their plans. Tokens state which operations of a kernel are
 - nothing waits for ever, for every trip count and number of tiles;
 - exactly the axes of `predicate_tail` are predicated.
 
-Two products whose first gives the weights of the second, as in attention, are one kernel (`gpu/pairs/`). Regions without a
-matrix product go through the streaming template (`stream_ir.py`, `gpu/streaming/`): phases over the points of a group of
-threads, which is a thread, a part of a warp, a warp or a block; long lines are cut into parts if there are too few of them
-to fill the GPU (`gpu/streaming/parts.py`). Sorts have a template of their own.
+    lower          a Region by its plan to a template; `plan_fields` names the plan's field behind each statement
+    ir, statement_ir, stream_ir     a program and its launches; statements of products; phases of streams
+    products/      one product: bodies for SM80, SM90 and plain threads, TMA descriptors, split k, stream-K
+    pairs/         two products, the first of which gives the weights of the second, as in attention, in one kernel
+    streaming/     Regions without a product: phases over the points of a group of threads, which is a thread, a part of a warp,
+                   a warp or a block; long lines in parts if they are too few to fill the GPU; sorts; custom bodies
+    proof/         what `verify` proves: derived work, registers, slots and phases for every trip count
+    views/         questions that later layers ask too, such as the rings that a statement fills and reads
+    cluster        CTAs that share an operand
+
+How large a tile is and how deep a pipeline is decided one layer up, in `plan/gpu/` and `plan/pairs/`.
 
     kernel k0(p0: fp16, p1: fp16, p2: fp16, out p3: fp16) sm80 mma tile=[128, 64, 64] stages=2 threads=64
       C[s0, s2] += A * B over s1

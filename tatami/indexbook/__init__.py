@@ -10,8 +10,12 @@ Made from `tiny` by `analyse`. Invariants (``verify``, the seven MUSTs of spec 3
 6. denominators are positive and in lowest terms;
 7. movement is composed away and stays simplified.
 
+`analyse` makes it; `compose` follows a chain of movement to its base value, step by step. In a dump `'` marks an axis along which
+the value is a broadcast: it has the axis, and no read depends on it. ``|`` stands before reduced axes, `view` before movement.
+
 A dump::
 
+    n6  i0:M i1:N' i2:K                     view x[i0, i2]
     n7  i0:M i1:N i2:K                      x[i0, i2]  w[i2, i1]
     n8  i0:M i1:N | r0:K                    n7[i0, i1, r0]  acc fp32
     n9  i0:M + 2                            n8[i0 - 1] if 0 <= i0 - 1 < M else 0

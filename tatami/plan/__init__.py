@@ -1,19 +1,25 @@
 """plan: how each Region runs, and how each value lies in memory (spec 3 §8, §11, spec 5 §5).
 
-Made from `region`, `poly_core` and a Target by `choose`; equal Regions (modulo names and layout) are planned once. `realise`
-then gives the Regions their final layouts, puts conversions at boundaries and packs constant operands in `setup`;
-`plan_realised` plans the Regions that this added. Invariants (``verify``, ``verify_plan``):
+Made in three steps. `choose` plans each Region for a Target, from the facts of `poly_core`; Regions that differ in names only
+are planned once. `realise` rewrites the Regions as these plans want them: final layouts, conversions at boundaries, constant
+operands packed in `setup`. `plan_realised` plans the Regions that `realise` has added. Invariants (``verify``, ``verify_plan``):
 
 - one RegionPlan per Region, its last choice without conditions; the choices before it are for sizes that a guard names
   (`guards`);
-- a schedule obeys the rules of `loops/schedule.py` (outer axes, passes, storage), which stand there in full;
+- a schedule obeys the rules of `loops/schedule.py` (outer axes, passes, storage);
 - tiles fit the registers, vectors the lanes; every refusal has both numbers (InvalidPlan, ResourceExceeded);
 - a decision is obeyed or refused; a key that names no Region warns (StaleDecision).
 
-The folders: `views` has what one plan shows by itself, `loops` schedules of plain nests, `cpu` the CPU's templates, `gpu`
-products and streams of a GPU, `pairs` two products in one GPU kernel, `simulation` the engine that estimates GPU pipelines,
-`memory` layouts, packing and conversions; `block_reduces` rewrites Regions before they are planned, so that reductions begin
-in a product if the target can begin them.
+    choose_cpu, cpu_kinds, cpu/              candidates for a CPU, by kind of plan (docs/cpu-plans.md)
+    loops/                                   schedules of plain nests: rules, candidates, estimated seconds
+    choose_gpu, gpu/, pairs/, simulation/    candidates for a GPU: one product and streams; two products in one kernel; the
+                                             engine that estimates their pipelines (docs/gpu-plans.md)
+    tuned, tuned_plans/                      tables of plans found by search, per chip
+    guards, usual_sizes                      other plans of a Region for other sizes
+    decide, key, rename                      plans that a user fixes, and the keys that name Regions
+    memory/                                  layouts, packing, conversions
+    block_reduces/                           rewrites Regions before they are planned: reductions that begin in a product
+    views/                                   what one plan shows by itself, for later layers too
 
 A dump::
 

@@ -1,15 +1,17 @@
 """poly_core: facts about one Region, and dependences between Regions that share a buffer (spec 3 §7, spec 5 §4).
 
-Made from `region` by `analyse`, from the Regions' own maps; a Region document can be given alone. Every field is computed, and
+Made by `analyse` from the Regions' own maps, so that a Region document needs nothing else. Every field is computed, and
 ``verify`` computes it again:
 
-- parallel axes: of outputs, not scanned, not written at computed positions; reduce axes;
-- tail axes: m, n, k of a contraction (else the innermost output axis and the reduced ones) unless the widest tile provably
-divides their extent;
-- affine closure: integer coefficients, constant divisors, no gather;
-- compute_at per let: whether its consumers' tile may hold it, at what halo per axis and in bytes;
-- least buffers (reg, smem_ring, gmem), barrier per architecture, bank conflicts counted bank by bank;
-- contractions with roles of axes and epilogue; operations and bytes as size expressions (2*M*N*K for a matmul).
+- parallel_axes: axes of outputs, without those that a scan runs along and those written at computed positions; reduce_axes;
+- tail_axes: axes whose last tile may be partial: m, n and k of a contraction, else the innermost output axis and the reduced
+  axes, each unless the widest tile provably divides its extent;
+- affine_closed: true if all index expressions have integer coefficients and constant divisors, and nothing is gathered;
+- compute_at, per let: whether a tile of its consumers may hold it, with what halo per axis and in bytes;
+- min_buffer, buffers: the nearest memory that can hold a value (reg, smem_ring, gmem) and its depth; barrier per architecture;
+  bank conflicts, counted bank by bank;
+- contractions with the roles of their axes and their epilogue; operations and bytes as expressions over sizes (2*M*N*K for a
+  matmul).
 
 A dump::
 

@@ -12,12 +12,16 @@ Invariants (``verify``):
 - BroadcastInDim and Transpose have the shape of their let (BroadcastMismatch);
 - yields cover their outputs; a scatter updates an input.
 
-Outside its guard a reduce should read the neutral element: a warning here (a pad may mean another value), NeutralInvalid in a
-document of the spec's form. Later layers may import `ir`, `walk` (operands, accesses, dtypes) and `views/`: facts
-that one Region shows by itself, such as its kind (`kinds` is the closed list) and its key without names (`canonical_key`).
+Where the guard of an access in a reduce does not hold, the reduce should get the neutral element of its operation (0 in a sum).
+Another value is a warning, since a pad may mean it; in a document of the spec's form it is refused (NeutralInvalid).
 
-The folders in the order of work: `fusion` chooses the values of a kernel, `form` makes its Region, `rules` rewrite it,
-`checks` hold the rules of `verify`, `meaning` has its numpy meaning.
+    fusion/     chooses which values share a kernel             checks/     the rules of `verify`
+    form/       makes a Region of them                          meaning/    the numpy meaning: parts of `run`
+    rules/      rewrites it to normal form                      loading/    parts of `load`
+    views/      facts that one finished Region shows by itself: its kind (`kinds` is the closed list), its key without names
+                (`canonical_key`), products, images, pairs
+
+Later layers may import `ir`, `walk` (operands, accesses, dtypes) and `views/`.
 
 A dump::
 

@@ -1,13 +1,18 @@
-"""runtime: compile, cache, load, bind and launch compiled text on this machine.
+"""runtime: compile, cache, load, bind and launch compiled text on this machine (spec 3 §12; design §3 runtime).
 
-Made from: `c.ir.Source` or `cu.ir.Source` and an execution plan. The compiler is a subprocess run by argument list, in
-its own process group, ended on time (`building/compiler`). The cache is addressed by content and checked before use: damage is
-a miss (`building/cache`). Each distinct unit is compiled once, in parallel, and linked into one shared object
-(`building/objects`), which is closed with its last holder (`building/library`). The thread pool stays: it gives every kernel
-index ranges, and results do not depend on the number of threads (`cpu/pool`). `machine/host` is this machine as a Target
-(spec 3 §12; design §3 runtime).
+Made from `c.ir.Source` or `cu.ir.Source` and an execution plan.
 
-`cpu/program` is a loaded program: ConstPool, memory per tuple of sizes, calls of the entry; `python_steps` runs programs
-with steps in Python (`host_steps`) segment by segment; `reference_program` is numpy with the same interface. `function` is
-the caller's object; `arrays` converts arrays from and to the caller's kind. `stand_alone` writes the data of `main.c`.
+    building/      text to a loaded library. `compiler` runs as a subprocess by an argument list, in its own process group, and is
+                   ended on time; `cache` is addressed by content and checked before use, and damage is a miss; `objects` compiles
+                   each distinct unit once, in parallel, and links one shared object; `library` closes it with its last holder
+    cpu/           `program`: a loaded program with its ConstPool, memory per tuple of sizes, and calls of the entry; `pool`: the
+                   threads, which give every kernel index ranges, so that results do not depend on their number
+    cuda/          the same on a GPU, by NVIDIA's driver
+    emulated/      the same on the emulated GPU, whose machine is `tatami/emulated/`
+    machine/       this machine as a Target: `host` describes it, `calibration` measures its rates
+    function       the callable that a user gets: names, checks, sizes; `arrays`, `layouts` convert its arguments
+    python_steps   programs with steps in Python (`host_steps`), segment by segment
+    reference_program                    numpy with the same interface
+    stand_alone    the data of `main.c`
+    loaded, cores, memory, python_runs   what several of these share
 """

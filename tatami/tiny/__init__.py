@@ -1,4 +1,5 @@
-"""tiny: UOps in a table, one line per node (spec 2, spec 3 §3). Made from `frontend` by `lower`, or loaded.
+"""tiny: a program as a table of primitive operations (UOps), one per line: movement, elementwise, reduce (spec 2, spec 3 §3).
+Made from `frontend` by `lower`, or loaded from a document.
 
 Invariants (``verify``):
 
@@ -7,8 +8,11 @@ Invariants (``verify``):
 - no implicit cast; a REDUCE names its accumulation dtype and removes its axes (spec 2 §3);
 - normalised: operands of one op have one shape, CONST is rank 0, constant-only subgraphs stand in `setup`.
 
-Before and after `normalize` the forms are named ``tiny@imported`` and ``tiny``. `lowering` has a file per family of
-operations, `passes` the steps of `normalize`, `loading` documents, `checks` rules of `verify`, `meaning` parts of `run`.
+`lower` makes the form ``tiny@imported``, and `normalize` turns it into the form ``tiny``, which later layers read.
+
+    lowering/    the rules of `lower`, a file per family of operations        meaning/    parts of `run`: native routines, products
+    passes/      the steps of `normalize`                                     loading/    parts of `load`, which reads documents
+    checks/      rules of `verify` that others ask too
 
 A dump::
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import tatami.pipeline as pipeline
+from tatami.stages import STAGES
 
 PACKAGE = Path(pipeline.__file__).parent
 SOURCE = Path(pipeline.__file__).read_text(encoding="utf-8")
@@ -68,6 +69,16 @@ def test_rows_stand_in_the_order_of_the_chain() -> None:
     for name, (stages, _) in table().items():
         assert stages <= seen, f"{name} stands before {stages - seen}"
         seen.add(name)
+
+
+def test_the_page_says_which_steps_are_stages() -> None:
+    page = ast.get_docstring(ast.parse(SOURCE), clean=False)
+    assert page is not None
+    at_the_margin = set(re.findall(r"^ {4}(\S+)", page, re.MULTILINE)) - {"stage"}
+    stages = {s.name for s in STAGES}
+    assert at_the_margin | {"tiny@imported", "region@explicit"} == stages
+    counts = re.search(r"(\d+) steps, (\d+) of which are stages", page), re.search(r"the other (\d+) are values", page)
+    assert [int(n) for m in counts if m for n in m.groups()] == [len(table()), len(stages), len(table()) - len(stages)]
 
 
 def test_a_stage_that_reads_another_one_is_found() -> None:

@@ -78,3 +78,37 @@ def test_the_table_is_short() -> None:
 def test_each_command_of_the_example_is_one() -> None:
     used = set(re.findall(r"^tatami (\w+)", "\n".join(blocks(section("One example"))), re.MULTILINE))
     assert used and used <= set(main.commands)
+
+
+MODELS = ROOT / "docs" / "real-models.md"
+FIGURES = (
+    (r"\[(\d+) of (\d+) trained models\]", r"\*\*(?P<b>\d+) models of \d+ kinds: (?P<a>\d+) right"),
+    (
+        r"\[([\d.]+) times as fast as in ONNX Runtime\]\S* \(geometric mean\), the slowest ([\d.]+) times",
+        r"Speed against ONNX Runtime: (?P<a>[\d.]+) in the mean \(geometric\), least (?P<b>[\d.]+) ",
+    ),
+)
+"""Two numbers of a sentence of the README, and the same numbers `a` and `b` on the page of trained models."""
+
+
+def with_figures(text: str, page: str) -> str:
+    """The README with the figures of the page of trained models."""
+    for sentence, source in FIGURES:
+        (here,), (there,) = re.finditer(sentence, text), re.finditer(source, page)
+        first, second = here.span(1), here.span(2)
+        text = text[: first[0]] + there["a"] + text[first[1] : second[0]] + there["b"] + text[second[1] :]
+    return text
+
+
+def test_figures_of_trained_models_are_those_of_their_page(update_golden: bool) -> None:
+    current = with_figures(README, MODELS.read_text(encoding="utf-8"))
+    if update_golden:
+        (ROOT / "README.md").write_text(current, encoding="utf-8")
+    else:
+        assert current == README, "make update-golden writes the figures of docs/real-models.md into the README"
+
+
+def test_a_figure_of_another_record_is_found() -> None:
+    page = MODELS.read_text(encoding="utf-8")
+    assert with_figures(README, re.sub(r"(\d+) right", "12 right", page, count=1)) != README
+    assert with_figures(README, re.sub(r"least [\d.]+ ", "least 0.01 ", page, count=1)) != README

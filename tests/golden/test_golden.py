@@ -64,7 +64,7 @@ def compare(name: str, found: dict[tuple[int, str], str], update_golden: bool) -
         assert path.exists(), f"{path} is missing: run make update-golden and read what it writes"
         assert found[key] == path.read_text(), f"{path.name} changed"
     places = [place for place, _ in found]
-    kept = {p for p in folder.iterdir() if min(places) <= int(p.name.partition("_")[0]) <= max(places)}
+    kept = {p for p in folder.glob("*.txt") if min(places) <= int(p.name.partition("_")[0]) <= max(places)}
     if update_golden:
         for path in kept - set(paths.values()):
             path.unlink()

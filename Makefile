@@ -40,7 +40,7 @@ NEWEST ?= python3.13
 newest:
 	$(NEWEST) -m venv $(VENV)-newest
 	$(VENV)-newest/bin/python -m pip install --quiet --editable . "pytest>=8" "hypothesis>=6.100" "onnx==1.23.2"
-	$(VENV)-newest/bin/python -m pytest -q -p no:cacheprovider tests/test_packed.py tests/storage/test_tatami_file.py tests/storage/test_verbatim_code.py \
+	$(VENV)-newest/bin/python -m pytest -q -p no:cacheprovider tests/chain/test_packed.py tests/storage/test_tatami_file.py tests/storage/test_verbatim_code.py \
 	  tests/runtime/building/test_apart.py tests/runtime/building/test_cache.py tests/api/test_arguments.py tests/core
 
 update-golden: $(VENV)/.tested-extras

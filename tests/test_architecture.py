@@ -62,7 +62,7 @@ NUMPY_FILES = {
     "core/tensor.py",
     "core/numbers/trees.py",
     "core/document.py",
-    "core/run_programs.py",
+    "core/numbers/run_programs.py",
     "core/files/array_file.py",
     "frontend/graph.py",
     "loop/passes/run_writes.py",
@@ -71,7 +71,7 @@ NUMPY_FILES = {
 }
 NUMPY_PARTS = (*IMPORTERS, "runtime", "api", "specialised", "prepare", "backends", "bench", "cli", "emulated")
 MOST_FILES = 20
-"""Maximum number of Python files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""
+"""Maximum number of files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""
 
 
 @cache
@@ -203,7 +203,10 @@ def full_folders(files: Iterable[Path]) -> list[str]:
 def test_a_folder_is_seen_at_a_glance() -> None:
     root = PACKAGE.parent
     assert not full_folders(
-        p.relative_to(root) for top in ("tatami", "tests", "benchmarks") for p in (root / top).rglob("*.py")
+        p.relative_to(root)
+        for top in ("tatami", "tests", "benchmarks")
+        for p in (root / top).rglob("*")
+        if p.is_file() and p.suffix != ".pyc"
     )
 
 

@@ -3,7 +3,8 @@
     kernels        `print_kernel`: one unit per kernel; `print_index`, `scalar_ops`, `casts` and `literals` give the text of its
                    expressions; `needs`: the definitions that this text calls, made for a type and lanes (`definitions`),
                    or files of math_text
-    math_text      functions in vector form (exp, log, tanh, erf, …; 16-bit conversions; Philox); `@W` is the lanes
+    math_text      functions in vector form (exp, log, tanh, erf, …; 16-bit conversions; Philox), a folder per
+                   subject; `@W` is the lanes
     print_entry    the entry file: kernels wave by wave on an arena and a pool
     products, routines, runtime_text         what kernels call: packs, micro-kernels, sort, the thread pool
     pages          the text itself, with named holes: a micro-kernel, a chunk of a kernel, the entry, main.c (core/page.py)

@@ -16,25 +16,7 @@ from tatami.c.kernels.kernel_printer import KernelPrinter
 from tatami.c.kernels.print_kernel import unit_of
 from tatami.core.dtype import DType
 from tatami.core.expr import Atom, Expr, Extreme, Floor, Var
-from tatami.loop.ir import (
-    Assign,
-    Call,
-    Declare,
-    For,
-    Gather,
-    Kernel,
-    Lane,
-    Load,
-    LocalBuffer,
-    Parallel,
-    Prefetch,
-    Reg,
-    SetLane,
-    Stmt,
-    Store,
-    Value,
-    type_of,
-)
+from tatami.loop import ir as loop
 
 OUTSIDE = 8
 """Fault code of an access outside its buffer (`runtime.cpu.program.FAULTS`)."""
@@ -46,7 +28,7 @@ _LEAVE = f"{{ tatami_release(mark); return {OUTSIDE}; }}"
 _WORDS = (1 << 64) - 1
 
 
-def print_checked(kernel: Kernel) -> Unit:
+def print_checked(kernel: loop.Kernel) -> Unit:
     """`print_kernel` for a kernel with `extents`, with every access checked. The kernel has no functions and calls no
     routine."""
     return unit_of(_Checked(kernel))
@@ -105,18 +87,18 @@ class _Checked(KernelPrinter):
         return "".join(lines)
 
     # -- statements ------------------------------------------------------------------------------
-    def stmt(self, s: Stmt, pad: str) -> str:
+    def stmt(self, s: loop.Stmt, pad: str) -> str:
         match s:
-            case Declare(reg=reg, value=value, integer=integer):
+            case loop.Declare(reg=reg, value=value, integer=integer):
                 c = "int64_t" if integer else self.needs.register(reg.dtype, reg.lanes)
                 return f"{pad}{c} {reg.name}$ = {self.value(value)};\n"
-            case Assign(reg=reg, value=value):
+            case loop.Assign(reg=reg, value=value):
                 return f"{pad}{reg.name}$ = {self.value(value)};\n"
-            case SetLane(reg=reg, lane=lane, value=value):
+            case loop.SetLane(reg=reg, lane=lane, value=value):
                 text = self.value(value)
                 sign = "-" if reg.dtype == DType.bool else ""
                 return f"{pad}{reg.name}$[{self.within(lane, reg.lanes - 1)}] = {sign}{text};\n"
-            case LocalBuffer(name=name, dtype=dtype, elements=elements):
+            case loop.LocalBuffer(name=name, dtype=dtype, elements=elements):
                 self.buffers[name] = dtype
                 self.locals.append(name)
                 c = memory_type(dtype)
@@ -126,15 +108,15 @@ class _Checked(KernelPrinter):
                     f"{pad}{c}* const {name}$$ = tatami_scratch(extent${name} * (int64_t)sizeof({c}));\n"
                     f"{pad}if (!{name}$$) {{ tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }}\n"
                 )
-            case Prefetch():
+            case loop.Prefetch():
                 return ""
-            case Call():
+            case loop.Call():
                 raise ValueError("the accesses of a called routine cannot be checked")
             case _:
                 return super().stmt(s, pad)
 
-    def store(self, s: Store, pad: str) -> str:
-        t = type_of(s.value)
+    def store(self, s: loop.Store, pad: str) -> str:
+        t = loop.type_of(s.value)
         text = narrow_text(t.dtype, t.lanes, self.value(s.value), self.needs)
         if t.lanes == 1:
             return f"{pad}*{self.place(s.buffer, s.index, '1')} = {text};\n"
@@ -143,7 +125,7 @@ class _Checked(KernelPrinter):
         place = self.place(s.buffer, s.index, count)
         return f"{pad}{{ {v} v$ = {text}; memcpy({place}, &v$, (size_t){count} * sizeof({c})); }}\n"
 
-    def loop(self, s: For, pad: str) -> str:
+    def for_loop(self, s: loop.For, pad: str) -> str:
         body = self.block(s.body, pad + "  ")
         start, stop = self.ix(s.start), self.ix(s.stop)
         x = f"{s.var}$"
@@ -153,7 +135,7 @@ class _Checked(KernelPrinter):
             head = f"for (int64_t {x} = {start}; {x} < {stop}; {x} = {x} > INT64_MAX - {s.step} ? INT64_MAX : {x} + {s.step})"
         return f"{pad}{head} {{\n{pad}  if (++work$ > INT64_C({MOST_STEPS})) {_LEAVE}\n{body}{pad}}}\n"
 
-    def parallel(self, s: Parallel, pad: str) -> str:
+    def parallel(self, s: loop.Parallel, pad: str) -> str:
         shared = list(self.locals)
         room = max(len(shared), 1)
         frame = f"struct chunk{len(self.chunks)}_frame"
@@ -176,17 +158,17 @@ class _Checked(KernelPrinter):
         )
 
     # -- values ----------------------------------------------------------------------------------
-    def value(self, v: Value) -> str:
+    def value(self, v: loop.Value) -> str:
         match v:
-            case Reg(name=name):
+            case loop.Reg(name=name):
                 return f"{name}$"
-            case Lane(x=x, lane=lane):
-                text = f"{self.value(x)}[{self.within(lane, type_of(x).lanes - 1)}]"
-                return f"({text} & 1)" if type_of(x).dtype == DType.bool else text
+            case loop.Lane(x=x, lane=lane):
+                text = f"{self.value(x)}[{self.within(lane, loop.type_of(x).lanes - 1)}]"
+                return f"({text} & 1)" if loop.type_of(x).dtype == DType.bool else text
             case _:
                 return super().value(v)
 
-    def load(self, v: Load) -> str:
+    def load(self, v: loop.Load) -> str:
         if v.lanes == 1:
             return widen_text(v.dtype, 1, f"(*{self.place(v.buffer, v.index, '1')})", self.needs)
         element = memory_short(v.dtype)
@@ -198,7 +180,7 @@ class _Checked(KernelPrinter):
             text = f"{self.needs.add(f'active_{element}x{v.lanes}')}({self.place(v.buffer, v.index, count)}, {count})"
         return widen_text(v.dtype, v.lanes, text, self.needs)
 
-    def gather(self, v: Gather) -> str:
+    def gather(self, v: loop.Gather) -> str:
         vector = self.needs.vector(memory_short(v.dtype), v.lanes)
         own = f"(uint64_t)(l$ / {v.each})" if v.at is None else f"(uint64_t){v.at.name}$[l$]"
         text = (

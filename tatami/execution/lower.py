@@ -23,28 +23,11 @@ from tatami.core.kernel import Binding, TensorMapSpec
 from tatami.core.layout import ROW_MAJOR, Layout, MemRef, size_elements
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, symbols
+from tatami.execution import ir
 from tatami.execution.arena import pool_offsets, with_offsets
 from tatami.execution.beside import run_beside, run_loops_beside
 from tatami.execution.frames import Layouts
 from tatami.execution.in_place import take_places
-from tatami.execution.ir import (
-    Arg,
-    BufferInfo,
-    Call,
-    Case,
-    Choose,
-    Copy,
-    ExecutionPlan,
-    Host,
-    If,
-    Instruction,
-    Launch,
-    Loop,
-    Operation,
-    Ptr,
-    SizeArg,
-    TensorMap,
-)
 from tatami.execution.joined import join
 from tatami.execution.waves import order
 from tatami.loop.ir import Program as LoopProgram
@@ -62,12 +45,12 @@ class _Launch(Protocol):
     def sizes(self) -> tuple[Expr, ...]: ...
 
 
-def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any] | None) -> Module[ExecutionPlan]:
+def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any] | None) -> Module[ir.ExecutionPlan]:
     """The plan of every program. The schedules of `plan` decide which kernels run in parallel."""
     setup = region.programs.get("setup")
     pool = {*region.constants, *(o.tensor for o in (setup.signature.outputs if setup is not None else ()))}
     loops = kernels if kernels is not None and isinstance(kernels.main, LoopProgram) else None
-    programs: dict[str, ExecutionPlan] = {}
+    programs: dict[str, ir.ExecutionPlan] = {}
     origins: dict[str, dict[str, tuple[str, ...]]] = {}
     for name, program in region.programs.items():
         bindings = None if kernels is None else _bindings(kernels.programs[name])
@@ -81,7 +64,7 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
     return with_pool_offsets(Module(programs if loops is None else run_loops_beside(programs), region.constants, origins))
 
 
-def with_pool_offsets(module: Module[ExecutionPlan]) -> Module[ExecutionPlan]:
+def with_pool_offsets(module: Module[ir.ExecutionPlan]) -> Module[ir.ExecutionPlan]:
     """The plans with the offsets of their constants in the ConstPool, if all sizes are numbers (spec 3 §12)."""
     found: dict[str, int] = {}
     pooled = Layouts(module).pooled
@@ -94,7 +77,7 @@ def with_pool_offsets(module: Module[ExecutionPlan]) -> Module[ExecutionPlan]:
     if not pooled or any(name not in found for name in pooled):
         return module
     offsets, _ = pool_offsets({name: found[name] for name in pooled})
-    programs: dict[str, ExecutionPlan] = {}
+    programs: dict[str, ir.ExecutionPlan] = {}
     for name, plan in module.programs.items():
         at = {id: offsets.get(port.tensor, -1) for id, port in zip(plan.input_buffers, plan.signature.inputs)}
         buffers = tuple(
@@ -124,12 +107,12 @@ class _Lowering:
         self.program = program
         self.pool = pool
         self.bindings = bindings
-        self.buffers: dict[str, BufferInfo] = {}
-        self.instructions: list[Instruction] = []
+        self.buffers: dict[str, ir.BufferInfo] = {}
+        self.instructions: list[ir.Instruction] = []
         self.produced: dict[str, MemRef] = {}
         self.input_of = dict(zip((i.tensor for i in program.signature.inputs), program.inputs))
 
-    def plan(self) -> ExecutionPlan:
+    def plan(self) -> ir.ExecutionPlan:
         program = self.program
         for id, port in zip(program.inputs, program.signature.inputs, strict=True):
             self._input(id, port)
@@ -144,7 +127,7 @@ class _Lowering:
         for item in program.body:
             self.instructions.append(self._step(item) if isinstance(item, Step) else self._region(item))
         outputs = self._outputs(kinds, updated)
-        return ExecutionPlan(
+        return ir.ExecutionPlan(
             signature=program.signature,
             instructions=tuple(self.instructions),
             buffers=tuple(self.buffers.values()),
@@ -156,7 +139,7 @@ class _Lowering:
 
     def _buffer(self, id: str, dtype: DType, shape: Shape, kind: str, layout: Layout | None, parent: str = "") -> None:
         layout = None if layout == ROW_MAJOR else layout
-        self.buffers[id] = BufferInfo(
+        self.buffers[id] = ir.BufferInfo(
             id=id,
             dtype=dtype,
             shape=shape,
@@ -234,9 +217,9 @@ class _Lowering:
             aside = f"{id}.old"
             if aside not in self.buffers:
                 self._buffer(aside, b.dtype, b.shape, "arena", b.layout)
-                self.instructions.append(Instruction(Copy(), (id,), (aside,), f"{id}.keep"))
+                self.instructions.append(ir.Instruction(ir.Copy(), (id,), (aside,), f"{id}.keep"))
             id = aside
-        self.instructions.append(Instruction(Copy(), (id,), (target,), f"{target}.update"))
+        self.instructions.append(ir.Instruction(ir.Copy(), (id,), (target,), f"{target}.update"))
 
     def _copied_output(self, i: int, id: str, port: Output) -> str:
         b = self.buffers[id]
@@ -249,17 +232,17 @@ class _Lowering:
             )
         name = f"out{i}"
         self._buffer(name, b.dtype, b.shape, "output", port.layout)
-        self.instructions.append(Instruction(Copy(), (id,), (name,), name))
+        self.instructions.append(ir.Instruction(ir.Copy(), (id,), (name,), name))
         return name
 
     # -- instructions ----------------------------------------------------------------------------
 
-    def _region(self, region: Region) -> Instruction:
+    def _region(self, region: Region) -> ir.Instruction:
         inputs = tuple(dict.fromkeys(p.name for p in region.inputs))
         outputs = tuple(o.name for o in region.outputs)
         if self.bindings is None:
-            op: Operation = Launch(region.name, tuple(Ptr(b) for b in (*inputs, *outputs)))
-            return Instruction(op, inputs, outputs, region.name)
+            op: ir.Operation = ir.Launch(region.name, tuple(ir.Ptr(b) for b in (*inputs, *outputs)))
+            return ir.Instruction(op, inputs, outputs, region.name)
         bindings = self.bindings.get(region.name)
         if not bindings:
             raise fail("InvalidExecution", region.name, "no kernel was made for this Region", "lower it with the same plan")
@@ -270,13 +253,13 @@ class _Lowering:
             cases: dict[int, list[tuple[int, Binding]]] = {}
             for k, b in enumerate(bindings):
                 cases.setdefault(b.choice, []).append((k, b))
-            op = Choose(
+            op = ir.Choose(
                 tuple(
-                    Case(group[0][1].conditions, tuple(self._launch(b, f"{region.name}.{k}.w") for k, b in group))
+                    ir.Case(group[0][1].conditions, tuple(self._launch(b, f"{region.name}.{k}.w") for k, b in group))
                     for _, group in sorted(cases.items())
                 )
             )
-        return Instruction(op, inputs, outputs, region.name)
+        return ir.Instruction(op, inputs, outputs, region.name)
 
     def _scratch(self, region: str, bindings: list[Binding]) -> tuple[str, ...]:
         """Arena buffers that live during this Region only: scratch between its kernels, and workspaces."""
@@ -291,33 +274,33 @@ class _Lowering:
                     out.append(name)
         return tuple(out)
 
-    def _launch(self, b: Binding, workspace: str) -> Launch:
+    def _launch(self, b: Binding, workspace: str) -> ir.Launch:
         maps = {m.position: m for m in b.tensor_maps}
-        args: list[Arg] = []
+        args: list[ir.Arg] = []
         for i, name in enumerate(b.buffers):
             if i in maps:
                 args.append(self._map(b, maps[i]))
             else:
-                args.append(Ptr(self._name(b, name)))
+                args.append(ir.Ptr(self._name(b, name)))
         if b.workspace.terms:
-            args.append(Ptr(workspace))
-        args.extend(SizeArg(e) for e in b.sizes)
+            args.append(ir.Ptr(workspace))
+        args.extend(ir.SizeArg(e) for e in b.sizes)
         # A map in addition to its pointer follows the sizes; one in place of its pointer is set above.
         later = sorted(((p, m) for p, m in maps.items() if p >= len(b.buffers)), key=lambda x: x[0])
         args.extend(self._map(b, m) for _, m in later)
-        return Launch(b.kernel, tuple(args), b.grid, b.block, b.cluster, b.shared_bytes, b.dependent, b.local_bytes)
+        return ir.Launch(b.kernel, tuple(args), b.grid, b.block, b.cluster, b.shared_bytes, b.dependent, b.local_bytes)
 
-    def _map(self, b: Binding, m: TensorMapSpec) -> TensorMap:
-        return TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle, m.tf32, m.window)
+    def _map(self, b: Binding, m: TensorMapSpec) -> ir.TensorMap:
+        return ir.TensorMap(self._name(b, m.buffer), m.dims, m.strides, m.box, m.swizzle, m.tf32, m.window)
 
     def _name(self, b: Binding, name: str) -> str:
         return name if name in self.buffers else f"{b.region}.{name}"
 
-    def _step(self, step: Step) -> Instruction:
+    def _step(self, step: Step) -> ir.Instruction:
         outputs = tuple(o.name for o in step.outputs)
         new = step.new_symbols
         if step.kind == "host":
-            return Instruction(Host(step.targets[0], new, step.attrs), step.inputs, outputs, step.name)
+            return ir.Instruction(ir.Host(step.targets[0], new, step.attrs), step.inputs, outputs, step.name)
         callees = [self._callee(step, t) for t in step.targets]
         lead = {"program": 0, "if": 1, "loop": 0}[step.kind]
         arguments = self._arguments(step, callees[0], lead)
@@ -326,12 +309,12 @@ class _Lowering:
             self._complete(step, sizes, callee, arguments[lead:])
         match step.kind:
             case "program":
-                op: Operation = Call(step.targets[0], sizes, new)
+                op: ir.Operation = ir.Call(step.targets[0], sizes, new)
             case "if":
-                op = If(step.targets[0], step.targets[1], sizes, new)
+                op = ir.If(step.targets[0], step.targets[1], sizes, new)
             case "loop":
-                op = Loop(step.targets[0], _carried(step), len(step.outputs) - _carried(step), sizes, new, _varying(step))
-        return Instruction(op, arguments, outputs, step.name)
+                op = ir.Loop(step.targets[0], _carried(step), len(step.outputs) - _carried(step), sizes, new, _varying(step))
+        return ir.Instruction(op, arguments, outputs, step.name)
 
     def _callee(self, step: Step, target: str) -> Program:
         if target not in self.module.programs:
@@ -396,6 +379,6 @@ def _varying(step: Step) -> tuple[str, ...]:
     return tuple(map(str, value))
 
 
-def size_of(buffer: BufferInfo) -> Expr:
+def size_of(buffer: ir.BufferInfo) -> Expr:
     """The bytes of a buffer's elements."""
     return buffer.elements * buffer.dtype.itemsize

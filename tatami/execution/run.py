@@ -16,7 +16,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, cast, storage_dtype
-from tatami.core.run_programs import Observe, known_sizes, loop_results, turn_while
+from tatami.core.numbers.run_programs import Observe, known_sizes, loop_results, turn_while
 from tatami.core.sizes.binding import bind_sizes, check_new_sizes
 from tatami.execution.frames import MAX_DEPTH
 from tatami.execution.ir import (

@@ -16,32 +16,16 @@ from tatami.core.kernel import Condition, condition_text
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
-from tatami.execution.ir import (
-    Arg,
-    BufferInfo,
-    Call,
-    Choose,
-    Copy,
-    ExecutionPlan,
-    Host,
-    If,
-    Instruction,
-    Launch,
-    Loop,
-    Op,
-    Ptr,
-    SizeArg,
-    TensorMap,
-)
+from tatami.execution import ir
 from tatami.execution.waves import operation_name
 
 
-def show(module: Module[ExecutionPlan]) -> str:
+def show(module: Module[ir.ExecutionPlan]) -> str:
     """The text of every program: signature, buffers, instructions by wave."""
     return "\n".join(_program(name, plan) for name, plan in module.programs.items())
 
 
-def _program(name: str, plan: ExecutionPlan) -> str:
+def _program(name: str, plan: ir.ExecutionPlan) -> str:
     lines = [f"program {name} {_signature(plan.signature)}"]
     rows = [_buffer(b) for b in plan.buffers]
     widths = [max((len(r[c]) for r in rows), default=0) for c in range(3)]
@@ -59,7 +43,7 @@ def _signature(s: Signature) -> str:
     return f"({ins}) -> ({outs})"
 
 
-def _buffer(b: BufferInfo) -> tuple[str, str, str, str]:
+def _buffer(b: ir.BufferInfo) -> tuple[str, str, str, str]:
     notes: list[str] = []
     if b.layout is not None:
         notes.append(f"layout {b.layout.kind}{''.join(f' {a}x{f}' for a, f in b.layout.blocks)}")
@@ -74,7 +58,7 @@ def _buffer(b: BufferInfo) -> tuple[str, str, str, str]:
     return b.kind, b.id, f"{b.dtype}[{', '.join(map(str, b.shape))}]", "  ".join(notes)
 
 
-def _instructions(plan: ExecutionPlan) -> list[str]:
+def _instructions(plan: ir.ExecutionPlan) -> list[str]:
     out: list[str] = []
     texts = [_instruction(i) for i in plan.instructions]
     width = min(60, max((len(t) for t in texts), default=0))
@@ -89,36 +73,36 @@ def _instructions(plan: ExecutionPlan) -> list[str]:
     return [*out, f"  execution_order {flat}"] if flat else out
 
 
-def _instruction(ins: Instruction) -> str:
+def _instruction(ins: ir.Instruction) -> str:
     left = ", ".join(ins.outputs) or "()"
     arguments = ", ".join(i or "-" for i in ins.inputs)
     match ins.op:
-        case Launch():
+        case ir.Launch():
             return f"{left} = {_launch(ins.op)}"
-        case Choose(cases=cases):
+        case ir.Choose(cases=cases):
             parts = [f"{_conditions(c.conditions)}{' then '.join(_launch(k) for k in c.launches)}" for c in cases]
             return f"{left} = {' | '.join(parts)}"
-        case Call(program=program):
+        case ir.Call(program=program):
             return f"{left} = call {program}({arguments}){_named(ins.op.sizes)}{_new(ins.op.new_symbols)}"
-        case If(then=then, otherwise=otherwise):
+        case ir.If(then=then, otherwise=otherwise):
             return f"{left} = if {ins.inputs[0]} {then} else {otherwise} ({', '.join(ins.inputs[1:])}){_named(ins.op.sizes)}{_new(ins.op.new_symbols)}"
-        case Loop(body=body, carried=carried, scanned=scanned):
+        case ir.Loop(body=body, carried=carried, scanned=scanned):
             sizes = f"{_named(ins.op.sizes)}{''.join(f' {s} varies' for s in ins.op.varying)}{_new(ins.op.new_symbols)}"
             return f"{left} = loop {body}({arguments}) carried {carried} scanned {scanned}{sizes}"
-        case Host(routine=routine, new_symbols=new):
+        case ir.Host(routine=routine, new_symbols=new):
             return f"{left} = host {routine}({arguments}){_new(new)}"
-        case Copy():
+        case ir.Copy():
             return f"{left} = copy {arguments}"
-        case Op(name=name, attrs=attrs):
+        case ir.Op(name=name, attrs=attrs):
             shown = "".join(f" {k}={one_line(v)}" for k, v in attrs.items())
             return f"{left} = {name}({arguments}){shown}"
         case _:
             assert_never(ins.op)
 
 
-def _launch(k: Launch) -> str:
-    pointers = ", ".join(_arg(a) for a in k.args if not isinstance(a, SizeArg))
-    sizes = ", ".join(str(a.value) for a in k.args if isinstance(a, SizeArg))
+def _launch(k: ir.Launch) -> str:
+    pointers = ", ".join(_arg(a) for a in k.args if not isinstance(a, ir.SizeArg))
+    sizes = ", ".join(str(a.value) for a in k.args if isinstance(a, ir.SizeArg))
     text = f"{k.kernel}({pointers}{'; ' + sizes if sizes else ''})"
     if k.grid:
         text += f" grid [{', '.join(map(str, k.grid))}] block [{', '.join(map(str, k.block))}]"
@@ -129,14 +113,14 @@ def _launch(k: Launch) -> str:
     return text
 
 
-def _arg(a: Arg) -> str:
+def _arg(a: ir.Arg) -> str:
     match a:
-        case Ptr(buffer=buffer):
+        case ir.Ptr(buffer=buffer):
             return buffer
-        case TensorMap(buffer=buffer, box=box, swizzle=swizzle, tf32=tf32, window=w):
+        case ir.TensorMap(buffer=buffer, box=box, swizzle=swizzle, tf32=tf32, window=w):
             walk = "" if w is None else f" im2col {list(w.lower)} to {list(w.upper)} by {list(w.steps)}"
             return f"tma {buffer} box {list(box)} swizzle {swizzle}{' tf32' if tf32 else ''}{walk}"
-        case SizeArg(value=value):
+        case ir.SizeArg(value=value):
             return str(value)
         case _:
             assert_never(a)

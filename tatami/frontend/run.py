@@ -16,7 +16,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Array, Mode, cast
-from tatami.core.run_programs import Observe, checked_inputs, known_sizes, loop_results, turn_while
+from tatami.core.numbers.run_programs import Observe, checked_inputs, known_sizes, loop_results, turn_while
 from tatami.core.sizes.binding import bind_sizes, check_new_sizes
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.meaning.contraction import CONTRACTION

@@ -21,7 +21,6 @@ from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail, raise_errors
 from tatami.core.dtype import DType
-from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.core.signature import Input
@@ -35,12 +34,11 @@ from tatami.frontend.verify import verify
 from tatami.harp.elaboration.calls import MOST_AXES
 from tatami.harp.elaboration.values import dtype_name
 from tatami.harp.fmt import format_text
+from tatami.harp.writing.constants import Constants
 from tatami.harp.writing.names import Names, is_name
-from tatami.harp.writing.write import Code, number_code, payload_text, size_text, string_text, type_text
+from tatami.harp.writing.write import Code, number_code, size_text, string_text, type_text
 from tatami.harp.writing.write_operation import expression
 
-INLINE_ELEMENTS = 16
-"""Maximum number of elements of a constant that is written out."""
 INLINE_CHARACTERS = 60
 """Maximum number of characters of an expression that stands where it is used."""
 NONE = Code("none")
@@ -101,7 +99,7 @@ def decompiled(model: object) -> Decompiled:
     if unsaid:
         how = "keep the frontend document; or leave layouts to the plan and name sizes by letters, digits and _"
         raise fail("Unsayable", unsaid[0].split(":")[0], f".harp has no words for {'; '.join(unsaid)}", how)
-    constants = _Constants(module)
+    constants = Constants(module)
     used = {n.op for g in module.programs.values() for n in g.graph}
     graphs = Names({"main", "setup", "constant", "if_else", "update", "assume", *used})
     texts = [_Writer(module, name, constants, graphs).text() for name in _callees_first(module.programs)]
@@ -142,28 +140,6 @@ def _callees_first(programs: Mapping[str, Graph]) -> Iterator[str]:
             work += [(name, True), *((c, False) for c in reversed(called))]
 
 
-class _Constants:
-    """The split of constants into those written out and those named."""
-
-    def __init__(self, module: Module[Graph]) -> None:
-        self.module = module
-        self.names = Names()
-        self.named: dict[str, np.ndarray] = {}
-        self._texts: dict[str, str] = {}
-
-    def text(self, name: str, role: str) -> str:
-        """The expression that stands for the constant."""
-        if name not in self._texts:
-            tensor = self.module.constants[name]
-            elements = payload_text(tensor) if 0 < tensor.array.size <= INLINE_ELEMENTS else None
-            if elements is None:
-                label = self.names[name]
-                self.named[label] = tensor.array
-                elements = string_text(label)
-            self._texts[name] = f"constant({type_text(tensor.dtype, tuple(map(expr, tensor.shape)))}, {elements}"
-        return self._texts[name] + (")" if role == "const" else f", role={string_text(role)})")
-
-
 @dataclass(frozen=True, slots=True)
 class _Pending:
     """A value that has no statement yet."""
@@ -177,7 +153,7 @@ class _Writer:
     """The text of one graph. `pending`: values not written yet, in the order of their nodes: a reader may take them from the
     end only, and a statement is preceded by all of them."""
 
-    def __init__(self, module: Module[Graph], name: str, constants: _Constants, graphs: Names) -> None:
+    def __init__(self, module: Module[Graph], name: str, constants: Constants, graphs: Names) -> None:
         self.module = module
         self.name = name
         self.graph = module.programs[name]

@@ -18,30 +18,10 @@ from tatami.core.expr import ONE, Expr, Shape, shape_text, sizes_text, var
 from tatami.core.module import Module
 from tatami.indexbook.compose import View, ViewPiece, axis_name, compose, identity, rename
 from tatami.indexbook.ir import Access, Axis, Gathered, IndexBook, IndexInfo, Operand, Piece
-from tatami.tiny.ir import (
-    MOVEMENT,
-    BitcastOp,
-    CallOp,
-    CastOp,
-    ConstOp,
-    Elementwise,
-    ExpandOp,
-    GatherOp,
-    InputOp,
-    IotaOp,
-    Movement,
-    Node,
-    Program,
-    RandOp,
-    ReduceOp,
-    ResultOp,
-    ScanOp,
-    ScatterOp,
-    SizeOp,
-)
+from tatami.tiny import ir as tiny_ir
 
 
-def analyse(tiny: Module[Program]) -> Module[IndexBook]:
+def analyse(tiny: Module[tiny_ir.Program]) -> Module[IndexBook]:
     """The book of every program. `tiny` must be normalised; operands of unequal shapes are E1001."""
     books = {name: _Analysis().program(program) for name, program in tiny.programs.items()}
     origins = {name: {node.id: (node.id,) for node in program.nodes} for name, program in tiny.programs.items()}
@@ -68,36 +48,36 @@ class _Analysis:
         self.sources: dict[str, _Source] = {}
         self.infos: dict[str, IndexInfo] = {}
         self.identities: dict[Shape, View] = {}
-        self.composed: Final[dict[tuple[int, Movement], View]] = {}
+        self.composed: Final[dict[tuple[int, tiny_ir.Movement], View]] = {}
         self.renamed: Final[dict[tuple[int, tuple[int, ...]], Pieces]] = {}
         self.kept: Final[list[View]] = []  # keeps keys of `composed` and `renamed` alive
 
-    def program(self, program: Program) -> IndexBook:
+    def program(self, program: tiny_ir.Program) -> IndexBook:
         for node in program.nodes:
             self.infos[node.id] = self.node(node)
         return IndexBook(self.infos)
 
-    def node(self, node: Node) -> IndexInfo:
+    def node(self, node: tiny_ir.Node) -> IndexInfo:
         op = node.op
-        if isinstance(op, MOVEMENT):
+        if isinstance(op, tiny_ir.MOVEMENT):
             return self.movement(node, op)
         self.sources[node.id] = self.base(node)
         match op:
-            case InputOp() | ConstOp() | SizeOp() | IotaOp() | ResultOp():
+            case tiny_ir.InputOp() | tiny_ir.ConstOp() | tiny_ir.SizeOp() | tiny_ir.IotaOp() | tiny_ir.ResultOp():
                 return IndexInfo(self.fresh(node.shape))
-            case CallOp():
+            case tiny_ir.CallOp():
                 return IndexInfo((), flags=("non_scop",))
-            case CastOp() | BitcastOp() | ScanOp():
+            case tiny_ir.CastOp() | tiny_ir.BitcastOp() | tiny_ir.ScanOp():
                 return self.unary(node)
-            case Elementwise():
+            case tiny_ir.Elementwise():
                 return self.unary(node) if len(node.src) == 1 else self.elementwise(node)
-            case ReduceOp(axes=axes, dtype=dtype):
+            case tiny_ir.ReduceOp(axes=axes, dtype=dtype):
                 return self.reduce(node, axes, dtype)
-            case RandOp():
+            case tiny_ir.RandOp():
                 return IndexInfo(self.fresh(node.shape), (self.sources[node.src[0]].operand,))
-            case GatherOp():
+            case tiny_ir.GatherOp():
                 return self.gather(node, op)
-            case ScatterOp():
+            case tiny_ir.ScatterOp():
                 return self.scatter(node, op)
             case _:
                 assert_never(op)
@@ -110,15 +90,15 @@ class _Analysis:
             Axis(start + k, axis_name(prefix, k), size, "broadcast" if size == ONE else "iter") for k, size in enumerate(shape)
         )
 
-    def base(self, node: Node) -> _Source:
-        shape = () if isinstance(node.op, CallOp) else node.shape
+    def base(self, node: tiny_ir.Node) -> _Source:
+        shape = () if isinstance(node.op, tiny_ir.CallOp) else node.shape
         view = self.identities.get(shape)
         if view is None:
             view = self.identities[shape] = identity(shape)
         return _Source(view, node.id, instantiate(view.pieces, node.id))
 
     # -- the rules of spec 3 §4.4 ----------------------------------------------------------------
-    def movement(self, node: Node, op: Movement) -> IndexInfo:
+    def movement(self, node: tiny_ir.Node, op: tiny_ir.Movement) -> IndexInfo:
         source = self.sources[node.src[0]]
         view = self.compose(source.view, op, node.shape, node.id)
         operand = instantiate(view.pieces, source.base)
@@ -141,7 +121,7 @@ class _Analysis:
         self.next_id += 1
         return self.next_id - 1
 
-    def compose(self, view: View, op: Movement, shape: Shape, at: str) -> View:
+    def compose(self, view: View, op: tiny_ir.Movement, shape: Shape, at: str) -> View:
         key = (id(view), op)
         found = self.composed.get(key)
         if found is None:
@@ -149,12 +129,12 @@ class _Analysis:
             self.kept.append(found)
         return found
 
-    def unary(self, node: Node) -> IndexInfo:
+    def unary(self, node: tiny_ir.Node) -> IndexInfo:
         source = self.sources[node.src[0]]
         inherited = self.infos[node.src[0]].axes
         return IndexInfo(_as_iter(inherited), (source.operand,), flags=_flags(source.view))
 
-    def elementwise(self, node: Node) -> IndexInfo:
+    def elementwise(self, node: tiny_ir.Node) -> IndexInfo:
         operands: list[Operand] = []
         flags: Flags = ()
         for s in node.src:
@@ -165,7 +145,7 @@ class _Analysis:
             flags = flags or _flags(source.view)
         return IndexInfo(self.fresh(node.shape), tuple(operands), flags=flags)
 
-    def broadcast(self, source: _Source, node: Node) -> _Source:
+    def broadcast(self, source: _Source, node: tiny_ir.Node) -> _Source:
         """The source expanded right-aligned, for operands that were not made explicit (spec 5 §1.3(D))."""
         have, want = source.view.shape, node.shape
         offset = len(want) - len(have)
@@ -178,11 +158,11 @@ class _Analysis:
                 lhs_shape=sizes_text(want),
                 rhs_shape=sizes_text(have),
             )
-        op = ExpandOp(want, tuple(range(offset, len(want))))
+        op = tiny_ir.ExpandOp(want, tuple(range(offset, len(want))))
         view = self.compose(source.view, op, want, node.id)
         return _Source(view, source.base, instantiate(view.pieces, source.base))
 
-    def reduce(self, node: Node, axes: tuple[int, ...], dtype: DType) -> IndexInfo:
+    def reduce(self, node: tiny_ir.Node, axes: tuple[int, ...], dtype: DType) -> IndexInfo:
         source = self.sources[node.src[0]]
         parent = self.infos[node.src[0]].axes
         key = (id(source.view), axes)
@@ -208,7 +188,7 @@ class _Analysis:
             flags=_flags(source.view),
         )
 
-    def gather(self, node: Node, op: GatherOp) -> IndexInfo:
+    def gather(self, node: tiny_ir.Node, op: tiny_ir.GatherOp) -> IndexInfo:
         data = self.sources[node.src[0]]
         order = list(range(1, len(node.src)))
         gathered = Gathered(node.src[0], op.map)
@@ -220,7 +200,7 @@ class _Analysis:
         operands = tuple(self.sources[node.src[k]].operand for k in order)
         return IndexInfo(self.fresh(node.shape), operands, flags=("non_scop",), gathered=gathered)
 
-    def scatter(self, node: Node, op: ScatterOp) -> IndexInfo:
+    def scatter(self, node: tiny_ir.Node, op: tiny_ir.ScatterOp) -> IndexInfo:
         shape = self.sources[node.src[1]].view.shape
         names = {axis_name("i", k): var(axis_name("r", k)) for k in range(len(shape))}
         updates = []

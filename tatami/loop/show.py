@@ -13,54 +13,15 @@ from typing import assert_never
 
 from tatami.core.dtype import DType
 from tatami.core.module import Module
-from tatami.loop.ir import (
-    Across,
-    Assign,
-    BufferParam,
-    Call,
-    Cast,
-    Const,
-    Declare,
-    Fault,
-    FirstLane,
-    Fma,
-    For,
-    Gather,
-    Horizontal,
-    If,
-    IndexOf,
-    Kernel,
-    Lane,
-    LaneRange,
-    Load,
-    LocalBuffer,
-    Op,
-    Parallel,
-    Pointer,
-    Prefetch,
-    Program,
-    Random,
-    Reg,
-    SetLane,
-    Shift,
-    Splat,
-    Stmt,
-    Store,
-    Unzip,
-    UserRoutine,
-    Value,
-    Within,
-    Zip,
-    type_of,
-)
+from tatami.loop import ir
 
 
-def show(module: Module[Program]) -> str:
+def show(module: Module[ir.Program]) -> str:
     """All kernels and bindings of the module as text."""
     return "\n".join(_program(name, program) for name, program in module.programs.items())
 
 
-def _program(name: str, program: Program) -> str:
+def _program(name: str, program: ir.Program) -> str:
     lines = [f"program {name}"]
     for b in program.bindings:
         sizes = "; " + ", ".join(map(str, b.sizes)) if b.sizes else ""
@@ -71,14 +32,14 @@ def _program(name: str, program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def kernel_lines(kernel: Kernel) -> list[str]:
+def kernel_lines(kernel: ir.Kernel) -> list[str]:
     """The lines of one kernel: its face, functions, routine and body."""
     params = ", ".join(f"{p.name}: {p.dtype}{' out' if p.written else ''}" for p in kernel.params)
     sizes = "; " + ", ".join(f"s{i}" for i in range(kernel.face.sizes)) if kernel.face.sizes else ""
     lines = [f"kernel {kernel.face.symbol} ({params}{sizes})" + (f"  # {kernel.about}" if kernel.about else "")]
     lines += [f"  {kernel.params[o].name} may take the place of {kernel.params[i].name}" for i, o in kernel.face.in_place]
     for f in kernel.functions:
-        names = ", ".join(f"{p.name}: {p.dtype}" if isinstance(p, BufferParam) else p.name for p in f.params)
+        names = ", ".join(f"{p.name}: {p.dtype}" if isinstance(p, ir.BufferParam) else p.name for p in f.params)
         lines.append(f"  function {f.name}({names})")
         lines += _block(f.body, 4)
     if kernel.user is not None:
@@ -87,46 +48,46 @@ def kernel_lines(kernel: Kernel) -> list[str]:
     return lines + _block(kernel.body, 2)
 
 
-def _ports(user: UserRoutine) -> tuple[BufferParam, ...]:
+def _ports(user: ir.UserRoutine) -> tuple[ir.BufferParam, ...]:
     return (*user.inputs, *user.outputs)
 
 
-def _block(body: tuple[Stmt, ...], pad: int) -> list[str]:
+def _block(body: tuple[ir.Stmt, ...], pad: int) -> list[str]:
     return [line for s in body for line in _stmt(s, pad)]
 
 
-def _stmt(s: Stmt, pad: int) -> list[str]:
+def _stmt(s: ir.Stmt, pad: int) -> list[str]:
     p = " " * pad
     match s:
-        case Declare(reg=reg, value=value, integer=integer):
+        case ir.Declare(reg=reg, value=value, integer=integer):
             kind = "index" if integer else _type(reg.dtype, reg.lanes)
             return [f"{p}{reg.name}: {kind} = {value_text(value)}"]
-        case Assign(reg=reg, value=value):
+        case ir.Assign(reg=reg, value=value):
             return [f"{p}{reg.name} = {value_text(value)}"]
-        case SetLane(reg=reg, lane=lane, value=value):
+        case ir.SetLane(reg=reg, lane=lane, value=value):
             return [f"{p}{reg.name}.lane({lane}) = {value_text(value)}"]
-        case Store(buffer=buffer, index=index, value=value, active=active, nontemporal=nontemporal):
-            place = _place(buffer, str(index), type_of(value).lanes, str(active) if active is not None else "")
+        case ir.Store(buffer=buffer, index=index, value=value, active=active, nontemporal=nontemporal):
+            place = _place(buffer, str(index), ir.type_of(value).lanes, str(active) if active is not None else "")
             return [f"{p}{place} = {value_text(value)}{' nontemporal' if nontemporal else ''}"]
-        case For(var=var, start=start, stop=stop, body=body, step=step, simd=simd, down=down):
+        case ir.For(var=var, start=start, stop=stop, body=body, step=step, simd=simd, down=down):
             how = (f" by {step}" if step != 1 else "") + (" simd" if simd else "") + (" down" if down else "")
             return [f"{p}for {var} = {start} .. {stop}{how}", *_block(body, pad + 2)]
-        case If(cond=cond, then=then, otherwise=otherwise):
+        case ir.If(cond=cond, then=then, otherwise=otherwise):
             lines = [f"{p}if {value_text(cond)}", *_block(then, pad + 2)]
             return [*lines, f"{p}else", *_block(otherwise, pad + 2)] if otherwise else lines
-        case Parallel(var=var, count=count, grain=grain, body=body, prologue=prologue):
+        case ir.Parallel(var=var, count=count, grain=grain, body=body, prologue=prologue):
             lines = [f"{p}parallel {var} < {count}, grain {grain}"]
             if prologue:
                 lines += [f"{p}  once", *_block(prologue, pad + 4)]
             return lines + _block(body, pad + 2)
-        case LocalBuffer(name=name, dtype=dtype, elements=elements):
+        case ir.LocalBuffer(name=name, dtype=dtype, elements=elements):
             return [f"{p}{name}: buffer {dtype}[{elements}]"]
-        case Fault(code=code):
+        case ir.Fault(code=code):
             return [f"{p}fault {code}"]
-        case Call(function=function, args=args):
-            texts = [f"&{a.buffer}[{a.index}]" if isinstance(a, Pointer) else str(a.value) for a in args]
+        case ir.Call(function=function, args=args):
+            texts = [f"&{a.buffer}[{a.index}]" if isinstance(a, ir.Pointer) else str(a.value) for a in args]
             return [f"{p}call {function}({', '.join(texts)})"]
-        case Prefetch(buffer=buffer, index=index, write=write):
+        case ir.Prefetch(buffer=buffer, index=index, write=write):
             return [f"{p}prefetch {buffer}[{index}]{' to write' if write else ''}"]
         case _:
             assert_never(s)
@@ -141,48 +102,48 @@ def _place(buffer: str, index: str, lanes: int, active: str) -> str:
     return f"{buffer}[{index}{wide}{f' of {active}' if active else ''}]"
 
 
-def value_text(v: Value) -> str:
+def value_text(v: ir.Value) -> str:
     """A value as text, on one line."""
     match v:
-        case Const(value=value):
+        case ir.Const(value=value):
             return str(value)
-        case Reg(name=name):
+        case ir.Reg(name=name):
             return name
-        case IndexOf(value=value, lanes=lanes, step=step):
+        case ir.IndexOf(value=value, lanes=lanes, step=step):
             return f"index({value})" if lanes == 1 else f"index({value} + lane*{step if step is not None else 0})"
-        case Load(buffer=buffer, index=index, lanes=lanes, active=active):
+        case ir.Load(buffer=buffer, index=index, lanes=lanes, active=active):
             return _place(buffer, str(index), lanes, str(active) if active is not None else "")
-        case Gather(buffer=buffer, index=index, step=step, lanes=lanes, at=Reg(name=at)):
+        case ir.Gather(buffer=buffer, index=index, step=step, lanes=lanes, at=ir.Reg(name=at)):
             return f"{buffer}[{index} + {at}*{step} : {lanes}]"
-        case Gather(buffer=buffer, index=index, step=step, lanes=lanes, each=each):
+        case ir.Gather(buffer=buffer, index=index, step=step, lanes=lanes, each=each):
             return f"{buffer}[{index} : {lanes} by {step}{f', each {each} times' if each > 1 else ''}]"
-        case Op(fn=fn, args=args):
+        case ir.Op(fn=fn, args=args):
             return f"{fn}({', '.join(map(value_text, args))})"
-        case Cast(x=x, to=to, bits=bits):
+        case ir.Cast(x=x, to=to, bits=bits):
             return f"{'bits' if bits else 'cast'}({value_text(x)}, {to})"
-        case Splat(x=x):
+        case ir.Splat(x=x):
             return f"splat({value_text(x)})"
-        case Lane(x=x, lane=lane):
+        case ir.Lane(x=x, lane=lane):
             return f"{value_text(x)}.lane({lane})"
-        case Shift(x=x, by=by, fill=fill):
+        case ir.Shift(x=x, by=by, fill=fill):
             return f"shift({value_text(x)}, {by}, {value_text(fill)})"
-        case Across(x=x, y=y, start=start):
+        case ir.Across(x=x, y=y, start=start):
             return f"across({value_text(x)}, {value_text(y)}, {start})"
-        case Zip(x=x, y=y, second=second):
+        case ir.Zip(x=x, y=y, second=second):
             return f"zip({value_text(x)}, {value_text(y)}).{'second' if second else 'first'}"
-        case Unzip(x=x, y=y, odd=odd):
+        case ir.Unzip(x=x, y=y, odd=odd):
             return f"unzip({value_text(x)}, {value_text(y)}).{'odd' if odd else 'even'}"
-        case Horizontal(fn=fn, x=x):
+        case ir.Horizontal(fn=fn, x=x):
             return f"across_{fn}({value_text(x)})"
-        case FirstLane(masks=masks):
+        case ir.FirstLane(masks=masks):
             return f"first_lane({', '.join(map(value_text, masks))})"
-        case Fma(x=x, y=y, z=z):
+        case ir.Fma(x=x, y=y, z=z):
             return f"fma({value_text(x)}, {value_text(y)}, {value_text(z)})"
-        case Within(guards=guards):
+        case ir.Within(guards=guards):
             return " and ".join(f"0 <= {g.index} < {g.size}" for g in guards) or "true"
-        case LaneRange(low=low, high=high):
+        case ir.LaneRange(low=low, high=high):
             return f"lanes({low} .. {high})"
-        case Random(key=key, counter=counter):
+        case ir.Random(key=key, counter=counter):
             return f"philox({value_text(key)}, {counter})"
         case _:
             assert_never(v)

@@ -14,6 +14,7 @@ from tatami.core.kernel import Condition
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.cpu.contraction import CONTRACTION
+from tatami.plan.cpu.loops import EVERY
 from tatami.plan.cpu.streaming import STREAMING
 from tatami.plan.cpu_kinds import cpu_kind_of
 from tatami.plan.ir import (
@@ -32,7 +33,6 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.key import plan_key, target_class
-from tatami.plan.loops.kinds import EVERY
 from tatami.plan.rename import obeyed_choices
 from tatami.plan.verify import SPLIT_ALONE
 from tatami.plan.verify_plan import verify_plan

@@ -455,8 +455,8 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     over all writes in order and executes its own. 1: one thread."""
 
 
-CpuPlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuStreaming | CpuWindow | CpuTurn | CpuWinograd | CpuPlanes | CpuSplit
-"""Plans of a CPU, each with an entry in `plan/cpu_kinds.py`; plain loops run on every target."""
+CpuPlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuWinograd | CpuPlanes | CpuTurn | CpuWindow | CpuStreaming | CpuSplit
+"""Plans of a CPU, in the order in which they are proposed, each with an entry in `plan/cpu/`; plain loops run on every target."""
 GpuPlan: TypeAlias = Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair | GpuSync | GpuStream
 SchedulePlan: TypeAlias = CpuPlan | GpuPlan
 

@@ -15,43 +15,18 @@ from tatami.poly_view.edges import classify_edges
 from tatami.poly_view.guards import GuardCache
 from tatami.poly_view.ir import Dependence, Excluded, PolyAccess, PolyView, Statement
 from tatami.poly_view.patterns import find_patterns
-from tatami.tiny.ir import (
-    MOVEMENT,
-    BitcastOp,
-    CallOp,
-    CastOp,
-    ConstOp,
-    Elementwise,
-    ExpandOp,
-    FlipOp,
-    GatherOp,
-    InputOp,
-    IotaOp,
-    Node,
-    PadOp,
-    PermuteOp,
-    Program,
-    RandOp,
-    ReduceOp,
-    ReshapeOp,
-    ResultOp,
-    ScanOp,
-    ScatterOp,
-    ShrinkOp,
-    SizeOp,
-    ViewOp,
-)
+from tatami.tiny import ir as tiny_ir
 
 Kind = Literal["elementwise", "reduce", "scan", "gather", "scatter", "generate", "copy"]
 
 
-def extract(tiny: Module[Program], indexbook: Module[IndexBook]) -> Module[PolyView]:
+def extract(tiny: Module[tiny_ir.Program], indexbook: Module[IndexBook]) -> Module[PolyView]:
     """The polyhedral view of every program."""
     views = {name: extract_program(p, indexbook.programs[name]) for name, p in tiny.programs.items()}
     return Module(views, tiny.constants, tiny.origins)
 
 
-def extract_program(program: Program, book: IndexBook) -> PolyView:
+def extract_program(program: tiny_ir.Program, book: IndexBook) -> PolyView:
     """The polyhedral view of one program."""
     nodes = {node.id: node for node in program.nodes}
     live = live_values(program, nodes)
@@ -81,10 +56,10 @@ def extract_program(program: Program, book: IndexBook) -> PolyView:
     return PolyView(tuple(statements), patterns, edges, tuple(dependences), tuple(excluded))
 
 
-def live_values(program: Program, nodes: dict[str, Node]) -> set[str]:
+def live_values(program: tiny_ir.Program, nodes: dict[str, tiny_ir.Node]) -> set[str]:
     """Values on which an output or a call depends."""
     live: set[str] = set()
-    stack = [*program.outputs, *(n.id for n in program.nodes if isinstance(n.op, CallOp))]
+    stack = [*program.outputs, *(n.id for n in program.nodes if isinstance(n.op, tiny_ir.CallOp))]
     while stack:
         value = stack.pop()
         if value not in live:
@@ -93,56 +68,66 @@ def live_values(program: Program, nodes: dict[str, Node]) -> set[str]:
     return live
 
 
-def resident_values(program: Program, nodes: dict[str, Node], book: IndexBook, live: set[str]) -> set[str]:
+def resident_values(program: tiny_ir.Program, nodes: dict[str, tiny_ir.Node], book: IndexBook, live: set[str]) -> set[str]:
     """Movements and constants that need memory of their own."""
-    out = {v for v in program.outputs if isinstance(nodes[v].op, (*MOVEMENT, ConstOp))}
+    out = {v for v in program.outputs if isinstance(nodes[v].op, (*tiny_ir.MOVEMENT, tiny_ir.ConstOp))}
     for node in program.nodes:
         if node.id not in live:
             continue
-        if isinstance(node.op, CallOp):
-            out |= {v for v in node.src if isinstance(nodes[v].op, (*MOVEMENT, ConstOp))}
+        if isinstance(node.op, tiny_ir.CallOp):
+            out |= {v for v in node.src if isinstance(nodes[v].op, (*tiny_ir.MOVEMENT, tiny_ir.ConstOp))}
         elif (gathered := book.values[node.id].gathered) is not None and isinstance(
-            nodes[gathered.value].op, (*MOVEMENT, ConstOp)
+            nodes[gathered.value].op, (*tiny_ir.MOVEMENT, tiny_ir.ConstOp)
         ):
             out.add(gathered.value)
     return out
 
 
-def _kind(node: Node, resident: set[str]) -> Kind | None:
+def _kind(node: tiny_ir.Node, resident: set[str]) -> Kind | None:
     match node.op:
-        case Elementwise() | CastOp() | BitcastOp():
+        case tiny_ir.Elementwise() | tiny_ir.CastOp() | tiny_ir.BitcastOp():
             return "elementwise"
-        case ReduceOp():
+        case tiny_ir.ReduceOp():
             return "reduce"
-        case ScanOp():
+        case tiny_ir.ScanOp():
             return "scan"
-        case GatherOp():
+        case tiny_ir.GatherOp():
             return "gather"
-        case ScatterOp():
+        case tiny_ir.ScatterOp():
             return "scatter"
-        case IotaOp() | SizeOp() | RandOp():
+        case tiny_ir.IotaOp() | tiny_ir.SizeOp() | tiny_ir.RandOp():
             return "generate"
-        case ConstOp():
+        case tiny_ir.ConstOp():
             return "generate" if node.id in resident else None
-        case InputOp() | CallOp() | ResultOp():
+        case tiny_ir.InputOp() | tiny_ir.CallOp() | tiny_ir.ResultOp():
             return None
-        case ExpandOp() | FlipOp() | PadOp() | PermuteOp() | ReshapeOp() | ShrinkOp() | ViewOp():
+        case (
+            tiny_ir.ExpandOp()
+            | tiny_ir.FlipOp()
+            | tiny_ir.PadOp()
+            | tiny_ir.PermuteOp()
+            | tiny_ir.ReshapeOp()
+            | tiny_ir.ShrinkOp()
+            | tiny_ir.ViewOp()
+        ):
             return "copy" if node.id in resident else None
         case _:
             assert_never(node.op)
 
 
-def _excluded_reason(node: Node) -> str:
+def _excluded_reason(node: tiny_ir.Node) -> str:
     match node.op:
-        case CallOp(kind=kind):
+        case tiny_ir.CallOp(kind=kind):
             return f"call ({kind}): opaque to the compiler, a boundary on both sides"
-        case ResultOp():
+        case tiny_ir.ResultOp():
             return "result of a call: memory written outside the DAG"
         case _:
             return ""
 
 
-def _reads(node: Node, kind: Kind, nodes: dict[str, Node], info: IndexInfo, cache: GuardCache) -> tuple[PolyAccess, ...]:
+def _reads(
+    node: tiny_ir.Node, kind: Kind, nodes: dict[str, tiny_ir.Node], info: IndexInfo, cache: GuardCache
+) -> tuple[PolyAccess, ...]:
     extents = {a.name: a.size for a in (*info.axes, *info.reduced)}
     out: list[PolyAccess] = []
     if info.gathered is not None:
@@ -155,19 +140,23 @@ def _reads(node: Node, kind: Kind, nodes: dict[str, Node], info: IndexInfo, cach
     return tuple(dict.fromkeys(out))
 
 
-def _accesses(operand: Operand, extents: dict[str, Expr], nodes: dict[str, Node], cache: GuardCache) -> list[PolyAccess]:
+def _accesses(
+    operand: Operand, extents: dict[str, Expr], nodes: dict[str, tiny_ir.Node], cache: GuardCache
+) -> list[PolyAccess]:
     out = []
     for piece in operand.pieces:
-        if piece.read is None or isinstance(nodes[piece.read.value].op, ConstOp):
+        if piece.read is None or isinstance(nodes[piece.read.value].op, tiny_ir.ConstOp):
             continue
         guards = cache.needed(piece.guards, extents) if piece.guards else ()
         out.append(PolyAccess(piece.read.value, piece.read.map, guards))
     return out
 
 
-def _anti_dependences(program: Program, nodes: dict[str, Node], statements: list[Statement]) -> list[Dependence]:
+def _anti_dependences(
+    program: tiny_ir.Program, nodes: dict[str, tiny_ir.Node], statements: list[Statement]
+) -> list[Dependence]:
     """Dependences that let a mutable input be overwritten only after all of its readers."""
-    inputs = {n.op.tensor_id: n.id for n in nodes.values() if isinstance(n.op, InputOp)}
+    inputs = {n.op.tensor_id: n.id for n in nodes.values() if isinstance(n.op, tiny_ir.InputOp)}
     readers: dict[str, list[str]] = {}
     for s in statements:
         for access in s.reads:

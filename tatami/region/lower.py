@@ -21,8 +21,9 @@ from tatami.core.layout import ROW_MAJOR, Layout, MemRef
 from tatami.core.module import Module, Origins
 from tatami.indexbook.ir import IndexBook
 from tatami.poly_view.ir import PolyView, Statement
-from tatami.region.form.form_region import ProgramFacts, form_region
+from tatami.region.form.form_region import form_region
 from tatami.region.form.keep_inside import keep_inside
+from tatami.region.form.program_facts import ProgramFacts
 from tatami.region.form.stored_values import choose_storage
 from tatami.region.ir import Opaque, Param, Region, Step, Target
 from tatami.region.ir import Program as RegionProgram

@@ -9,7 +9,7 @@ import numpy as np
 
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, cast
-from tatami.core.run_programs import Machine, Observe
+from tatami.core.numbers.run_programs import Machine, Observe
 from tatami.core.sizes.binding import bind_results, check_new_sizes
 from tatami.region.ir import Program, Region, Step
 from tatami.region.meaning.region import run_region, run_routine

@@ -18,31 +18,7 @@ from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
 from tatami.indexbook.ir import Guard
-from tatami.region.ir import (
-    At,
-    Binary,
-    BroadcastInDim,
-    Cast,
-    Const,
-    Index,
-    Iter,
-    Let,
-    Program,
-    Random,
-    Read,
-    ReadAt,
-    Reduce,
-    Ref,
-    Region,
-    RegionExpr,
-    Scan,
-    Select,
-    Step,
-    Transpose,
-    Unary,
-    Within,
-    Yield,
-)
+from tatami.region import ir
 from tatami.region.views.kinds import kind_of
 
 _INFIX = {
@@ -51,20 +27,20 @@ _INFIX = {
 }  # fmt: skip
 
 
-def show(module: Module[Program]) -> str:
+def show(module: Module[ir.Program]) -> str:
     """All programs of the module as text."""
     return "\n".join(f"program {name}\n{show_program(p)}" for name, p in module.programs.items())
 
 
-def show_program(program: Program) -> str:
+def show_program(program: ir.Program) -> str:
     """One program as text: its signature, then Regions and steps."""
     lines = _signature(program.signature, program)
     for item in program.body:
-        lines.append(show_region(item) if isinstance(item, Region) else _step(item))
+        lines.append(show_region(item) if isinstance(item, ir.Region) else _step(item))
     return "\n".join(lines) + "\n"
 
 
-def _signature(signature: Signature, program: Program) -> list[str]:
+def _signature(signature: Signature, program: ir.Program) -> list[str]:
     lines = []
     for i, id_ in zip(signature.inputs, program.inputs):
         lines.append(f"  input  {id_} = {i.tensor} : {i.dtype}{_shape(i.shape)}")
@@ -75,12 +51,12 @@ def _signature(signature: Signature, program: Program) -> list[str]:
     return lines
 
 
-def _step(step: Step) -> str:
+def _step(step: ir.Step) -> str:
     outs = ", ".join(f"{p.name} : {_memref(p.memref)}" for p in step.outputs)
     return f"  step {step.name}: {outs} = {step.kind} {' | '.join(step.targets)}({', '.join(step.inputs)})"
 
 
-def show_region(region: Region) -> str:
+def show_region(region: ir.Region) -> str:
     """One Region as text: axes, inputs, one line per let, outputs."""
     axes = " ".join(_iter(i) for i in region.iters)
     reduced = " ".join(_iter(i) for i in region.reduce_axes)
@@ -109,7 +85,7 @@ def show_region(region: Region) -> str:
     return "\n".join(lines)
 
 
-def _yield_notes(y: Yield, target: object) -> str:
+def _yield_notes(y: ir.Yield, target: object) -> str:
     note = f" as {y.cast}" if y.cast is not None else ""
     if getattr(target, "materialize", "gmem") == "deferred":
         note += " (deferred)"
@@ -118,14 +94,14 @@ def _yield_notes(y: Yield, target: object) -> str:
     return note
 
 
-def _place(y: Yield) -> str:
+def _place(y: ir.Yield) -> str:
     if y.map is None:
         return ""
     names = iter(y.indices)
     return "[" + ", ".join(next(names) if m is None else str(m) for m in y.map) + "]"
 
 
-def _iter(i: Iter) -> str:
+def _iter(i: ir.Iter) -> str:
     return f"{i.name}:{i.size}"
 
 
@@ -140,54 +116,54 @@ def _memref(memref: MemRef) -> str:
     return text
 
 
-def show_let(let: Let) -> str:
+def show_let(let: ir.Let) -> str:
     """One let as one line: name, axes, dtype, expression."""
     return f"{let.name}{'[' + ', '.join(let.axes) + ']' if let.axes else ''} : {let.dtype} = {show_expr(let.expr)}"
 
 
-def show_expr(e: RegionExpr, outer: int = 0) -> str:
+def show_expr(e: ir.RegionExpr, outer: int = 0) -> str:
     """An expression as one line. `outer`: precedence of the operator around it."""
     match e:
-        case Read(tensor=tensor, map=entries):
+        case ir.Read(tensor=tensor, map=entries):
             return f"{tensor}[{_list(entries)}]"
-        case ReadAt(tensor=tensor, map=maybe, indices=indices, bounds=bounds):
+        case ir.ReadAt(tensor=tensor, map=maybe, indices=indices, bounds=bounds):
             names = iter(indices)
             inside = ", ".join(f"@{show_expr(next(names))}" if m is None else str(m) for m in maybe)
             return f"{tensor}[{inside}; {bounds}]"
-        case Ref(let=let):
+        case ir.Ref(let=let):
             return let
-        case At(let=let, map=entries):
+        case ir.At(let=let, map=entries):
             return f"{let}[{_list(entries)}]"
-        case Const(value=value):
+        case ir.Const(value=value):
             return str(value)
-        case Index(value=value):
+        case ir.Index(value=value):
             return f"index({value})"
-        case Within(guards=guards):
+        case ir.Within(guards=guards):
             return " and ".join(_guard(g) for g in guards) or "always"
-        case Unary(fn=fn, x=x):
+        case ir.Unary(fn=fn, x=x):
             return f"{fn}({show_expr(x)})"
-        case Binary(fn=fn, x=x, y=y):
+        case ir.Binary(fn=fn, x=x, y=y):
             if fn not in _INFIX:
                 return f"{fn}({show_expr(x)}, {show_expr(y)})"
             sign, level = _INFIX[fn]
             text = f"{show_expr(x, level)} {sign} {show_expr(y, level + 1)}"
             return f"({text})" if level < outer else text
-        case Select(pred=pred, then=then, other=other):
+        case ir.Select(pred=pred, then=then, other=other):
             return f"({show_expr(then)} where {show_expr(pred)} else {show_expr(other)})"
-        case Cast(x=x, to=to, bits=bits):
+        case ir.Cast(x=x, to=to, bits=bits):
             return f"{'bitcast' if bits else 'cast'}({show_expr(x)}, {to})"
-        case Reduce(fn=fn, axes=axes, body=body, init=init):
+        case ir.Reduce(fn=fn, axes=axes, body=body, init=init):
             start = "" if init is None or init == 0 else f" from {init}"
             text = f"{fn} over {', '.join(axes)}{start} of {show_expr(body, 0)}"
             return f"({text})" if outer else text
-        case Scan(fn=fn, axis=axis, body=body, exclusive=exclusive, reverse=reverse):
+        case ir.Scan(fn=fn, axis=axis, body=body, exclusive=exclusive, reverse=reverse):
             how = (" exclusive" if exclusive else "") + (" reverse" if reverse else "")
             return f"scan {fn} along {axis}{how} of {show_expr(body)}"
-        case Random(key=key, counter=counter):
+        case ir.Random(key=key, counter=counter):
             return f"random(key {show_expr(key)}, word {counter})"
-        case BroadcastInDim(operand=operand, result_shape=shape, broadcast_dimensions=dims):
+        case ir.BroadcastInDim(operand=operand, result_shape=shape, broadcast_dimensions=dims):
             return f"BroadcastInDim({show_expr(operand)}, {_shape(shape)}, [{', '.join(map(str, dims))}])"
-        case Transpose(operand=operand, permutation=permutation):
+        case ir.Transpose(operand=operand, permutation=permutation):
             return f"Transpose({show_expr(operand)}, [{', '.join(map(str, permutation))}])"
         case _:
             assert_never(e)

@@ -13,85 +13,65 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.ops import OPS, result_dtype
 from tatami.indexbook.ir import Guard
-from tatami.region.ir import (
-    At,
-    Binary,
-    BroadcastInDim,
-    Cast,
-    Const,
-    Index,
-    Let,
-    Random,
-    Read,
-    ReadAt,
-    Reduce,
-    Ref,
-    Region,
-    RegionExpr,
-    Scan,
-    Select,
-    Transpose,
-    Unary,
-    Within,
-)
+from tatami.region import ir
 
-LetUse: TypeAlias = Ref | At
+LetUse: TypeAlias = ir.Ref | ir.At
 
 
-def children(e: RegionExpr) -> tuple[RegionExpr, ...]:
+def children(e: ir.RegionExpr) -> tuple[ir.RegionExpr, ...]:
     """The operands, in order of evaluation."""
     match e:
-        case Read() | Ref() | At() | Const() | Index() | Within():
+        case ir.Read() | ir.Ref() | ir.At() | ir.Const() | ir.Index() | ir.Within():
             return ()
-        case ReadAt(indices=indices):
+        case ir.ReadAt(indices=indices):
             return indices
-        case Unary(x=x) | Cast(x=x):
+        case ir.Unary(x=x) | ir.Cast(x=x):
             return (x,)
-        case Binary(x=x, y=y):
+        case ir.Binary(x=x, y=y):
             return (x, y)
-        case Select(pred=pred, then=then, other=other):
+        case ir.Select(pred=pred, then=then, other=other):
             return (pred, then, other)
-        case Reduce(body=body) | Scan(body=body):
+        case ir.Reduce(body=body) | ir.Scan(body=body):
             return (body,)
-        case Random(key=key):
+        case ir.Random(key=key):
             return (key,)
-        case BroadcastInDim(operand=operand) | Transpose(operand=operand):
+        case ir.BroadcastInDim(operand=operand) | ir.Transpose(operand=operand):
             return (operand,)
         case _:
             assert_never(e)
 
 
-def with_children(e: RegionExpr, parts: tuple[RegionExpr, ...]) -> RegionExpr:
+def with_children(e: ir.RegionExpr, parts: tuple[ir.RegionExpr, ...]) -> ir.RegionExpr:
     """The same node with other operands."""
     match e:
-        case Read() | Ref() | At() | Const() | Index() | Within():
+        case ir.Read() | ir.Ref() | ir.At() | ir.Const() | ir.Index() | ir.Within():
             return e
-        case ReadAt():
+        case ir.ReadAt():
             return msgspec.structs.replace(e, indices=parts)
-        case Unary() | Cast():
+        case ir.Unary() | ir.Cast():
             return msgspec.structs.replace(e, x=parts[0])
-        case Binary():
+        case ir.Binary():
             return msgspec.structs.replace(e, x=parts[0], y=parts[1])
-        case Select():
-            return Select(*parts)
-        case Reduce() | Scan():
+        case ir.Select():
+            return ir.Select(*parts)
+        case ir.Reduce() | ir.Scan():
             return msgspec.structs.replace(e, body=parts[0])
-        case Random():
+        case ir.Random():
             return msgspec.structs.replace(e, key=parts[0])
-        case BroadcastInDim() | Transpose():
+        case ir.BroadcastInDim() | ir.Transpose():
             return msgspec.structs.replace(e, operand=parts[0])
         case _:
             assert_never(e)
 
 
-def rewrite(e: RegionExpr, change: Callable[[RegionExpr], RegionExpr]) -> RegionExpr:
+def rewrite(e: ir.RegionExpr, change: Callable[[ir.RegionExpr], ir.RegionExpr]) -> ir.RegionExpr:
     """`e` rebuilt bottom-up; `change` sees each node after its operands."""
     old = children(e)
     new = tuple(rewrite(c, change) for c in old)
     return change(e if all(a is b for a, b in zip(new, old, strict=True)) else with_children(e, new))
 
 
-def nodes(e: RegionExpr) -> Iterator[RegionExpr]:
+def nodes(e: ir.RegionExpr) -> Iterator[ir.RegionExpr]:
     """Every node, parents first."""
     stack = [e]
     while stack:
@@ -101,42 +81,42 @@ def nodes(e: RegionExpr) -> Iterator[RegionExpr]:
             stack.extend(reversed(children(node)))
 
 
-_LEAVES = frozenset((Read, Ref, At, Const, Index, Within))
+_LEAVES = frozenset((ir.Read, ir.Ref, ir.At, ir.Const, ir.Index, ir.Within))
 
 
-def reads(e: RegionExpr) -> list[Read | ReadAt]:
+def reads(e: ir.RegionExpr) -> list[ir.Read | ir.ReadAt]:
     """Every read of an input tensor in `e`, in order."""
-    return [n for n in nodes(e) if isinstance(n, Read | ReadAt)]
+    return [n for n in nodes(e) if isinstance(n, ir.Read | ir.ReadAt)]
 
 
-def let_uses(e: RegionExpr) -> list[LetUse]:
+def let_uses(e: ir.RegionExpr) -> list[LetUse]:
     """Every reference to a let in `e`, in order."""
-    return [n for n in nodes(e) if isinstance(n, Ref | At)]
+    return [n for n in nodes(e) if isinstance(n, ir.Ref | ir.At)]
 
 
-def used_lets(e: RegionExpr) -> tuple[str, ...]:
+def used_lets(e: ir.RegionExpr) -> tuple[str, ...]:
     """Names of the lets that `e` uses, each once, in order of use."""
     return tuple(dict.fromkeys(n.let for n in let_uses(e)))
 
 
-def index_expressions(e: RegionExpr) -> tuple[Expr, ...]:
+def index_expressions(e: ir.RegionExpr) -> tuple[Expr, ...]:
     """The index expressions of this node itself, without those of its operands."""
     match e:
-        case Read(map=entries) | At(map=entries):
+        case ir.Read(map=entries) | ir.At(map=entries):
             return entries
-        case ReadAt(map=maybe):
+        case ir.ReadAt(map=maybe):
             return tuple(m for m in maybe if m is not None)
-        case Index(value=value) | Random(counter=value):
+        case ir.Index(value=value) | ir.Random(counter=value):
             return (value,)
-        case Within(guards=guards):
+        case ir.Within(guards=guards):
             return tuple(x for g in guards for x in (g.index, g.size))
-        case BroadcastInDim(result_shape=shape):
+        case ir.BroadcastInDim(result_shape=shape):
             return shape
         case _:
             return ()
 
 
-def free_axes(e: RegionExpr, lets: Mapping[str, Let], axes: frozenset[str]) -> frozenset[str]:
+def free_axes(e: ir.RegionExpr, lets: Mapping[str, ir.Let], axes: frozenset[str]) -> frozenset[str]:
     """The axes (members of `axes`) on which the value of `e` depends, without those that its own reduces bind.
 
     A reference counts for all axes of its let.
@@ -144,37 +124,37 @@ def free_axes(e: RegionExpr, lets: Mapping[str, Let], axes: frozenset[str]) -> f
     out: set[str] = set()
     for x in index_expressions(e):
         out |= free_vars(x) & axes
-    if isinstance(e, Ref) and e.let in lets:
+    if isinstance(e, ir.Ref) and e.let in lets:
         out |= frozenset(lets[e.let].axes)
     for c in children(e):
         out |= free_axes(c, lets, axes)
-    if isinstance(e, Reduce):
+    if isinstance(e, ir.Reduce):
         out -= set(e.axes)
     return frozenset(out)
 
 
-def substitute_axes(e: RegionExpr, values: Mapping[str, Expr], lets: Mapping[str, Let]) -> RegionExpr:
+def substitute_axes(e: ir.RegionExpr, values: Mapping[str, Expr], lets: Mapping[str, ir.Let]) -> ir.RegionExpr:
     """`e` at other coordinates. References become At where a coordinate of their let changes.
 
     The caller first renames reduce axes that `values` mentions.
     """
 
-    def change(n: RegionExpr) -> RegionExpr:
+    def change(n: ir.RegionExpr) -> ir.RegionExpr:
         match n:
-            case Read(map=entries):
-                return Read(n.tensor, tuple(substitute(m, values) for m in entries))
-            case ReadAt(map=maybe):
+            case ir.Read(map=entries):
+                return ir.Read(n.tensor, tuple(substitute(m, values) for m in entries))
+            case ir.ReadAt(map=maybe):
                 return msgspec.structs.replace(n, map=tuple(None if m is None else substitute(m, values) for m in maybe))
-            case At(map=entries):
-                return At(n.let, tuple(substitute(m, values) for m in entries))
-            case Ref(let=let) if any(a in values for a in lets[let].axes):
-                return At(let, tuple(values.get(a, _var(a)) for a in lets[let].axes))
-            case Index(value=value):
-                return Index(substitute(value, values), n.dtype)
-            case Random(counter=counter):
-                return Random(n.key, substitute(counter, values))
-            case Within(guards=guards):
-                return Within(tuple(Guard(substitute(g.index, values), g.size) for g in guards))
+            case ir.At(map=entries):
+                return ir.At(n.let, tuple(substitute(m, values) for m in entries))
+            case ir.Ref(let=let) if any(a in values for a in lets[let].axes):
+                return ir.At(let, tuple(values.get(a, _var(a)) for a in lets[let].axes))
+            case ir.Index(value=value):
+                return ir.Index(substitute(value, values), n.dtype)
+            case ir.Random(counter=counter):
+                return ir.Random(n.key, substitute(counter, values))
+            case ir.Within(guards=guards):
+                return ir.Within(tuple(Guard(substitute(g.index, values), g.size) for g in guards))
             case _:
                 return n
 
@@ -187,18 +167,18 @@ def _var(name: str) -> Expr:
     return var(name)
 
 
-def all_axes(region: Region) -> dict[str, Expr]:
+def all_axes(region: ir.Region) -> dict[str, Expr]:
     """Extent of every axis, by name."""
     return {i.name: i.size for i in (*region.iters, *region.reduce_axes)}
 
 
-def routine_operands(region: Region) -> tuple[str, ...]:
+def routine_operands(region: ir.Region) -> tuple[str, ...]:
     """Names of the operands of an opaque Region's routine, in its order."""
     named = region.opaque.operands if region.opaque is not None else ()
     return named or tuple(p.name for p in region.inputs)
 
 
-def routine_axis(region: Region) -> int:
+def routine_axis(region: ir.Region) -> int:
     """The axis of the first operand along which the routine of an opaque Region runs; 0 for a scalar operand."""
     assert region.opaque is not None
     rank = next(len(p.memref.shape) for p in region.inputs if p.name == routine_operands(region)[0])
@@ -206,23 +186,23 @@ def routine_axis(region: Region) -> int:
     return int(given) % rank if rank and isinstance(given, int | float) else 0
 
 
-def lets_by_name(region: Region) -> dict[str, Let]:
+def lets_by_name(region: ir.Region) -> dict[str, ir.Let]:
     """The lets of a Region by name."""
     return {let.name: let for let in region.lets}
 
 
-def lines_of(e: RegionExpr) -> tuple[str, ...]:
+def lines_of(e: ir.RegionExpr) -> tuple[str, ...]:
     """The axes along which a let's expression reduces or scans."""
     match e:
-        case Reduce(axes=axes):
+        case ir.Reduce(axes=axes):
             return axes
-        case Scan(axis=axis):
+        case ir.Scan(axis=axis):
             return (axis,)
         case _:
             return ()
 
 
-def let_shape(region: Region, let: Let) -> tuple[Expr, ...]:
+def let_shape(region: ir.Region, let: ir.Let) -> tuple[Expr, ...]:
     """Extents of the let's axes."""
     extents = all_axes(region)
     return tuple(extents[a] for a in let.axes)
@@ -240,7 +220,7 @@ def is_widening(fn: str, operand: DType, result: DType) -> bool:
 class Types:
     """Dtypes of the expressions of one Region, and of lets that are added to it."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: ir.Region) -> None:
         self.tensors = {p.name: p.memref.dtype for p in region.inputs}
         self.lets = {let.name: let.dtype for let in region.lets}
 
@@ -250,63 +230,63 @@ class Types:
         other.lets = dict(self.lets)
         return other
 
-    def of(self, e: RegionExpr, wanted: DType | None = None) -> DType | None:
+    def of(self, e: ir.RegionExpr, wanted: DType | None = None) -> DType | None:
         """The dtype of `e`, or None if an op's rule is broken or a name is unknown. `wanted`: the dtype of the accumulator or
         let to which a top-level product may widen (D2.21)."""
         match e:
-            case Read(tensor=tensor) | ReadAt(tensor=tensor):
+            case ir.Read(tensor=tensor) | ir.ReadAt(tensor=tensor):
                 return self.tensors.get(tensor)
-            case Ref(let=let) | At(let=let):
+            case ir.Ref(let=let) | ir.At(let=let):
                 return self.lets.get(let)
-            case Const(dtype=dtype) | Index(dtype=dtype) | Reduce(dtype=dtype) | Scan(dtype=dtype):
-                argmax = isinstance(e, Reduce) and e.fn in ("argmax", "argmin")
+            case ir.Const(dtype=dtype) | ir.Index(dtype=dtype) | ir.Reduce(dtype=dtype) | ir.Scan(dtype=dtype):
+                argmax = isinstance(e, ir.Reduce) and e.fn in ("argmax", "argmin")
                 return DType.i64 if argmax else dtype
-            case Within():
+            case ir.Within():
                 return DType.bool
-            case Cast(to=to):
+            case ir.Cast(to=to):
                 return to
-            case Random():
+            case ir.Random():
                 return DType.u32
-            case Unary(fn=fn, x=x):
+            case ir.Unary(fn=fn, x=x):
                 operand = self.of(x)
                 return None if operand is None or fn not in OPS else result_dtype(OPS[fn], (operand,))
-            case Binary(fn=fn, x=x, y=y):
+            case ir.Binary(fn=fn, x=x, y=y):
                 a, b = self.of(x), self.of(y)
                 if a is None or b is None or fn not in OPS:
                     return None
                 if wanted is not None and a == b and is_widening(fn, a, wanted):
                     return wanted
                 return result_dtype(OPS[fn], (a, b))
-            case Select(then=then, other=other):
+            case ir.Select(then=then, other=other):
                 a, b = self.of(then, wanted), self.of(other, wanted)
                 return a if a == b else None
-            case BroadcastInDim(operand=operand) | Transpose(operand=operand):
+            case ir.BroadcastInDim(operand=operand) | ir.Transpose(operand=operand):
                 return self.of(operand, wanted)
             case _:
                 assert_never(e)
 
-    def dtype(self, e: RegionExpr) -> DType:
+    def dtype(self, e: ir.RegionExpr) -> DType:
         """The dtype of an expression of a verified Region; `unknown` if it has none."""
         return self.of(e) or DType.unknown
 
 
-def widened(e: RegionExpr, wanted: DType | None, types: Types) -> RegionExpr:
+def widened(e: ir.RegionExpr, wanted: DType | None, types: Types) -> ir.RegionExpr:
     """`e` with the operands of its top product cast to the dtype of the let or accumulator that widens it (D2.21), under
     guards too; the same inside every reduce and scan."""
 
-    def part(x: RegionExpr, dtype: DType | None = None) -> RegionExpr:
+    def part(x: ir.RegionExpr, dtype: DType | None = None) -> ir.RegionExpr:
         return widened(x, dtype, types)
 
     match e:
-        case Binary(fn="mul", x=x, y=y) if wanted is not None and is_widening("mul", types.dtype(x), wanted):
-            return Binary("mul", Cast(part(x), wanted), Cast(part(y), wanted))
-        case Select(pred=pred, then=then, other=other):
-            return Select(part(pred), part(then, wanted), part(other, wanted))
-        case BroadcastInDim(operand=operand) | Transpose(operand=operand):
+        case ir.Binary(fn="mul", x=x, y=y) if wanted is not None and is_widening("mul", types.dtype(x), wanted):
+            return ir.Binary("mul", ir.Cast(part(x), wanted), ir.Cast(part(y), wanted))
+        case ir.Select(pred=pred, then=then, other=other):
+            return ir.Select(part(pred), part(then, wanted), part(other, wanted))
+        case ir.BroadcastInDim(operand=operand) | ir.Transpose(operand=operand):
             return msgspec.structs.replace(e, operand=part(operand, wanted))
-        case Reduce(fn="argmax" | "argmin", body=body):
+        case ir.Reduce(fn="argmax" | "argmin", body=body):
             return msgspec.structs.replace(e, body=part(body))
-        case Reduce(body=body, dtype=dtype) | Scan(body=body, dtype=dtype):
+        case ir.Reduce(body=body, dtype=dtype) | ir.Scan(body=body, dtype=dtype):
             return msgspec.structs.replace(e, body=part(body, dtype))
         case _:
             return with_children(e, tuple(map(part, children(e))))

@@ -19,7 +19,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
-from tatami.core.run_programs import turn_while
+from tatami.core.numbers.run_programs import turn_while
 from tatami.core.sizes.binding import bind_loop_results, bind_results, check_new_sizes
 from tatami.execution.arena import callee_sizes
 from tatami.execution.frames import MAX_DEPTH, Layouts

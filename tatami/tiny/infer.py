@@ -19,30 +19,7 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, product, shape_text
 from tatami.core.ops import OPS, REDUCE_OPS, SCAN_OPS, ScalarOp, result_dtype
-from tatami.tiny.ir import (
-    BitcastOp,
-    CallOp,
-    CastOp,
-    ConstOp,
-    Elementwise,
-    ExpandOp,
-    FlipOp,
-    GatherOp,
-    InputOp,
-    IotaOp,
-    Op,
-    PadOp,
-    PermuteOp,
-    RandOp,
-    ReduceOp,
-    ReshapeOp,
-    ResultOp,
-    ScanOp,
-    ScatterOp,
-    ShrinkOp,
-    SizeOp,
-    ViewOp,
-)
+from tatami.tiny import ir
 
 
 class Type(NamedTuple):
@@ -56,11 +33,11 @@ class Type(NamedTuple):
 
 
 def infer(
-    op: Op,
+    op: ir.Op,
     src: Sequence[Type],
     own: Type | None = None,
     *,
-    call: CallOp | None = None,
+    call: ir.CallOp | None = None,
     strict: bool = False,
     at: str = "node",
 ) -> Type:
@@ -70,9 +47,9 @@ def infer(
     """
     _check_arity(op, len(src), at)
     match op:
-        case InputOp() | ConstOp() | SizeOp() | IotaOp():
+        case ir.InputOp() | ir.ConstOp() | ir.SizeOp() | ir.IotaOp():
             return _leaf(op, own, at)
-        case ReshapeOp(result_shape=to):
+        case ir.ReshapeOp(result_shape=to):
             left, right = product(src[0].shape), product(to)
             fewer, more = without_common_factor(left, right)
             if is_always_less(fewer, more) or is_always_less(more, fewer):
@@ -83,7 +60,7 @@ def infer(
                     "give a result_shape with the same number of elements",
                 )
             return Type(src[0].dtype, to)
-        case PermuteOp(perm=perm):
+        case ir.PermuteOp(perm=perm):
             if sorted(perm) != list(range(len(src[0].shape))):
                 raise fail(
                     "InvalidPermutation",
@@ -92,26 +69,26 @@ def infer(
                     "name every axis exactly once",
                 )
             return Type(src[0].dtype, tuple(src[0].shape[p] for p in perm))
-        case ExpandOp(result_shape=to, broadcast_dimensions=dims):
+        case ir.ExpandOp(result_shape=to, broadcast_dimensions=dims):
             return _expand(src[0], to, dims, at)
-        case PadOp(pad=pad):
+        case ir.PadOp(pad=pad):
             _check_rank("pad", len(pad), src[0], at)
             return Type(src[0].dtype, tuple(s + lo + hi for s, (lo, hi) in zip(src[0].shape, pad, strict=True)))
-        case ShrinkOp():
+        case ir.ShrinkOp():
             return _shrink(op, src[0], at)
-        case FlipOp(axes=axes):
+        case ir.FlipOp(axes=axes):
             _check_axes(axes, src[0], at)
             return src[0]
-        case ViewOp(result_shape=to, index_map=index_map):
+        case ir.ViewOp(result_shape=to, index_map=index_map):
             _check_rank("index_map", len(index_map), src[0], at)
             return Type(src[0].dtype, to)
-        case Elementwise(fn=fn):
+        case ir.Elementwise(fn=fn):
             if fn not in OPS:
                 raise fail("UnknownOp", at, f"{fn!r} is not a scalar op", "use one of core.ops")
             return Type(_elementwise_dtype(OPS[fn], src, at), joined_shape([t.shape for t in src], at, strict=strict))
-        case CastOp(to=dtype):
+        case ir.CastOp(to=dtype):
             return Type(dtype, src[0].shape)
-        case BitcastOp(to=dtype):
+        case ir.BitcastOp(to=dtype):
             if dtype.itemsize != src[0].dtype.itemsize:
                 raise fail(
                     "UnsupportedDType",
@@ -120,31 +97,31 @@ def infer(
                     "choose a dtype of the same size",
                 )
             return Type(dtype, src[0].shape)
-        case ReduceOp():
+        case ir.ReduceOp():
             return _reduce(op, src[0], at)
-        case ScanOp(op=fn, axis=axis, dtype=dtype):
+        case ir.ScanOp(op=fn, axis=axis, dtype=dtype):
             if fn not in SCAN_OPS:
                 raise fail("InvalidAttribute", at, f"{fn!r} is not a scan op", f"use one of {', '.join(SCAN_OPS)}")
             _check_axes((axis,), src[0], at)
             return Type(dtype, src[0].shape)
-        case GatherOp(result_shape=to, map=entries):
+        case ir.GatherOp(result_shape=to, map=entries):
             _check_rank("map", len(entries), src[0], at)
             _check_indices(src[1:], to, at)
             return Type(src[0].dtype, to)
-        case ScatterOp(map=entries):
+        case ir.ScatterOp(map=entries):
             _check_rank("map", len(entries), src[0], at)
             if src[1].dtype != src[0].dtype:
                 raise _dtype_mismatch(src[:2], at)
             _check_indices(src[2:], src[1].shape, at)
             return src[0]
-        case RandOp(result_shape=to):
+        case ir.RandOp(result_shape=to):
             if src[0] != Type(DType.u64, ()):
                 raise fail("UnsupportedDType", at, f"the key of RAND is {src[0]}", "give a rank-0 u64")
             return Type(DType.u32, to)
-        case CallOp(results=results):
+        case ir.CallOp(results=results):
             first = results[0] if results else None
             return Type(DType.bool, ()) if first is None else Type(first.dtype, first.shape)
-        case ResultOp(index=index):
+        case ir.ResultOp(index=index):
             if call is None or not 0 <= index < len(call.results):
                 raise fail("UnknownValue", at, f"RESULT {index} does not name a result of a CALL", "read an index the CALL has")
             return Type(call.results[index].dtype, call.results[index].shape)
@@ -193,15 +170,15 @@ def _broadcast_mismatch(shapes: Sequence[Shape], at: str, axis: str = "") -> Tat
     )
 
 
-def _leaf(op: Op, own: Type | None, at: str) -> Type:
+def _leaf(op: ir.Op, own: Type | None, at: str) -> Type:
     if own is None:
         raise fail("UnknownDType", at, f"{type(op).__name__} does not declare its dtype and shape", "give both on the node")
     match op:
-        case ConstOp() if own.shape:
+        case ir.ConstOp() if own.shape:
             raise fail("InvalidAttribute", at, f"CONST has shape {shape_text(own.shape)}", "a constant has rank 0; EXPAND it")
-        case SizeOp() if own.shape or not own.dtype.is_int:
+        case ir.SizeOp() if own.shape or not own.dtype.is_int:
             raise fail("InvalidAttribute", at, f"SIZE is {own}", "a size is a rank-0 integer")
-        case IotaOp(axis=axis):
+        case ir.IotaOp(axis=axis):
             _check_axes((axis,), own, at)
         case _:
             pass
@@ -227,7 +204,7 @@ def _expand(src: Type, to: Shape, dims: tuple[int, ...], at: str) -> Type:
     return Type(src.dtype, to)
 
 
-def _shrink(op: ShrinkOp, src: Type, at: str) -> Type:
+def _shrink(op: ir.ShrinkOp, src: Type, at: str) -> Type:
     for name, values in (("lo", op.lo), ("hi", op.hi), ("step", op.step)):
         _check_rank(name, len(values), src, at)
     out: list[Expr] = []
@@ -242,7 +219,7 @@ def _shrink(op: ShrinkOp, src: Type, at: str) -> Type:
     return Type(src.dtype, tuple(out))
 
 
-def _reduce(op: ReduceOp, src: Type, at: str) -> Type:
+def _reduce(op: ir.ReduceOp, src: Type, at: str) -> Type:
     if op.op not in REDUCE_OPS:
         raise fail("InvalidAttribute", at, f"{op.op!r} is not a reduce op", f"use one of {', '.join(REDUCE_OPS)}")
     _check_axes(op.axes, src, at)
@@ -305,18 +282,18 @@ def _check_indices(indices: Sequence[Type], shape: Shape, at: str) -> None:
             )
 
 
-_ARITY: dict[type, int] = {InputOp: 0, ConstOp: 0, SizeOp: 0, IotaOp: 0}
+_ARITY: dict[type, int] = {ir.InputOp: 0, ir.ConstOp: 0, ir.SizeOp: 0, ir.IotaOp: 0}
 
 
-def _check_arity(op: Op, count: int, at: str) -> None:
+def _check_arity(op: ir.Op, count: int, at: str) -> None:
     match op:
-        case CallOp():
+        case ir.CallOp():
             return
-        case Elementwise(fn=fn):
+        case ir.Elementwise(fn=fn):
             wanted = OPS[fn].arity if fn in OPS else count
-        case GatherOp(map=entries):
+        case ir.GatherOp(map=entries):
             wanted = 1 + entries.count(None)
-        case ScatterOp(map=entries):
+        case ir.ScatterOp(map=entries):
             wanted = 2 + entries.count(None)
         case _:
             wanted = _ARITY.get(type(op), 1)

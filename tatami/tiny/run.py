@@ -21,35 +21,10 @@ from tatami.core.expr import Expr, Var
 from tatami.core.module import Module
 from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Mode, cast, constant, storage_dtype
-from tatami.core.run_programs import Machine, Observe
+from tatami.core.numbers.run_programs import Machine, Observe
 from tatami.core.sizes.binding import bind_results, check_new_sizes
 from tatami.core.tensor import numpy_dtype
-from tatami.tiny.ir import (
-    BitcastOp,
-    Bounds,
-    CallOp,
-    CastOp,
-    ConstOp,
-    Elementwise,
-    ExpandOp,
-    FlipOp,
-    GatherOp,
-    InputOp,
-    IotaOp,
-    Node,
-    PadOp,
-    PermuteOp,
-    Program,
-    RandOp,
-    ReduceOp,
-    ReshapeOp,
-    ResultOp,
-    ScanOp,
-    ScatterOp,
-    ShrinkOp,
-    SizeOp,
-    ViewOp,
-)
+from tatami.tiny import ir
 from tatami.tiny.meaning.contraction import LIMIT, contract, lone_products
 from tatami.tiny.meaning.routines import ROUTINES
 
@@ -59,7 +34,7 @@ Value: TypeAlias = "Array | tuple[Array, ...]"
 
 
 def run(
-    module: Module[Program],
+    module: Module[ir.Program],
     inputs: Mapping[str, Array],
     sizes: Mapping[str, int] | None = None,
     mode: Mode = "declared",
@@ -69,9 +44,9 @@ def run(
     return _Machine(module, mode, observe).run(inputs, sizes)
 
 
-class _Machine(Machine[Program]):
-    def new_symbols(self, program: Program) -> frozenset[str]:
-        return frozenset(s for n in program.nodes if isinstance(n.op, CallOp) for s in n.op.new_symbols)
+class _Machine(Machine[ir.Program]):
+    def new_symbols(self, program: ir.Program) -> frozenset[str]:
+        return frozenset(s for n in program.nodes if isinstance(n.op, ir.CallOp) for s in n.op.new_symbols)
 
     def program(self, name: str, arguments: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
         """Run one program on positional arguments; a value is dropped after its last use."""
@@ -97,7 +72,7 @@ class _Machine(Machine[Program]):
                 value = contract(by_id[node.src[0]], node, left, right, self.mode)
             else:
                 value = self.node(node, [values[s] for s in node.src], by_tensor, sizes)
-                if isinstance(node.op, CallOp):
+                if isinstance(node.op, ir.CallOp):
                     check_new_sizes(program.signature, node.op.new_symbols, sizes)
             if value is not None:
                 values[node.id] = value
@@ -108,7 +83,7 @@ class _Machine(Machine[Program]):
                     values.pop(s, None)
         return [np.asarray(values[out]) for out in program.outputs]
 
-    def deferred_products(self, program: Program, sizes: Sizes) -> frozenset[str]:
+    def deferred_products(self, program: ir.Program, sizes: Sizes) -> frozenset[str]:
         """Large products that only a sum reads: they are summed directly, never formed, and not observed."""
         products = lone_products(program)
         by_id = {n.id: n for n in program.nodes if n.id in products}
@@ -119,19 +94,19 @@ class _Machine(Machine[Program]):
             if all(free_vars(s) <= symbols for s in n.shape) and np.prod(concrete(n.shape, sizes), dtype=np.float64) > LIMIT
         )
 
-    def node(self, node: Node, src: list[Value], inputs: Mapping[str, Array], sizes: Sizes) -> Value:
+    def node(self, node: ir.Node, src: list[Value], inputs: Mapping[str, Array], sizes: Sizes) -> Value:
         """The value of one node from its operands' values."""
         match node.op:
-            case InputOp(tensor_id=tensor):
+            case ir.InputOp(tensor_id=tensor):
                 return inputs[tensor]
-            case CallOp():
+            case ir.CallOp():
                 return self.call(node, node.op, [np.asarray(s) for s in src], sizes)
-            case ResultOp(index=index):
+            case ir.ResultOp(index=index):
                 return src[0][index]
             case _:
                 return evaluate_node(node, [np.asarray(s) for s in src], sizes, self.mode)
 
-    def call(self, node: Node, op: CallOp, src: list[Array], sizes: Sizes) -> tuple[Array, ...]:
+    def call(self, node: ir.Node, op: ir.CallOp, src: list[Array], sizes: Sizes) -> tuple[Array, ...]:
         match op.kind:
             case "program" | "if" | "loop":
                 return tuple(self.control(op.kind, op, op.results, src, sizes))
@@ -146,65 +121,65 @@ class _Machine(Machine[Program]):
                 assert_never(op.kind)
 
 
-def evaluate_node(node: Node, src: Sequence[Array], sizes: Mapping[str, int], mode: Mode = "declared") -> Array:
+def evaluate_node(node: ir.Node, src: Sequence[Array], sizes: Mapping[str, int], mode: Mode = "declared") -> Array:
     """The value of one pure node (anything but INPUT, CALL and RESULT)."""
     op = node.op
     match op:
-        case ConstOp(value=value):
+        case ir.ConstOp(value=value):
             return constant(value, node.dtype, mode)
-        case SizeOp(value=value):
+        case ir.SizeOp(value=value):
             return constant(int(evaluate(value, sizes)), node.dtype, mode)
-        case IotaOp(axis=axis):
+        case ir.IotaOp(axis=axis):
             shape = concrete(node.shape, sizes)
             line = np.arange(shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(shape))])
             return cast(np.broadcast_to(line, shape), node.dtype, mode)
-        case ReshapeOp(result_shape=result_shape):
+        case ir.ReshapeOp(result_shape=result_shape):
             return _reshape(node, src[0], concrete(result_shape, sizes))
-        case PermuteOp(perm=perm):
+        case ir.PermuteOp(perm=perm):
             return np.transpose(src[0], perm)
-        case ExpandOp(result_shape=result_shape, broadcast_dimensions=dims):
+        case ir.ExpandOp(result_shape=result_shape, broadcast_dimensions=dims):
             return _expand(src[0], concrete(result_shape, sizes), dims)
-        case PadOp(pad=pad, value=value):
+        case ir.PadOp(pad=pad, value=value):
             widths = [(int(evaluate(lo, sizes)), int(evaluate(hi, sizes))) for lo, hi in pad]
             return _pad(src[0], widths, constant(value, node.dtype, mode))
-        case ShrinkOp(lo=lo, hi=hi, step=step):
+        case ir.ShrinkOp(lo=lo, hi=hi, step=step):
             return src[0][tuple(slice(a, b, s) for a, b, s in zip(concrete(lo, sizes), concrete(hi, sizes), step))]
-        case FlipOp(axes=axes):
+        case ir.FlipOp(axes=axes):
             return np.flip(src[0], axes)
-        case ViewOp(result_shape=result_shape, index_map=index_map):
+        case ir.ViewOp(result_shape=result_shape, index_map=index_map):
             return _view(node, index_map, src[0], concrete(result_shape, sizes), sizes)
-        case Elementwise(fn=fn):
+        case ir.Elementwise(fn=fn):
             if fn == "mul" and any(numpy_dtype(node.dtype) != s.dtype for s in src):
                 src = [cast(s, node.dtype, mode) for s in src]
             return np.asarray(numerics.apply(fn, src, node.dtype, mode))
-        case CastOp(to=to):
+        case ir.CastOp(to=to):
             return cast(src[0], to, mode)
-        case BitcastOp(to=to):
+        case ir.BitcastOp(to=to):
             return _bitcast(node, src[0], to, mode)
-        case ReduceOp(op=fn, axes=axes, dtype=dtype, init=init):
+        case ir.ReduceOp(op=fn, axes=axes, dtype=dtype, init=init):
             return np.asarray(numerics.reduce(fn, src[0], axes, dtype, mode, init))
-        case ScanOp(op=fn, axis=axis, dtype=dtype, exclusive=exclusive, reverse=reverse):
+        case ir.ScanOp(op=fn, axis=axis, dtype=dtype, exclusive=exclusive, reverse=reverse):
             return numerics.scan(fn, src[0], axis, dtype, exclusive, reverse, mode)
-        case GatherOp(result_shape=result_shape, map=index_map, bounds=bounds):
+        case ir.GatherOp(result_shape=result_shape, map=index_map, bounds=bounds):
             index, inside = _indices(node, index_map, list(src[1:]), concrete(result_shape, sizes), src[0].shape, bounds, sizes)
             if 0 in src[0].shape:
                 return np.zeros(concrete(result_shape, sizes), src[0].dtype)
             out = np.asarray(src[0][index])
             return out if inside is None else np.where(inside, out, out.dtype.type(0)).astype(out.dtype)
-        case ScatterOp():
+        case ir.ScatterOp():
             return _scatter(node, op, src, sizes)
-        case RandOp(result_shape=result_shape):
+        case ir.RandOp(result_shape=result_shape):
             shape = concrete(result_shape, sizes)
             count = int(np.prod(shape, dtype=np.int64))
             words = numerics.philox(int(src[0]), np.arange((count + 3) // 4, dtype=np.uint64))
             return words.reshape(-1)[:count].reshape(shape)
-        case InputOp() | CallOp() | ResultOp():
+        case ir.InputOp() | ir.CallOp() | ir.ResultOp():
             raise TypeError(f"{node.id} is not a pure node")
         case _:
             assert_never(op)
 
 
-def _reshape(node: Node, x: Array, shape: tuple[int, ...]) -> Array:
+def _reshape(node: ir.Node, x: Array, shape: tuple[int, ...]) -> Array:
     if x.size != int(np.prod(shape, dtype=np.int64)):
         raise fail(
             "AxisAlignmentMismatch",
@@ -234,7 +209,7 @@ def _pad(x: Array, widths: list[tuple[int, int]], value: Array) -> Array:
     return out
 
 
-def _view(node: Node, index_map: Sequence[Expr], x: Array, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
+def _view(node: ir.Node, index_map: Sequence[Expr], x: Array, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
     """The view: strided if the map is linear (windows share memory), else by index arrays."""
     rows = [_linear(e, len(shape), sizes) for e in index_map]
     if any(r is None for r in rows) or 0 in shape or not shape:
@@ -277,7 +252,7 @@ def _coordinates(index_map: Sequence[Expr], shape: tuple[int, ...], sizes: Mappi
     return tuple(np.broadcast_to(np.asarray(evaluate(e, env), np.int64), shape) for e in index_map)
 
 
-def _check_range(node: Node, index: Sequence[Array], shape: tuple[int, ...], first: int = 0) -> None:
+def _check_range(node: ir.Node, index: Sequence[Array], shape: tuple[int, ...], first: int = 0) -> None:
     for axis, (i, size) in enumerate(zip(index, shape), first):
         if i.size and (int(i.min()) < 0 or int(i.max()) >= size):
             raise fail(
@@ -289,12 +264,12 @@ def _check_range(node: Node, index: Sequence[Array], shape: tuple[int, ...], fir
 
 
 def _indices(
-    node: Node,
+    node: ir.Node,
     index_map: tuple[Expr | None, ...],
     operands: list[Array],
     over: tuple[int, ...],
     shape: tuple[int, ...],
-    bounds: Bounds,
+    bounds: ir.Bounds,
     sizes: Mapping[str, int],
 ) -> tuple[tuple[Array, ...], Array | None]:
     """(index arrays with the out-of-range policy applied, mask of accesses that are inside or None). Only policy zero has a
@@ -331,7 +306,7 @@ def _indices(
     return tuple(index), inside
 
 
-def _scatter(node: Node, op: ScatterOp, src: Sequence[Array], sizes: Mapping[str, int]) -> Array:
+def _scatter(node: ir.Node, op: ir.ScatterOp, src: Sequence[Array], sizes: Mapping[str, int]) -> Array:
     target, updates = np.array(src[0]), src[1]
     index, inside = _indices(node, op.map, list(src[2:]), updates.shape, target.shape, op.bounds, sizes)
     flat = tuple(i.reshape(-1) for i in index)
@@ -343,7 +318,7 @@ def _scatter(node: Node, op: ScatterOp, src: Sequence[Array], sizes: Mapping[str
     return target
 
 
-def _bitcast(node: Node, x: Array, to: DType, mode: Mode) -> Array:
+def _bitcast(node: ir.Node, x: Array, to: DType, mode: Mode) -> Array:
     if mode == "float64" and x.dtype == np.float64:
         if to.is_float:
             return x

@@ -14,47 +14,22 @@ from tatami.core.ops import OPS
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
 from tatami.core.sizes.conditions import equation_text
-from tatami.tiny.ir import (
-    BitcastOp,
-    CallOp,
-    CastOp,
-    ConstOp,
-    Elementwise,
-    ExpandOp,
-    FlipOp,
-    GatherOp,
-    InputOp,
-    IotaOp,
-    Node,
-    Op,
-    PadOp,
-    PermuteOp,
-    Program,
-    RandOp,
-    ReduceOp,
-    ReshapeOp,
-    ResultOp,
-    ScanOp,
-    ScatterOp,
-    ShrinkOp,
-    SizeOp,
-    ViewOp,
-)
+from tatami.tiny import ir
 
 
-def show(module: Module[Program]) -> str:
+def show(module: Module[ir.Program]) -> str:
     """Every program as text, main first."""
     return "\n".join(show_program(name, program) for name, program in module.programs.items())
 
 
-def show_program(name: str, program: Program) -> str:
+def show_program(name: str, program: ir.Program) -> str:
     """One program as text, a line per node."""
     lines = [_header(name, program)]
     lines += [_line(node) for node in program.nodes]
     return "\n".join(lines) + "\n"
 
 
-def _header(name: str, program: Program) -> str:
+def _header(name: str, program: ir.Program) -> str:
     signature = program.signature
     ins = ",\n    ".join(
         f"{p.tensor}: {p.dtype}[{_shape(p.shape)}]{_port_notes(p.role, p.storage, p.mutability)}" for p in signature.inputs
@@ -81,61 +56,61 @@ def _notes(signature: Signature) -> list[str]:
     return out
 
 
-def _line(node: Node) -> str:
+def _line(node: ir.Node) -> str:
     body = "  ".join(part for part in (" ".join(node.src), _argument(node.op)) if part)
     text = f"{node.id:<5} {uop_name(node.op):<9} {body}"
-    result = _results(node.op) if isinstance(node.op, CallOp) else f"{node.dtype}[{_shape(node.shape)}]"
+    result = _results(node.op) if isinstance(node.op, ir.CallOp) else f"{node.dtype}[{_shape(node.shape)}]"
     tag = f"   # {node.tag}" if node.tag else ""
     return f"{text:<60} {result}{tag}"
 
 
-def uop_name(op: Op) -> str:
+def uop_name(op: ir.Op) -> str:
     """The spec's name of the op."""
-    return OPS[op.fn].uop if isinstance(op, Elementwise) else str(op.__struct_config__.tag)
+    return OPS[op.fn].uop if isinstance(op, ir.Elementwise) else str(op.__struct_config__.tag)
 
 
-def _argument(op: Op) -> str:
+def _argument(op: ir.Op) -> str:
     match op:
-        case InputOp(tensor_id=tensor):
+        case ir.InputOp(tensor_id=tensor):
             return tensor
-        case ConstOp(value=value):
+        case ir.ConstOp(value=value):
             return str(value)
-        case SizeOp(value=value):
+        case ir.SizeOp(value=value):
             return str(value)
-        case IotaOp(axis=axis):
+        case ir.IotaOp(axis=axis):
             return f"axis={axis}"
-        case ReshapeOp(result_shape=shape) | RandOp(result_shape=shape):
+        case ir.ReshapeOp(result_shape=shape) | ir.RandOp(result_shape=shape):
             return f"[{_shape(shape)}]"
-        case PermuteOp(perm=perm):
+        case ir.PermuteOp(perm=perm):
             return f"{list(perm)}"
-        case ExpandOp(result_shape=shape, broadcast_dimensions=dims):
+        case ir.ExpandOp(result_shape=shape, broadcast_dimensions=dims):
             return f"[{_shape(shape)}] {list(dims)}"
-        case PadOp(pad=pad, value=value):
+        case ir.PadOp(pad=pad, value=value):
             return f"{' '.join(f'({lo},{hi})' for lo, hi in pad)} value={value}"
-        case ShrinkOp(lo=lo, hi=hi, step=step):
+        case ir.ShrinkOp(lo=lo, hi=hi, step=step):
             return " ".join(f"{a}:{b}" + (f":{s}" if s != 1 else "") for a, b, s in zip(lo, hi, step))
-        case FlipOp(axes=axes):
+        case ir.FlipOp(axes=axes):
             return f"axes={list(axes)}"
-        case ViewOp(result_shape=shape, index_map=index_map):
+        case ir.ViewOp(result_shape=shape, index_map=index_map):
             return f"[{_shape(shape)}] <- [{_shape(index_map)}]"
-        case Elementwise():
+        case ir.Elementwise():
             return ""
-        case CastOp(to=to) | BitcastOp(to=to):
+        case ir.CastOp(to=to) | ir.BitcastOp(to=to):
             return str(to)
-        case ReduceOp(op=fn, axes=axes, dtype=dtype, init=init):
+        case ir.ReduceOp(op=fn, axes=axes, dtype=dtype, init=init):
             return f"{fn.upper()} axes={list(axes)} {dtype}" + ("" if init is None else f" init={init}")
-        case ScanOp(op=fn, axis=axis, dtype=dtype, exclusive=exclusive, reverse=reverse):
+        case ir.ScanOp(op=fn, axis=axis, dtype=dtype, exclusive=exclusive, reverse=reverse):
             return f"{fn.upper()} axis={axis} {dtype}{' exclusive' * exclusive}{' reverse' * reverse}"
-        case GatherOp(map=entries, bounds=bounds):
+        case ir.GatherOp(map=entries, bounds=bounds):
             return f"[{_entries(entries)}] {bounds}"
-        case ScatterOp(op=fn, map=entries, bounds=bounds):
+        case ir.ScatterOp(op=fn, map=entries, bounds=bounds):
             return f"{fn} [{_entries(entries)}] {bounds}"
-        case CallOp(kind=kind, targets=targets, sizes=sizes, new_symbols=symbols, attrs=attrs, code=code):
+        case ir.CallOp(kind=kind, targets=targets, sizes=sizes, new_symbols=symbols, attrs=attrs, code=code):
             parts = [kind, "|".join(targets)]
             parts += [f"{k}={v}" for k, v in sizes.items()]
             parts += [f"{k}={one_line(v)}" for k, v in (attrs | code_texts(code)).items()]
             return " ".join([*parts, *(f"new {s}" for s in symbols)])
-        case ResultOp(index=index):
+        case ir.ResultOp(index=index):
             return str(index)
         case _:
             assert_never(op)
@@ -145,7 +120,7 @@ def _entries(entries: tuple[object, ...]) -> str:
     return ", ".join("*" if e is None else str(e) for e in entries)
 
 
-def _results(op: CallOp) -> str:
+def _results(op: ir.CallOp) -> str:
     return ", ".join(f"{r.dtype}[{_shape(r.shape)}]" for r in op.results)
 
 

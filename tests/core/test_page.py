@@ -11,7 +11,7 @@ import tatami
 from tatami.core.page import Page, page, read_page
 
 PACKAGE = Path(tatami.__file__).parent
-PAGES = sorted(p for p in PACKAGE.glob("*/pages/*") if p.is_file())
+PAGES = sorted(p for p in PACKAGE.glob("*/pages/**/*") if p.is_file())
 CODE = {folder: "".join(p.read_text() for p in (PACKAGE / folder).rglob("*.py")) for folder in ("c", "cu")}
 
 TOP = "/* About.\n   @A  a\n*/\n"
@@ -63,15 +63,17 @@ def untold(p: Page) -> frozenset[str]:
     return p.holes ^ {n.removeprefix("@") for n in told}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda p: f"{p.parts[-3]}/{p.name}")
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
 def test_each_page_says_what_its_holes_take_and_is_used(path: Path) -> None:
-    p = page(f"tatami.{path.parts[-3]}", path.name)
+    layer, _, *inside = path.relative_to(PACKAGE).parts
+    name = "/".join(inside)
+    p = page(f"tatami.{layer}", name)
     assert not untold(p), f"{path}: {untold(p)}"
     assert [f for f in re.findall(r"[\w/]+/\w+\.(?:py|c|cu)\b", p.about) if not (PACKAGE / f).is_file()] == []
     words = [w for line in p.lines for w in [line.strip()] if w in ("@end", "@else") or w.startswith("@if ")]
     assert words.count("@end") == sum(w.startswith("@if ") for w in words)
-    code = CODE[path.parts[-3]]
-    assert f'"{path.name}"' in code or f'_page("{path.stem}")' in code, f"no code fills {path}"
+    code = CODE[layer]
+    assert f'"{name}"' in code or f'_page("{path.stem}")' in code, f"no code fills {path}"
 
 
 def test_a_hole_that_the_comment_does_not_name_is_found() -> None:

@@ -10,14 +10,25 @@ import msgspec
 import pytest
 
 from tatami.core.renaming import Mark
-from tatami.plan.cpu_kinds import CPU_KINDS, cpu_kind_of
-from tatami.plan.ir import AxisName, CpuPlan, CpuTurn, LetName, SchedulePlan
+from tatami.plan.cpu_kinds import CPU_KINDS, cpu_kind_of, described, in_order
+from tatami.plan.ir import AxisName, CpuPlan, CpuTurn, CpuWindow, LetName, SchedulePlan
 from tatami.plan.rename import rename_plan
 from tatami.region.views.canonical_key import Renaming
 
 
 def test_every_kind_has_one_entry() -> None:
-    assert sorted(kind.plan.__name__ for kind in CPU_KINDS) == sorted(kind.__name__ for kind in get_args(CpuPlan))
+    assert [kind.plan for kind in CPU_KINDS] == list(get_args(CpuPlan))
+    assert len(list(described())) == len(CPU_KINDS)
+
+
+def test_a_kind_without_an_entry_or_with_two_is_refused() -> None:
+    turn = cpu_kind_of(CpuTurn("i", "j", 64, 16))
+    assert in_order((CpuTurn,), (turn,)) == (turn,)
+    for entries, count in (((), 0), ((turn, turn), 2)):
+        with pytest.raises(TypeError, match=f"CpuTurn has {count} entries"):
+            in_order((CpuTurn,), entries)
+    with pytest.raises(TypeError, match="CpuWindow has 0 entries"):
+        in_order((CpuTurn, CpuWindow), (turn,))
 
 
 def test_an_entry_is_found_by_its_plan() -> None:

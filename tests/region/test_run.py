@@ -5,6 +5,7 @@ import pytest
 
 import tatami.region.meaning.region as region_run
 from tatami.core.dtype import DType
+from tatami.region.meaning import inlined_lets
 from tatami.region.run import run, run_region
 from tests.region import examples as ex
 
@@ -80,10 +81,10 @@ def test_a_scan_runs_along_its_axis() -> None:
 def test_slices_change_nothing(make: object, monkeypatch: pytest.MonkeyPatch) -> None:
     region = make()  # type: ignore[operator]
     sizes = {"M": 5, "N": 4, "K": 3, "B": 2, "D": 6, "H": 5, "W": 6, "Ci": 2, "Co": 3, "L": 9}
-    arrays = {p.name: random(*region_run.clamped_shape(p.memref.shape, sizes)) for p in region.inputs}
+    arrays = {p.name: random(*inlined_lets.clamped_shape(p.memref.shape, sizes)) for p in region.inputs}
     whole = run_region(region, arrays, sizes, "float64")
     monkeypatch.setattr(region_run, "MAX_ELEMENTS", 4)
-    monkeypatch.setattr(region_run, "MAX_STORED", 0)
+    monkeypatch.setattr(inlined_lets, "MAX_STORED", 0)
     for name, array in run_region(region, arrays, sizes, "float64").items():
         np.testing.assert_allclose(array, whole[name], rtol=1e-12, atol=1e-12)
 

@@ -18,46 +18,7 @@ from tatami.core.expr import Expr
 from tatami.core.numbers.numerics import constant
 from tatami.core.page import page
 from tatami.core.scalar import Scalar, scalar
-from tatami.loop.ir import (
-    Across,
-    Assign,
-    BufferParam,
-    Call,
-    Cast,
-    Const,
-    Declare,
-    Fault,
-    FirstLane,
-    Fma,
-    For,
-    Function,
-    Gather,
-    Horizontal,
-    If,
-    IndexOf,
-    IntegerParam,
-    Kernel,
-    Lane,
-    LaneRange,
-    Load,
-    LocalBuffer,
-    Op,
-    Parallel,
-    Pointer,
-    Prefetch,
-    Random,
-    Reg,
-    SetLane,
-    Shift,
-    Splat,
-    Stmt,
-    Store,
-    Unzip,
-    Value,
-    Within,
-    Zip,
-    type_of,
-)
+from tatami.loop import ir as loop
 
 ALIGNMENT = 64
 """Bytes of the widest vector: in a buffer that begins at a multiple, all vectors are at multiples of their size."""
@@ -77,7 +38,7 @@ class KernelPrinter:
     LIMITS: ClassVar[Mapping[str, str | int]] = {}
     """Further values of the page of a chunk."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: loop.Kernel) -> None:
         self.k = kernel
         self.needs = Needs(MAKERS)
         self.chunks: list[str] = []
@@ -94,17 +55,17 @@ class KernelPrinter:
         """Prototypes of the routines that the kernel calls."""
         return "".join(f"int {name}({params});\n" for name, params in self.called.items())
 
-    def function(self, f: Function) -> str:
+    def function(self, f: loop.Function) -> str:
         """C text of a function of the kernel."""
         saved = dict(self.buffers)
         params: list[str] = []
         for p in f.params:
             match p:
-                case BufferParam(name=name, dtype=dtype, written=written, noalias=noalias):
+                case loop.BufferParam(name=name, dtype=dtype, written=written, noalias=noalias):
                     self.buffers[name] = dtype
                     const, restrict = ("" if written else "const "), (" restrict" if noalias else "")
                     params.append(f"{const}{memory_type(dtype)}*{restrict} {name}")
-                case IntegerParam(name=name):
+                case loop.IntegerParam(name=name):
                     params.append(f"int64_t {name}")
         body = self.block(f.body, "  ")
         self.buffers = saved
@@ -132,7 +93,7 @@ class KernelPrinter:
         return "".join(lines)
 
     # -- statements ------------------------------------------------------------------------------
-    def block(self, body: tuple[Stmt, ...], pad: str) -> str:
+    def block(self, body: tuple[loop.Stmt, ...], pad: str) -> str:
         """C text of statements in order."""
         return "".join(self.stmt(s, pad) for s in body)
 
@@ -140,29 +101,29 @@ class KernelPrinter:
         """C text of an index expression."""
         return index_text(e, self.needs, self.bound)
 
-    def stmt(self, s: Stmt, pad: str) -> str:
+    def stmt(self, s: loop.Stmt, pad: str) -> str:
         """C text of one statement, indented."""
         match s:
-            case Declare(reg=reg, value=value, integer=integer):
+            case loop.Declare(reg=reg, value=value, integer=integer):
                 c = "int64_t" if integer else self.needs.register(reg.dtype, reg.lanes)
                 return f"{pad}{c} {reg.name} = {self.value(value)};\n"
-            case Assign(reg=reg, value=value):
+            case loop.Assign(reg=reg, value=value):
                 return f"{pad}{reg.name} = {self.value(value)};\n"
-            case SetLane(reg=reg, lane=lane, value=value):
+            case loop.SetLane(reg=reg, lane=lane, value=value):
                 text = self.value(value)
                 return f"{pad}{reg.name}[{self.ix(lane)}] = {'-' + text if reg.dtype == DType.bool else text};\n"
-            case Store():
+            case loop.Store():
                 return self.store(s, pad)
-            case For():
-                return self.loop(s, pad)
-            case If(cond=cond, then=then, otherwise=otherwise):
+            case loop.For():
+                return self.for_loop(s, pad)
+            case loop.If(cond=cond, then=then, otherwise=otherwise):
                 text = f"{pad}if ({self.value(cond)}) {{\n{self.block(then, pad + '  ')}{pad}}}"
                 if otherwise:
                     text += f" else {{\n{self.block(otherwise, pad + '  ')}{pad}}}"
                 return text + "\n"
-            case Parallel():
+            case loop.Parallel():
                 return self.parallel(s, pad)
-            case LocalBuffer(name=name, dtype=dtype, elements=elements):
+            case loop.LocalBuffer(name=name, dtype=dtype, elements=elements):
                 self.buffers[name] = dtype
                 self.locals.append(name)
                 c = memory_type(dtype)
@@ -170,18 +131,18 @@ class KernelPrinter:
                     f"{pad}{c}* const {name} = tatami_scratch({self.ix(elements)} * (int64_t)sizeof({c}));\n"
                     f"{pad}if (!{name}) {{ tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }}\n"
                 )
-            case Fault(code=code):
+            case loop.Fault(code=code):
                 return f"{pad}if (fault < {code}) fault = {code};\n"
-            case Call():
+            case loop.Call():
                 return self.call(s, pad)
-            case Prefetch(buffer=buffer, index=index, write=write):
+            case loop.Prefetch(buffer=buffer, index=index, write=write):
                 return f"{pad}__builtin_prefetch({buffer} + {self.ix(index)}, {int(write)});\n"
             case _:
                 assert_never(s)
 
-    def store(self, s: Store, pad: str) -> str:
+    def store(self, s: loop.Store, pad: str) -> str:
         """C text of a store: one element, a vector, or its active lanes."""
-        t = type_of(s.value)
+        t = loop.type_of(s.value)
         text = narrow_text(t.dtype, t.lanes, self.value(s.value), self.needs)
         place = f"{s.buffer} + {self.ix(s.index)}"
         if t.lanes == 1:
@@ -197,7 +158,7 @@ class KernelPrinter:
             return f"{pad}{self.needs.add(f'past_f32x{t.lanes}')}({place}, {text});\n"
         return f"{pad}*({v}_u*)({place}) = {text};\n"
 
-    def loop(self, s: For, pad: str) -> str:
+    def for_loop(self, s: loop.For, pad: str) -> str:
         """C text of a loop, upward or downward."""
         body = self.block(s.body, pad + "  ")
         start, stop = self.ix(s.start), self.ix(s.stop)
@@ -209,7 +170,7 @@ class KernelPrinter:
             head = f"for (int64_t {s.var} = {start}; {s.var} < {stop}; {step})"
         return f"{pad}{head} {{{note}\n{body}{pad}}}\n"
 
-    def parallel(self, s: Parallel, pad: str) -> str:
+    def parallel(self, s: loop.Parallel, pad: str) -> str:
         """C text of a parallel loop, whose body becomes a chunk function."""
         shared = list(self.locals)
         frame = f"struct chunk{len(self.chunks)}_frame"
@@ -229,7 +190,7 @@ class KernelPrinter:
             f"{inside}if (r > fault) fault = r;\n{pad}}}\n"
         )
 
-    def chunk(self, s: Parallel, shared: list[str], frame: str, head: str) -> str:
+    def chunk(self, s: loop.Parallel, shared: list[str], frame: str, head: str) -> str:
         """The name of a function, printed after `head` (the declaration of its frame), that computes some of the rows."""
         name = f"chunk{len(self.chunks)}"
         saved = dict(self.buffers)
@@ -260,14 +221,14 @@ class KernelPrinter:
         """C declaration of a local buffer of the kernel inside its chunks."""
         return f"  {memory_type(dtype)}* const {buffer} = f->local[{number}]; (void){buffer};\n"
 
-    def call(self, s: Call, pad: str) -> str:
+    def call(self, s: loop.Call, pad: str) -> str:
         """C text of a call of a function or a routine."""
-        given = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, Pointer) else self.ix(a.value) for a in s.args]
+        given = [f"{a.buffer} + {self.ix(a.index)}" if isinstance(a, loop.Pointer) else self.ix(a.value) for a in s.args]
         if not s.routine:
             return f"{pad}{s.function}({', '.join(given)});\n"
         self.called[s.function] = "void* const* buffers, const int64_t* integers"
-        pointers = [f"(void*)({g})" for g, a in zip(given, s.args, strict=True) if isinstance(a, Pointer)]
-        integers = [g for g, a in zip(given, s.args, strict=True) if not isinstance(a, Pointer)]
+        pointers = [f"(void*)({g})" for g, a in zip(given, s.args, strict=True) if isinstance(a, loop.Pointer)]
+        integers = [g for g, a in zip(given, s.args, strict=True) if not isinstance(a, loop.Pointer)]
         return (
             f"{pad}{{\n{pad}  void* const pointers[] = {{{', '.join(pointers) or '0'}}};\n"
             f"{pad}  const int64_t integers[] = {{{', '.join(integers) or '0'}}};\n"
@@ -275,65 +236,65 @@ class KernelPrinter:
         )
 
     # -- values ----------------------------------------------------------------------------------
-    def value(self, v: Value) -> str:
+    def value(self, v: loop.Value) -> str:
         """C text of a value, an atom or in parentheses."""
         n = self.needs
         match v:
-            case Const(value=value, dtype=dtype):
+            case loop.Const(value=value, dtype=dtype):
                 return constant_text(value, dtype, _rounded)
-            case Reg(name=name):
+            case loop.Reg(name=name):
                 return name
-            case IndexOf():
+            case loop.IndexOf():
                 return self.index_of(v)
-            case Load():
+            case loop.Load():
                 return self.load(v)
-            case Gather():
+            case loop.Gather():
                 return self.gather(v)
-            case Op(fn=fn, args=args):
-                t = type_of(args[-1])
+            case loop.Op(fn=fn, args=args):
+                t = loop.type_of(args[-1])
                 return op_text(fn, t.dtype, t.lanes, [self.value(a) for a in args], n)
-            case Cast(x=x, to=to, bits=bits):
-                t = type_of(x)
+            case loop.Cast(x=x, to=to, bits=bits):
+                t = loop.type_of(x)
                 return (bits_text if bits else cast_text)(t.dtype, to, t.lanes, self.value(x), n)
-            case Splat(x=x, lanes=lanes):
-                dtype = type_of(x).dtype
+            case loop.Splat(x=x, lanes=lanes):
+                dtype = loop.type_of(x).dtype
                 text = self.value(x)
                 return f"{n.add(f'splat_{short(dtype)}x{lanes}')}({'-' + text if dtype == DType.bool else text})"
-            case Lane(x=x, lane=lane):
+            case loop.Lane(x=x, lane=lane):
                 text = f"{self.value(x)}[{self.ix(lane)}]"
-                return f"({text} & 1)" if type_of(x).dtype == DType.bool else text
-            case Shift(x=x, by=by, fill=fill):
-                t = type_of(x)
+                return f"({text} & 1)" if loop.type_of(x).dtype == DType.bool else text
+            case loop.Shift(x=x, by=by, fill=fill):
+                t = loop.type_of(x)
                 key = f"shift_{'up' if by > 0 else 'down'}{abs(by)}_{short(t.dtype)}x{t.lanes}"
                 return f"{n.add(key)}({self.value(x)}, {self.value(fill)})"
-            case Across(x=x, y=y, start=start):
-                t = type_of(x)
+            case loop.Across(x=x, y=y, start=start):
+                t = loop.type_of(x)
                 return f"{n.add(f'across_{start}_{short(t.dtype)}x{t.lanes}')}({self.value(x)}, {self.value(y)})"
-            case Zip(x=x, y=y, second=second):
-                t = type_of(x)
+            case loop.Zip(x=x, y=y, second=second):
+                t = loop.type_of(x)
                 key = f"zip_{'second' if second else 'first'}_{short(t.dtype)}x{t.lanes}"
                 return f"{n.add(key)}({self.value(x)}, {self.value(y)})"
-            case Unzip(x=x, y=y, odd=odd):
-                t = type_of(x)
+            case loop.Unzip(x=x, y=y, odd=odd):
+                t = loop.type_of(x)
                 key = f"unzip_{'odd' if odd else 'even'}_{short(t.dtype)}x{t.lanes}"
                 return f"{n.add(key)}({self.value(x)}, {self.value(y)})"
-            case Horizontal(fn=fn, x=x):
-                t = type_of(x)
+            case loop.Horizontal(fn=fn, x=x):
+                t = loop.type_of(x)
                 return f"{n.add(f'h_{fn}_{t.dtype.value}x{t.lanes}')}({self.value(x)})"
-            case FirstLane(masks=masks):
-                return self.first_lane([(self.value(m), type_of(m).lanes) for m in masks])
-            case Fma(x=x, y=y, z=z) if type_of(z).dtype == DType.fp32 and type_of(z).lanes in (1, 4, 8, 16):
+            case loop.FirstLane(masks=masks):
+                return self.first_lane([(self.value(m), loop.type_of(m).lanes) for m in masks])
+            case loop.Fma(x=x, y=y, z=z) if loop.type_of(z).dtype == DType.fp32 and loop.type_of(z).lanes in (1, 4, 8, 16):
                 texts = ", ".join(self.value(a) for a in (x, y, z))
-                lanes = type_of(z).lanes
+                lanes = loop.type_of(z).lanes
                 return f"{n.add('fmaone_f32' if lanes == 1 else f'fma_f32x{lanes}')}({texts})"
-            case Fma(x=x, y=y, z=z):
+            case loop.Fma(x=x, y=y, z=z):
                 return f"({self.value(x)} * {self.value(y)} + {self.value(z)})"
-            case Within(guards=guards):
+            case loop.Within(guards=guards):
                 tests = [self.inside(g.index, g.size) for g in guards]
                 return f"({' & '.join(tests)})" if tests else "1"
-            case LaneRange(low=low, high=high, lanes=lanes):
+            case loop.LaneRange(low=low, high=high, lanes=lanes):
                 return f"{n.add(f'lane_rangex{lanes}')}({self.ix(low)}, {self.ix(high)})"
-            case Random():
+            case loop.Random():
                 return self.random(v)
             case _:
                 assert_never(v)
@@ -343,7 +304,7 @@ class KernelPrinter:
         i, n = self.ix(index), self.ix(size)
         return f"((uint64_t){i} < (uint64_t){n})" if is_never_negative(size, {}) else f"(({i} >= 0) & ({i} < {n}))"
 
-    def index_of(self, v: IndexOf) -> str:
+    def index_of(self, v: loop.IndexOf) -> str:
         """C text of an index as a number, with a step per lane."""
         c = register_type(v.dtype, 1)
         first = f"(({c}){self.ix(v.value)})"
@@ -370,7 +331,7 @@ class KernelPrinter:
             before += lanes
         return f"{self.needs.add('first_bit')}({' | '.join(bits)}, {before})"
 
-    def load(self, v: Load) -> str:
+    def load(self, v: loop.Load) -> str:
         """C text of a load: one element, a vector, or its active lanes."""
         if v.lanes == 1:
             return widen_text(v.dtype, 1, f"{v.buffer}[{self.ix(v.index)}]", self.needs)
@@ -383,7 +344,7 @@ class KernelPrinter:
             text = f"(*(const {vector}_u*){place})"
         return widen_text(v.dtype, v.lanes, text, self.needs)
 
-    def gather(self, v: Gather) -> str:
+    def gather(self, v: loop.Gather) -> str:
         """C text of a load of elements at a distance, or at given positions."""
         element = memory_short(v.dtype)
         place = f"{v.buffer} + {self.ix(v.index)}"
@@ -397,7 +358,7 @@ class KernelPrinter:
             text = f"{self.needs.add(f'strided_{element}x{v.lanes}')}({place}, {self.ix(v.step)})"
         return widen_text(v.dtype, v.lanes, text, self.needs)
 
-    def random(self, v: Random) -> str:
+    def random(self, v: loop.Random) -> str:
         """C text of Philox words, one per lane."""
         philox = self.needs.add("philox_word")
         key = self.value(v.key)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import TypeAlias
 
 from tatami.c.kernels.c_types import SHORT_C, SHORT_SIZE, short
@@ -72,7 +73,13 @@ def _define(key: str, needs: Needs) -> str:
 
 @cache
 def _file_text(name: str) -> str:
-    return (_MATH / f"{name}.c").read_text(encoding="utf-8")
+    return _places()[f"{name}.c"].read_text(encoding="utf-8")
+
+
+@cache
+def _places() -> dict[str, Traversable]:
+    """The files of `math_text` by their names, which are unique in all its folders."""
+    return {file.name: file for folder in _MATH.iterdir() if folder.is_dir() for file in folder.iterdir()}
 
 
 def _from_file(key: str, base: str, lanes: int, needs: Needs) -> str:

@@ -31,4 +31,4 @@ def tile_unit(name: str) -> Unit | None:
     if found is None:
         return None
     dot = "tdpb" + "".join("s" if t == "i8" else "u" for t in found.groups()) + "d"
-    return Unit(VerbatimCode(page("tatami.c", "tiles.c").fill(DOT=dot, NAME=name)))
+    return Unit(VerbatimCode(page("tatami.c", "products/tiles.c").fill(DOT=dot, NAME=name)))

@@ -37,5 +37,5 @@ def _bytes_text(element: str, lanes: int) -> str:
 
 
 def routine_page(name: str) -> Page:
-    """A page of `c/pages`, by its name without `.c`."""
-    return page("tatami.c", f"{name}.c")
+    """A page of `c/pages/products`, by its name without `.c`."""
+    return page("tatami.c", f"products/{name}.c")

@@ -17,12 +17,13 @@ from tatami.core.target import lanes_of
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.template import Stmts, misfit
-from tatami.loop.products.contraction import ELEMENT
+from tatami.loop.products.contraction_operands import ELEMENT
 from tatami.loop.products.packing import Packing
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import At, Read, Reduce, Region, RegionExpr
 from tatami.region.views.kinds import depends_on
-from tatami.region.views.pairs.online import Online, let_of, reads_along
+from tatami.region.views.pairs.online import Online, reads_along
+from tatami.region.views.pairs.weight_factors import let_of
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
 IsSeen: TypeAlias = Callable[[Point, Expr], loop.Value]

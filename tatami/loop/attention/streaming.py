@@ -31,12 +31,13 @@ from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.segments import collapse, walk
 from tatami.loop.emit.template import Stmts, misfit
-from tatami.loop.products.contraction import ELEMENT
+from tatami.loop.products.contraction_operands import ELEMENT
 from tatami.loop.products.packing import Panel
 from tatami.plan.ir import CpuStreaming
 from tatami.region.ir import At, Read, Region, RegionExpr
 from tatami.region.views.kinds import ContractionShape, depends_on
-from tatami.region.views.pairs.online import Online, find_online, let_of
+from tatami.region.views.pairs.online import Online, find_online
+from tatami.region.views.pairs.weight_factors import let_of
 from tatami.region.walk import nodes
 
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import msgspec
 
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.simplify import simplify
 from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Floor, expr, var
-from tatami.core.lane_step import lane_step
 from tatami.core.layout import MemRef, address
 from tatami.loop.ir import (
     Const,

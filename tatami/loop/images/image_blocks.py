@@ -19,7 +19,7 @@ from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.segments import collapse, walk
 from tatami.loop.emit.template import Stmts, misfit
-from tatami.loop.products.contraction import ELEMENT
+from tatami.loop.products.contraction_operands import ELEMENT
 from tatami.loop.products.packing import Packing
 from tatami.plan.ir import CpuPlanes, CpuWinograd
 from tatami.region.ir import Read, ReadAt, Reduce, Region, Unary

@@ -20,11 +20,11 @@ from functools import partial
 from itertools import product as places
 from math import prod
 
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import step_of, substitute
-from tatami.core.combining import combine
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
-from tatami.core.lane_step import lane_step
+from tatami.core.numbers.combining import combine
 from tatami.core.target import lanes_of
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop

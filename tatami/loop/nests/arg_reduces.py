@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from tatami.core.combining import accumulator_dtype
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, minimum, var
+from tatami.core.numbers.combining import accumulator_dtype
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.ir import Assign, Cast, Const, FirstLane, For, Horizontal, If, IndexOf, Op, Reg, Value, type_of

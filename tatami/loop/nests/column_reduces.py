@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.expr import ZERO, Expr, expr, floordiv, minimum, var
+from tatami.core.numbers.combining import accumulator_dtype, combine
 from tatami.loop.emit.blocks import Point, Stored
 from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.ir import For, LocalBuffer, Op, Splat

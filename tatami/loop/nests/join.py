@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.dtype import DType
+from tatami.core.numbers.combining import accumulator_dtype, combine
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.emitter import Emitter, neutral_value
 from tatami.loop.ir import Assign, Cast, Const, Fma, Horizontal, Op, Reg, type_of

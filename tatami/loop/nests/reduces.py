@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.algebra.visit import free_vars
-from tatami.core.combining import combine
 from tatami.core.expr import ZERO, Expr, minimum, var
+from tatami.core.numbers.combining import combine
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.ir import Assign, Const, For, Horizontal, Op, Reg, Splat, Value

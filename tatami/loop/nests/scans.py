@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, minimum, var
+from tatami.core.numbers.combining import accumulator_dtype, combine
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.emitter import neutral_value
 from tatami.loop.ir import (

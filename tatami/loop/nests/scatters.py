@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, var
-from tatami.core.lane_step import lane_step
 from tatami.loop.emit.blocks import Point
 from tatami.loop.ir import Fault, For, If, Lane, Op, Stmt, Value, Within, type_of
 from tatami.loop.nests.nest import Nest

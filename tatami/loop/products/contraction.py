@@ -29,39 +29,18 @@ of panels, and nc columns of slivers are multiplied per call, so that tiles are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from tatami.core.algebra.simplify import linearize
 from tatami.core.cost import GRAIN_FLOPS
-from tatami.core.diagnostic import TatamiError
-from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, product, var
-from tatami.core.target import lanes_of
+from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.grain import GRAIN_PACK, grain
-from tatami.loop.emit.template import Stmts, misfit
-from tatami.loop.products.parts_of_k import PartsOfK
+from tatami.loop.emit.template import Stmts
+from tatami.loop.products.contraction_operands import COPIED_SLIVERS, SHARES, ContractionOperands
 from tatami.loop.products.slivers import Depth, Rows
-from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, IN_PLACE_PITCH, CpuContraction
-from tatami.region.ir import Cast, Read, Reduce, Region, RegionExpr
-from tatami.region.views.kinds import ContractionShape, contractions
-from tatami.region.views.matrix import Matrix, by_images, result_matrix, side_matrix
-from tatami.region.views.narrow import Groups, groups_of, in_groups, joined, lying_groups, operand_dtypes
-from tatami.region.walk import Types, lets_by_name
-
-ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
-"""Name of the micro-kernel's element type, by the accumulator's dtype."""
-NARROW = {DType.i8: "i8", DType.u8: "u8"}
-"""Name of the element type of slivers that are narrower than their fp32 sums and are widened in registers."""
-COPIED_SLIVERS = 16
-"""Slivers copied together if all are copied: a thread then reads this many cache lines of a row in sequence."""
-SHARES = 16
-"""Minimum number of bands for threads to divide if n is not known."""
-SHORT_SLIVER, TALL_SUMS = 20 << 10, 8 << 10
-"""Maximum bytes of a sliver, and minimum bytes of the sums of all rows, for results to follow panel by panel: measured."""
+from tatami.plan.ir import DOT_COUNT, CpuContraction
+from tatami.region.ir import Region
 
 
 def lower_contraction(region: Region, plan: CpuContraction) -> loop.Body:
@@ -85,157 +64,7 @@ class _Rows:
     packed: bool = False
 
 
-class _Contraction(PartsOfK):
-    def __init__(self, region: Region, plan: CpuContraction) -> None:
-        self.region, self.plan = region, plan
-        shape, dot = self.find_shape(), ""
-        self.lying_groups: dict[RegionExpr, Read] = {}
-        lying_rows = None
-        if plan.by_tiles:
-            lying_rows = self.lying("m", shape, groups_of(region, shape, DOT_COUNT[plan.dot]))
-        if plan.dot:
-            dot = self.take_groups(shape)
-            shape = self.find_shape()
-        lets = lets_by_name(region)
-        acc = lets[plan.acc].expr
-        assert isinstance(acc, Reduce)
-        if acc.dtype not in ELEMENT:
-            raise self.refuse(f"it accumulates in {acc.dtype}")
-        lanes = lanes_of(plan.width, acc.dtype.itemsize)
-        self.element = element = ELEMENT[acc.dtype]
-        pack_routine = f"tatami_pack_{element}_{lanes}" if lanes in (4, 8, 16) else ""
-        super().__init__(self.region, plan.acc, acc.dtype, shape.k, lanes, pack_routine)
-        lhs, rhs, m, n = (shape.rhs, shape.lhs, shape.n, shape.m) if plan.swap else (shape.lhs, shape.rhs, shape.m, shape.n)
-        self.lhs, self.rhs, self.m_axes, self.n_axes, self.batch_axes = lhs, rhs, m, n, shape.batch
-        self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
-        tile = f"{self.mr}x{self.nr}"
-        self.m, self.n, self.k, self.batches = (self.total(g) for g in (m, n, shape.k, shape.batch))
-        self.rows_lie = lying_rows if plan.by_tiles else self.lying("m", shape)
-        self.columns_lie = self.lying("n", shape)
-        self.is_wide = self.goes_by_rows()
-        if self.is_wide or plan.by_tiles:
-            self.nr = plan.nc
-        self.sliver = plan.nr if plan.by_tiles else self.nr
-        self.slivers = ceildiv(self.n, expr(self.nr))
-        self.ready = self.ready_operand(self.rhs, self.n_axes, self.sliver, self.n)
-        self.tile = dot if plan.by_tiles else f"{dot or element + self.narrow_slivers()}_{tile}_{lanes}"
-        self.ready_rows = self.ready_panels()
-        self.copied = None
-        if self.ready is None and self.columns_lie is None and not plan.dot:
-            self.copied = side_matrix(region, shape, "n", plan.swap)
-        self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)
-        self.k_blocks = maximum(ONE, ceildiv(self.k, expr(plan.kc)))
-        self.is_turned = self.goes_down()
-        self.is_zipped = plan.split == "n" and not (self.batch_axes or plan.by_tiles) and self.goes_in_pairs()
-
-    # -- what the Region is --------------------------------------------------------------------
-
-    def find_shape(self) -> ContractionShape:
-        shape = next((s for s in contractions(self.region) if s.acc == self.plan.acc), None)
-        if shape is None:
-            raise self.refuse(f"let {self.plan.acc} is not a sum of a product")
-        shape = by_images(shape, self.plan.images)
-        lets = lets_by_name(self.region)
-        acc_axes = set(lets[self.plan.acc].axes)
-        for y in self.region.yields:
-            if set(lets[y.source].axes) != acc_axes:
-                raise self.refuse(f"{y.source} is written over other axes than the accumulator's")
-            if y.combine != "set" or y.indices or (y.map is not None and None in y.map):
-                raise self.refuse(f"output {y.to} is scattered")
-        return shape
-
-    def take_groups(self, shape: ContractionShape) -> str:
-        """Rewrite the Region over groups of k. Returns the micro-kernel's name of its elements (c/products/dots.py)."""
-        count = DOT_COUNT[self.plan.dot]
-        dtypes = operand_dtypes(self.region, shape, count, self.plan.dot in DOTS_OF_ANY_SIGNS)
-        if dtypes is None:
-            raise self.refuse(f"the operands are not integers that {self.plan.dot} multiplies, or their sums are not i32")
-        groups, types = groups_of(self.region, shape, count), Types(self.region)
-        for e in (shape.lhs, shape.rhs):
-            if (read := lying_groups(e, groups, types)) is not None:
-                self.lying_groups[joined(e, groups, self.region)] = read
-        self.region = in_groups(self.region, shape, groups)
-        rows, columns = reversed(dtypes) if self.plan.swap else dtypes
-        names = {
-            "pairs": "i16x2",
-            "quads": f"{rows}x4{str(columns)[0]}",
-            "pairs_vnni": "i16x2vnni",
-            "quads_vnni": f"{rows}x4vnni",
-        }
-        return {**names, "quads_amx": f"{rows}{columns}"}[self.plan.dot]
-
-    def in_memory(self, operand: RegionExpr) -> tuple[Read, int] | None:
-        lying = self.lying_groups.get(operand)
-        return super().in_memory(operand) if lying is None else (lying, DOT_COUNT[self.plan.dot])
-
-    def narrow_slivers(self) -> str:
-        """Name of the element type of ready slivers if it is narrower than the sums; else empty."""
-        held = None if self.ready is None else self.memrefs[self.ready.tensor].dtype
-        return NARROW.get(held, "") if held is not None and held != self.dtype else ""
-
-    def ready_panels(self) -> Read | None:
-        """The read of lhs if its memory already is panels of mr rows each; else None."""
-        m = self.m.as_int()
-        if self.plan.split != "n" or self.plan.dot or m is None or m % self.mr or self.rows_lie is not None:
-            return None
-        found = self.ready_operand(self.lhs, self.m_axes, self.mr, self.m)
-        return found if found is not None and len(found.map) == 2 else None
-
-    def ready_operand(self, e: RegionExpr, axes: tuple[str, ...], block: int, size: Expr) -> Read | None:
-        """The read of an operand if its memory already is slivers, or panels, of `block`, by its layout and its map; else
-        None."""
-        if isinstance(e, Cast) and e.to == self.dtype and block == self.sliver and axes == self.n_axes:
-            narrow = isinstance(e.x, Read) and self.dtype == DType.fp32 and self.memrefs[e.x.tensor].dtype in NARROW
-            e = e.x if narrow else e
-        elif isinstance(e, Read) and self.memrefs[e.tensor].dtype != self.dtype:
-            return None
-        if not isinstance(e, Read):
-            return None
-        memref = self.memrefs[e.tensor]
-        rank = len(memref.shape)
-        order, layout = (*range(rank - 2), rank - 1, rank - 2), memref.layout
-        if rank < 2 or layout.kind != "blocked" or layout.order != order or layout.blocks != ((rank - 1, block),):
-            return None
-        wanted = tuple(self.linear(g) for g in (self.k_axes, axes))
-        whole = memref.shape[-2:] == (self.k, size) and not any(map(any, layout.padding))
-        return e if whole and e.map[-2:] == wanted else None
-
-    def lying(self, side: Literal["m", "n"], shape: ContractionShape, groups: Groups | None = None) -> Matrix | None:
-        """The matrix in memory of a side's operand that the plan uses in place; None: the plan copies it."""
-        if side not in self.plan.in_place:
-            return None
-        found = side_matrix(self.region, shape, side, self.plan.swap, groups)
-        if found is None:
-            raise self.refuse(f"the operand of side {side} is not a matrix with contiguous rows")
-        return found
-
-    def goes_by_rows(self) -> bool:
-        """True if there is one panel of rows, and rhs is used in place with rows so long that a tile's columns would jump from
-        page to page."""
-        m, lie = self.m.as_int(), self.columns_lie
-        pitch = None if lie is None else lie.pitch.as_int()
-        if m is None or m > self.mr or pitch is None or self.rows_lie is not None or self.plan.by_tiles:
-            return False
-        return pitch * self.dtype.itemsize >= IN_PLACE_PITCH
-
-    def goes_by_panels(self) -> bool:
-        """True if a sliver stays in L1 together with the results of one panel, but not with those of all rows."""
-        k, m, line = self.k.as_int(), self.m.as_int(), self.nr * self.dtype.itemsize
-        if k is None or m is None or self.k_blocks != ONE or self.rows_lie is not None or self.is_turned or self.is_zipped:
-            return False
-        return 0 < k * line <= SHORT_SLIVER and m * line >= TALL_SUMS
-
-    def linear(self, axes: Sequence[str]) -> Expr:
-        return linearize(tuple(var(a) for a in axes), tuple(self.extents[a] for a in axes))
-
-    def refuse(self, why: str) -> TatamiError:
-        return misfit(self.plan, self.plan.acc, why)
-
-    def total(self, axes: Sequence[str]) -> Expr:
-        return product(self.extents[a] for a in axes)
-
-    # -- the kernel ----------------------------------------------------------------------------
-
+class _Contraction(ContractionOperands):
     def body(self) -> loop.Body:
         split = "batch" if self.batch_axes and not self.shares_columns() else self.plan.split
         stmts = {"m": self.split_m, "n": self.split_n, "k": self.split_k, "batch": self.split_batch}[split]()

@@ -13,7 +13,7 @@ from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.grain import GRAIN_PACK, grain
 from tatami.loop.emit.template import Stmts, Tiles, misfit
-from tatami.loop.products.contraction import ELEMENT
+from tatami.loop.products.contraction_operands import ELEMENT
 from tatami.plan.ir import CpuTurn
 from tatami.region.ir import Read, Region
 from tatami.region.views.transpose import Turned, find_turned

@@ -15,10 +15,10 @@ from math import ceil
 
 import msgspec
 
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.cost import GRAIN_FLOPS, op_cost
 from tatami.core.expr import ONE, Expr, product
-from tatami.core.lane_step import lane_step
 from tatami.core.target import Target
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar, Storage
 from tatami.plan.loops.accesses import AccessMove, StrideKind, accesses, stride_kind

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tatami.core.algebra.simplify import simplify
 from tatami.core.algebra.visit import step_of
-from tatami.core.combining import accumulator_dtype
 from tatami.core.expr import ONE, ZERO
 from tatami.core.layout import address
+from tatami.core.numbers.combining import accumulator_dtype
 from tatami.plan.views.flatten import reduce_of
 from tatami.plan.views.nest_form import NestForm, Pass, Phase, is_scan, lets_read, nodes
 from tatami.region.ir import Read

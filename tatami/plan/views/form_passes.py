@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, product, var
-from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
 from tatami.plan.ir import Blocks, CpuRows, LoopPhase, Scalar, Storage
 from tatami.plan.views.down_columns import columns_of, has_lone_points

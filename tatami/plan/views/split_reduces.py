@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.combining import accumulator_dtype, combine
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, floordiv, var
+from tatami.core.numbers.combining import accumulator_dtype, combine
 from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Cast, Const, Index, Iter, Reduce, Region, RegionExpr, Select, Unary
 from tatami.region.walk import Types, substitute_axes

@@ -12,9 +12,9 @@ from collections.abc import Collection
 
 import msgspec
 
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import ONE, ZERO, Expr, var
-from tatami.core.lane_step import lane_step
 from tatami.core.layout import address
 from tatami.plan.views.flatten import FlatLet
 from tatami.region.ir import At, Binary, Read, Reduce, Region, RegionExpr, Select

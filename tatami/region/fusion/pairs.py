@@ -46,7 +46,7 @@ IsWorth: TypeAlias = Callable[[Sequence[Pair]], bool]
 """True if pairs with pointwise weights that share values (or one pair alone) are faster as one Region each."""
 
 
-class _Program(NamedTuple):
+class ProgramValues(NamedTuple):
     """The values of a program, with what is known of each."""
 
     nodes: Mapping[str, Node]
@@ -59,22 +59,13 @@ class _Program(NamedTuple):
     """Values that are in memory whatever is fused, such as results."""
 
 
-def streaming_units(
-    nodes: Mapping[str, Node],
-    statements: dict[str, Statement],
-    patterns: dict[str, ContractionPattern],
-    edges: dict[tuple[str, str], Edge],
-    uses: dict[str, set[str]],
-    resident: set[str],
-    is_worth: IsWorth,
-) -> dict[str, list[str]]:
+def streaming_units(program: ProgramValues, is_worth: IsWorth) -> dict[str, list[str]]:
     """Second contraction → every value of its pair, both products included. A value that several pairs share is in each of
     them."""
-    program = _Program(nodes, statements, patterns, edges, uses, resident)
     taken: set[str] = set()
     out: dict[str, list[str]] = {}
     sharing: dict[str, Pair] = {}
-    for second in patterns.values():
+    for second in program.patterns.values():
         if second.pattern == "dot" or second.value in taken:
             continue
         for access in (second.lhs, second.rhs):
@@ -113,7 +104,7 @@ def _clusters(pairs: list[Pair]) -> list[list[Pair]]:
     return out
 
 
-def _pair(second: ContractionPattern, operand: PolyAccess, program: _Program) -> Pair | None:
+def _pair(second: ContractionPattern, operand: PolyAccess, program: ProgramValues) -> Pair | None:
     """The pair whose second contraction is `second`, with weights `operand`; None if they make none."""
     nodes, statements, patterns, edges, uses, resident = program
     behind = _closure(operand.tensor, statements, patterns)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tatami.poly_view.ir import Edge
-from tatami.region.fusion.group_graph import GroupGraph
+from tatami.region.fusion.growing_groups import GrowingGroups
 from tatami.tiny.ir import CastOp, Node
 
 
@@ -25,22 +24,19 @@ def is_widening(v: str, nodes: Mapping[str, Node]) -> bool:
 
 
 def casts_for_rows(
-    nodes: Mapping[str, Node],
-    edges: Mapping[tuple[str, str], Edge],
-    uses: Mapping[str, set[str]],
-    resident: set[str],
-    graph: GroupGraph,
+    groups: GrowingGroups,
     products: Iterable[int],
     rows: set[int],
 ) -> list[tuple[str, tuple[int, ...]]]:
     """(cast, groups of its readers) for each widening cast in the groups `products` whose readers are all in groups of `rows`,
     and whose source is computed in the same group, element by element."""
+    nodes, edges, graph = groups.nodes, groups.edges, groups.graph
     found = []
     for g in products:
         for v in graph.members[g]:
-            if v in resident or not is_widening(v, nodes) or graph.group_of.get(nodes[v].src[0]) != g:
+            if v in groups.resident or not is_widening(v, nodes) or graph.group_of.get(nodes[v].src[0]) != g:
                 continue
-            around = [(nodes[v].src[0], v), *((v, reader) for reader in uses.get(v, ()))]
+            around = [(nodes[v].src[0], v), *((v, reader) for reader in groups.uses.get(v, ()))]
             plain = all(e in edges and edges[e].fusible and edges[e].rule == "pointwise" for e in around)
             homes = {graph.group_of.get(reader, -1) for _, reader in around[1:]}
             if plain and homes and homes <= rows:

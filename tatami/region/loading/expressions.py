@@ -20,24 +20,7 @@ from tatami.core.expr import Expr, expr, floordiv, maximum, minimum, mod, produc
 from tatami.core.ops import OPS
 from tatami.core.scalar import Scalar, scalar
 from tatami.indexbook.ir import Guard
-from tatami.region.ir import (
-    At,
-    Binary,
-    BroadcastInDim,
-    Cast,
-    Const,
-    Index,
-    Read,
-    ReadAt,
-    Reduce,
-    Ref,
-    RegionExpr,
-    Scan,
-    Select,
-    Transpose,
-    Unary,
-    Within,
-)
+from tatami.region import ir
 
 COMPARE = ("ge", "gt", "le", "lt")
 """Comparisons that may bound an index expression."""
@@ -116,12 +99,12 @@ class ExprLoader:
         """The error `kind` at this let."""
         return fail(kind, self.at, why, suggestion)
 
-    def value(self, v: Any) -> RegionExpr:
+    def value(self, v: Any) -> ir.RegionExpr:
         """Read a value: a constant, a name, or an operation. Raises TatamiError."""
         if isinstance(v, bool):
-            return Const(v, DType.bool)
+            return ir.Const(v, DType.bool)
         if isinstance(v, int | float):
-            return Const(v, UNTYPED)
+            return ir.Const(v, UNTYPED)
         if isinstance(v, str):
             return self.name(v)
         if not isinstance(v, dict) or len(v) != 1:
@@ -131,48 +114,48 @@ class ExprLoader:
             case "read":
                 return self.read(args)
             case "at":
-                return At(self.field(args, "let"), self.map(args))
+                return ir.At(self.field(args, "let"), self.map(args))
             case "ref":
-                return Ref(args if isinstance(args, str) else self.field(args, "let"))
+                return ir.Ref(args if isinstance(args, str) else self.field(args, "let"))
             case "const":
                 return self.constant(args)
             case "index":
-                return Index(index_of(self.field(args, "value", Any), self.at), self.dtype(args.get("dtype", "i64")))
+                return ir.Index(index_of(self.field(args, "value", Any), self.at), self.dtype(args.get("dtype", "i64")))
             case "select":
                 return self.select(args)
             case "cast":
                 x, to = (
                     args if isinstance(args, list) and len(args) == 2 else (self.field(args, "x", Any), self.field(args, "to"))
                 )
-                return Cast(self.value(x), self.dtype(to))
+                return ir.Cast(self.value(x), self.dtype(to))
             case "reduce":
                 return self.reduce(args)
             case "scan":
                 axis, body = self.field(args, "axis"), self.value(self.field(args, "body", Any))
                 flags = (bool(args.get("exclusive", False)), bool(args.get("reverse", False)))
-                return Scan(self.field(args, "op"), axis, self.dtype(args.get("dtype")), body, *flags)
+                return ir.Scan(self.field(args, "op"), axis, self.dtype(args.get("dtype")), body, *flags)
             case "BroadcastInDim":
                 shape = tuple(index_of(s, self.at) for s in self.field(args, "result_shape", list))
                 dims = tuple(self.field(args, "broadcast_dimensions", list))
-                return BroadcastInDim(self.value(self.field(args, "operand", Any)), shape, dims)
+                return ir.BroadcastInDim(self.value(self.field(args, "operand", Any)), shape, dims)
             case "Transpose":
-                return Transpose(self.value(self.field(args, "operand", Any)), tuple(self.field(args, "permutation", list)))
+                return ir.Transpose(self.value(self.field(args, "operand", Any)), tuple(self.field(args, "permutation", list)))
             case _:
                 return self.operation(op, args)
 
-    def name(self, v: str) -> RegionExpr:
+    def name(self, v: str) -> ir.RegionExpr:
         """Read a name: a special number, an earlier let, or a scalar tensor."""
         if v in ("INF", "-INF", "NAN"):
-            return Const(v, UNTYPED)
+            return ir.Const(v, UNTYPED)
         if v in self.lets:
-            return Ref(v)
+            return ir.Ref(v)
         if v in self.tensors and not self.tensors[v].memref.shape:
-            return Read(v, ())
+            return ir.Read(v, ())
         raise self.fail(
             "UnknownValue", f"{v!r} is not a let defined before", "name an earlier let, or read a tensor with its map"
         )
 
-    def operation(self, op: str, args: Any) -> RegionExpr:
+    def operation(self, op: str, args: Any) -> ir.RegionExpr:
         """Read an operation of `core.ops.OPS`, or a comparison of indices as a predicate."""
         if op in COMPARE and isinstance(args, list) and len(args) == 2 and all(is_index(a, self.lets) for a in args):
             return self.predicate([{op: args}])
@@ -189,17 +172,17 @@ class ExprLoader:
                 "InvalidDocument", f"{op} takes {OPS[name].arity} operands, not {len(operands)}", "give it its operands"
             )
         if name == "where":
-            return Select(*(self.value(a) for a in operands))
+            return ir.Select(*(self.value(a) for a in operands))
         parts = [self.value(a) for a in operands]
-        return Unary(name, parts[0]) if len(parts) == 1 else Binary(name, parts[0], parts[1])
+        return ir.Unary(name, parts[0]) if len(parts) == 1 else ir.Binary(name, parts[0], parts[1])
 
-    def read(self, args: Any) -> RegionExpr:
+    def read(self, args: Any) -> ir.RegionExpr:
         """Read a read, with or without computed indices."""
         tensor = self.field(args, "tensor")
         if "indices" not in args:
-            return Read(tensor, self.map(args))
+            return ir.Read(tensor, self.map(args))
         entries = tuple(None if m is None else index_of(m, self.at) for m in self.field(args, "map", list))
-        return ReadAt(
+        return ir.ReadAt(
             tensor, entries, tuple(self.value(i) for i in self.field(args, "indices", list)), args.get("bounds", "wrap")
         )
 
@@ -207,11 +190,11 @@ class ExprLoader:
         """Read the index expressions of the field ``map``."""
         return tuple(index_of(m, self.at) for m in self.field(args, "map", list))
 
-    def constant(self, args: Any) -> Const:
+    def constant(self, args: Any) -> ir.Const:
         """Read a constant, with or without its dtype."""
         if isinstance(args, dict):
-            return Const(self.scalar(self.field(args, "value", Any)), self.dtype(args.get("dtype")))
-        return Const(self.scalar(args), UNTYPED)
+            return ir.Const(self.scalar(self.field(args, "value", Any)), self.dtype(args.get("dtype")))
+        return ir.Const(self.scalar(args), UNTYPED)
 
     def scalar(self, value: Any) -> Scalar:
         """Read a number, also written as a string."""
@@ -220,22 +203,22 @@ class ExprLoader:
         except ValueError as error:
             raise self.fail("InvalidDocument", str(error), "write a number") from None
 
-    def select(self, args: Any) -> RegionExpr:
+    def select(self, args: Any) -> ir.RegionExpr:
         """Read a select; a conjunction of guards and other conditions becomes two nested selects."""
         then, other = self.value(self.field(args, "then", Any)), self.value(self.field(args, "else", Any))
         pred = self.value(self.field(args, "pred", Any))
-        if isinstance(pred, Binary) and pred.fn == "and" and isinstance(pred.x, Within):
-            return Select(pred.x, Select(pred.y, then, other), other)
-        return Select(pred, then, other)
+        if isinstance(pred, ir.Binary) and pred.fn == "and" and isinstance(pred.x, ir.Within):
+            return ir.Select(pred.x, ir.Select(pred.y, then, other), other)
+        return ir.Select(pred, then, other)
 
-    def reduce(self, args: Any) -> Reduce:
+    def reduce(self, args: Any) -> ir.Reduce:
         """Read a reduce; without a dtype its dtype is unknown."""
         axes = tuple(self.field(args, "axes", list))
         dtype = DType.unknown if args.get("dtype") is None else self.dtype(args["dtype"])
         init = None if args.get("init") is None else self.scalar(args["init"])
-        return Reduce(self.field(args, "op"), axes, init, dtype, self.value(self.field(args, "body", Any)))
+        return ir.Reduce(self.field(args, "op"), axes, init, dtype, self.value(self.field(args, "body", Any)))
 
-    def predicate(self, args: list[Any]) -> RegionExpr:
+    def predicate(self, args: list[Any]) -> ir.RegionExpr:
         """Read a conjunction. Comparisons of indices that bound one expression from both sides become guards."""
         margins: list[tuple[Expr, Any]] = []  # (expression, its comparison), which holds if the expression is >= 0
         rest: list[Any] = []
@@ -247,22 +230,22 @@ class ExprLoader:
             else:
                 rest.append(a)
         guards: list[Guard] = []
-        values: list[RegionExpr] = []
+        values: list[ir.RegionExpr] = []
         while margins:
             first, source = margins.pop(0)
             partner = next((i for i, (m, _) in enumerate(margins) if self.is_size(first + m)), None)
             if partner is None:
                 op, x, y = source
-                values.append(Binary(op, Index(x, DType.i64), Index(y, DType.i64)))
+                values.append(ir.Binary(op, ir.Index(x, DType.i64), ir.Index(y, DType.i64)))
                 continue
             other, _ = margins.pop(partner)
             low = first if _leading(first) > 0 else other
             guards.append(Guard(low, first + other + 1))
         values += [self.value(a) for a in rest]
-        parts: list[RegionExpr] = ([Within(tuple(guards))] if guards else []) + values
+        parts: list[ir.RegionExpr] = ([ir.Within(tuple(guards))] if guards else []) + values
         out = parts[-1]
         for p in reversed(parts[:-1]):
-            out = Binary("and", p, out)
+            out = ir.Binary("and", p, out)
         return out
 
     def is_size(self, e: Expr) -> bool:

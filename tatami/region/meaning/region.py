@@ -13,39 +13,19 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from tatami.core.algebra.visit import evaluate, free_vars
+from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, var
+from tatami.core.expr import Expr, var
 from tatami.core.numbers import numerics
 from tatami.core.numbers.numerics import Mode, cast, combine, constant, storage_dtype
 from tatami.core.ops import OPS
 from tatami.core.tensor import numpy_dtype
-from tatami.region.ir import (
-    At,
-    Binary,
-    BroadcastInDim,
-    Cast,
-    Const,
-    Index,
-    Let,
-    Random,
-    Read,
-    ReadAt,
-    Reduce,
-    Ref,
-    Region,
-    RegionExpr,
-    Scan,
-    Select,
-    Transpose,
-    Unary,
-    Within,
-    Yield,
-)
+from tatami.region import ir
 from tatami.region.meaning.access import Scope, apply_policy
 from tatami.region.meaning.contraction import contract
-from tatami.region.walk import Types, all_axes, index_expressions, is_widening, nodes, routine_operands
+from tatami.region.meaning.inlined_lets import InlinedLets, clamped_shape
+from tatami.region.walk import Types, all_axes, is_widening, routine_operands
 from tatami.tiny.run import ROUTINES  # type: ignore[attr-defined]
 
 Array: TypeAlias = np.ndarray
@@ -53,12 +33,10 @@ Observe: TypeAlias = Callable[[str, str, Array], None]
 
 MAX_ELEMENTS = 1 << 25
 """Maximum elements of one intermediate; a larger expression is computed in slices."""
-MAX_STORED = 1 << 22
-"""Maximum elements of a stored pointwise let that has one use; a larger one is computed where it is used."""
 
 
 def run_region(
-    region: Region,
+    region: ir.Region,
     tensors: Mapping[str, Array],
     sizes: Mapping[str, int],
     mode: Mode = "declared",
@@ -67,11 +45,6 @@ def run_region(
 ) -> dict[str, Array]:
     """The outputs of one Region by name. `tensors`: arrays of its inputs."""
     return _RegionRun(region, tensors, sizes, mode, observe, program).outputs()
-
-
-def clamped_shape(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """A shape in numbers; negative extents count as 0."""
-    return tuple(max(0, int(evaluate(s, sizes))) for s in shape)
 
 
 def run_routine(at: str, name: str, src: Sequence[Array], attrs: Mapping[str, object]) -> list[Array]:
@@ -86,7 +59,7 @@ class _RegionRun:
 
     def __init__(
         self,
-        region: Region,
+        region: ir.Region,
         tensors: Mapping[str, Array],
         sizes: Mapping[str, int],
         mode: Mode,
@@ -103,7 +76,7 @@ class _RegionRun:
         self.types = Types(region)
         self.lets = {let.name: let for let in region.lets}
         self.values: dict[str, Array] = {}
-        self.inlined = self.unstored()
+        self.inlined = InlinedLets(region, sizes)
 
     def outputs(self) -> dict[str, Array]:
         if self.region.opaque is not None:
@@ -111,7 +84,7 @@ class _RegionRun:
             results = run_routine(self.region.name, self.region.opaque.routine, src, self.region.opaque.attrs)
             return {t.name: cast(np.asarray(r), t.memref.dtype, self.mode) for t, r in zip(self.region.outputs, results)}
         for let in self.region.lets:
-            if let.name in self.inlined:
+            if let.name in self.inlined.names:
                 continue
             self.values[let.name] = self.let(let)
             if self.observe is not None:
@@ -130,13 +103,13 @@ class _RegionRun:
 
     # -- lets ----------------------------------------------------------------------------------
 
-    def let(self, let: Let) -> Array:
+    def let(self, let: ir.Let) -> Array:
         shape = clamped_shape(tuple(self.extents[a] for a in let.axes), self.sizes)
         out = np.empty(shape, storage_dtype(let.dtype, self.mode))
         self._fill(let, out, {a: (0, n) for a, n in zip(let.axes, shape)})
         return out
 
-    def _fill(self, let: Let, out: Array, ranges: dict[str, tuple[int, int]]) -> None:
+    def _fill(self, let: ir.Let, out: Array, ranges: dict[str, tuple[int, int]]) -> None:
         """Compute the part of `let` in `ranges`, in slices when it is large."""
         work = [ranges]
         while work:
@@ -145,7 +118,7 @@ class _RegionRun:
             if 0 in extent.values():
                 continue
             widest = max((a for a in let.axes if not _is_scanned(let, a)), key=lambda a: extent[a], default=None)
-            if widest is not None and extent[widest] > 1 and self._elements(let.expr, extent) > MAX_ELEMENTS:
+            if widest is not None and extent[widest] > 1 and self.inlined.elements(let.expr, extent) > MAX_ELEMENTS:
                 lo, hi = part[widest]
                 middle = (lo + hi) // 2
                 work += [{**part, widest: (middle, hi)}, {**part, widest: (lo, middle)}]
@@ -154,94 +127,32 @@ class _RegionRun:
             value = self.evaluate(let.expr, scope, let.dtype)
             out[tuple(slice(*part[a]) for a in let.axes)] = cast(value, let.dtype, self.mode)
 
-    def unstored(self) -> frozenset[str]:
-        """Names of large pointwise lets that one other let uses, not by At: they are computed where they are used."""
-        uses: dict[str, int] = {n: 2 for y in self.region.yields for n in (y.source, *y.indices)}
-        for let in self.region.lets:
-            for n in nodes(let.expr):
-                if isinstance(n, Ref | At):
-                    uses[n.let] = uses.get(n.let, 0) + (1 if isinstance(n, Ref) else 2)
-        out: set[str] = set()
-        for let in self.region.lets:
-            shape = clamped_shape(tuple(self.extents[a] for a in let.axes), self.sizes)
-            pointwise = not any(isinstance(n, Reduce | Scan) for n in nodes(let.expr))
-            if pointwise and uses.get(let.name, 0) < 2 and np.prod(shape, dtype=np.float64) > MAX_STORED:
-                out.add(let.name)
-        return frozenset(out)
-
-    def _elements(self, e: RegionExpr, extent: Mapping[str, int]) -> int:
-        """Number of elements of the largest array that evaluating `e` makes over a scope of `extent`."""
-        inner = dict(extent)
-        if isinstance(e, Reduce):
-            inner |= {a: int(evaluate(self.extents[a], self.sizes)) for a in e.axes}
-            if (factors := self.product(e)) is not None:
-                return max(self._dense(f, inner) for f in factors)
-            return self._dense(e.body, inner)
-        return self._dense(e, inner)
-
-    def _dense(self, e: RegionExpr, extent: Mapping[str, int]) -> int:
-        used = self._axes(e) & extent.keys()
-        return int(np.prod([extent[a] for a in used], dtype=np.float64))
-
-    def _axes(self, e: RegionExpr) -> set[str]:
-        """The axes along which the array that `e` makes has its full extent."""
-        out: set[str] = set()
-        for n in nodes(e):
-            for x in index_expressions(n) if not isinstance(n, BroadcastInDim) else ():
-                out |= free_vars(x)
-            if isinstance(n, Ref):
-                let = self.lets[n.let]
-                out |= self._let_axes(let) if n.let in self.inlined else set(let.axes)
-        return out & self.extents.keys()
-
-    def _let_axes(self, let: Let) -> set[str]:
-        e = let.expr
-        if isinstance(e, BroadcastInDim | Transpose) and isinstance(e.operand, Ref):
-            operand = self.lets[e.operand.let]
-            mine = self._let_axes(operand) if operand.name in self.inlined else set(operand.axes)
-            places = e.broadcast_dimensions if isinstance(e, BroadcastInDim) else _inverse(e.permutation)
-            return {let.axes[d] for a, d in zip(operand.axes, places) if a in mine}
-        return self._axes(e)
-
-    def product(self, e: Reduce) -> tuple[RegionExpr, RegionExpr] | None:
-        """The factors if `e` is a sum of a product, which may stand in an unstored let of the same dtype; else None."""
-        if e.fn != "sum":
-            return None
-        body = e.body
-        if isinstance(body, Ref) and body.let in self.inlined and self.lets[body.let].dtype == e.dtype:
-            body = self.lets[body.let].expr
-            if any(isinstance(n, BroadcastInDim | Transpose) for n in nodes(body)):
-                return None
-        if isinstance(body, Binary) and body.fn == "mul":
-            return body.x, body.y
-        return None
-
     # -- expressions ---------------------------------------------------------------------------
 
-    def evaluate(self, e: RegionExpr, scope: Scope, wanted: DType | None = None, guarded: bool = False) -> Array:
+    def evaluate(self, e: ir.RegionExpr, scope: Scope, wanted: DType | None = None, guarded: bool = False) -> Array:
         """The value over `scope`: rank of the scope, extent 1 where it does not depend on an axis."""
         match e:
-            case Read(tensor=tensor, map=entries):
+            case ir.Read(tensor=tensor, map=entries):
                 return self.gather(self.tensors[tensor], [scope.index(m) for m in entries], scope, guarded, e.tensor)
-            case ReadAt():
+            case ir.ReadAt():
                 return self.read_at(e, scope, guarded)
-            case Ref(let=let):
+            case ir.Ref(let=let):
                 return self.positional(let, self.lets[let].axes, scope)
-            case At(let=let, map=entries):
+            case ir.At(let=let, map=entries):
                 return self.gather(self.values[let], [scope.index(m) for m in entries], scope, guarded, let)
-            case Const(value=value, dtype=dtype):
+            case ir.Const(value=value, dtype=dtype):
                 return constant(value, dtype, self.mode).reshape((1,) * len(scope.axes))
-            case Index(value=value, dtype=dtype):
+            case ir.Index(value=value, dtype=dtype):
                 return cast(scope.index(value), dtype, self.mode)
-            case Within(guards=guards):
+            case ir.Within(guards=guards):
                 out = np.ones((1,) * len(scope.axes), np.bool_)
                 for g in guards:
                     index = scope.index(g.index)
                     out = out & (index >= 0) & (index < scope.index(g.size))
                 return out
-            case Unary(fn=fn, x=x):
+            case ir.Unary(fn=fn, x=x):
                 return self.apply(e, fn, [self.evaluate(x, scope, None, guarded)], self.types.of(e))
-            case Binary(fn=fn, x=x, y=y):
+            case ir.Binary(fn=fn, x=x, y=y):
                 a, b = self.evaluate(x, scope, None, guarded), self.evaluate(y, scope, None, guarded)
                 result = self.types.of(e, wanted)
                 if (
@@ -252,21 +163,21 @@ class _RegionRun:
                 ):
                     a, b = cast(a, wanted, self.mode), cast(b, wanted, self.mode)
                 return self.apply(e, fn, [a, b], result)
-            case Select(pred=pred, then=then, other=other):
+            case ir.Select(pred=pred, then=then, other=other):
                 p = self.evaluate(pred, scope, None, guarded)
-                a = self.evaluate(then, scope, wanted, guarded or isinstance(pred, Within))
+                a = self.evaluate(then, scope, wanted, guarded or isinstance(pred, ir.Within))
                 return np.where(p, a, self.evaluate(other, scope, wanted, guarded))
-            case Cast(x=x, to=to, bits=bits):
+            case ir.Cast(x=x, to=to, bits=bits):
                 made = self.evaluate(x, scope, None, guarded)
                 return self.bitcast(made, self.types.of(x), to) if bits else cast(made, to, self.mode)
-            case Reduce():
+            case ir.Reduce():
                 return self.reduce(e, scope, guarded)
-            case Scan(fn=fn, axis=axis, dtype=dtype, body=body, exclusive=exclusive, reverse=reverse):
+            case ir.Scan(fn=fn, axis=axis, dtype=dtype, body=body, exclusive=exclusive, reverse=reverse):
                 made = self.evaluate(body, scope, dtype, guarded)
                 at = scope.axes.index(axis)
                 full = [scope.shape[i] if i == at else n for i, n in enumerate(made.shape)]
                 return numerics.scan(fn, np.broadcast_to(made, full), at, dtype, exclusive, reverse, self.mode)
-            case Random(key=key, counter=counter):
+            case ir.Random(key=key, counter=counter):
                 k = self.evaluate(key, scope, None, guarded)
                 if k.size != 1:
                     raise fail(
@@ -277,12 +188,12 @@ class _RegionRun:
                     )
                 words = numerics.philox(int(k.reshape(())), (index := scope.index(counter)) // 4)
                 return np.take_along_axis(words, (index % 4)[..., None], axis=-1)[..., 0]
-            case BroadcastInDim(operand=operand, broadcast_dimensions=dims):
-                if isinstance(operand, Ref):
+            case ir.BroadcastInDim(operand=operand, broadcast_dimensions=dims):
+                if isinstance(operand, ir.Ref):
                     return self.positional(operand.let, tuple(scope.axes[d] for d in dims), scope)
                 return self.evaluate(operand, scope, wanted, guarded)
-            case Transpose(operand=operand, permutation=permutation):
-                if isinstance(operand, Ref):
+            case ir.Transpose(operand=operand, permutation=permutation):
+                if isinstance(operand, ir.Ref):
                     axes = [""] * len(permutation)
                     for j, place in enumerate(permutation):
                         axes[place] = scope.axes[j]
@@ -291,7 +202,7 @@ class _RegionRun:
             case _:
                 assert_never(e)
 
-    def apply(self, e: RegionExpr, fn: str, args: list[Array], dtype: DType | None) -> Array:
+    def apply(self, e: ir.RegionExpr, fn: str, args: list[Array], dtype: DType | None) -> Array:
         if dtype is None:
             why = f"{fn} is not defined for its operands" if fn in OPS else f"there is no op {fn!r}"
             kind = "DTypeMismatch" if fn in OPS else "UnknownOp"
@@ -301,7 +212,7 @@ class _RegionRun:
     def positional(self, let: str, axes: tuple[str, ...], scope: Scope) -> Array:
         """Let `let`, whose dimension j is scope axis ``axes[j]``, over the scope. Dimensions of extent 1 repeat."""
         own = self.lets[let].axes
-        if let in self.inlined:
+        if let in self.inlined.names:
             ones = {a for a in own if int(evaluate(self.extents[a], self.sizes)) == 1}
             ranges = {a: (0, 1) if a in ones else scope.ranges[b] for a, b in zip(own, axes)}
             array = cast(
@@ -342,7 +253,7 @@ class _RegionRun:
             safe.append(np.clip(i, 0, n - 1) if low < 0 or high >= n else i)
         return np.asarray(array[tuple(safe)])
 
-    def read_at(self, e: ReadAt, scope: Scope, guarded: bool) -> Array:
+    def read_at(self, e: ir.ReadAt, scope: Scope, guarded: bool) -> Array:
         array = self.tensors[e.tensor]
         operands = [self.evaluate(i, scope, None, guarded) for i in e.indices]
         index: list[Array] = []
@@ -368,10 +279,10 @@ class _RegionRun:
 
     # -- reduces -------------------------------------------------------------------------------
 
-    def reduce(self, e: Reduce, scope: Scope, guarded: bool) -> Array:
+    def reduce(self, e: ir.Reduce, scope: Scope, guarded: bool) -> Array:
         inner = scope.inner(e.axes, self.sizes, self.extents)
         rank = len(scope.axes)
-        if (factors := self.product(e)) is not None and e.dtype != DType.bool:
+        if (factors := self.inlined.product(e)) is not None and e.dtype != DType.bool:
             x, y = (cast(self.evaluate(f, inner, None, guarded), e.dtype, self.mode) for f in factors)
             if e.dtype.is_narrow_float and self.mode == "declared":
                 x, y = x.astype(np.float32), y.astype(np.float32)
@@ -387,7 +298,7 @@ class _RegionRun:
 
     # -- yields --------------------------------------------------------------------------------
 
-    def write(self, y: Yield, out: Array, dtype: DType) -> None:
+    def write(self, y: ir.Yield, out: Array, dtype: DType) -> None:
         axes = self.lets[y.source].axes
         value = cast(self.values[y.source], y.cast or dtype, self.mode).astype(out.dtype)
         if y.map is None and not y.indices and y.combine == "set":
@@ -413,13 +324,5 @@ class _RegionRun:
         combine(y.combine, out, place, values)
 
 
-def _is_scanned(let: Let, axis: str) -> bool:
-    return isinstance(let.expr, Scan) and let.expr.axis == axis
-
-
-def _inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
-    """Position in the result of each operand axis."""
-    out = [0] * len(permutation)
-    for j, p in enumerate(permutation):
-        out[p] = j
-    return tuple(out)
+def _is_scanned(let: ir.Let, axis: str) -> bool:
+    return isinstance(let.expr, ir.Scan) and let.expr.axis == axis

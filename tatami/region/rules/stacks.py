@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.algebra.visit import free_vars
-from tatami.core.combining import combine
 from tatami.core.expr import Expr, expr
+from tatami.core.numbers.combining import combine
 from tatami.core.scalar import number
 from tatami.region.ir import Binary, Const, Index, Let, Read, ReadAt, Reduce, Region, RegionExpr, Select, Within
 from tatami.region.rules.reduces import MERGEABLE, starts_neutral

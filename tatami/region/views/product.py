@@ -20,25 +20,7 @@ from tatami.core.kernel import is_divisible
 from tatami.core.layout import address
 from tatami.core.scalar import number
 from tatami.indexbook.ir import Guard
-from tatami.region.ir import (
-    At,
-    Binary,
-    BroadcastInDim,
-    Cast,
-    Const,
-    Let,
-    Random,
-    Read,
-    ReadAt,
-    Reduce,
-    Region,
-    RegionExpr,
-    Scan,
-    Select,
-    Transpose,
-    Unary,
-    Within,
-)
+from tatami.region import ir
 from tatami.region.views.expressions import axes_of, dtype_of, refs_of
 from tatami.region.views.partials import BLOCK, Partial, without_partials
 from tatami.region.views.row_groups import RowGroups, within_a_group
@@ -71,7 +53,7 @@ class GemmOperand(msgspec.Struct, frozen=True):
     None if the operand is computed or guarded, not plainly read; `offset`: the address at zero; `gather` is None if it is
     computed."""
 
-    expr: RegionExpr
+    expr: ir.RegionExpr
     dtype: DType
     tensor: str = ""
     strides: dict[str, Expr] | None = None
@@ -93,7 +75,7 @@ class GemmView(msgspec.Struct, frozen=True):
     tf32: bool
     """True if both operands are rounded to 10 fraction bits before the product, as tensor cores round fp32. `lhs` and `rhs`
     then describe the unrounded values, and their `expr` the rounded ones."""
-    epilogue: tuple[Let, ...]
+    epilogue: tuple[ir.Let, ...]
     """All other lets; each can be computed where one element of the accumulator is held."""
     groups: RowGroups | None = None
     """Rows in groups, each with a matrix of its own: `rhs` is the matrix of one group, whose number stands in its addresses.
@@ -102,7 +84,7 @@ class GemmView(msgspec.Struct, frozen=True):
     """Reductions over blocks of rows or columns, each of a let of `epilogue` or of the accumulator."""
 
 
-def gemm_view(region: Region, acc: str = "") -> GemmView | str:
+def gemm_view(region: ir.Region, acc: str = "") -> GemmView | str:
     """The view, or the reason why there is none. `acc` names the contraction's let if a Region has several."""
     if region.opaque is not None:
         return "the Region is a named routine"
@@ -114,7 +96,7 @@ def gemm_view(region: Region, acc: str = "") -> GemmView | str:
     if len(found) > 1:
         return f"{len(found)} lets are sums of products ({', '.join(x.name for x in found)})"
     let = found[0]
-    assert isinstance(let.expr, Reduce) and isinstance(let.expr.body, Binary)
+    assert isinstance(let.expr, ir.Reduce) and isinstance(let.expr.body, ir.Binary)
     sizes = {i.name: i.size for i in (*region.iters, *region.reduce_axes)}
     dtypes = {p.name: p.memref.dtype for p in region.inputs}
     x, y = let.expr.body.x, let.expr.body.y
@@ -170,31 +152,31 @@ def _group(axes: list[str], sizes: dict[str, Expr]) -> Group:
     return Group(tuple(axes), tuple(sizes[a] for a in axes))
 
 
-def is_product_reduce(e: RegionExpr) -> bool:
+def is_product_reduce(e: ir.RegionExpr) -> bool:
     """True if `e` is a sum of products of two factors."""
-    return isinstance(e, Reduce) and e.fn == "sum" and isinstance(e.body, Binary) and e.body.fn == "mul"
+    return isinstance(e, ir.Reduce) and e.fn == "sum" and isinstance(e.body, ir.Binary) and e.body.fn == "mul"
 
 
-def not_elementwise(let: Let) -> str:
+def not_elementwise(let: ir.Let) -> str:
     """The reason why the let cannot be computed element by element from an accumulator; "" if it can."""
     for e in nodes(let.expr):
         match e:
-            case Reduce() | Scan():
+            case ir.Reduce() | ir.Scan():
                 return f"let {let.name} reduces or scans"
-            case At() | BroadcastInDim() | Transpose() | ReadAt() | Random():
+            case ir.At() | ir.BroadcastInDim() | ir.Transpose() | ir.ReadAt() | ir.Random():
                 return f"let {let.name} holds {type(e).__name__}"
             case _:
                 pass
     return ""
 
 
-def rounded_to_tf32(e: RegionExpr) -> RegionExpr | None:
+def rounded_to_tf32(e: ir.RegionExpr) -> ir.RegionExpr | None:
     """The expression that an operand rounds to 10 fraction bits, or None if it does not round. The zero outside a guard needs
     no rounding."""
     match e:
-        case Unary(fn="tf32", x=x):
+        case ir.Unary(fn="tf32", x=x):
             return x
-        case Select(pred=Within(), then=then, other=Const(value=value)) if number(value) == 0:
+        case ir.Select(pred=ir.Within(), then=then, other=ir.Const(value=value)) if number(value) == 0:
             inner = rounded_to_tf32(then)
             return None if inner is None else msgspec.structs.replace(e, then=inner)
         case _:
@@ -232,20 +214,20 @@ def run_of(operand: GemmOperand, k: Group) -> int:
     return next((w for w in widths if is_divisible(k.sizes[-1], w) and is_divisible(other, w)), 1)
 
 
-def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tuple[str, ...]) -> GemmOperand:
+def _operand(e: ir.RegionExpr, region: ir.Region, dtypes: dict[str, DType], axes: tuple[str, ...]) -> GemmOperand:
     inner = e
-    while isinstance(inner, Cast) and not inner.bits and inner.to in (DType.fp32, DType.fp64):
+    while isinstance(inner, ir.Cast) and not inner.bits and inner.to in (DType.fp32, DType.fp64):
         inner = inner.x
-    code = inner.to if isinstance(inner, Cast) and inner.bits and inner.to.is_fp8 else None
-    if code is not None and isinstance(inner, Cast):
+    code = inner.to if isinstance(inner, ir.Cast) and inner.bits and inner.to.is_fp8 else None
+    if code is not None and isinstance(inner, ir.Cast):
         inner = inner.x
-    if isinstance(inner, Select):
+    if isinstance(inner, ir.Select):
         found = _gather(inner, region)
         dtype = dtypes[found.tensor] if found is not None else dtype_of(e, dtypes, {})
         if found is not None and inner is not e and not (dtype.is_narrow_float or dtype == DType.fp32):
             return GemmOperand(e, dtype_of(e, dtypes, {}))
         return GemmOperand(e, dtype, gather=found)
-    if not isinstance(inner, Read):
+    if not isinstance(inner, ir.Read):
         return GemmOperand(e, dtype_of(e, dtypes, {}))
     memref = next(p.memref for p in region.inputs if p.name == inner.tensor)
     dtype = code or memref.dtype
@@ -265,13 +247,13 @@ def _operand(e: RegionExpr, region: Region, dtypes: dict[str, DType], axes: tupl
     return GemmOperand(inner, dtype, inner.tensor, strides, at_zero, gather)
 
 
-def _gather(e: Select, region: Region) -> Gather | None:
+def _gather(e: ir.Select, region: ir.Region) -> Gather | None:
     """A guarded read with 0 outside, as an address with guards; None for any other select."""
     then = e.then
-    while isinstance(then, Cast) and not then.bits and then.to in (DType.fp32, DType.fp64):
+    while isinstance(then, ir.Cast) and not then.bits and then.to in (DType.fp32, DType.fp64):
         then = then.x
-    zero = isinstance(e.other, Const) and number(e.other.value) == 0
-    if not (isinstance(e.pred, Within) and isinstance(then, Read) and zero):
+    zero = isinstance(e.other, ir.Const) and number(e.other.value) == 0
+    if not (isinstance(e.pred, ir.Within) and isinstance(then, ir.Read) and zero):
         return None
     memref = next(p.memref for p in region.inputs if p.name == then.tensor)
     return Gather(then.tensor, address(memref.layout, memref.shape, then.map), e.pred.guards)

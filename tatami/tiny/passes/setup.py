@@ -21,29 +21,14 @@ from tatami.core.module import Module
 from tatami.core.ops import OPS, ScalarOp
 from tatami.core.signature import Input, Output, Signature, is_constant
 from tatami.core.tensor import Tensor
-from tatami.tiny.ir import (
-    MOVEMENT,
-    BitcastOp,
-    CallOp,
-    CastOp,
-    ConstOp,
-    Elementwise,
-    GatherOp,
-    InputOp,
-    IotaOp,
-    Node,
-    Program,
-    ResultOp,
-    ScatterOp,
-    SizeOp,
-)
+from tatami.tiny import ir
 from tatami.tiny.passes.tidy import tidy
 
 GROWTH = 4
 """Maximum ratio of a constant's elements to those of its sources; a larger constant stays in main."""
 
 
-def split_setup(module: Module[Program], keeps_narrow: bool = False) -> Module[Program]:
+def split_setup(module: Module[ir.Program], keeps_narrow: bool = False) -> Module[ir.Program]:
     """`module` with the constant computed values of main in `setup`; unchanged if there are none. `keeps_narrow`: the widening
     of 8-bit integers to fp32 stays in main, where the micro-kernels of a CPU do it in registers."""
     main = module.main
@@ -62,17 +47,17 @@ def split_setup(module: Module[Program], keeps_narrow: bool = False) -> Module[P
         taken.add(names[ident])
     setup_outputs = tuple(Output(names[i], by_id[i].dtype, by_id[i].shape) for i in cut)
     setup_nodes = tuple(n for n in main.nodes if n.id in constant)
-    used = {n.op.tensor_id for n in setup_nodes if isinstance(n.op, InputOp)}
+    used = {n.op.tensor_id for n in setup_nodes if isinstance(n.op, ir.InputOp)}
     setup_inputs = tuple(p for p in main.signature.inputs if p.tensor in used)
     identity = {n.id: (n.id,) for n in main.nodes}
     setup, setup_origins = tidy(
-        Program(Signature(setup_inputs, setup_outputs), setup_nodes, tuple(cut)), identity, module.constants
+        ir.Program(Signature(setup_inputs, setup_outputs), setup_nodes, tuple(cut)), identity, module.constants
     )
 
     ports = tuple(Input(o.tensor, o.dtype, o.shape, role="const", storage="const_pool") for o in setup_outputs)
     signature = msgspec.structs.replace(main.signature, inputs=(*main.signature.inputs, *ports))
-    nodes = tuple(Node(n.id, InputOp(names[n.id]), (), n.dtype, n.shape) if n.id in names else n for n in main.nodes)
-    rest, main_origins = tidy(Program(signature, nodes, main.outputs), identity, module.constants)
+    nodes = tuple(ir.Node(n.id, ir.InputOp(names[n.id]), (), n.dtype, n.shape) if n.id in names else n for n in main.nodes)
+    rest, main_origins = tidy(ir.Program(signature, nodes, main.outputs), identity, module.constants)
 
     before = module.origins.get("main", {})
     origins = {
@@ -84,7 +69,7 @@ def split_setup(module: Module[Program], keeps_narrow: bool = False) -> Module[P
 
 
 def constant_values(
-    constants: Mapping[str, Tensor], program: Program, passed: Mapping[str, bool] | None = None
+    constants: Mapping[str, Tensor], program: ir.Program, passed: Mapping[str, bool] | None = None
 ) -> dict[str, bool]:
     """Ids of constant values; True if they depend on a payload or a held input.
 
@@ -99,16 +84,16 @@ def constant_values(
         if any(s.as_int() is None for s in node.shape):
             continue
         match node.op:
-            case InputOp(tensor_id=tensor):
+            case ir.InputOp(tensor_id=tensor):
                 port = ports[tensor]
                 known = is_constant(port, constants)
                 if port.mutability == "immutable" and (known or tensor in passed):
                     out[node.id] = known or passed[tensor]
-            case ConstOp() | IotaOp():
+            case ir.ConstOp() | ir.IotaOp():
                 out[node.id] = False
-            case SizeOp() | CallOp() | ResultOp():
+            case ir.SizeOp() | ir.CallOp() | ir.ResultOp():
                 pass
-            case GatherOp(bounds=bounds) | ScatterOp(bounds=bounds) if is_called and bounds != "zero":
+            case ir.GatherOp(bounds=bounds) | ir.ScatterOp(bounds=bounds) if is_called and bounds != "zero":
                 pass
             case _:
                 if all(s in out for s in node.src):
@@ -116,21 +101,21 @@ def constant_values(
     return out
 
 
-def computed_constants(program: Program, constant: Mapping[str, bool], keeps_narrow: bool) -> list[str]:
+def computed_constants(program: ir.Program, constant: Mapping[str, bool], keeps_narrow: bool) -> list[str]:
     """Computed constants that a value that is not constant (or an output) reads, directly or through movement; moved constants
     that a CALL takes."""
     by_id = {n.id: n for n in program.nodes}
     wanted: dict[str, None] = {}
     work = _work(program, constant)
-    reads = [(s, isinstance(n.op, CallOp)) for n in program.nodes if n.id not in constant for s in n.src]
+    reads = [(s, isinstance(n.op, ir.CallOp)) for n in program.nodes if n.id not in constant for s in n.src]
     for ident, is_passed in [*reads, *((o, False) for o in program.outputs)]:
         if ident not in constant:
             continue
-        moves = is_passed and constant[ident] and isinstance(by_id[ident].op, MOVEMENT)
-        while not moves and (isinstance(by_id[ident].op, MOVEMENT) or _tells_a_product(by_id[ident], by_id, keeps_narrow)):
+        moves = is_passed and constant[ident] and isinstance(by_id[ident].op, ir.MOVEMENT)
+        while not moves and (isinstance(by_id[ident].op, ir.MOVEMENT) or _tells_a_product(by_id[ident], by_id, keeps_narrow)):
             ident = by_id[ident].src[0]
         node = by_id[ident]
-        if isinstance(node.op, InputOp | ConstOp | IotaOp) or not (constant[ident] or work[ident]):
+        if isinstance(node.op, ir.InputOp | ir.ConstOp | ir.IotaOp) or not (constant[ident] or work[ident]):
             continue
         if _elements(node.shape) > max(GROWTH * _source_elements(node, by_id), 1 << 20):
             continue
@@ -139,28 +124,28 @@ def computed_constants(program: Program, constant: Mapping[str, bool], keeps_nar
     return sorted(wanted, key=lambda i: order[i])
 
 
-def _tells_a_product(node: Node, by_id: Mapping[str, Node], keeps_narrow: bool) -> bool:
+def _tells_a_product(node: ir.Node, by_id: Mapping[str, ir.Node], keeps_narrow: bool) -> bool:
     """True if the node is a rounding to tf32 or a widening of codes or integers: a product must see it to choose its operands'
     dtype."""
-    if not isinstance(node.op, CastOp):
-        return node.op == Elementwise("tf32")
+    if not isinstance(node.op, ir.CastOp):
+        return node.op == ir.Elementwise("tf32")
     source = by_id[node.src[0]].dtype
     is_stored_narrow = keeps_narrow and node.dtype == DType.fp32 and source in (DType.i8, DType.u8)
     return source.is_fp8 or node.dtype.widens(source) or is_stored_narrow
 
 
-def _work(program: Program, constant: Mapping[str, bool]) -> dict[str, bool]:
+def _work(program: ir.Program, constant: Mapping[str, bool]) -> dict[str, bool]:
     """Constant value → True if costly operations are needed to compute it."""
     out: dict[str, bool] = {}
     floats = {n.id for n in program.nodes if n.dtype.is_float}
     for node in program.nodes:
         if node.id not in constant:
             continue
-        if isinstance(node.op, CastOp):  # float to integer saturates, and 64-bit results have no vector instruction
+        if isinstance(node.op, ir.CastOp):  # float to integer saturates, and 64-bit results have no vector instruction
             cheap = not (node.dtype.is_int and node.src[0] in floats)
         else:
-            cheap = isinstance(node.op, (*MOVEMENT, InputOp, ConstOp, IotaOp, BitcastOp)) or (
-                isinstance(node.op, Elementwise) and _is_arithmetic(OPS[node.op.fn])
+            cheap = isinstance(node.op, (*ir.MOVEMENT, ir.InputOp, ir.ConstOp, ir.IotaOp, ir.BitcastOp)) or (
+                isinstance(node.op, ir.Elementwise) and _is_arithmetic(OPS[node.op.fn])
             )
         out[node.id] = not cheap or any(out[s] for s in node.src)
     return out
@@ -171,7 +156,7 @@ def _is_arithmetic(op: ScalarOp) -> bool:
     return not op.is_costly and op.rule not in ("float", "test")
 
 
-def _source_elements(node: Node, by_id: Mapping[str, Node]) -> int:
+def _source_elements(node: ir.Node, by_id: Mapping[str, ir.Node]) -> int:
     """Number of elements of the payloads that `node` depends on, each counted once; its own if there are none."""
     seen: set[str] = set()
     stack = [node.id]
@@ -181,7 +166,7 @@ def _source_elements(node: Node, by_id: Mapping[str, Node]) -> int:
         if ident in seen:
             continue
         seen.add(ident)
-        if isinstance(by_id[ident].op, InputOp):
+        if isinstance(by_id[ident].op, ir.InputOp):
             total += _elements(by_id[ident].shape)
         stack.extend(by_id[ident].src)
     return total or _elements(node.shape)

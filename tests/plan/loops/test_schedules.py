@@ -18,7 +18,8 @@ from tatami.plan.verify_plan import verify_plan
 from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
 from tatami.plan.views.nest_form import longest_vector_axis, nest_form
 from tatami.region.ir import At, Binary, Iter, Let, Ref, Region, RegionExpr, Scan, Select, Unary, Within, Yield
-from tatami.region.meaning.region import clamped_shape, run_region
+from tatami.region.meaning.inlined_lets import clamped_shape
+from tatami.region.meaning.region import run_region
 from tatami.region.verify import verify_region
 from tests.plan.loops.schedule_run import ScheduleRun
 from tests.region import examples as ex

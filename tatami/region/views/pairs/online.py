@@ -16,10 +16,10 @@ from typing import TypeGuard
 import msgspec
 
 from tatami.core.dtype import DType
-from tatami.core.expr import var
 from tatami.core.scalar import Scalar, number
-from tatami.region.ir import At, Binary, Cast, Const, Let, Read, ReadAt, Reduce, Ref, Region, RegionExpr, Scan, Select, Unary
+from tatami.region import ir
 from tatami.region.views.contraction import ContractionShape, depends_on, epilogue_of, find_contractions, find_streaming_pair
+from tatami.region.views.pairs.weight_factors import Refused, WeightFactors, let_of
 from tatami.region.walk import all_axes, free_axes, lets_by_name, nodes, used_lets
 
 
@@ -45,12 +45,12 @@ class Online(msgspec.Struct, frozen=True):
     scores: str
     top: str
     sums: tuple[str, ...]
-    weight: tuple[RegionExpr, ...]
-    times: tuple[RegionExpr, ...]
-    over: tuple[RegionExpr, ...]
+    weight: tuple[ir.RegionExpr, ...]
+    times: tuple[ir.RegionExpr, ...]
+    over: tuple[ir.RegionExpr, ...]
     nan_sum: str
     nan_weight: Scalar
-    excluded: tuple[RegionExpr, RegionExpr] | None
+    excluded: tuple[ir.RegionExpr, ir.RegionExpr] | None
     finite: Mapping[str, str]
     beside: tuple[str, ...]
 
@@ -64,47 +64,24 @@ class Online(msgspec.Struct, frozen=True):
         return let in (self.top, *self.sums, *self.finite, *self.beside)
 
 
-class _Product(msgspec.Struct, frozen=True):
-    tile: tuple[RegionExpr, ...] = ()
-    times: tuple[RegionExpr, ...] = ()
-    over: tuple[RegionExpr, ...] = ()
-    nan_sum: str = ""
-    nan_weight: Scalar = 0
-
-
-class _Refused(Exception):
-    pass
-
-
-def find_online(region: Region) -> Online | str:
+def find_online(region: ir.Region) -> Online | str:
     """The streaming pair in a form that blocks can be joined to, or the reason why it has none."""
     found = find_streaming_pair(region)
     if found is None:
         return "no contraction reads the result of another along its own k"
     try:
         return _Finder(region, *found).online()
-    except _Refused as why:
+    except Refused as why:
         return str(why)
 
 
-def let_of(e: RegionExpr, lets: Mapping[str, Let]) -> str:
-    """The let that `e` reads at the let's own axes, or ""."""
-    match e:
-        case Ref(let=let):
-            return let
-        case At(let=let, map=map_) if map_ == tuple(var(a) for a in lets[let].axes):
-            return let
-        case _:
-            return ""
-
-
-def is_rounding(e: RegionExpr) -> TypeGuard[Cast | Unary]:
+def is_rounding(e: ir.RegionExpr) -> TypeGuard[ir.Cast | ir.Unary]:
     """True if `e` is its operand rounded to fewer digits."""
-    return (isinstance(e, Cast) and not e.bits and e.to.is_float) or (isinstance(e, Unary) and e.fn == "tf32")
+    return (isinstance(e, ir.Cast) and not e.bits and e.to.is_float) or (isinstance(e, ir.Unary) and e.fn == "tf32")
 
 
-class _Finder:
-    def __init__(self, region: Region, first: str, second: str) -> None:
+class _Finder(WeightFactors):
+    def __init__(self, region: ir.Region, first: str, second: str) -> None:
         self.region = region
         self.lets = lets_by_name(region)
         self.axes = frozenset(all_axes(region))
@@ -113,14 +90,14 @@ class _Finder:
         self.firsts = [s for s in shapes.values() if s.acc != second]
         for s in self.firsts:
             if any(depends_on(s.acc, other, self.lets) for other in shapes if other != s.acc):
-                raise _Refused(f"{s.acc} is made of another contraction, and is not the last")
+                raise Refused(f"{s.acc} is made of another contraction, and is not the last")
         if len(self.second.k) != 1:
-            raise _Refused(f"the second contraction runs over {len(self.second.k)} axes; the template takes 1")
+            raise Refused(f"the second contraction runs over {len(self.second.k)} axes; the template takes 1")
         self.keys = self.second.k[0]
         self.reduces = {
             let.name: let.expr
             for let in region.lets
-            if isinstance(let.expr, Reduce) and let.name not in shapes and self.keys in let.expr.axes
+            if isinstance(let.expr, ir.Reduce) and let.name not in shapes and self.keys in let.expr.axes
         }
         self.top = ""
 
@@ -129,12 +106,12 @@ class _Finder:
         found = [self.oriented(first, second) for first in self.firsts]
         (first, second), firsts = found[0], tuple(first for first, _ in found)
         if any(f.m != first.m or set(f.batch) != set(first.batch) for f in firsts):
-            raise _Refused("the first contractions have different rows")
+            raise Refused("the first contractions have different rows")
         rows = first.m[0]
         between = self.between()
         self.top = self.find_top()
         if self.reduces and len(firsts) > 1:
-            raise _Refused(f"its rows are reduced, and its weights made of {len(firsts)} contractions")
+            raise Refused(f"its rows are reduced, and its weights made of {len(firsts)} contractions")
         scores = self.scores()
         for name in self.reduces:
             if name != self.top:
@@ -147,7 +124,7 @@ class _Finder:
             self.check_whole(factor)
         for let in between:
             if {*let.axes} - {*first.batch, rows, self.keys}:
-                raise _Refused(f"{let.name} has axes of its own")
+                raise Refused(f"{let.name} has axes of its own")
         beside = self.beside(between, first.batch, rows)
         self.check_rest(second, {self.top, *self.reduces, *beside})
         self.check_numbers(scores)
@@ -167,7 +144,7 @@ class _Finder:
         if not any(map(self.follows_first, used_lets(second.lhs))):
             second = ContractionShape(second.acc, second.batch, second.n, second.m, second.k, second.rhs, second.lhs)
         if any(map(self.follows_first, used_lets(second.rhs))):
-            raise _Refused("both operands of the second contraction depend on the first")
+            raise Refused("both operands of the second contraction depend on the first")
         return second
 
     def oriented(self, first: ContractionShape, second: ContractionShape) -> tuple[ContractionShape, ContractionShape]:
@@ -178,12 +155,12 @@ class _Finder:
             first = msgspec.structs.replace(first, batch=batch, m=m)
             second = msgspec.structs.replace(second, batch=(*second.batch, *second.m[:-1]), m=m)
         if first.n != (self.keys,) or len(first.m) != 1 or second.m != first.m:
-            raise _Refused(f"rows {', '.join(first.m) or 'none'}, columns {', '.join(first.n)}; the template takes 1 axis each")
+            raise Refused(f"rows {', '.join(first.m) or 'none'}, columns {', '.join(first.n)}; the template takes 1 axis each")
         if set(first.batch) != set(second.batch) or not second.n:
-            raise _Refused("the two contractions have different batch axes")
+            raise Refused("the two contractions have different batch axes")
         return first, second
 
-    def between(self) -> list[Let]:
+    def between(self) -> list[ir.Let]:
         """Lets that depend on the first contraction and lead to the second."""
         return [
             let
@@ -196,13 +173,13 @@ class _Finder:
     def find_top(self) -> str:
         tops = [n for n, e in self.reduces.items() if e.fn == "max"]
         if len(tops) > 1 or any(e.fn not in ("max", "sum") or len(e.axes) != 1 for e in self.reduces.values()):
-            raise _Refused("its rows are reduced by more than sums and one maximum")
+            raise Refused("its rows are reduced by more than sums and one maximum")
         for name in tops:
             e = self.reduces[name]
             if self.needs_reduce(e.body):
-                raise _Refused(f"{name} is the maximum of what other reduces of the row give")
+                raise Refused(f"{name} is the maximum of what other reduces of the row give")
             if e.init is not None and number(e.init) != float("-inf"):
-                raise _Refused(f"{name} does not start at minus infinity")
+                raise Refused(f"{name} does not start at minus infinity")
         return tops[0] if tops else ""
 
     def scores(self) -> str:
@@ -211,7 +188,7 @@ class _Finder:
         body = self.reduces[self.top].body
         name = let_of(body, self.lets)
         if not name or set(self.lets[name].axes) != {*self.lets[self.first.acc].axes}:
-            raise _Refused(f"{self.top} is not the maximum of a let")
+            raise Refused(f"{self.top} is not the maximum of a let")
         return name
 
     def finite_sums(self) -> dict[str, str]:
@@ -220,10 +197,10 @@ class _Finder:
         found = [n for n, e in self.reduces.items() if self.is_shifted(e.body, finite=True)]
         plain = next((n for n, e in self.reduces.items() if self.is_shifted(e.body)), "")
         if found and not plain:
-            raise _Refused(f"{found[0]} subtracts finite maxima only, and no sum subtracts all")
+            raise Refused(f"{found[0]} subtracts finite maxima only, and no sum subtracts all")
         return dict.fromkeys(found, plain)
 
-    def beside(self, between: list[Let], batch: tuple[str, ...], rows: str) -> tuple[str, ...]:
+    def beside(self, between: list[ir.Let], batch: tuple[str, ...], rows: str) -> tuple[str, ...]:
         known = {self.top, *self.reduces}
         out: list[str] = []
         for let in between:
@@ -232,13 +209,13 @@ class _Finder:
                 out.append(let.name)
         return tuple(out)
 
-    def exclusion(self, scores: str) -> tuple[RegionExpr, RegionExpr] | None:
-        e: RegionExpr = self.lets[scores].expr
+    def exclusion(self, scores: str) -> tuple[ir.RegionExpr, ir.RegionExpr] | None:
+        e: ir.RegionExpr = self.lets[scores].expr
         while (name := let_of(e, self.lets)) and name != self.first.acc:
             e = self.lets[name].expr
         return self.masked(e, float("-inf"))
 
-    def weight_exclusion(self, weight: tuple[RegionExpr, ...]) -> tuple[RegionExpr, RegionExpr] | None:
+    def weight_exclusion(self, weight: tuple[ir.RegionExpr, ...]) -> tuple[ir.RegionExpr, ir.RegionExpr] | None:
         """`masked` for a single weight that is 0 elsewhere, seen through roundings, which keep 0; None if there is no such
         form, or if the pair has reduces."""
         if len(weight) != 1 or self.reduces:
@@ -255,35 +232,32 @@ class _Finder:
             value = msgspec.structs.replace(rounding, x=value)
         return predicate, value
 
-    def masked(self, e: RegionExpr, elsewhere: float) -> tuple[RegionExpr, RegionExpr] | None:
+    def masked(self, e: ir.RegionExpr, elsewhere: float) -> tuple[ir.RegionExpr, ir.RegionExpr] | None:
         """(predicate, value) of a select that is the number `elsewhere` where the predicate fails, if the predicate does not
         depend on the product; else None."""
-        if not isinstance(e, Select) or not isinstance(e.other, Const) or number(e.other.value) != elsewhere:
+        if not isinstance(e, ir.Select) or not isinstance(e.other, ir.Const) or number(e.other.value) != elsewhere:
             return None
-        uses = [n.let for n in nodes(e.pred) if isinstance(n, Ref | At)]
+        uses = [n.let for n in nodes(e.pred) if isinstance(n, ir.Ref | ir.At)]
         return None if any(map(self.follows_first, uses)) else (e.pred, e.then)
-
-    def needs_reduce(self, e: RegionExpr) -> bool:
-        return any(depends_on(u, r, self.lets) for u in used_lets(e) for r in self.reduces)
 
     def check_sum(self, name: str, scores: str) -> None:
         e = self.reduces[name]
         if e.init is not None and number(e.init) != 0:
-            raise _Refused(f"{name} starts at {e.init}")
+            raise Refused(f"{name} starts at {e.init}")
         product = self.product_of(e.body)
         outside = [*product.times, *product.over]
         if product.nan_sum or any(self.needs_reduce(x) for x in outside):
-            raise _Refused(f"{name} is a sum of what other sums of the row give")
+            raise Refused(f"{name} is a sum of what other sums of the row give")
         for factor in (*product.tile, *outside):
             self.check_tile(factor, scores)
             if len(product.tile) > 1 or outside:
                 self.check_whole(factor)
 
-    def check_whole(self, factor: RegionExpr) -> None:
+    def check_whole(self, factor: ir.RegionExpr) -> None:
         if self.is_shifted(factor, finite=True):
-            raise _Refused("a weight subtracts finite maxima only")
+            raise Refused("a weight subtracts finite maxima only")
 
-    def check_tile(self, factor: RegionExpr, scores: str) -> None:
+    def check_tile(self, factor: ir.RegionExpr, scores: str) -> None:
         """Refuse a factor that depends on values other than the scores (or on any but the first products if there is no
         maximum): only they are kept on chip."""
         kept = {scores} if self.top else {first.acc for first in self.firsts}
@@ -291,7 +265,7 @@ class _Finder:
         while stack:
             name = stack.pop()
             if name == self.first.acc and name not in kept:
-                raise _Refused(f"a weight depends on {name} in addition to {scores}")
+                raise Refused(f"a weight depends on {name} in addition to {scores}")
             if name not in kept and name in self.lets:
                 stack.extend(used_lets(self.lets[name].expr))
 
@@ -300,113 +274,35 @@ class _Finder:
         after = {second.acc, *epilogue_of(self.region, second.acc)}
         for y in self.region.yields:
             if y.source not in after | of_rows:
-                raise _Refused(f"{y.source} is written, and is not made from the second contraction in place")
+                raise Refused(f"{y.source} is written, and is not made from the second contraction in place")
         for let in self.region.lets:
             if let.name not in after and depends_on(let.name, second.acc, self.lets) and let.name != second.acc:
-                raise _Refused(f"{let.name} follows the second contraction and is not an epilogue")
+                raise Refused(f"{let.name} follows the second contraction and is not an epilogue")
             known = (second.acc, *(first.acc for first in self.firsts), *self.reduces)
-            if isinstance(let.expr, Reduce | Scan) and let.name not in known:
-                raise _Refused(f"{let.name} reduces or scans and does not belong to the pair")
+            if isinstance(let.expr, ir.Reduce | ir.Scan) and let.name not in known:
+                raise Refused(f"{let.name} reduces or scans and does not belong to the pair")
 
     def check_numbers(self, scores: str) -> None:
         """Refuse mixed dtypes: the products, whose sums must start at zero, and all reduces have one float dtype."""
         products = [self.lets[s.acc].expr for s in (*self.firsts, self.second)]
-        dtypes = {e.dtype for e in products if isinstance(e, Reduce)} | {self.lets[n].dtype for n in (scores, *self.reduces)}
+        dtypes = {e.dtype for e in products if isinstance(e, ir.Reduce)} | {self.lets[n].dtype for n in (scores, *self.reduces)}
         dtypes |= {e.dtype for e in self.reduces.values()}
         if len(dtypes) != 1 or not dtypes <= {DType.fp32, DType.fp64}:
-            raise _Refused(f"it computes in {', '.join(sorted(map(str, dtypes)))}; the template takes fp32 or fp64 throughout")
-        if any(isinstance(e, Reduce) and e.init is not None and number(e.init) != 0 for e in products):
-            raise _Refused("a contraction does not start at zero")
-
-    # -- products --------------------------------------------------------------------------------
-
-    def product_of(self, e: RegionExpr) -> _Product:
-        """`e` as factors that differ along a row (tile) and factors of the row."""
-        if self.keys not in free_axes(e, self.lets, self.axes):
-            return _Product(times=(e,))
-        if not self.needs_reduce(e) or self.is_shifted(e) or self.is_shifted(e, finite=True):
-            return _Product(tile=(e,))
-        match self.through(e):
-            case Binary(fn="mul", x=x, y=y):
-                a, b = self.product_of(x), self.product_of(y)
-                if a.nan_sum or b.nan_sum:
-                    raise _Refused("a weight with an exception is a factor")
-                return _Product(a.tile + b.tile, a.times + b.times, a.over + b.over)
-            case Binary(fn="div", x=x, y=y) if self.keys not in free_axes(y, self.lets, self.axes):
-                a = self.product_of(x)
-                if a.nan_sum:
-                    raise _Refused("a weight with an exception is a factor")
-                return _Product(a.tile, a.times, (*a.over, y))
-            case Select(pred=Unary(fn="isnan", x=tested), then=Const(value=value), other=other):
-                return self.without_nan(tested, value, other)
-            case Cast(x=x, to=to, bits=False) if to.is_narrow_float:
-                return self.rounded(x)
-            case Unary(fn="tf32", x=x):
-                return self.rounded(x)
-            case _:
-                raise _Refused("a weight is not a product of row factors and exp(score - maximum)")
-
-    def is_shifted(self, e: RegionExpr, finite: bool = False) -> bool:
-        """True if `e` is exp(x - top) with top the maximum of x, which is then from 0 to 1. `finite`: with 0 instead of an
-        infinite top."""
-        match self.through(e):
-            case Unary(fn="exp", x=inner):
-                match self.through(inner):
-                    case Binary(fn="sub", x=x, y=y) if self.top and (self.is_finite_top(y) if finite else self.is_top(y)):
-                        return let_of(x, self.lets) == let_of(self.reduces[self.top].body, self.lets) != ""
-        return False
-
-    def is_top(self, e: RegionExpr) -> bool:
-        return let_of(e, self.lets) == self.top
-
-    def is_finite_top(self, e: RegionExpr) -> bool:
-        match self.through(e):
-            case Select(pred=Unary(fn="isinf", x=tested), then=Const(value=value), other=other) if number(value) == 0:
-                return self.is_top(tested) and self.is_top(other)
-        return False
-
-    def without_nan(self, tested: RegionExpr, value: Scalar, other: RegionExpr) -> _Product:
-        """The product ``c where isnan(A / Z) else A / Z`` with Z = sum of A: a row is NaN in all of its elements or in
-        none, because Z is at least 1 and at most the number of keys if the maximum is finite, and NaN if it is not."""
-        p = self.product_of(other)
-        same = let_of(tested, self.lets) and let_of(tested, self.lets) == let_of(other, self.lets)
-        if not same or p.nan_sum or p.times or len(p.tile) != 1 or len(p.over) != 1 or not self.is_shifted(p.tile[0]):
-            raise _Refused("NaN is replaced in something else than A / sum(A)")
-        if not self.is_total(p.over[0], p):
-            raise _Refused("NaN is replaced in a weight that is not divided by the sum of the weights")
-        return _Product(p.tile, p.times, p.over, let_of(p.over[0], self.lets), value)
-
-    def rounded(self, x: RegionExpr) -> _Product:
-        """Factors of a rounded weight from 0 to 1. A template that multiplies by the row's factors last may round the
-        weight before them, or not at all: exp(score - maximum) is at least exp(score - maximum) / sum, and loses no
-        more."""
-        p = self.product_of(x)
-        if p.times or len(p.tile) != 1 or not self.is_shifted(p.tile[0]) or any(not self.is_total(z, p) for z in p.over):
-            raise _Refused("a weight that may be above 1 is rounded")
-        return p
-
-    def is_total(self, e: RegionExpr, p: _Product) -> bool:
-        """True if `e` is the sum of the only weight of `p`, which is then at least 1, or NaN."""
-        total = let_of(e, self.lets)
-        return total in self.reduces and self.reduces[total].body == p.tile[0]
-
-    def through(self, e: RegionExpr) -> RegionExpr:
-        """The expression of a pointwise let behind a plain reference; else `e`."""
-        while (name := let_of(e, self.lets)) and not isinstance(self.lets[name].expr, Reduce | Scan):
-            e = self.lets[name].expr
-        return e
+            raise Refused(f"it computes in {', '.join(sorted(map(str, dtypes)))}; the template takes fp32 or fp64 throughout")
+        if any(isinstance(e, ir.Reduce) and e.init is not None and number(e.init) != 0 for e in products):
+            raise Refused("a contraction does not start at zero")
 
 
-def reads_along(e: RegionExpr, along: Set[str], lets: Mapping[str, Let], axes: frozenset[str], known: str = "") -> bool:
+def reads_along(e: ir.RegionExpr, along: Set[str], lets: Mapping[str, ir.Let], axes: frozenset[str], known: str = "") -> bool:
     """True if `e` reads memory at positions that move with all of `along`. Let `known` counts as computed already."""
     seen = {known}
     stack = [e]
     while stack:
         x = stack.pop()
         for n in nodes(x):
-            if isinstance(n, Read | ReadAt) and along <= free_axes(n, lets, axes):
+            if isinstance(n, ir.Read | ir.ReadAt) and along <= free_axes(n, lets, axes):
                 return True
-            if isinstance(n, Ref | At) and n.let not in seen:
+            if isinstance(n, ir.Ref | ir.At) and n.let not in seen:
                 seen.add(n.let)
                 stack.append(lets[n.let].expr)
     return False

@@ -22,8 +22,9 @@ from tatami.core.expr import Expr, var
 from tatami.core.scalar import Scalar
 from tatami.region.ir import At, Cast, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Scan, Unary
 from tatami.region.views.kinds import epilogue_of
-from tatami.region.views.pairs.online import Online, find_online, is_rounding, let_of
+from tatami.region.views.pairs.online import Online, find_online, is_rounding
 from tatami.region.views.pairs.seen_keys import seen_keys
+from tatami.region.views.pairs.weight_factors import let_of
 from tatami.region.views.product import not_elementwise
 from tatami.region.walk import Types, all_axes, lets_by_name, rewrite, used_lets
 

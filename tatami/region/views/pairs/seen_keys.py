@@ -16,7 +16,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, expr
 from tatami.core.scalar import number
 from tatami.region.ir import Binary, Const, Index, Let, RegionExpr
-from tatami.region.views.pairs.online import let_of
+from tatami.region.views.pairs.weight_factors import let_of
 
 
 class SeenKeys(msgspec.Struct, frozen=True):

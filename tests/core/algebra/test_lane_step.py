@@ -7,9 +7,9 @@ import random
 import numpy as np
 
 import tatami as tt
+from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import evaluate
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, var
-from tatami.core.lane_step import lane_step
 
 
 def test_a_quotient_that_no_lane_changes_stands_still() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import shape
-from tatami.core.run_programs import Turns, checked_inputs, known_sizes, loop_results, turn_while
+from tatami.core.numbers.run_programs import Turns, checked_inputs, known_sizes, loop_results, turn_while
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 

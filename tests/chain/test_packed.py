@@ -15,7 +15,7 @@ import pytest
 
 import tatami
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys, tempfile
 from pathlib import Path
@@ -87,7 +87,7 @@ print(own_files(), code_stamp())
     [
         "tiny/lowering/view.py",
         "c/runtime_text/pool.c",
-        "c/pages/panel.c",
+        "c/pages/products/panel.c",
         "cu/header/tatami_ptx.cuh",
         "cu/pages/kernel.cu",
         "harp/grammar.lark",

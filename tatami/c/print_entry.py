@@ -7,6 +7,8 @@
     result      0, or fault code + 256 * instruction number (Layouts.first_instruction + position); FAULT_SIZES counts
                 equations instead (Layouts.equations), and `tatami_sides` then has the values of both sides
 
+A program that reads sizes from memory (Extent) works on a copy of its sizes, which has room for them after the threads.
+
 `tatami_call` is the same with one argument: a block of sizes, offsets, arena and pool, and then the buffers.
 `tatami_setup` is the same for `setup`, `tatami_setup_<part>` for a part of it (Layouts.setup_parts). Programs that are called are static functions, compiled once. A program with
 Python steps has one function per segment, `tatami_segment_<program>_<segment>`, and a program that Python calls is
@@ -23,6 +25,7 @@ from tatami.core.faults.size_fault import literal
 from tatami.core.kernel import THREADS, Condition
 from tatami.core.module import Module
 from tatami.core.page import Page, page
+from tatami.core.sizes.binding import equation_symbols
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import (
     BufferInfo,
@@ -30,6 +33,7 @@ from tatami.execution.ir import (
     Choose,
     Copy,
     ExecutionPlan,
+    Extent,
     Host,
     If,
     Instruction,
@@ -47,6 +51,8 @@ FAULT_TRIP = 5
 """Fault code of the entry: a loop that ran another number of times than its scanned results have room for."""
 FAULT_SIZES = 7
 """Fault code of the entry: a call with sizes that break an equation of the callee."""
+FAULT_EXTENT = 9
+"""Fault code of the entry: an integer of the data that is a size and negative; `tatami_sides` then has it."""
 TURNS_BESIDE = 8
 """Minimum number of turns for loops to run in parallel: a turn takes some microseconds, waking a thread some ten."""
 PART = 64
@@ -127,7 +133,7 @@ class _Program:
         self.name = name
         self.plan = module.programs[name]
         self.base = layouts.first_instruction(name)
-        self.symbols = {s: f"s[{i}]" for i, s in enumerate((*layouts.symbols(name), THREADS))}
+        self.symbols = {s: f"s[{i}]" for i, s in enumerate((*layouts.symbols(name), THREADS, *layouts.extents(name)))}
         self.headers = layouts.headers(name)
         self.info = {b.id: b for b in self.plan.buffers}
         self.place: dict[str, str] = {b.id: f"b[{i}]" for i, b in enumerate(layouts.boundary(name))}
@@ -146,15 +152,25 @@ class _Program:
     def text(self) -> list[str]:
         out = [line for begin, end in self.parts() for group in self.groups(begin, end) for line in self.beside(group)]
         for function, (begin, end) in zip(self.functions, self.segments):
-            if end - begin <= PART:
-                out += self.function(f"static int64_t {function}", begin, end, self.equations())
-                continue
-            parts = [(f"{function}_part_{i}", i, min(i + PART, end)) for i in range(begin, end, PART)]
-            for name, first, last in parts:
-                out += self.function(f"static __attribute__((noinline)) int64_t {name}", first, last)
-            calls = [f"if ((f = {name}(b, c, s, o, arena, pool))) return f;" for name, _, _ in parts]
-            values = {"NAME": function, "ARGUMENTS": PROGRAM_ARGUMENTS, "EQUATIONS": self.equations(), "CALLS": calls}
-            out.append(_page("entry_parts").fill(**values))
+            read = len(self.layouts.extents(self.name))
+            out += self.whole(f"{function}_sized" if read else function, begin, end)
+            if read:
+                count = len(self.symbols)
+                of = {"NAME": function, "ARGUMENTS": PROGRAM_ARGUMENTS, "COUNT": count, "GIVEN": count - read}
+                out.append(_page("entry_sizes").fill(BODY=f"{function}_sized", **of))
+        return out
+
+    def whole(self, function: str, begin: int, end: int) -> list[str]:
+        """The function of that name that runs the instructions [begin, end), after those that it calls."""
+        if end - begin <= PART:
+            return self.function(f"static int64_t {function}", begin, end, self.equations())
+        out: list[str] = []
+        parts = [(f"{function}_part_{i}", i, min(i + PART, end)) for i in range(begin, end, PART)]
+        for name, first, last in parts:
+            out += self.function(f"static __attribute__((noinline)) int64_t {name}", first, last)
+        calls = [f"if ((f = {name}(b, c, s, o, arena, pool))) return f;" for name, _, _ in parts]
+        values = {"NAME": function, "ARGUMENTS": PROGRAM_ARGUMENTS, "EQUATIONS": self.equations(), "CALLS": calls}
+        out.append(_page("entry_parts").fill(**values))
         return out
 
     def parts(self) -> list[tuple[int, int]]:
@@ -213,13 +229,18 @@ class _Program:
             return lines
         return ["{ double started = now();", *lines, f"tatami_times[{self.base + i}] += now() - started; }}"]
 
-    def equations(self) -> list[str]:
-        """Tests of a called program's equations, before anything else: kernels would read outside their operands if one
-        failed."""
+    def equations(self, i: int = -1) -> list[str]:
+        """Tests of a program's equations as soon as their sizes are known, before kernels that would read outside their
+        operands if one failed: after instruction i, which reads sizes; -1: before anything else."""
+        reads = {s: k for k, ins in enumerate(self.plan.instructions) if isinstance(ins.op, Extent) for s in ins.op.new_symbols}
+
+        def latest(of: frozenset[str]) -> int:
+            return max((reads.get(s, -1) for s in of), default=-1)
+
         return [
             f"if (differ({self.size(e.lhs)}, {self.size(e.rhs)})) return {FAULT_SIZES} | (INT64_C({k}) << 8);"
             for k, (program, e) in enumerate(self.layouts.equations)
-            if program == self.name
+            if program == self.name and latest(equation_symbols(e)) == i
         ]
 
     def function(self, head: str, begin: int, end: int, first: Sequence[str] = ()) -> list[str]:
@@ -297,6 +318,14 @@ class _Program:
                 return [
                     f"copy({self.address(ins.outputs[0])}, {self.address(ins.inputs[0])}, {self.bytes(self.info[ins.outputs[0]])});"
                 ]
+            case Extent(new_symbols=new):
+                out = []
+                for id, symbol in zip(ins.inputs, new, strict=True):
+                    value = f"*(const int64_t*){self.address(id)}"
+                    fault = f"{{ tatami_sides()[0] = {self.symbols[symbol]}; {self.fault(i, str(FAULT_EXTENT))}; }}"
+                    out.append(f"((int64_t*)s){self.symbols[symbol].removeprefix('s')} = {value};")
+                    out.append(f"if ({self.symbols[symbol]} < 0) {fault}")
+                return [*out, *self.equations(i)]
             case Call(program=program):
                 arguments = [self.address(n) for n in (*ins.inputs, *ins.outputs)]
                 return self.call(i, ins, program, 0, arguments)

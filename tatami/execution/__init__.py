@@ -15,5 +15,5 @@ only by updates, last; no instruction for an input; live ranges in the arena nev
       wave 1
         n9 = k1(n3, n9; B)  # r1
 
-`waves` orders, `frames` and `arena` lay out memory for concrete sizes, `run` is target `reference`.
+`extents` lets compiled code read the sizes that data decide, `waves` orders, `frames` and `arena` lay out memory for concrete sizes, `run` is target `reference`.
 """

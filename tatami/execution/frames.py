@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from tatami.core.module import Module
 from tatami.core.signature import Equation, symbols
 from tatami.core.sizes.binding import equation_symbols
-from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, Op, pointers
+from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Extent, Host, If, Instruction, Loop, Op, pointers
 from tatami.execution.waves import operation_symbols, order, roots
 
 T = TypeVar("T")
@@ -41,6 +41,15 @@ def callees(instruction: Instruction) -> tuple[str, ...]:
             return (body,)
         case _:
             return ()
+
+
+def needs_python(instruction: Instruction) -> bool:
+    """True if no compiled code runs the operation, whatever its callees are: a Host or reference step, a call that finds
+    sizes, or a loop whose turns have sizes of their own."""
+    op = instruction.op
+    if isinstance(op, Loop) and op.varying:
+        return True
+    return isinstance(op, Host | Op) or (bool(operation_symbols(op)) and not isinstance(op, Extent))
 
 
 def once(find: Callable[[Layouts, str], T]) -> Callable[[Layouts, str], T]:
@@ -94,9 +103,16 @@ class Layouts:
         plan = self.module.programs[program]
         out = dict.fromkeys(symbols(plan.signature))
         out.update(dict.fromkeys(plan.signature.defaults))
+        read = self.extents(program)
         for ins in plan.instructions:
             out.update(dict.fromkeys(operation_symbols(ins.op)))
-        return tuple(out)
+        return tuple(s for s in out if s not in read)
+
+    @once
+    def extents(self, program: str) -> tuple[str, ...]:
+        """Size symbols that compiled code reads from memory; they follow the number of threads."""
+        plan = self.module.programs[program]
+        return tuple(s for ins in plan.instructions if isinstance(ins.op, Extent) for s in ins.op.new_symbols)
 
     @cached_property
     def constants(self) -> tuple[str, ...]:
@@ -162,14 +178,19 @@ class Layouts:
 
     @cached_property
     def equations(self) -> tuple[tuple[str, Equation], ...]:
-        """(program, equation between its sizes) for calls that compiled code makes; the number in this list is the fault's.
-        For other calls Python binds the sizes, and checks."""
+        """(program, equation between its sizes) for calls that compiled code makes, and for sizes that it reads; the number in
+        this list is the fault's. For other calls Python binds the sizes, and checks."""
         called = {c for plan in self.module.programs.values() for ins in plan.instructions for c in callees(ins)}
         out: list[tuple[str, Equation]] = []
         for name, plan in self.module.programs.items():
-            if name in called - self.hosted:
-                known = set(self.symbols(name))
-                out += [(name, e) for e in plan.signature.assumptions if equation_symbols(e) <= known]
+            if name in self.hosted:
+                continue
+            read = frozenset(self.extents(name))
+            known = read.union(self.symbols(name))
+            for e in plan.signature.assumptions:
+                of = equation_symbols(e)
+                if of <= known and (name in called or of & read):
+                    out.append((name, e))
         return tuple(out)
 
     @cached_property
@@ -182,7 +203,7 @@ class Layouts:
             for ins in plan.instructions:
                 for callee in callees(ins):
                     callers.setdefault(callee, set()).add(name)
-                if isinstance(ins.op, Host | Op) or operation_symbols(ins.op):
+                if needs_python(ins):
                     out.add(name)
         work = list(out)
         while work:
@@ -203,11 +224,7 @@ class Layouts:
 
     def is_python_step(self, instruction: Instruction) -> bool:
         """True if the instruction is run by Python, between segments."""
-        return (
-            isinstance(instruction.op, Host | Op)
-            or bool(operation_symbols(instruction.op))
-            or any(c in self.hosted for c in callees(instruction))
-        )
+        return needs_python(instruction) or any(c in self.hosted for c in callees(instruction))
 
     @once
     def segments(self, program: str) -> tuple[tuple[int, int], ...]:

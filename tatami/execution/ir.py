@@ -143,6 +143,13 @@ class Host(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag=
     attrs: dict[str, Scalar | list[Scalar]] = {}
 
 
+class Extent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="extent"):
+    """Sizes read from memory by compiled code: `new_symbols`[k] is the integer inputs[k] (i64, rank 0), which is not negative. No
+    buffer and no call of its program depends on them, since memory is planned before the program runs (`extents`)."""
+
+    new_symbols: tuple[str, ...]
+
+
 class Copy(msgspec.Struct, frozen=True, tag_field="op", tag="copy"):
     """The copy outputs[0] = inputs[0]."""
 
@@ -156,7 +163,7 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="o
     """Sizes that its result decides."""
 
 
-Operation: TypeAlias = Launch | Choose | Call | If | Loop | Host | Copy | Op
+Operation: TypeAlias = Launch | Choose | Call | If | Loop | Host | Extent | Copy | Op
 
 
 def launches(op: Operation) -> tuple[Launch, ...]:

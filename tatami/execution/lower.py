@@ -26,6 +26,7 @@ from tatami.core.signature import Input, Output, symbols
 from tatami.execution import ir
 from tatami.execution.arena import pool_offsets, with_offsets
 from tatami.execution.beside import run_beside, run_loops_beside
+from tatami.execution.extents import read_extents
 from tatami.execution.frames import Layouts
 from tatami.execution.in_place import take_places
 from tatami.execution.joined import join
@@ -59,9 +60,12 @@ def lower(region: Module[Program], plan: Module[Any] | None, kernels: Module[Any
             made = run_beside(made, plan.programs[name])
         if loops is not None:
             made = take_places(made, {symbol: k.face for symbol, k in loops.programs[name].kernels.items()})
-        programs[name] = with_offsets(made)
+        programs[name] = made
         origins[name] = {item.name: (item.name,) for item in program.body}
-    return with_pool_offsets(Module(programs if loops is None else run_loops_beside(programs), region.constants, origins))
+    if loops is not None:
+        programs = run_loops_beside(read_extents(Module(programs, region.constants, origins)))
+    programs = {name: with_offsets(made) for name, made in programs.items()}
+    return with_pool_offsets(Module(programs, region.constants, origins))
 
 
 def with_pool_offsets(module: Module[ir.ExecutionPlan]) -> Module[ir.ExecutionPlan]:

@@ -14,6 +14,7 @@ import numpy as np
 from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr
+from tatami.core.faults.size_fault import negative_size
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, cast, storage_dtype
 from tatami.core.numbers.run_programs import Observe, known_sizes, loop_results, turn_while
@@ -25,6 +26,7 @@ from tatami.execution.ir import (
     Choose,
     Copy,
     ExecutionPlan,
+    Extent,
     Host,
     If,
     Instruction,
@@ -207,6 +209,13 @@ class _Run:
                 if routine not in ROUTINES:
                     raise fail("UnknownOp", ins.debug_name, f"there is no host routine {routine!r}", "register it")
                 return list(ROUTINES[routine]([x for x in inputs if x is not None], attrs))
+            case Extent(new_symbols=new):
+                values = [int(x) for x in inputs if x is not None]
+                for symbol, value in zip(new, values, strict=True):
+                    if value < 0:
+                        raise fail("HostFault", ins.debug_name, *negative_size(value))
+                    self.sizes[symbol] = value
+                return []
             case _:
                 assert_never(ins.op)
 

@@ -91,6 +91,8 @@ def _instruction(ins: ir.Instruction) -> str:
             return f"{left} = loop {body}({arguments}) carried {carried} scanned {scanned}{sizes}"
         case ir.Host(routine=routine, new_symbols=new):
             return f"{left} = host {routine}({arguments}){_new(new)}"
+        case ir.Extent(new_symbols=new):
+            return f"{', '.join(new)} = extent {arguments}"
         case ir.Copy():
             return f"{left} = copy {arguments}"
         case ir.Op(name=name, attrs=attrs):

@@ -23,6 +23,7 @@ from tatami.core.module import Module
 from tatami.core.signature import Input, Output, repeated_input, symbols
 from tatami.execution.arena import aligned
 from tatami.execution.beside import may_run_beside
+from tatami.execution.extents import check_extents, check_readers
 from tatami.execution.in_place import fits, is_last_reader
 from tatami.execution.ir import UNORDERED, BufferInfo, ExecutionPlan, launches, pointers
 from tatami.execution.verify_calls import check_calls, check_depth, check_operations, fault, place_of
@@ -45,7 +46,9 @@ def verify(module: Module[ExecutionPlan]) -> list[Diagnostic]:
             found += _sizes(name, plan)
             found += check_calls(name, plan, module)
             found += check_operations(name, plan, module)
+            found += check_extents(name, plan)
         out += found
+    out += [] if out else check_readers(module)
     return out + _constants(module) + _held(module) + check_depth(module)
 
 

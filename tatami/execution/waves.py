@@ -22,6 +22,7 @@ from tatami.execution.ir import (
     Choose,
     Copy,
     ExecutionPlan,
+    Extent,
     Host,
     If,
     Instruction,
@@ -77,7 +78,7 @@ def operation_sizes(op: Operation) -> tuple[Expr, ...]:
             )
         case Call(sizes=named) | If(sizes=named) | Loop(sizes=named):
             return tuple(named.values())
-        case Host() | Copy() | Op():
+        case Host() | Extent() | Copy() | Op():
             return ()
         case _:
             assert_never(op)
@@ -87,6 +88,8 @@ def operation_symbols(op: Operation) -> tuple[str, ...]:
     """Size symbols that a run of the operation gives a value."""
     match op:
         case Host(new_symbols=new) | Call(new_symbols=new) | If(new_symbols=new) | Loop(new_symbols=new) | Op(new_symbols=new):
+            return new
+        case Extent(new_symbols=new):
             return new
         case Launch() | Choose() | Copy():
             return ()
@@ -275,6 +278,8 @@ def operation_name(op: Operation) -> str:
             return f"loop {body}"
         case Host(routine=routine):
             return f"host {routine}"
+        case Extent():
+            return "extent"
         case Copy():
             return "copy"
         case Op(name=name):

@@ -12,6 +12,7 @@ from tatami.core.kernel import condition_text
 from tatami.core.module import Module
 from tatami.core.sizes.conditions import equation_text, is_condition
 from tatami.core.target import Target
+from tatami.execution.ir import Extent
 from tatami.plan.block_reduces.block_sums import reductions_of_products
 from tatami.plan.show import name_plan, show_budget, show_estimate, show_layouts
 from tatami.region.ir import Region, Step
@@ -255,6 +256,12 @@ def _budget(estimate: dict[str, float], target: Target) -> Iterator[str]:
         yield f"      {found}"
 
 
+def _read_by_code(compilation: Compilation, program: str) -> frozenset[str]:
+    """The sizes that compiled code reads from memory."""
+    instructions = compilation.stages["execution"].programs[program].instructions
+    return frozenset(s for ins in instructions if isinstance(ins.op, Extent) for s in ins.op.new_symbols)
+
+
 def _steps(compilation: Compilation) -> Iterator[str]:
     for program, body in compilation.stages["region"].programs.items():
         steps = [i for i in body.body if isinstance(i, Step)]
@@ -264,7 +271,10 @@ def _steps(compilation: Compilation) -> Iterator[str]:
         for s in steps:
             found = f", finds {', '.join(s.new_symbols)}" if s.new_symbols else ""
             yield f"  {s.name}: {s.kind} {', '.join(s.targets)}{found}"
-        waits = sum(bool(s.new_symbols) for s in steps)
+        read = _read_by_code(compilation, program) if any(s.new_symbols for s in steps) else frozenset()
+        if read:
+            yield f"  read by compiled code, without Python: {', '.join(sorted(read))}"
+        waits = sum(not read.issuperset(s.new_symbols) for s in steps)
         if waits:
             yield f"  synchronisations: {waits}{' a run' if program == 'main' else ' each time it is called'}"
 

@@ -59,9 +59,17 @@ class Program:
         return tuple(i.op.routine for p in plans for i in p.instructions if isinstance(i.op, Host))
 
     @property
+    def sizes_read(self) -> tuple[str, ...]:
+        """Sizes that integers of the data decide and compiled code reads, without Python."""
+        from tatami.execution.ir import Extent
+
+        plans = self.function.execution.programs.values()
+        return tuple(s for p in plans for i in p.instructions if isinstance(i.op, Extent) for s in i.op.new_symbols)
+
+    @property
     def reads_sizes(self) -> bool:
-        """True if integers of the data decide sizes, each read by a Host step."""
-        return "extent" in self.host_steps
+        """True if integers of the data decide sizes, read by a Host step or by compiled code."""
+        return "extent" in self.host_steps or bool(self.sizes_read)
 
     def run(self, source: Source, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> dict[str, object]:
         """Output -> value, by the model's names and in its order. Raises TatamiError."""
@@ -254,6 +262,7 @@ class ShapeSet:
             lines += [f"specialised on {name} = {_brief(value)}" for name, value in program.imported.fixed.items()]
             lines += [f"assumed: {equation_text(e)}, for {e.at}" for e in signature.assumptions]
             lines += [f"Host step: {routine}" for routine in program.host_steps]
+            lines += [f"size read by compiled code: {name}" for name in program.sizes_read]
         return "\n".join(lines)
 
 

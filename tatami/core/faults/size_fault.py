@@ -24,6 +24,11 @@ def size_fault(size: Expr) -> SizeFault | None:
     return beyond_64_bits(size)
 
 
+def negative_size(value: int) -> SizeFault:
+    """The fault of an integer of the data that decides a size and is negative."""
+    return SizeFault(f"{value} is not a size", "give a number that is not negative")
+
+
 def beyond_64_bits(size: Expr) -> SizeFault | None:
     """The fault of a size with a number beyond 64 bits, for sizes that may count from the end and be negative; else None."""
     if has_64_bits(size):

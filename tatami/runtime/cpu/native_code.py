@@ -16,10 +16,11 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from tatami.c.print_entry import FAULT_SIZES
+from tatami.c.print_entry import FAULT_EXTENT, FAULT_SIZES
 from tatami.core.algebra.visit import concrete
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
+from tatami.core.faults.size_fault import negative_size
 from tatami.core.module import Module
 from tatami.core.signature import Equation
 from tatami.core.sizes.binding import broken_equation
@@ -52,6 +53,7 @@ FAULTS = {
         "undo the last edit of the document, or restart from its plan",
     ),
     5: ("HostFault", "a loop ran another number of times than its results have room for", "let the trip count be the size"),
+    FAULT_EXTENT: ("HostFault", "a number of the data is not a size", "give a number that is not negative"),
 }
 """Fault code of compiled code -> (kind, why, suggestion) of its diagnostic."""
 KEPT_ARENAS = 4
@@ -242,6 +244,8 @@ class NativeCode(LoadedModule):
         if code & 255 == FAULT_SIZES:
             return self.broken_sizes(*self.layouts.equations[code >> 8])
         kind, why, suggestion = FAULTS.get(code & 255, ("InvalidExecution", f"fault {code & 255}", "report the program"))
+        if code & 255 == FAULT_EXTENT:
+            why, suggestion = negative_size(last_sides()[0])
         number = code >> 8
         for name, plan in self.execution.programs.items():
             if number < len(plan.instructions):

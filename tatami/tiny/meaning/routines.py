@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tatami.core.diagnostic import fail
+from tatami.core.faults.size_fault import negative_size
 from tatami.core.numbers.trees import HOW, walk_trees
 from tatami.frontend.operations.kernel_body import apply_meaning
 
@@ -82,7 +83,7 @@ def extent(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
     values = [int(number) for number in args]
     for value in values:
         if value < 0:
-            raise fail("HostFault", "extent", f"{value} is not a size", "give a number that is not negative")
+            raise fail("HostFault", "extent", *negative_size(value))
     return tuple(np.zeros((value, 0), np.bool_) for value in values)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tatami.core.dtype import DType
-from tatami.gpu.pairs.lower import lower_pair
 from tatami.emulated.tallies import Tally, summed
+from tatami.gpu.pairs.lower import lower_pair
 from tatami.poly_core.analyse import conflict_ways
 from tatami.runtime.emulated.machine import EmulatedMachine
 from tests.cu.test_compile import BY8

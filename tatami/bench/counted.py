@@ -1,4 +1,4 @@
-"""What the kernels of a program do on the emulated GPU, in numbers: instructions per role of warps, bytes and bank conflicts,
+"""Counts of what the kernels of a program do on the emulated GPU: instructions per role of warps, bytes and bank conflicts,
 next to the inputs of the simulation by which their plans were chosen (D2.18: measuring stands above the pipeline)."""
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ SECTOR = 32
 STORES = ("st.global", "TMA store", "cp.async.bulk store")
 """Instructions that store results to global memory."""
 SHARED_READS = ("ldmatrix", "ld.shared", "wgmma.mma_async", "TMA store", "cp.async.bulk store")
+"""Instructions that read shared memory."""
 SHARED_WRITES = (*COPIES, "st.shared", "stmatrix")
+"""Instructions that write shared memory."""
 
 
 @dataclass

@@ -13,7 +13,7 @@ COPIES = ("cp.async", "TMA load", "TMA im2col load", "cp.async.bulk")
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts of one kind of instruction. Of a warp, or summed over warps and blocks.
+    """Counts of one kind of instruction: those of one warp, or their sum over warps and blocks.
 
     instructions: issued by warps. lanes: threads that took part. flops: two per multiply-add of a tensor core. shared: bytes
     of shared memory read or written. turns: cycles that lanes' accesses to shared memory take without bank conflicts;
@@ -32,7 +32,7 @@ class Tally:
     sectors: int = 0
 
     def __add__(self, other: Tally) -> Tally:
-        """The sums of both."""
+        """Each count of both, added."""
         return Tally(*(a + b for a, b in zip(astuple(self), astuple(other))))
 
 

@@ -88,7 +88,7 @@ class Pipeline(msgspec.Struct, frozen=True):
 Step = Literal["none", "one", "many"]
 """Distance in memory from one index of an axis to the next: none (the same element), one element, or more."""
 Steps = tuple[Step, Step]
-"""Steps along m and n."""
+"""The step along m, and the step along n."""
 
 
 class Traffic(msgspec.Struct, frozen=True):

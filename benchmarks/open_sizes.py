@@ -1,4 +1,4 @@
-"""Models with open sizes, one thread: Tatami's one program for every size beside ONNX Runtime's default session.
+"""Models with open sizes, one thread: Tatami's one program for every size against ONNX Runtime's default session.
 
     python -m benchmarks.open_sizes                     all groups
     python -m benchmarks.open_sizes lstm conv --fixed   some groups, and the program of the same sizes fixed beside them

@@ -1,4 +1,4 @@
-"""Ensembles of trees beside ONNX Runtime, one thread each, in turns: `python -m benchmarks.trees [--folder DIR]`.
+"""Ensembles of trees against ONNX Runtime, one thread each, in turns: `python -m benchmarks.trees [--folder DIR]`.
 
 LightGBM (100 and 500 trees of 31 leaves) and scikit-learn's random forests of 100 deep trees on 10000 rows of 30 features. Needs
 lightgbm, scikit-learn, onnxmltools and skl2onnx; the exports are kept in the folder. A figure is the least of the calls' times

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tatami.compilation import Compilation, StoredProgram
 from tatami.compiled_function import CompiledFunction, StageView
+from tatami.core.collector import without_collector
 from tatami.core.custom.verbatim import KernelCode
 from tatami.core.diagnostic import fail
 from tatami.core.faults.arguments import bool_argument, count_argument, path_argument, sizes_argument
@@ -124,7 +125,8 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
     from tatami.runtime.machine.host import check_runs_here
 
     check_runs_here(target)
-    program = find_program(compilation)
+    with without_collector():
+        program = find_program(compilation)
     with explained("execution", compilation.observer.from_document):
         return CompiledFunction(compilation, program.execution, load_stored(compilation, program, threads), sizes)
 

@@ -4,7 +4,7 @@
     python -m benchmarks.compile_time magika piper model.onnx  models whose name begins so, and files
 
 Seconds are processor seconds, which a busy machine changes little; the C compilers' are apart from Tatami's own. `--out`
-also writes what was found as JSON, and `--beside` prints each model beside what such a file says of it.
+also writes what was found as JSON, and `--against` prints, next to each model, what such a file says of it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def main() -> None:
     )
     parser.add_argument("--limit", type=float, default=900.0, help="the longest that one model may take, in seconds")
     parser.add_argument("--out", type=Path, help="a JSON file for what was found; models in it are replaced")
-    parser.add_argument("--beside", type=Path, help="an earlier --out")
+    parser.add_argument("--against", type=Path, help="an earlier --out")
     args = parser.parse_args()
-    before = _read(args.beside) if args.beside else {}
+    before = _read(args.against) if args.against else {}
     found = _read(args.out) if args.out and args.out.exists() else {}
     with tempfile.TemporaryDirectory() as scratch:
         for name, path, feed in _chosen(args.models, args.packages, Path(scratch)):
@@ -87,8 +87,8 @@ def _chosen(names: Sequence[str], packages: Path, scratch: Path) -> Iterator[tup
 
 
 def _ask(path: Path, feed: Path | None, cache: Path, rates: Path, limit: float) -> Spent:
-    """What the process says. Each starts with a cache that holds the rates of the machine, measured once, and what measuring
-    them compiled, the thread pool among it."""
+    """The answer of a model's process. Each starts with a cache that holds the rates of the machine, measured once, and what
+    measuring them compiled, the thread pool among it."""
     if not rates.exists():
         subprocess.run(
             [sys.executable, "-m", "benchmarks.compile_time.process", "--warm"], env=_variables(rates), cwd=ROOT, check=True
@@ -107,7 +107,7 @@ def _ask(path: Path, feed: Path | None, cache: Path, rates: Path, limit: float) 
 
 
 def _variables(cache: Path) -> dict[str, str]:
-    """Python's bytecode is kept beside the caches: it is there after an installation, and the rates' process makes most of it."""
+    """Variables of a model's process. Python's bytecode is kept next to the caches: it is there after an installation, and the rates' process makes most of it."""
     own = {"TATAMI_CACHE_DIR": str(cache), "PYTHONPYCACHEPREFIX": str(cache.parent / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
     return environment(os.cpu_count() or 1) | own
 

@@ -44,7 +44,7 @@ Times = tuple[float, float]
 
 
 def run(command: list[str], place: str, cache: str) -> tuple[Times, str]:
-    """What a process takes, and what it prints. `place` has the caches and the bytecode."""
+    """(seconds and processor seconds of a process, the text that it prints). `place` has the caches and the bytecode."""
     before, start = _processor(), time.perf_counter()
     own = {"TATAMI_CACHE_DIR": f"{place}/{cache}", "TATAMI_PROGRAM_CACHE": "1", "PYTHONPYCACHEPREFIX": f"{place}/bytecode"}
     environment = {n: v for n, v in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"} | own

@@ -56,7 +56,7 @@ class Clock:
 
 
 def watch(spent: Spent) -> None:
-    """From now on each stage, check and import of this process is entered in `spent`."""
+    """Enter each later stage, check and import of this process in `spent`."""
     from tatami import api, observer
 
     clock = Clock(spent)

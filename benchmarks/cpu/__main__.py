@@ -1,4 +1,4 @@
-"""Tatami beside PyTorch, torch.compile, ONNX Runtime and numpy on this CPU, by the rules of `blocks.py`.
+"""Tatami against PyTorch, torch.compile, ONNX Runtime and numpy on this CPU, by the rules of `blocks.py`.
 
     python -m benchmarks.cpu                    everything; writes the record of this machine's instruction set,
                                                 benchmarks/results/cpu-<isa>.json, and docs/performance.md from all records
@@ -9,7 +9,7 @@
 
 All contestants take turns. With one thread they share a process, and each peer that comes near the best runs once more alone in
 a fresh one; with more threads every contestant has a process of its own, because pools spin, and peers that were far from the
-best with one thread are left out. What contestants compile they compile before, on all cores. Rows that are void are measured
+best with one thread are left out. Contestants compile before they are measured, on all cores. Rows that are void are measured
 again, up to --rounds times in all.
 """
 

@@ -81,7 +81,7 @@ def timed_block(run: Callable[[], object], probe: Callable[[], float], calls: in
 
 
 def is_parked(run: Callable[[], object]) -> bool:
-    """Does the process stop using the processor within a millisecond after a call?"""
+    """True if the process stops using the processor within a millisecond after a call."""
     run()
     time.sleep(PARKED_AFTER)
     began = time.process_time()
@@ -90,8 +90,8 @@ def is_parked(run: Callable[[], object]) -> bool:
 
 
 def busy_seconds() -> float | None:
-    """Of all processors together, since the start of the machine: all that is not idle and no wait for a disk, and what the host
-    took below a virtual machine. None where the system does not count it."""
+    """Busy seconds of all processors together since the start of the machine: neither idle nor waiting for a disk, and what the
+    host took below a virtual machine. None if the system does not count them."""
     try:
         counts = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     except OSError:
@@ -111,13 +111,13 @@ def usual_rate(found: Mapping[str, list[Block]]) -> float:
 
 
 def quiet_seconds(blocks: Iterable[Block], rate: float) -> float | None:
-    """Seconds per call over the blocks that count beside a usual rate; None when there is none."""
+    """Seconds per call over the blocks that count at a usual rate; None if there is none."""
     kept = [b.seconds for b in blocks if max(abs(b.before - rate), abs(b.after - rate)) <= BAND * rate]
     return statistics.median(kept) if kept else None
 
 
 def near_peers(seconds: Mapping[str, float], ours: str) -> list[str]:
-    """The peers that with one thread came so near the best that more threads may change who it is. Those that have nothing
+    """The peers that with one thread came so near the best that more threads may change who it is. Peers that have nothing
     to gain with one thread come along with their kind."""
     peers = {name: s for name, s in seconds.items() if name != ours}
     kept = [name for name, s in peers.items() if s <= FAR * min(peers.values(), default=0.0)]

@@ -1,4 +1,4 @@
-"""What is measured: the cases of every group."""
+"""The cases of every group of the benchmark."""
 
 from __future__ import annotations
 

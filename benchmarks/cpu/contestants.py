@@ -1,4 +1,4 @@
-"""Who is measured: Tatami, and its peers at their best settings. Each becomes a call without arguments."""
+"""The contestants: Tatami, and its peers at their best settings. Each becomes a call without arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = (
 
 
 def applies(name: str, case: Case, threads: int) -> bool:
-    """Does contestant `name` have a setting of its own for the case?"""
+    """True if contestant `name` has a setting of its own for the case."""
     if name.startswith(("eager", "compile")) and case.torch is None:
         return False
     if "channels-last" in name:
@@ -43,7 +43,7 @@ def contestant(name: str, case: Case, model: str, inputs: Arrays, threads: int) 
 
 
 def _tatami(model: str, inputs: Arrays, threads: int) -> Run:
-    """Through f(...): what a user calls."""
+    """A call of Tatami as a user makes it, f(...)."""
     import tatami as tt
 
     f = tt.compile(model, threads=threads)

@@ -1,4 +1,4 @@
-"""What a measuring process finds in its environment. The pools of numpy's and torch's libraries take their sizes from it when
+"""Environment variables of a measuring process. The pools of numpy's and torch's libraries take their sizes from it when
 they are loaded: it is given by the process that starts another, before anything is imported there."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run has on disk while it goes on: the models of the cases, and every measured case as a line of JSON."""
+"""The folder of a run while it goes on: the models of the cases, and every measured case as a line of JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[int, int, float, tuple[str, ...]]
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What one process measured of one case."""
+    """The figures of one case that one process measured."""
 
     case: str
     blocks: dict[str, list[Block]]

@@ -11,7 +11,7 @@ from benchmarks.cpu.case import Arrays, Case, random, save_model
 
 SQUARES = (64, 128, 256, 512, 1024, 2048)
 HALVES = ((512, 512, 512), (128, 3072, 768), (1, 4096, 4096))
-"""In fp16, with sums of fp32."""
+"""Products in fp16 with sums in fp32: rows, columns, depth."""
 ODD = (
     (1000, 777, 1531), (333, 333, 333), (1, 4096, 4096), (7, 3072, 768), (4096, 64, 64), (64, 64, 8192), (128, 128, 32768),
     (256, 256, 32768),

@@ -1,4 +1,4 @@
-"""Products of 8-bit integers with weights, as quantised models have them: sums of 32 bits; requantised; of rows that are
+"""Products of 8-bit integers with weights, as in quantised models: sums of 32 bits; requantised; of rows that are
 quantised by what they hold; between dequantisations; under rows of fp32; of an LSTM. PyTorch has no such operators."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Single operators, and small modules, against PyTorch's own kernels: where is an operator of ours slow?
+"""Single operators, and small modules, against PyTorch's own kernels: the operators of Tatami that are slow.
 
     python -m benchmarks.cpu.operators [--threads 1] [part of a name …]
 
 A line is the least time of several calls of each, in ms, and PyTorch's time divided by ours; those below 0.9 are marked. For
-finding gaps: nothing is kept, and the machine need not be quiet. What counts is measured by `python -m benchmarks.cpu`.
+finding gaps: nothing is kept, and the machine need not be quiet. The record is measured by `python -m benchmarks.cpu`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Called(nn.Module):
 
 
 def cases() -> dict[str, Case]:
-    """By name, from one seed."""
+    """Modules and their inputs by name, from one seed."""
     torch.manual_seed(0)
     return {
         "convT 4x4/2 64-32 32": (nn.ConvTranspose2d(64, 32, 4, 2, 1), (R(1, 64, 32, 32),)),

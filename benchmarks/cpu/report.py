@@ -70,7 +70,7 @@ MADE = (
 
 
 def summary(records: Mapping[str, Record]) -> str:
-    """What the groups of rows come to, machine by machine."""
+    """The page of ratios by group of rows, machine by machine."""
     out = ["# Performance on the CPU", "", MADE.format("the records of [benchmarks/results](../benchmarks/results)")]
     for isa, record in records.items():
         m = record.machine
@@ -157,7 +157,7 @@ def plot(rows: Sequence[Row]) -> str:
 
 
 def _share(row: Row) -> str:
-    """Of the measured multiply-add peak for what computes; GB/s for what moves."""
+    """Share of the measured multiply-add peak for rows that compute; GB/s for rows that move data."""
     ours = row.seconds.get(OURS)
     if not ours:
         return ""

@@ -1,4 +1,4 @@
-"""What memory bounds: softmax, norms, GELU, transposes, reductions, sums, of 10^4 to 10^7 elements."""
+"""Operators that memory bounds: softmax, norms, GELU, transposes, reductions, sums, of 10^4 to 10^7 elements."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _case(
     drawn: Callable[..., np.ndarray] = random,
     **model: Any,
 ) -> Case:
-    """`moved`: elements read and written per element of the input. kind: of the output. drawn: the input, of a shape. model:
-    what else `save_model` takes."""
+    """The case of an operator on one input. `moved`: elements read and written per element of the input; `kind`: dtype of the
+    output; `drawn`: makes the input of a shape; `model`: further arguments of `save_model`."""
 
     def inputs() -> Arrays:
         return {"x": drawn(*shape)}
@@ -102,7 +102,7 @@ def rms_norm(name: str, shape: tuple[int, ...]) -> Case:
 
 
 def group_norm(name: str, shape: tuple[int, ...]) -> Case:
-    """Of an image whose channels are the rows, in 32 groups."""
+    """Group norm of an image whose channels are the rows, in 32 groups."""
     from onnx import helper
 
     image = _image(shape)
@@ -117,7 +117,7 @@ def group_norm(name: str, shape: tuple[int, ...]) -> Case:
 
 
 def batch_norm(name: str, shape: tuple[int, ...]) -> Case:
-    """Of an image whose channels are the rows, by means and variances that are known."""
+    """Batch norm of an image whose channels are the rows, by known means and variances."""
     from onnx import helper
 
     image = _image(shape)
@@ -180,7 +180,7 @@ def cumulative_sum(name: str, shape: tuple[int, ...]) -> Case:
 
 
 def take_rows(name: str, shape: tuple[int, ...]) -> Case:
-    """As an embedding does: the rows at places that are in no order."""
+    """Rows at unordered places, as in an embedding."""
     from onnx import helper
 
     places = np.random.default_rng(1).integers(0, shape[0], shape[0])
@@ -214,7 +214,7 @@ def logarithm(name: str, shape: tuple[int, ...]) -> Case:
 
 
 def positive(*shape: int) -> np.ndarray:
-    """What has a logarithm: of a number below zero nobody computes one, and what peers return can't be compared."""
+    """Positive numbers, which have a logarithm: results of peers for negative ones cannot be compared."""
     return np.exp(random(*shape))
 
 

@@ -1,4 +1,4 @@
-"""Prefix sums and reduces to few results: time and error of compiled programs beside numpy and torch.
+"""Prefix sums and reduces to few results: time and error of compiled programs against numpy and torch.
 
     python -m benchmarks.cpu.scan [--threads 2] [--seconds 3] [--json benchmarks/results/scan.json]
 

@@ -23,8 +23,8 @@ from benchmarks.cpu.folder import Found
 ROOT = Path(__file__).parents[2]
 MIN_BLOCKS, MAX_BLOCKS = 2, 25
 MIN_BLOCKS_APART = 7
-"""Of contestants in processes of their own, whose threads are woken for each block: of some a host puts two on one core for as
-long as they run, of any contestant, and the median has to be of the others."""
+"""Minimum blocks of contestants in processes of their own, whose threads are woken for each block: in some blocks a host puts
+two threads on one core for as long as they run, and the median has to be one of the other blocks."""
 PATIENCE = 3
 """How many times its seconds a case may take while a contestant that counts has no block of a quiet machine."""
 

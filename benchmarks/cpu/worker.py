@@ -34,7 +34,7 @@ REST, REST_CPU, PATIENCE = 2e-3, 2e-4, 0.2
 def main() -> None:
     folder, threads, names = sys.argv[1:4]
     told = os.dup(1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # text that libraries print is not an answer
     warnings.simplefilter("ignore")
     server = _Server(Path(folder), int(threads), names.split(","))
     with os.fdopen(told, "w") as out:
@@ -104,8 +104,8 @@ def _come_to_rest() -> None:
 
 
 def differences(outputs: Mapping[str, object]) -> dict[str, float]:
-    """To the first output, in units of its largest value: numbers, so that a line of JSON can say them; what only one of two
-    calls no number or infinite is 1 apart."""
+    """Differences of outputs from the first one, in units of its largest value: finite numbers, so that a line of JSON can hold
+    them; NaN or infinity in one of two outputs alone counts as 1."""
     import numpy as np
 
     if not outputs:

@@ -6,7 +6,7 @@
     python -m benchmarks.gpu --report FILE        the table of a record
 
 Each step is a process of its own with a limit; one that fails or is stopped keeps its rows and costs no other step its
-run. The record goes to benchmarks/results/<device>-<date>.json, tuned plans beside it, lane tables to benchmarks/gpu/lanes.
+run. The record goes to benchmarks/results/<device>-<date>.json, tuned plans next to it, lane tables to benchmarks/gpu/lanes.
 It runs from a plain checkout: no network, no installation, whatever Python finds.
 """
 
@@ -32,7 +32,7 @@ from benchmarks.gpu.steps import STEPS, run_step
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 SECONDS = 530.0
-"""Of all steps together."""
+"""Maximum seconds of all steps together."""
 
 
 def main() -> None:

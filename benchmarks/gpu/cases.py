@@ -1,4 +1,4 @@
-"""What is checked and what is timed: models as functions of sizes, with the peers that do the same in PyTorch."""
+"""The cases that are checked and timed: models as functions of sizes, with the peers that do the same in PyTorch."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """`operations`: multiply-adds counted twice. `bytes`: each input read once, each output written once. `peers`: by
-    name, a function of PyTorch's module and the tensors. `tolerance`: of the norm of the error over the norm."""
+    """One model with its peers. `operations`: multiply-adds counted twice. `bytes`: each input read once, each output written
+    once. `peers`: by name, a function of PyTorch's module and the tensors. `tolerance`: maximum norm of the error over the
+    norm of the result."""
 
     name: str
     group: str
@@ -119,7 +120,7 @@ def gradient(of: str, batch: int, heads: int, length: int, width: int, causal: b
 
 
 def conv(n: int, c: int, hw: int, k: int, filter: int, stride: int = 1, dtype: DType = tt.fp16, last: bool = False) -> Case:
-    """With `last` all tensors have their channels last, as between the layers of a network."""
+    """A convolution; with `last`, all tensors have their channels last, as between the layers of a network."""
     pad = filter // 2
     out = (hw + 2 * pad - filter) // stride + 1
 
@@ -219,11 +220,11 @@ RESNET50 = (
     (512, 28, 256, 1, 1), (256, 28, 256, 3, 2), (256, 14, 1024, 1, 1), (512, 28, 1024, 1, 2), (1024, 14, 256, 1, 1), (256, 14, 256, 3, 1),
     (1024, 14, 512, 1, 1), (512, 14, 512, 3, 2), (512, 7, 2048, 1, 1), (1024, 14, 2048, 1, 2), (2048, 7, 512, 1, 1), (512, 7, 512, 3, 1),
 )  # fmt: skip
-"""Its convolutions behind the stem: channels, side of the image, channels of the result, side of the filter, stride."""
+"""Convolutions of ResNet-50 behind the stem: channels, side of the image, channels of the result, side of the filter, stride."""
 
 
 def tuned() -> list[Case]:
-    """What the tables of tuned plans are made for: the benchmark's products; attention of 16384 rows with 2048 channels in
+    """The cases of the tables of tuned plans: the benchmark's products; attention of 16384 rows with 2048 channels in
     all; ResNet-50's convolutions of 64 images."""
     kinds = [(s, d, c) for s in (2048, 4096, 8192, 16384) for d in (64, 128, 256) for c in (False, True)]
     heads = [attention(16384 // s, 2048 // d, s, d, c) for s, d, c in kinds]

@@ -1,7 +1,7 @@
 """Each function of the PTX header, lane by lane: what the hardware gives against what the emulated machine gives.
 
 The machine's layouts were written from the manual; a kernel per function writes down what every lane got, and the two
-tables have to be equal. Values are small integers, so that tensor cores are exact. What a GPU gave is kept in
+tables have to be equal. Values are small integers, so that tensor cores are exact. The results of a GPU are kept in
 `benchmarks/gpu/lanes/` and the machine is held to it from then on.
 """
 
@@ -42,7 +42,7 @@ def halves(count: int, kind: str = "fp16") -> np.ndarray:
 
 
 def all_kernels(arch: str) -> list[Kernel]:
-    """Those that a GPU of `arch` (sm80, sm90) runs."""
+    """The kernels that a GPU of `arch` (sm80, sm90) runs."""
     return [*sm80_kernels(), *(sm90_kernels() if arch == "sm90" else ())]
 
 
@@ -137,7 +137,7 @@ def sm80_kernels() -> Iterator[Kernel]:
     fractions = np.array([0, 0xFFF, 0x1000, 0x1001, 0x2000, 0x3000, 0x7FFFFF, 0x7FEFFF], np.uint32)
     exponents = np.array([0, 1, 2, 0x7F, 0xFE], np.uint32)[:, None] << 23
     yield Kernel(
-        "to_tf32",  # of the result the bits that count
+        "to_tf32",  # the bits of the result that count
         "sm_80",
         "  for (int i = tt_thread(); i < 96; i += 32) p1[i] = tt_to_tf32(tt_bits_to_f32(p0[i])) >> 13;",
         np.concatenate([(exponents | fractions).ravel(), np.full(8, 0x7F800000, np.uint32)] * 2)
@@ -436,7 +436,7 @@ def product(kind: str, word: str, ta: int, tb: int, swizzle: int) -> Kernel:
 
 
 def compare(where: Where, arch: str, keep: bool) -> list[dict[str, object]]:
-    """A row per kernel: is what `where` gave what the emulated machine gives? `keep`: write the tables down."""
+    """A row per kernel: whether results of `where` equal those of the emulated machine. `keep`: write the tables down."""
     kernels = all_kernels(arch)
     expected = Emulated(f"emulated-{arch}").run(kernels, headers(()))
     rows: list[dict[str, object]] = []

@@ -41,7 +41,7 @@ def commit() -> str:
 
 
 def said(command: list[str]) -> str:
-    """What a command prints; nothing where it is not there or fails."""
+    """The text that a command prints; empty if it is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)

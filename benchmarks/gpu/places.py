@@ -38,7 +38,7 @@ class Kernel:
     shared: int = 0
     map: Map | None = None
     map_is_output: bool = False
-    """Does the map lie over p1? Else over p0."""
+    """True if the map describes p1; False: p0."""
     headers: str = ""
     """Text that follows the PTX header: the wgmma shapes."""
 

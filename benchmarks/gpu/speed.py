@@ -25,7 +25,7 @@ from tatami.runtime.cuda.device import split_name
 from tatami.runtime.cuda.device_array import Block, DeviceArray, empty, upload
 
 ROTATED_BYTES = 192 << 20
-"""At least so many bytes of inputs and outputs before a set is used again."""
+"""Minimum bytes of inputs and outputs that are used before a set is used again, so that no cache holds it."""
 CALLS = 8
 ROUNDS = 15
 OURS = "Tatami"

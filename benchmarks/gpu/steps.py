@@ -27,7 +27,7 @@ Row: TypeAlias = dict[str, Any]
 
 
 class Run:
-    """What a step is given. `dry`: the emulated GPU in place of one, at tiny sizes."""
+    """The target, time and place of a step. `dry`: the emulated GPU in place of one, at tiny sizes."""
 
     def __init__(self, target: str, seconds: float, dry: bool) -> None:
         self.target = target
@@ -98,12 +98,12 @@ def random_inputs(f: Any, seed: int) -> dict[str, np.ndarray]:
 
 
 def sanitized(run: Run) -> Iterator[Row]:
-    """What compute-sanitizer watches: the small cases."""
+    """The small cases under compute-sanitizer."""
     yield from kernels(run, small=True)
 
 
 def limits(run: Run) -> Iterator[Row]:
-    """What the machine itself reaches: copying, and a large matrix product of its own library."""
+    """Rates of the machine itself: copying, and a large matrix product of its own library."""
     yield from ceilings(run.target)
 
 
@@ -119,7 +119,7 @@ def speed(group: str) -> Callable[[Run], Iterator[Row]]:
 
 
 def compiled_peers(run: Run) -> Iterator[Row]:
-    """Beside torch.compile, tuned as far as it goes (its products are Triton's templates or cuBLAS, whichever is faster)."""
+    """Cases against torch.compile, tuned as far as it goes (its products are Triton's templates or cuBLAS, whichever is faster)."""
     for case in tiny("memory") if run.dry else [c for g in ("memory", "gemm", "attention") for c in timed(g)[:2]]:
         if run.is_late:
             yield {"name": case.name, "skipped": "no time left"}
@@ -176,7 +176,7 @@ STEPS: Mapping[str, tuple[Callable[[Run], Iterator[Row]], float]] = {
     "memcheck": (sanitized, 35.0),
     "racecheck": (sanitized, 35.0),
 }
-"""By name, in order: what runs, and the seconds it may take. Together they are under nine minutes."""
+"""Steps by name, in order: the function, and the seconds it may take. Together they are under nine minutes."""
 
 
 def run_step(name: str, target: str, dry: bool, out: Path, seconds: float) -> None:

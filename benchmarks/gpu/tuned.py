@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.tuned --chip h100 h200                by simulation of every plan of the space, through NVRTC
     python -m benchmarks.gpu.tuned --chip h200 --measured FILE     entries of a record of `make gpu` take their place
 
-Of the plans that the simulation ranks first, the first whose kernel the compiler takes without spills or warnings is kept.
+The kept plan is the best one by simulation whose kernel the compiler takes without spills or warnings.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def is_clean_text(text: str, arch: str, headers: tuple[tuple[str, str], ...]) ->
 
 
 def measured(record: Mapping[str, Any], name: str) -> dict[str, Entry]:
-    """Of a record of `make gpu`; `name` is its file's."""
+    """The fastest plan of each key in a record of `make gpu`, whose file is `name`."""
     return {
         key: Entry(row["name"], "measurement", row["median"]["Tatami"], count, name, row["document"])
         for key, (row, count) in fastest_plans(record).items()

@@ -1,4 +1,4 @@
-"""Trained models that packages of the Python index ship, beside ONNX Runtime, each in a process of its own.
+"""Trained models that packages of the Python index ship, against ONNX Runtime, each in a process of its own.
 
     python -m benchmarks.real                       every model; writes benchmarks/results/real.json and docs/real-models.md
     python -m benchmarks.real --only magika         the models whose name begins so; their rows of the record are replaced
@@ -17,8 +17,9 @@ from platformdirs import user_cache_path
 
 from benchmarks.real.arrays import arrays_of
 from benchmarks.real.keep import keep
+from benchmarks.real.listing import RealModel
 from benchmarks.real.measure import measure
-from benchmarks.real.models import MODELS, RealModel
+from benchmarks.real.models import MODELS
 from benchmarks.real.packages import Absent, fetch
 from benchmarks.real.record import Row
 from benchmarks.real.report import page, summary

@@ -1,4 +1,4 @@
-"""What public tools make of three networks with random weights: a CNN, a transformer, an LSTM.
+"""Conversions by public tools of three networks with random weights: a CNN, a transformer, an LSTM.
 
 Each function writes an .onnx file from an .onnx file. Quantisation is onnxruntime's, float16 onnxconverter-common's, the smaller
 graph onnxslim's; optimised models are those that ONNX Runtime's session saves.
@@ -185,7 +185,7 @@ CONVERSIONS: dict[str, tuple[str, Callable[[Network, Path, Path], None]]] = {
     "saved all": ("onnxruntime", _saved("ALL")),
     "slim": ("onnxslim", _slim),
 }
-"""By name: the tool, and what it does."""
+"""Conversions by name: the tool, and its function."""
 
 
 def feeds_for(network: Network, path: Path) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def all_steps(folder: Path, rounds: int) -> dict[str, Callable[[], Row]]:
-    """What makes each row, by name and in order."""
+    """The maker of each row by name, in order."""
     steps = {f"{n} {c}": _conversion(n, c, folder, rounds) for n in NETWORKS for c in CONVERSIONS}
     for name in ("gpt2", "llama"):
         for dynamo in (False, True):

@@ -10,8 +10,8 @@ import numpy as np
 
 
 def distance(result: Any, reference: Any) -> float:
-    """The greatest of: the Frobenius norm of the difference beside the reference's, for floats; the share of elements that
-    differ, for everything else. Infinite for another shape, dtype or kind of value."""
+    """The largest of: Frobenius norm of the difference over that of the reference, for floats; share of elements that differ,
+    for everything else. Infinite for another shape, dtype or kind of value."""
     if isinstance(reference, Mapping):
         if not isinstance(result, Mapping) or list(result) != list(reference):
             return math.inf

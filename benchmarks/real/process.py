@@ -1,6 +1,6 @@
 """One model in a process of its own: `python -m benchmarks.real.process cold|decode|cached|theirs`, a request on stdin, JSON on stdout.
 
-cold     compiles with an empty cache, runs at each size beside ONNX Runtime, times both in turns
+cold     compiles with an empty cache, runs at each size against ONNX Runtime, times both in turns
 cached   finds the program in the cache: seconds, and resident memory that loading and one call add
 theirs   the same memory of ONNX Runtime's default session
 """
@@ -23,7 +23,7 @@ from benchmarks.real.generate import decode
 from benchmarks.real.record import Size
 
 BLOCK_SECONDS = 0.1
-"""Length of a block of calls; long beside a scheduler's slice, short beside a neighbour's burst."""
+"""Seconds of a block of calls: longer than a scheduler's slice, shorter than a neighbour's burst of work."""
 
 
 def in_turns(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> tuple[float, float]:

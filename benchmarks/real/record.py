@@ -1,4 +1,4 @@
-"""What is known of one model: sizes, errors, times, memory; and the verdict that follows from them."""
+"""The record of one model: sizes, errors, times, memory; and the verdict that follows from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ another order."""
 
 
 class Size(msgspec.Struct, frozen=True):
-    """One run. error: Frobenius, beside ONNX Runtime without optimisations; own: ONNX Runtime's (`process.own_error`)."""
+    """One run. `error`: Frobenius norm of the difference from ONNX Runtime without optimisations; `own`: that of ONNX Runtime
+    itself (`process.own_error`)."""
 
     sizes: Mapping[str, int]
     error: float = math.inf

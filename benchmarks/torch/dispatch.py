@@ -1,4 +1,4 @@
-"""What one call of a small compiled module costs beside the same in eager mode: microseconds, medians, interleaved.
+"""The cost of one call of a small compiled module against eager mode: microseconds, medians, interleaved.
 
     python benchmarks/torch/dispatch.py
 

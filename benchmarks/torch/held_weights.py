@@ -2,7 +2,7 @@
 
     python -m benchmarks.torch.held_weights [--rounds 40] [MODEL …]
 
-A call of six models by default, beside the same program whose looks read every byte, and one whose weights are promised not to
+A call of six models by default, against the same program whose looks read every byte, and one whose weights are promised not to
 change (`options={"freeze": True}`). Each model in a process of its own, one thread, contestants in turns of BLOCK calls,
 milliseconds of processor time of the least call of each.
 """

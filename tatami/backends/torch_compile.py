@@ -29,6 +29,7 @@ from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
 from tatami.backends.torch_report import REPORTS, GraphReport
 from tatami.core.algebra.visit import evaluate, free_vars
+from tatami.core.collector import without_collector
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr
 from tatami.core.sizes.binding import solve
@@ -166,7 +167,8 @@ def _compile(
     REPORTS.append(report)
     began = time.perf_counter()
     try:
-        return make_boxed_func(_whole(gm, report, options))
+        with without_collector():
+            return make_boxed_func(_whole(gm, report, options))
     finally:
         report.seconds = time.perf_counter() - began
         log.info("%s", report.text())

@@ -13,7 +13,6 @@ import msgspec
 
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import Diagnostic, diagnostic
-from tatami.core.expr import Expr
 from tatami.core.module import Module
 from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
 from tatami.gpu.proof.faults import hazardous, invalid
@@ -80,8 +79,6 @@ def check_words(kernel: AnyKernel) -> list[Diagnostic]:
             continue
         if isinstance(value, str) and _WORD.fullmatch(value) is None:
             return [invalid(kernel, repr(value[:80]), "names in kernels are letters, digits and _")]
-        if isinstance(value, Expr):
-            continue
         if isinstance(value, msgspec.Struct):
             stack.extend(getattr(value, name) for name in value.__struct_fields__)
         elif isinstance(value, tuple | list):

@@ -12,7 +12,6 @@ from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.files.data_files import ModelFile
 from tatami.onnx.files.order import graphs_of, words_of
 from tatami.onnx.files.repair import Repair, repaired
-from tatami.onnx.files.schemas import DEFAULT
 
 
 def check_file(file: ModelFile, path: Path | None = None) -> tuple[list[Diagnostic], tuple[Repair, ...]]:
@@ -25,7 +24,9 @@ def check_file(file: ModelFile, path: Path | None = None) -> tuple[list[Diagnost
         repairs = ()  # reported by the import
     except Exception:
         return [], ()
-    found = dict(_findings(model, path))
+    found: dict[str, str] = {}
+    for why, at in _findings(model, path):
+        found.setdefault(why, at)  # the checker says of the model what it says of its part
     how = "correct the exporter, or the file; Tatami runs it where its import does not refuse it too"
     return [
         diagnostic("InvalidDocument", f"{file.name}: {at}", f"onnx.checker: {why}", how) for why, at in found.items()
@@ -35,8 +36,7 @@ def check_file(file: ModelFile, path: Path | None = None) -> tuple[list[Diagnost
 def _findings(model: onnx.ModelProto, path: Path | None) -> Iterator[tuple[str, str]]:
     """(fault, place) of each part of the model, checked one by one because the checker stops at its first fault."""
     context = onnx.checker.C.CheckerContext()
-    context.ir_version = model.ir_version or onnx.IR_VERSION
-    context.opset_imports = {("" if o.domain in DEFAULT else o.domain): o.version for o in model.opset_import}
+    context.opset_imports = {o.domain: o.version for o in model.opset_import}
     for port in (*model.graph.input, *model.graph.output):
         yield from _asked(lambda port=port: onnx.checker.check_value_info(port, context), str(port.name))  # type: ignore[misc]
     for tensor in model.graph.initializer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -17,7 +18,7 @@ from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.guards import Planned, behind_guards
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuSplit, CpuWinograd, Guarded, ProgramPlan, RegionPlan, Rejected
-from tatami.plan.key import canonical_plan_key, plan_key
+from tatami.plan.key import canonical_plan_key, plan_key, without_offsets
 from tatami.plan.memory.constant_arguments import constant_arguments
 from tatami.plan.memory.convert import with_layouts
 from tatami.plan.memory.layouts import choose_layouts
@@ -27,8 +28,10 @@ from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
 from tatami.region.ir import Program, Region
 from tatami.region.views.canonical_key import Renaming, canonical
 
-Made: TypeAlias = dict[Any, tuple[tuple[Guarded, ...], tuple[Rejected, ...], str]]
-"""Plans, refusals and key of each canonical Region met so far."""
+Form: TypeAlias = tuple[Region, frozenset[str], tuple[tuple[str, int], ...]]
+"""All that a search depends on: the canonical Region without offsets, the constants among its operands, hints of sizes."""
+Made: TypeAlias = dict[Form, tuple[tuple[Guarded, ...], tuple[Rejected, ...]]]
+"""Plans and refusals of each form of a Region met so far."""
 
 
 def choose(
@@ -52,24 +55,40 @@ def choose(
         facts = {f.region: f for f in poly_core.programs[name].regions}
         layouts = choose_layouts(program, target)
         lying = {item.name: item for item in with_layouts(program, layouts, constants)[0].body if isinstance(item, Region)}
-        out: list[RegionPlan] = []
-        for item in program.body:
-            if isinstance(item, Region):
-                out.append(_plan_of(item, lying[item.name], facts[item.name], target, hints, constants, decided, made))
+        items = [item for item in program.body if isinstance(item, Region)]
+        named = [_named(item, lying[item.name], facts[item.name], constants) for item in items]
+        out = [_plan_of(n, target, hints, constants, decided, made) for n in named]
         if guards and target.kind == "cpu":
-            out = _with_guarded(program, out, lying, facts, target, hints, constants, decided)
+            out = _with_guarded(program, out, named, target, hints, decided)
         plans[name] = ProgramPlan(tuple(out), layouts)
     return Module(plans, region.constants, {})
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A Region of the program, with its values as they lie in memory; that form, its facts and its constants by canonical
+    names."""
+
+    region: Region
+    lying: Region
+    renamed: Region
+    names: Renaming
+    facts: RegionFacts
+    constants: frozenset[str]
+
+
+def _named(region: Region, lying: Region, facts: RegionFacts, constants: frozenset[str]) -> _Named:
+    renamed, names = canonical(lying)
+    known = frozenset(names.tensors[p.name] for p in lying.inputs if p.name in constants)
+    return _Named(region, lying, renamed, names, facts_of_renamed(facts, names), known)
 
 
 def _with_guarded(
     program: Program,
     plans: list[RegionPlan],
-    lying: Mapping[str, Region],
-    facts: Mapping[str, RegionFacts],
+    named: Sequence[_Named],
     target: Target,
     sizes: Mapping[str, int],
-    constants: frozenset[str],
     decided: Decided,
 ) -> list[RegionPlan]:
     """The plans, preceded by those for other sizes, in the names of the Regions. A decided plan gets none."""
@@ -77,54 +96,34 @@ def _with_guarded(
     if not open_sizes:
         return plans
     planned: list[Planned] = []
-    names: list[Renaming] = []
-    for r in plans:
-        region = lying[r.region]
-        renamed, naming = canonical(region)
-        known = frozenset(naming.tensors[p.name] for p in region.inputs if p.name in constants)
-        is_fixed = region.opaque is not None or decided.decides(r.key) or isinstance(r.choices[-1].plan, CpuSplit)
-        own = rename_choice(r.choices[-1], naming)
-        planned.append(
-            Planned(renamed, facts_of_renamed(facts[r.region], naming), own, known, {} if is_fixed else naming.symbols)
-        )
-        names.append(naming)
+    for r, n in zip(plans, named, strict=True):
+        is_fixed = n.region.opaque is not None or decided.decides(r.key) or isinstance(r.choices[-1].plan, CpuSplit)
+        own = rename_choice(r.choices[-1], n.names)
+        planned.append(Planned(n.renamed, n.facts, own, n.constants, {} if is_fixed else n.names.symbols))
     found = behind_guards(planned, open_sizes, target, sizes, least_sizes(program))
     return [
-        msgspec.structs.replace(r, choices=(*(rename_choice(g, inverse(n)) for g in more), *r.choices)) if more else r
-        for r, n, more in zip(plans, names, found, strict=True)
+        msgspec.structs.replace(r, choices=(*(rename_choice(g, inverse(n.names)) for g in more), *r.choices)) if more else r
+        for r, n, more in zip(plans, named, found, strict=True)
     ]
 
 
 def _plan_of(
-    region: Region,
-    lying: Region,
-    facts: RegionFacts,
-    target: Target,
-    sizes: Mapping[str, int],
-    constants: frozenset[str],
-    decided: Decided,
-    made: Made,
+    n: _Named, target: Target, sizes: Mapping[str, int], constants: frozenset[str], decided: Decided, made: Made
 ) -> RegionPlan:
-    """The plan of one Region, made for its canonical form with the layouts of `lying`, so that equal Regions are planned once.
-    The key is that of the Region without layouts."""
-    renamed, names = canonical(lying)
-    known = frozenset(names.tensors[p.name] for p in lying.inputs if p.name in constants)
-    hints = {new: sizes[old] for old, new in names.symbols.items() if old in sizes}
-    alike = (renamed, known, tuple(sorted(hints.items()))) if region.opaque is None else None
-    if alike is None:
-        choices, rejected = _propose(region, facts, target, sizes, constants)
-        key = canonical_plan_key(renamed, target)
+    """The plan of one Region, made for its canonical form with the layouts of `n.lying`, so that Regions which planning cannot
+    tell apart are planned once. The key is that of the Region without layouts."""
+    region, lying = n.region, n.lying
+    key = plan_key(region, target) if lying is not region else canonical_plan_key(n.renamed, target)
+    hints = {new: sizes[old] for old, new in n.names.symbols.items() if old in sizes}
+    if region.opaque is not None:
+        choices, rejected = _propose(region, n.facts, target, sizes, constants)
     else:
+        alike = (without_offsets(n.renamed), n.constants, tuple(sorted(hints.items())))
         if alike not in made:
-            made[alike] = (
-                *_propose(renamed, facts_of_renamed(facts, names), target, hints, known),
-                canonical_plan_key(renamed, target),
-            )
-        canonical_choices, rejected, key = made[alike]
-        back = inverse(names)
+            made[alike] = _propose(n.renamed, n.facts, target, hints, n.constants)
+        canonical_choices, rejected = made[alike]
+        back = inverse(n.names)
         choices = tuple(rename_choice(c, back) for c in canonical_choices)
-    if lying is not region:
-        key = plan_key(region, target)
     fixed = decided.choices_for(region, lying, key)
     if fixed is not None:
         _refuse_unknown(region, fixed, constants)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tatami.core.algebra.visit import free_vars
 from tatami.core.target import Target
@@ -25,7 +25,7 @@ def choose_cpu(
     if region.opaque is not None:
         plan: SchedulePlan = Scalar((), {})
         return (Guarded((), plan, {"total": 0.0}),), ()
-    (best, *rest), refused = cpu_candidates(region, facts, target, sizes, constants)
+    (best, *rest), refused = cpu_candidates(asked(region, facts, target, sizes, constants))
     slower = [
         Rejected(
             c.line, f"slower: {c.estimate['total'] * 1e6:.3g} us against {best.estimate['total'] * 1e6:.3g} us", c.estimate
@@ -40,13 +40,18 @@ def guarded(region: Region, candidate: Candidate, sizes: Mapping[str, int]) -> G
     return Guarded((), candidate.plan, _at_sizes(region, candidate.estimate, sizes))
 
 
-def cpu_candidates(
+def asked(
     region: Region, facts: RegionFacts, target: Target, sizes: Mapping[str, int], constants: frozenset[str] = frozenset()
-) -> tuple[list[Candidate], list[Rejected]]:
-    """The plans of a Region that is not opaque, the best first, and the reasons against the others."""
+) -> Asked:
+    """The question put to choosers for a Region that is not opaque."""
     bones = skeleton(region, sizes, target.l2_bytes)
-    asked = Asked(region, kind_of(region), facts, bones, target, sizes, constants)
-    made = [c for kind in CPU_KINDS for c in kind.candidates(asked)]
+    return Asked(region, kind_of(region), facts, bones, target, sizes, constants)
+
+
+def cpu_candidates(question: Asked, plans: Collection[type] | None = None) -> tuple[list[Candidate], list[Rejected]]:
+    """The plans of a Region, the best first, and the reasons against the others; `plans`: only of these kinds."""
+    kinds = CPU_KINDS if plans is None else [kind for kind in CPU_KINDS if kind.plan in plans]
+    made = [c for kind in kinds for c in kind.candidates(question)]
     found = [c for c in made if isinstance(c, Candidate)]
     refused = [c for c in made if isinstance(c, Rejected)]
     found.sort(key=lambda c: rank(c.estimate))

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 from typing import TypeAlias
 
 from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
-from tatami.plan.choose_cpu import cpu_candidates, guarded, plan_estimate
-from tatami.plan.ir import CpuContraction, CpuPlanes, Guarded, SchedulePlan
+from tatami.plan.choose_cpu import asked, cpu_candidates, guarded, plan_estimate
+from tatami.plan.ir import Candidate, CpuContraction, CpuPlanes, Guarded, SchedulePlan
 from tatami.plan.loops.estimate import rank
 from tatami.plan.memory.packed_operands import packed_operands
 from tatami.plan.usual_sizes import LEAST
@@ -46,7 +46,7 @@ GAIN, AHEAD = 1.3, 1.05
 much."""
 GAIN_OF_KINDS, AHEAD_OF_KINDS = 2.0, 1.5
 """The same ratios for a plan of another kind."""
-PRODUCTS = frozenset([CpuContraction, CpuPlanes])
+PRODUCTS: frozenset[type] = frozenset([CpuContraction, CpuPlanes])
 """Kinds of plans whose estimates count the same products: of whole tiles of the register micro-kernel."""
 MOST_PLANS, MOST_GUARDED = 2, 6
 """Maximum number of guarded plans per Region, and of their kernels per program, since each is compiled."""
@@ -88,10 +88,11 @@ def behind_guards(
     first = [next(i for i, q in enumerate(planned) if _are_alike(p, q)) for p in planned]
     found: list[_Found] = []
     for point in points(symbols, sizes, least):
-        times = [_seconds(p, p.own.plan, target, p.at(point)) for p in planned]
-        for i in sorted(set(first)):
+        time_of = {i: _seconds(planned[i], planned[i].own.plan, target, planned[i].at(point)) for i in sorted(set(first))}
+        times = [time_of[i] for i in first]
+        for i in time_of:
             share = sum(t for k, t in zip(first, times) if k == i) / max(sum(times), 1e-12)
-            better = _better(planned[i], symbols, target, planned[i].at(point), times[i]) if share >= SHARE else None
+            better = _better(planned[i], symbols, target, planned[i].at(point), time_of[i]) if share >= SHARE else None
             if better is not None:
                 guarded, gain = better
                 found.append(_Found(i, guarded, share * (1 - 1 / gain)))
@@ -149,16 +150,19 @@ def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, se
     None."""
     if not p.symbols:
         return None
-    found, _ = cpu_candidates(p.region, p.facts, target, sizes, p.constants)
-    comparable = [c for c in found if _gains(c.plan, p.own.plan)[0] < inf]
-    if not comparable:
+    question = asked(p.region, p.facts, target, sizes, p.constants)
+    kinds = _comparable(type(p.own.plan))
+    comparable, _ = cpu_candidates(question, kinds)
+    ahead_here = [c for c in comparable if c.plan != p.own.plan and _gain(c, seconds, target) >= _gains(c.plan, p.own.plan)[0]]
+    if not ahead_here:
         return None
-    taken = found[0] if found[0] in comparable else min(comparable, key=lambda c: seconds_near(c.estimate, target))
-    best = guarded(p.region, taken, sizes)
-    gain = seconds / max(seconds_near(best.estimate, target), 1e-12)
-    least, ahead = _gains(best.plan, p.own.plan)
-    if best.plan == p.own.plan or gain < least or _packs_much(p, best.plan):
+    every, _ = cpu_candidates(question)
+    taken = every[0]
+    if type(taken.plan) not in kinds:
+        taken = min(comparable, key=lambda c: seconds_near(c.estimate, target))
+    if taken not in ahead_here or _packs_much(p, taken.plan):
         return None
+    best, gain, ahead = guarded(p.region, taken, sizes), _gain(taken, seconds, target), _gains(taken.plan, p.own.plan)[1]
     names = {n for size in all_axes(p.region).values() for n in free_vars(size)}
     number = {p.symbols.get(symbols[0], "")} & names
     box = _box(p, best.plan, target, {n: sizes.get(n, 128) for n in sorted(names)}, (names - number, number), ahead)
@@ -167,12 +171,20 @@ def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, se
     return (Guarded(conditions, best.plan, best.estimate), gain) if conditions else None
 
 
+def _gain(c: Candidate, seconds: float, target: Target) -> float:
+    """The ratio of the own plan's time to that of a candidate."""
+    return seconds / max(seconds_near(c.estimate, target), 1e-12)
+
+
+def _comparable(own: type) -> frozenset[type]:
+    """The kinds of plans whose estimates can be compared with those of the own plan's kind."""
+    return PRODUCTS if own in PRODUCTS else frozenset([own])
+
+
 def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:
-    """Minimum ratio of the own plan's time to the other's for it to be kept: at the point, and everywhere behind the guard;
-    infinite if the kinds cannot be compared."""
-    if type(plan) is type(own):
-        return GAIN, AHEAD
-    return (GAIN_OF_KINDS, AHEAD_OF_KINDS) if {type(plan), type(own)} <= PRODUCTS else (inf, inf)
+    """Minimum ratio of the own plan's time to that of a comparable one for it to be kept: at the point, and everywhere behind
+    the guard."""
+    return (GAIN, AHEAD) if type(plan) is type(own) else (GAIN_OF_KINDS, AHEAD_OF_KINDS)
 
 
 def _box(

@@ -14,7 +14,8 @@ import pytest
 
 from benchmarks.real.arrays import InputArray, arrays_of, distances, edges, lengths, page, picture, sound, tokens, unit
 from benchmarks.real.errors import distance
-from benchmarks.real.models import MODELS, RealModel
+from benchmarks.real.listing import RealModel
+from benchmarks.real.models import MODELS
 from benchmarks.real.packages import Absent, fetch
 from benchmarks.real.record import Record, Row, Size
 from benchmarks.real.report import page as markdown

@@ -27,6 +27,10 @@ FOLDERS = ("tatami", "tests", "docs", "benchmarks", "examples")
 SUFFIXES = {".py", ".md", ".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".harp", ".toml"}
 GENERATED = ("tests/golden/",)
 
+HERE = Path(__file__).parent
+EXPLAINS = ("docs/design/README.md", "docs/notes/README.md", "docs/decisions/0057-what-code-cites.md")
+"""Pages that show forms of citations, right and wrong."""
+
 BREAK = r"(?:[ ]|\s*\n[ \t]*(?:#|//|\*)?[ \t]*)"
 """A space, or the end of a comment's line and the beginning of the next."""
 NUMBER = r"§\d+(?:\.\d+)*(?:\([0-9A-Z]\))?"
@@ -178,3 +182,12 @@ def sources() -> Iterator[Path]:
             inside = path.relative_to(ROOT).as_posix()
             if path.suffix in SUFFIXES and path.is_file() and not inside.startswith(GENERATED) and "__pycache__" not in inside:
                 yield path
+
+
+def unresolved() -> list[Fault]:
+    """Every citation of the repository that leads nowhere."""
+    found = []
+    for path in sources():
+        if not path.is_relative_to(HERE) and path.relative_to(ROOT).as_posix() not in EXPLAINS:
+            found += faults(path.read_text(encoding="utf-8"), str(path.relative_to(ROOT)), own_page(path))
+    return found

@@ -37,13 +37,13 @@ import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tatami"
-READ = ("tatami", "tests", "examples", "docs", "README.md")
+READ = ("tatami", "tests", "benchmarks", "examples", "docs", "README.md")
 """Files and folders of the repository that are read where no path is given."""
 PACKAGE_RULES = ("short", "constant", "undocumented")
 """Rules that are held for the package alone: names of tests say what a test holds."""
@@ -339,6 +339,17 @@ def files(paths: list[Path]) -> Iterator[Path]:
         yield from sorted((*path.rglob("*.py"), *path.rglob("*.md"))) if path.is_dir() else [path]
 
 
+def all_faults(paths: Sequence[Path] = ()) -> list[Fault]:
+    """The faults of these files and folders; of all that is read if there are none."""
+    here = Path.cwd()
+    read = [ROOT / name for name in READ]
+    return [
+        f
+        for path in files(list(paths) or [p.relative_to(here) if p.is_relative_to(here) else p for p in read])
+        for f in reader(path)(path.read_text(encoding="utf-8"), str(path))
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.docs.language", description="The language of docstrings, comments, messages and pages."
@@ -348,14 +359,7 @@ def main() -> int:
     parser.add_argument("--count", action="store_true", help="numbers by folder and rule only")
     options = parser.parse_args()
     rules = set(filter(None, options.rules.split(",")))
-    here = Path.cwd()
-    read = [ROOT / name for name in READ]
-    found = [
-        f
-        for path in files(options.paths or [p.relative_to(here) if p.is_relative_to(here) else p for p in read])
-        for f in reader(path)(path.read_text(encoding="utf-8"), str(path))
-        if not rules or f.rule in rules
-    ]
+    found = [f for f in all_faults(options.paths) if not rules or f.rule in rules]
     if options.count:
         for (part, rule), count in sorted(Counter((str(Path(f.path).parent), f.rule) for f in found).items()):
             print(f"{count:5} {part} {rule}")

@@ -11,27 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import DOCS, ROOT
-
-PAGE = DOCS / "extending.md"
-BLOCK = re.compile(r"^```(python|diff)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def edits(text: str) -> Iterator[tuple[str, str]]:
-    """(kind, body) of each block of the page, in order."""
-    for m in BLOCK.finditer(text):
-        yield m[1], m[2]
-
-
-def new_file(body: str) -> Path:
-    first = re.match(r"# (\S+\.py)\n", body)
-    assert first is not None, f"a block of Python names its file: {body[:60]!r}"
-    return Path(first[1])
+from tests.docs.pages import ROOT
+from tests.docs.recipes import PAGE, edits, names, new_file, recipes
 
 
 def apply(body: str, root: Path) -> None:
@@ -121,24 +106,6 @@ def test_the_recipes_work(tmp_path: Path) -> None:
     after = outcomes(tmp_path)
     assert len(after) == len(tests) + 1
     assert all(outcome in ("PASSED", "SKIPPED") for file, outcome in after.items() if file), after[""]
-
-
-def recipes(text: str) -> dict[str, list[str]]:
-    """Title of each recipe -> the files that its edits touch, without its test."""
-    out: dict[str, list[str]] = {}
-    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        touched = [
-            body.partition("\n")[0].removeprefix("--- ") if kind == "diff" else str(new_file(body))
-            for kind, body in edits(part)
-        ]
-        files = list(dict.fromkeys(f for f in touched if not f.startswith("tests/")))
-        if files:
-            out[part.partition("\n")[0]] = files
-    return out
-
-
-def names(text: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", text)
 
 
 def wrong_files(text: str) -> list[str]:

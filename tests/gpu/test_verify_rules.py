@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from tatami.core.custom.verbatim import VerbatimCode
+from tatami.core.dtype import DType
 from tatami.core.expr import expr, var
-from tatami.core.kernel import Binding
+from tatami.core.kernel import Binding, Condition, KernelFace
 from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.gpu import ir, statement_ir
@@ -17,11 +19,17 @@ from tatami.gpu.lower import lower_region
 from tatami.gpu.proof.program import all_statements
 from tatami.gpu.proof.verify_blocks import check_dependency
 from tatami.gpu.proof.verify_memory import check_memory
+from tatami.gpu.proof.verify_stream_k import check_rows
 from tatami.gpu.proof.verify_tokens import check_tokens
 from tatami.gpu.statement_ir import GridDependency, SyncThreads, Token, Wait
-from tatami.gpu.verify import check_words, verify, verify_any, verify_kernel
-from tatami.plan.ir import Guarded
-from tests.gpu.gemm_examples import gemm, sm90
+from tatami.gpu.stream_ir import SortKernel
+from tatami.gpu.verify import check_words, values_hazard, verify, verify_any, verify_kernel
+from tatami.plan.ir import Guarded, LocalEdge
+from tests.cu.pairs.test_pair_roles import last_kernel, plan_for, stored
+from tests.gpu.gemm_examples import gemm, sm80, sm90
+from tests.gpu.gemm_examples import sync as gpu_sync
+from tests.gpu.pairs.test_pair import region_of
+from tests.gpu.proof.test_verify_stream_k import TAIL
 from tests.gpu.proof.test_verify_stream_rules import kernel as streaming
 from tests.gpu.test_verify import BY8, SM80, SM90, SM90_STRICT, SM90_TILES, change, drop, edited, kernel
 
@@ -41,6 +49,8 @@ FETCHED = lower_region(
 COPIED = lower_region(
     gemm(), Guarded(BY8, sm90((128, 128, 64), 3, loads=("cp_async", "tma"), registers=(80, 208))), PRESETS["sm90"]
 )[0]
+PAIRED = region_of(stored("nnn", causal=True))
+PAIR = last_kernel(PAIRED, Guarded((Condition(var("S"), 8, low=1),), plan_for(PAIRED, in_turns=True)), PRESETS["sm90"])[0]
 ALL = [SM80, SM90, SM90_TILES, SM90_STRICT, CLUSTER, FETCHED, COPIED]
 
 
@@ -52,9 +62,12 @@ def test_kernels_of_the_compiler_pass(k: ir.Kernel) -> None:
 # -- names -----------------------------------------------------------------------------------------
 
 
+NAMES = "names in kernels are letters, digits and _"
+
+
 @pytest.mark.parametrize("word", ["a b", "a;", "é", "x" * 81, "a--b!"])
 def test_every_word_of_a_kernel_is_a_name(word: str) -> None:
-    fault = ["names in kernels are letters, digits and _"]
+    fault = [NAMES]
     first = SM80.smem[0]
     for k in (
         replace(SM80, face=replace(SM80.face, symbol=word)),
@@ -82,6 +95,36 @@ def test_a_word_of_eighty_letters_is_a_name() -> None:
 def test_a_streaming_kernel_is_checked() -> None:
     assert verify_any(streaming()) == []
     assert verify_any(replace(streaming(), threads=33)) != []
+
+
+def sorter(**fields: Any) -> SortKernel:
+    face = KernelFace("k", (), 2, "0")
+    params = tuple(ir.Param(f"p{i}", DType.fp32) for i in range(2))
+    return replace(SortKernel(face, params, var("s0"), var("s1"), expr(1), expr(1), False, 64, 64, 2048, "tile"), **fields)
+
+
+def body(**fields: Any) -> ir.BodyKernel:
+    face = KernelFace("k", (), 0, "0")
+    return replace(ir.BodyKernel(face, (), (), (), ("i0",), VerbatimCode("a = b;"), VerbatimCode(""), 64), **fields)
+
+
+def test_a_sort_is_checked() -> None:
+    assert verify_any(sorter()) == []
+    assert said(verify_any(sorter(threads=33))) == ["33 threads, a tile of 64 in 2048 bytes"]
+    assert said(verify_any(sorter(face=KernelFace("a b", (), 2, "0")))) == [NAMES]
+
+
+def test_a_body_is_its_caller_s_and_its_names_are_names() -> None:
+    assert verify_any(body()) == []
+    assert said(verify_any(body(counters=("i 0",)))) == [NAMES]
+
+
+def test_registers_are_proved_where_the_protocol_is() -> None:
+    """Results of an accumulator that nothing sets to zero."""
+    wrong = edited(SM90, drop(statement_ir.ZeroAcc))
+    hazard = values_hazard(wrong)
+    assert hazard is not None and values_hazard(SM90) is None
+    assert said(verify_kernel(wrong)) == [hazard.why]
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -122,6 +165,14 @@ def test_a_kernel_that_begins_early_waits_once_before_everything_else() -> None:
         ]
 
 
+def test_rows_of_a_program_are_checked() -> None:
+    """Pieces of tiles whose whole tiles no kernel computes."""
+    assert said(verify(Module({"main": ir.Program((TAIL,), bound(TAIL.face.symbol))}))) == said(
+        check_rows(ir.Program((TAIL,), bound(TAIL.face.symbol)))
+    )
+    assert check_rows(ir.Program((TAIL,), bound(TAIL.face.symbol))) != []
+
+
 # -- memory ----------------------------------------------------------------------------------------
 
 
@@ -156,6 +207,36 @@ def test_rings_and_barriers_have_places_of_their_own() -> None:
     tail = replace(SM90, barriers=(*SM90.barriers, replace(first, name="late", base=SM90.shared_bytes)))
     (behind,) = check_memory(tail)
     assert behind.at.endswith(": late") and behind.why.startswith(f"ends at {SM90.shared_bytes + 8 * first.slots}, behind")
+
+
+@pytest.mark.parametrize(("k", "pitch"), [(SM90, 2048), (SM80, 1536)], ids=["roles", "no roles"])
+def test_slots_of_roles_begin_at_multiples_of_1024(k: ir.Kernel, pitch: int) -> None:
+    last = max(k.smem, key=lambda r: r.base)
+    short = ring(k, k.smem.index(last), rows=1536 // last.row_bytes)
+    end = last.base + pitch * (last.slots - 1) + 1536
+    assert last.slots > 1 and 1536 % last.row_bytes == 0
+    assert check_memory(replace(short, shared_bytes=end, barriers=())) == []
+    assert said(check_memory(replace(short, shared_bytes=end - 1, barriers=()))) == [
+        f"ends at {end}, behind the {end - 1} shared bytes"
+    ]
+
+
+def test_a_ring_holds_the_rows_that_an_epilogue_lays_down() -> None:
+    plan = sm80((64, 128, 32), 3, warp="32x32")
+    by_ring = replace(plan, local_edges=(LocalEdge("acc", "relu", "smem_ring", 2),))
+    k = lower_region(gemm(), Guarded(BY8, by_ring), PRESETS["sm80"])[0]
+    assert isinstance(k, ir.Kernel) and (k.threads, k.cols, k.stages) == (256, 4, 3)
+    (number,) = (i for i, r in enumerate(k.smem) if r.slots == 2)
+    rows, row_bytes = 128, 128  # sixteen of each of 8 warps; 32 columns of fp32
+    assert check_memory(k) == []
+    assert check_memory(ring(k, number, rows=rows, row_bytes=row_bytes)) == []
+    why = ["the epilogue lays down 128 rows of 128 bytes, which the ring does not hold"]
+    assert said(check_memory(ring(k, number, rows=rows - 1, row_bytes=row_bytes))) == why
+    assert said(check_memory(ring(k, number, rows=rows, row_bytes=row_bytes - 1))) == why
+    assert set(said(check_memory(edited(k, change(statement_ir.Epilogue, ring="q"))))) == {
+        *why,
+        "2 slots, and the kernel has 3 stages",
+    }
 
 
 def test_a_fetch_expects_the_slots_that_it_fills() -> None:
@@ -208,6 +289,46 @@ def test_a_broken_rule_of_tokens_is_named(k: ir.Kernel, edit: Any, why: str) -> 
 def test_a_token_without_a_kind_is_never_given() -> None:
     lost = replace(SM90, tokens={n: kind for n, kind in SM90.tokens.items() if n != "tA"})
     assert "token tA is never given" in said(check_tokens(lost))
+
+
+def test_barrier_models_are_those_of_the_templates_that_wait() -> None:
+    sync = replace(kernel(gpu_sync()), arch="sm90")
+    waits = replace(sync, body=(*sync.body, Wait((), "mbarrier")))
+    assert check_tokens(sync) == []
+    assert said(check_tokens(waits)) == ["a Wait by mbarrier on sm90; legal are cp_async_group"]
+    assert check_tokens(PAIR) == []
+    other = "barrier_model cp_async_group on sm90; it has to be mbarrier"
+    assert said(check_tokens(replace(PAIR, barrier_model="cp_async_group")))[0] == other
+
+
+def test_results_may_be_waited_for() -> None:
+    """The producer of strict tiles waits until the epilogue has ended."""
+    (idle,) = {s for s in all_statements(SM90_STRICT.body) if isinstance(s, Wait) and s.mbarrier == "idle"}
+    assert idle.token[0].name == "tE" and SM90_STRICT.tokens["tE"] == "TokEpilogue"
+    assert "token tE is never given" in tokens(SM90_STRICT, drop(statement_ir.Epilogue))
+
+
+def test_arrivals_are_counted_for_barriers_of_their_own() -> None:
+    alone = edited(COPIED, drop(statement_ir.MBarrierArrive, lambda s: s.mbarrier == "full"))
+    assert any(f.endswith(", 128 arrive in each phase") for f in said(check_tokens(alone)))
+    lonely = (*SM90.barriers, replace(SM90.barriers[0], name="lonely"))
+    for count, wanted in ((1, ["the count is 1, 0 arrive in each phase"]), (0, [])):
+        setup = statement_ir.MBarrierInit("lonely", count)
+        assert said(check_tokens(replace(SM90, barriers=lonely, body=(setup, *SM90.body)))) == wanted
+
+
+def test_warpgroups_that_share_rounds_arrive_one_by_one() -> None:
+    (go,) = (b for b in PAIR.barriers if b.counts == "rounds")
+    assert go.in_order
+    apart = replace(PAIR, barriers=tuple(replace(b, counts="blocks") if b is go else b for b in PAIR.barriers))
+    assert any(f.startswith("the count is ") for f in said(check_tokens(apart)))
+
+
+def test_all_threads_meet_before_the_roles() -> None:
+    first = next(i for i, s in enumerate(SM90.body) if isinstance(s, statement_ir.Role))
+    meets = [s for s in SM90.body[:first] if isinstance(s, SyncThreads)]
+    others = tuple(s for s in SM90.body if s not in meets)
+    assert said(check_tokens(replace(SM90, body=(*others, *meets)))) == ["no SyncThreads between MBarrierInit and the roles"]
 
 
 def test_a_cluster_ends_together() -> None:

@@ -222,6 +222,24 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "_recursion: `1` → `2`",
         ),
     },
+    "tatami/gpu/proof/verify_blocks.py": {
+        "message only": ("check_blocks: `s.folds` → `()` (2)",),
+    },
+    "tatami/gpu/proof/verify_tokens.py": {
+        "equivalent: each CTA of a cluster shares with as many": ("_arrivals: `0` → `1`",),
+    },
+    "tatami/region/checks/guards.py": {
+        "performance only: without equations the same is asked again": ("is_proved_inside: without `return False`",),
+        "not asked for yet: a multiple that leaves as many axes, before one that leaves fewer": (
+            "_is_sum_of_guards: `len(free_vars(candidate) & extents.keys()) < len(free_vars(left) & extents.keys())` → `True`",
+            "_is_sum_of_guards: `len(free_vars(candidate) & extents.keys()) < len(free_vars(left) & extents.keys())` → "
+            "`len(free_vars(candidate) & extents.keys()) <= len(free_vars(left) & extents.keys())`",
+            "_is_sum_of_guards: `free_vars(left) & extents.keys()` → `free_vars(left) | extents.keys()`",
+        ),
+    },
+    "tatami/region/checks/neutral.py": {
+        "equivalent: a function ends with None": ("_outside: without `return None` (3)",),
+    },
 }
 
 REASONS: Final[dict[tuple[str, str, str], str]] = {

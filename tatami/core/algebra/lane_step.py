@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import ZERO, Atom, Expr, Floor, Var, var
 
 
+@lru_cache(maxsize=65536)
 def lane_step(e: Expr, vector: str, lanes: int = 0) -> Expr | None:
     """`c` when ``e = a + c * vector`` with `a` and `c` free of it; None when it is not of that form. With `lanes` the
     variable is a multiple of them, and a quotient that no lane changes counts as free of it."""

@@ -76,6 +76,8 @@ def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """The expression with variables replaced by expressions, all at once."""
     if not values or free_vars(e).isdisjoint(values):
         return e
+    if (name := e.as_name()) is not None:
+        return values[name]
 
     def replaced(atom: Atom) -> Expr | None:
         if isinstance(atom, Var):

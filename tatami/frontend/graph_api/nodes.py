@@ -42,7 +42,7 @@ class Nodes(Makers, Kernels):
         self._names: set[str] = set()
         self._counters: dict[str, int] = {}
 
-    def constant(self, array: Any, name: str | None = None) -> Tensor:
+    def constant(self, array: float | Sequence[object], name: str | None = None) -> Tensor:
         """A tensor with the numbers of an array, as an input that the module's constants fill."""
         raise NotImplementedError
 

@@ -66,8 +66,7 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
                 elif s.model in ("mbarrier", "fetch") and s.mbarrier not in known:
                     out.append(hazardous(kernel, statement_text(s), f"barrier {s.mbarrier!r} does not exist"))
                 for t in s.token:
-                    if t.name != "tE":
-                        need(s, t, TOKENS_OF.get(s.model, ("TokLoad", "TokFree", "TokEpilogue")))
+                    need(s, t, TOKENS_OF.get(s.model, ("TokLoad", "TokFree", "TokEpilogue")))
             case TmaLoad():
                 loaded[s.mbarrier] = loaded.get(s.mbarrier, 0) + s.bytes
             case _:

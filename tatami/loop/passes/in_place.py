@@ -34,7 +34,7 @@ def in_place(params: Sequence[BufferParam], sizes: int, body: tuple[Stmt, ...]) 
     paired = Counter(_paired(body, {(params[i].name, params[o].name) for i, o in pairs}, moving))
     safe = [(i, o) for i, o in pairs if paired[params[i].name, params[o].name] == loads[params[i].name]]
     stored = Stored(body)
-    once = {o: writes_once(stored, params[o].name, moving) for _, o in safe}
+    once = {o: writes_once(stored, params[o].name, moving) for o in {o for _, o in safe}}
     return tuple((i, o) for i, o in safe if once[o])
 
 

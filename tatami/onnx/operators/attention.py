@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
@@ -79,13 +79,21 @@ def _rotary(m: Importer, n: OnnxNode) -> list[Value]:
         x = m.one("reshape", [x], {"shape": (shape[0], shape[1], heads, floordiv(shape[2], expr(heads or 1)))})
     ids = m.operand(n, 3)
     width = n.attr("rotary_embedding_dim", 0)
-    out = rotated(m, x, cos, sin, ids, 2 if flat else 1, interleaved=bool(n.attr("interleaved", 0)), width=width)
+    out = rotated(m, x, RotaryTables(cos, sin, ids), 2 if flat else 1, interleaved=bool(n.attr("interleaved", 0)), width=width)
     return [m.result(m.one("reshape", [out], {"shape": shape}) if flat else out)]
 
 
-def rotated(m: Importer, x: str, cos: str, sin: str, ids: str, heads: int, *, interleaved: bool, width: int) -> str:
-    """x after rotary embedding, with the axis `heads` among batch and positions. Tables [position, D/2] are read at `ids`;
-    without ids ("") they are [B, T, D/2]."""
+class RotaryTables(NamedTuple):
+    """Cosines and sines: [position, D/2], read at `ids` [B, T] or [T]; without ids ("") they are [B, T, D/2]."""
+
+    cos: str
+    sin: str
+    ids: str = ""
+
+
+def rotated(m: Importer, x: str, tables: RotaryTables, heads: int, *, interleaved: bool, width: int) -> str:
+    """x after rotary embedding, with the axis `heads` among batch and positions."""
+    cos, sin, ids = tables
     if ids:
         cos, sin = (m.one("take", [t, ids], {"axis": 0}) for t in (cos, sin))
     axis = heads if len(m.shape(cos)) == 3 else heads - 1

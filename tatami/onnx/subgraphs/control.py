@@ -20,12 +20,14 @@ from tatami.onnx.subgraphs.graphs_inside import (
     bind_symbols,
     child,
     deciding_sizes,
+    declared_rank,
     emit_call,
     equation_of,
     finish,
     found_sizes,
     import_body,
     inline,
+    of_rank,
     port,
 )
 from tatami.onnx.subgraphs.loops import loop
@@ -68,6 +70,8 @@ def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
     captures: dict[str, str] = {}
     branches = [child(m, "branch", captures) for _ in ("then_branch", "else_branch")]
     values = [import_body(inner, n.attr(a), []) for inner, a in zip(branches, ("then_branch", "else_branch"), strict=True)]
+    declared = [[declared_rank(port) for port in n.attr(a).output] for a in ("then_branch", "else_branch")]
+    values = _of_declared_ranks(branches, values, declared)
     structures = _structures(m, n, branches, values)
     results = [
         [t for v, s in zip(made, structures, strict=True) for t in tensors_of(inner, converted(inner, v, s))]
@@ -81,6 +85,21 @@ def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
     attrs: dict[str, object] = {"then": branches[0].name, "otherwise": branches[1].name}
     out = iter(emit_call(m, "if", [flag, *captures], attrs))
     return [rebuilt(m, s, out) for s in structures]
+
+
+def _of_declared_ranks(
+    branches: Sequence[Importer], values: Sequence[list[Value]], declared: Sequence[Sequence[int | None]]
+) -> list[list[Value]]:
+    """The values of both branches, where their ranks differ with the rank that both branches declare."""
+    out = [list(made) for made in values]
+    for k, pair in enumerate(zip(*values, strict=True)):
+        rank = declared[0][k]
+        if rank is None or rank != declared[1][k] or not all(v.is_tensor and not v.is_text for v in pair):
+            continue
+        if len({len(inner.shape(inner.data(v))) for inner, v in zip(branches, pair, strict=True)}) == 2:
+            for side, (inner, v) in enumerate(zip(branches, pair, strict=True)):
+                out[side][k] = of_rank(inner, v, rank)
+    return out
 
 
 def _structures(m: Importer, n: OnnxNode, branches: Sequence[Importer], values: Sequence[list[Value]]) -> list[Structure]:

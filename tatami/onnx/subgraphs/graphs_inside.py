@@ -10,7 +10,7 @@ import onnx
 from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, expr
+from tatami.core.expr import ONE, Expr, expr
 from tatami.core.signature import Input, Output, Signature
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, attributes
@@ -61,6 +61,23 @@ def inline(m: Importer, graph: onnx.GraphProto, operands: Sequence[Value]) -> li
         return import_body(m, graph, operands)
     finally:
         m.values = saved
+
+
+def declared_rank(described: onnx.ValueInfoProto) -> int | None:
+    """The rank that a graph declares for one of its inputs or results; None if it declares none."""
+    said = described.type.tensor_type
+    return len(said.shape.dim) if said.HasField("shape") else None
+
+
+def of_rank(inner: Importer, value: Value, rank: int) -> Value:
+    """The value with axes of size 1 left out, or added in front, so that it has the rank; unchanged if that cannot be. Exporters
+    add a number of rank 0 and a constant of shape [1], and declare the sum a number."""
+    tensor = inner.data(value)
+    shape = inner.shape(tensor)
+    core = tuple(s for s in shape if s != ONE)
+    if len(shape) == rank or len(core) > rank:
+        return value
+    return inner.result(inner.one("reshape", [tensor], {"shape": (ONE,) * (rank - len(core)) + core}))
 
 
 def port(inner: Importer, stem: str, kind: TensorType, inputs: list[Input]) -> Value:

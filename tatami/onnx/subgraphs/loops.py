@@ -25,7 +25,17 @@ from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
-from tatami.onnx.subgraphs.graphs_inside import child, emit_call, finish, found_sizes, import_body, inline, port
+from tatami.onnx.subgraphs.graphs_inside import (
+    child,
+    declared_rank,
+    emit_call,
+    finish,
+    found_sizes,
+    import_body,
+    inline,
+    of_rank,
+    port,
+)
 from tatami.onnx.subgraphs.structures import Structure, converted, joined, rebuilt, structure_of, tensors_of
 from tatami.onnx.values import Value
 
@@ -153,7 +163,19 @@ def _import(
     values = [rebuilt(inner, s, ports) for s in structures]
     again, *results = import_body(inner, body, [iteration, condition, *values])
     count = len(structures)
-    return _Body(inner, inputs, condition, again, results[:count], results[count:], set(symbols.values()))
+    described = zip(body.input[2 : 2 + count], body.output[1 : 1 + count], strict=False)
+    states = [_of_declared_rank(inner, *pair, *of) for pair, of in zip(zip(values, results), described)]
+    return _Body(inner, inputs, condition, again, states, results[count:], set(symbols.values()))
+
+
+def _of_declared_rank(
+    inner: Importer, before: Value, after: Value, given: onnx.ValueInfoProto, result: onnx.ValueInfoProto
+) -> Value:
+    """A state after a turn, with the rank that it has before if the body declares that one for both."""
+    if not before.is_tensor or not after.is_tensor or before.is_text or after.is_text:
+        return after
+    rank = len(inner.shape(inner.data(before)))
+    return of_rank(inner, after, rank) if rank == declared_rank(given) == declared_rank(result) else after
 
 
 def _structures(

@@ -386,5 +386,7 @@ def _row_bytes(region: Region, let: Let, outer: tuple[str, ...], sizes: Mapping[
 
 def size_at(size: Expr, sizes: Mapping[str, int]) -> int:
     """The size at the values of the estimate; unknown symbols count as 128. At least 1."""
+    if (known := size.as_int()) is not None:
+        return max(1, known)
     env = {name: sizes.get(name, 128) for name in free_vars(size)}
     return max(1, int(evaluate(size, env)))

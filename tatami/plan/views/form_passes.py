@@ -15,6 +15,7 @@ otherwise it starts a later one and what it reads is stored whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -65,28 +66,51 @@ class Wish(msgspec.Struct, frozen=True):
 
 def scalar_plan(region: Region, wish: Wish) -> Scalar:
     """Plain loops for a Region that is not opaque."""
-    joined = axes_to_join(source_of(region), 1)
-    s = Scheduler(form_of(region, joined), Wish(storage=wish.storage), joined)
-    return Scalar(*s.schedule(), joined)
+    return _scalar_plan(region, _by_name(wish.storage))
 
 
 def rows_plan(region: Region, wish: Wish, width: int) -> CpuRows:
     """Vector loops for a Region that is not opaque."""
+    return _rows_plan(region, wish.outer, wish.vector, _by_name(wish.storage), wish.blocks, wish.nontemporal, width)
+
+
+def _by_name(storage: Mapping[str, Storage]) -> tuple[tuple[str, Storage], ...]:
+    return tuple(sorted(storage.items()))
+
+
+@lru_cache(maxsize=512)
+def _scalar_plan(region: Region, storage: tuple[tuple[str, Storage], ...]) -> Scalar:
+    joined = axes_to_join(source_of(region), 1)
+    s = Scheduler(form_of(region, joined), Wish(storage=dict(storage)), joined)
+    return Scalar(*s.schedule(), joined)
+
+
+@lru_cache(maxsize=512)
+def _rows_plan(
+    region: Region,
+    outer: tuple[str, ...],
+    vector: str,
+    storage: tuple[tuple[str, Storage], ...],
+    blocks: Blocks | None,
+    nontemporal: tuple[str, ...],
+    width: int,
+) -> CpuRows:
+    """A wish does not tell sizes, so that the planner has the same one for many of them."""
+    wish = Wish(outer, vector, dict(storage), blocks, nontemporal)
     joined = axes_to_join(source_of(region), width)
-    blocks = wish.blocks
     if blocks is not None:
         axis = next((group[0] for group in joined if blocks.axis in group), blocks.axis)
         blocks = msgspec.structs.replace(blocks, axis=axis)
     plain = form_of(region, joined, blocks, (), width)
     turned = readers_to_turn(plain.region, tuple(plain.lets.values()), width)
     s = Scheduler(form_of(region, joined, blocks, turned, width), wish, joined)
-    phases, storage = s.schedule()
+    phases, stored = s.schedule()
     if blocks is not None:
         scans = any(isinstance(let.expr, Scan) and let.expr.axis == blocks.axis for let in s.lets.values())
         is_cut = f"{blocks.axis}.b" in s.sizes
         blocks = blocks if scans else msgspec.structs.replace(blocks, round=0) if is_cut else None
-    past = tuple(t for t in wish.nontemporal if goes_past(s.form, phases, t))
-    return CpuRows(phases, storage, width, joined, turned, blocks, past)
+    past = tuple(t for t in nontemporal if goes_past(s.form, phases, t))
+    return CpuRows(phases, stored, width, joined, turned, blocks, past)
 
 
 class _Use(msgspec.Struct, frozen=True):
@@ -377,10 +401,17 @@ class Scheduler:
         reduces = [n for item in p.items if item.kind == "reduce" for n in item.lets]
         if axis and reduces:
             longest = max(reduces, key=self._length)
-            _, inner = self.best(self._over(longest), [longest])
-            if inner > self.lane_score(longest, axis) + (1000 if axis == self.preferred else 0):
+            along, _ = self.best(self._over(longest), [longest])
+            if along and self._is_better_along(longest, along, axis):
                 axis = ""
         p.vector = axis if axis and score > -(1 << 29) else ""
+
+    def _is_better_along(self, name: str, along: str, across: str) -> bool:
+        """True if a reduce has its lanes rather along one of its own axes than across its results: where its accesses move less
+        far, and where they move alike along the preferred axis. A preferred axis that reads a column of a matrix element by
+        element is not worth it."""
+        inner, outer = self.lane_score(name, along), self.lane_score(name, across)
+        return across != self.preferred and (inner > outer or (inner == outer and along == self.preferred))
 
     def _over(self, name: str) -> tuple[str, ...]:
         expr = self.lets[name].expr

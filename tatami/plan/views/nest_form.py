@@ -12,7 +12,7 @@ speak of all of them.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -92,7 +92,7 @@ class NestForm:
         self.scatters = tuple(scatters)
         self.scattered = frozenset(n for y in scatters for n in (y.source, *y.indices))
 
-    @property
+    @cached_property
     def flat_region(self) -> Region:
         """The same as a Region, for what is asked of Regions."""
         lets = tuple(Let(let.name, let.axes, let.dtype, let.expr) for let in self.lets.values())

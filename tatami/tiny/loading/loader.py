@@ -38,7 +38,7 @@ class Loader(DeclaredInputs):
     """One document while it is read: values by name, axis labels by value, faults found. `rules`: readers of the
     UOps that are not elementwise."""
 
-    def __init__(self, document: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    def __init__(self, document: Arg, rules: Mapping[str, Rule]) -> None:
         super().__init__(document)
         self.rules = rules
         self.labels: dict[str, tuple[str, ...]] = {}

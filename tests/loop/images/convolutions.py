@@ -11,7 +11,7 @@ import tatami as tt
 from tatami.core.codec import to_builtins
 from tatami.loop.verify import verify as verify_loops
 from tatami.plan.choose import constant_tensors
-from tatami.plan.choose_cpu import cpu_candidates
+from tatami.plan.choose_cpu import asked, cpu_candidates
 from tatami.plan.ir import CpuPlanes, CpuWinograd
 
 Make = Callable[[tt.Graph, Any], Any]
@@ -62,7 +62,7 @@ def compiled(make: Make, shape: tuple[Any, ...], kind: type[P], dtype: Any = tt.
         return f
     (region,), (facts,) = regions.main.body, f.stages["poly_core"].value.main.regions
     hints = {n: s if isinstance(s, int) else s[1] for n, s in options.get("sizes", {}).items()}
-    found, _ = cpu_candidates(region, facts, f.compilation.target, hints, constant_tensors(regions, "main"))
+    found, _ = cpu_candidates(asked(region, facts, f.compilation.target, hints, constant_tensors(regions, "main")))
     plan = next(c.plan for c in found if isinstance(c.plan, kind))
     return tt.compile(graph(make, shape, dtype), decisions={"plans": {chosen.key: to_builtins(plan)}}, **options)
 

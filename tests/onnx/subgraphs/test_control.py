@@ -469,3 +469,42 @@ def test_the_count_of_a_loop_with_python_steps_may_be_a_line_of_one_element(rank
         limit=np.array(1e9, np.float32),
     )
     agree(made, {"x": np.array([0, 1, 0, 2], np.float32)})
+
+
+def test_branches_of_two_ranks_have_the_one_that_both_declare() -> None:
+    """Exporters add a number of rank 0 and a constant of shape [1] and call the sum a number: one program serves both branches."""
+    made = model(
+        """g (bool c, float s, float[N] v) => (float[N] y) {
+            d = If (c) <
+                then_branch = yes () => (float a) { two = Constant <value = float {2}> ()  a = Mul (s, two) },
+                else_branch = no () => (float b) { one = Constant <value = float[1] {1}> ()  b = Add (s, one) }
+            >
+            y = Mul (v, d)
+        }"""
+    )
+    f = agree(made, *({"c": np.array(c), "s": np.array(3, np.float32), "v": x(n)} for c in (True, False) for n in (1, 4)))
+    assert len([i for i in f.execution.main.instructions if type(i.op).__name__ == "If"]) == 1
+
+
+def test_a_state_keeps_the_rank_that_the_body_declares() -> None:
+    """A counter of rank 0 to which the body adds a constant of shape [1], and which it declares a number before and after."""
+    made = model(
+        """g (int64 trip, float[N] v, float start) => (float[N] y, float last) {
+            yes = Constant <value = bool {1}> ()
+            last, y = Loop (trip, yes, start, v) <body = body (int64 i, bool go, float s, float[N] t)
+                    => (bool again, float u, float[N] w) {
+                one = Constant <value = float[1] {1}> ()
+                more = Add (s, one)
+                w = Add (t, more)
+                u = Identity (more)
+                again = Identity (go)
+            }>
+        }"""
+    )
+    f = tt.compile(made, threads=1)
+    for trip, n in ((0, 3), (1, 1), (4, 5)):
+        feed = {"trip": i64(trip), "v": x(n), "start": np.array(2, np.float32)}
+        got = f(feed)
+        for port, wanted in zip(made.graph.output, oracle(made, feed), strict=True):
+            np.testing.assert_allclose(got[port.name].reshape(-1), np.reshape(wanted, -1), rtol=1e-5)
+        assert got["last"].shape == ()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
@@ -19,7 +21,7 @@ from tatami.onnx.microsoft.transformer.attention_core import (
     scores,
     split_heads,
 )
-from tatami.onnx.microsoft.transformer.attention_mask import padding_bias
+from tatami.onnx.microsoft.transformer.attention_mask import ScoreSizes, padding_bias
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
 from tatami.onnx.values import Value
@@ -30,21 +32,53 @@ def optional(m: Importer, n: OnnxNode, position: int) -> Num | None:
     return Num(m, m.operand(n, position)) if position >= 0 and n.has(position) else None
 
 
-def total_bias(
-    m: Importer, n: OnnxNode, q: Num, keys: Expr, past: Expr, mask: Num | None, added: Num | None, filled: Num | None = None
-) -> Num | None:
-    """Padding mask and attention bias in one, or None. `filled`: number of rows in use of a shared buffer of `keys` rows;
-    masks and biases end there."""
-    bias = None
-    batch, _, queries, _ = q.shape
+@dataclass(frozen=True)
+class Terms:
+    """Operands that change the scores. `mask`: padding; `added`: a term of the scores; `end_with_keys`: True if both end with the
+    keys in use of a shared buffer, which has more rows."""
+
+    mask: Num | None
+    added: Num | None
+    end_with_keys: bool = False
+
+
+class Positions(NamedTuple):
+    """Positions of a node's operands; -1: the operator does not have this one."""
+
+    mask: int
+    past: int
+    """The cache [2, B, H, P, D]."""
+    added: int = -1
+    """The term that is added to the scores."""
+    length: int = -1
+    """The length of a shared cache."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Keys and values of earlier tokens; None: there are none."""
+
+    keys: Num | None
+    values: Num | None
+    filled: Num | None = None
+    """Rows of the cache in use, if it is a buffer of full length."""
+    beams: Num | None = None
+    """The beam whose rows each beam reads."""
+    is_stacked: bool = False
+    """True if keys and values of the results are one tensor."""
+
+
+def total_bias(m: Importer, n: OnnxNode, terms: Terms, sizes: ScoreSizes, dtype: DType) -> Num | None:
+    """Padding mask and attention bias in one, or None."""
+    bias, mask, added, keys = None, terms.mask, terms.added, sizes.keys
     if mask is not None:
-        if filled is not None and len(mask.shape) in (2, 3) and mask.shape[-1] != keys:
+        if terms.end_with_keys and len(mask.shape) in (2, 3) and mask.shape[-1] != keys:
             mask = _to_width(mask, keys)
-        bias = padding_bias(m, n, mask, batch, queries, keys, past, q.dtype)
+        bias = padding_bias(m, n, mask, sizes, dtype)
     if added is not None:
-        if filled is not None and added.shape[-1] != keys:
+        if terms.end_with_keys and added.shape[-1] != keys:
             added = _to_width(added, keys)
-        bias = added.cast(q.dtype) if bias is None else bias + added.cast(q.dtype)
+        bias = added.cast(dtype) if bias is None else bias + added.cast(dtype)
     return bias
 
 
@@ -64,49 +98,37 @@ def _projected(m: Importer, n: OnnxNode, projection: Num) -> tuple[Num, Num, Num
     return q, k, v
 
 
-def self_attention(
-    m: Importer, n: OnnxNode, projection: Num, mask: int, past: int, added: int = -1, length: int = -1
-) -> list[Value]:
-    """Attention of merged projections. `mask`, `past`, `added`, `length`: operand positions of the mask, the cache [2, B, H,
-    P, D], the term added to the scores, and the length of a shared cache. Results: [B, S, H * E], the cache with the new
+def self_attention(m: Importer, n: OnnxNode, projection: Num, at: Positions) -> list[Value]:
+    """Attention of merged projections, with the operands `at` their positions. Results: [B, S, H * E], the cache with the new
     keys and values."""
     if n.attr("do_rotary", 0):
         raise unsupported(m, f"{n.op} with do_rotary", "rotate with RotaryEmbedding before MultiHeadAttention")
     q, k, v = _projected(m, n, projection)
-    cache = optional(m, n, past)
+    cache = optional(m, n, at.past)
+    filled = optional(m, n, at.length) if cache is not None and n.attr("past_present_share_buffer", 0) else None
     old: tuple[Num | None, Num | None] = (None, None) if cache is None else (cache.at(0, 0), cache.at(0, 1))
-    filled = optional(m, n, length) if cache is not None and n.attr("past_present_share_buffer", 0) else None
-    return _cached(m, n, (q, k, v), old, filled, optional(m, n, mask), optional(m, n, added), stacked=True)
+    terms = Terms(optional(m, n, at.mask), optional(m, n, at.added))
+    return _cached(m, n, (q, k, v), Cache(old[0], old[1], filled, is_stacked=True), terms)
 
 
-def _cached(
-    m: Importer,
-    n: OnnxNode,
-    heads: tuple[Num, Num, Num],
-    old: tuple[Num | None, Num | None],
-    filled: Num | None,
-    mask: Num | None,
-    added: Num | None,
-    beams: Num | None = None,
-    *,
-    stacked: bool,
-) -> list[Value]:
-    """The attention over cache and new keys. `filled`: rows of the cache in use, if it is a buffer of full length. `beams`:
-    the beam whose cache rows each beam reads."""
+def _cached(m: Importer, n: OnnxNode, heads: tuple[Num, Num, Num], cache: Cache, terms: Terms) -> list[Value]:
+    """The attention over cache and new keys."""
     q, k, v = heads
+    filled, beams = cache.filled, cache.beams
     queries = q.shape[2]
     if filled is not None:
         filled = filled.reshape().cast(DType.i64)
-    k, v = (extended(m, past, new, filled) for past, new in zip(old, (k, v), strict=True))
-    past_length = expr(0) if old[0] is None or filled is not None else old[0].shape[2]
-    bias = total_bias(m, n, q, k.shape[2], past_length, mask, added, filled)
+    k, v = (extended(m, past, new, filled) for past, new in ((cache.keys, k), (cache.values, v)))
+    past_length = expr(0) if cache.keys is None or filled is not None else cache.keys.shape[2]
+    sizes = ScoreSizes(q.shape[0], queries, k.shape[2], past_length)
+    bias = total_bias(m, n, replace(terms, end_with_keys=filled is not None), sizes, q.dtype)
     keep, causal = None, past_length if n.attr("unidirectional", 0) else None
     if filled is not None:
         keep, causal = _of_buffer(m, filled, queries, k.shape[2], causal=causal is not None), None
     seen = [t if beams is None else of_beams(m, t, beams, filled) for t in (k, v)]
     a = Attention(q, seen[0], seen[1], float(n.attr("scale", 0.0)), bias, keep, causal)
     out = [m.result(join_heads(attend(m, a)).tensor)]
-    if stacked:
+    if cache.is_stacked:
         return [*out, m.result(m.one("stack", [k.tensor, v.tensor], {"axis": 0}))] if n.wants(1) else out
     out += [m.result(k.tensor), m.result(v.tensor)]
     return [*out, m.result(scores(m, a).tensor)] if n.wants(3) else out
@@ -124,14 +146,14 @@ def _attention(m: Importer, n: OnnxNode) -> list[Value]:
     projection = Num(m, m.one("matmul", [m.operand(n, 0), m.operand(n, 1)]))
     if n.has(2):
         projection = projection + Num(m, m.operand(n, 2))
-    return self_attention(m, n, projection, mask=3, past=4, added=5, length=6)
+    return self_attention(m, n, projection, Positions(mask=3, past=4, added=5, length=6))
 
 
 def _quantised_attention(m: Importer, n: OnnxNode) -> list[Value]:
     """QAttention: Attention whose projection multiplies quantised matrices."""
     x, w, bias, x_scale, w_scale, x_zero, w_zero = (m.operand(n, i) for i in (0, 1, 2, 3, 4, 6, 7))
     projection = scaled_product(m, (x, x_scale, x_zero), (w, w_scale, w_zero), bias, m.dtype(bias))
-    return self_attention(m, n, Num(m, projection), mask=5, past=8)
+    return self_attention(m, n, Num(m, projection), Positions(mask=5, past=8))
 
 
 def operands_by_head(m: Importer, n: OnnxNode, bias: Num | None) -> tuple[Num, Num, Num]:
@@ -187,8 +209,8 @@ def _multi_head_attention(m: Importer, n: OnnxNode) -> list[Value]:
     heads = operands_by_head(m, n, optional(m, n, 3))
     old = (optional(m, n, 6), optional(m, n, 7))
     filled = optional(m, n, 8) if old[0] is not None else None
-    beams = optional(m, n, 9)
-    return _cached(m, n, heads, old, filled, optional(m, n, 4), optional(m, n, 5), beams, stacked=False)
+    terms = Terms(optional(m, n, 4), optional(m, n, 5))
+    return _cached(m, n, heads, Cache(old[0], old[1], filled, optional(m, n, 9)), terms)
 
 
 ATTENTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.onnx.arithmetic import Num
@@ -14,12 +16,21 @@ MASK_FILTER = -10000.0
 """Number added to the score of a padding key if the node gives no `mask_filter_value` (the operators' default)."""
 
 
+class ScoreSizes(NamedTuple):
+    """Sizes of the scores [B, H, S, T], and the number of keys that precede the new ones."""
+
+    batch: Expr
+    queries: Expr
+    keys: Expr
+    past: Expr
+
+
 def filter_value(n: OnnxNode, dtype: DType) -> float:
     """The node's own `mask_filter_value`, limited to the dtype's range."""
     return max(float(n.attr("mask_filter_value", MASK_FILTER)), LOWEST.get(dtype, MASK_FILTER))
 
 
-def padding_bias(m: Importer, n: OnnxNode, mask: Num, batch: Expr, queries: Expr, keys: Expr, past: Expr, dtype: DType) -> Num:
+def padding_bias(m: Importer, n: OnnxNode, mask: Num, sizes: ScoreSizes, dtype: DType) -> Num:
     """The term that a mask adds to the scores [B, H, S, T]:
 
     [B, T], [B, S, T]      0 marks padding
@@ -28,12 +39,12 @@ def padding_bias(m: Importer, n: OnnxNode, mask: Num, batch: Expr, queries: Expr
     [2 * B]                ends, then starts: keys before the start are padding too
     [3 * B + 2]            lengths, then running sums of lengths, which add nothing
     """
-    real = _real(m, mask, batch, queries, keys, past)
+    real = _real(m, mask, sizes)
     return real.where(Num(m, m.number(0, dtype)), filter_value(n, dtype))
 
 
-def _real(m: Importer, mask: Num, batch: Expr, queries: Expr, keys: Expr, past: Expr) -> Num:
-    rank = len(mask.shape)
+def _real(m: Importer, mask: Num, sizes: ScoreSizes) -> Num:
+    rank, (batch, queries, keys, past) = len(mask.shape), sizes
     if rank == 1:
         return _by_lengths(m, mask, batch, keys)
     kept = mask if mask.dtype == DType.bool else mask.fn("gt", 0)

@@ -11,7 +11,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
 from tatami.onnx.arithmetic import Num
 from tatami.onnx.importer import Importer
-from tatami.onnx.microsoft.transformer.attention import optional, self_attention, total_bias
+from tatami.onnx.microsoft.transformer.attention import Positions, Terms, optional, self_attention, total_bias
 from tatami.onnx.microsoft.transformer.attention_core import (
     Attention,
     attend,
@@ -23,6 +23,7 @@ from tatami.onnx.microsoft.transformer.attention_core import (
     scores,
     split_heads,
 )
+from tatami.onnx.microsoft.transformer.attention_mask import ScoreSizes
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import known_number, unsupported
 from tatami.onnx.values import Value
@@ -35,7 +36,7 @@ def _masked_attention(m: Importer, n: OnnxNode) -> list[Value]:
     key, value = optional(m, n, 1), optional(m, n, 2)
     if key is not None and value is not None and len(key.shape) == 4:  # complete keys and values of an encoder
         q = query if bias is None else query + bias.part(0, 0, query.shape[2])
-        return _results(m, n, split_heads(q, heads), key, value, None, expr(0))
+        return _results(m, n, (split_heads(q, heads), key, value), None, expr(0))
     if key is None or value is None:
         third = floordiv(query.shape[2], expr(3))
         projection = query if bias is None else query + bias
@@ -52,13 +53,15 @@ def _masked_attention(m: Importer, n: OnnxNode) -> list[Value]:
     filled = Num(m, m.operand(n, 7)).cast(DType.i64).reshape() if shared and n.has(7) else None
     past = expr(0) if old_k is None or filled is not None else old_k.shape[2]
     k, v = extended(m, old_k, k, filled), extended(m, old_v, v, filled)
-    return _results(m, n, q, k, v, filled, past)
+    return _results(m, n, (q, k, v), filled, past)
 
 
-def _results(m: Importer, n: OnnxNode, q: Num, k: Num, v: Num, filled: Num | None, past: Expr) -> list[Value]:
+def _results(m: Importer, n: OnnxNode, heads: tuple[Num, Num, Num], filled: Num | None, past: Expr) -> list[Value]:
+    q, k, v = heads
     keys = k.shape[2]
     seen_k, seen_v = (of_beams(m, t, Num(m, m.operand(n, 9)), filled) for t in (k, v)) if n.has(9) else (k, v)
-    bias = total_bias(m, n, q, keys, past, optional(m, n, 3), optional(m, n, 4), filled)
+    terms = Terms(optional(m, n, 3), optional(m, n, 4), filled is not None)
+    bias = total_bias(m, n, terms, ScoreSizes(q.shape[0], q.shape[2], keys, past), q.dtype)
     keep = None if filled is None else position(m, keys).fn("le", filled).reshape(1, keys)
     a = Attention(q, seen_k, seen_v, float(n.attr("scale", 0.0)), bias, keep)
     out = [m.result(join_heads(attend(m, a)).tensor), m.result(k.tensor), m.result(v.tensor)]
@@ -69,7 +72,7 @@ def _masked_self_attention(m: Importer, n: OnnxNode) -> list[Value]:
     if n.has(8):
         raise unsupported(m, "DecoderMaskedSelfAttention with cache_indirection", "use DecoderMaskedMultiHeadAttention")
     projection = Num(m, m.one("matmul", [m.operand(n, 0), m.operand(n, 1)])) + Num(m, m.operand(n, 2))
-    return self_attention(m, n, projection, mask=3, past=4, added=5, length=6)
+    return self_attention(m, n, projection, Positions(mask=3, past=4, added=5, length=6))
 
 
 def _decoder_attention(m: Importer, n: OnnxNode) -> list[Value]:

@@ -31,6 +31,7 @@ from tatami.onnx.microsoft.transformer.attention_core import (
 from tatami.onnx.microsoft.transformer.rotary import rotate
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
+from tatami.onnx.operators.attention import RotaryTables
 from tatami.onnx.values import Value
 
 _UNSUPPORTED = (
@@ -173,7 +174,7 @@ def _rotated(m: Importer, n: OnnxNode, q: Num, k: Num, token: Num | None) -> tup
     elif token is not None:
         ids = token.unsqueeze(1) + ids
     interleaved = bool(n.attr("rotary_interleaved", 0))
-    out_q, out_k = (rotate(m, t, cos, sin, ids.tensor, heads=1, interleaved=interleaved) for t in (q, k))
+    out_q, out_k = (rotate(m, t, RotaryTables(cos, sin, ids.tensor), heads=1, interleaved=interleaved) for t in (q, k))
     return out_q, out_k
 
 

@@ -10,6 +10,7 @@ It is a loop over the tokens with state S [B, G, K, V]; a single token needs no 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv, product
@@ -65,11 +66,21 @@ def _repeated(x: Num, times: int) -> Num:
     return wide.reshape(length, batch, heads * times, width)
 
 
-def recurrence(
-    m: Importer, q: Num, k: Num, v: Num, decay: Num | None, beta: Num | None, state: Num, scale: float
-) -> tuple[Num, Num]:
-    """(results of all tokens [T, B, H * V], last state). q is [T, B, H, K] with H heads, which share the G heads of k and v;
-    `decay`: factor of the state, [T, B, G, K or 1]; `beta`: update rate [T, B, G or 1, 1]; None leaves the term out."""
+class Tokens(NamedTuple):
+    """Operands token by token: q [T, B, H, K] with H heads, which share the G heads of k and v."""
+
+    q: Num
+    k: Num
+    v: Num
+    decay: Num | None
+    """Factor of the state, [T, B, G, K or 1]; None: 1."""
+    beta: Num | None
+    """Update rate, [T, B, G or 1, 1]; None: the value itself is added."""
+
+
+def recurrence(m: Importer, tokens: Tokens, state: Num, scale: float) -> tuple[Num, Num]:
+    """(results of all tokens [T, B, H * V], last state)."""
+    q, k, v, decay, beta = tokens
     groups, key = k.shape[2], k.shape[3]
     sequences = [q, k, v, *(t for t in (decay, beta) if t is not None)]
 
@@ -120,16 +131,9 @@ def _linear_attention(m: Importer, n: OnnxNode) -> list[Value]:
     old = optional(m, n, 3)
     zeros = {"shape": (batch, expr(groups), q.shape[3], v.shape[3]), "value": 0, "dtype": DType.fp32}
     state = Num(m, m.one("full", [], zeros)) if old is None else old.cast(DType.fp32)
-    y, state = recurrence(
-        m,
-        q,
-        k,
-        v,
-        None if decay is None else _by_token(decay, groups).fn("exp"),
-        None if beta is None else _by_token(beta, groups if beta.shape[2] != 1 or groups == 1 else 1),
-        state,
-        _scale(m, n, q.shape[3]),
-    )
+    factor = None if decay is None else _by_token(decay, groups).fn("exp")
+    rates = None if beta is None else _by_token(beta, groups if beta.shape[2] != 1 or groups == 1 else 1)
+    y, state = recurrence(m, Tokens(q, k, v, factor, rates), state, _scale(m, n, q.shape[3]))
     return [m.result(y.permute(1, 0, 2).cast(to).tensor), m.result(state.cast(old.dtype if old is not None else to).tensor)]
 
 
@@ -160,7 +164,7 @@ def _gated_delta_net(m: Importer, n: OnnxNode) -> list[Value]:
     if rates is not None and n.attr("beta_activation", "none") == "sigmoid":
         rates = rates.fn("sigmoid")
     factor = None if decay is None else _activated(m, n, _of_heads(decay, batch, length, groups)).fn("exp")
-    y, state = recurrence(m, q, k, v, factor, rates, state, _scale(m, n, q.shape[3]))
+    y, state = recurrence(m, Tokens(q, k, v, factor, rates), state, _scale(m, n, q.shape[3]))
     y = y.permute(1, 0, 2).reshape(*whole, groups, v.shape[3]).cast(first.dtype)
     return [m.result(y.tensor), m.result(state.permute(0, 1, 3, 2).tensor)]
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, expr, floordiv
@@ -49,17 +50,26 @@ def _places(offset: Num, count: Expr) -> Num:
     return offset.reshape(batch * length).part(0, 0, count).cast(DType.i64)
 
 
-def _attend(m: Importer, n: OnnxNode, q: Num, k: Num, v: Num, offset: int, sums: int, added: int) -> list[Value]:
+class _At(NamedTuple):
+    """Positions of a node's operands: where each token goes, running sums of lengths, the term added to the scores."""
+
+    offset: int
+    sums: int
+    added: int
+
+
+def _attend(m: Importer, n: OnnxNode, heads: tuple[Num, Num, Num], at: _At) -> list[Value]:
     """Attention of [tokens, H * D] within each sequence; the running sums of lengths give the end of each."""
-    heads = n.attr("num_heads")
+    q, k, v = heads
+    number = n.attr("num_heads")
     count = q.shape[0]
-    where = Num(m, m.operand(n, offset))
+    where = Num(m, m.operand(n, at.offset))
     batch, length = where.shape
-    q, k, v = (split_heads(restored(m, t, where), heads) for t in (q, k, v))
-    ends = Num(m, m.operand(n, sums)).cast(DType.i64)
+    q, k, v = (split_heads(restored(m, t, where), number) for t in (q, k, v))
+    ends = Num(m, m.operand(n, at.sums)).cast(DType.i64)
     lengths = ends.part(0, 1, batch + 1) - ends.part(0, 0, batch)
     keep = position(m, length).fn("lt", lengths.unsqueeze(1, 2, 3))
-    bias = optional(m, n, added)
+    bias = optional(m, n, at.added)
     if bias is not None:
         bias = fitted(bias, (batch, q.shape[1], length, length))
     out = join_heads(attend(m, Attention(q, k, v, float(n.attr("scale", 0.0)), bias, keep)))
@@ -71,7 +81,7 @@ def _packed_attention(m: Importer, n: OnnxNode) -> list[Value]:
     sizes = n.attr("qkv_hidden_sizes", [])
     widths: list[Expr | int] = [*sizes] if sizes else [floordiv(projection.shape[-1], expr(3))] * 3
     q, k, v = columns(projection, *widths)
-    return _attend(m, n, q, k, v, offset=3, sums=4, added=5)
+    return _attend(m, n, (q, k, v), _At(offset=3, sums=4, added=5))
 
 
 def _packed_multi_head(m: Importer, n: OnnxNode) -> list[Value]:
@@ -85,7 +95,7 @@ def _packed_multi_head(m: Importer, n: OnnxNode) -> list[Value]:
     if bias is not None:
         pieces = columns(bias, q.shape[1], k.shape[1], v.shape[1])
         q, k, v = (t + b for t, b in zip((q, k, v), pieces, strict=True))
-    return _attend(m, n, q, k, v, offset=4, sums=5, added=6)
+    return _attend(m, n, (q, k, v), _At(offset=4, sums=5, added=6))
 
 
 def _remove_padding(m: Importer, n: OnnxNode) -> list[Value]:

@@ -13,18 +13,17 @@ from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.transformer.attention_core import position
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import unsupported
-from tatami.onnx.operators.attention import rotated
+from tatami.onnx.operators.attention import RotaryTables, rotated
 from tatami.onnx.values import Value
 
 
-def rotate(m: Importer, x: Num, cos: str, sin: str, ids: str, *, heads: int, interleaved: bool) -> Num:
-    """x after rotary embedding; its axis of heads is `heads` (1 or 2). Tables [position, D / 2] are read at `ids`, [B, T], or
-    [T] for all batches; without ids ("") they are [B, T, D / 2]."""
-    width = m.shape(cos)[-1] * 2
+def rotate(m: Importer, x: Num, tables: RotaryTables, *, heads: int, interleaved: bool) -> Num:
+    """x after rotary embedding; its axis of heads is `heads` (1 or 2)."""
+    width = m.shape(tables.cos)[-1] * 2
     number = 0 if width == x.shape[-1] else width.as_int()
     if number is None:
         raise unsupported(m, "rotary tables of open width", "give them as initialisers")
-    return Num(m, rotated(m, x.tensor, cos, sin, ids, heads, interleaved=interleaved, width=number))
+    return Num(m, rotated(m, x.tensor, tables, heads, interleaved=interleaved, width=number))
 
 
 def _by_heads(m: Importer, n: OnnxNode, half: Expr) -> tuple[Num, int]:
@@ -46,7 +45,7 @@ def _rotary_embedding(m: Importer, n: OnnxNode) -> list[Value]:
     x, heads = _by_heads(m, n, m.shape(cos)[1])
     if len(ids.shape) == 1:
         ids = position(m, x.shape[3 - heads]) + ids.cast(DType.i64).reshape()
-    out = rotate(m, x, cos, sin, ids.tensor, heads=heads, interleaved=bool(n.attr("interleaved", 0)))
+    out = rotate(m, x, RotaryTables(cos, sin, ids.tensor), heads=heads, interleaved=bool(n.attr("interleaved", 0)))
     return [m.result(out.reshape(*m.shape(m.operand(n, 0))).tensor)]
 
 
@@ -70,7 +69,7 @@ def _three_positions(m: Importer, n: OnnxNode) -> list[Value]:
         mixed.append(column.fn("eq", 1).where(height, column.fn("eq", 2).where(width, time)))
     x, heads = _by_heads(m, n, half)
     interleaved = bool(n.attr("interleaved", 0))
-    out = rotate(m, x, mixed[0].tensor, mixed[1].tensor, "", heads=heads, interleaved=interleaved)
+    out = rotate(m, x, RotaryTables(mixed[0].tensor, mixed[1].tensor), heads=heads, interleaved=interleaved)
     return [m.result(out.reshape(*m.shape(m.operand(n, 0))).tensor)]
 
 

@@ -91,13 +91,18 @@ class Compilation:
 
 
 def unmet_decisions(decisions: Decisions, stages: Stages, target: Target) -> list[Diagnostic]:
-    """Warnings for decisions that nothing in this program matches; only made stages are compared."""
+    """Warnings for decisions and layouts that nothing in this program matches; only made stages are compared."""
     found: list[Diagnostic] = []
     region, tiny = stages.get_made("region"), stages.get_made("tiny")
     if region is not None and decisions.plans:
         from tatami.plan.decide import stale_decisions
 
         found += stale_decisions(region, target, decisions.plans)
+    plan = stages.get_made("plan")
+    if region is not None and plan is not None:
+        from tatami.plan.memory.swizzled import unused_swizzles
+
+        found += unused_swizzles(region, plan)
     if tiny is not None and decisions.partitions:
         from tatami.region.fusion.partition import program_key
 

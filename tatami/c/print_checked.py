@@ -1,10 +1,11 @@
 """A kernel that somebody edited as C text: every access is compared with the size of its buffer before it is made.
 
-    *({ const int64_t at$ = i*s0 + j; if (at$ < 0 || …) { tatami_release(mark); return 8; } p0$$ + at$; })
+    *({ const int64_t t$at = i*s0 + j; if (t$at < 0 || …) { tatami_release(mark); return 8; } p0$$ + t$at; })
 
 An access outside ends the kernel with the fault OUTSIDE, and so do an index that divides by less than 1, a lane outside its
 vector, scratch beyond reason and more than MOST_STEPS steps of loops. Index arithmetic wraps. Names of the kernel cannot equal
-names of this text: registers and variables end in ``$``, buffers in ``$$``, and no name of a document has a ``$``.
+names of this text: registers and variables end in ``$``, buffers in ``$$``, and no name of a document has a ``$``; values of
+the text itself begin with ``t$``.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _Checked(KernelPrinter):
                 return f"{name}$"
             case Floor(num=num, den=den):
                 divide = self.needs.add("floor_division")
-                return f"({{ const int64_t d$ = {self.ix(den)}; if (d$ < 1) {_LEAVE} {divide}({self.ix(num)}, d$); }})"
+                return f"({{ const int64_t t$d = {self.ix(den)}; if (t$d < 1) {_LEAVE} {divide}({self.ix(num)}, t$d); }})"
             case Extreme(kind=kind, args=args):
                 text = self.ix(args[0])
                 for other in args[1:]:
@@ -62,19 +63,19 @@ class _Checked(KernelPrinter):
 
     def within(self, e: Expr, most: int) -> str:
         """C text of an index, checked to be from 0 to `most`."""
-        return f"({{ const int64_t n$ = {self.ix(e)}; if (n$ < 0 || n$ > {most}) {_LEAVE} n$; }})"
+        return f"({{ const int64_t t$n = {self.ix(e)}; if (t$n < 0 || t$n > {most}) {_LEAVE} t$n; }})"
 
     def place(self, buffer: str, index: Expr, count: str) -> str:
         """C text of the address of `count` elements from `index` on, checked."""
         return (
-            f"({{ const int64_t at$ = {self.ix(index)}, count$ = {count};\n"
-            f"    if (count$ > 0 && (at$ < 0 || extent${buffer} < count$ || at$ > extent${buffer} - count$)) {_LEAVE}\n"
-            f"    {buffer}$$ + (count$ > 0 ? at$ : 0); }})"
+            f"({{ const int64_t t$at = {self.ix(index)}, t$count = {count};\n"
+            f"    if (t$count > 0 && (t$at < 0 || extent${buffer} < t$count || t$at > extent${buffer} - t$count)) {_LEAVE}\n"
+            f"    {buffer}$$ + (t$count > 0 ? t$at : 0); }})"
         )
 
     # -- functions -------------------------------------------------------------------------------
     def prologue(self, buffers: str, sizes: str) -> str:
-        lines = ["  int64_t work$ = 0; (void)work$;\n"]
+        lines = ["  int64_t t$work = 0; (void)t$work;\n"]
         for i in range(self.k.face.sizes):
             lines.append(f"  const int64_t s{i}$ = {sizes}[{i}]; (void)s{i}$;\n")
         for i, (p, elements) in enumerate(zip(self.k.params, self.k.extents, strict=True)):
@@ -83,7 +84,7 @@ class _Checked(KernelPrinter):
             most = self.needs.add("index_max")
             lines.append(f"  const int64_t extent${p.name} = {most}({self.ix(elements)}, 0); (void)extent${p.name};\n")
         total = "".join(f" + (uint64_t)extent${p.name}" for p in self.k.params)
-        lines.append(f"  const uint64_t scratch$ = {SCRATCH} + 4 * (UINT64_C(0){total}); (void)scratch$;\n")
+        lines.append(f"  const uint64_t t$scratch = {SCRATCH} + 4 * (UINT64_C(0){total}); (void)t$scratch;\n")
         return "".join(lines)
 
     # -- statements ------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ class _Checked(KernelPrinter):
                 c = memory_type(dtype)
                 return (
                     f"{pad}const int64_t extent${name} = {self.ix(elements)};\n"
-                    f"{pad}if (extent${name} < 0 || (uint64_t)extent${name} > scratch$) {_LEAVE}\n"
+                    f"{pad}if (extent${name} < 0 || (uint64_t)extent${name} > t$scratch) {_LEAVE}\n"
                     f"{pad}{c}* const {name}$$ = tatami_scratch(extent${name} * (int64_t)sizeof({c}));\n"
                     f"{pad}if (!{name}$$) {{ tatami_release(mark); return TATAMI_OUT_OF_MEMORY; }}\n"
                 )
@@ -123,7 +124,7 @@ class _Checked(KernelPrinter):
         v, c = self.needs.vector(memory_short(t.dtype), t.lanes), memory_type(t.dtype)
         count = str(t.lanes) if s.active is None else self.within(s.active, t.lanes)
         place = self.place(s.buffer, s.index, count)
-        return f"{pad}{{ {v} v$ = {text}; memcpy({place}, &v$, (size_t){count} * sizeof({c})); }}\n"
+        return f"{pad}{{ {v} t$v = {text}; memcpy({place}, &t$v, (size_t){count} * sizeof({c})); }}\n"
 
     def for_loop(self, s: loop.For, pad: str) -> str:
         body = self.block(s.body, pad + "  ")
@@ -133,7 +134,7 @@ class _Checked(KernelPrinter):
             head = f"for (int64_t {x} = {self.ix(s.stop - 1)}; {x} >= {start}; --{x})"
         else:
             head = f"for (int64_t {x} = {start}; {x} < {stop}; {x} = {x} > INT64_MAX - {s.step} ? INT64_MAX : {x} + {s.step})"
-        return f"{pad}{head} {{\n{pad}  if (++work$ > INT64_C({MOST_STEPS})) {_LEAVE}\n{body}{pad}}}\n"
+        return f"{pad}{head} {{\n{pad}  if (++t$work > INT64_C({MOST_STEPS})) {_LEAVE}\n{body}{pad}}}\n"
 
     def parallel(self, s: loop.Parallel, pad: str) -> str:
         shared = list(self.locals)
@@ -146,8 +147,8 @@ class _Checked(KernelPrinter):
         extents = ", ".join(f"extent${b}" for b in shared) or "0"
         return (
             f"{pad}{{\n{inside}{frame} frame = {{buffers, sizes, {{{locals_text}}}, {{{extents}}}}};\n"
-            f"{inside}const int64_t count$ = {self.ix(s.count)};\n{inside}if (count$ > INT64_C({MOST_STEPS})) {_LEAVE}\n"
-            f"{inside}const int r = tatami_parallel_for(pool, count$, {self.ix(s.grain)}, {name}, &frame);\n"
+            f"{inside}const int64_t t$count = {self.ix(s.count)};\n{inside}if (t$count > INT64_C({MOST_STEPS})) {_LEAVE}\n"
+            f"{inside}const int r = tatami_parallel_for(pool, t$count, {self.ix(s.grain)}, {name}, &frame);\n"
             f"{inside}if (r > fault) fault = r;\n{pad}}}\n"
         )
 
@@ -182,12 +183,12 @@ class _Checked(KernelPrinter):
 
     def gather(self, v: loop.Gather) -> str:
         vector = self.needs.vector(memory_short(v.dtype), v.lanes)
-        own = f"(uint64_t)(l$ / {v.each})" if v.at is None else f"(uint64_t){v.at.name}$[l$]"
+        own = f"(uint64_t)(t$l / {v.each})" if v.at is None else f"(uint64_t){v.at.name}$[t$l]"
         text = (
-            f"({{ {vector} r$ = {{0}}; const int64_t first$ = {self.ix(v.index)}, step$ = {self.ix(v.step)};\n"
-            f"    for (int l$ = 0; l$ < {v.lanes}; ++l$) {{\n"
-            f"      const int64_t at$ = (int64_t)((uint64_t)first$ + {own} * (uint64_t)step$);\n"
-            f"      if (at$ < 0 || at$ >= extent${v.buffer}) {_LEAVE}\n"
-            f"      r$[l$] = {v.buffer}$$[at$];\n    }}\n    r$; }})"
+            f"({{ {vector} t$r = {{0}}; const int64_t t$first = {self.ix(v.index)}, t$step = {self.ix(v.step)};\n"
+            f"    for (int t$l = 0; t$l < {v.lanes}; ++t$l) {{\n"
+            f"      const int64_t t$at = (int64_t)((uint64_t)t$first + {own} * (uint64_t)t$step);\n"
+            f"      if (t$at < 0 || t$at >= extent${v.buffer}) {_LEAVE}\n"
+            f"      t$r[t$l] = {v.buffer}$$[t$at];\n    }}\n    t$r; }})"
         )
         return widen_text(v.dtype, v.lanes, text, self.needs)

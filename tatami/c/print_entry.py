@@ -156,8 +156,8 @@ class _Program:
             out += self.whole(f"{function}_sized" if read else function, begin, end)
             if read:
                 count = len(self.symbols)
-                of = {"NAME": function, "ARGUMENTS": PROGRAM_ARGUMENTS, "COUNT": count, "GIVEN": count - read}
-                out.append(_page("entry_sizes").fill(BODY=f"{function}_sized", **of))
+                of = {"NAME": function, "BODY": f"{function}_sized", "ARGUMENTS": PROGRAM_ARGUMENTS}
+                out.append(_page("entry_sizes").fill(**of, COUNT=count, GIVEN=count - read))
         return out
 
     def whole(self, function: str, begin: int, end: int) -> list[str]:

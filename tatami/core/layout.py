@@ -2,8 +2,8 @@
 
 A Layout maps a logical index to an element address. `blocked` splits axes by constant factors into trailing block
 axes (NCHW16c is ``order=(0,1,2,3), blocks=((1,16),)``) and may keep a border of `padding` elements around each axis
-in the buffer. `swizzled` is a row-major tile whose 16-byte chunks are XORed with the row (shared memory only, and
-documents that ask for it); addresses of elements are as row-major.
+in the buffer. `swizzled` lies row by row in memory; its tiles in a GPU's shared
+memory have their 16-byte chunks XORed with the row, over as many bytes of a row as the swizzle's name says.
 """
 
 from __future__ import annotations
@@ -32,6 +32,32 @@ class Layout(msgspec.Struct, frozen=True, omit_defaults=True):
     """blocked: (before, after) elements kept around each logical axis."""
     swizzle: str = ""
     vec_bytes: int = 0
+
+
+SWIZZLES = {"xor32": 32, "xor64": 64, "xor128": 128}
+"""Name of a swizzle -> bytes of a row of a tile within which its 16-byte chunks are exchanged."""
+CHUNK = 16
+"""Bytes of the vectors that a swizzle exchanges: what a thread reads of a tile at once."""
+
+
+def layout_fault(layout: Layout, rank: int) -> str:
+    """The reason why a layout says nothing of a tensor of `rank` axes; "" if it says how the tensor lies."""
+    blocked, swizzled = bool(layout.order or layout.blocks or layout.padding), bool(layout.swizzle or layout.vec_bytes)
+    if blocked and layout.kind != "blocked":
+        return f"layout {layout.kind} has no order, blocks or padding; blocked has"
+    if swizzled and layout.kind != "swizzled":
+        return f"layout {layout.kind} has no swizzle and no vec_bytes; swizzled has"
+    if layout.kind == "swizzled" and layout.swizzle not in SWIZZLES:
+        return f"swizzle {layout.swizzle!r} is none of {', '.join(SWIZZLES)}"
+    if layout.kind == "swizzled" and layout.vec_bytes not in (0, CHUNK):
+        return f"vec_bytes {layout.vec_bytes}: a swizzle exchanges vectors of {CHUNK} bytes"
+    if layout.order and sorted(layout.order) != list(range(rank)):
+        return f"order {list(layout.order)} does not order {rank} axes"
+    if layout.padding and len(layout.padding) != rank:
+        return f"padding of {len(layout.padding)} axes; the tensor has {rank}"
+    if wrong := [(a, f) for a, f in layout.blocks if not 0 <= a < rank or f < 1]:
+        return f"block {list(wrong[0])}: an axis below {rank} and a factor of 1 or more"
+    return ""
 
 
 ROW_MAJOR = Layout()

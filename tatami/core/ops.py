@@ -6,11 +6,13 @@ their column up: numpy's meaning (`core/numbers/numerics.py`), the text of C (`c
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from tatami.core.dtype import DType
+from tatami.core.scalar import Scalar, number, scalar
 
 DTypeRule: TypeAlias = Literal["same", "float", "compare", "logic", "int", "bits", "select", "test", "signed"]
 # same: operands and result agree, any dtype but bool.    float: floating point only.    signed: signed or float.
@@ -234,6 +236,37 @@ def highest(dtype: DType) -> int:
         return 1
     bits = dtype.itemsize * 8
     return (1 << bits) - 1 if dtype.value.startswith("u") else (1 << (bits - 1)) - 1
+
+
+PAST_LARGEST = {
+    DType.fp16: 65520.0,
+    DType.bf16: 2.0**128 - 2.0**119,
+    DType.fp32: 2.0**128 - 2.0**103,
+    DType.f8e4m3fn: 464.0,
+    DType.f8e5m2: 61440.0,
+}
+"""Smallest number that does not round to a finite one of the type."""
+
+
+def scalar_fault(value: Scalar, dtype: DType) -> str:
+    """The reason why a number is not a value of `dtype`, rounded if that is a float type; "" if it is one."""
+    try:
+        n = number(scalar(value))
+    except (TypeError, ValueError) as error:
+        return str(error)
+    if dtype.is_float:
+        most = PAST_LARGEST.get(dtype, math.inf)
+        return "" if not math.isfinite(n) or abs(n) < most else f"{n} is not finite in {dtype}, whose numbers end at {most:g}"
+    if (dtype != DType.bool and dtype.value[0] not in "iu") or dtype == DType.unknown:
+        return ""
+    if isinstance(n, float) and not n.is_integer():
+        return f"{value} is not a whole number, as values of {dtype} are"
+    low, high = lowest(dtype), highest(dtype)
+    if dtype.is_small:
+        low, high = (
+            (0, (1 << dtype.bits) - 1) if dtype.value.startswith("u") else (-(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1)
+        )
+    return "" if low <= n <= high else f"{value} is outside {low}..{high} of {dtype}"
 
 
 def joining(fn: str) -> str:

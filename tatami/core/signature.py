@@ -10,7 +10,7 @@ import msgspec
 from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr
-from tatami.core.layout import Layout
+from tatami.core.layout import Layout, layout_fault
 
 Role: TypeAlias = Literal["data", "param", "state", "const"]
 Mutability: TypeAlias = Literal["immutable", "mutable"]
@@ -29,6 +29,8 @@ class Input(msgspec.Struct, frozen=True, omit_defaults=True):
     mutability: Mutability = "immutable"
     storage: Storage = "argument"
     layout: Layout | None = None
+    alignment: int = 0
+    """Bytes of which the address is a multiple when kernels run: an argument that lies elsewhere is copied. 0: the dtype's."""
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,6 +90,18 @@ def bound_values(signature: Signature) -> dict[str, Expr]:
 def is_constant(port: Input, pool: Container[str]) -> bool:
     """True if an input is the same in every call: held, or one of the constants named in `pool`."""
     return port.storage == "held" or (port.storage == "const_pool" and port.tensor in pool)
+
+
+MOST_ALIGNMENT = 4096
+"""Largest `alignment` of an input in bytes: a page."""
+
+
+def port_fault(port: Input | Output) -> str:
+    """The reason why a port's layout or alignment cannot be had; "" if there is none."""
+    n = port.alignment if isinstance(port, Input) else 0
+    if n and (n < 1 or n > MOST_ALIGNMENT or n & (n - 1)):
+        return f"alignment {n} is not a power of two up to {MOST_ALIGNMENT} bytes"
+    return "" if port.layout is None else layout_fault(port.layout, len(port.shape))
 
 
 def repeated_input(signature: Signature) -> str:

@@ -25,7 +25,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, IntoExpr, expr, var
 from tatami.core.faults.arguments import text_argument
 from tatami.core.module import Module
-from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage
+from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage, port_fault
 from tatami.core.tensor import Tensor as Payload
 from tatami.frontend import ir
 from tatami.frontend.graph_api.arguments import constant, integer
@@ -68,12 +68,18 @@ class Graph(Nodes):
         role: Role = "data",
         mutability: Mutability = "immutable",
         storage: Storage = "argument",
+        alignment: int = 0,
     ) -> Tensor:
-        """Add an input; sizes are numbers, symbols ("B") or expressions ("2*N + 1"). Raises E1305, E1603 for a used name."""
+        """Add an input; sizes are numbers, symbols ("B") or expressions ("2*N + 1"). An argument whose address is not
+        a multiple of `alignment` bytes is copied to one that is. Raises E1305, E1503 for an alignment, E1603 for a used name."""
         where = caller()
         dtype = dtype_named(dtype, where)
         self._claim(name, where)
         self._inputs.append(Input(name, dtype, self._shape(shape, f"input {name!r} ({where})"), role, mutability, storage))
+        if alignment:
+            self._inputs[-1] = msgspec.structs.replace(self._inputs[-1], alignment=alignment)
+            if why := port_fault(self._inputs[-1]):
+                raise fail("LayoutMismatch", where, why, "leave it out, or give a power of two")
         self.origins[name] = (where,)
         return self._define(name, ir.TensorType(dtype, self._inputs[-1].shape))
 

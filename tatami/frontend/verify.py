@@ -10,6 +10,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape_text
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module
+from tatami.core.signature import Input, Output, port_fault
 from tatami.core.sizes.conditions import broken_numbers
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site, is_legal_symbol
@@ -119,6 +120,10 @@ def _sizes(at: str, type: TensorType) -> list[Diagnostic]:
 
 def _nodes(name: str, graph: Graph, module: Module[Graph]) -> list[Diagnostic]:
     out: list[Diagnostic] = []
+    ports: tuple[Input | Output, ...] = (*graph.signature.inputs, *graph.signature.outputs)
+    for port in ports:
+        if why := port_fault(port):
+            out.append(diagnostic("LayoutMismatch", port.tensor, why, "leave it out, or correct it"))
     defined = {p.tensor: TensorType(p.dtype, p.shape) for p in graph.signature.inputs}
     later = {o for n in graph.graph for o in n.outputs}
     names: set[str] = set()

@@ -12,10 +12,12 @@ import tatami.region.ir as region_ir
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.kernel import Binding, KernelFace, KernelParam, is_divisible
+from tatami.core.layout import SWIZZLES
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.gpu.ir import AnyKernel, Kernel, Program
 from tatami.gpu.pairs.lower import lower_pair
+from tatami.gpu.pairs.two_pass import lower_two_pass
 from tatami.gpu.products.frame import refuse
 from tatami.gpu.products.plan_words import check_words, tail_roles
 from tatami.gpu.products.problem import problem, swapped
@@ -27,7 +29,7 @@ from tatami.gpu.products.sync import lower_sync
 from tatami.gpu.streaming.custom_body import lower_body
 from tatami.gpu.streaming.lower import lower_stream
 from tatami.gpu.streaming.sort import DOWN, lower_sort
-from tatami.plan.ir import GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
+from tatami.plan.ir import TWO_PASS, GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.plan.views.product_limits import block_rules, group_rules, hard_limits, shape_rules
 from tatami.region.views.fp8 import spelled_out
 
@@ -80,6 +82,8 @@ def _kernels_of(region: region_ir.Region, plan: RegionPlan, target: Target) -> l
             out += [(position, k, b) for k, b in lower_split(region, choice, target)]
         elif isinstance(choice.plan, Sm90Mma) and choice.plan.stream_k is not None:
             out += [(position, k, b) for k, b in lower_stream_k(region, choice, target)]
+        elif isinstance(choice.plan, Sm80Pair | Sm90Pair) and choice.plan.algo_choice.get("attention") == TWO_PASS:
+            out += [(position, k, b) for k, b in lower_two_pass(region, choice, target)]
         elif isinstance(choice.plan, Sm80Pair | Sm90Pair):
             out += [(position, k, b) for k, b in lower_pair(region, choice, target)]
         else:
@@ -131,18 +135,29 @@ def lower_region(
                 f"axis {role} of size {size} is not known to be a multiple of its tile {tile} and is not in predicate_tail",
                 f'add "{role}" to predicate_tail, or guard the plan by {size} % {tile} == 0',
             )
+    swizzles = swizzles_of(region)
+    if swizzles and isinstance(plan, Sm90Mma):
+        why = f"{', '.join(swizzles)} has tiles with a swizzle of its own; boxes of TMA have one as wide as their rows"
+        raise fail("InvalidPlan", region.name, why, "use an sm80_mma plan, or row_major")
     match plan:
         case Sm80Mma() if plan.async_.enable:
-            return lower_sm80(p, plan, tail, target)
+            return lower_sm80(p, plan, tail, target, swizzles)
         case Sm80Mma():
-            bm, bn, bk = plan.tile
-            block = (min(16, bm), min(16, bn))
-            sync = GpuSync((bm, bn, min(bk, 32)), block, plan.bind, plan.predicate_tail, plan.epilogue, "sm80", plan.acc)
+            block = (min(16, plan.tile[0]), min(16, plan.tile[1]))
+            sync = GpuSync(plan.tile, block, plan.bind, plan.predicate_tail, plan.epilogue, plan.stages, acc=plan.acc)
+            refuse(region.name, "InvalidPlan", shape_rules(sync))
+            refuse(region.name, "ResourceExceeded", hard_limits(sync, p.a_dtype, target))
             return lower_sync(p, sync, tail)
         case Sm90Mma():
             return lower_sm90(p, plan, tail, target, whole_rows)
         case GpuSync():
             return lower_sync(p, plan, tail)
+
+
+def swizzles_of(region: region_ir.Region) -> dict[str, int]:
+    """Kernel's name of each input whose layout is swizzled -> bytes of a row of its tile over which its chunks are exchanged."""
+    swizzled = {f"p{i}": p.memref.layout for i, p in enumerate(region.inputs) if p.memref.layout.kind == "swizzled"}
+    return {name: SWIZZLES[layout.swizzle] for name, layout in swizzled.items()}
 
 
 def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> list[tuple[AnyKernel, Binding]]:

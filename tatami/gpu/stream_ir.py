@@ -29,11 +29,12 @@ Combine: TypeAlias = Literal["set", "add", "mul", "max", "min"]
 
 
 class Param(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A parameter of a kernel; `written`: an output."""
+    """A parameter of a kernel; `written`: an output; `noalias`: no other parameter overlaps it."""
 
     name: str
     dtype: DType
     written: bool = False
+    noalias: bool = True
 
 
 class Position(msgspec.Struct, frozen=True):

@@ -61,7 +61,7 @@ class Gathered(msgspec.Struct, frozen=True):
     map: tuple[Expr | None, ...]
 
 
-class IndexInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class IndexInfo(msgspec.Struct, frozen=True):
     """Axes and operands of one value. A movement value has one operand, its composed view; other values have one per src, over
     axes and (for a reduce) reduced. Leaves (INPUT, CONST, SIZE, IOTA, RESULT) have none. A CALL has none either: it reads
     its sources whole and has no axes.

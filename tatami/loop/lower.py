@@ -6,6 +6,7 @@ region, plan  ->  renamed into our own names  ->  body by the kind of the plan  
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, assert_never, get_args
 
@@ -13,7 +14,7 @@ import msgspec
 
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.core.diagnostic import fail
-from tatami.core.expr import Expr, var
+from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding, KernelFace, KernelParam
 from tatami.core.module import Module
 from tatami.core.target import Target
@@ -44,6 +45,7 @@ from tatami.plan.ir import (
     CpuWinograd,
     GpuStream,
     GpuSync,
+    Guarded,
     ProgramPlan,
     RegionPlan,
     Scalar,
@@ -57,6 +59,7 @@ from tatami.plan.views.form_passes import Wish, rows_plan
 from tatami.plan.views.own_names import Names, rename
 from tatami.region.ir import Program, Region
 from tatami.region.views.fp8 import spelled_out
+from tatami.region.views.open_places import with_open_places
 
 
 def lower(
@@ -81,32 +84,62 @@ def _lower_program(
     kernels: dict[str, ir.Kernel] = {}
     bindings: list[Binding] = []
     known: dict[str, ir.Kernel] = {}
-    for step in program.body:
-        if not isinstance(step, Region):
-            continue
-        given = plans.get(step.name)
-        choices = [(c.conditions, c.plan) for c in given.choices] if given else [((), _default_plan(step, target))]
-        forms = variants.get(step.name, (step,) * len(choices))
-        for i, ((conditions, plan), form) in enumerate(zip(choices, forms, strict=True)):
-            renamed, names = rename(spelled_out(form))
-            own = rename_plan(plan, names)
-            key = content_key((renamed, own))
-            kernel = known.get(key)
-            if kernel is None:
-                kernel = known[key] = _kernel(renamed, names, own, target, step.name)
+    steps = [step for step in program.body if isinstance(step, Region)]
+    opened = [_bodies(step, plans.get(step.name), variants.get(step.name), target) for step in steps]
+    alike = Counter(body.key for bodies in opened for body in bodies if body.places)
+    for step, bodies in zip(steps, opened, strict=True):
+        for i, body in enumerate(bodies):
+            if body.places and alike[body.key] < LEAST_ALIKE:
+                body = _body(body.form, body.form, body.choice, {})
+            if body.key not in known:
+                known[body.key] = _kernel(body.region, body.names, body.plan, target, step.name)
+            kernel = known[body.key]
             kernels.setdefault(kernel.face.symbol, kernel)
             bindings.append(
                 Binding(
                     region=step.name,
                     kernel=kernel.face.symbol,
-                    buffers=(*(p.name for p in form.inputs), *(t.name for t in form.outputs)),
-                    sizes=tuple(var(n) for n in names.sizes),
+                    buffers=(*(p.name for p in body.form.inputs), *(t.name for t in body.form.outputs)),
+                    sizes=tuple(expr(body.places[n]) if n in body.places else var(n) for n in body.names.sizes),
                     choice=i,
-                    conditions=conditions,
+                    conditions=body.choice.conditions,
                     local_bytes=local_bytes(kernel.body),
                 )
             )
     return ir.Program(kernels, tuple(bindings))
+
+
+LEAST_ALIKE = 4
+"""Minimum launches of a program that differ in the place of a slice only and share a kernel, which takes the place as a size. In
+the kernels of fewer it is a number."""
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """A form of a Region in our own names and its plan, of which a kernel is made. `places`: those that are sizes."""
+
+    form: Region
+    choice: Guarded
+    region: Region
+    names: Names
+    plan: SchedulePlan
+    places: dict[str, int]
+    key: str
+
+
+def _bodies(step: Region, given: RegionPlan | None, forms: tuple[Region, ...] | None, target: Target) -> list[_Body]:
+    """The body of each choice, with the places of slices as sizes."""
+    choices = given.choices if given else (Guarded((), _default_plan(step, target)),)
+    out = []
+    for choice, form in zip(choices, forms or (step,) * len(choices), strict=True):
+        opened, places = with_open_places(form)
+        out.append(_body(form, opened, choice, places))
+    return out
+
+
+def _body(form: Region, opened: Region, choice: Guarded, places: dict[str, int]) -> _Body:
+    renamed, names = rename(spelled_out(opened))
+    plan = rename_plan(choice.plan, names)
+    return _Body(form, choice, renamed, names, plan, places, content_key((renamed, plan)))
 
 
 def _default_plan(region: Region, target: Target) -> SchedulePlan:
@@ -129,7 +162,7 @@ def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at
         params=tuple(KernelParam(p.dtype, p.written) for p in params),
         sizes=len(names.sizes),
         key=key,
-        in_place=in_place(params, len(names.sizes), body.stmts),
+        in_place=in_place(params, body.stmts),
     )
     side_by_side = has_chains_side_by_side(body.stmts)
     return ir.Kernel(face, params, body.stmts, body.functions, body.contract, body.about, body.user, side_by_side)

@@ -187,7 +187,7 @@ def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
             "where threads share a loop"
         )
     if not check.found and kernel.face.in_place:
-        proved = in_place(kernel.params, kernel.face.sizes, kernel.body)
+        proved = in_place(kernel.params, kernel.body)
         for i, o in kernel.face.in_place:
             if (i, o) not in proved:
                 check.wrong(f"parameter {o} may not take the place of parameter {i}: it may be written before that is read")

@@ -124,14 +124,16 @@ def _plan_of(
         canonical_choices, rejected = made[alike]
         back = inverse(n.names)
         choices = tuple(rename_choice(c, back) for c in canonical_choices)
-    fixed = decided.choices_for(region, lying, key)
+    fixed = decided.choices_for(region, lying, key, sizes)
     if fixed is not None:
         _refuse_unknown(region, fixed, constants)
         loser = tuple(Rejected(type(c.plan).__name__, "a decision fixes another plan", c.estimate) for c in choices)
         if target.kind == "cuda":
-            from tatami.plan.choose_gpu import with_algorithm
+            from tatami.plan.gpu.decided import decided_choice
 
-            fixed = tuple(msgspec.structs.replace(c, plan=with_algorithm(c.plan, lying, target, sizes)) for c in fixed)
+            fixed = tuple(decided_choice(c, lying, target, sizes) for c in fixed)
+        else:
+            fixed = tuple(msgspec.structs.replace(c, estimate=estimate_at(lying, n.facts, c, target, sizes)) for c in fixed)
         choices, rejected = fixed, (*loser, *rejected)
     elif target.isa == "sm90":
         from tatami.plan.tuned import take_tuned

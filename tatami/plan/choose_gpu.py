@@ -102,6 +102,8 @@ SPLIT_SHAPES = 2
 """Number of split-k or stream-k plans per Region that enter the ranking (the fastest by estimate)."""
 SYNC_TILES = tuple((bm, bn, bk) for bm in (64, 128) for bn in (64, 128) for bk in (16, 32, 64))
 """Tiles of the synchronous template."""
+SYNC_STAGES = {16: (2, 3), 32: (2, 3), 64: (2,)}
+"""Stages of the synchronous template by BK: with three, blocks of 64 take the shared memory of two CTAs."""
 Choice = tuple[tuple[Guarded, ...], tuple[Rejected, ...]]
 
 
@@ -366,9 +368,11 @@ def _sync_plans(region: Region, view: GemmView, target: Target) -> list[GpuSync]
             predicate_tail=tails(view, tile),
             epilogue=epilogue_of(region, view),
             arch=target.isa or "sm80",
+            stages=stages,
             acc=view.acc,
         )
         for tile in SYNC_TILES
+        for stages in SYNC_STAGES[tile[2]]
     ]
 
 

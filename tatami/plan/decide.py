@@ -18,6 +18,7 @@ from tatami.plan.cpu.loops import EVERY
 from tatami.plan.cpu.streaming import STREAMING
 from tatami.plan.cpu_kinds import cpu_kind_of
 from tatami.plan.ir import (
+    AUTO_STAGES,
     CpuContraction,
     CpuPlan,
     CpuRows,
@@ -62,14 +63,19 @@ class Decided:
         """True if a decision fixes the plans for this key."""
         return key in self.plans or (self.keyless is not None and key == self.only)
 
-    def choices_for(self, region: Region, lying: Region, key: str) -> Choices | None:
+    def choices_for(self, region: Region, lying: Region, key: str, sizes: Mapping[str, int]) -> Choices | None:
         """The decided plans of this Region, checked; None if there is no decision. Raises TatamiError if they cannot be
-        obeyed. `lying`: the Region with its values as they lie in memory, against which plans of loops are checked."""
+        obeyed. `lying`: the Region with its values as they lie in memory, against which plans of loops are checked. `sizes`
+        are those at which estimates choose what a plan leaves open."""
         if not self.decides(key):
             return None
         choices = self.plans.get(key) or self.keyless
         assert choices is not None
         choices = obeyed_choices(choices, region)
+        if self.target.kind == "cuda":
+            from tatami.plan.gpu.decided import with_stages
+
+            choices = tuple(msgspec.structs.replace(c, plan=with_stages(c.plan, region, self.target, sizes)) for c in choices)
         if len(choices) > 1 and any(isinstance(c.plan, CpuSplit) for c in choices):
             raise fail("InvalidPlan", region.name, SPLIT_ALONE, "decide one plan, or none that splits it")
         known = canonical(region)[1].symbols
@@ -172,5 +178,9 @@ def read_plan(value: Any, at: str) -> SchedulePlan:
     unknown = sorted(set(value) - allowed)
     if unknown:
         raise fail("InvalidDocument", at, f"unknown plan field {unknown[0]!r}", f"the fields are {', '.join(sorted(allowed))}")
+    if value.get("stages") == "auto" and "stages" in kind.__struct_fields__:
+        value["stages"] = AUTO_STAGES
+    elif value.get("stages") == AUTO_STAGES:
+        raise fail("InvalidDocument", at, f"stages {AUTO_STAGES} is not a number of slots", 'give a number, or "auto"')
     plan: SchedulePlan = from_builtins(value, kind, at)
     return plan

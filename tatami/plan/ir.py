@@ -40,6 +40,10 @@ INST_K = {"m16n8k16": 16, "m16n8k8": 8}
 """Depth of the tensor cores' instructions on SM80: two chunks of 16 bytes of a row."""
 TILE_GROUP = 8
 """Rows of tiles that the tile orders "grouped" and "hilbert" visit together, so that their operands stay in L2."""
+AUTO_STAGES = -1
+"""The `stages` of a decided plan that says "auto", before the plan is obeyed."""
+TWO_PASS = "streaming_softmax_2pass"
+"""The algorithm of attention that passes twice over the keys."""
 TURNED_LANES = (4, 8, 16)
 """Vector lengths, in elements, for which a square of vectors can be transposed in registers."""
 
@@ -380,7 +384,8 @@ class Sm80Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
     split: int = 1
     """Number of CTAs that share a tile's keys, each with a part of whole blocks; a second kernel joins their results."""
     algo_choice: dict[str, str] = {}
-    """`attention`: one_pass, or direct, the streaming template."""
+    """`attention`: one_pass; streaming_softmax_2pass, which has a kernel for the largest score and the sum of each row and
+    computes the scores again in a second one; or direct, the streaming template."""
     inst_shape: str = "m16n8k16"
     """Instruction of both products: m16n8k16 for 16-bit operands, fma for fp32, m16n8k8 for fp32 rounded to tf32."""
     others: tuple[LetName, ...] = ()
@@ -422,13 +427,15 @@ class Sm90Pair(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
 
 
 class GpuSync(msgspec.Struct, frozen=True, tag_field="kind", tag="gpu_sync"):
-    """The plain synchronous template of spec 5 §6: shared tiles, a register micro-tile per thread."""
+    """The plain synchronous template of spec 5 §6: shared tiles, a register micro-tile per thread. With one of `stages` a
+    barrier follows each product; with more, blocks lie in a ring with a slot per stage and are loaded `stages` - 2 ahead."""
 
     tile: tuple[int, int, int]
     block: tuple[int, int]
     bind: dict[AxisName, str]
     predicate_tail: tuple[AxisName, ...]
     epilogue: tuple[LetName, ...]
+    stages: int = 1
     arch: str = "sm80"
     acc: LetName = ""
 

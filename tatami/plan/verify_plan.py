@@ -23,7 +23,7 @@ from tatami.plan.ir import (
     Sm90Pair,
 )
 from tatami.plan.loops.rules import invalid_plan, schedule_rules
-from tatami.plan.views.fixed_fields import pair_fields, product_fields
+from tatami.plan.views.fixed_fields import epilogue_fields, pair_fields, product_fields
 from tatami.plan.views.pair_limits import pair_limits, pair_rules
 from tatami.plan.views.product_limits import crowded_rules, group_rules, hard_limits, shape_rules
 from tatami.region.ir import Region
@@ -101,7 +101,7 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
     if not isinstance(view, str):
         broken += group_rules(plan) if view.groups is not None else []
         broken += _crowded(plan, region, view) if isinstance(plan, Sm90Mma) else []
-        broken += [] if isinstance(plan, GpuSync) else product_fields(plan, region, view)
+        broken += epilogue_fields(plan, view) if isinstance(plan, GpuSync) else product_fields(plan, region, view)
     yield from _rules(region, broken, lambda: hard_limits(plan, dtype, target))
     known = {*all_axes(region), "m", "n", "k", "b"}
     for axis in (*plan.bind, *plan.predicate_tail):

@@ -10,11 +10,11 @@ from typing import Literal, assert_never
 
 from tatami.core.expr import Expr
 from tatami.core.module import Module
-from tatami.indexbook.ir import IndexBook, IndexInfo, Operand
+from tatami.indexbook.ir import Guard, IndexBook, IndexInfo, Operand
 from tatami.poly_view.edges import classify_edges
 from tatami.poly_view.guards import GuardCache
-from tatami.poly_view.ir import Dependence, Excluded, PolyAccess, PolyView, Statement
-from tatami.poly_view.patterns import find_patterns
+from tatami.poly_view.ir import Dependence, Excluded, Outside, PolyAccess, PolyView, Statement
+from tatami.poly_view.patterns import find_patterns, row_softmaxes
 from tatami.tiny import ir as tiny_ir
 
 Kind = Literal["elementwise", "reduce", "scan", "gather", "scatter", "generate", "copy"]
@@ -45,7 +45,8 @@ def extract_program(program: tiny_ir.Program, book: IndexBook) -> PolyView:
             continue
         info = book.values[node.id]
         reads = _reads(node, kind, nodes, info, cache)
-        statements.append(Statement(node.id, kind, info.axes, info.reduced, reads))
+        outside = tuple(dict.fromkeys(o for x in info.operands for o in _outside(x)))
+        statements.append(Statement(node.id, kind, info.axes, info.reduced, reads, outside))
         if kind in ("gather", "scatter"):
             excluded.append(Excluded(node.id, f"{kind}: the index is data, so the access is a may-access of whole axes"))
     by_value = {s.value: s for s in statements}
@@ -53,7 +54,8 @@ def extract_program(program: tiny_ir.Program, book: IndexBook) -> PolyView:
     edges = classify_edges(by_value, nodes, {p.value: p for p in patterns})
     dependences = [Dependence("true", e.producer, e.consumer) for e in edges]
     dependences.extend(_anti_dependences(program, nodes, statements))
-    return PolyView(tuple(statements), patterns, edges, tuple(dependences), tuple(excluded))
+    softmaxes = row_softmaxes(patterns, by_value)
+    return PolyView(tuple(statements), patterns, edges, tuple(dependences), tuple(excluded), softmaxes)
 
 
 def live_values(program: tiny_ir.Program, nodes: dict[str, tiny_ir.Node]) -> set[str]:
@@ -149,6 +151,17 @@ def _accesses(
             continue
         guards = cache.needed(piece.guards, extents) if piece.guards else ()
         out.append(PolyAccess(piece.read.value, piece.read.map, guards))
+    return out
+
+
+def _outside(operand: Operand) -> list[Outside]:
+    """The pieces of an operand that are a number: the points that no piece before them has."""
+    out: list[Outside] = []
+    groups: list[tuple[Guard, ...]] = []
+    for piece in operand.pieces:
+        if piece.fill is not None and groups and not piece.guards:
+            out.append(Outside(tuple(groups), piece.fill))
+        groups.append(piece.guards)
     return out
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from tatami.core.expr import Expr
+from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Axis, Guard
 
 
@@ -23,15 +24,25 @@ class PolyAccess(msgspec.Struct, frozen=True, omit_defaults=True):
     may: bool = False
 
 
+class Outside(msgspec.Struct, frozen=True):
+    """The other piece of a guarded read: the points where for each group one of the guards fails, at which the operand is
+    `fill`."""
+
+    groups: tuple[tuple[Guard, ...], ...]
+    fill: Scalar
+
+
 class Statement(msgspec.Struct, frozen=True):
-    """A base value in the SCoP: its iteration domain (axes, then reduced axes) and its reads. `copy`: a movement that needs
-    memory of its own: an output of the program, an argument of a call, gathered data."""
+    """A base value in the SCoP: its iteration domain (axes, then reduced axes), its reads, and the pieces of its operands that
+    read nothing. `copy`: a movement that needs memory of its own: an output of the program, an argument of a call, gathered
+    data."""
 
     value: str
     kind: Literal["elementwise", "reduce", "scan", "gather", "scatter", "generate", "copy"]
     axes: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     reads: tuple[PolyAccess, ...]
+    outside: tuple[Outside, ...] = ()
 
 
 class ContractionPattern(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,6 +64,15 @@ class ContractionPattern(msgspec.Struct, frozen=True, omit_defaults=True):
     affine_offsets: dict[str, Expr] = {}
     role: str = ""
     """qk_matmul or pv_matmul around a row softmax (spec 3 §15.3), else ""; a label for readers without effect."""
+
+
+class RowSoftmax(msgspec.Struct, frozen=True):
+    """The values between the two contractions of an attention (spec 3 §15.3): `value` is what the second one multiplies, made
+    of the scores `source` by the reduces of rows `reduces` and elementwise values; a label for readers without effect."""
+
+    value: str
+    source: str
+    reduces: tuple[str, ...]
 
 
 class Edge(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,3 +113,4 @@ class PolyView(msgspec.Struct, frozen=True):
     edges: tuple[Edge, ...]
     dependences: tuple[Dependence, ...]
     excluded: tuple[Excluded, ...]
+    row_softmaxes: tuple[RowSoftmax, ...] = ()

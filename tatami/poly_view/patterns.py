@@ -12,7 +12,7 @@ from typing import Literal
 
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.expr import ONE, Expr
-from tatami.poly_view.ir import ContractionPattern, PolyAccess, Statement
+from tatami.poly_view.ir import ContractionPattern, PolyAccess, RowSoftmax, Statement
 from tatami.tiny.ir import ConstOp, Elementwise, Node, Program, ReduceOp
 
 
@@ -130,28 +130,40 @@ def _mark_attention(
     ]
 
 
+def row_softmaxes(found: tuple[ContractionPattern, ...], statements: dict[str, Statement]) -> tuple[RowSoftmax, ...]:
+    """The softmaxes between the contractions that `_mark_attention` has named."""
+    by_value = {p.value: i for i, p in enumerate(found)}
+    out = []
+    for pattern in found:
+        for access in (pattern.lhs, pattern.rhs) if pattern.role == "pv_matmul" else ():
+            source, reduces = _softmax_source(access.tensor, statements, by_value)
+            if source is not None and reduces:
+                out.append(RowSoftmax(access.tensor, source, reduces))
+    return tuple(out)
+
+
 def _softmax_source(
     value: str, statements: dict[str, Statement], patterns: dict[str, int], limit: int = 48
-) -> tuple[str | None, int]:
-    """(the only contraction behind `value` or None, number of reduces between), searching at most `limit` values back."""
+) -> tuple[str | None, tuple[str, ...]]:
+    """(the only contraction behind `value` or None, the reduces between), searching at most `limit` values back."""
     seen: set[str] = set()
     stack = [value]
     sources: set[str] = set()
-    reduces = 0
+    reduces: set[str] = set()
     while stack:
         v = stack.pop()
         if v in seen or v not in statements:
             continue
         seen.add(v)
         if len(seen) > limit:
-            return None, 0
+            return None, ()
         s = statements[v]
         if v in patterns:
             sources.add(v)
             continue
         if s.kind == "reduce":
-            reduces += 1
+            reduces.add(v)
         elif s.kind not in ("elementwise", "generate"):
-            return None, 0
+            return None, ()
         stack.extend(a.tensor for a in s.reads)
-    return (next(iter(sources)), reduces) if len(sources) == 1 else (None, 0)
+    return (next(iter(sources)), tuple(v for v in statements if v in reduces)) if len(sources) == 1 else (None, ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tatami.core.expr import Expr, Floor, Var
 from tatami.core.module import Module
 from tatami.indexbook.ir import Axis, Guard
-from tatami.poly_view.ir import ContractionPattern, Edge, PolyAccess, PolyView, Statement
+from tatami.poly_view.ir import ContractionPattern, Edge, Outside, PolyAccess, PolyView, Statement
 
 
 def show(module: Module[PolyView]) -> str:
@@ -20,7 +20,9 @@ def show_view(view: PolyView) -> str:
     for s in view.statements:
         lines.append(f"  {s.value:<{width}}  {s.kind:<11} {domain_text(s)}")
         lines.extend(f"  {'':<{width}}  {'may read' if a.may else 'reads':<11} {access_text(s, a)}" for a in s.reads)
+        lines.extend(f"  {'':<{width}}  {'outside':<11} {outside_text(s, o)} = {o.fill}" for o in s.outside)
     lines.extend(f"  {_pattern(p)}" for p in view.patterns)
+    lines.extend(f"  row_softmax {x.value}  of {x.source} by {', '.join(x.reduces)}" for x in view.row_softmaxes)
     lines.extend(f"  {_edge(e)}" for e in view.edges)
     lines.extend(f"  {d.kind} dependence {d.source} -> {d.target}" for d in view.dependences if d.kind != "true")
     lines.extend(f"  excluded {x.value}: {x.reason}" for x in view.excluded)
@@ -39,6 +41,23 @@ def access_text(s: Statement, a: PolyAccess) -> str:
         return f"not affine: {a.tensor}[{', '.join('?' if e is None else str(e) for e in a.map)}]"
     target = f"{s.value}[{_names(s)}] -> {a.tensor}[{', '.join(str(e) for e in entries)}]"
     return _isl([e for e in a.map if e is not None], target, s, a.guards)
+
+
+def outside_text(s: Statement, o: Outside) -> str:
+    """The points of the domain outside the guards, as an isl set: what the operand's reads leave."""
+    axes = _axis_names(s)
+    failed = []
+    for group in o.groups:
+        sides = []
+        for g in group:
+            index = _affine(g.index, axes) or str(g.index)
+            sides += [f"{index} < 0", f"{index} >= {_affine(g.size, axes) or g.size}"]
+        failed.append(f"({' or '.join(sides)})")
+    guards = tuple(g for group in o.groups for g in group)
+    inside = _isl([], f"{s.value}[{_names(s)}]", s, ())
+    head = _isl([], "", s, guards).partition("{")[0]
+    body = inside.partition("{")[2].removesuffix(" }")
+    return f"{head}{{{body}{' and ' if ' : ' in body else ' : '}{' and '.join(failed)} }}"
 
 
 def _isl(expressions: list[Expr], body: str, s: Statement, guards: tuple[Guard, ...]) -> str:

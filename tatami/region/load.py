@@ -8,22 +8,24 @@ to, else fp32. Reduces inside other expressions get lets of their own, named ``<
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from tatami.core.diagnostic import diagnostic, fail, raise_errors
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
-from tatami.core.layout import Layout, MemRef
+from tatami.core.layout import Layout, MemRef, layout_fault
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.region.ir import Iter, Let, Param, Program, Reduce, Ref, Region, RegionExpr, Scan, Target, Yield
 from tatami.region.loading.expressions import ExprLoader, index_of
-from tatami.region.loading.infer import infer_constants, let_axes, read_sizes, reduce_names
+from tatami.region.loading.infer import infer_constants, let_axes, read_sizes, reduce_names, with_broadcast
 from tatami.region.verify import verify
 from tatami.region.walk import Types, children, with_children
 
+PROMISED = 64
+"""Alignment in bytes that a document's MemRef has without saying so."""
 REGION_FIELDS = frozenset(["name", "iters", "reduce_axes", "inputs", "outputs", "lets", "yield", "yields"])
 """Fields that a Region of a document may have."""
 
@@ -55,7 +57,13 @@ def join(regions: list[Region]) -> Program:
     outputs = {n: t for n, t in made.items() if n not in read}
     signature = Signature(
         tuple(
-            Input(n, p.memref.dtype, p.memref.shape, layout=p.memref.layout if p.memref.layout.kind != "row_major" else None)
+            Input(
+                n,
+                p.memref.dtype,
+                p.memref.shape,
+                layout=p.memref.layout if p.memref.layout.kind != "row_major" else None,
+                alignment=p.memref.alignment if p.memref.alignment > PROMISED else 0,
+            )
             for n, p in inputs.items()
         ),
         tuple(Output(n, t.memref.dtype, t.memref.shape, t.updates or None) for n, t in outputs.items()),
@@ -75,7 +83,7 @@ def load_region(value: Any, at: str) -> Region:
     default = _dtype(casts.pop(), at) if len(casts) == 1 else DType.fp32
     inputs = tuple(Param(_name(p, at), _memref(p, default, at)) for p in _list(value, "inputs", at))
     outputs = tuple(
-        Target(_name(t, at), _memref(t, default, at), t.get("materialize", "gmem"), t.get("updates", ""))
+        Target(_name(t, at), _memref(t, default, at), _materialize(t, at), t.get("updates", ""))
         for t in _list(value, "outputs", at)
     )
     parts = _Parts(at, {p.name: p for p in inputs}, [str(_name(i, at)) for i in _list(value, "iters", at)])
@@ -163,6 +171,7 @@ class _Parts:
         lets: list[Let] = []
         for name, e in self.lets.items():
             types = Types(msgspec.structs.replace(draft, lets=tuple(lets)))
+            e = with_broadcast(e, axes[name], sizes, axes)
             e = infer_constants(e, types)
             wanted = self.declared[name][1]
             dtype = wanted or types.of(e) or _fallback(e, types)
@@ -198,6 +207,16 @@ def _dtype(name: Any, at: str) -> DType:
         raise fail("UnknownDType", at, f"{name!r} is not a dtype", f"use one of {', '.join(d.value for d in DType)}") from None
 
 
+def _materialize(item: Mapping[str, object], at: str) -> Literal["gmem", "deferred"]:
+    match item.get("materialize", "gmem"):
+        case "gmem":
+            return "gmem"
+        case "deferred":
+            return "deferred"
+        case word:
+            raise fail("InvalidDocument", f"{at}: {item.get('name')}", f"materialize {word!r}", "write gmem or deferred")
+
+
 def _memref(item: Any, default: DType, at: str) -> MemRef:
     ref = item.get("memref", {}) if isinstance(item, dict) else {}
     where = f"{at}: {_name(item, at)}"
@@ -212,10 +231,16 @@ def _memref(item: Any, default: DType, at: str) -> MemRef:
     alignment = ref.get("alignment", 64)
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
         raise fail("LayoutMismatch", where, f"alignment {alignment}", "use a power of two of bytes")
-    return MemRef(dtype, shape, alignment, bool(ref.get("noalias", True)), _layout(ref.get("layout", {}), where))
+    return MemRef(dtype, shape, alignment, _flag(ref, "noalias", where), _layout(ref.get("layout", {}), len(shape), where))
 
 
-def _layout(value: Any, at: str) -> Layout:
+def _flag(ref: Mapping[str, object], name: str, at: str) -> bool:
+    if not isinstance(value := ref.get(name, True), bool):
+        raise fail("InvalidDocument", at, f"{name} {value!r}", "write true or false")
+    return value
+
+
+def _layout(value: Any, rank: int, at: str) -> Layout:
     from tatami.core.codec import from_builtins
 
     if not isinstance(value, dict):
@@ -223,7 +248,10 @@ def _layout(value: Any, at: str) -> Layout:
     fields = {k: v for k, v in value.items() if k != "params"} | dict(value.get("params", {}))
     if "pattern" in fields:  # the specification's field
         fields["swizzle"] = fields.pop("pattern")
-    return from_builtins(fields, Layout, at)
+    layout: Layout = from_builtins(fields, Layout, at)
+    if why := layout_fault(layout, rank):
+        raise fail("LayoutMismatch", at, why, "write the layout's own fields")
+    return layout
 
 
 def _yield(item: Any, at: str) -> Yield:

@@ -9,6 +9,7 @@ from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Shape, shape_text
+from tatami.core.layout import layout_fault
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
 from tatami.core.signature import repeated_input, symbols
@@ -101,6 +102,12 @@ def _interface(region: Region, known: dict[str, Shape], dtypes: dict[str, DType]
         if memref.alignment < 1 or memref.alignment & (memref.alignment - 1):
             why = f"alignment {memref.alignment}"
             yield diagnostic("LayoutMismatch", region.name, why, "use a power of two of bytes")
+        if why := layout_fault(memref.layout, len(memref.shape)):
+            yield diagnostic("LayoutMismatch", region.name, why, "write the layout's own fields")
+    for t in region.outputs:
+        if t.memref.layout.kind == "swizzled":
+            why = f"output {t.name} is swizzled; tiles of operands in shared memory are"
+            yield diagnostic("LayoutMismatch", region.name, why, "write row_major")
     for p in region.inputs:
         if p.name in dtypes and dtypes[p.name] != p.memref.dtype:
             why = f"the Region reads {p.memref.dtype}, the tensor is {dtypes[p.name]}"

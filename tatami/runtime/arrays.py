@@ -70,6 +70,8 @@ def take(value: object, port: Input) -> Taken:
         ready = lay_out(ready, port.layout)
     elif (port.layout is None and not ready.flags.c_contiguous) or not ready.dtype.isnative or not ready.flags.aligned:
         ready = aligned_copy(original, port.dtype)
+    if port.alignment > 1 and ready.ctypes.data % port.alignment:
+        ready = aligned_copy(ready, port.dtype, port.alignment)
     if port.mutability == "mutable" and not original.flags.writeable:
         raise fail(
             "InputMismatch", port.tensor, "the input is updated in place, but the array is read-only", "pass a writable copy"
@@ -275,9 +277,13 @@ def available_bytes() -> int:
     return free
 
 
-def aligned_copy(array: Array, dtype: DType) -> Array:
-    """A C-contiguous copy with the dtype `dtype`. Raises OutOfMemory."""
+def aligned_copy(array: Array, dtype: DType, alignment: int = 1) -> Array:
+    """A C-contiguous copy with the dtype `dtype`, at a multiple of `alignment` bytes. Raises OutOfMemory."""
     out = empty(array.shape, dtype)
+    if out.ctypes.data % alignment:
+        block = empty_bytes(array.nbytes + alignment)
+        start = -address(block) % alignment
+        out = block[start : start + array.nbytes].view(numpy_dtype(dtype)).reshape(array.shape)
     np.copyto(out, array)
     return out
 

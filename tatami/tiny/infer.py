@@ -18,7 +18,8 @@ from tatami.core.algebra.size_forms import slice_size
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, product, shape_text
-from tatami.core.ops import OPS, REDUCE_OPS, SCAN_OPS, ScalarOp, result_dtype
+from tatami.core.ops import OPS, REDUCE_OPS, SCAN_OPS, ScalarOp, result_dtype, scalar_fault
+from tatami.core.scalar import Scalar
 from tatami.tiny import ir
 
 
@@ -71,8 +72,9 @@ def infer(
             return Type(src[0].dtype, tuple(src[0].shape[p] for p in perm))
         case ir.ExpandOp(result_shape=to, broadcast_dimensions=dims):
             return _expand(src[0], to, dims, at)
-        case ir.PadOp(pad=pad):
+        case ir.PadOp(pad=pad, value=value):
             _check_rank("pad", len(pad), src[0], at)
+            _check_value(value, src[0].dtype, at)
             return Type(src[0].dtype, tuple(s + lo + hi for s, (lo, hi) in zip(src[0].shape, pad, strict=True)))
         case ir.ShrinkOp():
             return _shrink(op, src[0], at)
@@ -228,7 +230,14 @@ def _reduce(op: ir.ReduceOp, src: Type, at: str) -> Type:
         raise fail("InvalidAttribute", at, f"{op.op} reduces {len(op.axes)} axes to {op.dtype}", "give one axis and dtype i64")
     if op.op in ("and", "or") and src.dtype != DType.bool:
         raise fail("UnsupportedDType", at, f"{op.op} reduces {src.dtype}", "CAST the operand to bool")
+    if op.init is not None:
+        _check_value(op.init, op.dtype, at)
     return Type(op.dtype, tuple(s for i, s in enumerate(src.shape) if i not in op.axes))
+
+
+def _check_value(value: Scalar, dtype: DType, at: str) -> None:
+    if why := scalar_fault(value, dtype):
+        raise fail("DTypeMismatch", at, why, "write a value of that type, or CAST the operand")
 
 
 def _elementwise_dtype(op: ScalarOp, src: Sequence[Type], at: str) -> DType:

@@ -20,7 +20,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, shape_text, sizes_text
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
-from tatami.core.signature import Input, Output, Signature, repeated_input, symbols
+from tatami.core.signature import Input, Output, Signature, port_fault, repeated_input, symbols
 from tatami.core.sizes.conditions import broken_numbers, conditions
 from tatami.tiny.checks.size_conditions import program_claims
 from tatami.tiny.checks.views import is_axis_name, verify_view
@@ -81,6 +81,8 @@ def _signature(program: Program) -> list[Diagnostic]:
     for port in ports:
         if port.dtype == DType.unknown:
             out.append(diagnostic("UnknownDType", port.tensor, "its dtype was never decided", "declare the dtype"))
+        if why := port_fault(port):
+            out.append(diagnostic("LayoutMismatch", port.tensor, why, "leave it out, or correct it"))
         for size in port.shape:
             value = size.as_int()
             if value is not None and value < 0:

@@ -54,7 +54,7 @@ def test_a_loop_reads_its_sizes_without_python() -> None:
 
 def plan(symbol_decides_memory: bool = False, routine: str = "extent", dtype: DType = DType.i64) -> Module[ExecutionPlan]:
     """y[4] = k(x, n; S) where n holds S; with a temporary of S elements if asked for."""
-    ends = (
+    ends: tuple[BufferInfo, ...] = (
         BufferInfo("x", DType.fp32, shape(4), expr(4), "input"),
         BufferInfo("n", dtype, shape(), expr(1), "input"),
         BufferInfo("e", DType.bool, shape("S", 0), expr(0), "arena"),
@@ -97,7 +97,7 @@ def test_a_program_that_calls_one_with_steps_keeps_its_own() -> None:
 def edited(**fields: object) -> Module[ExecutionPlan]:
     """The plan with an Extent, with fields of its first instruction changed."""
     made = read(plan()).main
-    first = msgspec.structs.replace(made.instructions[0], **fields)  # type: ignore[arg-type]
+    first = msgspec.structs.replace(made.instructions[0], **fields)
     return Module({"main": msgspec.structs.replace(made, instructions=(first, *made.instructions[1:]))}, {}, {})
 
 

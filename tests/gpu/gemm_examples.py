@@ -5,7 +5,7 @@ from __future__ import annotations
 from tatami.core.dtype import DType
 from tatami.core.expr import IntoExpr, expr, shape, var
 from tatami.core.layout import MemRef
-from tatami.plan.ir import Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
+from tatami.plan.ir import INST_K, Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
 from tatami.region.ir import (
     Binary,
     Cast,
@@ -106,7 +106,7 @@ def sm80(tile=(128, 64, 64), stages=2, *, warp="64x64", width=8, depth=None, ove
         algo_choice={"matmul": "implicit_gemm"},
         local_edges=other.pop("edges", (LocalEdge("sum_k", "relu", "reg"),)),
         async_=Async(other.pop("enable", True), stages if depth is None else depth, overlap),
-        k_steps=tile[2] // 16,
+        k_steps=max(1, tile[2] // INST_K.get(other.get("inst_shape", ""), 16)),
         **other,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tatami.plan.gpu.product_plans import edges_of
+from tatami.plan.gpu.product_plans import edges_of, epilogue_of
 from tatami.plan.ir import Sm90Mma
 from tatami.plan.views.fixed_fields import obeyed_tail, obeyed_width
 from tatami.region.ir import Region
@@ -18,5 +18,9 @@ def settled(plan: Sm90Mma, region: Region) -> Sm90Mma:
         return plan
     width = msgspec.structs.replace(plan.vectorize, width=obeyed_width(plan, region, view))
     return msgspec.structs.replace(
-        plan, vectorize=width, predicate_tail=obeyed_tail(plan, region, view), local_edges=edges_of(region, view)
+        plan,
+        vectorize=width,
+        epilogue=plan.epilogue or epilogue_of(region, view),
+        predicate_tail=obeyed_tail(plan, region, view),
+        local_edges=edges_of(region, view),
     )

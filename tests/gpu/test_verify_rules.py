@@ -22,7 +22,7 @@ from tatami.gpu.proof.verify_memory import check_memory
 from tatami.gpu.proof.verify_stream_k import check_rows
 from tatami.gpu.proof.verify_tokens import check_tokens
 from tatami.gpu.statement_ir import GridDependency, SyncThreads, Token, Wait
-from tatami.gpu.stream_ir import SortKernel
+from tatami.gpu.stream_ir import Param, SortKernel
 from tatami.gpu.verify import check_words, values_hazard, verify, verify_any, verify_kernel
 from tatami.plan.ir import Guarded, LocalEdge
 from tests.cu.pairs.test_pair_roles import last_kernel, plan_for, stored
@@ -99,7 +99,7 @@ def test_a_streaming_kernel_is_checked() -> None:
 
 def sorter(**fields: Any) -> SortKernel:
     face = KernelFace("k", (), 2, "0")
-    params = tuple(ir.Param(f"p{i}", DType.fp32) for i in range(2))
+    params = tuple(Param(f"p{i}", DType.fp32) for i in range(2))
     return replace(SortKernel(face, params, var("s0"), var("s1"), expr(1), expr(1), False, 64, 64, 2048, "tile"), **fields)
 
 

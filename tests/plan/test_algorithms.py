@@ -62,7 +62,11 @@ def test_the_word_chooses_the_kernel_and_not_the_numbers(make: Callable[[], tt.G
     [
         (conv, {"conv": "winograd"}, r"algo_choice.conv 'winograd': implicit_gemm, direct are implemented"),
         (conv, {"attention": "one_pass"}, r"algo_choice names 'attention'; this plan is for matmul or conv"),
-        (attention, {"attention": "two_pass"}, r"algo_choice.attention 'two_pass': one_pass, direct are implemented"),
+        (
+            attention,
+            {"attention": "two_pass"},
+            r"algo_choice.attention 'two_pass': one_pass, streaming_softmax_2pass, direct are implemented",
+        ),
     ],
     ids=["algorithm", "kind", "attention"],
 )

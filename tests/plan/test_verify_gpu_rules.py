@@ -12,8 +12,10 @@ from tatami.plan.ir import LocalEdge, Vectorize
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Ref, Region, Unary, Yield
 from tests.cu.every_choice.legal_problems import CONVOLUTIONS, image_region
-from tests.gpu.gemm_examples import gemm, rows_in_groups, sm80, sync
+from tests.gpu.gemm_examples import gemm, rows_in_groups
+from tests.gpu.gemm_examples import sm80 as any_sm80
 from tests.gpu.gemm_examples import sm90 as any_sm90
+from tests.gpu.gemm_examples import sync as any_sync
 from tests.gpu.pairs.test_pair import attention, plan_for, region_of
 from tests.plan.test_verify_rules import AVX512, faults, replace
 from tests.region import examples as ex
@@ -21,9 +23,20 @@ from tests.region import examples as ex
 PAIR = region_of(attention())
 
 
+def sm80(*tile: Any, **fields: Any) -> Any:
+    """A plan that names the epilogue of `gemm`."""
+    return any_sm80(*tile, epilogue=("bias", "relu"), **fields)
+
+
+def sync() -> Any:
+    """The same of the synchronous template."""
+    return replace(any_sync(), epilogue=("bias", "relu"))
+
+
 def sm90(*tile: Any, **fields: Any) -> Any:
     """A plan for sizes that its tiles divide."""
-    return any_sm90(*tile, tail=(), edges=(LocalEdge("sum_k", "relu", "reg"),), **fields)
+    edges = (LocalEdge("sum_k", "relu", "reg"),)
+    return replace(any_sm90(*tile, tail=(), edges=edges, **fields), epilogue=("bias", "relu"))
 
 
 NCHW = image_region(next(iter(CONVOLUTIONS)), True)

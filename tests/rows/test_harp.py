@@ -98,6 +98,11 @@ def test_a_missing_return_a_wrong_count_and_a_missing_main(harp: Path) -> None:
     assert "NoMain at m.harp:1:7" in said
 
 
+def test_a_return_ends_its_graph(harp: Path) -> None:
+    said = one_fault(harp, "graph main(x: f32[3]) -> (y: f32[3]) {\n    return x\n    z = x + 1.0\n}\n")
+    assert "AfterReturn at m.harp:3:5: the graph returns on line 2" in said
+
+
 def test_graphs_that_nothing_calls_are_checked(harp: Path) -> None:
     said = one_fault(harp, "graph spare(x: f32[3]) -> f32[3] { return y }\ngraph main(x: f32[3]) -> f32[3] { return x }\n")
     assert "UnknownName at m.harp:1:43: nothing is called 'y'" in said and "did you mean" not in said

@@ -22,6 +22,7 @@ from tatami.core.module import Module
 from tatami.core.target import PRESETS
 from tatami.frontend.graph import Graph
 from tatami.gpu.lower import lower_region
+from tatami.gpu.statement_ir import Loop
 from tatami.plan.ir import GpuSync, Guarded
 from tatami.plan.views.product_limits import smem_of
 from tests.frontend.test_load import SPEC
@@ -85,10 +86,13 @@ def test_candidates_of_the_synchronous_product() -> None:
     seen = {tuple(plan.choices[0].plan.tile)}
     seen |= {tuple(map(int, r.plan.split()[1].split("x"))) for r in plan.rejected if r.plan.startswith("gpu_sync")}
     assert seen == {(m, n, k) for m in (64, 128) for n in (64, 128) for k in (16, 32, 64)}
+    lines = [r.plan.split() for r in plan.rejected if r.plan.startswith("gpu_sync")]
+    assert {line[-1] for line in lines} == {"2", "3"} and 10 <= len(lines) + 1 <= 20
+    assert all(re.search(r"\d", r.why) for r in plan.rejected)
     assert plan.choices[0].estimate["ctas_per_sm"] >= 2
     forced = sm80((64, 64, 32), 2, warp="32x32", enable=False)
     kernel, _ = lower_region(gemm_region(), Guarded(BY8, forced), PRESETS["sm80"])
-    assert kernel.template == "sync" and kernel.tile == (64, 64, 32)
+    assert (kernel.template, kernel.tile, kernel.stages) == ("sync", (64, 64, 32), 2)
 
 
 def test_a_thread_computes_a_micro_tile() -> None:
@@ -103,10 +107,11 @@ def code(g: Graph, target: str = "sm80") -> str:
 
 
 def test_the_synchronous_kernel_follows_the_skeleton() -> None:
-    dump = text(gemm(100, 75, 130, DType.fp64), "gpu", "sm80")
-    order = [
-        dump.index(w) for w in ("LoadTile smA", "LoadTile smB", "SyncThreads", "Fma acc", "tFree", "Epilogue", "StGlobalVec")
-    ]
+    dump = text(gemm(100, 75, 130, DType.fp64), "gpu", "sm80")  # two stages: one barrier per block
+    order = [dump.index(w) for w in ("LoadTile smA", "LoadTile smB", "SyncThreads", "Fma acc", "Epilogue", "StGlobalVec")]
+    one, _ = lower_region(gemm_region(), Guarded((), sync()), PRESETS["sm80"])
+    (loop,) = (s for s in one.body if isinstance(s, Loop))
+    assert [type(s).__name__ for s in loop.body] == ["LoadTile", "LoadTile", "SyncThreads", "Fma", "SyncThreads"]
     assert order == sorted(order) and "if m, k inside" in dump and "if m, n inside" in dump
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,23 @@ def every(body: list[Json], wanted: str) -> list[Json]:
 
 def first(body: list[Json], wanted: str) -> Json:
     return every(body, wanted)[0]
+
+
+@pytest.mark.parametrize("name", ["v", "at", "count", "work", "mark", "fault", "frame"])
+def test_a_register_has_any_name(name: str, made: Callable[[str], dict[str, Json]]) -> None:
+    document = made("row_softmax")["loop"]
+    x = np.linspace(-2, 2, 99, dtype=np.float32).reshape(3, 33)
+    wanted = build(prepare(document))(x=x)["y"]
+    program = document["programs"]["main"]
+    (kernel,) = kernels(document)
+    stored = {s["value"]["name"] for s in every(kernel["body"], "store") if s["value"]["v"] == "reg"}
+    assert stored
+    text = json.dumps(program["kernels"])
+    program["kernels"] = json.loads(re.sub(f'"({"|".join(stored)})"', f'"{name}"', text))
+    compilation = prepare(document)
+    f = build(compilation)
+    assert [d.kind for d in compilation.warnings] == ["CheckedKernel"]
+    assert np.array_equal(f(x=x)["y"], wanted)
 
 
 @pytest.mark.parametrize("index", ["-1", "s0*s1", "s1*z_1 + 4096", "-9223372036854775808", "s1*z_1*4611686018427387904 + 7"])

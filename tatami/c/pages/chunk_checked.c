@@ -19,7 +19,7 @@ static int @NAME(void* context, int64_t begin, int64_t end) {
   int fault = 0;
 @PROLOGUE
   for (int64_t @ROW$ = begin; @ROW$ < end; ++@ROW$) {
-    if (++work$ > INT64_C(@MOST)) @LEAVE
+    if (++t$work > INT64_C(@MOST)) @LEAVE
 @BODY
   }
 @if FENCE

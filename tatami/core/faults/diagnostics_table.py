@@ -47,6 +47,7 @@ TABLE: dict[str, Kind] = {
     "LayoutMismatch": Kind("E1503", "alignment or layout of a buffer is not what the kernel needs"),
     "UnknownTarget": Kind("E1504", "the target is unknown or cannot run here"),
     "StaleDecision": Kind("W2502", "a decision names a Region that does not occur"),
+    "UnusedLayout": Kind("W2503", "a layout says how a tile lies, and the kernel has no such tile"),
     "TokenHazard": Kind("E1505", "an asynchronous read, write or wait is not ordered"),
     # graphs and documents
     "UnknownOp": Kind("E1601", "an operation does not exist"),
@@ -64,6 +65,7 @@ TABLE: dict[str, Kind] = {
     "MissingReturn": Kind("E1613", "a graph that declares results has no return"),
     "ResultCount": Kind("E1614", "there are more or fewer values than names for them"),
     "Unsayable": Kind("E1615", "a graph has something that a .harp text cannot say"),
+    "AfterReturn": Kind("E1616", "a statement stands after the return of its graph"),
     # files and environment
     "FileUnreadable": Kind("E1701", "a file cannot be read"),
     "FileUnwritable": Kind("E1702", "a file or folder cannot be written"),

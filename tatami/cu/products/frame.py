@@ -18,7 +18,10 @@ def frame_text(k: Kernel, persistent: bool) -> str:
     bm, bn, bk = k.tile
     streamed = persistent and k.split > 1 and k.weights is None and not k.units
     plain = (k.split == 1 or streamed or k.units > 0) and k.weights is None
-    params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
+    params = [
+        f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}*{' __restrict__' if p.noalias else ''} {p.name}"
+        for p in k.params
+    ]
     params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
     params += [f"TT_GRID_CONSTANT tt_tensor_map {m}" for m in k.maps]
     return page("tatami.cu", "kernel.cu").fill(

@@ -23,7 +23,7 @@ from tatami.cu.products.pair import (
     weigh_text,
 )
 from tatami.cu.products.pair_product import result_text, scores_text
-from tatami.cu.products.ring import barrier_text, guard_text, parity_text, slot_text
+from tatami.cu.products.ring import barrier_text, guard_text, parity_text, position_text, slot_pitch, slot_text
 from tatami.cu.products.sync import fma_text, load_tile_text, sync_epilogue
 from tatami.cu.products.tile import pair_tile_text, part_lines
 from tatami.cu.products.warpgroup import (
@@ -212,7 +212,9 @@ class _Printer:
                 side_a = (ring_a, slot_text(self.k, ring_a, s.block)) if ring_a is not None else None
                 wgmma_text(self.k, s, (side_a, (ring_b, slot_text(self.k, ring_b, s.block))), l)
             case LoadTile():
-                load_tile_text(self.k, s, l)
+                guard = guard_text(self.k, s.block)
+                with l.block(f"if ({guard})") if guard else nullcontext():
+                    load_tile_text(self.k, s, self.typed_slot(s.dst_smem, s.block), l)
             case Epilogue() | StGlobalVec() | StRows():
                 raise fail("InvalidDocument", s.__class__.__name__, "a store stands without its epilogue", "keep them together")
             case Loop():
@@ -403,10 +405,17 @@ class _Printer:
         if k.weights is not None:
             begin_text(k, k.weights, l)
 
+    def typed_slot(self, name: str, block: Expr) -> str:
+        """C text of a pointer to the first element of the block's slot, in the synchronous template."""
+        ring, dtype = self.rings[name], self.k.a.dtype if name == self.k.a.ring else self.k.b.dtype
+        at = position_text(self.k, block)
+        pitch = slot_pitch(self.k, ring) // dtype.itemsize
+        return name if ring.slots == 1 else f"({name} + ({at}) % STAGES * {pitch})"
+
     def block_math(self, s: Mma | Fma) -> None:
         k = self.k
         if k.template == "sync":
-            fma_text(k, self.l)
+            fma_text(k, (self.typed_slot(k.a.ring, s.block), self.typed_slot(k.b.ring, s.block)), self.l)
             return
         a, b = (self.rings[name] for name in operands_of(k, s.acc))
         slots = slot_text(k, a, s.block), slot_text(k, b, s.block)

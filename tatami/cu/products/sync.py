@@ -17,22 +17,23 @@ from tatami.region.ir import RegionExpr
 from tatami.region.views.expressions import rename
 
 
-def load_tile_text(k: Kernel, s: LoadTile, l: Lines) -> None:
-    """Print the load of an operand's block to shared memory by all threads."""
+def load_tile_text(k: Kernel, s: LoadTile, slot: str, l: Lines) -> None:
+    """Print the load of an operand's block to `slot` in shared memory by all threads."""
     bm, bn, _ = k.tile
     is_a = s.dst_smem == k.a.ring
     o, role, extent = (k.a, "m", bm) if is_a else (k.b, "n", bn)
     assert o.value is not None
+    block = index_text(s.block) if s.block.as_name() else f"({index_text(s.block)})"
     k_inner = o.major == "k" if o.param else is_a
     with l.block(f"for (int idx = tid; idx < {extent} * BK; idx += THREADS)"):
         if k_inner:
             l.add(f"const int {role}_i = idx / BK, k_i = idx % BK;")
         else:
             l.add(f"const int k_i = idx / {extent}, {role}_i = idx % {extent};")
-        l.add(f"const tt_i64 {role} = {role}0 + {role}_i, kg = (tt_i64){index_text(s.block)} * BK + k_i;")
+        l.add(f"const tt_i64 {role} = {role}0 + {role}_i, kg = (tt_i64){block} * BK + k_i;")
         tests = [{"m": "m < M", "n": "n < N", "k": "kg < K"}[p] for p in s.predicate]
         value, d = scalar_text(_with_k(o.value), Scope({p.name: p.dtype for p in k.params}, {}))
-        to = f"{s.dst_smem}[{f'{role}_i * (BK + 1) + k_i' if is_a else f'k_i * BN + {role}_i'}]"
+        to = f"{slot}[{f'{role}_i * (BK + 1) + k_i' if is_a else f'k_i * BN + {role}_i'}]"
         zero = f"{VALUE_TYPE[d]}(0)"
         text = f"{' && '.join(tests)} ? {value} : {zero}" if tests else value
         l.add(f"{to} = {stored((f'({text})', d), o.dtype)};")
@@ -47,13 +48,14 @@ def _with_k(e: RegionExpr) -> RegionExpr:
     return rename(e, lambda t: t, index)
 
 
-def fma_text(k: Kernel, l: Lines) -> None:
-    """Print the multiply-adds of one block."""
+def fma_text(k: Kernel, slots: tuple[str, str], l: Lines) -> None:
+    """Print the multiply-adds of one block, which lies in `slots`."""
+    a, b = slots
     wide = VALUE_TYPE[k.acc_dtype]
     with l.block("for (int kk = 0; kk < BK; ++kk)"):
         l.add(f"{wide} a[TM], b[TN];")
-        l.add(f"TT_UNROLL for (int i = 0; i < TM; ++i) a[i] = ({wide})tt_value(smA[(ty + i * {k.rows}) * (BK + 1) + kk]);")
-        l.add(f"TT_UNROLL for (int j = 0; j < TN; ++j) b[j] = ({wide})tt_value(smB[kk * BN + tx + j * {k.cols}]);")
+        l.add(f"TT_UNROLL for (int i = 0; i < TM; ++i) a[i] = ({wide})tt_value({a}[(ty + i * {k.rows}) * (BK + 1) + kk]);")
+        l.add(f"TT_UNROLL for (int j = 0; j < TN; ++j) b[j] = ({wide})tt_value({b}[kk * BN + tx + j * {k.cols}]);")
         l.add("TT_UNROLL for (int i = 0; i < TM; ++i) TT_UNROLL for (int j = 0; j < TN; ++j) acc[i][j] += a[i] * b[j];")
 
 

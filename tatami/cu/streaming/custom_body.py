@@ -10,7 +10,10 @@ from tatami.gpu.ir import BodyKernel
 
 def body_text(k: BodyKernel) -> str:
     """The unit of a custom kernel."""
-    params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
+    params = [
+        f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}*{' __restrict__' if p.noalias else ''} {p.name}"
+        for p in k.params
+    ]
     names = [f"tatami_i{axis}" for axis in range(len(k.points))]
     coordinates: list[str] = []
     for axis, size in reversed(list(enumerate(k.points))):

@@ -13,7 +13,10 @@ from tatami.gpu.stream_ir import SORT_WAYS, SortKernel
 
 def sort_text(k: SortKernel) -> str:
     """The unit of one step of a sort."""
-    params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
+    params = [
+        f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}*{' __restrict__' if p.noalias else ''} {p.name}"
+        for p in k.params
+    ]
     params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
     common: dict[str, str | int] = {
         "SYMBOL": k.face.symbol,

@@ -37,7 +37,10 @@ class StreamText(StreamWriter):
         """The text of the unit, in all forms."""
         k, l = self.k, self.l
         l.add('#include "tatami_ptx.cuh"', '#include "tatami_math.cuh"', '#include "tatami_stream.cuh"', "")
-        params = [f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}* __restrict__ {p.name}" for p in k.params]
+        params = [
+            f"{'' if p.written else 'const '}{STORED_TYPE[p.dtype]}*{' __restrict__' if p.noalias else ''} {p.name}"
+            for p in k.params
+        ]
         params += [f"const tt_i64 s{i}" for i in range(k.face.sizes)]
         l.add(f"TT_KERNEL({k.threads}, 1)", f"{k.face.symbol}({', '.join(params)}) {{")
         l.depth += 1

@@ -12,6 +12,7 @@ from tatami.core.algebra.size_forms import slice_size
 from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.expr import ONE, ZERO, Expr, Shape, Var, maximum, product, shape_text
+from tatami.core.ops import scalar_fault
 from tatami.core.scalar import Scalar
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
@@ -239,6 +240,8 @@ def _pad(attrs: Pad, operands: Operands, site: Site) -> tuple[TensorType, ...]:
         "give [before, after] per axis",
         site,
     )
+    why = scalar_fault(attrs.value, x.dtype) if attrs.mode == "constant" else ""
+    want(not why, why, "give a value of that type, or cast the tensor", site, "DTypeMismatch")
     for size, (lo, hi) in zip(x.shape, attrs.pads, strict=True):
         left = size - maximum(-lo, 0) - maximum(-hi, 0)
         grows = any((w.as_int() or 0) > 0 for w in (lo, hi))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.views.product_limits import algorithm_rules
-from tatami.region.ir import Binary, Reduce, Region, Unary
+from tatami.region.ir import Binary, Cast, Let, Reduce, Ref, Region, Unary
 from tatami.region.views.kinds import epilogue_of
 from tatami.region.walk import nodes, reads
 
-PLACES = ("block.x", "block.y", "block.z", "warp.x", "warp.y", "lane", "thread.x", "thread.y")
-"""Coordinates to which a plan may bind an axis."""
+BLOCKS = ("block.x", "block.y", "block.z")
+"""Coordinates of a CTA, to which a plan may bind the tiles of an axis."""
+PLACES = {"m.o": BLOCKS, "n.o": BLOCKS, "b": BLOCKS, "b.o": BLOCKS, "m.i.o": ("warp.y",), "n.i.o": ("warp.x",)}
+"""Places of each part of an axis: a tile is a CTA's; its rows and columns are divided by warps, which count along the rows."""
 
 
 def role_of(axis: str, roles: dict[str, str]) -> str | None:
@@ -37,41 +39,40 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     for axis, place in plan.bind.items():
         if role_of(axis, p.roles) is None:
             out.append(f"bind names {axis!r}, which is not an axis of the Region")
-        if place not in PLACES:
-            out.append(f"bind puts {axis} on {place!r}; places are {', '.join(PLACES)}")
+            continue
+        part = _part(axis, p.roles)
+        if part not in PLACES:
+            out.append(f"bind names {axis!r}; it places {', '.join(PLACES)}")
+        elif place not in PLACES[part]:
+            out.append(f"bind puts {axis} on {place!r}; it lies on {' or '.join(PLACES[part])}")
     blocks = [place for place in plan.bind.values() if place.startswith("block.")]
     if len(blocks) != len(set(blocks)):
         out.append(f"bind puts two axes on one place ({', '.join(sorted(blocks))})")
     words = epilogue_words(region, p.acc)
-    out += [f"epilogue names {e!r}; this Region has {', '.join(sorted(words))}" for e in plan.epilogue if e not in words]
-    named = [let.name for let in region.lets if let.name in plan.epilogue]
-    lets = [let.name for let in region.lets if let.name in epilogue_of(region, p.acc)]
-    if named and plan.epilogue and set(plan.epilogue) <= set(lets) and list(plan.epilogue) != lets:
-        out.append(f"epilogue {', '.join(plan.epilogue)}: the Region applies {', '.join(lets)}, in that order")
-    bound = {f"{role_of(a, p.roles)}{a[len(a.split('.')[0]) :]}" for a in plan.bind}
+    out += _epilogue(plan.epilogue, region, p.acc, words)
+    bound = {_part(a, p.roles) for a in plan.bind}
     for pair in ({"m.o", "n.o"}, {"m.i.o", "n.i.o"}):
-        if plan.bind and (pair - bound) and (bound & pair or "m.o" in pair):
+        if (pair - bound) and (bound & pair or "m.o" in pair):
             out.append(f"bind leaves out {', '.join(sorted(pair - bound))}: name both, or neither")
     if isinstance(plan, GpuSync):
         return out
     tensors = {x.name for x in region.inputs} | {"A", "B"}
     wanted = {c.tensor for c in plan.cache}
-    if plan.cache:
-        out += [f"cache names {c.tensor!r}, which is not an input" for c in plan.cache if c.tensor not in tensors]
-        out += [f"cache keeps {c.tensor} in {c.where!r}; only smem is implemented" for c in plan.cache if c.where != "smem"]
-        operands = _operands(region, p.acc)
-        for letter, name in zip("AB", operands):
-            if letter not in wanted and name not in wanted:
-                out.append(f"cache leaves out {letter}: ldmatrix and wgmma read operands from shared memory only")
-        out += [f"cache copies {c.tensor} at {c.at!r}; blocks of k are copied, at k.i" for c in plan.cache if c.at != "k.i"]
-        out += [f"cache keeps one buffer of {c.tensor}; there are {plan.stages} stages" for c in plan.cache if not c.pingpong]
-        if [c.tensor for c in plan.cache] in (["B", "A"], [*operands[::-1]]) and operands[0] != operands[1]:
-            out.append(f"cache lists {', '.join(c.tensor for c in plan.cache)}: name A, then B")
+    out += [f"cache names {c.tensor!r}, which is not an input" for c in plan.cache if c.tensor not in tensors]
+    out += [f"cache keeps {c.tensor} in {c.where!r}; only smem is implemented" for c in plan.cache if c.where != "smem"]
+    operands = _operands(region, p.acc)
+    for letter, name in zip("AB", operands):
+        if letter not in wanted and name not in wanted:
+            out.append(f"cache leaves out {letter}: ldmatrix and wgmma read operands from shared memory only")
+    out += [f"cache copies {c.tensor} at {c.at!r}; blocks of k are copied, at k.i" for c in plan.cache if c.at != "k.i"]
+    out += [f"cache keeps one buffer of {c.tensor}; there are {plan.stages} stages" for c in plan.cache if not c.pingpong]
+    if [c.tensor for c in plan.cache] in (["B", "A"], [*operands[::-1]]) and operands[0] != operands[1]:
+        out.append(f"cache lists {', '.join(c.tensor for c in plan.cache)}: name A, then B")
     if plan.vectorize.axis != "n.i.i":
         out.append(f"vectorize.axis {plan.vectorize.axis!r}: neighbours are copied and stored along n.i.i")
-    steps = {plan.tile[2] // depth for depth in (16, INST_K.get(plan.inst_shape, 16))} | {1}
-    if isinstance(plan, Sm80Mma) and plan.k_steps not in steps:
-        out.append(f"k_steps {plan.k_steps}: a block of {plan.tile[2]} is {max(steps)} steps")
+    steps = max(1, plan.tile[2] // INST_K.get(plan.inst_shape, 16))
+    if isinstance(plan, Sm80Mma) and plan.k_steps != steps:
+        out.append(f"k_steps {plan.k_steps}: a block of {plan.tile[2]} is {steps} steps of {plan.inst_shape}")
     if isinstance(plan, Sm90Mma) and not plan.async_.enable:
         out.append("async.enable false: copies of sm90 are asynchronous")
     if isinstance(plan, Sm90Mma) and plan.async_.prefetch_depth != plan.stages:
@@ -81,6 +82,9 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         out.append(f"layout_hints.C_stride {plan.layout_hints['C_stride']!r}: only row is implemented")
     unknown = set(plan.layout_hints) - {"A_swizzle", "B_swizzle", "C_stride"}
     out += [f"layout_hints names {u!r}; hints are A_swizzle, B_swizzle, C_stride" for u in sorted(unknown)]
+    for hint in ("A_swizzle", "B_swizzle"):
+        if not isinstance(word := plan.layout_hints.get(hint, True), bool):
+            out.append(f"layout_hints.{hint} {word!r}: it is true or false")
     if isinstance(plan, Sm90Mma):
         for hint in ("A_swizzle", "B_swizzle"):
             if not plan.layout_hints.get(hint, True):
@@ -93,6 +97,35 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
             out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: only what leaves the accumulator is exchanged")
     out += algorithm_rules(plan.algo_choice, ("matmul", "conv", "grouped_matmul"), ("implicit_gemm", "gemm"))
     return out
+
+
+def _part(axis: str, roles: dict[str, str]) -> str:
+    """An axis of a plan with its role in place of its name: ``"n0.i.o"`` -> ``"m.i.o"``."""
+    head, dot, rest = axis.partition(".")
+    return f"{role_of(head, roles)}{dot}{rest}"
+
+
+def _epilogue(named: tuple[str, ...], region: Region, acc: str, words: set[str]) -> list[str]:
+    """The epilogue names every let that is applied to the accumulator, or an operation of it, in the Region's order; who names
+    operations leaves out casts. That it names any is a rule of decided plans (`plan/views/fixed_fields.py`)."""
+    if not named:
+        return []
+    if unknown := [e for e in named if e not in words]:
+        return [f"epilogue names {e!r}; this Region has {', '.join(sorted(words))}" for e in unknown]
+    applied = epilogue_of(region, acc)
+    lets = [let for let in region.lets if let.name in applied]
+    left = list(named)
+    by_name = set(named) <= {let.name for let in lets}
+    for let in lets:
+        own = let_words(let)
+        count = next((i for i, word in enumerate(left) if word not in own), len(left))
+        if not count and (by_name or not isinstance(let.expr, Cast | Ref)):
+            break
+        left = left[count:]
+    else:
+        if not left:
+            return []
+    return [f"epilogue {', '.join(named)}: the Region applies {', '.join(let.name for let in lets)}, in that order"]
 
 
 def _edges(plan: Sm80Mma | Sm90Mma, acc: str, words: set[str]) -> list[str]:
@@ -112,18 +145,19 @@ def _edges(plan: Sm80Mma | Sm90Mma, acc: str, words: set[str]) -> list[str]:
 def epilogue_words(region: Region, acc: str) -> set[str]:
     """Lets and operations after the accumulator; also `bias` and `residual` where something is added, `relu` where a maximum
     is taken."""
-    words = set()
-    for let in region.lets:
-        if let.name == acc:
-            continue
-        words.add(let.name)
-        for e in nodes(let.expr):
-            if isinstance(e, Unary | Binary):
-                words.add(e.fn)
-                if e.fn == "add":
-                    words |= {"bias", "residual"}
-                if e.fn == "max":
-                    words.add("relu")
+    return {word for let in region.lets if let.name != acc for word in let_words(let)}
+
+
+def let_words(let: Let) -> set[str]:
+    """The name of a let and the words for its operations."""
+    words = {let.name}
+    for e in nodes(let.expr):
+        if isinstance(e, Unary | Binary):
+            words.add(e.fn)
+            if e.fn == "add":
+                words |= {"bias", "residual"}
+            if e.fn == "max":
+                words.add("relu")
     return words
 
 

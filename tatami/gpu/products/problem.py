@@ -246,7 +246,9 @@ class Words:
         self.region = region
         self.memrefs = {p.name: p.memref for p in ports}
         self.param_of = {p.name: f"p{i}" for i, p in enumerate(ports)}
-        self.params = tuple(Param(self.param_of[p.name], p.memref.dtype, isinstance(p, region_ir.Target)) for p in ports)
+        self.params = tuple(
+            Param(self.param_of[p.name], p.memref.dtype, isinstance(p, region_ir.Target), p.memref.noalias) for p in ports
+        )
         self.symbols = _symbols(region, axes, sizes)
         self.place: dict[str, Expr] = {s: var(f"s{i}") for i, s in enumerate(self.symbols)}
 

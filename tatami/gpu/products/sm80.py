@@ -9,6 +9,7 @@ A ring of `stages` slots; the copy of block k + depth starts right after the one
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tatami.core.diagnostic import fail
@@ -137,8 +138,11 @@ def sm80_body(
     )
 
 
-def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target) -> tuple[Kernel, Binding]:
-    """The kernel of an SM80 plan and its binding. Raises InvalidPlan if the plan does not fit the problem."""
+def lower_sm80(
+    p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target, swizzles: Mapping[str, int]
+) -> tuple[Kernel, Binding]:
+    """The kernel of an SM80 plan and its binding. `swizzles`: bytes of the swizzles of operands whose layouts have one, by
+    parameter. Raises InvalidPlan if the plan does not fit the problem."""
     a, b = need_mma(p, plan)
     shape = sm80_instruction(a.dtype, p.tf32)
     if shape != plan.inst_shape:
@@ -151,6 +155,10 @@ def lower_sm80(p: Problem, plan: Sm80Mma, tail: tuple[str, ...], target: Target)
         rows, columns = (extent, bk) if o.major == "k" else (bk, extent)
         row_bytes = columns * o.dtype.itemsize
         swizzle = min(128, row_bytes) if plan.layout_hints.get(hint, True) else 0
+        if (asked := swizzles.get(o.param, swizzle)) != swizzle and not 0 < asked <= swizzle:
+            why = f"{hint}: a swizzle over {asked} bytes; a row of the tile has {row_bytes}, of which {swizzle} are swizzled"
+            raise fail("InvalidPlan", p.region, why, "use a wider block, layout_hints with the swizzle, or a narrower swizzle")
+        swizzle = asked
         shared = 4 if shape == "fma" and swizzle and o.major == "k" else 0  # a lane reads four rows in turn
         # The lanes of a quad read four rows of a transposed fragment, and eight neighbours of each: two chunks.
         apart = 2 if shape == "m16n8k8" and swizzle and o.major == "mn" else 1

@@ -1,10 +1,14 @@
-"""The synchronous body of spec 5 §6.1: load tiles, barrier, multiply, barrier, epilogue, predicated store."""
+"""The synchronous body of spec 5 §6.1: load tiles, barrier, multiply, barrier, epilogue, predicated store.
+
+one stage      for k: LoadTile k; SyncThreads; Fma k; SyncThreads (frees k)
+more           LoadTile 0 … stages - 3; for k: LoadTile k + stages - 2; SyncThreads (frees k - 1); Fma k
+"""
 
 from __future__ import annotations
 
 import msgspec
 
-from tatami.core.expr import var
+from tatami.core.expr import Expr, expr, var
 from tatami.core.kernel import Binding
 from tatami.gpu.ir import Kernel, Operand, Ring
 from tatami.gpu.products.frame import (
@@ -31,19 +35,26 @@ LAST = var("KB") - 1
 
 
 def sync_body(
-    predicates: tuple[tuple[str, ...], tuple[str, ...]], lets: tuple[Let, ...], stores: tuple[StGlobalVec, ...]
+    predicates: tuple[tuple[str, ...], tuple[str, ...]], lets: tuple[Let, ...], stores: tuple[StGlobalVec, ...], stages: int
 ) -> tuple[Stmt, ...]:
     """Statements of the kernel. `predicates`: predicated axes of the loads of A and of B."""
-    loaded = (Token("tA", K), Token("tB", K))
-    step: tuple[Stmt, ...] = (
-        LoadTile("smA", K, predicates[0], loaded[0]),
-        LoadTile("smB", K, predicates[1], loaded[1]),
-        SyncThreads(),
-        Fma("acc", K, loaded, Token("tMMA", K)),
-        SyncThreads((Token("tFree", K),)),
-    )
+
+    def load(block: Expr) -> tuple[Stmt, ...]:
+        return tuple(
+            LoadTile(ring, block, axes, Token(token, block))
+            for ring, token, axes in (("smA", "tA", predicates[0]), ("smB", "tB", predicates[1]))
+        )
+
+    product = Fma("acc", K, (Token("tA", K), Token("tB", K)), Token("tMMA", K))
+    ahead = max(0, stages - 2)
+    step: tuple[Stmt, ...]
+    if stages == 1:
+        step = (*load(K), SyncThreads(), product, SyncThreads((Token("tFree", K),)))
+    else:
+        step = (*load(K + ahead), SyncThreads((Token("tFree", K - 1),)), product)
     return (
         ZeroAcc("acc"),
+        *(s for j in range(ahead) for s in load(expr(j))),
         Loop("blocks", step),
         Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST)),
         *stores,
@@ -57,17 +68,17 @@ def lower_sync(p: Problem, plan: GpuSync, tail: tuple[str, ...]) -> tuple[Kernel
     b = p.b or Operand("smB", p.b_dtype)
     a = msgspec.structs.replace(a, dtype=p.a_dtype, value=p.a_value)
     b = msgspec.structs.replace(b, dtype=p.b_dtype, value=p.b_value)
-    ring_a = Ring("smA", 0, bm, (bk + 1) * p.a_dtype.itemsize, 1, 0)
-    base = -(-ring_a.slot_bytes // 16) * 16
-    ring_b = Ring("smB", base, bk, bn * p.b_dtype.itemsize, 1, 0)
+    ring_a = Ring("smA", 0, bm, (bk + 1) * p.a_dtype.itemsize, plan.stages, 0)
+    base = -(-ring_a.slot_bytes * plan.stages // 16) * 16
+    ring_b = Ring("smB", base, bk, bn * p.b_dtype.itemsize, plan.stages, 0)
     predicates = tuple(tuple(r for r in (role, "k") if r in tail) for role in "mn")
-    body = sync_body((predicates[0], predicates[1]), p.lets, tile_stores(p, tail, 1, own=1))
+    body = sync_body((predicates[0], predicates[1]), p.lets, tile_stores(p, tail, 1, own=1), plan.stages)
     kernel = contraction_kernel(
         p,
         Template("sync", "sm90" if plan.arch == "sm90" else "sm80", "none", "tile"),
-        Division(plan.tile, 1, plan.block[0] * plan.block[1], *plan.block),
+        Division(plan.tile, plan.stages, plan.block[0] * plan.block[1], *plan.block),
         (a, b),
-        Memory((ring_a, ring_b), base + ring_b.slot_bytes),
+        Memory((ring_a, ring_b), base + ring_b.slot_bytes * plan.stages),
         Work(block_axes(plan.bind)),
         Code(body, tail, TOKENS),
     )

@@ -262,8 +262,9 @@ class Machine(Actors):
                 for part in state.slots.values():
                     part.fenced |= part.known & self.bit[me]
             case LoadTile():
-                if block_offset(state, a, s.block, "this") is not None:
-                    self.write(state, i, s, s.dst_smem, 0, self.bit[me])
+                offset = block_offset(state, a, s.block, "this")
+                if offset is not None:
+                    self.write(state, i, s, s.dst_smem, offset, self.bit[me])
             case LdMatrix():
                 self.read(state, i, s, s.src_smem, 0, ended=True)
             case Mma() | Fma():

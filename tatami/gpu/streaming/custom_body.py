@@ -84,7 +84,10 @@ def lower_body(region: Region) -> tuple[BodyKernel, Binding]:
     points = shapes[len(operands)]
     kernel = BodyKernel(
         face=NO_FACE,
-        params=tuple(Param(n, p.memref.dtype, k >= len(operands)) for k, (n, p) in enumerate(zip(names, ports, strict=True))),
+        params=tuple(
+            Param(n, p.memref.dtype, k >= len(operands), p.memref.noalias)
+            for k, (n, p) in enumerate(zip(names, ports, strict=True))
+        ),
         sizes=tuple(
             SizeName(f"{n}_n{axis}", substitute(size, own))
             for n, shape in zip(names, shapes, strict=True)

@@ -182,7 +182,7 @@ class KernelOfLets:
         loops = [p.axes for p in phases if not isinstance(p, Running)] + [p.axes for p in phases if isinstance(p, Running)]
         kernel = StreamKernel(
             NO_FACE,
-            tuple(Param(own, d, n in self.written) for n, (own, d) in self.params.items()),
+            tuple(Param(own, d, n in self.written, n not in self.s.aliased) for n, (own, d) in self.params.items()),
             self.iters(self.points),
             self.iters(tuple(dict.fromkeys(a for axes in loops for a in axes))),
             tuple(self.locals.values()),

@@ -8,7 +8,7 @@ from tatami.core.expr import var
 from tatami.core.layout import MemRef
 from tatami.gpu.streaming.parts import cut_lines
 from tatami.plan.ir import GpuStream
-from tatami.region.ir import At, Let, Reduce, Region, RegionExpr, Scan, Yield
+from tatami.region.ir import At, Let, Param, Reduce, Region, RegionExpr, Scan, Target, Yield
 from tatami.region.walk import Types, all_axes, lets_by_name, lines_of, nodes, used_lets, widened
 
 
@@ -24,6 +24,8 @@ class StreamRegion:
         self.types = Types(region)
         self.memrefs: dict[str, MemRef] = {p.name: p.memref for p in region.inputs}
         self.memrefs |= {t.name: t.memref for t in region.outputs}
+        ports: tuple[Param | Target, ...] = (*region.inputs, *region.outputs)
+        self.aliased = frozenset(p.name for p in ports if not p.memref.noalias)
         self.in_memory = frozenset() if plan.fused else stored_lets(region) | _rows(plan, self.lets)
         self.late = late_yields(region)
         """Yields that are written last, in order, since the order of writes to their elements counts."""

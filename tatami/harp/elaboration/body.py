@@ -161,6 +161,11 @@ class Body:
 
     # -- statements ----------------------------------------------------------------------------------
     def _statement(self, s: ir.Statement) -> None:
+        if self._returned is not None and not isinstance(s, ir.Return):
+            line, _ = self.scope.source.place(self._returned.at)
+            raise self._refuse(
+                "AfterReturn", s.at, f"the graph returns on line {line}", "put it before the return, or remove it"
+            )
         match s:
             case ir.Assign():
                 self._assign((s.target,), s.value, None)

@@ -6,7 +6,8 @@
 
 Two conditions: an element is read only where the element of the same number is written, in the same run of a block and before
 it; and each element is written once. No overwritten element is then read, however steps are divided among threads. The first
-condition is checked on the statements, the second by enumerating the writes, so that the kernel's sizes have to be numbers.
+condition is checked on the statements, the second by enumerating the writes, so that sizes on which these depend have to be
+numbers.
 """
 
 from __future__ import annotations
@@ -20,10 +21,8 @@ from tatami.loop.passes.run_writes import Stored, writes_once
 from tatami.loop.walk import blocks, nodes
 
 
-def in_place(params: Sequence[BufferParam], sizes: int, body: tuple[Stmt, ...]) -> tuple[tuple[int, int], ...]:
+def in_place(params: Sequence[BufferParam], body: tuple[Stmt, ...]) -> tuple[tuple[int, int], ...]:
     """Pairs of parameter positions (input, output) that may share memory, one pair at a time."""
-    if sizes:
-        return ()
     inside = list(nodes(body))
     moving = {n.reg.name for n in inside if isinstance(n, Assign)}
     elsewhere = {n.buffer for n in inside if isinstance(n, Gather | Pointer)}

@@ -4,6 +4,7 @@
     an axis of size -1, named `?`       a size of its own
     an initialiser named twice          the last one is used, as in ONNX Runtime
     operands, attributes                as the operator's version requires (repair_node)
+    states of a Loop that nobody reads  left out (dead_states)
     no opset, a newer one than known    that of the IR version; the newest known
 
 Shapes and types of inner values and of results are not needed: the importer infers them. A model that cannot be run is
@@ -22,6 +23,7 @@ import msgspec
 import onnx
 
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail
+from tatami.onnx.files.dead_states import without_dead_states
 from tatami.onnx.files.definitions import Holder, Stored, check_default, check_definitions, holders, is_constant, tensor_of
 from tatami.onnx.files.order import Reads, graphs_of, ordered, words_of
 from tatami.onnx.files.repair_node import repaired_node
@@ -84,7 +86,7 @@ def repaired(model: onnx.ModelProto) -> Repaired:
     check_definitions(graph, _alive(graph, found), set(), set(found), initialised)
     tensors = {name: t for name, h in found.items() if (t := tensor_of(h) if isinstance(h, onnx.NodeProto) else h) is not None}
     rest = [n for n in _alive(graph, found) if tensor_of(n) is None]
-    nodes = work.nodes(rest, set(tensors) | {p.name for p in graph.input}, 0)
+    nodes = work.nodes(rest, set(tensors) | {p.name for p in graph.input}, {p.name for p in graph.output}, 0)
     for p in graph.input:
         check_default(p, tensors.get(p.name))
     overridable = {p.name: work.port(p) for p in graph.input if p.name in initialised and model.ir_version >= 4}
@@ -142,7 +144,7 @@ class _Repairs:
         outer, self.in_function = self.opsets, True
         own = {("" if o.domain in DEFAULT else o.domain): o.version for o in given.opset_import}
         self.opsets = {**outer, **own}
-        nodes = self.nodes(list(given.node), set(given.input), 0)
+        nodes = self.nodes(list(given.node), set(given.input), set(given.output), 0)
         self.opsets, self.in_function = outer, False
         if _same(nodes, given.node) and not given.overload:
             return given
@@ -164,7 +166,8 @@ class _Repairs:
         own = {name for name, h in found.items() if not isinstance(h, onnx.NodeProto)}
         alive = _alive(given, found)
         check_definitions(given, alive, around, set(found), own)
-        nodes = self.nodes(alive, around | own | {p.name for p in given.input}, depth)
+        results = {p.name for p in given.output}
+        nodes = self.nodes(alive, around | own | {p.name for p in given.input}, results, depth)
         same = len(kept) == len(given.initializer) and len(sparse) == len(given.sparse_initializer)
         if same and _same(nodes, given.node):
             return given
@@ -173,13 +176,15 @@ class _Repairs:
         copy.output.extend(given.output)
         return copy
 
-    def nodes(self, given: list[onnx.NodeProto], visible: set[str], depth: int) -> list[onnx.NodeProto]:
-        """The nodes in order and repaired, with their branches and bodies."""
+    def nodes(self, given: list[onnx.NodeProto], visible: set[str], results: set[str], depth: int) -> list[onnx.NodeProto]:
+        """The nodes in order and repaired, with their branches and bodies. results: names that the graph gives."""
         order = ordered(given, self.reads)
         if order != list(range(len(given))):
             late = next(i for i, j in enumerate(order) if i != j)
             self.note(words_of(given[order[late]], order[late]), "nodes are not in the order in which they are computed", False)
         everything = visible | {o for n in given for o in n.output if o}
+        has_loop = any(n.op_type == "Loop" for n in given)
+        read = results.union(*(self.reads.of_node(n) for n in given)) if has_loop else results
         out = []
         for i in order:
             at = words_of(given[i], i)
@@ -195,8 +200,16 @@ class _Repairs:
             if (node.domain, node.op_type) not in self.functions:
                 version = self.opsets.get("" if node.domain in DEFAULT else node.domain, 1 << 30)
                 node = repaired_node(node, version, at, partial(self.note, at))
+                if node.op_type == "Loop" and node.domain in DEFAULT:
+                    node = self._without_dead_states(node, read, at)
             out.append(self._with_graphs(node, everything, depth))
         return out
+
+    def _without_dead_states(self, node: onnx.NodeProto, read: set[str], at: str) -> onnx.NodeProto:
+        made = without_dead_states(node, read, self.reads)
+        if made is not node:
+            self.note(at, f"{len(node.input) - len(made.input)} states that nothing reads are left out", False)
+        return made
 
     def _with_graphs(self, node: onnx.NodeProto, visible: set[str], depth: int) -> onnx.NodeProto:
         before = list(graphs_of(node))

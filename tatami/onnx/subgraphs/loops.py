@@ -19,7 +19,7 @@ import onnx
 from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, var
+from tatami.core.expr import ONE, Expr, var
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.onnx.importer import Importer
@@ -136,6 +136,12 @@ def _as_loop(m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value]
         results = [
             t for v, s in zip(made.states, structures, strict=True) for t in tensors_of(made.inner, converted(made.inner, v, s))
         ]
+        if len(tensors) == len(state) == len(results):
+            spread = [_spread(m, made, k, t, r) for k, (t, r) in enumerate(zip(tensors, results, strict=True))]
+            if spread != tensors:
+                state = [v if a == b else m.result(b) for v, a, b in zip(state, tensors, spread, strict=True)]
+                structures = [structure_of(m, v) for v in state]
+                continue
         more = _classes(m, n, made, [m.tensors[t] for t in tensors], results, classes)
         if more == classes:
             return _emitted(m, n, made, structures, tensors, results)
@@ -143,6 +149,19 @@ def _as_loop(m: Importer, n: OnnxNode, body: onnx.GraphProto, state: list[Value]
             raise unsupported(m, "a loop whose state grows", "write it out")
         classes = more
     raise unsupported(m, "a loop whose state changes in a way that is not found", "let its state change by one rule")
+
+
+def _spread(m: Importer, made: _Body, k: int, tensor: str, result: str) -> str:
+    """The first value of state k with the shape that a turn gives it, if it is one number and the body does not read it: a
+    placeholder of a variable that each turn sets. Else the tensor as it is."""
+    shape, port_ = made.inner.shape(result), made.inputs[2 + k].tensor
+    is_number = len(m.shape(tensor)) < len(shape) and all(s == ONE for s in m.shape(tensor))
+    if not is_number or m.dtype(tensor) != made.inner.dtype(result) or any(made.is_open(s) for s in shape):
+        return tensor
+    given = {*(t for v in (*made.states, *made.scans, made.again) if v.is_tensor for t in tensors_of(made.inner, v))}
+    if port_ in given.union(*(node.inputs for node in made.inner.nodes)):
+        return tensor
+    return m.one("expand", [m.rank_0(tensor)], {"shape": shape})
 
 
 def _import(

@@ -135,6 +135,6 @@ def product_line(plan: MmaPlan | GpuSync) -> str:
             said = "".join(f", {word}" for word, holds in words if holds)
             return f"{name} {tile} consumers {plan.consumers} stages {plan.stages}{said}"
         case GpuSync():
-            return f"{name} {tile} block {plan.block[0]}x{plan.block[1]}"
+            return f"{name} {tile} block {plan.block[0]}x{plan.block[1]} stages {plan.stages}"
         case _:
             assert_never(plan)

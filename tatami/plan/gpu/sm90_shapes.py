@@ -175,6 +175,8 @@ def why_not_wgmma(region: Region, view: GemmView) -> str:
 def _why_not_multiplied(region: Region, view: GemmView) -> str:
     if why := why_not_mma(view, codes=True):
         return why
+    if swizzled := [p.name for p in region.inputs if p.memref.layout.kind == "swizzled"]:
+        return f"{swizzled[0]} has tiles with a swizzle of its own; boxes of TMA have one as wide as their rows"
     if ZERO in mapped_sizes(region, view):
         return "a tensor map has no dimension of size 0; there is nothing to multiply"
     if view.lhs.dtype.is_narrow_float:

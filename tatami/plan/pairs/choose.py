@@ -12,7 +12,7 @@ from tatami.core.expr import ONE, ZERO, Expr, product
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import address, slices
 from tatami.core.target import Target
-from tatami.plan.ir import Guarded, Rejected, Sm80Pair, Sm90Pair
+from tatami.plan.ir import TWO_PASS, Guarded, Rejected, Sm80Pair, Sm90Pair
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.pairs.estimate import pair_estimate
 from tatami.plan.pairs.work import balanced_section
@@ -175,13 +175,30 @@ def _warp_plans(region: Region, view: PairView) -> list[PairPlan]:
     shape = sm80_instruction(view.dtype, view.tf32)
     others = tuple(f.acc for f in view.firsts[1:])
     shared = view.shared and shape != "fma"
-    plan = Sm80Pair(view.first, view.second, (0, columns, 0), depth, 0, 0, (), inst_shape=shape, others=others, shared=shared)
+    plan = Sm80Pair(
+        view.first,
+        view.second,
+        (0, columns, 0),
+        depth,
+        0,
+        0,
+        (),
+        algo_choice=algorithm_of(view),
+        inst_shape=shape,
+        others=others,
+        shared=shared,
+    )
     plans = [
         msgspec.structs.replace(plan, tile=(rows, columns, keys), warp_rows=warp_rows, stages=stages)
         for rows, keys, warp_rows in (TILES if view.dtype.is_narrow_float else WIDE_TILES)
         for stages in STAGES
     ]
     return [msgspec.structs.replace(p, predicate_tail=_tail(view, extents, p)) for p in plans]
+
+
+def algorithm_of(view: PairView) -> dict[str, str]:
+    """The algorithm that a plan names: weights that are pointwise in the scores have one only."""
+    return {} if view.direct else {"attention": "one_pass"}
 
 
 def _role_plans(
@@ -205,7 +222,18 @@ def _role_plans(
     out: list[Sm90Pair] = []
     for consumers, keys in tiles or (ROLE_TILES_OF_SEVERAL if others else ROLE_TILES):
         tile = (64 * consumers, columns, keys)
-        plan = Sm90Pair(view.first, view.second, tile, depth, consumers, 2, (), others=others, shared=view.shared)
+        plan = Sm90Pair(
+            view.first,
+            view.second,
+            tile,
+            depth,
+            consumers,
+            2,
+            (),
+            others=others,
+            shared=view.shared,
+            algo_choice=algorithm_of(view),
+        )
         section = balanced_section(region, view, plan, target, sizes, most) if most and known else most
         tail = _tail(view, extents, plan)
         plan = msgspec.structs.replace(plan, registers=REGISTERS[consumers], section=section, predicate_tail=tail)
@@ -296,6 +324,7 @@ def name_pair(plan: PairPlan) -> str:
     bm, bn, bk = plan.tile
     head = f"{plan.arch}_pair {bm}x{bn}x{bk} depth {plan.depth}"
     parts = f", keys in {plan.split} parts" if plan.split > 1 else ""
+    parts += ", two passes" if plan.algo_choice.get("attention") == TWO_PASS else ""
     match plan:
         case Sm80Pair():
             with_ = "" if plan.inst_shape == "m16n8k16" else f" {plan.inst_shape}"

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from tatami.core.expr import Expr
 from tatami.core.kernel import is_divisible
 from tatami.core.target import ACCESS_BYTES
-from tatami.plan.ir import Sm80Mma, Sm90Pair
+from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Pair
 from tatami.plan.views.product_limits import MmaPlan
 from tatami.region.ir import Region
 from tatami.region.views.pairs.pair import PairView
@@ -29,7 +29,15 @@ def product_fields(plan: MmaPlan, region: Region, view: GemmView) -> list[str]:
             f"vectorize.width {plan.vectorize.width}: an access has {ACCESS_BYTES} bytes at most, and tiles that TMA moves have"
             f" none; use {width}"
         )
+    out += epilogue_fields(plan, view)
     return [*out, *_whole_tails(plan.predicate_tail, region, _sides(plan, view)), *_edges(plan, view)]
+
+
+def epilogue_fields(plan: MmaPlan | GpuSync, view: GemmView) -> list[str]:
+    """A broken rule: a plan names what its kernel applies to the sums."""
+    if plan.epilogue or not view.epilogue:
+        return []
+    return [f"epilogue names nothing; the Region applies {', '.join(let.name for let in view.epilogue)}"]
 
 
 def obeyed_width(plan: MmaPlan, region: Region, view: GemmView) -> int:

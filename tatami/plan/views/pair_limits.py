@@ -7,7 +7,7 @@ import msgspec
 from tatami.core.algebra.visit import free_vars
 from tatami.core.ops import OPS
 from tatami.core.target import Target
-from tatami.plan.ir import Sm80Pair, Sm90Pair
+from tatami.plan.ir import TWO_PASS, Sm80Pair, Sm90Pair
 from tatami.plan.views.product_limits import (
     BARRIER_BYTES,
     LEAST_REGISTERS,
@@ -112,7 +112,7 @@ def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
 def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
     """Fields of a plan that contradict the Region, each other or the instructions, with the numbers."""
     bm, bn, bk = plan.tile
-    out = algorithm_rules(plan.algo_choice, ("attention",), ("one_pass",))
+    out = algorithm_rules(plan.algo_choice, ("attention",), ("one_pass", TWO_PASS))
     shape = plan.inst_shape if isinstance(plan, Sm80Pair) else "m16n8k16"
     if shape != (wanted := sm80_instruction(view.dtype, view.tf32)):
         kind = f"{view.dtype} rounded to tf32" if view.tf32 else str(view.dtype)

@@ -141,7 +141,8 @@ def smem_of(plan: MmaPlan | GpuSync, dtype: DType) -> int:
             ring = plan.stages * (bm + bn) * bk * dtype.itemsize
             return BARRIER_BYTES + ring + (staged if plan.epilogue_store == "stmatrix_tma" else 0)
         case GpuSync():
-            return (bm * (bk + 1) + bk * bn) * dtype.itemsize
+            first = -(-plan.stages * bm * (bk + 1) * dtype.itemsize // 16) * 16
+            return first + plan.stages * bk * bn * dtype.itemsize
 
 
 def accumulators_of(plan: Sm90Mma) -> int:
@@ -288,6 +289,8 @@ def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
                 out.append(f"block {plan.block[0]}x{plan.block[1]} has a side below 1")
             elif bm % plan.block[0] or bn % plan.block[1]:
                 out.append(f"tile {bm}x{bn} is not a multiple of the block {plan.block[0]}x{plan.block[1]}")
+            if not 1 <= plan.stages <= 8:
+                out.append(f"stages {plan.stages} is outside 1..8")
     if isinstance(plan, Sm80Mma | Sm90Mma):
         if not 2 <= plan.stages <= 8:
             out.append(f"stages {plan.stages} is outside 2..8")
@@ -498,4 +501,5 @@ def algorithm_rules(choice: dict[str, str], kinds: tuple[str, ...], own: tuple[s
     been replaced by another plan before)."""
     out = [f"algo_choice names {kind!r}; this plan is for {' or '.join(kinds)}" for kind in choice if kind not in kinds]
     wrong = {kind: algo for kind, algo in choice.items() if algo not in (*own, "direct")}
-    return out + [f"algo_choice.{kind} {algo!r}: {own[0]}, direct are implemented" for kind, algo in wrong.items()]
+    said = "".join(f"{word}, " for word in own[1:] if word != "gemm")
+    return out + [f"algo_choice.{kind} {algo!r}: {own[0]}, {said}direct are implemented" for kind, algo in wrong.items()]

@@ -35,7 +35,7 @@ from tatami.region.ir import (
     Unary,
     Within,
 )
-from tatami.region.walk import Types, all_axes, children, index_expressions, let_shape, lets_by_name
+from tatami.region.walk import Types, all_axes, children, index_expressions, let_shape, lets_by_name, nodes
 
 
 def check_let(region: Region, position: int, assumed: Assumed = NOTHING) -> list[Diagnostic]:
@@ -310,6 +310,26 @@ class _LetCheck:
                 yield self.fault(
                     "BroadcastMismatch", f"operand and result differ on axis {bad[0]}", "broadcast only axes of extent 1"
                 )
+        elif why := self._inline_dimensions(e, (*self.let.axes, *inner)):
+            yield self.fault("BroadcastMismatch", f"broadcast_dimensions {list(dims)}: {why}", "name the axes of the operand")
+
+    def _inline_dimensions(self, e: BroadcastInDim, axes: tuple[str, ...]) -> str:
+        """The reason why the dimensions of an operand in index form are not those of its axes, or ""."""
+        place = {a: d for d, a in enumerate(axes)}
+        own = {a for x in nodes(e.operand) for i in index_expressions(x) for a in free_vars(i) if a in place}
+        own |= {a for x in nodes(e.operand) if isinstance(x, Ref) and x.let in self.lets for a in self.lets[x.let].axes}
+        dims = e.broadcast_dimensions
+        if lacking := sorted(a for a in own if a in place and place[a] not in dims):
+            return f"the operand has axis {lacking[0]}, which is axis {place[lacking[0]]} of the result"
+        found = [x for x in nodes(e.operand) if isinstance(x, Read)]
+        for read in found:
+            names = [i.as_name() for i in read.map]
+            if len(names) == len(dims) and any(n in place and place[n] != d for n, d in zip(names, dims)):
+                return f"the axes of {read.tensor} are {', '.join(map(str, read.map))}"
+        extra = sorted(set(dims) - {place[a] for a in own if a in place})
+        if extra and len(dims) not in {len(read.map) for read in found}:
+            return f"the operand has no axis {extra[0]} of the result"
+        return ""
 
 
 def _wider(a: DType | None, b: DType | None) -> DType:

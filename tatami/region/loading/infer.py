@@ -10,7 +10,7 @@ import msgspec
 from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape
-from tatami.region.ir import Binary, Const, Read, ReadAt, Reduce, Ref, RegionExpr, Select
+from tatami.region.ir import Binary, BroadcastInDim, Cast, Const, Read, ReadAt, Reduce, Ref, RegionExpr, Select, Unary
 from tatami.region.walk import Types, children, index_expressions, nodes, with_children
 
 
@@ -34,6 +34,25 @@ def let_axes(e: RegionExpr, axes: Mapping[str, tuple[str, ...]], known: list[str
     """The axes that a let depends on, in the order of `known`."""
     used = _used(e, axes, frozenset(known))
     return tuple(a for a in known if a in used)
+
+
+def with_broadcast(
+    e: RegionExpr, own: tuple[str, ...], sizes: Mapping[str, Expr], axes: Mapping[str, tuple[str, ...]]
+) -> RegionExpr:
+    """A binary operation with the BroadcastInDim that a document leaves out: of an operand that has some of the let's axes
+    `own`, outside reduces, whose bodies read operands directly.
+
+        acc[m, n] + bias[n]   ->   acc + BroadcastInDim(bias[n], [M, N], [1])
+    """
+    if not isinstance(e, Unary | Binary | Cast):
+        return e
+    parts = [with_broadcast(c, own, sizes, axes) for c in children(e)]
+    if isinstance(e, Binary):
+        for k, c in enumerate(parts):
+            has = let_axes(c, axes, list(own))
+            if has and has != own and not isinstance(c, BroadcastInDim) and let_axes(e, axes, list(own)) == own:
+                parts[k] = BroadcastInDim(c, tuple(sizes[a] for a in own), tuple(own.index(a) for a in has))
+    return with_children(e, tuple(parts))
 
 
 def _used(e: RegionExpr, axes: Mapping[str, tuple[str, ...]], known: frozenset[str]) -> set[str]:

@@ -57,7 +57,7 @@ class CudaArrays:
         ready = original
         if port.layout is not None or not found.is_row_major:
             ready = self._rearranged(found, value, port)
-        elif found.address % ALIGNMENT:
+        elif found.address % max(ALIGNMENT, port.alignment):
             ready = self.aligned_copy(original, found.dtype)
         return Taken(ready, original, _kind(value), value)
 

@@ -18,6 +18,8 @@ from tatami.tiny.infer import Type
 from tatami.tiny.ir import InputOp
 from tatami.tiny.loading.document_fields import Fields
 
+_PORT_FIELDS = ("role", "mutability", "storage", "layout", "alignment")
+
 
 class DeclaredInputs(Fields):
     """The inputs of one document while it is read: ports by name, and their values as ``tensor <name>``."""
@@ -53,14 +55,21 @@ class DeclaredInputs(Fields):
     def read_signature_inputs(self) -> None:
         """Read the signature's inputs, as far as their types are declared."""
         self.at = "signature"
+        self.known(self.signature, ("inputs", "outputs", "assumptions", "defaults", "must_bind"))
         for item in self.field(self.signature, "inputs", list, []):
             name = self.field(item, "tensor", str)
-            fields = {k: v for k, v in item.items() if k in ("role", "mutability", "storage", "layout")}
+            self.known(item, ("tensor", "dtype", "shape", *_PORT_FIELDS))
+            fields = {k: v for k, v in item.items() if k in _PORT_FIELDS}
             declared = {**self.declared_type(name), **{k: v for k, v in item.items() if k in ("dtype", "shape")}}
             if "dtype" in declared and "shape" in declared:
                 self.declare(name, declared, fields)
                 table = {**declared, **self.declared_type(name)}
                 self.declare(name, table, fields)
+
+    def known(self, item: Mapping[str, object], fields: tuple[str, ...]) -> None:
+        """Raises TatamiError InvalidDocument for a field that is none of `fields`."""
+        if unknown := sorted(set(item) - set(fields)):
+            raise fail("InvalidDocument", self.at, f"unknown field {unknown[0]!r}", f"the fields are {', '.join(fields)}")
 
     def declare(self, name: str, declared: Mapping[str, Any], fields: Mapping[str, Any]) -> Value:
         """Add a signature input and its INPUT node, or check it against the earlier declaration."""

@@ -282,6 +282,7 @@ class Loader(DeclaredInputs):
             except TatamiError as error:
                 self.faults += error.diagnostics
                 continue
+            self.known(item, ("tensor", "dtype", "shape", "updates"))
             fields = {k: v for k, v in item.items() if k in ("updates",)}
             fault = self.check_output(name, value)
             if fault is not None:

@@ -14,7 +14,7 @@ from tatami.core.diagnostic import Patch, TatamiError, diagnostic, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, floordiv, var
 from tatami.core.ops import REDUCE_OPS
-from tatami.core.scalar import scalar
+from tatami.core.scalar import Scalar, scalar
 from tatami.tiny.build import Value
 from tatami.tiny.infer import Type
 from tatami.tiny.ir import (
@@ -31,6 +31,16 @@ from tatami.tiny.ir import (
 )
 from tatami.tiny.json_form import decode_op
 from tatami.tiny.loading.loader import Arg, Items, Loader, Rule
+
+
+def _number(load: Loader, value: object) -> Scalar:
+    """A number of a document as nodes hold it. Raises TatamiError InvalidAttribute."""
+    if not isinstance(value, bool | int | float | str):
+        raise fail("InvalidAttribute", load.at, f"{value!r} is not a number", "give a number, INF, -INF or NAN")
+    try:
+        return scalar(value)
+    except ValueError as error:
+        raise fail("InvalidAttribute", load.at, str(error), "give a number") from None
 
 
 def _one(load: Loader, items: Items) -> Value:
@@ -62,7 +72,7 @@ def read_const(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     dtype = load.dtype(arg.get("dtype", entry.get("dtype", "fp32")))
     value = load.field(arg, "value", object)
     try:
-        held = scalar(value)
+        held = _number(load, value)
     except (ValueError, TypeError):
         raise fail(
             "InvalidDocument", load.at, f"the value {value!r} is not a number", "write a number, INF, -INF or NAN"
@@ -129,7 +139,7 @@ def read_pad(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
             "write one pair [lo, hi] per axis, for two spatial axes by 1: [[0,0],[0,0],[1,1],[1,1]]",
         )
     widths = tuple((load.size(lo), load.size(hi)) for lo, hi in pairs)
-    return load.build.add(PadOp(widths, scalar(arg.get("value", 0))), (x,))
+    return load.build.add(PadOp(widths, _number(load, arg.get("value", 0))), (x,))
 
 
 def read_shrink(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
@@ -238,7 +248,7 @@ def read_reduce(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
             )
         )
     dtype = default if stated is None else load.dtype(stated)
-    init = scalar(arg["init"]) if arg.get("init") is not None else None
+    init = _number(load, arg["init"]) if arg.get("init") is not None else None
     result = load.build.add(ReduceOp(op, axes, dtype, init), (x,))
     if x.id in load.labels:
         load.labels[result.id] = tuple(n for k, n in enumerate(load.labels[x.id]) if k not in axes)

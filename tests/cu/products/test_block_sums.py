@@ -24,7 +24,7 @@ from tatami.gpu import ir, statement_ir
 from tatami.gpu.lower import _kernels_of, lower_region
 from tatami.gpu.verify import verify_kernel
 from tatami.plan.choose_gpu import measurable
-from tatami.plan.ir import Guarded, RegionPlan, Sm90Mma
+from tatami.plan.ir import Cache, Guarded, RegionPlan, Sm90Mma
 from tatami.plan.key import plan_key
 from tatami.region.ir import Region
 from tatami.report.explain import explain
@@ -167,7 +167,7 @@ def test_blocks_do_not_depend_on_the_plan(name: str) -> None:
     given = eighths({"x": (301, 72), "w": (72, 200), "bias": (200,)})
     made = prepare(g, target=SMALL)
     region = made.stages["region"].main.body[0]
-    plan = msgspec.structs.replace(TAKEN[name], cache=())
+    plan = msgspec.structs.replace(TAKEN[name], cache=(Cache("A"), Cache("B")))
     f = tt.compile(g, target=SMALL, decisions=Decisions(plans={plan_key(region, made.target): settled(plan, region)}))
     assert plan.tile in [k.tile for k in f.stages["gpu"].value.main.kernels if isinstance(k, ir.Kernel)]
     want, got = tt.compile(g, target=SMALL)(**given), f(**given)

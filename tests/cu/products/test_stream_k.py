@@ -25,7 +25,7 @@ from tatami.gpu.products.problem import problem
 from tatami.gpu.products.stream_k import cut_problem, stream_region
 from tatami.gpu.proof.verify_stream_k import check_rows
 from tatami.gpu.verify import verify_kernel
-from tatami.plan.ir import GpuStream, Guarded, Sm90Mma, StreamK
+from tatami.plan.ir import Cache, GpuStream, Guarded, Sm90Mma, StreamK
 from tatami.plan.key import plan_key
 from tatami.plan.views.stream_k_cut import Cut, cut_of
 from tatami.region.ir import Binary, Read, Region, RegionExpr, Select, Within
@@ -57,7 +57,7 @@ def compiled(plan: Sm90Mma, batch: int, m: int, n: int, k: int) -> tuple[Any, di
     g.output("y", ((a @ b) + c.expand((*outer, m, n)) + r).relu())
     found = prepare(g, target="emulated-sm90")
     (region,) = found.stages["region"].main.body
-    plan = msgspec.structs.replace(plan, cache=())
+    plan = msgspec.structs.replace(plan, cache=(Cache("A"), Cache("B")))
     f = tt.compile(
         g, target="emulated-sm90", decisions=Decisions(plans={plan_key(region, found.target): settled(plan, region)})
     )

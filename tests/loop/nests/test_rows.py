@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 import tatami as tt
-from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.layout import size_elements
 from tatami.region.ir import Opaque
 from tatami.region.run import run_region
 from tatami.tiny.meaning.routines import ROUTINES
 from tests.c.kernels.test_scalar_ops import samples
+from tests.loop.agreement import assert_agree
 from tests.loop.compiled import TARGETS, WIDEST, has_flags, kernel_of, run_kernel, run_sanitized, sanitizer_program
 from tests.loop.zoo import SIZES, ZOO, C, N, bind, draw, tensor
 from tests.loop.zoo import region as make_region
@@ -28,21 +27,7 @@ def check(name: str, width: str) -> None:
             want = run_region(region, inputs, sizes)
         fault, got = run_kernel(region, inputs, sizes, width=width)
         assert fault == 0, (name, values)
-        for target in region.outputs:
-            a, w = got[target.name], np.asarray(want[target.name])
-            if target.memref.layout.kind == "blocked":  # [N, ceil(C/8), 8]; the rest of a block is zero
-                assert evaluate(size_elements(target.memref.layout, target.memref.shape), sizes) == a.size
-                whole = a.reshape(w.shape[0], -1)
-                assert (whole[:, w.shape[1] :] == 0).all()
-                a = whole[:, : w.shape[1]]
-            exact = w.dtype.kind in "biu"
-            if exact:
-                np.testing.assert_array_equal(a, w, err_msg=f"{name} {values}")
-            else:
-                eps = {2: 2e-3 if w.dtype == np.float16 else 2e-2, 4: 3e-6, 8: 1e-14}[w.dtype.itemsize]
-                a64, w64 = a.astype(np.float64), w.astype(np.float64)
-                scale = np.abs(w64[np.isfinite(w64)]).max(initial=1e-30)
-                np.testing.assert_allclose(a64, w64, rtol=eps, atol=eps * min(scale, 1.0), err_msg=f"{name} {values}")
+        assert_agree(region, got, want, sizes, f"{name} {values}")
 
 
 @pytest.mark.parametrize("width", list(TARGETS))

@@ -16,6 +16,7 @@ import tatami as tt
 from tatami.api import prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.module import Module
+from tatami.execution.ir import Loop
 from tatami.onnx import backend
 from tatami.stages import runner
 
@@ -508,3 +509,52 @@ def test_a_state_keeps_the_rank_that_the_body_declares() -> None:
         for port, wanted in zip(made.graph.output, oracle(made, feed), strict=True):
             np.testing.assert_allclose(got[port.name].reshape(-1), np.reshape(wanted, -1), rtol=1e-5)
         assert got["last"].shape == ()
+
+
+def test_states_that_nobody_reads_are_left_out() -> None:
+    """A state that the body neither reads nor hands on, and whose end nothing reads, has no part in the program; its type may
+    change as it likes."""
+    made = model(
+        """g (int64 trip, float[N] v, bool unset) => (float[N] y) {
+            yes = Constant <value = bool {1}> ()
+            ends, y = Loop (trip, yes, unset, v) <body = body (int64 i, bool go, bool s, float[N] t)
+                    => (bool again, float[N, N] u, float[N] w) {
+                w = Add (t, v)
+                one = Constant <value = int64[1] {1}> ()
+                column = Unsqueeze (w, one)
+                u = Add (column, w)
+                again = Identity (go)
+            }>
+        }"""
+    )
+    f = tt.compile(made, threads=1)
+    given = x(3)
+    for trip in (0, 2):
+        got = f({"trip": i64(trip), "v": given, "unset": np.array(False)})["y"]
+        np.testing.assert_allclose(got, given * (trip + 1), rtol=1e-5)
+    (loop,) = [i for i in f.execution.main.instructions if isinstance(i.op, Loop)]
+    assert isinstance(loop.op, Loop) and loop.op.carried == 1
+
+
+def test_a_placeholder_of_a_state_that_each_turn_sets_takes_its_shape() -> None:
+    """The body does not read the state, which begins as a number and ends as a matrix."""
+    made = model(
+        """g (int64 trip, float[N] v, float unset) => (float[N, N] ends, float[N] y) {
+            yes = Constant <value = bool {1}> ()
+            ends, y = Loop (trip, yes, unset, v) <body = body (int64 i, bool go, float s, float[N] t)
+                    => (bool again, float[N, N] u, float[N] w) {
+                w = Add (t, v)
+                one = Constant <value = int64[1] {1}> ()
+                column = Unsqueeze (w, one)
+                u = Add (column, w)
+                again = Identity (go)
+            }>
+        }"""
+    )
+    f = tt.compile(made, threads=1)
+    for trip, n in ((1, 3), (4, 2)):
+        given = x(n)
+        got = f({"trip": i64(trip), "v": given, "unset": np.array(0, np.float32)})
+        last = given * (trip + 1)
+        np.testing.assert_allclose(got["ends"], last[:, None] + last, rtol=1e-5)
+        np.testing.assert_allclose(got["y"], last, rtol=1e-5)

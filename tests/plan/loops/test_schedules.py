@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random as stdlib_random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
 
+from tatami.core.algebra.visit import evaluate
 from tatami.core.expr import Expr, expr, var
 from tatami.core.target import PRESETS
 from tatami.indexbook.ir import Guard
@@ -21,6 +22,8 @@ from tatami.region.ir import At, Binary, Iter, Let, Ref, Region, RegionExpr, Sca
 from tatami.region.meaning.inlined_lets import clamped_shape
 from tatami.region.meaning.region import run_region
 from tatami.region.verify import verify_region
+from tests.loop.compiled import lowered
+from tests.loop.meaning.run import run
 from tests.plan.loops.schedule_run import ScheduleRun
 from tests.region import examples as ex
 
@@ -42,6 +45,20 @@ def check(region: Region, sizes: dict[str, int], seed: int = 0) -> None:
     plans: tuple[CpuPlan, ...] = (scalar_plan(region, Wish(storage=bones.storage)), *fitting(region, bones))
     for plan in plans:
         assert [str(d) for d in verify_plan(plan, region, TARGET)] == []
+        for name, array in run_of_loops(region, plan, tensors, sizes).items():
+            np.testing.assert_allclose(array, wanted[name], rtol=1e-9, atol=1e-9, err_msg=f"{name} of {plan}")
+
+
+def run_of_loops(
+    region: Region, plan: CpuPlan, tensors: Mapping[str, np.ndarray], sizes: dict[str, int]
+) -> dict[str, np.ndarray]:
+    """The outputs of the loops of a plan, statement by statement, in float64."""
+    kernel, binding = lowered(region, plan, "avx512")
+    outputs = {t.name: np.full(clamped_shape(t.memref.shape, sizes), np.nan) for t in region.outputs}
+    arrays = [tensors[p.name].astype(np.float64).reshape(-1) for p in region.inputs]
+    arrays += [a.reshape(-1) for a in outputs.values()]
+    assert run(kernel, arrays, [int(evaluate(e, sizes)) for e in binding.sizes], "float64") == 0
+    return outputs
 
 
 def fitting(region: Region, bones: Skeleton) -> Iterator[CpuRows]:

@@ -16,7 +16,7 @@ L = At("l", shape("k"))
 
 
 def const(value: float | str) -> Const:
-    return Const(value, F32)  # type: ignore[arg-type]
+    return Const(value, F32)
 
 
 def guarded(other: RegionExpr, *indices: str) -> Select:

@@ -1,0 +1,1 @@
+"""Kernels of loop documents run by numpy, one statement after the other: what the text printed from them has to compute."""

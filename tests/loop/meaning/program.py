@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
+from tatami.core.run_programs import Observe
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.expr import var
@@ -13,7 +14,6 @@ from tatami.core.kernel import Binding, is_met
 from tatami.core.layout import MemRef, address, size_elements
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, storage_dtype
-from tatami.core.run_programs import Observe
 from tatami.loop import ir
 from tatami.region import run as region_run
 from tatami.region.ir import Program, Region

@@ -187,17 +187,20 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
     playback_command(request, inputs)
 
 
-@main.command(short_help="time and roofline per kernel")
+@main.command(short_help="time and roofline per kernel; counts on an emulated GPU")
 @common
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
 @click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
-@click.option("--seconds", type=click.FloatRange(0, 600), default=1.0, show_default=True, help="how long to measure")
+@click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
 @click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 def bench(
-    request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float, ledger: str | None, svg: str | None
+    request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float | None, ledger: str | None, svg: str | None
 ) -> None:
-    """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks."""
+    """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
+
+    On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
+    global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
     from tatami.cli.run_commands import Benching, bench_command
 
     bench_command(request, Benching(inputs, threads, seconds, ledger, svg))

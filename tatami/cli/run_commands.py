@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -220,17 +220,24 @@ def calibrate_command(output: str | None) -> None:
 
 @dataclass(frozen=True)
 class Benching:
-    """Options of `tatami bench`. `seconds`: how long to measure; `ledger`: CSV to append to; `svg`: file for the roofline."""
+    """Options of `tatami bench`, None where they are not given. `seconds`: how long to measure; `ledger`: CSV to append to;
+    `svg`: file for the roofline."""
 
     inputs: tuple[str, ...]
     threads: int | None
-    seconds: float
+    seconds: float | None
     ledger: str | None
     svg: str | None
 
+    @property
+    def timed(self) -> list[str]:
+        """The given options that only a measurement of time has."""
+        given = {"--threads": self.threads, "--seconds": self.seconds, "--ledger": self.ledger, "--svg": self.svg}
+        return [name for name, value in given.items() if value is not None]
+
 
 def bench_command(request: Request, options: Benching) -> None:
-    """`tatami bench`: time each kernel, print the table, append to the ledger."""
+    """`tatami bench`: time each kernel, print the table, append to the ledger. On an emulated GPU count instead."""
     from tatami.bench.ledger import append_measurement
     from tatami.bench.measure import estimate_sizes, measure
     from tatami.bench.roofline import roofline_svg
@@ -239,11 +246,15 @@ def bench_command(request: Request, options: Benching) -> None:
     from tatami.runtime.machine.peak import measured_peaks
 
     compilation = request.compilation()
+    if compilation.target.emulated:
+        _count(request, compilation, options)
+        return
     peaks = measured_peaks(compilation.target, thread_count(options.threads))
     planned = estimate_sizes(compilation)
     function = build(compilation, options.threads, request.sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, options.inputs, request.sizes, otherwise=planned)
-    found = measure(compilation, arrays, bound, options.threads, options.seconds, peaks)
+    seconds = 1.0 if options.seconds is None else options.seconds
+    found = measure(compilation, arrays, bound, options.threads, seconds, peaks)
     rows: list[tuple[str, ...]] = [
         ("kernel", "kind", "ms", "share", "estimate ms", "GFLOP/s", "GB/s", "of roofline", "flops", "bytes", "computes")
     ]
@@ -256,10 +267,7 @@ def bench_command(request: Request, options: Benching) -> None:
         work = ("" if n is None else f"{n:.0f}" for n in (t.flops, t.bytes))
         share = f"{t.seconds / total:.0%}"
         rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", share, estimate, *rate, roof, *work, names))
-    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell.ljust(w) if c < 2 else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths))]
-        console.print("  ".join([*cells, row[-1]]).rstrip(), markup=False)
+    _print_columns(rows, 2)
     at = ", ".join(f"{n}={v}" for n, v in bound.items())
     line = f"whole program {found.whole * 1e3:.4f} ms, kernels {total * 1e3:.4f} ms, least of {found.runs} runs"
     console.print(printable(f"{line}{' at ' + at if at else ''}"), markup=False)
@@ -279,3 +287,28 @@ def bench_command(request: Request, options: Benching) -> None:
     if path is not None:
         append_measurement(path, Path(request.model).name, compilation.target.name, bound, found)
         console.print(printable(f"appended to {path}"), markup=False)
+
+
+def _count(request: Request, compilation: Compilation, options: Benching) -> None:
+    """Print the counts of a run on an emulated GPU. Raises TatamiError for options of a measurement of time."""
+    from tatami.bench.counted import comparison, count, table
+
+    if given := options.timed:
+        why = f"{compilation.target.name} counts, and takes no time"
+        raise fail("InvalidAttribute", given[0], why, f"leave {' and '.join(given)} out, or use target cpu")
+    function = build(compilation, sizes=request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, options.inputs, request.sizes)
+    counted = count(compilation, arrays, bound)
+    _print_columns([tuple(map(printable, row)) for row in table(counted)], 3)
+    compared = list(comparison(counted))
+    if len(compared) > 1:
+        console.print()
+        _print_columns([tuple(map(printable, row)) for row in compared], 2)
+
+
+def _print_columns(rows: Sequence[tuple[str, ...]], left: int) -> None:
+    """Print a table. `left`: number of columns that are aligned to the left; the last column is not filled up."""
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(w) if c < left else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths))]
+        console.print("  ".join([*cells, row[-1]]).rstrip(), markup=False)

@@ -20,6 +20,7 @@ from tatami.core.kernel import Condition, KernelFace, is_met
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.emulated.report import Explain
+from tatami.emulated.tallies import Counts
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
 from tatami.execution.waves import operation_symbols
@@ -31,6 +32,8 @@ from tatami.runtime.python_runs import NumpyRun
 from tatami.runtime.python_steps import ProgramCall
 
 Array: TypeAlias = np.ndarray
+TakeCounts: TypeAlias = Callable[[str, str, str, Mapping[str, int], Counts], None]
+"""Takes (program, step, kernel, sizes, counts) of a launch."""
 
 
 def chosen_schedule() -> int:
@@ -69,6 +72,8 @@ class EmulatedProgram(LoadedModule):
         self.target = target
         self.explain = explain
         self.schedule = chosen_schedule()
+        self.counted: TakeCounts | None = None
+        """Takes the counts of each launch; None: launches do not count."""
         self.threads = 1
         self.constants: dict[str, Array] = {}
         for name, tensor in self.execution.constants.items():
@@ -243,7 +248,17 @@ class EmulatedRun(NumpyRun):
         resident = target.sms * (target.max_threads_per_sm // max(threads, 1))
         schedule = self.emulated.schedule
         shape = LaunchShape(
-            (x, y, z), threads, (cx, cy, cz), op.shared_bytes, schedule, resident, overlaps_previous=op.dependent
+            (x, y, z),
+            threads,
+            (cx, cy, cz),
+            op.shared_bytes,
+            schedule,
+            resident,
+            overlaps_previous=op.dependent,
+            counts=self.emulated.counted is not None,
         )
         at = self.program.step_name(self.name, ins.debug_name or op.kernel)
         self.machine.launch(op.kernel, arguments, shape, at, self.emulated.explain)
+        if self.emulated.counted is not None:
+            counts = self.machine.tallies() if 0 not in shape.grid else {}
+            self.emulated.counted(self.name, ins.debug_name or op.kernel, op.kernel, self.env(), counts)

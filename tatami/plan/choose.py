@@ -132,10 +132,8 @@ def _plan_of(
             from tatami.plan.gpu.decided import decided_choice
 
             fixed = tuple(decided_choice(c, lying, target, sizes) for c in fixed)
-        elif region.opaque is None:
-            own = [rename_choice(c, n.names).plan for c in fixed]
-            terms = [plan_estimate(n.renamed, n.facts, plan, target, hints) for plan in own]
-            fixed = tuple(msgspec.structs.replace(c, estimate=e) for c, e in zip(fixed, terms, strict=True))
+        else:
+            fixed = tuple(msgspec.structs.replace(c, estimate=_estimate_of(n, c, target, hints)) for c in fixed)
         choices, rejected = fixed, (*loser, *rejected)
     elif target.isa == "sm90":
         from tatami.plan.tuned import take_tuned
@@ -164,6 +162,13 @@ def estimate_at(
     renamed, names = canonical(region)
     hints = {new: sizes[old] for old, new in names.symbols.items() if old in sizes}
     return plan_estimate(renamed, facts_of_renamed(facts, names), rename_choice(choice, names).plan, target, hints)
+
+
+def _estimate_of(n: _Named, choice: Guarded, target: Target, hints: Mapping[str, int]) -> dict[str, float]:
+    """The same for a named Region, whose canonical form is known."""
+    if n.region.opaque is not None:
+        return {}
+    return plan_estimate(n.renamed, n.facts, rename_choice(choice, n.names).plan, target, hints)
 
 
 def facts_of_renamed(facts: RegionFacts, names: Renaming) -> RegionFacts:

@@ -10,7 +10,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
-from tatami.plan.cpu.contraction_rules import blocks_of_one_tile, contraction_rules
+from tatami.plan.cpu.contraction_rules import as_obeyed, contraction_rules
 from tatami.plan.cpu.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
@@ -103,7 +103,7 @@ def contraction_candidate(
         plan = with_packed_rows(region, c, plan, sides, constants)
         lying = tuple(s for s in sides if s == "m" or by_whole_rows or plan.split != "k" or wide <= plan.nr)
         plan = msgspec.structs.replace(plan, in_place=lying)
-        plan = msgspec.structs.replace(plan, **blocks_of_one_tile(region, contractions(region)[0], plan))
+        plan = as_obeyed(region, contractions(region)[0], plan)
         how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
         how += f" by {dot}" if dot else ""
         line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
@@ -138,7 +138,7 @@ def image_candidate(
     mc = max(1, min(plan.mc // plan.mr, -(-narrow // (max(1, target.cores) * plan.mr)))) * plan.mr
     plan = msgspec.structs.replace(plan, split=split, parts=1, mc=mc, in_place=sides, images=images)
     plan = with_packed_rows(region, c, plan, sides, constants)
-    plan = msgspec.structs.replace(plan, **blocks_of_one_tile(region, contractions(region)[0], plan))
+    plan = as_obeyed(region, contractions(region)[0], plan)
     how = f"{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}, one {', '.join(images)} at a time"
     line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} split {split}{how}"
     return Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes))

@@ -66,9 +66,9 @@ def in_place_sides(
     return tuple(sides)
 
 
-def lies_in_long_rows(region: Region, acc: str, swap: bool) -> bool:
+def lies_in_long_rows(region: Region, acc: str, swap: bool, images: tuple[str, ...] = ()) -> bool:
     """True if the columns' operand is a matrix with long rows, which one panel reads from beginning to end."""
-    shape = next(c for c in contractions(region) if c.acc == acc)
+    shape = by_images(next(c for c in contractions(region) if c.acc == acc), images)
     columns = side_matrix(region, shape, "n", swap)
     return columns is not None and _pitch(region, columns) >= IN_PLACE_PITCH
 

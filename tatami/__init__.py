@@ -52,6 +52,7 @@ _WHERE: dict[str, str] = {
     "parse": "tatami.harp.load",
     "decompile": "tatami.harp.decompile",
     "Function": "tatami.api",
+    "ExecutionPlan": "tatami.execution_plan",
     "Target": "tatami.core.target",
     "Diagnostic": "tatami.core.diagnostic",
     "TatamiError": "tatami.core.diagnostic",

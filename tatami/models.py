@@ -17,6 +17,7 @@ from tatami.core.document import changed_input, check_file, is_document, parse_d
 from tatami.core.faults.arguments import bool_argument
 from tatami.core.files.data_files import ModelFile, read_model
 from tatami.core.module import Module
+from tatami.core.sizes.binding import PartialShape
 from tatami.stages import STAGES
 from tatami.storage.dump import from_document, own_stage
 from tatami.storage.import_cache import import_file
@@ -100,11 +101,11 @@ class Source(Protocol):
     def imported(
         self,
         fixed: Mapping[str, object] | None = None,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        shapes: Mapping[str, PartialShape] | None = None,
         sizes: Mapping[str, int] | None = None,
         reads_sizes: bool = True,
     ) -> ImportedModel:
-        """The module for values `fixed`, `shapes` of other inputs and values `sizes` of symbols. Raises TatamiError."""
+        """The module for values `fixed`, `shapes` of other inputs (None: a size stays open) and values `sizes` of symbols. Raises TatamiError."""
 
     def decisive(self, error: TatamiError) -> set[str]:
         """Inputs whose values the import needs, according to its error."""

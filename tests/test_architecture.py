@@ -38,6 +38,7 @@ ABOVE = {
     "bench",
     "cli",
     "compilation",
+    "execution_plan",
     "compiled_function",
     "decisions",
     "models",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,7 @@ def measure(
 ) -> Row:
     """The row with all that can be known; a refusal or a crash is part of it."""
     row.opset, row.nodes = read(path)
+    row.load = round(os.getloadavg()[1] / (os.cpu_count() or 1), 1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         files = tuple(_written(feed, folder / f"feed{k}.npz") for k, feed in enumerate(feeds))

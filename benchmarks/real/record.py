@@ -56,6 +56,8 @@ class Row(msgspec.Struct):
     resident_theirs: int = 0
     compilations: int = 0
     """Compilations beyond the first that calls at other sizes needed."""
+    load: float = 0.0
+    """Load average per core of the minutes before the measurement; 0 where it was not noted."""
 
     @property
     def verdict(self) -> str:

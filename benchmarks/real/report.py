@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.real.record import LEAST_ERROR, LIMIT, Record, Row
 
+BUSY = 1.5
+"""Load average per core above which a page says that a row was measured next to other work: the benchmark's own is 1 at most."""
 COMPARED_BYTES = 8 << 20
 """Memory of a session that the summary compares: below it a page of the allocator decides."""
 HOW = f"""Each model runs in a process of its own, with one thread and an empty program cache at first. *error* is the greatest
@@ -82,6 +84,14 @@ def page(title: str, intro: str, record: Record, origins: Mapping[str, str]) -> 
     machine = ", ".join(f"{k} {v}" for k, v in record.machine.items())
     lines = [f"# {title}", "", intro, "", f"**{summary(record.rows)}**", "", HOW, "", f"Machine: {machine}.", ""]
     lines += table(record.rows)
+    busy = [r for r in record.rows if r.load > BUSY]
+    if busy:
+        most = max(r.load for r in busy)
+        lines += [
+            "",
+            f"Measured next to other work, with load averages of up to {most:.1f} per core, so that *cold* and *new size* are several",
+        ]
+        lines += [f"times those of an idle machine: {', '.join(r.name for r in busy)}."]
     said = refusals(record.rows)
     if said:
         lines += ["", "## What the others were told", "", *said]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 
 from tatami.api import Compilation, load_cpu_program
 from tatami.core.algebra.visit import free_vars
+from tatami.core.codec import to_builtins
 from tatami.core.cost import rates
 from tatami.core.kernel import is_met
 from tatami.core.target import Target
@@ -37,7 +39,8 @@ class Timing:
 
     estimate: the plan's, in seconds. bound: seconds that the machine's peaks allow for `flops` and `bytes` (the roofline).
     flops, bytes: the Region's at the measured sizes (spec 5 §10: 2MNK and each operand and result once).
-    occupancy: share of the machine's cores that ran it. plan: kind of the plan.
+    occupancy: share of the machine's cores that ran it. plan: the plan as JSON on one line, without
+    spaces; empty where there is none.
     """
 
     kernel: str
@@ -129,7 +132,7 @@ def measure(
                 number_at(fact.bytes_read, sizes) + number_at(fact.bytes_written, sizes),
             )
             bound = _roofline(ran_on, peaks or _stated_peaks(ran_on), flops, bytes_)
-        plan = type(found.plan).__name__ if found is not None else ""
+        plan = json.dumps(to_builtins(found.plan), separators=(",", ":")) if found is not None else ""
         timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan))
     return Measurement(tuple(timings), whole, runs)
 

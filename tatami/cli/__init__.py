@@ -187,20 +187,23 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
     playback_command(request, inputs)
 
 
-@main.command(short_help="time and roofline per kernel")
+@main.command(short_help="time and roofline per kernel; counts on an emulated GPU")
 @common
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
 @click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
-@click.option("--seconds", type=click.FloatRange(0, 600), default=1.0, show_default=True, help="how long to measure")
+@click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
 @click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 def bench(
-    request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float, ledger: str | None, svg: str | None
+    request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float | None, ledger: str | None, svg: str | None
 ) -> None:
-    """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks."""
-    from tatami.cli.run_commands import bench_command
+    """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
 
-    bench_command(request, inputs, threads, seconds, ledger, svg)
+    On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
+    global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
+    from tatami.cli.run_commands import Benching, bench_command
+
+    bench_command(request, Benching(inputs, threads, seconds, ledger, svg))
 
 
 @main.command(short_help="decisions of the compiler, with reasons")
@@ -228,13 +231,17 @@ def calibrate(output: str | None) -> None:
 @main.command(short_help="say what is wrong with a model")
 @click.argument("models", nargs=-1, required=True)
 @click.option("--trust", is_flag=True, help="accept documents that carry code")
+@click.option("--json", "as_json", is_flag=True, help="print the faults as a JSON list of diagnostics, and nothing else")
 @refusing
-def check(models: tuple[str, ...], trust: bool) -> None:
+def check(models: tuple[str, ...], trust: bool, as_json: bool) -> None:
     """Read each of MODELS and say all that is wrong with it; graphs that nothing calls are checked too. For an .onnx file
     also all that onnx.checker finds, and what an import repairs."""
-    from tatami.cli.run_commands import check_command
+    from tatami.cli.run_commands import check_command, check_json_command
 
-    check_command(models, trust)
+    if as_json:
+        check_json_command(models, trust)
+    else:
+        check_command(models, trust)
 
 
 @main.command(short_help="lay out .harp texts")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -101,8 +102,25 @@ def _show_fetched(
         console.print(_preview(found[name]), markup=False)
 
 
-def check_command(models: tuple[str, ...], trust: bool) -> None:
-    """`tatami check`: read and verify every model, then raise the faults of all together."""
+def check_json_command(models: tuple[str, ...], trust: bool) -> None:
+    """`tatami check --json`: the faults of every model as a list of documents. Exit code 1 if there are any."""
+    faults: tuple[Diagnostic, ...] = ()
+    try:
+        check_command(models, trust, lambda text: None)
+    except TatamiError as error:
+        faults = error.diagnostics
+    click.echo(dump_text(to_builtins(list(faults))), nl=False)
+    if faults:
+        raise click.exceptions.Exit(1)
+
+
+def _printed(text: str) -> None:
+    console.print(printable(text), markup=False)
+
+
+def check_command(models: tuple[str, ...], trust: bool, say: Callable[[str], None] = _printed) -> None:
+    """`tatami check`: read and verify every model, then raise the faults of all together. `say` gets a line for each model
+    and each repair."""
     from tatami.models import check_format, open_model
 
     faults: list[Diagnostic] = []
@@ -111,7 +129,7 @@ def check_command(models: tuple[str, ...], trust: bool) -> None:
         try:
             found, repairs = check_format(Path(model))
             for r in repairs:
-                console.print(printable(f"{model}: an import repairs {r.at}: {r.what}"), markup=False)
+                say(f"{model}: an import repairs {r.at}: {r.what}")
             given = open_model(model, trust=trust)
             found += [d for name, value in given.items() for d in verify(name, value, given.get) if not d.is_warning]
             if not found and is_document(model):
@@ -119,7 +137,7 @@ def check_command(models: tuple[str, ...], trust: bool) -> None:
         except TatamiError as error:
             found = [*found, *error.diagnostics]
         if not found:
-            console.print(printable(f"{model}: {_what_was_read(given)}, no faults"), markup=False)
+            say(f"{model}: {_what_was_read(given)}, no faults")
         faults += found
     if faults:
         raise TatamiError(*faults)
@@ -200,15 +218,26 @@ def calibrate_command(output: str | None) -> None:
         console.print(printable(str(write_text(Path(output), dump_text(to_builtins(t))))), markup=False)
 
 
-def bench_command(
-    request: Request,
-    inputs: tuple[str, ...],
-    threads: int | None,
-    seconds: float,
-    ledger: str | None,
-    svg: str | None,
-) -> None:
-    """`tatami bench`: time each kernel, print the table, append to the ledger; `svg`: file for the roofline."""
+@dataclass(frozen=True)
+class Benching:
+    """Options of `tatami bench`, None where they are not given. `seconds`: how long to measure; `ledger`: CSV to append to;
+    `svg`: file for the roofline."""
+
+    inputs: tuple[str, ...]
+    threads: int | None
+    seconds: float | None
+    ledger: str | None
+    svg: str | None
+
+    @property
+    def timed(self) -> list[str]:
+        """The given options that only a measurement of time has."""
+        given = {"--threads": self.threads, "--seconds": self.seconds, "--ledger": self.ledger, "--svg": self.svg}
+        return [name for name, value in given.items() if value is not None]
+
+
+def bench_command(request: Request, options: Benching) -> None:
+    """`tatami bench`: time each kernel, print the table, append to the ledger. On an emulated GPU count instead."""
     from tatami.bench.ledger import append_measurement
     from tatami.bench.measure import estimate_sizes, measure
     from tatami.bench.roofline import roofline_svg
@@ -217,11 +246,15 @@ def bench_command(
     from tatami.runtime.machine.peak import measured_peaks
 
     compilation = request.compilation()
-    peaks = measured_peaks(compilation.target, thread_count(threads))
+    if compilation.target.emulated:
+        _count(request, compilation, options)
+        return
+    peaks = measured_peaks(compilation.target, thread_count(options.threads))
     planned = estimate_sizes(compilation)
-    function = build(compilation, threads, request.sizes)
-    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes, otherwise=planned)
-    found = measure(compilation, arrays, bound, threads, seconds, peaks)
+    function = build(compilation, options.threads, request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, options.inputs, request.sizes, otherwise=planned)
+    seconds = 1.0 if options.seconds is None else options.seconds
+    found = measure(compilation, arrays, bound, options.threads, seconds, peaks)
     rows: list[tuple[str, ...]] = [
         ("kernel", "kind", "ms", "share", "estimate ms", "GFLOP/s", "GB/s", "of roofline", "flops", "bytes", "computes")
     ]
@@ -234,10 +267,7 @@ def bench_command(
         work = ("" if n is None else f"{n:.0f}" for n in (t.flops, t.bytes))
         share = f"{t.seconds / total:.0%}"
         rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", share, estimate, *rate, roof, *work, names))
-    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell.ljust(w) if c < 2 else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths))]
-        console.print("  ".join([*cells, row[-1]]).rstrip(), markup=False)
+    _print_columns(rows, 2)
     at = ", ".join(f"{n}={v}" for n, v in bound.items())
     line = f"whole program {found.whole * 1e3:.4f} ms, kernels {total * 1e3:.4f} ms, least of {found.runs} runs"
     console.print(printable(f"{line}{' at ' + at if at else ''}"), markup=False)
@@ -246,14 +276,39 @@ def bench_command(
         f" {peaks.cache / 1e9:.0f} GB/s from cache",
         markup=False,
     )
-    if svg is not None:
-        write_text(Path(svg), roofline_svg(found.timings, peaks, Path(request.model).name))
-        console.print(printable(f"wrote {svg}"), markup=False)
+    if options.svg is not None:
+        write_text(Path(options.svg), roofline_svg(found.timings, peaks, Path(request.model).name))
+        console.print(printable(f"wrote {options.svg}"), markup=False)
     root = default_cache().root
-    path = Path(ledger) if ledger else root / "ledger.csv" if root is not None else None
-    if path is not None and not ledger:
+    path = Path(options.ledger) if options.ledger else root / "ledger.csv" if root is not None else None
+    if path is not None and not options.ledger:
         with suppress(OSError):  # the ledger says what is wrong with the folder
             make_private(path.parent)
     if path is not None:
         append_measurement(path, Path(request.model).name, compilation.target.name, bound, found)
         console.print(printable(f"appended to {path}"), markup=False)
+
+
+def _count(request: Request, compilation: Compilation, options: Benching) -> None:
+    """Print the counts of a run on an emulated GPU. Raises TatamiError for options of a measurement of time."""
+    from tatami.bench.counted import comparison, count, table
+
+    if given := options.timed:
+        why = f"{compilation.target.name} counts, and takes no time"
+        raise fail("InvalidAttribute", given[0], why, f"leave {' and '.join(given)} out, or use target cpu")
+    function = build(compilation, sizes=request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, options.inputs, request.sizes)
+    counted = count(compilation, arrays, bound)
+    _print_columns([tuple(map(printable, row)) for row in table(counted)], 3)
+    compared = list(comparison(counted))
+    if len(compared) > 1:
+        console.print()
+        _print_columns([tuple(map(printable, row)) for row in compared], 2)
+
+
+def _print_columns(rows: Sequence[tuple[str, ...]], left: int) -> None:
+    """Print a table. `left`: number of columns that are aligned to the left; the last column is not filled up."""
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(w) if c < left else cell.rjust(w) for c, (cell, w) in enumerate(zip(row, widths))]
+        console.print("  ".join([*cells, row[-1]]).rstrip(), markup=False)

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, assert_never
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Shape, shape_text, sizes_text, var
+from tatami.core.expr import ONE, Expr, Floor, Shape, shape_text, sizes_text, var
 from tatami.core.module import Module
 from tatami.indexbook.compose import View, ViewPiece, axis_name, compose, identity, rename
 from tatami.indexbook.ir import Access, Axis, Gathered, IndexBook, IndexInfo, Operand, Piece
@@ -40,11 +40,17 @@ Pieces: TypeAlias = tuple[ViewPiece, ...]
 Flags: TypeAlias = tuple[Literal["non_scop"], ...]
 
 
+MOST_TERMS = 64
+"""Maximum terms of a view's map before the value that it views is copied: each further reshape that does not undo the last one
+takes as many floors as there are terms, so that a chain of them grows exponentially."""
+
+
 class _Analysis:
     """Analysis of one program: the next axis id, the views composed before, and the source of each value."""
 
     def __init__(self) -> None:
         self.next_id = 0
+        self.nodes: dict[str, tiny_ir.Node] = {}
         self.sources: dict[str, _Source] = {}
         self.infos: dict[str, IndexInfo] = {}
         self.identities: dict[Shape, View] = {}
@@ -53,6 +59,7 @@ class _Analysis:
         self.kept: Final[list[View]] = []  # keeps keys of `composed` and `renamed` alive
 
     def program(self, program: tiny_ir.Program) -> IndexBook:
+        self.nodes = {node.id: node for node in program.nodes}
         for node in program.nodes:
             self.infos[node.id] = self.node(node)
         return IndexBook(self.infos)
@@ -101,6 +108,9 @@ class _Analysis:
     def movement(self, node: tiny_ir.Node, op: tiny_ir.Movement) -> IndexInfo:
         source = self.sources[node.src[0]]
         view = self.compose(source.view, op, node.shape, node.id)
+        if source.base != node.src[0] and _terms(view.pieces) > MOST_TERMS:
+            source = self.sources[node.src[0]] = self.base(self.nodes[node.src[0]])
+            view = self.compose(source.view, op, node.shape, node.id)
         operand = instantiate(view.pieces, source.base)
         self.sources[node.id] = _Source(view, source.base, operand)
         parent = self.infos[node.src[0]].axes
@@ -212,6 +222,16 @@ class _Analysis:
         axes = self.fresh(node.shape)
         target = self.sources[node.src[0]].operand
         return IndexInfo(axes, (target, *updates), reduced=reduced, flags=("non_scop",), scattered=entries)
+
+
+def _terms(pieces: Pieces) -> int:
+    """Number of terms of a view's longest map, those within floors included."""
+
+    def of(e: Expr) -> int:
+        inner = (a.num for mono, _ in e.terms for a in mono if isinstance(a, Floor))
+        return len(e.terms) + sum(of(x) for x in inner)
+
+    return max((sum(of(e) for e in p.map or ()) for p in pieces), default=0)
 
 
 def instantiate(pieces: Pieces, base: str) -> Operand:

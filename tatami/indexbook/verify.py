@@ -183,7 +183,7 @@ def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[D
                 out.append(
                     diagnostic("UnknownValue", ident, f"reads {piece.read.value!r}, which is not a value", "read a base value")
                 )
-            elif isinstance(base.op, MOVEMENT):
+            elif isinstance(base.op, MOVEMENT) and not _is_long(context.book.values.get(base.id)):
                 out.append(_invalid(ident, f"reads the movement value {base.id}", "compose it: read its base"))
         if len(operand.pieces) > MAX_PIECES:
             out.append(
@@ -251,6 +251,15 @@ def _expressions(info: IndexInfo) -> Iterator[Expr]:
                 yield from piece.read.map
             for guard in piece.guards:
                 yield guard.index
+
+
+LONG = 16
+"""Minimum terms of the map of a movement value that may be read as it is: one step more could pass `analyse.MOST_TERMS`."""
+
+
+def _is_long(info: IndexInfo | None) -> bool:
+    """True if composing another movement with this one may make a map too long to compose."""
+    return info is not None and sum(len(e.terms) + sum(len(f.num.terms) for f in _floors(e)) for e in _expressions(info)) > LONG
 
 
 def _reads(info: IndexInfo, context: Context) -> Iterator[tuple[str, Expr, Expr]]:

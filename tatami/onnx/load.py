@@ -16,6 +16,7 @@ from tatami.core.expr import Expr, Shape, expr, var
 from tatami.core.files.data_files import DataFiles, ModelFile
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
+from tatami.core.sizes.binding import PartialShape
 from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import is_legal_symbol
@@ -127,15 +128,15 @@ def decisive_inputs(error: TatamiError) -> set[str]:
 def import_model(
     model: onnx.ModelProto | Repaired,
     fixed: Mapping[str, Any],
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Mapping[str, PartialShape] | None = None,
     *,
     sizes: Mapping[str, int] | None = None,
     beside: DataFiles | None = None,
     reads_sizes: bool = False,
     overrides: frozenset[str] = frozenset(),
 ) -> Imported:
-    """A module from a ModelProto, specialised on the inputs in `fixed`, on the `shapes` of others that are given, and on the
-    size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. `overrides`:
+    """A module from a ModelProto, specialised on the inputs in `fixed`, on the `shapes` of others that are given (None:
+    a size stays open), and on the size symbols in `sizes`. `reads_sizes`: integers of the data may decide sizes, each read by a Host step. `overrides`:
     initialisers that the caller passes as inputs. Raises TatamiError."""
     door = model if isinstance(model, Repaired) else repaired(model)
     importer = _importer(door, reads_sizes=reads_sizes, beside=beside)
@@ -208,15 +209,15 @@ class _Symbols:
         return self._by_name[key]
 
 
-def _shaped(port: onnx.ValueInfoProto, shape: tuple[int, ...] | None) -> onnx.ValueInfoProto:
-    """The port with numbers for its sizes, if they are known and do not contradict it."""
+def _shaped(port: onnx.ValueInfoProto, shape: PartialShape | None) -> onnx.ValueInfoProto:
+    """The port with numbers for its sizes, where they are known and do not contradict it."""
     dims = port.type.tensor_type.shape.dim
     if shape is None or not port.type.HasField("tensor_type") or len(shape) != len(dims):
         return port
     copy = onnx.ValueInfoProto()
     copy.CopyFrom(port)
     for dim, size in zip(copy.type.tensor_type.shape.dim, shape, strict=True):
-        if not dim.HasField("dim_value"):
+        if size is not None and not dim.HasField("dim_value"):
             dim.dim_value = size
     return copy
 

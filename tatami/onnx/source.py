@@ -17,6 +17,7 @@ import onnx
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.files.data_files import DataFiles, ModelFile, read_model
+from tatami.core.sizes.binding import PartialShape
 from tatami.onnx.files.repair import Repaired, repaired
 from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
 from tatami.onnx.sequences.ports import Imported, arguments_of, results_of
@@ -86,7 +87,7 @@ class OnnxSource:
     def imported(
         self,
         fixed: Mapping[str, Any] | None = None,
-        shapes: Mapping[str, tuple[int, ...]] | None = None,
+        shapes: Mapping[str, PartialShape] | None = None,
         sizes: Mapping[str, int] | None = None,
         reads_sizes: bool = True,
     ) -> Imported:

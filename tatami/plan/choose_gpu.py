@@ -10,11 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from tatami.core.algebra.visit import free_vars
-from tatami.core.expr import Expr, exact_div, product
+from tatami.core.expr import Expr, exact_div
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
-from tatami.plan.gpu.block_work import block_work
 from tatami.plan.gpu.estimate import gpu_estimate
 from tatami.plan.gpu.product_plans import epilogue_of, product_line, sm80_plan, sm90_plan, tails
 from tatami.plan.gpu.sm90_shapes import (
@@ -35,6 +33,7 @@ from tatami.plan.gpu.sm_load import PLAIN, Traffic
 from tatami.plan.gpu.stream import routine_plan, stream_plan
 from tatami.plan.gpu.stream_estimate import stream_estimate
 from tatami.plan.gpu.stream_k import cut_plans, why_not_cut
+from tatami.plan.gpu.traffic import dims_of, traffic_of
 from tatami.plan.ir import (
     Candidate,
     GpuSync,
@@ -47,7 +46,6 @@ from tatami.plan.ir import (
     Sm90Pair,
     TileOrder,
 )
-from tatami.plan.loops.schedule import size_at
 from tatami.plan.pairs.choose import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
 from tatami.plan.views.pair_limits import PairPlan
 from tatami.plan.views.product_limits import MmaPlan, hard_limits, sm80_instruction, spills, stop_rules
@@ -57,16 +55,11 @@ from tatami.region.ir import Region
 from tatami.region.views.kinds import contractions
 from tatami.region.views.partials import without_partials
 from tatami.region.views.product import (
-    GemmOperand,
     GemmView,
-    Group,
     gemm_view,
-    rounded_to_tf32,
-    run_of,
     why_not_mma,
     why_not_plain,
 )
-from tatami.region.views.slides import guarded_read
 
 SM80_TILES = (
     ((128, 128, 32), "64x64"),
@@ -123,7 +116,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     region, _ = without_partials(region)
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
-    traffic = _traffic(region, view, sizes)
+    traffic = traffic_of(region, view, sizes)
     for conditions, plans in _groups(region, view, target, sizes):
         best, refused = fastest(plans, view, target, sizes, traffic)
         rejected = rejected or refused
@@ -200,7 +193,7 @@ def fastest(
     fits: list[tuple[tuple[bool, int], Candidate, list[str]]] = []
     rejected: list[Rejected] = []
     for plan in plans:
-        estimate = gpu_estimate(plan, dtype, _dims(view, sizes, plan.tile[0]), target, traffic)
+        estimate = gpu_estimate(plan, dtype, dims_of(view, sizes, plan.tile[0]), target, traffic)
         line = product_line(plan)
         if broken := [*_rules(plan, view), *hard_limits(plan, dtype, target)]:
             rejected.append(Rejected(line, broken[0], estimate))
@@ -223,45 +216,6 @@ def fastest(
 
 def _rules(plan: MmaPlan | GpuSync, view: GemmView) -> list[str]:
     return [*shape_rules(plan), *(block_rules(plan) if view.partials else ())]
-
-
-def _dims(view: GemmView, sizes: Mapping[str, int], rows: int = 1) -> tuple[int, int, int, int]:
-    """Batch, m, n, k. With rows in groups, each end cuts a tile of `rows` rows into two, which are computed one after the
-    other."""
-    b, m, n, k = (size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k))
-    cuts = 0 if view.groups is None else max(0, size_at(view.groups.count, sizes) - 1)
-    return b, m + cuts * rows, n, k
-
-
-def _traffic(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traffic:
-    """Memory traffic of a product: distinct elements over elements read, per operand (below 1 for overlapping windows or
-    operands shared by batches), the epilogue's bytes and stores."""
-    shapes = {p.name: p.memref.shape for p in region.inputs}
-    width = {p.name: p.memref.dtype.itemsize for p in region.inputs}
-    batch, m, n, k = _dims(view, sizes)
-
-    def share(operand: GemmOperand, own: int) -> float:
-        read = batch * own * k
-        if operand.gather is None or not read:
-            return 1.0
-        return min(1.0, size_at(product(shapes[operand.gather.tensor]), sizes) / read)
-
-    singles = _is_single(view.lhs, view.m, view.k), _is_single(view.rhs, view.n, view.k)
-    reduced = {p.output.to for p in view.partials}
-    return Traffic(
-        (share(view.lhs, m), share(view.rhs, n)),
-        sum(width[e.tensor] for e in residuals(view)),
-        singles,
-        block_work(view),
-        any(o.name not in reduced for o in region.outputs),
-    )
-
-
-def _is_single(operand: GemmOperand, own: Group, k: Group) -> bool:
-    """True if the operand is read in windows, one element at a time."""
-    found = guarded_read(rounded_to_tf32(operand.expr) or operand.expr)
-    entries = [] if found is None else [free_vars(e) for e in found[1].map]
-    return any(e & {*own.axes} and e & {*k.axes} for e in entries) and run_of(operand, k) == 1
 
 
 def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> SchedulePlan:
@@ -314,7 +268,7 @@ def offered(plan: MmaPlan | GpuSync | PairPlan, region: Region, target: Target, 
         return Candidate(plan, name_pair(plan), estimate_of_pair(region, plan, target, sizes))
     view = _product_of(region)
     assert not isinstance(view, str)
-    estimate = gpu_estimate(plan, view.lhs.dtype, _dims(view, sizes, plan.tile[0]), target, _traffic(region, view, sizes))
+    estimate = gpu_estimate(plan, view.lhs.dtype, dims_of(view, sizes, plan.tile[0]), target, traffic_of(region, view, sizes))
     return Candidate(plan, product_line(plan), estimate)
 
 
@@ -387,11 +341,11 @@ def _sm90_plans(
         shapes += [s for s in fetched if stages_of(s, staged, row) >= FETCHED_STAGES]
     plans = [sm90_plan(region, view, shape, staged, row, loads) for shape in shapes]
     split = [p for p in plans if p.split_k > 1]
-    dtype, traffic = view.lhs.dtype, _traffic(region, view, sizes)
+    dtype, traffic = view.lhs.dtype, traffic_of(region, view, sizes)
 
     def rank(plan: Sm90Mma) -> tuple[bool, float]:
         unfit = [*_rules(plan, view), *hard_limits(plan, dtype, target), *stop_rules(plan, dtype, target)]
-        return bool(unfit), gpu_estimate(plan, dtype, _dims(view, sizes, plan.tile[0]), target, traffic)["total"]
+        return bool(unfit), gpu_estimate(plan, dtype, dims_of(view, sizes, plan.tile[0]), target, traffic)["total"]
 
     cut = sorted(cut_plans(plans, view, target), key=rank)[:1]
     left_out = sorted(split, key=rank)[SPLIT_SHAPES - len(cut) :]

@@ -71,7 +71,7 @@ def live_values(program: tiny_ir.Program, nodes: dict[str, tiny_ir.Node]) -> set
 
 
 def resident_values(program: tiny_ir.Program, nodes: dict[str, tiny_ir.Node], book: IndexBook, live: set[str]) -> set[str]:
-    """Movements and constants that need memory of their own."""
+    """Movements and constants that need memory of their own; movements that are read as they are need it too."""
     out = {v for v in program.outputs if isinstance(nodes[v].op, (*tiny_ir.MOVEMENT, tiny_ir.ConstOp))}
     for node in program.nodes:
         if node.id not in live:
@@ -82,6 +82,9 @@ def resident_values(program: tiny_ir.Program, nodes: dict[str, tiny_ir.Node], bo
             nodes[gathered.value].op, (*tiny_ir.MOVEMENT, tiny_ir.ConstOp)
         ):
             out.add(gathered.value)
+        for operand in book.values[node.id].operands:
+            read = [p.read.value for p in operand.pieces if p.read is not None]
+            out |= {v for v in read if isinstance(nodes[v].op, tiny_ir.MOVEMENT)}
     return out
 
 

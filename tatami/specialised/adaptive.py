@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tatami.compiled_function import CompiledFunction, StageView
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.specialised.specialisation import ShapeSet
+from tatami.core.signature import Signature
+from tatami.specialised.broken_axes import broken_axes
+from tatami.specialised.specialisation import ShapeSet, shapes_by_name
 
 if TYPE_CHECKING:
     from tatami.core.numbers.numerics import Array
@@ -75,7 +77,7 @@ class AdaptiveFunction(CompiledFunction):
         except TatamiError as error:
             if not shape_set.may_answer(error):
                 raise
-            return shape_set.run(given, out, error)
+            return shape_set.run(given, out, error, broken_axes(self._model_signature, shapes_by_name(given)))
 
     def bind(self, *inputs: object, out: Mapping[str, object] | None = None, **named: object) -> BoundCall:
         """Fix all arrays, for the program that serves their sizes."""
@@ -95,9 +97,13 @@ class AdaptiveFunction(CompiledFunction):
         from tatami.core.sizes.binding import solve_sizes
 
         known = {n: tuple(map(int, s)) for n, s in zip(self._names, shapes, strict=True) if s is not None}
+        return solve_sizes(self._model_signature, known, self.sizes)
+
+    @property
+    def _model_signature(self) -> Signature:
+        """The signature of the model, with sizes that equations have replaced since."""
         frontend = self.compilation.stages.get_made("frontend")
-        signature = self.signature if frontend is None else frontend.main.signature
-        return solve_sizes(signature, known, self.sizes)
+        return self.signature if frontend is None else frontend.main.signature
 
     def explain(self) -> str:
         """The report as text, with the clusters and the programs of other sizes."""

@@ -2,8 +2,9 @@
 
 A model whose sizes stay open has one program that serves all of them, if the importer can express it: sizes that could
 be equal are assumed to be, and checked at the call. A call that breaks an assumption, and a model without such a program,
-get a program for exactly the sizes and values of the call: imported with numbers, compiled at the first such call,
-kept (the least recently used is dropped when there are too many), and found in the cache by a later process.
+get a program for the sizes and values of the call: imported with numbers, compiled at the first such call, kept (the least
+recently used is dropped when there are too many), and found in the cache by a later process. The sizes that a broken assumption
+is about are fixed first, and the others stay open; a program that fixes all of them is the last resort (decision 0072).
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.module import Module
+from tatami.core.sizes.binding import PartialShape
 from tatami.core.sizes.conditions import equation_text
 from tatami.frontend.ir import Graph
+from tatami.specialised.broken_axes import Axes, broken_axes
 
 if TYPE_CHECKING:
     from tatami.compiled_function import CompiledFunction
@@ -87,6 +90,8 @@ class Policy:
     decisive: tuple[str, ...] = ()
     by_shape: bool = False
     reads_sizes: bool = True
+    axes: Axes = frozenset()
+    """The axes whose sizes are fixed, where not all are."""
 
 
 @dataclass
@@ -134,10 +139,15 @@ class ShapeSet:
         return given
 
     def run(
-        self, given: Mapping[str, object], out: Mapping[str, object] | None = None, first: TatamiError | None = None
+        self,
+        given: Mapping[str, object],
+        out: Mapping[str, object] | None = None,
+        first: TatamiError | None = None,
+        axes: Axes = frozenset(),
     ) -> dict[str, object]:
         """Output -> value, by a program that exists or is compiled for this call. `first`: the error of the program that
-        serves all sizes. Raises TatamiError: `first`, if no program serves the call."""
+        serves all sizes; `axes`: those that its broken assumptions are about. Raises TatamiError: `first`, if no program serves
+        the call."""
         passed = frozenset(given) - frozenset(self.source.names)
         if passed:
             return self.overriding(passed).run(given, out, first)
@@ -145,7 +155,11 @@ class ShapeSet:
         kept = self._policies.get(shapes)
         if kept is not None:
             return self.program(given, kept).run(self.source, given, out)
-        for policy in self._attempts()[first is not None :]:
+        attempts = list(self._attempts()[first is not None :])
+        if axes:
+            attempts.insert(0, replace(self.usual, axes=axes))
+        while attempts:
+            policy = attempts.pop(0)
             if policy in self._refused:
                 first = first or self._refused[policy]
                 continue
@@ -164,6 +178,9 @@ class ShapeSet:
                 first = first or error
                 if not self._may_help(error, policy, program):
                     raise first from None
+                if not policy.axes and not policy.by_shape:
+                    found = broken_axes(program.imported.module.main.signature, shapes_by_name(given))
+                    attempts[:0] = [replace(policy, axes=found)] if found else []
                 continue
             if first is not None:
                 self._policies[shapes] = policy
@@ -203,8 +220,7 @@ class ShapeSet:
             while True:
                 policy = self._extended.get(policy, policy)
                 fixed = {n: given[n] for n in policy.decisive}
-                arrays: Mapping[str, Any] = given
-                shapes = {n: np.shape(v) for n, v in arrays.items() if n not in fixed} if policy.by_shape else {}
+                shapes = self._shapes(policy, {n: v for n, v in given.items() if n not in fixed})
                 key = (*((n, *_content(v)) for n, v in fixed.items()), *shapes.items(), policy.reads_sizes)
                 if key in self.programs:
                     self.programs.move_to_end(key)
@@ -215,16 +231,28 @@ class ShapeSet:
                     more = self.source.decisive(error) - set(fixed)
                     if not more or not more <= set(given):
                         raise
-                    extended = Policy((*policy.decisive, *sorted(more)), policy.by_shape, policy.reads_sizes)
+                    extended = replace(policy, decisive=(*policy.decisive, *sorted(more)))
                     self._extended[policy] = extended
-                    self.usual = extended if not policy.by_shape else self.usual
+                    self.usual = extended if not policy.by_shape and not policy.axes else self.usual
                     continue
                 while len(self.programs) >= max(self.most, 1):
                     self.programs.popitem(last=False)
                 self.programs[key] = made
                 return made
 
-    def _compiled(self, fixed: Mapping[str, object], shapes: Mapping[str, tuple[int, ...]], policy: Policy) -> Program:
+    def _shapes(self, policy: Policy, arrays: Mapping[str, object]) -> dict[str, PartialShape]:
+        """The sizes that a policy fixes, None for each that stays open; of inputs with such sizes."""
+        values: Mapping[str, Any] = arrays
+        if policy.by_shape:
+            return {n: np.shape(v) for n, v in values.items()}
+        named = {n for n, _ in policy.axes}
+        return {
+            n: tuple(size if (n, a) in policy.axes else None for a, size in enumerate(np.shape(v)))
+            for n, v in values.items()
+            if n in named
+        }
+
+    def _compiled(self, fixed: Mapping[str, object], shapes: Mapping[str, PartialShape], policy: Policy) -> Program:
         start = time.perf_counter()
         imported = self.source.imported(fixed, shapes, self.sizes, policy.reads_sizes)
         function = self.compile(imported.module)
@@ -264,6 +292,11 @@ class ShapeSet:
             lines += [f"Host step: {routine}" for routine in program.host_steps]
             lines += [f"size read by compiled code: {name}" for name in program.sizes_read]
         return "\n".join(lines)
+
+
+def shapes_by_name(given: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+    """Input -> shape, for inputs that are arrays."""
+    return {n: tuple(map(int, s)) for n, v in given.items() if (s := getattr(v, "shape", None)) is not None}
 
 
 def _shape(value: object) -> object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
 from tatami.plan.choose import estimate_at
+from tatami.plan.decide import read_plan
 
 X = np.ones((64, 32), np.float32)
 
@@ -103,6 +105,9 @@ def test_every_bench_appends_to_the_ledger(tmp_path: Path) -> None:
     assert kernels and kernels[: len(kernels) // 2] == kernels[len(kernels) // 2 :]
     for row in lines:
         assert all(row[c] for c in ("flops", "bytes", "occupancy", "estimate_s", "actual_s", "plan")), row
+    compilation = prepare("examples/digits/digits.onnx")
+    plans = [c.plan for r in compilation.stages["plan"].main.regions for c in r.choices]
+    assert all(read_plan(json.loads(row["plan"]), "ledger") in plans for row in lines)
 
 
 def test_a_gemm_counts_its_flops_and_bytes() -> None:

@@ -78,7 +78,7 @@ class Built:
         schedule: int = 0,
         machine: EmulatedMachine | None = None,
         symbol: str = "k0",
-        count_banks: bool = False,
+        counts: bool = False,
     ) -> tuple[Report | None, np.ndarray]:
         """(Report of the machine, output). Another `machine` has the kernel under another `symbol`."""
         machine = machine or self.machine
@@ -89,7 +89,7 @@ class Built:
         buffers = {name: machine.copied(name, a, dtypes.get(name, DType.fp32)) for name, a in arrays.items()}
         buffers[out.name] = machine.make(out.name, int(np.prod(shape)), out.memref.dtype)
         try:
-            launch = replace(self.shape(env, schedule), count_banks=count_banks)
+            launch = replace(self.shape(env, schedule), counts=counts)
             found = machine.run(symbol, self.arguments(buffers, env), launch)
             return found, buffers[out.name].reshape(shape).copy()
         finally:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tatami.core.dtype import DType
+from tatami.emulated.tallies import Tally, summed
 from tatami.gpu.pairs.lower import lower_pair
 from tatami.poly_core.analyse import conflict_ways
 from tatami.runtime.emulated.machine import EmulatedMachine
@@ -62,9 +63,11 @@ def turns(machine: EmulatedMachine, name: str, order: str) -> tuple[int, int]:
 def counted(
     machine: EmulatedMachine, built: Built, number: int, arrays: dict[str, np.ndarray], sizes: dict[str, int]
 ) -> tuple[int, int]:
-    report, _ = built.report(arrays, sizes, machine=machine, symbol=f"k{number}_", count_banks=True)
+    report, _ = built.report(arrays, sizes, machine=machine, symbol=f"k{number}_", counts=True)
     assert report is None, report
-    return machine.bank_turns()
+    tallies = summed(machine.tallies().values())
+    reads = tallies.get("ldmatrix", Tally()) + tallies.get("ld.shared", Tally())
+    return reads.turns, reads.conflicts
 
 
 @pytest.mark.parametrize("order", ORDERS)

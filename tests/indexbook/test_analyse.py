@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -9,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tatami as tt
 from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import Expr, Shape, expr, shape
 from tatami.core.module import Module
 from tatami.core.scalar import number
 from tatami.indexbook.analyse import analyse
-from tatami.indexbook.ir import IndexInfo, Operand
+from tatami.indexbook.ir import IndexBook, IndexInfo, Operand
 from tatami.indexbook.show import show
 from tatami.indexbook.verify import verify
 from tatami.tiny.ir import Elementwise, ExpandOp, GatherOp, Node, Program, ReduceOp, ScatterOp, ViewOp
@@ -204,6 +206,39 @@ def test_a_chain_of_movement_stays_small() -> None:
     book = check(b.module(y), {"x": np.random.rand(4, 6, 8).astype("f4")}, {})
     (piece,) = book.main.values[y].operands[0].pieces
     assert all(len(str(e)) <= 4 for e in piece.read.map)
+
+
+@pytest.mark.parametrize("steps", [20, 200])
+def test_reshapes_that_do_not_undo_each_other_grow_linearly(steps: int) -> None:
+    """Maps of 7x4 read as 4x7 again and again double with each step; a copy stands where one is too long."""
+
+    def book_of(count: int) -> tuple[int, IndexBook]:
+        b = Build()
+        y = b.input("x", F32, 30, 77)
+        for _ in range(count):
+            y = b.reshape(b.permute(y, 1, 0), 30, 77)
+        module = b.module(y)
+        made = analyse(module)
+        assert verify(made, module) == []
+        return len(show(made)), made.main
+
+    short, _ = book_of(steps // 2)
+    start = time.perf_counter()
+    size, book = book_of(steps)
+    assert time.perf_counter() - start < 1.0 * max(1.0, steps / 200)
+    assert size < 2.5 * short
+    read = [p.read.value for info in book.values.values() for o in info.operands for p in o.pieces if p.read]
+    assert 2 <= len(set(read)) <= steps // 2
+
+
+def test_long_chains_compute_what_numpy_does() -> None:
+    g = tt.Graph("g")
+    x = np.arange(30 * 77, dtype=np.float32).reshape(30, 77)
+    y, want = g.input("x", (30, 77), tt.fp32), x
+    for _ in range(20):
+        y, want = y.permute(1, 0).reshape((30, 77)), want.T.reshape(30, 77)
+    g.output("y", y + 1.0)
+    assert np.array_equal(tt.compile(g)(x=x)["y"], want + 1)
 
 
 def test_many_different_pads_warn_and_a_reducible_chain_does_not() -> None:

@@ -66,6 +66,7 @@ _EXECUTION = (
     "tests/execution/test_verify.py",
     "tests/execution/test_verify_rules.py",
     "tests/execution/test_verify_calls.py",
+    "tests/execution/test_extents.py",
 )
 _TINY = ("tests/tiny/test_verify.py", "tests/tiny/test_verify_rules.py")
 _CPU_PLAN = ("tests/plan/test_verify_rules.py",)
@@ -108,6 +109,22 @@ AREAS: Final[dict[str, Area]] = {
     "tatami/plan/loops/rules.py": Area(("tests/plan/loops/test_stream_rules.py",)),
     "tatami/plan/verify.py": Area(("tests/plan/test_verify.py",)),
     "tatami/plan/verify_plan.py": Area((*_CPU_PLAN, *_GPU_PLAN)),
+    "tatami/plan/views/pair_limits.py": Area(("tests/plan/pairs/test_pair_rules.py",), ("pair_rules",)),
+    "tatami/plan/views/product_limits.py": Area(
+        ("tests/plan/gpu/test_product_rules.py",),
+        (
+            "shape_rules",
+            "group_rules",
+            "block_rules",
+            "_sm80_rules",
+            "_sm90_rules",
+            "_stream_k_rules",
+            "_cluster_rules",
+            "register_rules",
+            "crowded_rules",
+            "algorithm_rules",
+        ),
+    ),
     "tatami/poly_core/verify.py": Area(("tests/poly_core/test_verify.py",)),
     "tatami/poly_view/verify.py": Area(("tests/poly_view/test_verify.py",)),
     "tatami/region/checks/guards.py": Area(("tests/region/checks/test_guards.py",)),

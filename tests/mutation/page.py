@@ -50,8 +50,7 @@ to notice each. Texts of messages stay as they are ([0055](decisions/0055-mutati
 
 runs the mutants of the files named so, each in a process forked from a warm one, with the tests that reach its lines, and writes this
 page; without `--only`, of all files listed, and with `--changed` of those whose statements differ from the ones that were tried. In a
-file that holds more than checks, only its checks are changed (`tests/mutation/areas.py`). Not tried yet: the rules of tiles
-in `plan/views/{product,pair}_limits.py`. A survivor is
+file that holds more than checks, only its checks are changed (`tests/mutation/areas.py`). A survivor is
 listed with its reason (`tests/mutation/survivors.py`); one without is a failure.
 
 | file | mutants | noticed | survivors | share |

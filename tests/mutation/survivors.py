@@ -240,6 +240,37 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "tatami/region/checks/neutral.py": {
         "equivalent: a function ends with None": ("_outside: without `return None` (3)",),
     },
+    "tatami/plan/views/pair_limits.py": {
+        "equivalent: 15 and 257 are not multiples of 16": (
+            "pair_rules: `16` → `15`",
+            "pair_rules: `16` → `15` (2)",
+            "pair_rules: `256` → `257`",
+        ),
+        "equivalent: less than one is a fault of its own": (
+            "pair_rules: `plan.consumers == 1` → `plan.consumers <= 1`",
+            "pair_rules: `plan.stages == 1` → `plan.stages <= 1`",
+        ),
+    },
+    "tatami/plan/views/product_limits.py": {
+        "equivalent: only tiles of its kernels are streamed": (
+            "shape_rules: `plan.split_k > 1 and isinstance(plan, Sm90Mma) and streamed and ('cp_async' in plan.loads)` → "
+            "`plan.split_k > 1 and streamed and ('cp_async' in plan.loads)`",
+        ),
+        "equivalent: from 2 on, n and n - 2 have no bit in common where n and n - 1 have none": ("_sm80_rules: `1` → `2` (4)",),
+        "equivalent: 7 and 257 are not multiples of 8": (
+            "_sm90_rules: `8` → `7` (2)",
+            "_sm90_rules: `256` → `257`",
+            "_sm90_rules: `256` → `257` (2)",
+            "_sm90_rules: `256` → `257` (3)",
+        ),
+        "equivalent: where nothing is stored, something else is kept": (
+            "crowded_rules: `stored and plan.consumers == 1` → `plan.consumers == 1`",
+        ),
+        "equivalent: less than one is a fault of its own": (
+            "crowded_rules: `plan.consumers == 1` → `plan.consumers <= 1`",
+            "_cluster_rules: `count == 1` → `count <= 1`",
+        ),
+    },
 }
 
 REASONS: Final[dict[tuple[str, str, str], str]] = {

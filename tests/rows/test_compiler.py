@@ -404,6 +404,18 @@ def test_overlap_gains_the_shorter_of_load_and_epilogue() -> None:
     assert off["total"] - on["total"] == pytest.approx(on["overlap_gain"])
 
 
+def test_faults_are_a_list_in_json(tmp_path: Path) -> None:
+    wrong, right = tmp_path / "wrong.harp", tmp_path / "right.harp"
+    wrong.write_text("graph main(x: f32[3], b: f32[4]) -> (y: f32[3]) { return x + b }\n")
+    right.write_text("graph main(x: f32[3]) -> (y: f32[3]) { return relu(x) }\n")
+    done = CliRunner().invoke(main, ["check", "--json", str(wrong), str(right)])
+    (found,) = json.loads(done.stdout)
+    assert done.exit_code == 1 and found["code"] == "E1001"
+    assert all(found[name] for name in ("code", "kind", "at", "why", "suggestion"))
+    done = CliRunner().invoke(main, ["check", "--json", str(right)])
+    assert (done.exit_code, json.loads(done.stdout)) == (0, [])
+
+
 def test_every_code_is_documented() -> None:
     from tatami.core.faults.diagnostics_table import TABLE
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.api import CompiledFunction, compile, prepare
 from tatami.core.dtype import DType
 from tatami.core.module import Module
@@ -120,6 +121,18 @@ def test_the_plan_of_a_graph_runs_and_equals_the_kernels(name: str) -> None:
     got = compile(module)(inputs)
     want = run(unfused, inputs, {}, mode="float64")
     assert [a.difference for a in compare_outputs(module.main.signature, got, want)] == [None] * len(got)
+
+
+def test_the_plan_of_a_graph_is_public() -> None:
+    g = two_layers()
+    made = tt.ExecutionPlan.from_graph(g)
+    assert [len(made.input_buffers), len(made.output_buffers)] == [2, 2] and made.instructions and made.buffers
+    inputs = {"x": f32(5, 16), "w": f32(16, 8)}
+    got, want = made.run(inputs), compile(g)(inputs)
+    assert all(np.allclose(got[n], want[n], rtol=1e-4, atol=1e-5) for n in ("y", "z"))
+    before = str(made)
+    g.output("more", g.input("v", (3,), DType.fp32) + 1.0)
+    assert str(made) == before and "relu" in before
 
 
 def test_the_plan_of_the_digits_network_runs() -> None:

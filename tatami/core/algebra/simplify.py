@@ -14,9 +14,11 @@ from tatami.core.expr import (
     Expr,
     Floor,
     exact_div,
+    expr,
     floordiv,
     maximum,
     minimum,
+    var,
 )
 
 
@@ -115,6 +117,15 @@ def _drop_small_part(floor: Floor, extents: Extents) -> Expr:
         if big.terms and small.terms and is_within(small, g, extents):
             return _simplify_floor(big, quotient, extents)
     return Expr((((floor,), 1),))
+
+
+def is_run(e: Expr, name: str, width: int) -> bool:
+    """True if `e` grows by one per step of the variable inside each block of `width` values that starts at a multiple of
+    `width`: ``n + 16128 * floor(n / 256)`` for widths that divide 256."""
+    block, inside = var("block'"), var("inside'")
+    extents = {"inside'": expr(width), "block'": var("blocks'")}
+    at, first = substitute(e, {name: block * width + inside}), substitute(e, {name: block * width})
+    return simplify(at, extents) - simplify(first, extents) == inside
 
 
 def linearize(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:

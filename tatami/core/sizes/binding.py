@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import TypeAlias
 
 from tatami.core.algebra.visit import evaluate, free_vars, sole_extreme, substitute
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.core.expr import Expr, Shape, expr
 from tatami.core.signature import Equation, Signature, symbols
 from tatami.core.sizes.conditions import MOST_OF_ARGUMENT
+
+PartialShape: TypeAlias = tuple[int | None, ...]
+"""Sizes of an input's axes; None for a size that stays open."""
 
 
 def bind_sizes(

@@ -14,6 +14,7 @@ static void open_for(NamedBarrier& n) {
 }
 
 static void arrive(NamedBarrier& n, int count, int wanted, bool stays, const char* what, uint32_t id, Site site) {
+  count_lane(*machine.current, what, Side::none, 0, 0, site);
   Thread& t = *machine.current;
   if (n.arrived == 0) {
     n.count = count;
@@ -51,6 +52,7 @@ static int live_threads() {
 void cluster_arrive(Site site) {
   Thread& t = *machine.current;
   if (t.cluster_arrived) fault("misuse", site, "barrier.cluster.arrive at %s, twice without a wait", where(site).c_str());
+  count_lane(t, "barrier.cluster.arrive", Side::none, 0, 0, site);
   t.cluster_arrived = true;
   NamedBarrier& n = *t.block->cluster_barrier;
   release(t, n.meeting);
@@ -64,6 +66,7 @@ void cluster_arrive(Site site) {
 
 void cluster_wait(Site site) {
   Thread& t = *machine.current;
+  count_lane(t, "barrier.cluster.wait", Side::none, 0, 0, site);
   if (t.cluster_arrived) wait("barrier.cluster", site);
 }
 
@@ -146,6 +149,7 @@ void barrier_arrive(uint32_t address, uint32_t bytes, Site site) {
     fault("misuse", site, "mbarrier.arrive at %s: more arrivals at %s than its count %u in one phase", where(site).c_str(), shared_name(b, address - SHARED_BASE).c_str(), m.count);
   m.bytes += bytes;
   if (m.bytes >= 1 << 20) fault("misuse", site, "mbarrier.arrive.expect_tx at %s: more than 2^20 bytes in one phase", where(site).c_str());
+  count_lane(*machine.current, "mbarrier.arrive", Side::none, 0, 0, site);
   release(*machine.current, m.arrived);
   --m.pending;
   try_complete(m);
@@ -156,6 +160,7 @@ void barrier_wait(uint32_t address, uint32_t parity, Site site) {
   Block& b = *t.block;
   Barrier& m = barrier_at(b, address, "mbarrier.try_wait", site);
   if (parity > 1) fault("misuse", site, "mbarrier.try_wait at %s for parity %u", where(site).c_str(), parity);
+  count_lane(t, "mbarrier.try_wait", Side::none, 0, 0, site);
   const uint64_t before = m.phase;
   while ((m.phase & 1) == parity) {
     m.waiting.push_back(&t);

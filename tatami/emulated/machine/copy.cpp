@@ -11,7 +11,7 @@ void load_shared(void* to, uint32_t address, int bytes, Site site) {
   Thread* t = machine.current;
   const uint32_t offset = shared_offset(b, address, (uint32_t)bytes, (uint32_t)bytes, "ld.shared", site);
   read_shared(b, access_of(t, "ld.shared", site), offset, (uint32_t)bytes);
-  if (machine.launch.count_banks) note_read(*t, offset, bytes, site);
+  count_lane(*t, "ld.shared", Side::shared, offset, bytes, site);
   memcpy(to, b.shared + offset, (size_t)bytes);
 }
 
@@ -19,6 +19,7 @@ void store_shared(uint32_t address, const void* from, int bytes, Site site) {
   Block& b = block_of(address, "st.shared", site);
   const uint32_t offset = shared_offset(b, address, (uint32_t)bytes, (uint32_t)bytes, "st.shared", site);
   plain_write_shared(b, machine.current, "st.shared", site, offset, (uint32_t)bytes);
+  count_lane(*machine.current, "st.shared", Side::shared, offset, bytes, site);
   memcpy(b.shared + offset, from, (size_t)bytes);
 }
 
@@ -35,7 +36,9 @@ void cp_async(uint32_t to, const void* from, int size, int bytes, Site site) {
   if (bytes) {
     Buffer& buffer = need_buffer(from, (size_t)bytes, "cp.async", false, site);
     read_global(buffer, a, (size_t)((const uint8_t*)from - buffer.memory), (size_t)bytes);
+    count_lane(*t, "cp.async", Side::source, (uint64_t)from, bytes, site);
   }
+  count_lane(*t, "cp.async", Side::shared, offset, size, site);
   auto& records = t->open.records;
   if (records.empty() || !(machine.records[records.back()].site == site)) records.push_back(record_of(a, true, true));
   write_shared(b, a, offset, (uint32_t)size, records.back());
@@ -44,8 +47,9 @@ void cp_async(uint32_t to, const void* from, int size, int bytes, Site site) {
   t->open.pieces.push_back({offset, (const uint8_t*)from, size, bytes});
 }
 
-void cp_async_commit(Site) {
+void cp_async_commit(Site site) {
   Thread& t = *machine.current;
+  count_lane(t, "cp.async.commit_group", Side::none, 0, 0, site);
   t.groups.push_back(std::move(t.open));
   t.open = CopyGroup();
 }
@@ -63,8 +67,9 @@ void land_group(Block& b, const CopyGroup& g, uint32_t time) {
   }
 }
 
-void cp_async_wait(int pending, Site) {
+void cp_async_wait(int pending, Site site) {
   Thread& t = *machine.current;
+  count_lane(t, "cp.async.wait_group", Side::none, 0, 0, site);
   while ((int)t.groups.size() > pending) {
     land_group(*t.block, t.groups.front(), t.now);
     t.groups.pop_front();
@@ -75,6 +80,7 @@ void cp_async_wait(int pending, Site) {
 void cp_async_arrive(uint32_t barrier, Site site) {
   Thread& t = *machine.current;
   barrier_at(*t.block, barrier, "cp.async.mbarrier.arrive", site);
+  count_lane(t, "cp.async.mbarrier.arrive", Side::none, 0, 0, site);
   TmaCopy c{};
   c.copier = &t;
   c.barrier = barrier;
@@ -152,6 +158,10 @@ static void start_store(BulkStore s, const char* what) {
   }
   const uint32_t time = t->bulk_base + t->bulk_committed + 1;
   const Access reads{&t, 1, t->bulk_agent, time, true, s.site, what};
+  if (machine.launch.counts) {
+    Tally& y = tally_of(*t, what);
+    ++y.instructions, ++y.lanes, y.shared += s.bytes, y.global += s.bytes;
+  }
   read_shared(b, reads, s.from, s.bytes);
   s.record = global_record({&t, 1, t->bulk_agent, time, true, s.site, what}, true);
   const Access writes{&t, 1, t->bulk_agent, time, true, s.site, what};

@@ -61,6 +61,7 @@ static uint32_t changed(uint32_t old, uint32_t value, Change change) {
 
 uint32_t atomic(void* p, uint32_t value, Change change, Order order, Site site) {
   check(p, true, "atomic", site);
+  count_lane(*machine.current, "atom", Side::global, (uint64_t)p, 4, site);
   learn(p, order);
   uint32_t old;
   memcpy(&old, p, 4);
@@ -73,6 +74,7 @@ uint32_t atomic(void* p, uint32_t value, Change change, Order order, Site site) 
 uint32_t compare_and_swap(void* p, uint32_t expected, uint32_t wanted, Order order, Site site) {
   check(p, true, "atomic", site);
   Thread& t = *machine.current;
+  count_lane(t, "atom", Side::global, (uint64_t)p, 4, site);
   uint32_t old;
   memcpy(&old, p, 4);
   while (old != expected && t.wait_flag == p && t.seen_flag == old) {  // it spins: others have to run
@@ -94,6 +96,7 @@ uint32_t compare_and_swap(void* p, uint32_t expected, uint32_t wanted, Order ord
 uint32_t load_flag(const void* p, Order order, Site site) {
   Thread& t = *machine.current;
   check((void*)p, false, "load of a flag", site);
+  count_lane(t, "ld.global of a flag", Side::global, (uint64_t)p, 4, site);
   uint32_t value;
   memcpy(&value, p, 4);
   while (t.wait_flag == p && t.seen_flag == value) {
@@ -108,6 +111,7 @@ uint32_t load_flag(const void* p, Order order, Site site) {
 
 void store_flag(void* p, uint32_t value, Order order, Site site) {
   Buffer& b = need_buffer(p, 4, "store of a flag", true, site);
+  count_lane(*machine.current, "st.global of a flag", Side::global, (uint64_t)p, 4, site);
   memcpy(p, &value, 4);
   const size_t offset = (size_t)((uint8_t*)p - b.memory);
   for (size_t i = offset; i < offset + 4 && !b.unwritten.empty(); ++i) b.unwritten[i] = false;

@@ -115,6 +115,7 @@ void touch(uint8_t* p, uint32_t bytes, bool write, bool aligned, Site site) {
       plain_write_shared(*b, t, what, site, offset, bytes);
     else
       read_shared(*b, access_of(t, what, site), offset, bytes);
+    count_lane(*t, write ? "st.shared" : "ld.shared", Side::shared, offset, (int)bytes, site);
     return;
   }
   if (!find_buffer(p, bytes) && is_module_data(p)) {
@@ -126,6 +127,7 @@ void touch(uint8_t* p, uint32_t bytes, bool write, bool aligned, Site site) {
     fault("misuse", site, "%s of %u bytes at %s to %s, which is not aligned to it", what, bytes, where(site).c_str(), global_name(p).c_str());
   const size_t offset = (size_t)(p - b.memory);
   const Access a = access_of(t, what, site);
+  count_lane(*t, write ? "st.global" : "ld.global", Side::global, (uint64_t)p, (int)bytes, site);
   if (!write) return read_global(b, a, offset, bytes);
   const Record& last = t->last_global;
   if (!(t->last_global_id && last.site == site && last.time == a.time)) {

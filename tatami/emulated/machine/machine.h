@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "clock.h"
@@ -104,13 +105,32 @@ struct WarpMeeting {
   Site site;
   void* argument[32];
 };
-// What lanes of a warp read from shared memory at one place of the text, each for the same time.
-struct WarpRead {
-  uint32_t mask = 0, address[32];
+// The memory that an instruction of a lane touches. `source`: the global side of a copy, which is counted where it writes.
+enum class Side { none, shared, global, source };
+
+// One place of the text, and how often the lane was there before.
+struct LaneKey {
+  const char* what;
+  uintptr_t line;
+  Side side;
+  int bytes;
+  uint32_t nth;
+  bool operator<(const LaneKey& o) const { return std::tie(what, line, side, bytes, nth) < std::tie(o.what, o.line, o.side, o.bytes, o.nth); }
+};
+// What lanes of a warp touch at one place, each for the same time.
+struct LaneAccess {
+  uint32_t mask = 0;
+  uint64_t address[32];
 };
 struct Warp {
   std::vector<WarpMeeting> open;
-  std::map<std::pair<uintptr_t, uint32_t>, WarpRead> reads;  // by line and how often it was there before
+  std::map<LaneKey, LaneAccess> lanes;
+};
+
+// What a warp does by one kind of instruction: bytes of shared and of global memory, turns of shared memory without and
+// because of bank conflicts, lines and sectors of global memory.
+struct Tally {
+  uint64_t instructions = 0, lanes = 0, flops = 0, shared = 0, turns = 0, conflicts = 0, global = 0, lines = 0, sectors = 0;
 };
 
 struct PendingWgmma {
@@ -226,7 +246,7 @@ struct Thread {
   BulkGroup bulk_open;
   uint32_t bulk_agent = 0, bulk_base = 0, bulk_committed = 0, bulk_done = 0;
   std::vector<Held> held;
-  std::map<uintptr_t, uint32_t> reads;  // of shared memory, by line
+  std::map<LaneKey, uint32_t> times;    // that it was at a place
   Record last_shared{}, last_global{};
   uint32_t last_shared_id = 0, last_global_id = 0;
 };
@@ -252,7 +272,7 @@ struct Launch {
   int schedule;    // 0: as late as allowed; else the seed of a random one
   bool check_layout, overlaps_previous;
   int resident;    // blocks that the machine holds at the same time
-  bool count_banks;
+  bool counts;
 };
 
 struct Machine {
@@ -277,7 +297,7 @@ struct Machine {
   std::chrono::steady_clock::time_point end;  // when Python wants to look whether the user interrupts
   std::string report;
   uint64_t switches = 0, accesses = 0;
-  uint64_t bank_turns = 0, bank_conflicts = 0;  // turns that reads of shared memory take at best, and those beyond
+  std::map<std::pair<int, std::string>, Tally> tallies;  // by warp of its block and instruction, if the launch counts
 };
 extern Machine machine;
 
@@ -331,10 +351,12 @@ uint32_t global_record(const Access& access, bool in_flight);
 uintptr_t load_address();  // of this library; addresses in its line table count from there
 void touch(uint8_t* p, uint32_t bytes, bool write, bool aligned, Site site);
 
-// ---- banks.cpp
-void count_turns(const uint32_t* address, int lanes, int bytes);
-void note_read(Thread& thread, uint32_t address, int bytes, Site site);
-void count_open_reads(const Block& block);
+// ---- counts.cpp
+Tally& tally_of(const Thread& thread, const char* what);
+void count_turns(Tally& tally, const uint64_t* address, int lanes, int bytes);
+void count_lane(Thread& thread, const char* what, Side side, uint64_t address, int bytes, Site site);
+void count_warp(Thread** threads, int count, const char* what);
+void count_open_lanes(const Block& block);
 
 // ---- warp.cpp
 void meet_in_warp(const Collective& op, void* argument, uint32_t mask, Site site);

@@ -191,7 +191,7 @@ static bool admit() {
 }
 
 static void end_block(Block& b) {
-  count_open_reads(b);
+  if (machine.launch.counts) count_open_lanes(b);
   for (auto& t : b.threads) {
     machine.agent_times[t->agent] = t->now;
     if (t->bulk_agent) machine.agent_times[t->bulk_agent] = t->bulk_base + t->bulk_committed;
@@ -299,7 +299,7 @@ static int run(double seconds) {
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// numbers: grid x 3, threads, cluster x 3, shared bytes, schedule, check layout, overlaps previous, resident blocks, count banks
+// numbers: grid x 3, threads, cluster x 3, shared bytes, schedule, check layout, overlaps previous, resident blocks, counts
 EXPORT void emu_start(void (*entry)(void* const*), void* const* arguments, const int* numbers) {
   using namespace emu;
   clean();
@@ -314,20 +314,21 @@ EXPORT void emu_start(void (*entry)(void* const*), void* const* arguments, const
   l.check_layout = numbers[9] != 0;
   l.overlaps_previous = numbers[10] != 0;
   l.resident = numbers[11];
-  l.count_banks = numbers[12] != 0;
+  l.counts = numbers[12] != 0;
   machine.random = (uint64_t)l.schedule * 0x9E3779B97F4A7C15ull + 1;
   machine.next_cluster = 0;
   machine.serial = 0;
   machine.stopped = false;
   machine.report.clear();
-  machine.switches = machine.accesses = machine.bank_turns = machine.bank_conflicts = 0;
+  machine.switches = machine.accesses = 0;
+  machine.tallies.clear();
 }
 EXPORT int emu_run(double seconds) { return emu::run(seconds); }
 EXPORT void emu_abandon() { emu::clean(); }
 EXPORT const char* emu_report() { return emu::machine.report.c_str(); }
 EXPORT uint64_t emu_count(int what) {
   const emu::Machine& m = emu::machine;
-  const uint64_t counts[] = {m.switches, m.accesses, m.bank_turns, m.bank_conflicts};
+  const uint64_t counts[] = {m.switches, m.accesses};
   return counts[what];
 }
 EXPORT void* emu_tensor_map_make(void) { return new emu::TensorMap(); }

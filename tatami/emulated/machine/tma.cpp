@@ -44,6 +44,10 @@ static void start(TmaCopy c, uint32_t to, const char* what) {
     memset(b.shared + c.offset, 0xff, c.bytes);
     for (uint32_t i = 0; i < c.bytes; i += 16) b.source[(c.offset + i) / 16] = nullptr;
   }
+  if (machine.launch.counts) {
+    Tally& y = tally_of(*t, what);
+    ++y.instructions, ++y.lanes, y.global += c.bytes, y.shared += c.bytes * (uint64_t)__builtin_popcount(c.mask);
+  }
   machine.in_flight.push_back(c);
 }
 

@@ -34,6 +34,7 @@ void meet_in_warp(const Collective& op, void* argument, uint32_t mask, Site site
   for (int i = 0; i < 32; ++i)
     if (mask >> i & 1) threads[count] = b.threads[(size_t)(first + i)].get(), arguments[count++] = m->argument[i];
   warp.open.erase(warp.open.begin() + (m - warp.open.data()));
+  count_warp(threads, count, op.name);
   op.run(threads, arguments, count, site);
   for (int i = 0; i < count; ++i) wake(threads[i]);
 }
@@ -53,6 +54,7 @@ void meet_in_warpgroup(const Collective& op, void* argument, Site site) {
   for (int i = 0; i < 128; ++i) threads[i] = b.threads[(size_t)(t.index & ~127) + (size_t)i].get();
   g.op = nullptr;
   g.here = 0;
+  count_warp(threads, 128, op.name);
   op.run(threads, g.argument, 128, site);
   for (Thread* other : threads) wake(other);
 }
@@ -173,7 +175,13 @@ static void load_matrices(Thread** threads, void** arguments, int, Site site) {
   }
   if (machine.launch.check_layout)
     for (int m = 0; m < head.count; ++m) check_rows(b, offset + 8 * m, site);
-  if (machine.launch.count_banks) count_turns(offset, 8 * head.count, 16);
+  if (machine.launch.counts) {
+    Tally& y = tally_of(*threads[0], "ldmatrix");
+    uint64_t address[32];
+    for (int l = 0; l < 8 * head.count; ++l) address[l] = offset[l];
+    y.shared += 128 * (uint64_t)head.count;
+    count_turns(y, address, 8 * head.count, 16);
+  }
   for (int l = 0; l < 8 * head.count; ++l) {
     const int row = l % 8;
     Thread* readers[5] = {threads[l], threads[4 * row], threads[4 * row + 1], threads[4 * row + 2], threads[4 * row + 3]};
@@ -204,7 +212,15 @@ static void store_matrices(Thread** threads, void** arguments, int, Site site) {
     for (int i = 0; i < 8; ++i) {
       offset[i] = shared_offset(b, ((Matrices*)arguments[8 * m + i])->address, 16, 16, "stmatrix", site);
       // Element q, q+1 of row g is lane 4g + q/2's to write.
-      for (int q = 0; q < 4; ++q) plain_write_shared(b, threads[head.transposed ? 4 * q + i / 2 : 4 * i + q], "stmatrix", site, offset[i] + 4 * (uint32_t)q, 4);
+      for (int q = 0; q < 4; ++q)
+        plain_write_shared(b, threads[head.transposed ? 4 * q + i / 2 : 4 * i + q], "stmatrix", site, offset[i] + 4 * (uint32_t)q, 4);
+    }
+    if (machine.launch.counts) {
+      Tally& y = tally_of(*threads[0], "stmatrix");
+      uint64_t address[8];
+      for (int i = 0; i < 8; ++i) address[i] = offset[i];
+      y.shared += 128;
+      count_turns(y, address, 8, 16);
     }
     for (int l = 0; l < 32; ++l) {
       const int g = l / 4, q = 2 * (l % 4);
@@ -231,10 +247,11 @@ struct Mma {
   uint32_t b[2];
 };
 
-static void multiply(Thread**, void** arguments, int, Site) {
+static void multiply(Thread** threads, void** arguments, int, Site) {
   const Type type = ((Mma*)arguments[0])->type;
   const int bits = type == Type::tf32 ? 32 : type == Type::e4m3 || type == Type::e5m2 ? 8 : 16;
   const int per = 32 / bits, depth = 8 * per;  // elements of a register; k of the instruction
+  if (machine.launch.counts) tally_of(*threads[0], "mma.sync").flops += 2 * 16 * 8 * (uint64_t)depth;
   float a[16][32], b[32][8], d[16][8];
   for (int l = 0; l < 32; ++l) {
     const Mma& m = *(Mma*)arguments[l];

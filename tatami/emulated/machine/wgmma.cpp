@@ -153,6 +153,12 @@ static void issue(Thread** threads, void** arguments, int, Site site) {
   }
   a.what = "wgmma, for B,";
   read_operand(a, b, B, w.op.transposed_b, element, w.op.n, 'B');
+  if (machine.launch.counts)  // a warp has 16 of the 64 rows, and all four share B
+    for (int warp = 0; warp < 4; ++warp) {
+      Tally& y = tally_of(*threads[32 * warp], "wgmma.mma_async");
+      y.flops += 2 * 16 * (uint64_t)w.op.n * (uint64_t)(32 / element);
+      y.shared += (w.op.a_registers ? 0 : 16 * 32) + 8 * (uint64_t)w.op.n;
+    }
   g.open.push_back(std::move(w));
 }
 static const Collective ISSUE{"wgmma.mma_async", issue};

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from tatami.core.algebra.visit import step_of, substitute
+from tatami.core.algebra.simplify import is_run
+from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, var
@@ -58,18 +59,23 @@ def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
 
 def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: bool = False) -> tuple[StGlobalVec, ...]:
     """Stores of a tile. `wanted`: widest vector, in elements. `own`: neighbouring columns of one thread; `quad`: four lanes
-    can gather eight elements of 16 bits by an exchange. A store has one of those widths, or one element."""
+    can gather eight elements of 16 bits by an exchange. A store has one of those widths, or one element; its elements are
+    neighbours in memory."""
     out = []
     for s in p.stores:
-        rest = substitute(s.index, {"n": expr(0)})
-        width = 1
-        for w in (8 if quad and s.dtype.itemsize == 2 else 1, own):
-            legal = w <= wanted and is_divisible(p.n, w, p.conditions) and is_divisible(rest, w, p.conditions)
-            if width == 1 and legal and step_of(s.index, "n") == ONE and (s.dtype == DType.fp32 or s.dtype.is_narrow_float):
-                width = w
+        widths = (8 if quad and s.dtype.itemsize == 2 else 1, own)
+        legal = (w for w in widths if w <= wanted and (s.dtype == DType.fp32 or s.dtype.is_narrow_float))
+        width = next((w for w in legal if w > 1 and is_aligned_run(s.index, w, p)), 1)
         pred = tuple(r for r in ("m", "n") if r in tail)
         out.append(StGlobalVec(s.param, s.index, s.value, width, pred, Token("tE", var("KB") - 1)))
     return tuple(out)
+
+
+def is_aligned_run(index: Expr, width: int, p: Problem) -> bool:
+    """True if every `width` columns from a multiple of it are neighbours in memory, aligned to their size, and inside or
+    outside the result together."""
+    first = substitute(index, {"n": var("block'") * width})
+    return is_divisible(p.n, width, p.conditions) and is_run(index, "n", width) and is_divisible(first, width, p.conditions)
 
 
 def split_stores(p: Problem, rows: Expr) -> Problem:

@@ -17,17 +17,17 @@ from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
 from tatami.onnx.subgraphs.graphs_inside import (
+    as_number,
     bind_symbols,
     child,
     deciding_sizes,
-    declared_rank,
     emit_call,
     equation_of,
     finish,
     found_sizes,
     import_body,
     inline,
-    of_rank,
+    is_number,
     port,
 )
 from tatami.onnx.subgraphs.loops import loop
@@ -70,8 +70,11 @@ def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
     captures: dict[str, str] = {}
     branches = [child(m, "branch", captures) for _ in ("then_branch", "else_branch")]
     values = [import_body(inner, n.attr(a), []) for inner, a in zip(branches, ("then_branch", "else_branch"), strict=True)]
-    declared = [[declared_rank(port) for port in n.attr(a).output] for a in ("then_branch", "else_branch")]
-    values = _of_declared_ranks(branches, values, declared)
+    numbers = [is_number(a) and is_number(b) for a, b in zip(n.attr("then_branch").output, n.attr("else_branch").output)]
+    values = [
+        [as_number(inner, v) if number else v for v, number in zip(made, numbers, strict=True)]
+        for inner, made in zip(branches, values, strict=True)
+    ]
     structures = _structures(m, n, branches, values)
     results = [
         [t for v, s in zip(made, structures, strict=True) for t in tensors_of(inner, converted(inner, v, s))]
@@ -85,21 +88,6 @@ def _as_branches(m: Importer, n: OnnxNode, condition: Value) -> list[Value]:
     attrs: dict[str, object] = {"then": branches[0].name, "otherwise": branches[1].name}
     out = iter(emit_call(m, "if", [flag, *captures], attrs))
     return [rebuilt(m, s, out) for s in structures]
-
-
-def _of_declared_ranks(
-    branches: Sequence[Importer], values: Sequence[list[Value]], declared: Sequence[Sequence[int | None]]
-) -> list[list[Value]]:
-    """The values of both branches, where their ranks differ with the rank that both branches declare."""
-    out = [list(made) for made in values]
-    for k, pair in enumerate(zip(*values, strict=True)):
-        rank = declared[0][k]
-        if rank is None or rank != declared[1][k] or not all(v.is_tensor and not v.is_text for v in pair):
-            continue
-        if len({len(inner.shape(inner.data(v))) for inner, v in zip(branches, pair, strict=True)}) == 2:
-            for side, (inner, v) in enumerate(zip(branches, pair, strict=True)):
-                out[side][k] = of_rank(inner, v, rank)
-    return out
 
 
 def _structures(m: Importer, n: OnnxNode, branches: Sequence[Importer], values: Sequence[list[Value]]) -> list[Structure]:
@@ -140,12 +128,12 @@ def _batched_scan(m: Importer, n: OnnxNode, k: int) -> list[Value]:
     return [m.result(m.one("stack", list(column), {"axis": 0})) for column in zip(*rows, strict=True)]
 
 
-def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], turned: list[int]) -> list[str]:
+def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], backwards: list[int]) -> list[str]:
     """The last states, then the stacked results of all iterations."""
     body: onnx.GraphProto = n.attr("body")
     k = len(scanned)
     axes = [a % len(m.shape(t)) for a, t in zip(n.attr("scan_input_axes", [0] * k), scanned, strict=True)]
-    scanned = [m.one("flip", [t], {"axes": (a,)}) if d else t for t, a, d in zip(scanned, axes, turned, strict=True)]
+    scanned = [m.one("flip", [t], {"axes": (a,)}) if d else t for t, a, d in zip(scanned, axes, backwards, strict=True)]
     length = m.shape(scanned[0])[axes[0]]
     inner = child(m, "scan")
     inputs: list[Input] = []

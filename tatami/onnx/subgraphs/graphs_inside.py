@@ -63,21 +63,20 @@ def inline(m: Importer, graph: onnx.GraphProto, operands: Sequence[Value]) -> li
         m.values = saved
 
 
-def declared_rank(described: onnx.ValueInfoProto) -> int | None:
-    """The rank that a graph declares for one of its inputs or results; None if it declares none."""
+def is_number(described: onnx.ValueInfoProto) -> bool:
+    """True if a graph declares one of its inputs or results a tensor of rank 0."""
     said = described.type.tensor_type
-    return len(said.shape.dim) if said.HasField("shape") else None
+    return said.HasField("shape") and not said.shape.dim
 
 
-def of_rank(inner: Importer, value: Value, rank: int) -> Value:
-    """The value with axes of size 1 left out, or added in front, so that it has the rank; unchanged if that cannot be. Exporters
-    add a number of rank 0 and a constant of shape [1], and declare the sum a number."""
-    tensor = inner.data(value)
-    shape = inner.shape(tensor)
-    core = tuple(s for s in shape if s != ONE)
-    if len(shape) == rank or len(core) > rank:
+def as_number(inner: Importer, value: Value) -> Value:
+    """The value as a tensor of rank 0, if it has axes of size 1 alone; else as it is. Exporters add a number of rank 0 and a
+    constant of shape [1], and declare the sum a number. (Other ranks than the declared ones are kept: many declare a wrong one.)"""
+    if not value.is_tensor or value.is_text:
         return value
-    return inner.result(inner.one("reshape", [tensor], {"shape": (ONE,) * (rank - len(core)) + core}))
+    tensor = inner.data(value)
+    is_one = all(s == ONE for s in inner.shape(tensor))
+    return inner.result(inner.rank_0(tensor)) if is_one and inner.shape(tensor) else value
 
 
 def port(inner: Importer, stem: str, kind: TensorType, inputs: list[Input]) -> Value:

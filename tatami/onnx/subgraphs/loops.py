@@ -26,14 +26,14 @@ from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
 from tatami.onnx.subgraphs.graphs_inside import (
+    as_number,
     child,
-    declared_rank,
     emit_call,
     finish,
     found_sizes,
     import_body,
     inline,
-    of_rank,
+    is_number,
     port,
 )
 from tatami.onnx.subgraphs.structures import Structure, converted, joined, rebuilt, structure_of, tensors_of
@@ -155,8 +155,8 @@ def _spread(m: Importer, made: _Body, k: int, tensor: str, result: str) -> str:
     """The first value of state k with the shape that a turn gives it, if it is one number and the body does not read it: a
     placeholder of a variable that each turn sets. Else the tensor as it is."""
     shape, port_ = made.inner.shape(result), made.inputs[2 + k].tensor
-    is_number = len(m.shape(tensor)) < len(shape) and all(s == ONE for s in m.shape(tensor))
-    if not is_number or m.dtype(tensor) != made.inner.dtype(result) or any(made.is_open(s) for s in shape):
+    is_one = len(m.shape(tensor)) < len(shape) and all(s == ONE for s in m.shape(tensor))
+    if not is_one or m.dtype(tensor) != made.inner.dtype(result) or any(made.is_open(s) for s in shape):
         return tensor
     given = {*(t for v in (*made.states, *made.scans, made.again) if v.is_tensor for t in tensors_of(made.inner, v))}
     if port_ in given.union(*(node.inputs for node in made.inner.nodes)):
@@ -182,19 +182,9 @@ def _import(
     values = [rebuilt(inner, s, ports) for s in structures]
     again, *results = import_body(inner, body, [iteration, condition, *values])
     count = len(structures)
-    described = zip(body.input[2 : 2 + count], body.output[1 : 1 + count], strict=False)
-    states = [_of_declared_rank(inner, *pair, *of) for pair, of in zip(zip(values, results), described)]
+    described = zip(results, body.input[2 : 2 + count], body.output[1 : 1 + count])
+    states = [as_number(inner, v) if is_number(given) and is_number(result) else v for v, given, result in described]
     return _Body(inner, inputs, condition, again, states, results[count:], set(symbols.values()))
-
-
-def _of_declared_rank(
-    inner: Importer, before: Value, after: Value, given: onnx.ValueInfoProto, result: onnx.ValueInfoProto
-) -> Value:
-    """A state after a turn, with the rank that it has before if the body declares that one for both."""
-    if not before.is_tensor or not after.is_tensor or before.is_text or after.is_text:
-        return after
-    rank = len(inner.shape(inner.data(before)))
-    return of_rank(inner, after, rank) if rank == declared_rank(given) == declared_rank(result) else after
 
 
 def _structures(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -12,8 +12,8 @@ from tatami.core.target import Target
 from tatami.plan.gpu.block_work import BlockWork
 from tatami.plan.gpu.tile_order import missed_bytes
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
-from tatami.plan.simulation.figures import Figures, figures_of
-from tatami.plan.views.product_limits import needs, sides
+from tatami.plan.simulation.figures import figures_of
+from tatami.plan.views.product_limits import edge_ring, needs, sides
 
 FREE_ARRIVALS = 4
 """Arrivals of a consumer warpgroup that free a slot: one lane per warp."""
@@ -27,8 +27,8 @@ SINGLE_ISSUES = 130.0
 divisions by constants (tests/cu/products/test_stem.py)."""
 SECTOR = 32
 """Bytes of a sector of L2: the smallest write."""
-PAIRS = 8
-"""Elements of a cache line that one read of the epilogue takes by the four lanes of a fragment's row, two each."""
+ROWS, ROW_LANES = 8, 4
+"""Rows of an accumulator fragment, and lanes per row: what an instruction of a warp reads or writes of the results."""
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     """Lines of 128 bytes that store instructions touch, counted once per instruction; 0 for asynchronous stores."""
     tensor: bool = True
     boxes: int = 2
-    """Number of operands that TMA loads, each by one instruction."""
+    """TMA loads per block, each by one instruction."""
     copy_issues: float = 0.0
     """Instructions that each warp of a producer issues per block for operands that its threads copy."""
     address_cycles: float = 0.0
@@ -85,6 +85,12 @@ class Pipeline(msgspec.Struct, frozen=True):
     """Cycles of the ordinary cores, of exponentials and of shuffles per tile whose rows or columns the epilogue reduces."""
 
 
+Step = Literal["none", "one", "many"]
+"""Distance in memory from one index of an axis to the next: none (the same element), one element, or more."""
+Steps = tuple[Step, Step]
+"""The step along m, and the step along n."""
+
+
 class Traffic(msgspec.Struct, frozen=True):
     """Traffic of a product in addition to its m x k, k x n and m x n elements."""
 
@@ -99,6 +105,12 @@ class Traffic(msgspec.Struct, frozen=True):
     """Work of block reductions of rows and columns."""
     is_stored: bool = True
     """True if results are stored, in addition to reductions of them."""
+    majors: tuple[str, str] = ("k", "k")
+    """Contiguous axis of A and B in memory: k, or mn for m or n."""
+    reads: tuple[Steps, ...] = ()
+    """Operands of the epilogue, which are read element by element: their steps along m and n."""
+    stored: Steps = ("many", "one")
+    """Steps of the results along m and n."""
 
 
 PLAIN = Traffic()
@@ -115,8 +127,10 @@ def pipeline_of(
     """The pipeline of a plan. `dims`: batch, m, n, k."""
     b, m, n, k = dims
     distinct = traffic.distinct
+    stored, reads, majors = traffic.stored, traffic.reads, traffic.majors
     if isinstance(plan, Sm90Mma) and plan.swap_ab:
         m, n, distinct = n, m, distinct[::-1]
+        stored, reads, majors = turned(stored), tuple(map(turned, reads)), majors[::-1]
     bm, bn, bk = plan.tile
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
     rows, columns, blocks = -(-m // bm), -(-n // bn), max(1, -(-k // (split * bk)))
@@ -127,24 +141,27 @@ def pipeline_of(
     panels = (bm * bk * blocks * size * distinct[0], bn * bk * blocks * size * distinct[1])
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)
-    width = 1 if isinstance(plan, GpuSync) else plan.vectorize.width
-    piece = 4 * width * size  # bytes that the four lanes of a fragment's row write
+    width = _store_width(plan, size, stored)
+    lanes = _lanes(plan)
+    run = {"one": lanes[1] * width, "many": lanes[0] if stored[0] == "one" else 1, "none": 1}[
+        stored[1]
+    ]  # neighbours of one store
     common = Pipeline(
         tiles=b * split * rows * columns,
         blocks=blocks,
         stages=1,
         ctas_per_sm=ctas,
-        math_cycles=_math_cycles(plan, dtype, target, figures_of(target)),
+        math_cycles=_math_cycles(plan, dtype, target, majors),
         block_bytes=(bm + bn) * bk * size,
         l2_bytes=(bm + bn) * bk * size,
         dram_bytes=missed / (rows * columns * blocks),
-        smem_reads=_smem_reads(plan, size),
+        smem_reads=_smem_reads(plan, size, majors),
         result_bytes=result,
-        store_bytes=result * max(1.0, SECTOR / piece),
-        store_lines=bm * bn / (4 * width) if traffic.is_stored else 0.0,
+        store_bytes=result * max(1.0, SECTOR / (run * size)),
+        store_lines=bm * bn * _lines(stored, lanes) / width if traffic.is_stored else 0.0,
         read_bytes=bm * bn * traffic.epilogue_bytes,
         reducing=_reducing(bm * bn, traffic.blocks, target),
-        read_lines=bm * bn / PAIRS if traffic.epilogue_bytes else 0.0,
+        read_lines=bm * bn * sum(_lines(s, lanes) for s in reads),
         boxes=0,
         specialised=False,
     )
@@ -171,8 +188,9 @@ def pipeline_of(
                 common,
                 stages=plan.stages,
                 l2_bytes=(a + rhs) * bk * size,
+                store_bytes=result if plan.epilogue_store == "stmatrix_tma" else common.store_bytes,
                 store_lines=0.0 if plan.epilogue_store == "stmatrix_tma" else common.store_lines,
-                boxes=plan.loads.count("tma"),
+                boxes=_boxes(plan, majors),
                 copy_issues=_copy_issues(plan),
                 copy_bytes=_mixed_rate(plan, 32 * width * size),
                 specialised=True,
@@ -185,7 +203,7 @@ def pipeline_of(
                 cluster=down * across,
                 staged_store=plan.epilogue_store == "stmatrix_tma",
                 fetched=plan.epilogue_load == "tma",
-                read_lines=0.0 if plan.epilogue_load == "tma" else common.read_lines,
+                read_lines=bm * bn * sum(_lines(s) for s in reads if plan.epilogue_load != "tma" or "none" in s),
             )
         case _:
             assert_never(plan)
@@ -199,6 +217,53 @@ def _reducing(results: int, work: BlockWork, target: Target) -> tuple[float, flo
         results * work.exponentials / figures.exponentials_per_clock,
         results * work.shuffles / figures.shuffles_per_clock,
     )
+
+
+def _lanes(plan: Sm80Mma | Sm90Mma | GpuSync) -> tuple[int, int]:
+    """Rows and columns of the results that the lanes of a warp hold at once."""
+    if not isinstance(plan, GpuSync):
+        return ROWS, ROW_LANES
+    columns = min(32, plan.block[1])
+    return 32 // columns, columns
+
+
+def turned(steps: Steps) -> Steps:
+    """The steps with m and n exchanged."""
+    return steps[1], steps[0]
+
+
+def _lines(steps: Steps, lanes: tuple[int, int] = (ROWS, ROW_LANES)) -> float:
+    """Cache lines per element that an instruction of a warp touches; `lanes`: rows and columns of its lanes."""
+    rows, columns = (extent if step == "many" else 1 for extent, step in zip(lanes, steps))
+    return rows * columns / (lanes[0] * lanes[1])
+
+
+def _store_width(plan: Sm80Mma | Sm90Mma | GpuSync, size: int, stored: Steps) -> int:
+    """Elements per lane of a store of results of `size` bytes. A thread of multiply-adds, or one that takes results from a ring,
+    has four neighbours of a row, one of tensor cores two; four lanes exchange theirs for eight elements of 16 bits."""
+    if isinstance(plan, GpuSync) or stored[1] != "one":
+        return 1
+    if isinstance(plan, Sm80Mma):
+        exchanged = edge_ring(plan)[0] > 0
+        own, columns = 4 if plan.inst_shape == "fma" or exchanged else 2, (sides(plan.warp_tile) or (64, 64))[1]
+        quad = exchanged or (plan.inst_shape != "fma" and columns % 32 == 0)
+    else:
+        own, quad = 2, plan.tile[1] % 32 == 0
+    widths = (8 if quad and size == 2 else 1, own)
+    return max((w for w in widths if w <= plan.vectorize.width), default=1)
+
+
+def _boxes(plan: Sm90Mma, majors: tuple[str, str]) -> int:
+    """TMA loads per CTA and block: one of an operand that is contiguous along k, else one per 64 elements of its own axis."""
+    down, across = plan.cluster
+    parts = (across if plan.multicast in ("a", "both") else 1, down if plan.multicast in ("b", "both") else 1)
+    sides_ = zip(plan.tile, plan.loads, majors, parts)
+    return sum(1 if major == "k" else max(1, extent // 64 // part) for extent, who, major, part in sides_ if who == "tma")
+
+
+def _unused(bk: int, majors: tuple[str, str]) -> float:
+    """Reads of multiply-adds over those of one block: the first steps of the block are read once more, and not used."""
+    return 1 + max(1, 2 * majors.count("k")) / bk
 
 
 def _copy_issues(plan: Sm90Mma) -> float:
@@ -220,30 +285,34 @@ def tensor_flops(dtype: DType, target: Target) -> float:
     return by_size.get(dtype.itemsize) or target.flops_fp16
 
 
-def _math_cycles(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, target: Target, figures: Figures) -> float:
+def _math_cycles(plan: Sm80Mma | Sm90Mma | GpuSync, dtype: DType, target: Target, majors: tuple[str, str]) -> float:
     """Cycles to multiply a block of k: at the tensor cores' rate, or by multiply-adds, which share the issue slots with their
     reads."""
     bm, bn, bk = plan.tile
-    flops = 2.0 * bm * bn * bk
+    flops, figures = 2.0 * bm * bn * bk, figures_of(target)
     per_clock = tensor_flops(dtype, target) / target.sms / target.clock
     match plan:
         case Sm90Mma():
             return flops / per_clock
         case Sm80Mma(inst_shape="fma"):
             wm, wn = sides(plan.warp_tile) or (64, 32)
-            a, b, reads = wm // 8, wn // 4, 4  # values of A and B that a thread multiplies, and elements per read of them
+            a, b = wm // 8, wn // 4  # values of A and B that a thread multiplies; a read has two along k if the other has none
+            narrow = majors.count("k") == 1
+            words = [count / (2 if narrow and major == "k" else 4) for count, major in zip((a, b), majors)]
+            reads = sum(words) * _unused(bk, majors)
         case Sm80Mma():
             return flops / per_clock / figures.mma_share
         case GpuSync():
-            a, b, reads = bm // plan.block[0], bn // plan.block[1], 1
+            a, b = bm // plan.block[0], bn // plan.block[1]
+            reads = float(a + b)
         case _:
             assert_never(plan)
     multiply_adds = flops / 2 / 32
-    issued = multiply_adds * (1 + (a + b) / (reads * a * b))
+    issued = multiply_adds * (1 + reads / (a * b))
     return max(flops / (target.flops_fp32 / target.sms / target.clock), issued / figures.issues_per_clock)
 
 
-def _smem_reads(plan: Sm80Mma | Sm90Mma | GpuSync, size: int) -> float:
+def _smem_reads(plan: Sm80Mma | Sm90Mma | GpuSync, size: int, majors: tuple[str, str]) -> float:
     bm, bn, bk = plan.tile
     match plan:
         case Sm90Mma():  # an instruction of 32 bytes of k reads 64 rows of A and all of B
@@ -251,7 +320,7 @@ def _smem_reads(plan: Sm80Mma | Sm90Mma | GpuSync, size: int) -> float:
         case Sm80Mma():
             wm, wn = sides(plan.warp_tile) or (64, 64)
             if plan.inst_shape == "fma":  # each lane reads its own 16 bytes; equal addresses of a warp are read once
-                return bm / wm * (bn / wn) * (wm // 8 + wn // 4) * 32 * bk * size
+                return bm / wm * (bn / wn) * (wm // 8 + wn // 4) * 32 * bk * size * _unused(bk, majors)
             return bm / wm * (bn / wn) * (wm + wn) * bk * size
         case GpuSync():
             return (bm * plan.block[1] + bn * plan.block[0]) * bk * size

@@ -20,6 +20,7 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
         if isinstance(node.op, CallOp):
             out.update(node.src)
     chained = {(e.producer, e.consumer) for e in view.edges if e.rule == "gather_chain"}
+    out |= {s.value for s in view.statements if s.kind == "copy"}
     for s in view.statements:
         if s.kind == "gather":
             out.update(a.tensor for a in s.reads if a.may and (a.tensor, s.value) not in chained)

@@ -31,6 +31,7 @@ from tatami.emulated.sources import (
     machine_files,
     machine_text,
 )
+from tatami.emulated.tallies import Counts, read_tallies
 from tatami.runtime.arrays import address, out_of_memory
 from tatami.runtime.building.compiler import find_cxx_compiler
 from tatami.runtime.building.library import Library
@@ -98,7 +99,7 @@ Argument: TypeAlias = Pointer | MapOver | int
 class LaunchShape:
     """The shape and options of a launch. `schedule` 0: asynchronous operations complete as late as allowed; else the seed of a
     random schedule. `resident`: blocks that the machine holds at the same time if some wait for others. `check_layout`:
-    operands of tensor cores have to be an affine tile of one tensor. `count_banks`: count for `bank_turns`."""
+    operands of tensor cores have to be an affine tile of one tensor. `counts`: count for `tallies`."""
 
     grid: tuple[int, int, int]
     threads: int
@@ -108,7 +109,7 @@ class LaunchShape:
     resident: int = 1
     check_layout: bool = True
     overlaps_previous: bool = False
-    count_banks: bool = False
+    counts: bool = False
 
 
 def build_machine(
@@ -143,6 +144,7 @@ class EmulatedMachine:
         library.emu_start.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         library.emu_report.restype = ctypes.c_char_p
         library.emu_count.restype = ctypes.c_uint64
+        library.emu_tallies.restype = ctypes.c_char_p
         library.emu_tensor_map_make.restype = ctypes.c_void_p
         library.emu_tensor_map_drop.argtypes = [ctypes.c_void_p]
         library.emu_tensor_map_im2col.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_int] * 2
@@ -205,7 +207,7 @@ class EmulatedMachine:
                     int(shape.check_layout),
                     int(shape.overlaps_previous),
                     shape.resident,
-                    int(shape.count_banks),
+                    int(shape.counts),
                 )
                 numbers = (*shape.grid, shape.threads, *shape.cluster, shape.shared_bytes, *how)
                 self._library.emu_start(entry, pointers, (ctypes.c_int * len(numbers))(*numbers))
@@ -222,10 +224,9 @@ class EmulatedMachine:
                 for made in maps:
                     self._library.emu_tensor_map_drop(made)
 
-    def bank_turns(self) -> tuple[int, int]:
-        """(turns that reads of shared memory take at best, turns that bank conflicts add) in the last launch that counted.
-        Reads are ldmatrix and the header's loads of shared memory."""
-        return self._library.emu_count(2), self._library.emu_count(3)
+    def tallies(self) -> Counts:
+        """Counts of the last launch, if it counted and had no fault."""
+        return read_tallies(self._library.emu_tallies().decode())
 
     def _use(self, arguments: Sequence[Pointer | MapOver]) -> None:
         used: dict[int, bool] = {}

@@ -20,6 +20,7 @@ from tatami.core.kernel import Condition, KernelFace, is_met
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.emulated.report import Explain
+from tatami.emulated.tallies import Counts
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
 from tatami.execution.waves import operation_symbols
@@ -28,8 +29,11 @@ from tatami.runtime.emulated.machine import Argument, EmulatedMachine, Im2col, L
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.memory import Memory
 from tatami.runtime.python_runs import NumpyRun
+from tatami.runtime.python_steps import ProgramCall
 
 Array: TypeAlias = np.ndarray
+TakeCounts: TypeAlias = Callable[[str, str, str, Mapping[str, int], Counts], None]
+"""Takes (program, step, kernel, sizes, counts) of a launch."""
 
 
 def chosen_schedule() -> int:
@@ -68,6 +72,8 @@ class EmulatedProgram(LoadedModule):
         self.target = target
         self.explain = explain
         self.schedule = chosen_schedule()
+        self.counted: TakeCounts | None = None
+        """Takes the counts of each launch; None: launches do not count."""
         self.threads = 1
         self.constants: dict[str, Array] = {}
         for name, tensor in self.execution.constants.items():
@@ -98,7 +104,7 @@ class EmulatedProgram(LoadedModule):
         with self.machine.lock:
             if program == "main" and self.layouts.held:
                 self._set_up([inputs[k] for k in self.layouts.held_positions])
-            return EmulatedRun(self, program, inputs, sizes, outputs, depth).results()
+            return EmulatedRun(self, ProgramCall(program, inputs, sizes, outputs, depth)).results()
 
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
@@ -124,16 +130,8 @@ class EmulatedProgram(LoadedModule):
 class EmulatedRun(NumpyRun):
     """One run of one program on the machine."""
 
-    def __init__(
-        self,
-        program: EmulatedProgram,
-        name: str,
-        inputs: Sequence[Array],
-        sizes: Mapping[str, int],
-        outputs: Sequence[Array | None],
-        depth: int,
-    ) -> None:
-        super().__init__(program, name, inputs, sizes, outputs, depth)
+    def __init__(self, program: EmulatedProgram, call: ProgramCall[Array]) -> None:
+        super().__init__(program, call)
         self.emulated = program
         self.machine = program.machine
         self.own: dict[str, Array] = {}
@@ -250,7 +248,17 @@ class EmulatedRun(NumpyRun):
         resident = target.sms * (target.max_threads_per_sm // max(threads, 1))
         schedule = self.emulated.schedule
         shape = LaunchShape(
-            (x, y, z), threads, (cx, cy, cz), op.shared_bytes, schedule, resident, overlaps_previous=op.dependent
+            (x, y, z),
+            threads,
+            (cx, cy, cz),
+            op.shared_bytes,
+            schedule,
+            resident,
+            overlaps_previous=op.dependent,
+            counts=self.emulated.counted is not None,
         )
         at = self.program.step_name(self.name, ins.debug_name or op.kernel)
         self.machine.launch(op.kernel, arguments, shape, at, self.emulated.explain)
+        if self.emulated.counted is not None:
+            counts = self.machine.tallies() if 0 not in shape.grid else {}
+            self.emulated.counted(self.name, ins.debug_name or op.kernel, op.kernel, self.env(), counts)

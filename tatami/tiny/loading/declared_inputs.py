@@ -18,7 +18,8 @@ from tatami.tiny.infer import Type
 from tatami.tiny.ir import InputOp
 from tatami.tiny.loading.document_fields import Fields
 
-_PORT_FIELDS = ("role", "mutability", "storage", "layout", "alignment")
+PORT_FIELDS = ("role", "mutability", "storage", "layout", "alignment")
+"""Fields of a signature's input in addition to its name and type."""
 
 
 class DeclaredInputs(Fields):
@@ -58,8 +59,8 @@ class DeclaredInputs(Fields):
         self.known(self.signature, ("inputs", "outputs", "assumptions", "defaults", "must_bind"))
         for item in self.field(self.signature, "inputs", list, []):
             name = self.field(item, "tensor", str)
-            self.known(item, ("tensor", "dtype", "shape", *_PORT_FIELDS))
-            fields = {k: v for k, v in item.items() if k in _PORT_FIELDS}
+            self.known(item, ("tensor", "dtype", "shape", *PORT_FIELDS))
+            fields = {k: v for k, v in item.items() if k in PORT_FIELDS}
             declared = {**self.declared_type(name), **{k: v for k, v in item.items() if k in ("dtype", "shape")}}
             if "dtype" in declared and "shape" in declared:
                 self.declare(name, declared, fields)

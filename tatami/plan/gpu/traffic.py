@@ -1,0 +1,93 @@
+"""Sizes of a contraction, and what its operands and its epilogue ask of memory: what is simulated, besides the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tatami.core.algebra.visit import free_vars, step_of
+from tatami.core.expr import ONE, ZERO, Expr, product, var
+from tatami.core.layout import MemRef, address
+from tatami.plan.gpu.block_work import block_work
+from tatami.plan.gpu.sm90_shapes import residuals
+from tatami.plan.gpu.sm_load import Step, Steps, Traffic
+from tatami.plan.loops.schedule import size_at
+from tatami.region.ir import Read, Region, Yield
+from tatami.region.views.product import GemmOperand, GemmView, Group, major_of, rounded_to_tf32, run_of
+from tatami.region.views.slides import guarded_read
+from tatami.region.walk import nodes
+
+
+def dims_of(view: GemmView, sizes: Mapping[str, int], rows: int = 1) -> tuple[int, int, int, int]:
+    """Batch, m, n, k. With rows in groups, each end cuts a tile of `rows` rows into two, which are computed one after the
+    other."""
+    b, m, n, k = (size_at(g.size, sizes) for g in (view.batch, view.m, view.n, view.k))
+    cuts = 0 if view.groups is None else max(0, size_at(view.groups.count, sizes) - 1)
+    return b, m + cuts * rows, n, k
+
+
+def traffic_of(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traffic:
+    """Memory traffic of a product: distinct elements over elements read, per operand (below 1 for overlapping windows or
+    operands shared by batches), the epilogue's bytes and stores."""
+    shapes = {p.name: p.memref.shape for p in region.inputs}
+    width = {p.name: p.memref.dtype.itemsize for p in region.inputs}
+    batch, m, n, k = dims_of(view, sizes)
+
+    def share(operand: GemmOperand, own: int) -> float:
+        read = batch * own * k
+        if operand.gather is None or not read:
+            return 1.0
+        return min(1.0, size_at(product(shapes[operand.gather.tensor]), sizes) / read)
+
+    singles = _is_single(view.lhs, view.m, view.k), _is_single(view.rhs, view.n, view.k)
+    reduced = {p.output.to for p in view.partials}
+    return Traffic(
+        (share(view.lhs, m), share(view.rhs, n)),
+        sum(width[e.tensor] for e in residuals(view)),
+        singles,
+        block_work(view),
+        any(o.name not in reduced for o in region.outputs),
+        (major_of(view.lhs, view.m, view.k) or "k", major_of(view.rhs, view.n, view.k) or "k"),
+        tuple(
+            _steps(region, view, e)
+            for e in dict.fromkeys(n for x in view.epilogue for n in nodes(x.expr))
+            if isinstance(e, Read)
+        ),
+        next(
+            (
+                _stored(region, view, y, o.memref)
+                for o in region.outputs
+                for y in region.yields
+                if y.to == o.name not in reduced
+            ),
+            ("many", "one"),
+        ),
+    )
+
+
+def _steps(region: Region, view: GemmView, read: Read) -> Steps:
+    """Steps of an operand of the epilogue along m and n."""
+    memref = next(p.memref for p in region.inputs if p.name == read.tensor)
+    return _steps_of(view, address(memref.layout, memref.shape, read.map))
+
+
+def _stored(region: Region, view: GemmView, y: Yield, memref: MemRef) -> Steps:
+    """Steps of an output along m and n."""
+    own = next(let.axes for let in region.lets if let.name == y.source)
+    at = [e if e is not None else ZERO for e in y.map or map(var, own)]
+    return _steps_of(view, address(memref.layout, memref.shape, tuple(at)))
+
+
+def _steps_of(view: GemmView, at: Expr) -> Steps:
+    def step(group: Group) -> Step:
+        if not free_vars(at).intersection(group.axes):
+            return "none"
+        return "one" if step_of(at, group.axes[-1]) == ONE else "many"
+
+    return step(view.m), step(view.n)
+
+
+def _is_single(operand: GemmOperand, own: Group, k: Group) -> bool:
+    """True if the operand is read in windows, one element at a time."""
+    found = guarded_read(rounded_to_tf32(operand.expr) or operand.expr)
+    entries = [] if found is None else [free_vars(e) for e in found[1].map]
+    return any(e & {*own.axes} and e & {*k.axes} for e in entries) and run_of(operand, k) == 1

@@ -13,7 +13,7 @@ from tatami.core.kernel import Binding, is_met
 from tatami.core.layout import MemRef, address, size_elements
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, storage_dtype
-from tatami.core.run_programs import Observe
+from tatami.core.numbers.run_programs import Observe
 from tatami.loop import ir
 from tatami.region import run as region_run
 from tatami.region.ir import Program, Region

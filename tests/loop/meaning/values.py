@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 import numpy as np
+from tatami.core.combining import combine
 
 from tatami.core.algebra.visit import evaluate
-from tatami.core.combining import combine
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.numbers import numerics

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,8 @@ def prepare(
         given = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes, trust=trust, compare=compare)
     except TatamiError as error:
         given, sizes = imported_for(model, sizes or {}, error)
-    made = _set_up(given, target, sizes or {}, precision, load_decisions(decisions), check, is_document(model), trust)
+    request = _Request(target, sizes or {}, precision, load_decisions(decisions), check, trust)
+    made = _set_up(given, request, from_document=is_document(model))
     made.observer.progress = progress
     return made
 
@@ -99,7 +101,7 @@ def prepare_saved(
     was = saved.manifest
     decided = was.decisions if decisions is None else load_decisions(decisions)
     asked: Mapping[str, SizeRequest] = sizes or {n: (0, usual, usual) for n, usual in was.hints.items()}
-    compilation = _set_up(saved.given, target, asked, precision, decided, check, True, trust)
+    compilation = _set_up(saved.given, _Request(target, asked, precision, decided, check, trust), from_document=True)
     if not sizes and precision is None and decisions is None and compilation.target == was.target:
         compilation.program = saved.program
     return compilation
@@ -113,18 +115,22 @@ def _refuse_broken_sizes(given: Mapping[str, Module[object]]) -> None:
             raise TatamiError(*faults)
 
 
-def _set_up(
-    models: Mapping[str, Module[Any]],
-    target: TargetRequest,
-    sizes: Mapping[str, SizeRequest],
-    precision: str | None,
-    decisions: Decisions,
-    check: bool,
-    from_document: bool,
-    trust: bool,
-) -> Compilation:
-    sizes = sizes_argument(sizes)
-    resolved = resolve_target(_target_of(models) if target is None else target)
+@dataclass(frozen=True)
+class _Request:
+    """A compilation's wishes besides the model."""
+
+    target: TargetRequest
+    sizes: Mapping[str, SizeRequest]
+    precision: str | None
+    decisions: Decisions
+    check: bool
+    trust: bool
+
+
+def _set_up(models: Mapping[str, Module[Any]], request: _Request, *, from_document: bool) -> Compilation:
+    precision, decisions, check, trust = request.precision, request.decisions, request.check, request.trust
+    sizes = sizes_argument(request.sizes)
+    resolved = resolve_target(_target_of(models) if request.target is None else request.target)
     if from_document:
         models = checked(models, resolved, trust)
     fixed = {n: expr(v) for n, v in sizes.items() if isinstance(v, int)}

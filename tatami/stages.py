@@ -110,11 +110,11 @@ def verify(name: str, value: object, others: Callable[[str], object]) -> list[Di
     checker = _module(s.layer, "verify")
     if checker is None:
         return []
-    beside = [others(n) for n in s.checks_with]
-    if any(b is None for b in beside):
+    given = [others(n) for n in s.checks_with]
+    if any(b is None for b in given):
         return []
     form = {"form": name} if "form" in signature(checker.verify).parameters else {}
-    result: list[Diagnostic] = checker.verify(value, *beside, **form)
+    result: list[Diagnostic] = checker.verify(value, *given, **form)
     return result
 
 

@@ -198,9 +198,9 @@ def bench(
     request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float, ledger: str | None, svg: str | None
 ) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks."""
-    from tatami.cli.run_commands import bench_command
+    from tatami.cli.run_commands import Benching, bench_command
 
-    bench_command(request, inputs, threads, seconds, ledger, svg)
+    bench_command(request, Benching(inputs, threads, seconds, ledger, svg))
 
 
 @main.command(short_help="decisions of the compiler, with reasons")

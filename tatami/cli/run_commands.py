@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -200,15 +200,19 @@ def calibrate_command(output: str | None) -> None:
         console.print(printable(str(write_text(Path(output), dump_text(to_builtins(t))))), markup=False)
 
 
-def bench_command(
-    request: Request,
-    inputs: tuple[str, ...],
-    threads: int | None,
-    seconds: float,
-    ledger: str | None,
-    svg: str | None,
-) -> None:
-    """`tatami bench`: time each kernel, print the table, append to the ledger; `svg`: file for the roofline."""
+@dataclass(frozen=True)
+class Benching:
+    """Options of `tatami bench`. `seconds`: how long to measure; `ledger`: CSV to append to; `svg`: file for the roofline."""
+
+    inputs: tuple[str, ...]
+    threads: int | None
+    seconds: float
+    ledger: str | None
+    svg: str | None
+
+
+def bench_command(request: Request, options: Benching) -> None:
+    """`tatami bench`: time each kernel, print the table, append to the ledger."""
     from tatami.bench.ledger import append_measurement
     from tatami.bench.measure import estimate_sizes, measure
     from tatami.bench.roofline import roofline_svg
@@ -217,11 +221,11 @@ def bench_command(
     from tatami.runtime.machine.peak import measured_peaks
 
     compilation = request.compilation()
-    peaks = measured_peaks(compilation.target, thread_count(threads))
+    peaks = measured_peaks(compilation.target, thread_count(options.threads))
     planned = estimate_sizes(compilation)
-    function = build(compilation, threads, request.sizes)
-    arrays, bound = gather_inputs(function.signature, function.arguments, inputs, request.sizes, otherwise=planned)
-    found = measure(compilation, arrays, bound, threads, seconds, peaks)
+    function = build(compilation, options.threads, request.sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, options.inputs, request.sizes, otherwise=planned)
+    found = measure(compilation, arrays, bound, options.threads, options.seconds, peaks)
     rows: list[tuple[str, ...]] = [
         ("kernel", "kind", "ms", "share", "estimate ms", "GFLOP/s", "GB/s", "of roofline", "flops", "bytes", "computes")
     ]
@@ -246,12 +250,12 @@ def bench_command(
         f" {peaks.cache / 1e9:.0f} GB/s from cache",
         markup=False,
     )
-    if svg is not None:
-        write_text(Path(svg), roofline_svg(found.timings, peaks, Path(request.model).name))
-        console.print(printable(f"wrote {svg}"), markup=False)
+    if options.svg is not None:
+        write_text(Path(options.svg), roofline_svg(found.timings, peaks, Path(request.model).name))
+        console.print(printable(f"wrote {options.svg}"), markup=False)
     root = default_cache().root
-    path = Path(ledger) if ledger else root / "ledger.csv" if root is not None else None
-    if path is not None and not ledger:
+    path = Path(options.ledger) if options.ledger else root / "ledger.csv" if root is not None else None
+    if path is not None and not options.ledger:
         with suppress(OSError):  # the ledger says what is wrong with the folder
             make_private(path.parent)
     if path is not None:

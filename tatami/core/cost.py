@@ -6,6 +6,7 @@ time  = max(FLOPs / (peak * occupancy * efficiency), Bytes / (bandwidth * occupa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -68,28 +69,46 @@ def time_estimate(target: Target, flops: float, bytes_: float, occupancy: float 
     return max(flops / (r.flops * busy * efficiency), bytes_ / (r.bandwidth * busy)) + r.launch
 
 
-def fusion_delta(
-    target: Target,
-    *,
-    dflops: float,
-    dbytes: float,
-    saved_bytes: float,
-    launches: int,
-    fanout: float = 0.0,
-    layout: float = 0.0,
-    piecewise: float = 0.0,
-    occupancy: float = 0.0,
-) -> tuple[float, dict[str, float]]:
+@dataclass(frozen=True)
+class Fusion:
+    """The changes by fusing an edge: operations, bytes and launches, and losses in seconds."""
+
+    dflops: float
+    """Operations that are done in addition."""
+    saved_bytes: float
+    """Bytes that are not moved between the kernels."""
+    launches: int
+    """Kernel launches that are saved."""
+    dbytes: float = 0.0
+    """Bytes that are moved in addition."""
+    fanout: float = 0.0
+    """Seconds for which other readers need the value in memory in any case."""
+    layout: float = 0.0
+    """Seconds of reads across the order of memory."""
+    piecewise: float = 0.0
+    """Seconds of reads that are cut by conditions."""
+    occupancy: float = 0.0
+    """Seconds in which lanes of the machine are idle."""
+
+
+def fusion_delta(target: Target, fusion: Fusion) -> tuple[float, dict[str, float]]:
     """(Δtime of fusing an edge, its terms by name), in seconds; a negative Δtime is time saved."""
     r = rates(target)
     terms = {
-        "dflops": dflops / r.flops,
-        "dbytes": dbytes / r.bandwidth,
-        "fanout": fanout,
-        "layout": layout,
-        "piecewise": piecewise,
-        "occupancy": occupancy,
-        "saved": saved_bytes / r.bandwidth + launches * r.launch,
+        "dflops": fusion.dflops / r.flops,
+        "dbytes": fusion.dbytes / r.bandwidth,
+        "fanout": fusion.fanout,
+        "layout": fusion.layout,
+        "piecewise": fusion.piecewise,
+        "occupancy": fusion.occupancy,
+        "saved": fusion.saved_bytes / r.bandwidth + fusion.launches * r.launch,
     }
-    delta = max(terms["dflops"], terms["dbytes"]) + fanout + layout + piecewise + occupancy - terms["saved"]
+    delta = (
+        max(terms["dflops"], terms["dbytes"])
+        + fusion.fanout
+        + fusion.layout
+        + fusion.piecewise
+        + fusion.occupancy
+        - terms["saved"]
+    )
     return delta, {k: v for k, v in terms.items() if v}

@@ -100,7 +100,7 @@ class Machine:
             raise fail(
                 "RecursionDepth", name, f"programs call each other more than {MAX_DEPTH} deep", "end the recursion earlier"
             )
-        return _Run(self, name, self.plans[name], arguments, dict(sizes), depth).outputs()
+        return _Run(self, name, arguments, dict(sizes), depth).outputs()
 
 
 class _Run:
@@ -108,14 +108,13 @@ class _Run:
         self,
         machine: Machine,
         name: str,
-        plan: ExecutionPlan,
         arguments: Sequence[Array],
         sizes: dict[str, int],
         depth: int,
     ) -> None:
         self.machine = machine
         self.name = name
-        self.plan = plan
+        self.plan = plan = machine.plans[name]
         self.sizes = sizes
         self.depth = depth
         self.info = {b.id: b for b in plan.buffers}

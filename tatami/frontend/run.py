@@ -112,8 +112,8 @@ class _Machine:
             last[out.tensor] = len(graph.graph)
         for position, node in enumerate(graph.graph):
             args = [values[i] if i else None for i in node.inputs]
-            types, dtypes = [graph.tensors[o] for o in node.outputs], [graph.tensors[i].dtype for i in node.inputs if i]
-            results = self.node(node, args, types, dtypes, bound, depth)
+            types = [graph.tensors[o] for o in node.outputs]
+            results = self.node(graph, node, args, bound, depth)
             for output, value, type in zip(node.outputs, results, types, strict=True):
                 values[output] = cast(value, type.dtype, self.mode)
                 check_new_sizes(graph.signature, self._bind(type, values[output], bound), bound)
@@ -134,15 +134,8 @@ class _Machine:
                 new.append(symbol)
         return new
 
-    def node(
-        self,
-        node: Node,
-        args: list[Array | None],
-        types: Sequence[TensorType],
-        dtypes: Sequence[DType],
-        sizes: dict[str, int],
-        depth: int,
-    ) -> Sequence[Array]:
+    def node(self, graph: Graph, node: Node, args: list[Array | None], sizes: dict[str, int], depth: int) -> Sequence[Array]:
+        types = [graph.tensors[o] for o in node.outputs]
         attrs = attributes(operation(node), node)
         match node.op:
             case "call":
@@ -154,6 +147,7 @@ class _Machine:
             case "loop":
                 return self.loop(attrs, args, types, sizes, depth)
             case _:
+                dtypes = [graph.tensors[i].dtype for i in node.inputs if i]
                 return run_operation(node, args, types, sizes, self.mode, dtypes)
 
     def call(self, name: str, args: Sequence[Array | None], sizes: Mapping[str, int], depth: int) -> list[Array]:

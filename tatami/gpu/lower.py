@@ -30,7 +30,8 @@ from tatami.gpu.streaming.custom_body import lower_body
 from tatami.gpu.streaming.lower import lower_stream
 from tatami.gpu.streaming.sort import DOWN, lower_sort
 from tatami.plan.ir import TWO_PASS, GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
-from tatami.plan.views.product_limits import block_rules, group_rules, hard_limits, shape_rules
+from tatami.plan.views.product_limits import hard_limits
+from tatami.plan.views.product_rules import block_rules, group_rules, shape_rules
 from tatami.region.views.fp8 import spelled_out
 
 

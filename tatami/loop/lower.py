@@ -55,8 +55,9 @@ from tatami.plan.ir import (
     Sm90Mma,
     Sm90Pair,
 )
-from tatami.plan.views.form_passes import Wish, rows_plan
+from tatami.plan.views.form_passes import Wish
 from tatami.plan.views.own_names import Names, rename
+from tatami.plan.views.wished_plans import rows_plan
 from tatami.region.ir import Program, Region
 from tatami.region.views.fp8 import spelled_out
 from tatami.region.views.open_places import with_open_places

@@ -264,6 +264,8 @@ class _Check:
                 if active is not None:
                     self.index(active, s)
                 t = self.type(value, s)
+                if active is not None and t is not None and t.lanes == 1:
+                    self.wrong(f"{buffer} is stored one element at a time, and {active} lanes are active")
                 if t is not None and buffer in s.buffers and t.dtype != s.buffers[buffer]:
                     self.wrong(f"{t.dtype} is stored in {buffer} of {s.buffers[buffer]}")
             case For(var=var, start=start, stop=stop, body=body, step=step):
@@ -373,6 +375,8 @@ class _Check:
                     self.index(index, s)
                     if isinstance(v, Load) and v.active is not None:
                         self.index(v.active, s)
+                        if v.lanes == 1:
+                            self.wrong(f"{buffer} is read one element at a time, and {v.active} lanes are active")
                     if isinstance(v, Gather):
                         self.index(v.step, s)
                     if isinstance(v, Gather) and (v.each < 1 or v.lanes % v.each):

@@ -133,7 +133,7 @@ def _plan_of(
 
             fixed = tuple(decided_choice(c, lying, target, sizes) for c in fixed)
         else:
-            fixed = tuple(msgspec.structs.replace(c, estimate=estimate_at(lying, n.facts, c, target, sizes)) for c in fixed)
+            fixed = tuple(msgspec.structs.replace(c, estimate=_estimate_of(n, c, target, hints)) for c in fixed)
         choices, rejected = fixed, (*loser, *rejected)
     elif target.isa == "sm90":
         from tatami.plan.tuned import take_tuned
@@ -162,6 +162,13 @@ def estimate_at(
     renamed, names = canonical(region)
     hints = {new: sizes[old] for old, new in names.symbols.items() if old in sizes}
     return plan_estimate(renamed, facts_of_renamed(facts, names), rename_choice(choice, names).plan, target, hints)
+
+
+def _estimate_of(n: _Named, choice: Guarded, target: Target, hints: Mapping[str, int]) -> dict[str, float]:
+    """The same for a named Region, whose canonical form is known."""
+    if n.region.opaque is not None:
+        return {}
+    return plan_estimate(n.renamed, n.facts, rename_choice(choice, n.names).plan, target, hints)
 
 
 def facts_of_renamed(facts: RegionFacts, names: Renaming) -> RegionFacts:

@@ -50,15 +50,8 @@ from tatami.plan.ir import (
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.pairs.choose import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
 from tatami.plan.views.pair_limits import PairPlan
-from tatami.plan.views.product_limits import (
-    MmaPlan,
-    block_rules,
-    hard_limits,
-    shape_rules,
-    sm80_instruction,
-    spills,
-    stop_rules,
-)
+from tatami.plan.views.product_limits import MmaPlan, hard_limits, sm80_instruction, spills, stop_rules
+from tatami.plan.views.product_rules import block_rules, shape_rules
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.views.kinds import contractions

@@ -135,7 +135,7 @@ class CpuContraction(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_con
 
     `swap` exchanges the roles of lhs and rhs, so that the wide operand is the n side. `split` names the group that threads
     divide: batch, m, n, or k in `parts`, whose sums are then added. `nc` columns are copied, or read, together, and blocks have
-    `mc` rows; what bounds nothing is one tile: `mc` if threads divide columns, `nc` if they divide rows. `packed` names
+    `mc` rows; what bounds nothing is one tile: `mc` if threads divide columns, `nc` if columns are not read together. `packed` names
     operands whose panels `setup` writes once. `in_place` names the sides whose operand is used in place, without a copy
     (conditions: region/views/matrix.py). `dot`: narrow integers are packed and multiplied in pairs or quads of k, which kc
     then counts (region/views/narrow.py); by VNNI or AMX tiles if its name says so. Quads without either are widened by the

@@ -25,7 +25,8 @@ from tatami.plan.ir import (
 from tatami.plan.loops.rules import invalid_plan, schedule_rules
 from tatami.plan.views.fixed_fields import epilogue_fields, pair_fields, product_fields
 from tatami.plan.views.pair_limits import pair_limits, pair_rules
-from tatami.plan.views.product_limits import crowded_rules, group_rules, hard_limits, shape_rules
+from tatami.plan.views.product_limits import hard_limits
+from tatami.plan.views.product_rules import crowded_rules, group_rules, shape_rules
 from tatami.region.ir import Region
 from tatami.region.views.kinds import contractions
 from tatami.region.views.pairs.pair import pair_view

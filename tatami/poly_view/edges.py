@@ -12,6 +12,8 @@ The access decides the rule:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from tatami.core.algebra.bounds import bounds
@@ -36,21 +38,28 @@ def classify_edges(
             if access.tensor in statements:
                 by_producer.setdefault(access.tensor, []).append(access)
         for value, accesses in by_producer.items():
-            edge = _edge(statements[value], consumer, accesses, nodes, patterns, memo)
+            edge = _edge(statements[value], consumer, accesses, _Program(nodes, patterns, memo))
             if edge.rule == "inline" and (summed := slid.get(consumer.value)):
                 edge = _with_halo(edge, statements[value], consumer, accesses, nodes, summed)
             out.append(edge)
     return tuple(out)
 
 
+class _Program(NamedTuple):
+    """Nodes and contractions of a program, and the rules of accesses that were found before."""
+
+    nodes: dict[str, Node]
+    patterns: dict[str, ContractionPattern]
+    memo: dict[object, tuple[str, dict[str, int]]]
+
+
 def _edge(
     producer: Statement,
     consumer: Statement,
     accesses: list[PolyAccess],
-    nodes: dict[str, Node],
-    patterns: dict[str, ContractionPattern],
-    memo: dict[object, tuple[str, dict[str, int]]],
+    program: _Program,
 ) -> Edge:
+    nodes, patterns, memo = program
     shape = access_rule(producer, consumer, accesses, memo)
     rule, halo = shape
     p, c = producer.value, consumer.value

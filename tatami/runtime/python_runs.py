@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from tatami.execution.frames import MAX_DEPTH, callees
 from tatami.execution.ir import BufferInfo, Instruction, Loop
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.cpu.native_code import NativeCode, Placement
-from tatami.runtime.cpu.turns import has_native_turns, run_turns
+from tatami.runtime.cpu.turns import LoopStart, has_native_turns, run_turns
 from tatami.runtime.host_steps import Place
-from tatami.runtime.python_steps import Array, SteppedRun
+from tatami.runtime.python_steps import Array, ProgramCall, SteppedRun
 
 KEPT_PLACEMENTS = 64
 """Maximum number of (segment, sizes) for which a program keeps the arena's placement."""
@@ -57,16 +57,8 @@ class PythonRun(NumpyRun):
     """A run whose segments are compiled code. They find a buffer by an offset, the distance of its address from a
     base."""
 
-    def __init__(
-        self,
-        program: NativeCode,
-        name: str,
-        inputs: Sequence[Array],
-        sizes: Mapping[str, int],
-        outputs: Sequence[Array | None],
-        depth: int,
-    ) -> None:
-        super().__init__(program, name, inputs, sizes, outputs, depth)
+    def __init__(self, program: NativeCode, call: ProgramCall[Array]) -> None:
+        super().__init__(program, call)
         self.compiled = program
         self.base = empty_bytes(64)
 
@@ -104,7 +96,7 @@ class PythonRun(NumpyRun):
         sized = self.compiled.sized(op.body, sizes)
         if list(sized.output_shapes[1 : 1 + op.carried]) != [x.shape for x in state]:
             return super().loop(at, ins, op, inputs)  # the state grows
-        made = run_turns(self.compiled, op, sized, trip, keep, takes_condition, state, captured)
+        made = run_turns(self.compiled, op, sized, LoopStart(trip, keep, takes_condition, state, captured))
         first = [shape if made.turns else None for shape in sized.output_shapes[1 + op.carried :]]
         outputs = [self.info[id] for id in ins.outputs]
         bind_loop_results(

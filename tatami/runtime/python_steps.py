@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -75,34 +76,38 @@ class SteppedProgram(Protocol[A]):
         """The name of a step in words for a reader."""
 
 
+@dataclass(frozen=True)
+class ProgramCall(Generic[A]):
+    """One call of a program: its name, its inputs without constants, the values of its sizes, arrays that results are written
+    to (None: the run allocates), and how many calls it is inside of."""
+
+    name: str
+    inputs: Sequence[A]
+    sizes: Mapping[str, int]
+    outputs: Sequence[A | None]
+    depth: int
+
+
 class SteppedRun(Generic[A]):
     """One run of a program whose calls, loops and host steps are made from Python. A subclass knows its arrays and runs the
     kernels between."""
 
-    def __init__(
-        self,
-        program: SteppedProgram[A],
-        name: str,
-        inputs: Sequence[A],
-        sizes: Mapping[str, int],
-        outputs: Sequence[A | None],
-        depth: int,
-    ) -> None:
+    def __init__(self, program: SteppedProgram[A], call: ProgramCall[A]) -> None:
         self.program = program
-        self.name = name
+        self.name = name = call.name
         self.plan = program.execution.programs[name]
         self.layouts = program.layouts
-        self.depth = depth
-        self.sizes = dict(sizes)
+        self.depth = call.depth
+        self.sizes = dict(call.sizes)
         self.info = {b.id: b for b in self.plan.buffers}
         self.values: dict[str, A] = {}
         boundary = self.layouts.boundary(name)
-        for b, array in zip((b for b in boundary if b.kind == "input"), inputs, strict=True):
+        for b, array in zip((b for b in boundary if b.kind == "input"), call.inputs, strict=True):
             self.values[b.id] = array
         for id, port in zip(self.plan.input_buffers, self.plan.signature.inputs):
             if self.info[id].kind == "constant":
                 self.values[id] = program.constants[port.tensor]
-        for id, given in zip(self.plan.output_buffers, outputs):
+        for id, given in zip(self.plan.output_buffers, call.outputs):
             if given is not None and self.info[id].kind == "output":
                 self.values[id] = given
         self.last = self.layouts.last_uses[name]

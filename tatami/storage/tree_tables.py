@@ -14,7 +14,7 @@ import msgspec
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import Expr, expr
 from tatami.core.module import Module
-from tatami.core.numbers.trees import tables_fault
+from tatami.core.numbers.trees import TreeTables, tables_fault
 from tatami.core.signature import Output, Signature
 from tatami.core.tensor import Tensor
 
@@ -53,7 +53,7 @@ def _fault(tables: Sequence[Array | None], features: Expr, outputs: Expr) -> str
     width, results = features.as_int(), outputs.as_int()
     if width is None or results is None:
         return "an ensemble of trees over an open number of features"
-    return tables_fault(nodes, roots, targets, values, width, results)
+    return tables_fault(TreeTables(nodes, roots, targets, values), width, results)
 
 
 Ensemble: TypeAlias = "tuple[str, list[Array | None], Expr, Expr]"

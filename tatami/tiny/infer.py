@@ -4,7 +4,7 @@ Binary and ternary ops broadcast right-aligned (spec 2 §0); `strict` requires o
 Leaves (INPUT, CONST, SIZE, IOTA) declare their own type: `own`.
 
 >>> from tatami.core.expr import shape
->>> str(infer(PermuteOp(perm=(1, 0)), [Type(DType.fp32, shape("M", "K"))]))
+>>> str(infer(ir.PermuteOp(perm=(1, 0)), [Type(DType.fp32, shape("M", "K"))]))
 'fp32[K, M]'
 """
 

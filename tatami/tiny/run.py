@@ -10,7 +10,7 @@ have another value in each iteration. The loop runs while the iteration is below
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 import numpy as np
 
@@ -161,7 +161,9 @@ def evaluate_node(node: ir.Node, src: Sequence[Array], sizes: Mapping[str, int],
         case ir.ScanOp(op=fn, axis=axis, dtype=dtype, exclusive=exclusive, reverse=reverse):
             return numerics.scan(fn, src[0], axis, dtype, exclusive, reverse, mode)
         case ir.GatherOp(result_shape=result_shape, map=index_map, bounds=bounds):
-            index, inside = _indices(node, index_map, list(src[1:]), concrete(result_shape, sizes), src[0].shape, bounds, sizes)
+            index, inside = _indices(
+                node, _IndexMap(index_map, src[0].shape, bounds), list(src[1:]), concrete(result_shape, sizes), sizes
+            )
             if 0 in src[0].shape:
                 return np.zeros(concrete(result_shape, sizes), src[0].dtype)
             out = np.asarray(src[0][index])
@@ -263,17 +265,20 @@ def _check_range(node: ir.Node, index: Sequence[Array], shape: tuple[int, ...], 
             )
 
 
+class _IndexMap(NamedTuple):
+    """The index of an operand of `shape`: an expression for each axis, None where an operand gives it, and the policy."""
+
+    map: tuple[Expr | None, ...]
+    shape: tuple[int, ...]
+    bounds: ir.Bounds
+
+
 def _indices(
-    node: ir.Node,
-    index_map: tuple[Expr | None, ...],
-    operands: list[Array],
-    over: tuple[int, ...],
-    shape: tuple[int, ...],
-    bounds: ir.Bounds,
-    sizes: Mapping[str, int],
+    node: ir.Node, at: _IndexMap, operands: list[Array], over: tuple[int, ...], sizes: Mapping[str, int]
 ) -> tuple[tuple[Array, ...], Array | None]:
     """(index arrays with the out-of-range policy applied, mask of accesses that are inside or None). Only policy zero has a
     mask."""
+    index_map, shape, bounds = at
     known = iter(_coordinates([e for e in index_map if e is not None], over, sizes))
     index: list[Array] = []
     inside: Array | None = None
@@ -308,7 +313,7 @@ def _indices(
 
 def _scatter(node: ir.Node, op: ir.ScatterOp, src: Sequence[Array], sizes: Mapping[str, int]) -> Array:
     target, updates = np.array(src[0]), src[1]
-    index, inside = _indices(node, op.map, list(src[2:]), updates.shape, target.shape, op.bounds, sizes)
+    index, inside = _indices(node, _IndexMap(op.map, target.shape, op.bounds), list(src[2:]), updates.shape, sizes)
     flat = tuple(i.reshape(-1) for i in index)
     values = updates.reshape(-1)
     if inside is not None:

@@ -18,7 +18,7 @@ from tatami.gpu.lower import lower, lower_region, lower_split
 from tatami.gpu.proof.prove import explore, simulate
 from tatami.gpu.show import show
 from tatami.plan.ir import Guarded, ProgramPlan, RegionPlan
-from tatami.plan.views.product_limits import shape_rules
+from tatami.plan.views.product_rules import shape_rules
 from tatami.region.ir import Program, Region
 from tests.gpu.gemm_examples import gemm, sm80, sm90, sync
 

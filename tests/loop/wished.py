@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tatami.plan.ir import Blocks, CpuRows
-from tatami.plan.views.form_passes import Wish, rows_plan
+from tatami.plan.views.form_passes import Wish
+from tatami.plan.views.wished_plans import rows_plan
 from tatami.region.ir import Region
 
 

@@ -45,6 +45,14 @@ def product(m: int, n: int, k: int, dtype: Any = tt.fp32) -> tt.Graph:
     return one(lambda x, w, b: (x @ w + b.expand((m, n))).relu(), (m, k), (k, n), (n,), dtype=dtype)
 
 
+def layer(m: int, n: int, k: int, images: int = 0) -> tt.Graph:
+    """A product with weights that `setup` packs."""
+    g = tt.Graph("layer")
+    x = g.input("x", (images, m, k) if images else (m, k), tt.fp32)
+    g.output("y", (x @ g.constant(np.zeros((k, n), np.float32))).relu())
+    return g
+
+
 def attention(dtype: Any = tt.fp32) -> tt.Graph:
     return one(lambda q, k, v: q.attention(k, v, causal=True), *[(1, 2, 128, 64)] * 3, dtype=dtype)
 
@@ -65,6 +73,11 @@ CASES: dict[str, tuple[str, str, Callable[[], tt.Graph]]] = {
     "planes": ("cpu:avx512", "cpu_planes", lambda: convolution(64, 64, 56, 5)),
     "rows by columns": ("cpu:avx2", "cpu_contraction", lambda: product(1100, 1024, 512)),
     "columns by rows": ("cpu:avx2", "cpu_contraction", lambda: product(96, 1024, 512)),
+    "packed columns": ("cpu:avx2", "cpu_contraction", lambda: layer(96, 1024, 512)),
+    "packed columns of one panel": ("cpu:avx2", "cpu_contraction", lambda: layer(4, 1024, 512)),
+    "long rows": ("cpu:avx2", "cpu_contraction", lambda: product(4, 1024, 512)),
+    "parts of k": ("cpu:avx2", "cpu_contraction", lambda: product(640, 64, 65536)),
+    "batch": ("cpu:avx2", "cpu_contraction", lambda: one(lambda x, y: x @ y, (64, 2048, 96), (64, 96, 64))),
     "sm80 product": ("sm80", "sm80_mma", lambda: product(256, 256, 512, tt.fp16)),
     "sm90 product": ("sm90", "sm90_mma", lambda: product(256, 256, 512, tt.fp16)),
     "sm80 pair": ("sm80", "sm80_pair", lambda: attention(tt.fp16)),

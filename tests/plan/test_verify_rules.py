@@ -22,7 +22,8 @@ from tatami.plan.ir import (
     SchedulePlan,
 )
 from tatami.plan.verify_plan import verify_plan
-from tatami.plan.views.form_passes import Wish, scalar_plan
+from tatami.plan.views.form_passes import Wish
+from tatami.plan.views.wished_plans import scalar_plan
 from tatami.poly_core.analyse import analyse
 from tatami.region.ir import Cast, Read, Region, RegionExpr, Yield
 from tatami.region.verify import verify_region
@@ -120,7 +121,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("product", {"width": 32}, "width 32; cpu:avx512 has 16 lanes"),
     ("product", {"mr": 40, "mc": 40}, "needs 83 vector registers"),
     ("product", {"mr": 1, "nc": 33}, "mc 48, nc 33 for a tile of 1x32"),
-    ("product", {"nc": 64}, "nc 64 bounds nothing where threads divide rows"),
+    ("product", {"nc": 64}, "nc 64 bounds nothing where columns are neither copied nor read together"),
     ("product", {"split": "n"}, "mc 48 bounds nothing where threads divide columns"),
     ("product", {"parts": 2}, "parts 2"),
     ("product", {"parts": 0}, "parts 0"),

@@ -25,7 +25,8 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.node_view import node_view
 from tatami.frontend.run import run as run_frontend
-from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
+from tatami.plan.views.form_passes import Wish
+from tatami.plan.views.wished_plans import rows_plan, scalar_plan
 from tatami.report.explain import trace
 from tatami.report.playback import compare_outputs, play_back
 from tatami.runtime.machine.host import detect_host

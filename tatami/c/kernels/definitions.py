@@ -68,12 +68,12 @@ def _horizontal4(key: str, fn: str, dtype: DType, needs: Needs) -> str:
     branches.)"""
     v, index = needs.register(dtype, 4), needs.vector("i32", 4)
 
-    def turned(order: str) -> str:
+    def exchanged(order: str) -> str:
         return f"__builtin_shufflevector(x, x, {order});\n#else\n  y = __builtin_shuffle(x, ({index}){{{order}}});\n#endif\n"
 
     joined = op_text(fn, dtype, 4, ["x", "y"], needs)
     steps = "".join(
-        f"#if defined(__clang__) || __GNUC__ >= 12\n  y = {turned(order)}  x = {joined};\n"
+        f"#if defined(__clang__) || __GNUC__ >= 12\n  y = {exchanged(order)}  x = {joined};\n"
         for order in ("2, 3, 0, 1", "1, 0, 3, 2")
     )
     return f"static inline {SHORT_C[short(dtype)]} t_{key}({v} x) {{\n  {v} y;\n{steps}  return x[0];\n}}"

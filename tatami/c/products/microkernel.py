@@ -113,14 +113,14 @@ def _parts_of(name: str) -> re.Match[str] | None:
     return found if is_known else None
 
 
-def _tile_of(found: re.Match[str]) -> _Tile:
-    return _Tile(
+def _tile_of(found: re.Match[str]) -> _KernelTile:
+    return _KernelTile(
         found[1], int(found[3]), int(found[4]), int(found[5]), C_TYPES[found[2]][1], found[2] in DOTS, found[2] in NARROW
     )
 
 
 @dataclass(frozen=True)
-class _Tile:
+class _KernelTile:
     """Everything that a micro-kernel's text depends on. kind: the layout of its operands, the second word of its name."""
 
     kind: str
@@ -175,7 +175,7 @@ class _Tile:
         return self.itemsize * self.lanes == 64 and self.vectors > 1 and row % 2 == 1 and self.kind != "lies" and not self.dots
 
 
-def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart: bool = False) -> str:
+def _gemm_text(name: str, element: str, t: _KernelTile, heights: Sequence[int], apart: bool = False) -> str:
     """The routine for panels of these heights, whose tiles are in its text, or `apart` in units of their own."""
     if t.nr % t.lanes or not 1 <= t.mr <= 64:
         raise ValueError(f"{name}: {t.nr} columns are not whole vectors of {t.lanes}")
@@ -208,7 +208,7 @@ def _gemm_text(name: str, element: str, t: _Tile, heights: Sequence[int], apart:
     )
 
 
-def _tile_text(function: str, rows: int, t: _Tile) -> str:
+def _tile_text(function: str, rows: int, t: _KernelTile) -> str:
     """The function of one panel of `rows`. Two prefetches: rows of b `ahead` of those in use, into L1; and, if the panel is not
     low, `some` rows of `next` every few steps, which the next call uses, into L2. A low panel along a sliver has one prefetch
     instead (`STREAM_AHEAD`), unless elements of b are widened, which takes longer than its loads. If it has several rows, an
@@ -299,7 +299,7 @@ def _tile_text(function: str, rows: int, t: _Tile) -> str:
     )
 
 
-def _wide_text(name: str, element: str, t: _Tile, heights: Sequence[int]) -> str:
+def _wide_text(name: str, element: str, t: _KernelTile, heights: Sequence[int]) -> str:
     cases = [f"case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;" for rows in heights]
     return routine_page("wide").fill(
         ELEMENT=element_text(element, t.lanes),
@@ -311,7 +311,7 @@ def _wide_text(name: str, element: str, t: _Tile, heights: Sequence[int]) -> str
     )
 
 
-def _band_text(rows: int, t: _Tile) -> str:
+def _band_text(rows: int, t: _KernelTile) -> str:
     """The function of a few rows: registers hold the sums of twice a tile's vectors, since memory is read at a higher rate if
     more lines of a row are read together."""
     vectors = t.vectors * 2 if 2 * rows < t.mr else t.vectors

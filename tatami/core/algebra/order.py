@@ -105,11 +105,11 @@ def _nonneg(e: Expr, depth: int) -> bool:
         for atom in mono:
             if isinstance(atom, Extreme):
                 rest = e - Expr(((mono, coef),))
-                beside = [a for a in mono if a is not atom]
-                others = product(Expr((((a,), 1),)) for a in beside)
+                factors = [a for a in mono if a is not atom]
+                others = product(Expr((((a,), 1),)) for a in factors)
                 cases = (_nonneg(rest + others * coef * a, depth - 1) for a in atom.args)
                 is_every = (coef > 0) == (atom.kind == "min")
-                if all(cases) if is_every else all(map(_is_nonneg_atom, beside)) and any(cases):
+                if all(cases) if is_every else all(map(_is_nonneg_atom, factors)) and any(cases):
                     return True
     for mono, coef in e.terms:
         if len(mono) == 1 and isinstance(mono[0], Floor) and _floor_case(e, mono, coef, mono[0], depth):

@@ -11,7 +11,7 @@ As read (`core/custom/formula_text.py`) a formula is a table of terms without ty
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
@@ -85,8 +85,17 @@ def typed(formula: Formula, inputs: tuple[DType, ...], rank: int, at: str) -> tu
     return _Typing(formula, inputs, rank, at).table()
 
 
-def fault(kind: str, at: str, text: str, place: int, why: str, suggestion: str) -> TatamiError:
+class Spot(NamedTuple):
+    """A place in a user's text. `at`: the thing whose text it is; `place`: position of the character."""
+
+    at: str
+    text: str
+    place: int = 0
+
+
+def fault(kind: str, spot: Spot, why: str, suggestion: str) -> TatamiError:
     """A diagnostic about one place of a text: line, column, and the line with a caret."""
+    at, text, place = spot
     before = text[:place]
     line, column = before.count("\n"), place - (before.rfind("\n") + 1)
     first = max(column - 60, 0)
@@ -131,7 +140,7 @@ class _Typing:
         return tuple(self.made[: last.at + 1])
 
     def fault(self, i: int, kind: str, why: str, suggestion: str) -> TatamiError:
-        return fault(kind, self.at, self.formula.text, self.formula.places[i], why, suggestion)
+        return fault(kind, Spot(self.at, self.formula.text, self.formula.places[i]), why, suggestion)
 
     def add(self, term: TypedTerm) -> int:
         key = msgspec.structs.replace(term, term=Number(repr(term.term.value))) if isinstance(term.term, Number) else term

@@ -17,7 +17,7 @@ import math
 import re
 from functools import lru_cache
 
-from tatami.core.custom.formula import Apply, Convert, Formula, Number, Placeholder, Term, fault
+from tatami.core.custom.formula import Apply, Convert, Formula, Number, Placeholder, Spot, Term, fault
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.ops import OPS
@@ -65,7 +65,7 @@ class _Parser:
         self.at = at
         if len(text) > MAX_LENGTH:
             raise fault(
-                "InputTooLarge", at, text, 0, f"{len(text)} characters; the limit is {MAX_LENGTH}", "use several kernels"
+                "InputTooLarge", Spot(at, text), f"{len(text)} characters; the limit is {MAX_LENGTH}", "use several kernels"
             )
         self.position = 0
         self.start = 0
@@ -95,7 +95,7 @@ class _Parser:
         return found.end() if found is not None else position
 
     def fault(self, why: str, suggestion: str, kind: str = "ParseError", place: int | None = None) -> TatamiError:
-        return fault(kind, self.at, self.text, self.start if place is None else place, why, suggestion)
+        return fault(kind, Spot(self.at, self.text, self.start if place is None else place), why, suggestion)
 
     def expected(self, what: str) -> TatamiError:
         found = repr(self.token) if self.kind else "the end"

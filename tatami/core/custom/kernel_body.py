@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tatami.core.custom.formula import absent_placeholder, fault
+from tatami.core.custom.formula import Spot, absent_placeholder, fault
 from tatami.core.custom.verbatim import VerbatimCode, rewritten
 
 MAX_LENGTH = 1 << 20
@@ -52,10 +52,14 @@ def bound_text(text: VerbatimCode, ranks: Ranks, at: str) -> VerbatimCode:
     Raises UnknownValue for a placeholder that the kernel does not have, InvalidAttribute for a name of ours.
     """
     if len(text) > MAX_LENGTH:
-        raise fault("InputTooLarge", at, text, 0, f"{len(text)} characters; the limit is {MAX_LENGTH}", "use several kernels")
+        raise fault(
+            "InputTooLarge", Spot(at, text), f"{len(text)} characters; the limit is {MAX_LENGTH}", "use several kernels"
+        )
 
     def change(text: str) -> str:
-        return "".join(_bound(word, ranks, at, text, place) if is_name else word for place, word, is_name in _tokens(text))
+        return "".join(
+            _bound(word, ranks, Spot(at, text, place)) if is_name else word for place, word, is_name in _tokens(text)
+        )
 
     return rewritten(text, change)
 
@@ -89,31 +93,31 @@ def _tokens(text: str) -> Iterator[tuple[int, str, bool]]:
             previous = word
 
 
-def _bound(word: str, ranks: Ranks, at: str, text: str, place: int) -> str:
+def _bound(word: str, ranks: Ranks, spot: Spot) -> str:
     if word.startswith("tatami_"):
         hint = "choose a name that does not begin with tatami_"
-        raise fault("InvalidAttribute", at, text, place, f"{word[:80]!r} is a name of generated code", hint)
+        raise fault("InvalidAttribute", spot, f"{word[:80]!r} is a name of generated code", hint)
     found = _PLACEHOLDER.match(word)
     if found is None:
         return word
+
+    def within(index: int, count: int, stem: str, what: str) -> None:
+        if index >= count:
+            raise fault("UnknownValue", spot, *absent_placeholder(word, stem, count, what))
+
     if found[6] is not None:
         index = int(found[7])
         if found[6] == "ridx":
-            _within(word, index, ranks.counters, "ridx", "axis", at, text, place)
+            within(index, ranks.counters, "ridx", "axis")
             return f"tatami_i{index}"
-        _within(word, 0, len(ranks.outputs), "output", "result", at, text, place)
-        _within(word, index, ranks.outputs[0], "shape", "axis", at, text, place)
+        within(0, len(ranks.outputs), "output", "result")
+        within(index, ranks.outputs[0], "shape", "axis")
         return f"tatami_out0_n{index}"
     kind, own, index = ("input", ranks.inputs, int(found[2])) if found[1] else ("output", ranks.outputs, int(found[4] or 0))
-    _within(word, index, len(own), kind, "operand" if kind == "input" else "result", at, text, place)
+    within(index, len(own), kind, "operand" if kind == "input" else "result")
     short = "in" if kind == "input" else "out"
     if found[5] is None:
         return f"tatami_{short}{index}"
     axis = int(found[5])
-    _within(word, axis, own[index], f"{kind}{index}_shape", "axis", at, text, place)
+    within(axis, own[index], f"{kind}{index}_shape", "axis")
     return f"tatami_{short}{index}_n{axis}"
-
-
-def _within(word: str, index: int, count: int, stem: str, what: str, at: str, text: str, place: int) -> None:
-    if index >= count:
-        raise fault("UnknownValue", at, text, place, *absent_placeholder(word, stem, count, what))

@@ -167,10 +167,10 @@ class _Level:
         best, least = [list(row) for row in self.layers], self.crossings() if pieces <= MOST_COUNTED else 0
         for sweep in range(SWEEPS if pieces <= MOST_COUNTED else 2):
             rows = self.layers if sweep % 2 == 0 else self.layers[::-1]
-            beside = self.above if sweep % 2 == 0 else self.below
+            neighbours = self.above if sweep % 2 == 0 else self.below
             for fixed, row in itertools.pairwise(rows):
                 place = {id: k for k, id in enumerate(fixed)}
-                means = {i: sum(place[n] for n in beside[i]) / len(beside[i]) for i in row if i in beside}
+                means = {i: sum(place[n] for n in neighbours[i]) / len(neighbours[i]) for i in row if i in neighbours}
                 known = iter(sorted(means, key=means.__getitem__))
                 row[:] = [next(known) if i in means else i for i in row]
             if pieces > MOST_COUNTED:
@@ -200,10 +200,10 @@ class _Level:
                 self.x[id] = x + self.extents[id][0] / 2
                 x += self.extents[id][0] + GAP
         for sweep in range(SWEEPS):
-            beside = self.above if sweep % 2 == 0 else self.below
+            neighbours = self.above if sweep % 2 == 0 else self.below
             for row in self.layers if sweep % 2 == 0 else self.layers[::-1]:
-                wanted = [self.mean(beside[i]) if beside.get(i) else self.x[i] for i in row]
-                weights = [(8.0 if " " in i else self.weight(i)) if beside.get(i) else 0.01 for i in row]
+                wanted = [self.mean(neighbours[i]) if neighbours.get(i) else self.x[i] for i in row]
+                weights = [(8.0 if " " in i else self.weight(i)) if neighbours.get(i) else 0.01 for i in row]
                 self.x.update(zip(row, _apart(wanted, weights, [self.extents[i][0] for i in row])))
         self.close_up()
         self.width = max((self.x[i] + self.extents[i][0] / 2 for i in self.x), default=0.0)

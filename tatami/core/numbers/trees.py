@@ -12,7 +12,7 @@ added to the outputs from `targets[row]` on. Trees lie one after another; `roots
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tatami.core.dtype import DType
 
@@ -51,16 +51,25 @@ def node_table(
     return table
 
 
+class TreeTables(NamedTuple):
+    """The tables of an ensemble: nodes (`node_table`), the root of each tree, the first output that each leaf adds to, and the
+    values of each leaf."""
+
+    nodes: np.ndarray
+    roots: np.ndarray
+    targets: np.ndarray
+    values: np.ndarray
+
+
 MOST_LEVELS = 1 << 12
 """Maximum number of levels of a tree; a deeper one is taken for a circle."""
 
 
-def tables_fault(
-    nodes: np.ndarray, roots: np.ndarray, targets: np.ndarray, values: np.ndarray, features: int, outputs: int
-) -> str:
+def tables_fault(tables: TreeTables, features: int, outputs: int) -> str:
     """Why a walk through the tables could leave them or never end; empty if it cannot."""
     import numpy as np
 
+    nodes, roots, targets, values = tables
     words = 1 if nodes.shape[1] == 4 else 2
     own = np.arange(len(nodes))
     word, no, yes = (nodes[:, words + i].astype(np.int64) for i in range(3))
@@ -87,13 +96,12 @@ def tables_fault(
     return f"more than {MOST_LEVELS} levels, or a circle"
 
 
-def walk_trees(
-    x: np.ndarray, nodes: np.ndarray, roots: np.ndarray, targets: np.ndarray, values: np.ndarray, outputs: int, how: str
-) -> np.ndarray:
+def walk_trees(x: np.ndarray, tables: TreeTables, outputs: int, how: str) -> np.ndarray:
     """[rows, outputs]: sum, minimum or maximum of the values of each row's leaves. An output that no leaf adds to is 0, inf or
     -inf. The number of columns of `nodes` says how wide the splits are, whatever the dtype of x."""
     import numpy as np
 
+    nodes, roots, targets, values = tables
     words = 1 if nodes.shape[1] == 4 else 2
     splits = np.ascontiguousarray(nodes[:, :words]).view(np.float32 if words == 1 else np.float64).reshape(-1)
     word, no, yes = (nodes[:, words + i].astype(np.int64) for i in range(3))

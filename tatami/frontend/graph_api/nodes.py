@@ -172,7 +172,7 @@ class Nodes(Makers, Kernels):
         any_dtype: DType = (decided or dtypes or [DType.unknown])[0]
         return [o if o is None or isinstance(o, Tensor) else self._lifted_number(o, any_dtype) for o in operands]
 
-    def _lifted_number(self, value: object, beside: DType) -> Tensor:
+    def _lifted_number(self, value: object, others: DType) -> Tensor:
         number = value.item() if hasattr(value, "item") and not getattr(value, "shape", True) else value
         if not isinstance(number, bool | int | float):
             raise fail(
@@ -181,7 +181,7 @@ class Nodes(Makers, Kernels):
                 f"a {type(value).__name__} is not an operand",
                 "operands are tensors of the graph and numbers; an array is g.constant(array)",
             )
-        dtype = _fitting(number, beside)
+        dtype = _fitting(number, others)
         if dtype.is_int and not lowest(dtype) <= number <= highest(dtype):
             raise fail(
                 "InvalidAttribute",

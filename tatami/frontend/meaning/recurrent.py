@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,16 @@ def _activated(a: Activated, x: Array) -> Array:
     return np.asarray(_ACTIVATION[a.name](x, *a.parameters))
 
 
+class _Cell(NamedTuple):
+    """The cell of one direction: recurrent weights, biases, peepholes, activations, and the operation's attributes."""
+
+    r: Array
+    b: Array
+    p: Array
+    f: list[Callable[[Array], Array]]
+    attrs: Recurrent
+
+
 def _layer(kind: str, s: Scope, attrs: Recurrent) -> tuple[Array, ...]:
     x, w, r = (wide(s[i]) for i in range(3))
     steps, batch, _ = x.shape
@@ -50,12 +61,13 @@ def _layer(kind: str, s: Scope, attrs: Recurrent) -> tuple[Array, ...]:
     for d in range(directions):
         p = np.zeros(3 * hidden) if peep is None else wide(peep)[d]
         f: list[Callable[[Array], Array]] = [partial(_activated, a) for a in activations(kind, attrs, d)]
+        cell = _Cell(r[d], b[d], p, f, attrs)
         backwards = attrs.direction == "reverse" or d == 1
         for n in range(batch):
             h, c = last_h[d, n], last_c[d, n]
             order = range(int(lengths[n]))
             for t in reversed(order) if backwards else order:
-                h, c = _STEP[kind](x[t, n] @ w[d].T, h, c, r[d], b[d], p, f, attrs)
+                h, c = _STEP[kind](cell, x[t, n] @ w[d].T, h, c)
                 y[t, d, n] = h
             last_h[d, n], last_c[d, n] = h, c
     return (y, last_h, last_c) if kind == "lstm" else (y, last_h)
@@ -65,9 +77,8 @@ def _clipped(v: Array, attrs: Recurrent) -> Array:
     return v if attrs.clip is None else np.clip(v, -attrs.clip, attrs.clip)
 
 
-def _lstm(
-    gx: Array, h: Array, c: Array, r: Array, b: Array, p: Array, f: list[Callable[[Array], Array]], attrs: Recurrent
-) -> tuple[Array, Array]:
+def _lstm(cell: _Cell, gx: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    r, b, p, f, attrs = cell
     half = len(gx)
     i, o, fg, g = np.split(gx + h @ r.T + b[:half] + b[half:], 4)
     pi, po, pf = np.split(p, 3)
@@ -77,9 +88,8 @@ def _lstm(
     return f[0](_clipped(o + po * c, attrs)) * f[2](c), c
 
 
-def _gru(
-    gx: Array, h: Array, c: Array, r: Array, b: Array, p: Array, f: list[Callable[[Array], Array]], attrs: Recurrent
-) -> tuple[Array, Array]:
+def _gru(cell: _Cell, gx: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    r, b, _, f, attrs = cell
     half = len(gx)
     xz, xr, xh = np.split(gx + b[:half], 3)
     bz, br, bh = np.split(b[half:], 3)
@@ -90,9 +100,8 @@ def _gru(
     return (1 - z) * f[1](_clipped(xh + inner, attrs)) + z * h, c
 
 
-def _rnn(
-    gx: Array, h: Array, c: Array, r: Array, b: Array, p: Array, f: list[Callable[[Array], Array]], attrs: Recurrent
-) -> tuple[Array, Array]:
+def _rnn(cell: _Cell, gx: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    r, b, _, f, attrs = cell
     half = len(gx)
     return f[0](_clipped(gx + h @ r.T + b[:half] + b[half:], attrs)), c
 

@@ -25,7 +25,7 @@ from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.operations.contraction import Conv, Gemm, Matmul
 from tatami.frontend.ops import OPS
-from tatami.frontend.rewrites.integer_products import as_signed, integer_conv, integer_matmul
+from tatami.frontend.rewrites.integer_products import Integers, as_signed, integer_conv, integer_matmul
 from tatami.frontend.rewrites.rewriting import Rewriting
 
 LONGEST_SUM = (2**31 - 1) // 255**2
@@ -113,10 +113,10 @@ class _Rewriting(Rewriting):
         if node.op == "conv":
             return self.convolution(left, right, bias, attrs)
         flips = {"linear": (False, True), "matmul": (False, False)}
-        turned = flips[node.op] if node.op in flips else (attrs.trans_a, attrs.trans_b)
-        if turned[0]:
+        transposed = flips[node.op] if node.op in flips else (attrs.trans_a, attrs.trans_b)
+        if transposed[0]:
             left = self.swapped(left)
-        if turned[1]:
+        if transposed[1]:
             right = self.swapped(right)
         return self.matrices(left, right, bias, attrs if node.op == "gemm" else Gemm())
 
@@ -124,8 +124,8 @@ class _Rewriting(Rewriting):
         """The product of floats and integers cast to float, with the scale after the sum: weights stay narrow in memory. None
         unless the integers are a constant matrix with a zero point of 0 (128 for u8)."""
         gemm = attrs if isinstance(attrs, Gemm) else None
-        turned = node.op == "linear" or (gemm is not None and gemm.trans_b)
-        if not b.is_constant or node.op == "conv" or len(self.shape(b.tensor)) != 2 or not self.per(b, 0 if turned else 1):
+        transposed = node.op == "linear" or (gemm is not None and gemm.trans_b)
+        if not b.is_constant or node.op == "conv" or len(self.shape(b.tensor)) != 2 or not self.per(b, 0 if transposed else 1):
             return None
         if b.zero:
             known = self.constants.get(b.zero)
@@ -147,7 +147,7 @@ class _Rewriting(Rewriting):
         rows, columns = self.per(a, ranks[0] - 2), self.per(b, ranks[1] - 1)
         if min(ranks) < 2 or not rows or not columns or not _is_short(self.shape(a.tensor)[-1]):
             return None
-        sums = integer_matmul(self, a.tensor, a.zero, b.tensor, b.zero)
+        sums = integer_matmul(self, Integers(a.tensor, a.zero), Integers(b.tensor, b.zero))
         out = self.scaled(sums, self.along(a.scale, 1), self.along(b.scale, 0), attrs.alpha)
         if bias and attrs.beta != 0.0:
             addend = bias if attrs.beta == 1.0 else self.joined("mul", bias, self.number(attrs.beta, DType.fp32))
@@ -161,7 +161,7 @@ class _Rewriting(Rewriting):
         if not _is_short(product(shape[1:])) or not self.gains(shape, attrs):
             return None
         kept = {k: v for k, v in to_builtins(attrs).items() if k not in ("acc_dtype", "out_dtype")}
-        sums = integer_conv(self, x.tensor, x.zero, w.tensor, w.zero, "", kept)
+        sums = integer_conv(self, Integers(x.tensor, x.zero), Integers(w.tensor, w.zero), "", kept)
         out = self.scaled(sums, x.scale, self.along(w.scale, len(shape) - 2), 1.0)
         if bias:
             out = self.joined("add", out, self.along(bias, len(shape) - 2))

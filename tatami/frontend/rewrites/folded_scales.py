@@ -168,7 +168,7 @@ class _Folding(Rewriting):
             if node.op in ("batch_norm", "mul"):
                 scale = self.scaled(scale, factor) or factor
             value = node.outputs[0]
-        filters = self.normal(self.joined("mul", w, self.beside(scale, w, 0 if conv.op == "conv" else 1)))
+        filters = self.normal(self.joined("mul", w, self.along_axis(scale, w, 0 if conv.op == "conv" else 1)))
         channels = self.shape(conv.outputs[0])[axis]
         operands = [x, filters]
         if shift:
@@ -186,7 +186,7 @@ class _Folding(Rewriting):
         to = (count,) if axis in dims and shape[dims.index(axis)] == count and count != ONE else ()
         return source if to == shape else self.one("reshape", [source], {"shape": to})
 
-    def beside(self, scale: str, w: str, axis: int) -> str:
+    def along_axis(self, scale: str, w: str, axis: int) -> str:
         """A scale with as many axes of size 1 after the channels as filters have there, so that it multiplies filters."""
         after = len(self.shape(w)) - 1 - axis
         return self.one("unsqueeze", [scale], {"axes": tuple(range(1, 1 + after))}) if self.shape(scale) and after else scale

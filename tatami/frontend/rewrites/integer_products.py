@@ -11,7 +11,7 @@ is exact."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tatami.core.dtype import DType
 from tatami.core.expr import Shape, expr
@@ -47,9 +47,17 @@ class Maker(Protocol):
 _SUMS = {"acc_dtype": DType.i32, "out_dtype": DType.i32}
 
 
-def integer_matmul(m: Maker, a: str, a_zero: str, b: str, b_zero: str, columns: str = "") -> str:
-    """matmul of a - a_zero and b - b_zero as i32. Zero points of rank 1 belong to the rows of a, the columns of b. `columns`:
-    `column_sums` of b computed before; then a is u8 and b is i8."""
+class Integers(NamedTuple):
+    """A quantised operand without its scale: integers, and their zero point ("": 0)."""
+
+    tensor: str
+    zero: str
+
+
+def integer_matmul(m: Maker, left: Integers, right: Integers, columns: str = "") -> str:
+    """matmul of two operands minus their zero points as i32. Zero points of rank 1 belong to the rows of the left, the columns
+    of the right one. `columns`: `column_sums` of the right one computed before; then they are u8 and i8."""
+    (a, a_zero), (b, b_zero) = left, right
     if len(m.shape(a)) < 2 or len(m.shape(b)) < 2:
         return m.one("matmul", [centred(m, a, a_zero, axis=0), centred(m, b, b_zero, axis=-1)], _SUMS)
     a_zero, b_zero = _point(m, a_zero, 2, 0), _point(m, b_zero, 2, 1)
@@ -77,23 +85,29 @@ def as_signed(m: Maker, b: str, b_zero: str) -> tuple[str, str]:
     return _shifted(m, b, _point(m, b_zero, 2, 1), DType.i8) if m.dtype(b) == DType.u8 else (b, b_zero)
 
 
-def integer_conv(m: Maker, x: str, x_zero: str, w: str, w_zero: str, bias: str, attrs: Mapping[str, object]) -> str:
-    """conv of x - x_zero and w - w_zero as i32. Zero points of rank 1 belong to the filters of w."""
+def integer_conv(m: Maker, image: Integers, filters: Integers, bias: str, attrs: Mapping[str, object]) -> str:
+    """conv of image and filters minus their zero points as i32. Zero points of rank 1 belong to the filters."""
+    (x, x_zero), (w, w_zero) = image, filters
     zero = _known(m, x_zero)
     if zero and not _point(m, w_zero, 1, 0):
-        return _stored_conv(m, x, zero, w, bias, attrs)
+        sums = _stored_conv(m, x, zero, w, attrs)
+        return _with_part_of_zero(m, sums, zero, w, bias)
     operands = [centred(m, x, x_zero), centred(m, w, w_zero, axis=0), *([bias] if bias else [])]
     return m.one("conv", operands, {**attrs, **_SUMS})
 
 
-def _stored_conv(m: Maker, x: str, zero: int, w: str, bias: str, attrs: Mapping[str, object]) -> str:
-    """conv of x as it is stored, with the zero point as border, minus the zero point's part in each filter's sum."""
+def _stored_conv(m: Maker, x: str, zero: int, w: str, attrs: Mapping[str, object]) -> str:
+    """conv of x as it is stored, with the zero point as border."""
     pads = attrs.get("padding") or ()
     assert isinstance(pads, list | tuple)
     if any(side != expr(0) for pair in pads for side in map(expr, pair)):
         x = m.one("pad", [x], {"pads": ((0, 0), (0, 0), *pads), "value": zero})
         attrs = {**attrs, "padding": ()}
-    sums = m.one("conv", [m.cast(x, DType.i16), m.cast(w, DType.i16)], {**attrs, **_SUMS})
+    return m.one("conv", [m.cast(x, DType.i16), m.cast(w, DType.i16)], {**attrs, **_SUMS})
+
+
+def _with_part_of_zero(m: Maker, sums: str, zero: int, w: str, bias: str) -> str:
+    """Sums of x as it is stored, minus the zero point's part in each filter's sum, plus the bias."""
     rank = len(m.shape(w))
     more = m.one("reduce_sum", [m.cast(w, DType.i32)], {"axes": tuple(range(1, rank))})
     more = m.one("mul", [more, m.number(-zero, DType.i32)])

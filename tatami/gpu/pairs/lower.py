@@ -53,9 +53,9 @@ def lower_pair(region: Region, choice: Guarded, target: Target) -> list[tuple[An
         raise fail("InvalidPlan", region.name, f"no pair of products to stream: {view}", "use a plan of kind gpu_stream")
     refuse(region.name, "InvalidPlan", pair_rules(plan, view))
     refuse(region.name, "ResourceExceeded", pair_limits(plan, view, target))
-    p, w, beside = pair_problem(region, view, choice.conditions)
+    p, w, row_values = pair_problem(region, view, choice.conditions)
     parts = _parts(region, view, p, plan.split) if plan.split > 1 else None
-    rows = beside if parts is None else parts.rows
+    rows = row_values if parts is None else parts.rows
     if parts is not None:
         p = parts.problem
     at = _values_of_a_batch(region, view) if view.low or view.high else None
@@ -124,8 +124,8 @@ def pair_problem(region: Region, v: PairView, conditions: tuple[Condition, ...])
         for e in (v.score, v.excluded)
     )
     assert score is not None
-    of_rows = {x.name: f"r{i}" for i, x in enumerate(v.beside)} | v.of_rows
-    ops = words.lets(v.beside, of_rows, ("m",))
+    of_rows = {x.name: f"r{i}" for i, x in enumerate(v.row_values)} | v.of_rows
+    ops = words.lets(v.row_values, of_rows, ("m",))
     written = [y for y in region.yields if y.source in of_rows]
     rows = tuple(
         StRows(s.param, s.index, ops, s.value, Token("tE", LAST)) for s in words.stores({*v.batch, v.rows}, of_rows, written)

@@ -100,12 +100,12 @@ def _join(
         "total": Ref(whole.name),
         "sum": Select(infinite, Const("NAN", DType.fp32), Ref(whole.name)),
     }
-    beside = [*(row(n, known[what]) for n, what in v.of_rows.items()), *v.beside]
-    if all(let.name not in {y.source for y in region.yields} for let in beside):
-        beside = []
+    row_values = [*(row(n, known[what]) for n, what in v.of_rows.items()), *v.row_values]
+    if all(let.name not in {y.source for y in region.yields} for let in row_values):
+        row_values = []
     read = [Read(PARTS, (expr(s), *map(var, axes))) for s in range(split)]
     joined = Binary("div", total([Binary("mul", r, x) for r, x in zip(of, read)]), Ref(whole.name))
-    lets = (top, shift, *shares, whole, *beside, Let(v.second, axes, DType.fp32, joined), *v.epilogue)
+    lets = (top, shift, *shares, whole, *row_values, Let(v.second, axes, DType.fp32, joined), *v.epilogue)
     return msgspec.structs.replace(
         region,
         iters=tuple(i for i in region.iters if i.name in axes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma
-from tatami.plan.views.product_limits import algorithm_rules
+from tatami.plan.views.product_rules import algorithm_rules
 from tatami.region.ir import Binary, Cast, Let, Reduce, Ref, Region, Unary
 from tatami.region.views.kinds import epilogue_of
 from tatami.region.walk import nodes, reads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, TypedDict, TypeVar, assert_never, get_args
 
@@ -21,7 +21,7 @@ from tatami.harp.elaboration.constants import Constants
 from tatami.harp.elaboration.expressions import Expressions
 from tatami.harp.elaboration.scope import UNKNOWN, Scope, Skipped, near
 from tatami.harp.elaboration.values import DTYPES, Results, Value, describe, dtype_name
-from tatami.harp.source import Source, Span
+from tatami.harp.source import Span
 
 _EFFECTS = ("update", "assume")
 N = TypeVar("N", bound=ir.Node)
@@ -36,21 +36,12 @@ class _InputOptions(TypedDict, total=False):
 
 
 class Body:
-    """The construction of `graph` from its declaration `declared`."""
+    """The construction of `graph` from its declaration `declared`; `scope` has no names yet."""
 
-    def __init__(
-        self,
-        source: Source,
-        declared: ir.Graph,
-        graph: Graph,
-        graphs: Mapping[str, ir.Graph],
-        failed: set[str],
-        constants: Constants,
-        trust: bool,
-    ) -> None:
+    def __init__(self, declared: ir.Graph, graph: Graph, scope: Scope, constants: Constants) -> None:
         self.declared = declared
         self.graph = graph
-        self.scope = Scope(source, graph, graphs, failed, {}, trust=trust)
+        self.scope = scope
         self.expressions = Expressions(self.scope, constants)
         self.faults: list[Diagnostic] = []
         self.is_incomplete = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ class Constants:
         """The array `name` as dtype and shape declare it. Raises TatamiError if it is missing or has another type."""
         array = np.asarray(self.arrays[name]) if name in self.arrays else None
         if array is not None:
-            _check(scope, name, array.dtype, array.shape, dtype, shape, at)
+            _check(scope, name, (array.dtype, array.shape), (dtype, shape), at)
         else:
             array = self._unpacked(scope, name, dtype, shape, at)
         return Payload(array.view(numpy_dtype(dtype)) if _holds_bytes_of(array.dtype, dtype) else array)
@@ -41,17 +41,17 @@ class Constants:
                 with ArrayArchive(self.archive) as archive:
                     if name in archive.names:
                         found = archive.header(name)
-                        _check(scope, name, found.dtype, found.shape, dtype, shape, at)
+                        _check(scope, name, (found.dtype, found.shape), (dtype, shape), at)
                         return archive.read(name)
                     known += archive.names
             except (*UNREADABLE, MemoryError) as error:
                 raise self._unreadable(scope, at, error) from None
-        beside = f"; {self.archive.name} in the folder of the text would be read" if self.archive is not None else ""
+        hint = f"; {self.archive.name} in the folder of the text would be read" if self.archive is not None else ""
         raise scope.refuse(
             "UnknownName",
             at,
             f"no array is called {name[:80]!r}",
-            near(name, known) or f'pass it: tt.parse(text, constants={{"{name[:40]}": array}}){beside}',
+            near(name, known) or f'pass it: tt.parse(text, constants={{"{name[:40]}": array}}){hint}',
         )
 
     def _unreadable(self, scope: Scope, at: Span, error: Exception) -> Exception:
@@ -61,9 +61,10 @@ class Constants:
 
 
 def _check(
-    scope: Scope, name: str, found: np.dtype, found_shape: tuple[int, ...], dtype: DType, shape: tuple[int, ...], at: Span
+    scope: Scope, name: str, array: tuple[np.dtype, tuple[int, ...]], wanted: tuple[DType, tuple[int, ...]], at: Span
 ) -> None:
     """Raise TatamiError for an array of another type than the text declares."""
+    (found, found_shape), (dtype, shape) = array, wanted
     ours = dtype if _holds_bytes_of(found, dtype) else dtype_of(np.empty(0, found))
     if ours != dtype or found_shape != shape:
         why = f"{name[:80]!r} is {dtype_name(ours) if ours else found}{list(found_shape)}"
@@ -78,8 +79,7 @@ def _holds_bytes_of(found: np.dtype, dtype: DType) -> bool:
 
 def literal(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e: ir.Expression) -> Payload:
     """The array of numbers written in the text, one nested list per axis. Raises TatamiError for another shape."""
-    numbers: list[bool | int | float] = []
-    _gather(scope, value, dtype, shape, e, numbers)
+    numbers = list(_numbers(scope, value, dtype, shape, e))
     try:
         wide = np.dtype(np.float64) if _is_real(dtype) else np.dtype(np.int64) if dtype.is_small_int else numpy_dtype(dtype)
         array = np.array(numbers, dtype=wide).reshape(shape).astype(numpy_dtype(dtype))
@@ -88,21 +88,21 @@ def literal(scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e:
     return Payload(array)
 
 
-def _gather(
-    scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e: ir.Expression, out: list[bool | int | float]
-) -> None:
+def _numbers(
+    scope: Scope, value: Value, dtype: DType, shape: tuple[int, ...], e: ir.Expression
+) -> Iterator[bool | int | float]:
     if shape:
         items = e.items if isinstance(e, ir.Array | ir.Tuple) else ()
         if not isinstance(value, list) or len(value) != shape[0]:
             found = f"{len(value)} items" if isinstance(value, list) else describe(value)
             raise scope.refuse("InputMismatch", e.at, f"{found} where the type has {shape[0]}", "write one item per element")
         for k, item in enumerate(value):
-            _gather(scope, item, dtype, shape[1:], items[k] if k < len(items) else e, out)
+            yield from _numbers(scope, item, dtype, shape[1:], items[k] if k < len(items) else e)
         return
     if not isinstance(value, bool | int | float) or not _fits(value, dtype):
         why = f"an element of {dtype_name(dtype)} is not {describe(value)}"
         raise scope.refuse("InputMismatch", e.at, why, f"write a number of {dtype_name(dtype)}")
-    out.append(value)
+    yield value
 
 
 def _fits(value: bool | int | float, dtype: DType) -> bool:

@@ -14,7 +14,7 @@ from tatami.harp import ir
 from tatami.harp.elaboration.body import Body
 from tatami.harp.elaboration.call_order import call_order
 from tatami.harp.elaboration.constants import Constants
-from tatami.harp.elaboration.scope import near, relocate
+from tatami.harp.elaboration.scope import Scope, near, relocate
 from tatami.harp.source import Source, Span
 
 MAX_FAULTS = 100
@@ -86,7 +86,8 @@ class _Program:
             return None
 
     def _build(self, declared: ir.Graph, graph: Graph) -> None:
-        body = Body(self.source, declared, graph, self.graphs, self.failed, self.constants, self.trust)
+        scope = Scope(self.source, graph, self.graphs, self.failed, {}, trust=self.trust)
+        body = Body(declared, graph, scope, self.constants)
         faults = body.build()
         if not faults:
             try:

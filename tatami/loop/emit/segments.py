@@ -23,7 +23,7 @@ class Span(msgspec.Struct, frozen=True):
     size: Expr
 
 
-class Group(msgspec.Struct, frozen=True):
+class JoinedAxes(msgspec.Struct, frozen=True):
     """Axes joined to fewer loops: the `spans` from outermost to innermost (at least one), and `values`, the index along each
     original axis over the spans' names."""
 
@@ -31,7 +31,7 @@ class Group(msgspec.Struct, frozen=True):
     values: dict[str, Expr]
 
 
-def collapse(axes: Sequence[str], sizes: Mapping[str, Expr], uses: Iterable[Expr], prefix: str) -> Group:
+def collapse(axes: Sequence[str], sizes: Mapping[str, Expr], uses: Iterable[Expr], prefix: str) -> JoinedAxes:
     """Join neighbours a, b (b of size S) where every use is free of floors after a -> t//S, b -> t mod S.
 
     >>> g = collapse(("h", "w"), {"h": expr(5), "w": expr(7)}, [expr("7*h + w + 70")], "t")
@@ -57,13 +57,13 @@ def collapse(axes: Sequence[str], sizes: Mapping[str, Expr], uses: Iterable[Expr
         i -= 1
     if not spans:
         spans = [Span(f"{prefix}0", ONE)]
-    return Group(tuple(spans), values)
+    return JoinedAxes(tuple(spans), values)
 
 
-def cut_innermost(group: Group, uses: Iterable[Expr], unit: int) -> Group:
+def cut_innermost(group: JoinedAxes, uses: Iterable[Expr], unit: int) -> JoinedAxes:
     """The innermost span as lines, where floors of it step only at multiples of `unit`: t -> D * line + t.
 
-    >>> g = cut_innermost(Group((Span("t", expr(128)),), {"n": var("t")}), [floordiv(var("t"), expr(64))], 32)
+    >>> g = cut_innermost(JoinedAxes((Span("t", expr(128)),), {"n": var("t")}), [floordiv(var("t"), expr(64))], 32)
     >>> [(s.name, str(s.size)) for s in g.spans], str(g.values["n"])
     ([('t_line', '2'), ('t', '64')], 't + 64*t_line')
     """
@@ -76,7 +76,7 @@ def cut_innermost(group: Group, uses: Iterable[Expr], unit: int) -> Group:
     line = Span(f"{inner.name}_line", expr(size // step))
     whole = {inner.name: var(line.name) * step + var(inner.name)}
     spans = (*group.spans[:-1], line, Span(inner.name, expr(step)))
-    return Group(spans, {a: substitute(v, whole) for a, v in group.values.items()})
+    return JoinedAxes(spans, {a: substitute(v, whole) for a, v in group.values.items()})
 
 
 def _floors(e: Expr) -> Iterator[Floor]:
@@ -97,35 +97,28 @@ Inner = Callable[[dict[str, Expr], str, Expr, Expr, Expr], tuple[Stmt, ...]]
 index; `values` gives the outer spans."""
 
 
-def walk(group: Group, lo: Expr, hi: Expr, fresh: Callable[[Expr], str], inner: Inner) -> tuple[Stmt, ...]:
+def walk(group: JoinedAxes, lo: Expr, hi: Expr, fresh: Callable[[Expr], str], inner: Inner) -> tuple[Stmt, ...]:
     """Loops that visit the linear indices ``lo … hi-1`` of the group, in order; `fresh` makes a
     loop variable below a size."""
-    return _walk(group.spans, 0, ZERO, lo, hi, {}, fresh, inner)
+    spans = group.spans
 
+    def loops(depth: int, base: Expr, values: dict[str, Expr]) -> tuple[Stmt, ...]:
+        """The loops from `depth` on, behind the linear index `base` of the outer ones."""
+        span = spans[depth]
+        if depth == len(spans) - 1:
+            if depth == 0:
+                return inner(values, span.name, lo, hi, base)
+            return inner(values, span.name, maximum(ZERO, lo - base), minimum(span.size, hi - base), base)
+        stride = product(s.size for s in spans[depth + 1 :])
+        safe = stride if stride.as_int() else maximum(stride, ONE)
+        name = fresh(span.size)
+        start, stop = floordiv(lo - base, safe), floordiv(hi - base - 1, safe) + 1
+        if depth > 0:
+            start, stop = maximum(ZERO, start), minimum(span.size, stop)
+        body = loops(depth + 1, base + var(name) * stride, {**values, span.name: var(name)})
+        return (For(name, start, stop, body),)
 
-def _walk(
-    spans: tuple[Span, ...],
-    depth: int,
-    base: Expr,
-    lo: Expr,
-    hi: Expr,
-    values: dict[str, Expr],
-    fresh: Callable[[Expr], str],
-    inner: Inner,
-) -> tuple[Stmt, ...]:
-    span = spans[depth]
-    if depth == len(spans) - 1:
-        if depth == 0:
-            return inner(values, span.name, lo, hi, base)
-        return inner(values, span.name, maximum(ZERO, lo - base), minimum(span.size, hi - base), base)
-    stride = product(s.size for s in spans[depth + 1 :])
-    safe = stride if stride.as_int() else maximum(stride, ONE)
-    name = fresh(span.size)
-    start, stop = floordiv(lo - base, safe), floordiv(hi - base - 1, safe) + 1
-    if depth > 0:
-        start, stop = maximum(ZERO, start), minimum(span.size, stop)
-    body = _walk(spans, depth + 1, base + var(name) * stride, lo, hi, {**values, span.name: var(name)}, fresh, inner)
-    return (For(name, start, stop, body),)
+    return loops(0, ZERO, {})
 
 
 def guard_range(index: Expr, size: Expr, name: str) -> tuple[Expr, Expr] | None:

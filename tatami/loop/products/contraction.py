@@ -98,7 +98,9 @@ class _Contraction(ContractionOperands):
         """Pack all slivers; threads divide single slivers, or bands of slivers if these are plain copies."""
         if self.copied is None:
             s = self.counter(self.slivers)
-            each = self.each_k_block(lambda k0, k1: self.pack_sliver({}, to, self.sliver_at(k0, var(s)), var(s), k0, k1))
+            each = self.each_k_block(
+                lambda k0, k1: self.pack_sliver({}, loop.Pointer(to, self.sliver_at(k0, var(s))), var(s), Depth(k0, k1))
+            )
             return loop.Parallel(s, self.slivers, grain(GRAIN_PACK, self.k * self.nr), each)
         bands = ceildiv(self.slivers, expr(COPIED_SLIVERS))
         x = self.counter(bands)
@@ -173,7 +175,11 @@ class _Contraction(ContractionOperands):
         if self.copied is not None:
             copying = self.copy_slivers(self.copied, values, loop.Pointer(copies, ZERO), (s0, s1), Depth(ZERO, self.k))
         else:
-            copying = (loop.For(s, s0, s1, self.pack_sliver(values, copies, (var(s) - s0) * each, var(s), ZERO, self.k)),)
+            copying = (
+                loop.For(
+                    s, s0, s1, self.pack_sliver(values, loop.Pointer(copies, (var(s) - s0) * each), var(s), Depth(ZERO, self.k))
+                ),
+            )
 
         def along(i0: Expr, rows: Expr) -> Stmts:
             a, b = loop.Pointer(panels, i0 * self.k), loop.Pointer(copies, -s0 * each)
@@ -226,7 +232,7 @@ class _Contraction(ContractionOperands):
             elif taken.packed:
                 b = loop.Pointer(slivers.buffer, slivers.index + self.sliver_at(k0, s))
             else:
-                b, pack = slivers, self.pack_sliver(values, slivers.buffer, slivers.index, s, k0, k1)
+                b, pack = slivers, self.pack_sliver(values, slivers, s, Depth(k0, k1))
             more = {"gemm": (), "wide": (pitch, c_pitch, j1 - j0)}.get(kind, (pitch, c_pitch))
             sizes = map(loop.Integer, (rows, a_size, k0, k1, *more))
             own = loop.Pointer(a.buffer, a.index + first * self.k)
@@ -277,5 +283,5 @@ class _Contraction(ContractionOperands):
             products = self.each_k_block(block)
             return products if result is not None else (*products, *self.epilogue(values, at, at + r, j0, j1, sums))
 
-        pack = self.pack_sliver(values, slivers.buffer, slivers.index, s, ZERO, self.k) if is_copied else ()
+        pack = self.pack_sliver(values, slivers, s, Depth(ZERO, self.k)) if is_copied else ()
         return (*pack, *self.each_panel(taken.number, panel))

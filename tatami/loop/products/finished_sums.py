@@ -16,13 +16,13 @@ from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, var
 from tatami.core.target import CACHE_LINE
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point
-from tatami.loop.emit.segments import Group, collapse, cut_innermost, walk
+from tatami.loop.emit.segments import JoinedAxes, collapse, cut_innermost, walk
 from tatami.loop.emit.template import Stmts
 from tatami.loop.products.packing import Packing
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Region
 
-Part: TypeAlias = tuple[Group, Expr, Expr]
+Part: TypeAlias = tuple[JoinedAxes, Expr, Expr]
 """A part of a group of axes: ``lo <= linear index < hi``."""
 
 
@@ -77,7 +77,7 @@ class FinishedSums(Packing):
         turn = loop.Call(self.pack_routine, (loop.Pointer(sums, start), loop.Pointer(sums, ZERO), *sizes), routine=True)
         return (turn, *self.finish_lines((columns, j0, j1), (rows, i0, i1), values, sums, start, count))
 
-    def line_of(self, columns: Group, j0: Expr) -> tuple[Stmts, Group, Expr]:
+    def line_of(self, columns: JoinedAxes, j0: Expr) -> tuple[Stmts, JoinedAxes, Expr]:
         """The outer spans in registers, if a sliver lies within one line of the inner span; the inner span; the index at which
         the line begins."""
         *outer, inner = columns.spans
@@ -86,7 +86,7 @@ class FinishedSums(Packing):
         line, first = self.integer(floordiv(j0, inner.size))
         more, at = self.digits([(span.name, span.size) for span in outer], line)
         values = {a: substitute(v, at) for a, v in columns.values.items()}
-        return (first, *more), Group((inner,), values), line * inner.size
+        return (first, *more), JoinedAxes((inner,), values), line * inner.size
 
     def finish_lines(self, lines: Part, along: Part, values: dict[str, Expr], sums: str, start: Expr, pitch: Expr) -> Stmts:
         """The results of sums that begin at `start`, line by line with distance `pitch`, in vectors along the lines."""

@@ -16,7 +16,7 @@ from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, minimum, 
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point
-from tatami.loop.emit.segments import Group, collapse, guard_range, walk
+from tatami.loop.emit.segments import JoinedAxes, collapse, guard_range, walk
 from tatami.loop.emit.template import Stmts, Tiles
 from tatami.region.ir import Cast, Const, Read, RegionExpr, Select, Within
 
@@ -123,7 +123,7 @@ class Packing(Tiles):
 
         return walk(group, panel.lo, panel.hi, self.counter, at_piece)
 
-    def pack_transposed(self, direct: Direct, panel: Panel, group: Group, ks: Group) -> Stmts:
+    def pack_transposed(self, direct: Direct, panel: Panel, group: JoinedAxes, ks: JoinedAxes) -> Stmts:
         """A plain read, contiguous along k: the transposing routine, one call per piece of both groups."""
         buffer, at, stride = direct
 
@@ -140,7 +140,9 @@ class Packing(Tiles):
 
         return walk(ks, panel.k0, panel.k1, self.counter, per_k)
 
-    def pack_along_k(self, operand: RegionExpr, values: dict[str, Expr], panel: Panel, group: Group, ks: Group) -> Stmts:
+    def pack_along_k(
+        self, operand: RegionExpr, values: dict[str, Expr], panel: Panel, group: JoinedAxes, ks: JoinedAxes
+    ) -> Stmts:
         """A computed operand, contiguous along k: vectors along k, with their lanes stored down the panel."""
 
         def per_j(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
@@ -164,7 +166,7 @@ class Packing(Tiles):
 
         return walk(group, panel.lo, panel.hi, self.counter, per_j)
 
-    def is_contiguous_along_k(self, uses: Sequence[Expr], group: Group, ks: Group) -> bool:
+    def is_contiguous_along_k(self, uses: Sequence[Expr], group: JoinedAxes, ks: JoinedAxes) -> bool:
         """True if some read is contiguous along k and jumps along j, and none is contiguous along j and jumps along k; a read
         that stays in place along the other axis does not count."""
         at = [substitute(u, {**group.values, **ks.values}) for u in uses]
@@ -174,7 +176,7 @@ class Packing(Tiles):
             t == ONE and s not in (ZERO, ONE) for s, t in zip(along_k, along_j)
         )
 
-    def transposing(self, operand: RegionExpr, values: dict[str, Expr], group: Group, ks: Group) -> Direct | None:
+    def transposing(self, operand: RegionExpr, values: dict[str, Expr], group: JoinedAxes, ks: JoinedAxes) -> Direct | None:
         """(buffer, address, stride of the group's inner axis) if k is contiguous and the dtype is the packed one; else None."""
         found = self.in_memory(operand)
         if found is None or not self.pack_routine:

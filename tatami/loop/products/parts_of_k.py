@@ -119,7 +119,7 @@ class PartsOfK(Slivers):
             block = Depth(k0, k0 + depth, depth)
             return self.copy_slivers(self.copied, {}, loop.Pointer(to, ZERO), (ZERO, self.slivers), block)
         s = self.counter(self.slivers)
-        one = self.pack_columns({}, to, var(s) * depth * self.nr, var(s) * self.nr, k0, k0 + depth)
+        one = self.pack_columns({}, loop.Pointer(to, var(s) * depth * self.nr), var(s) * self.nr, Depth(k0, k0 + depth))
         return (loop.For(s, ZERO, self.slivers, one),)
 
     def joined(self, sums: str, parts: Expr, each: Expr) -> loop.Parallel:

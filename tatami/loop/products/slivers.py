@@ -149,16 +149,17 @@ class Slivers(FinishedSums):
         panel = Panel(to, first * each + start * r, r, lo, hi, k0, k1)
         return (*declare, *self.pack(self.lhs, self.m_axes, values, panel))
 
-    def pack_sliver(self, values: dict[str, Expr], to: str, base: Expr, s: Expr, k0: Expr, k1: Expr) -> Stmts:
+    def pack_sliver(self, values: dict[str, Expr], to: loop.Pointer, s: Expr, depth: Depth) -> Stmts:
         """Pack sliver s, padded with zeros; for AMX tiles a band of slivers."""
         lo = s * self.nr
         if self.copied is not None:
-            return self.copy_slivers(self.copied, values, loop.Pointer(to, base), (s, s + 1), Depth(k0, k1))
+            return self.copy_slivers(self.copied, values, to, (s, s + 1), depth)
         if not self.plan.by_tiles:
-            return self.pack_columns(values, to, base, lo, k0, k1)
+            return self.pack_columns(values, to, lo, depth)
         q = self.counter(expr(self.nr // self.sliver))
         count = ceildiv(minimum(self.n, lo + self.nr) - lo, expr(self.sliver))
-        each = self.pack_columns(values, to, base + var(q) * self.k * self.sliver, lo + var(q) * self.sliver, k0, k1)
+        place = loop.Pointer(to.buffer, to.index + var(q) * self.k * self.sliver)
+        each = self.pack_columns(values, place, lo + var(q) * self.sliver, depth)
         return (loop.For(q, ZERO, count, each),)
 
     def end_of_sliver(self, j0: Expr, is_full: bool = False) -> Expr:
@@ -183,13 +184,13 @@ class Slivers(FinishedSums):
         routine = f"tatami_slivers_{self.element}_{COPIED_ROWS}x{self.nr}_{self.lanes}"
         return (loop.Call(routine, (to, self.place(matrix, values, k0, s0 * self.nr), *sizes), routine=True),)
 
-    def pack_columns(self, values: dict[str, Expr], to: str, base: Expr, lo: Expr, k0: Expr, k1: Expr) -> Stmts:
+    def pack_columns(self, values: dict[str, Expr], to: loop.Pointer, lo: Expr, depth: Depth) -> Stmts:
         """Pack a sliver from column `lo` on, padded with zeros."""
-        nr = self.sliver
+        nr, (k0, k1, _) = self.sliver, depth
         hi, d = self.integer(minimum(self.n, lo + nr))
         x, y = self.counter(self.k), self.counter(expr(nr))
-        place = base + var(x) * nr + var(y)
-        rest = loop.For(y, hi - lo, expr(nr), (loop.Store(to, place, loop.Const(0, self.dtype)),))
+        place = to.index + var(x) * nr + var(y)
+        rest = loop.For(y, hi - lo, expr(nr), (loop.Store(to.buffer, place, loop.Const(0, self.dtype)),))
         fill = loop.For(x, ZERO, (k1 - k0) * minimum(ONE, expr(nr) - (hi - lo)), (rest,))
-        packed = self.pack(self.rhs, self.n_axes, values, Panel(to, base, expr(nr), lo, hi, k0, k1))
+        packed = self.pack(self.rhs, self.n_axes, values, Panel(to.buffer, to.index, expr(nr), lo, hi, k0, k1))
         return (d, *packed) if (self.n.as_int() or 1) % nr == 0 else (d, *packed, fill)

@@ -79,8 +79,8 @@ def tables(forest: Forest, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     below = np.isin(forest.modes, (LT, GTE))
     splits[below] = np.nextafter(splits[below], dtype.type(-np.inf))
     splits[below & (forest.splits.astype(dtype) == -np.inf)] = np.nan
-    turned = np.isin(forest.modes, (GT, GTE)) & ~np.isnan(forest.splits)
-    yes[turned], no[turned], nan[turned] = no[turned], yes[turned], ~nan[turned]
+    flipped = np.isin(forest.modes, (GT, GTE)) & ~np.isnan(forest.splits)
+    yes[flipped], no[flipped], nan[flipped] = no[flipped], yes[flipped], ~nan[flipped]
     more = _More(len(splits))
     for i in np.nonzero(np.isin(forest.modes, (EQ, NEQ, MEMBER)) & (forest.leaf_row < 0))[0].tolist():
         inside, outside = int(yes[i]), int(no[i])

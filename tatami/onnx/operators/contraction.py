@@ -7,7 +7,7 @@ from typing import Any
 
 from tatami.core.algebra.order import greatest
 from tatami.core.expr import Expr, ceildiv, expr, floordiv
-from tatami.frontend.rewrites.integer_products import integer_conv, integer_matmul
+from tatami.frontend.rewrites.integer_products import Integers, integer_conv, integer_matmul
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import choice
@@ -131,12 +131,14 @@ def _diagonal(m: Importer, term: str, tensor: str) -> tuple[str, str]:
 
 
 def _matmul_integer(m: Importer, n: OnnxNode) -> list[Value]:
-    return [m.result(integer_matmul(m, m.operand(n, 0), m.operand(n, 2), m.operand(n, 1), m.operand(n, 3)))]
+    return [m.result(integer_matmul(m, Integers(m.operand(n, 0), m.operand(n, 2)), Integers(m.operand(n, 1), m.operand(n, 3))))]
 
 
 def _conv_integer(m: Importer, n: OnnxNode) -> list[Value]:
     x, w = m.operand(n, 0), m.operand(n, 1)
-    return [m.result(integer_conv(m, x, m.operand(n, 2), w, m.operand(n, 3), "", conv_attributes(m, n, x, w)))]
+    return [
+        m.result(integer_conv(m, Integers(x, m.operand(n, 2)), Integers(w, m.operand(n, 3)), "", conv_attributes(m, n, x, w)))
+    ]
 
 
 CONTRACTION: dict[str, Callable[[Importer, OnnxNode], list[Value]]] = {

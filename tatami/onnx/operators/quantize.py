@@ -8,7 +8,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import expr
 from tatami.core.numbers.small_float import FORMATS
-from tatami.frontend.rewrites.integer_products import integer_conv, integer_matmul
+from tatami.frontend.rewrites.integer_products import Integers, integer_conv, integer_matmul
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operators.cast import within_format
@@ -147,7 +147,7 @@ def scale_along(m: Importer, t: str, axes: tuple[int, ...]) -> str:
 
 def _qlinear_matmul(m: Importer, n: OnnxNode) -> list[Value]:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = m.operands(n)
-    sums = integer_matmul(m, a, a_zero, b, b_zero)
+    sums = integer_matmul(m, Integers(a, a_zero), Integers(b, b_zero))
     rows = (1,) if len(m.shape(a)) > 1 else ()
     scales = [scale_along(m, a_scale, rows), scale_along(m, b_scale, ()), scale_along(m, y_scale, ())]
     zero = scalar_of(m, y_zero)
@@ -162,7 +162,7 @@ def scalar_of(m: Importer, t: str) -> str:
 def _qlinear_conv(m: Importer, n: OnnxNode) -> list[Value]:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = m.operands(n)[:8]
     bias = m.operand(n, 8)
-    sums = integer_conv(m, x, x_zero, w, w_zero, bias, conv_attributes(m, n, x, w))
+    sums = integer_conv(m, Integers(x, x_zero), Integers(w, w_zero), bias, conv_attributes(m, n, x, w))
     spatial = tuple(range(1, len(m.shape(w)) - 1))
     scales = [scale_along(m, x_scale, ()), scale_along(m, w_scale, spatial), scale_along(m, y_scale, ())]
     return [m.result(requantize(m, sums, scales, scalar_of(m, y_zero), m.dtype(y_zero)))]

@@ -140,12 +140,12 @@ def _batched_scan(m: Importer, n: OnnxNode, k: int) -> list[Value]:
     return [m.result(m.one("stack", list(column), {"axis": 0})) for column in zip(*rows, strict=True)]
 
 
-def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], turned: list[int]) -> list[str]:
+def _scanned(m: Importer, n: OnnxNode, states: list[str], scanned: list[str], backwards: list[int]) -> list[str]:
     """The last states, then the stacked results of all iterations."""
     body: onnx.GraphProto = n.attr("body")
     k = len(scanned)
     axes = [a % len(m.shape(t)) for a, t in zip(n.attr("scan_input_axes", [0] * k), scanned, strict=True)]
-    scanned = [m.one("flip", [t], {"axes": (a,)}) if d else t for t, a, d in zip(scanned, axes, turned, strict=True)]
+    scanned = [m.one("flip", [t], {"axes": (a,)}) if d else t for t, a, d in zip(scanned, axes, backwards, strict=True)]
     length = m.shape(scanned[0])[axes[0]]
     inner = child(m, "scan")
     inputs: list[Input] = []

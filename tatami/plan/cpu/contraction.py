@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
-from tatami.plan.cpu.contraction_rules import blocks_of_one_tile, contraction_rules
-from tatami.plan.cpu.in_place import depth_of, in_place_sides, lies_in_long_rows, tall_tile
+from tatami.plan.cpu.contraction_rules import as_obeyed, contraction_rules
+from tatami.plan.cpu.in_place import Sides, depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
 from tatami.plan.loops.estimate import contraction_estimate, rank, trips
@@ -80,11 +81,11 @@ def contraction_candidate(
     packed = (c.lhs if swap else c.rhs) in constants
     dots = _dots(region, target)
     extent, tile = (narrow, wide, k), register_tile(target, itemsize)
-    sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
+    sides = in_place_sides(region, Sides(c.acc, swap, packed), extent, tile, target)
     by_rows = dots == ("",) and not packed and lies_in_long_rows(region, c.acc, swap)
     if by_rows:
         tile = tall_tile(narrow, tile, lanes_of(target.lanes, itemsize))
-        sides = in_place_sides(region, c.acc, swap, extent, tile, target, packed)
+        sides = in_place_sides(region, Sides(c.acc, swap, packed), extent, tile, target)
     is_open = any(all_axes(region)[a].as_int() is None for a in (c.n if swap else c.m))
     least = 1 if by_rows or packed else 2 if "n" in sides else 4
     if narrow < least or wide < 8 or k < 8:
@@ -94,16 +95,18 @@ def contraction_candidate(
     by_whole_rows = by_rows and not is_open and sides == ("n",) and b == 1 and 2 * narrow < tile[0]
     found: list[Candidate] = []
     for dot in dots:
-        plan = contraction_plan(c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, tile, itemsize, dot)
+        plan = contraction_plan(
+            c, target, (b, narrow, wide, -(-k // DOT_COUNT[dot])), swap, constants, MicroKernel(tile, itemsize, dot)
+        )
         if by_whole_rows:
             plan = shared_rows(plan, wide, k, target)
         if plan.by_tiles:
             groups = groups_of(region, contractions(region)[0], DOT_COUNT[dot])
-            sides = in_place_sides(region, c.acc, swap, extent, (plan.mr, plan.nr), target, packed, groups)
+            sides = in_place_sides(region, Sides(c.acc, swap, packed, groups), extent, (plan.mr, plan.nr), target)
         plan = with_packed_rows(region, c, plan, sides, constants)
         lying = tuple(s for s in sides if s == "m" or by_whole_rows or plan.split != "k" or wide <= plan.nr)
         plan = msgspec.structs.replace(plan, in_place=lying)
-        plan = msgspec.structs.replace(plan, **blocks_of_one_tile(region, contractions(region)[0], plan))
+        plan = as_obeyed(region, contractions(region)[0], plan)
         how = f"split {plan.split}{' swap' if swap else ''}{''.join(f' {side} in place' for side in plan.in_place)}"
         how += f" by {dot}" if dot else ""
         line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} nc {plan.nc} {how}"
@@ -128,17 +131,17 @@ def image_candidate(
     wide, narrow = (rows, columns) if swap else (columns, rows)
     packed = (c.lhs if swap else c.rhs) in constants
     tile = register_tile(target, lets_by_name(region)[c.acc].dtype.itemsize)
-    sides = in_place_sides(region, c.acc, swap, (narrow, wide, k), tile, target, packed, images=images)
+    sides = in_place_sides(region, Sides(c.acc, swap, packed, images=images), (narrow, wide, k), tile, target)
     if min(narrow - 1, wide // 8, k // 8, rows * columns * k // 4096) < 1 or not (
         packed or "n" in sides or wide >= MANY_PLACES
     ):
         return None
-    plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, tile)
+    plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, MicroKernel(tile))
     split = "batch" if packed else "n"
     mc = max(1, min(plan.mc // plan.mr, -(-narrow // (max(1, target.cores) * plan.mr)))) * plan.mr
     plan = msgspec.structs.replace(plan, split=split, parts=1, mc=mc, in_place=sides, images=images)
     plan = with_packed_rows(region, c, plan, sides, constants)
-    plan = msgspec.structs.replace(plan, **blocks_of_one_tile(region, contractions(region)[0], plan))
+    plan = as_obeyed(region, contractions(region)[0], plan)
     how = f"{' swap' if swap else ''}{''.join(f' {side} in place' for side in sides)}, one {', '.join(images)} at a time"
     line = f"cpu_contraction {plan.mr}x{plan.nr} kc {plan.kc} mc {plan.mc} split {split}{how}"
     return Candidate(plan, line, contraction_estimate(region, facts, plan, target, sizes))
@@ -240,15 +243,21 @@ def _wants_swap(
     return swap
 
 
+class MicroKernel(NamedTuple):
+    """The micro-kernel of a plan: rows and columns of its tile, bytes of a sum, and its instruction for integers."""
+
+    tile: tuple[int, int]
+    itemsize: int = 4
+    dot: Dot = ""
+
+
 def contraction_plan(
     c: Contraction,
     target: Target,
     extent: tuple[int, int, int, int],
     swap: bool,
     constants: frozenset[str],
-    tile: tuple[int, int],
-    itemsize: int = 4,
-    dot: Dot = "",
+    kernel: MicroKernel,
 ) -> CpuContraction:
     """Tile sizes from the registers and caches: kc rows of nr stay in L1, mc x kc in three quarters of L2 (half if
     k is split), kc x nc in a quarter of L3. Every thread has columns, of which one panel of rows reads nc at a time. Panels
@@ -257,6 +266,7 @@ def contraction_plan(
 
     The n side is split if there are enough slivers for all threads and the packed rows are few or stay in L2: each sliver is
     multiplied with all of them. Otherwise blocks of rows are split, small enough that every thread gets several."""
+    tile, itemsize, dot = kernel
     by_tiles = dot == "quads_amx"
     mr, nr = AMX_TILE if by_tiles else tile
     b, narrow, wide, k = extent

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import product
 from tatami.core.target import Target
+from tatami.plan.cpu.in_place import lies_in_long_rows
 from tatami.plan.cpu.tile_rules import tile_rules
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, DOTS_OF_ANY_SIGNS, CpuContraction
 from tatami.plan.loops.rules import invalid_plan
@@ -17,18 +21,34 @@ from tatami.region.views.narrow import groups_of, operand_dtypes, packed_read
 from tatami.region.walk import all_axes, lets_by_name
 
 
+def divided_by_threads(c: ContractionShape, plan: CpuContraction) -> Literal["batch", "m", "n", "k"]:
+    """The group that threads divide: the plan's, or the batches where there are some, unless these are images whose columns
+    threads share."""
+    batch = by_images(c, plan.images).batch
+    shares_columns = plan.split == "n" and batch == plan.images and not plan.by_tiles
+    return "batch" if batch and not shares_columns else plan.split
+
+
 def blocks_of_one_tile(region: Region, c: ContractionShape, plan: CpuContraction) -> dict[str, int]:
     """The fields of blocks that bound nothing, with the tile's side, which is what they have to be then: `mc` if threads divide
-    columns, each of which meets all rows; `nc` if threads divide rows, each block of which meets one sliver of columns after
-    the other."""
+    columns, each of which meets all rows; `nc` unless its columns are copied together, or read together as long rows or by
+    tiles."""
     shape = by_images(c, plan.images)
-    if plan.split == "n" and (not shape.batch or (shape.batch == plan.images and not plan.by_tiles)):
-        return {"mc": plan.mr}
     narrow = product(all_axes(region)[a] for a in (shape.n if plan.swap else shape.m)).as_int()
     is_one_panel = narrow is not None and narrow <= plan.mr
-    if plan.split == "m" and not (shape.batch or plan.by_tiles or is_one_panel):
-        return {"nc": plan.nr}
-    return {}
+    divides_columns = divided_by_threads(c, plan) == "n"
+    operand = shape.lhs if plan.swap else shape.rhs
+    columns = operand_tensor(packed_read(operand, groups_of(region, c, DOT_COUNT[plan.dot])) or operand)
+    copies = divides_columns and not (is_one_panel or "n" in plan.in_place or columns in plan.packed)
+    is_wide = is_one_panel and plan.in_place == ("n",) and lies_in_long_rows(region, plan.acc, plan.swap, plan.images)
+    reads = plan.by_tiles or is_wide
+    return ({"mc": plan.mr} if divides_columns else {}) | ({} if copies or reads else {"nc": plan.nr})
+
+
+def as_obeyed(region: Region, c: ContractionShape, plan: CpuContraction) -> CpuContraction:
+    """The plan with the split that its loops have, and blocks of one tile where they bound nothing."""
+    plan = msgspec.structs.replace(plan, split=divided_by_threads(c, plan))
+    return msgspec.structs.replace(plan, **blocks_of_one_tile(region, c, plan))
 
 
 def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> Iterator[Diagnostic]:
@@ -74,9 +94,16 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
         why = f"images {', '.join(plan.images)}, split {plan.split}"
         yield invalid_plan(region, why, "name axes of one side only, and split batch or n; or leave images out")
         return
-    for names in (plan.in_place, plan.packed):
+    for names, order in ((plan.in_place, ("m", "n")), (plan.packed, sides)):
         if len(set(names)) < len(names):
             yield invalid_plan(region, f"{', '.join(names)}: one stands twice", "name each once")
+        elif not set(names) - {*order} and tuple(n for n in dict.fromkeys(order) if n in names) != tuple(names):
+            yield invalid_plan(
+                region, f"{', '.join(names)}: not in their order", f"name them in the order {', '.join(map(str, order))}"
+            )
+    if (divided := divided_by_threads(c, plan)) != plan.split:
+        yield invalid_plan(region, f"split {plan.split}, but threads divide the batches", f"use split {divided}")
+        return
     c = by_images(c, plan.images)
     for side in plan.in_place:
         if side_matrix(region, c, side, plan.swap, groups if plan.by_tiles else None) is None:
@@ -91,5 +118,5 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
         return
     for field, tile in blocks_of_one_tile(region, c, plan).items():
         if (blocks := getattr(plan, field)) != tile:
-            divided = "columns" if field == "mc" else "rows"
-            yield invalid_plan(region, f"{field} {blocks} bounds nothing where threads divide {divided}", f"use {field} {tile}")
+            why = "threads divide columns" if field == "mc" else "columns are neither copied nor read together"
+            yield invalid_plan(region, f"{field} {blocks} bounds nothing where {why}", f"use {field} {tile}")

@@ -7,7 +7,7 @@ again if the caches do not hold a block of them: lines that are many lines apart
 from __future__ import annotations
 
 from math import gcd
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tatami.core.target import CACHE_LINE, Target
 from tatami.plan.ir import IN_PLACE_PITCH
@@ -31,21 +31,26 @@ TALL = 8
 """Maximum rows of a panel whose results may lie the same number of pages apart: the ways of L1."""
 
 
+class Sides(NamedTuple):
+    """The two sides of a contraction under a plan: the accumulator's let, and True if lhs is the columns' side."""
+
+    acc: str
+    swap: bool
+    packed: bool
+    """True if `setup` packs the columns' operand."""
+    groups: Groups | None = None
+    """Groups of k if the contraction runs by tiles of them, which read rows in place at no cost."""
+    images: tuple[str, ...] = ()
+    """Axes that are taken one at a time."""
+
+
 def in_place_sides(
-    region: Region,
-    acc: str,
-    swap: bool,
-    extent: tuple[int, int, int],
-    tile: tuple[int, int],
-    target: Target,
-    packed: bool,
-    groups: Groups | None = None,
-    images: tuple[str, ...] = (),
+    region: Region, of: Sides, extent: tuple[int, int, int], tile: tuple[int, int], target: Target
 ) -> tuple[Literal["m", "n"], ...]:
     """The sides of a contraction of (narrow, wide, k) that are used in place: narrow rows by wide columns, in panels and
-    slivers of a `tile`. `packed`: `setup` packs the columns' operand. `groups`: the contraction runs by tiles of groups of k,
-    which read rows in place at no cost. `images`: axes that are taken one at a time."""
+    slivers of a `tile`."""
     narrow, wide, k = extent
+    acc, swap, packed, groups, images = of
     shape = by_images(next(c for c in contractions(region) if c.acc == acc), images)
     sides: list[Literal["m", "n"]] = []
     rows, columns = (side_matrix(region, shape, side, swap, groups) for side in ("m", "n"))
@@ -66,9 +71,9 @@ def in_place_sides(
     return tuple(sides)
 
 
-def lies_in_long_rows(region: Region, acc: str, swap: bool) -> bool:
+def lies_in_long_rows(region: Region, acc: str, swap: bool, images: tuple[str, ...] = ()) -> bool:
     """True if the columns' operand is a matrix with long rows, which one panel reads from beginning to end."""
-    shape = next(c for c in contractions(region) if c.acc == acc)
+    shape = by_images(next(c for c in contractions(region) if c.acc == acc), images)
     columns = side_matrix(region, shape, "n", swap)
     return columns is not None and _pitch(region, columns) >= IN_PLACE_PITCH
 

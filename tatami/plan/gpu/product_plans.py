@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tatami.core.kernel import is_divisible
-from tatami.plan.gpu.sm90_shapes import COPYING_REGISTERS, REGISTERS, Loads, Shape, stages_of
+from tatami.plan.gpu.sm90_shapes import COPYING_REGISTERS, REGISTERS, Loads, TileShape, stages_of
 from tatami.plan.ir import INST_K, Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
 from tatami.plan.views.product_limits import MmaPlan, sm80_instruction, sm90_depth, sm90_instruction
 from tatami.region.ir import Region
@@ -36,7 +36,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
     )
 
 
-def sm90_plan(region: Region, view: GemmView, shape: Shape, staged: bool, row: int, loads: Loads) -> Sm90Mma:
+def sm90_plan(region: Region, view: GemmView, shape: TileShape, staged: bool, row: int, loads: Loads) -> Sm90Mma:
     """The SM90 plan of a product. `staged`: results may leave by TMA; `row`: bytes per row of a block of k."""
     bm, bn = shape.tile
     bk = row // view.lhs.dtype.itemsize

@@ -59,7 +59,7 @@ LEAST_COPY = 4
 """Minimum bytes of a cp.async."""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class TileShape(msgspec.Struct, frozen=True):
     """Tile, warpgroups and cluster of a plan. Rows of a block of k are ROW_BYTES long, or SHORT_ROW_BYTES for images with few
     channels."""
 
@@ -93,43 +93,43 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 PARTS_OF_K = (
-    Shape((64, 128), 1, split_k=4),
-    Shape((64, 64), 1, split_k=16),
-    Shape((128, 128), cluster=(2, 1), split_k=4),
-    Shape((128, 192), cluster=(2, 1), split_k=2),
-    Shape((128, 256), cluster=(2, 1), split_k=4),
+    TileShape((64, 128), 1, split_k=4),
+    TileShape((64, 64), 1, split_k=16),
+    TileShape((128, 128), cluster=(2, 1), split_k=4),
+    TileShape((128, 192), cluster=(2, 1), split_k=2),
+    TileShape((128, 256), cluster=(2, 1), split_k=4),
 )
 """Shapes that split k: on a plain grid for products of few tiles; the larger and shared ones on persistent tiles, where whole
 tiles leave SMs idle in the last wave."""
 SHAPES = (
-    Shape((128, 256)),
-    Shape((128, 256), cluster=(2, 1)),
-    Shape((256, 128)),
-    Shape((256, 128), cluster=(1, 2)),
-    Shape((128, 192)),
-    Shape((64, 256), schedule="pingpong", cluster=(2, 1)),
-    Shape((128, 128)),
-    Shape((64, 128), schedule="pingpong"),
-    Shape((128, 64)),
-    Shape((64, 128), 1),
-    Shape((64, 64), 1),
-    Shape((128, 32), swap_ab=True),
-    Shape((128, 16), swap_ab=True),
+    TileShape((128, 256)),
+    TileShape((128, 256), cluster=(2, 1)),
+    TileShape((256, 128)),
+    TileShape((256, 128), cluster=(1, 2)),
+    TileShape((128, 192)),
+    TileShape((64, 256), schedule="pingpong", cluster=(2, 1)),
+    TileShape((128, 128)),
+    TileShape((64, 128), schedule="pingpong"),
+    TileShape((128, 64)),
+    TileShape((64, 128), 1),
+    TileShape((64, 64), 1),
+    TileShape((128, 32), swap_ab=True),
+    TileShape((128, 16), swap_ab=True),
     *PARTS_OF_K,
 )
 """Shapes from which plans are chosen."""
 
 
-def every_shape() -> Iterator[Shape]:
+def every_shape() -> Iterator[TileShape]:
     """All shapes of whole instructions that the template has, whether memory and registers suffice or not."""
     for bm, bn, parts in product((64, 128), (64, 128, 256), (2, 4, 8, 16)):
-        yield Shape((bm, bn), bm // 64, split_k=parts)
+        yield TileShape((bm, bn), bm // 64, split_k=parts)
     for bm, bn in product((64, 128), (8, 16, 32, 64)):
-        yield Shape((bm, bn), bm // 64, swap_ab=True)
+        yield TileShape((bm, bn), bm // 64, swap_ab=True)
     for bm, bn in product((64, 128, 192, 256), range(32, 257, 32)):
         for consumers, schedule in ((1, "cooperative"), (2, "cooperative"), (3, "cooperative"), (2, "pingpong")):
             for cluster, fetched in product(((1, 1), (2, 1), (1, 2)), (False, True)):
-                yield Shape((bm, bn), consumers, schedule, cluster, fetched=fetched)  # type: ignore[arg-type]
+                yield TileShape((bm, bn), consumers, schedule, cluster, fetched=fetched)  # type: ignore[arg-type]
 
 
 class Loads(msgspec.Struct, frozen=True):
@@ -258,7 +258,9 @@ def row_bytes(region: Region, view: GemmView, loads: Loads) -> int:
     return ROW_BYTES if even else SHORT_ROW_BYTES
 
 
-def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shapes: Iterable[Shape] = SHAPES) -> list[Shape]:
+def sm90_shapes(
+    region: Region, view: GemmView, staged: bool, loads: Loads, shapes: Iterable[TileShape] = SHAPES
+) -> list[TileShape]:
     """The `shapes` whose boxes the operands have, or whose copies a producer can make: at most GATHERED_ROWS rows of a
     gathered operand, whose places its registers hold, and no operand copied by threads for other CTAs. A warpgroup with more
     than 128 accumulators has no registers left to store results one by one; with more than 96, none for values kept from one
@@ -269,7 +271,7 @@ def sm90_shapes(region: Region, view: GemmView, staged: bool, loads: Loads, shap
     majors = tuple(None if isinstance(way, Pixels) else major_of(o, g, view.k) for way, (o, g) in zip(ways, sides))
     out = []
     for shape in shapes:
-        if view.groups is not None and shape != Shape(shape.tile, shape.consumers):
+        if view.groups is not None and shape != TileShape(shape.tile, shape.consumers):
             continue  # one CTA computes the parts of a tile
         a, b = majors[::-1] if shape.swap_ab else majors
         boxes = ((a, shape.tile[0] // shape.cluster[1]), (b, shape.tile[1] // shape.cluster[0]))
@@ -303,12 +305,12 @@ def are_even(region: Region, view: GemmView) -> bool:
     return True
 
 
-def _has_many_places(view: GemmView, loads: Loads, shape: Shape) -> bool:
+def _has_many_places(view: GemmView, loads: Loads, shape: TileShape) -> bool:
     sides = zip(loads.loaders, (view.lhs, view.rhs), (view.m, view.n), shape.tile[::-1] if shape.swap_ab else shape.tile)
     return any(who == "cp_async" and why_not_plain(o, g, view.k) and rows > GATHERED_ROWS for who, o, g, rows in sides)
 
 
-def stages_of(shape: Shape, staged: bool, row: int) -> int:
+def stages_of(shape: TileShape, staged: bool, row: int) -> int:
     """Number of stages that shared memory holds in addition to the chunks of the epilogue."""
     bm, bn = shape.tile
     sharing = 1 if shape.schedule == "pingpong" else shape.consumers

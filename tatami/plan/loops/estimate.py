@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil
+from typing import NamedTuple
 
 import msgspec
 
@@ -113,7 +114,8 @@ def sketched_cycles(
     again = frozenset(n for n, s in skeleton.storage.items() if s == "recompute")
     work = Work(p.lets, again, (*skeleton.outer, *p.axes), vector)
     count = operations(region, p.lets)
-    return work_cycles(region, skeleton.storage, work, count, width, moves, sizes, lambda e, axis, _: stride_kind(e, axis))
+    lanes = Lanes(width, lambda e, axis, _: stride_kind(e, axis))
+    return work_cycles(region, skeleton.storage, work, count, lanes, moves, sizes)
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -125,18 +127,24 @@ class Work(msgspec.Struct, frozen=True):
     vector: str
 
 
+class Lanes(NamedTuple):
+    """Number of lanes, and the way in which an address moves from lane to lane."""
+
+    width: int
+    stride: Callable[[Expr, str, int], StrideKind]
+
+
 def work_cycles(
     region: Region,
     storage: Mapping[str, Storage],
     work: Work,
     operations_of_point: int,
-    width: int,
+    lanes_of_work: Lanes,
     moves: tuple[AccessMove, ...],
     sizes: Mapping[str, int],
-    stride: Callable[[Expr, str, int], StrideKind],
 ) -> float:
-    """Cycles of all points, when the axis of lanes steps by `width`. `stride` says how an address moves from lane to lane."""
-    lets, vector = lets_by_name(region), work.vector
+    """Cycles of all points, when the axis of lanes steps by their number."""
+    lets, vector, (width, stride) = lets_by_name(region), work.vector, lanes_of_work
     inside = {*work.lets, *work.inlined}
     lanes = width if vector else 1
     if vector:
@@ -279,7 +287,7 @@ class Loops:
     def cycles(self, work: Work, storage: Mapping[str, Storage], width: int, sizes: Mapping[str, int]) -> float:
         """Cycles of one thread for all points of `work`."""
         count = operations(self.region, (*work.lets, *work.inlined))
-        return work_cycles(self.region, storage, work, count, width, self.moves, sizes, stride_of_lanes)
+        return work_cycles(self.region, storage, work, count, Lanes(width, stride_of_lanes), self.moves, sizes)
 
 
 MANY = 1 << 30

@@ -12,8 +12,9 @@ from tatami.plan.loops.accesses import AccessMove, accesses
 from tatami.plan.loops.blocks import reduce_blocks, scan_blocks
 from tatami.plan.loops.estimate import loops_estimate, sketched_cycles
 from tatami.plan.loops.schedule import Skeleton, size_at
-from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
+from tatami.plan.views.form_passes import Wish
 from tatami.plan.views.nest_form import longest_vector_axis, nest_form
+from tatami.plan.views.wished_plans import rows_plan, scalar_plan
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import At, Region
 from tatami.region.walk import let_uses, lets_by_name

@@ -26,7 +26,7 @@ from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuPlanes, CpuWinograd, Sc
 from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
 from tatami.region.views.images.convolution import find_convolution
 from tatami.region.views.images.planes import panel_of
-from tatami.region.views.images.winograd import MATRICES, WINDOW, Tile, tiles_of
+from tatami.region.views.images.winograd import MATRICES, WINDOW, TransformTile, tiles_of
 from tatami.region.views.kinds import ContractionShape, contractions, operand_tensor
 from tatami.region.views.narrow import groups_of, joined, narrow_dtype, parted
 from tatami.region.views.slides import Slide
@@ -201,7 +201,7 @@ def _transformed(region: Region, plan: CpuWinograd) -> PackedOperand | None:
     return PackedOperand(plan.acc, found.weights, tensor, (*along, last), sizes, shape, index, plan.nr, read)
 
 
-def _spread(axis: str, tile: Tile, w: list[RegionExpr], dtype: DType) -> RegionExpr:
+def _spread(axis: str, tile: TransformTile, w: list[RegionExpr], dtype: DType) -> RegionExpr:
     """Entry `axis` of the transform of the weights along one dimension."""
 
     def term(which: int, factor: float) -> RegionExpr:
@@ -219,7 +219,7 @@ def _spread(axis: str, tile: Tile, w: list[RegionExpr], dtype: DType) -> RegionE
     return out
 
 
-def _lessened(slide: Slide, tile: Tile, entry: Callable[[Expr], RegionExpr], dtype: DType) -> RegionExpr:
+def _lessened(slide: Slide, tile: TransformTile, entry: Callable[[Expr], RegionExpr], dtype: DType) -> RegionExpr:
     """The weight at a place of the window, from the matrices of its dimension."""
     x = entry(var(slide.window) + floordiv(var(slide.window), expr(2)))
     if tile.less is None:

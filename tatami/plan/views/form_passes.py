@@ -15,7 +15,6 @@ otherwise it starts a later one and what it reads is stored whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 import msgspec
 
@@ -24,28 +23,23 @@ from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, product, var
 from tatami.core.layout import address
-from tatami.plan.ir import Blocks, CpuRows, LoopPhase, Scalar, Storage
+from tatami.plan.ir import Blocks, LoopPhase, Storage
 from tatami.plan.views.down_columns import columns_of, has_lone_points
 from tatami.plan.views.flatten import is_arg_reduce, used_axes
-from tatami.plan.views.merge_axes import axes_to_join
 from tatami.plan.views.nest_form import (
     Item,
     NestForm,
     Pass,
     Phase,
     cost,
-    form_of,
     is_scan,
     lets_read,
     nodes,
     recorded,
     scan_of,
-    source_of,
 )
 from tatami.plan.views.overlap import Overlap, overlap_of
-from tatami.plan.views.past_caches import goes_past
-from tatami.plan.views.stage_reads import readers_to_turn
-from tatami.region.ir import At, Read, ReadAt, Reduce, Region, Scan
+from tatami.region.ir import At, Read, ReadAt, Reduce, Scan
 
 _DEEP = 40
 """Lets evaluated inside their user at most; a longer chain is stored."""
@@ -62,55 +56,6 @@ class Wish(msgspec.Struct, frozen=True):
     storage: Mapping[str, Storage] = {}
     blocks: Blocks | None = None
     nontemporal: tuple[str, ...] = ()
-
-
-def scalar_plan(region: Region, wish: Wish) -> Scalar:
-    """Plain loops for a Region that is not opaque."""
-    return _scalar_plan(region, _by_name(wish.storage))
-
-
-def rows_plan(region: Region, wish: Wish, width: int) -> CpuRows:
-    """Vector loops for a Region that is not opaque."""
-    return _rows_plan(region, wish.outer, wish.vector, _by_name(wish.storage), wish.blocks, wish.nontemporal, width)
-
-
-def _by_name(storage: Mapping[str, Storage]) -> tuple[tuple[str, Storage], ...]:
-    return tuple(sorted(storage.items()))
-
-
-@lru_cache(maxsize=512)
-def _scalar_plan(region: Region, storage: tuple[tuple[str, Storage], ...]) -> Scalar:
-    joined = axes_to_join(source_of(region), 1)
-    s = Scheduler(form_of(region, joined), Wish(storage=dict(storage)), joined)
-    return Scalar(*s.schedule(), joined)
-
-
-@lru_cache(maxsize=512)
-def _rows_plan(
-    region: Region,
-    outer: tuple[str, ...],
-    vector: str,
-    storage: tuple[tuple[str, Storage], ...],
-    blocks: Blocks | None,
-    nontemporal: tuple[str, ...],
-    width: int,
-) -> CpuRows:
-    """A wish does not tell sizes, so that the planner has the same one for many of them."""
-    wish = Wish(outer, vector, dict(storage), blocks, nontemporal)
-    joined = axes_to_join(source_of(region), width)
-    if blocks is not None:
-        axis = next((group[0] for group in joined if blocks.axis in group), blocks.axis)
-        blocks = msgspec.structs.replace(blocks, axis=axis)
-    plain = form_of(region, joined, blocks, (), width)
-    turned = readers_to_turn(plain.region, tuple(plain.lets.values()), width)
-    s = Scheduler(form_of(region, joined, blocks, turned, width), wish, joined)
-    phases, stored = s.schedule()
-    if blocks is not None:
-        scans = any(isinstance(let.expr, Scan) and let.expr.axis == blocks.axis for let in s.lets.values())
-        is_cut = f"{blocks.axis}.b" in s.sizes
-        blocks = blocks if scans else msgspec.structs.replace(blocks, round=0) if is_cut else None
-    past = tuple(t for t in nontemporal if goes_past(s.form, phases, t))
-    return CpuRows(phases, stored, width, joined, turned, blocks, past)
 
 
 class _Use(msgspec.Struct, frozen=True):

@@ -14,14 +14,13 @@ from tatami.plan.views.product_limits import (
     MAX_SPLIT,
     MOST_REGISTERS,
     Needs,
-    algorithm_rules,
     limits,
     register_limits,
-    register_rules,
     resident,
     sm80_instruction,
     with_spare,
 )
+from tatami.plan.views.product_rules import algorithm_rules, register_rules
 from tatami.region.ir import Read, Unary
 from tatami.region.views.pairs.pair import PairView
 from tatami.region.walk import nodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tatami.core.cost import ACROSS, OVERLAP_TILE, estimate, fusion_delta, rates
+from tatami.core.cost import ACROSS, OVERLAP_TILE, Fusion, estimate, fusion_delta, rates
 from tatami.core.ops import OPS
 from tatami.core.target import Target
 from tatami.poly_view.ir import Edge
@@ -51,14 +51,17 @@ class DeltaTime:
         across = more_across(p, c, set(self.groups.graph.members[gp]), self.groups.statements, self._bytes_read)
         return fusion_delta(
             self.target,
-            dflops=dflops,
-            dbytes=0.0,
-            saved_bytes=2 * self.groups.bytes(p),
-            launches=1,
-            fanout=0.0 if sole else self.groups.bytes(p) / self.rates.bandwidth,  # other readers need it in memory in any case
-            layout=ACROSS * across / self.rates.bandwidth,
-            piecewise=piecewise,
-            occupancy=0.0 if edge.halo else self._occupancy_seconds(p, c, gp, gc),
+            Fusion(
+                dflops=dflops,
+                saved_bytes=2 * self.groups.bytes(p),
+                launches=1,
+                fanout=0.0
+                if sole
+                else self.groups.bytes(p) / self.rates.bandwidth,  # other readers need it in memory in any case
+                layout=ACROSS * across / self.rates.bandwidth,
+                piecewise=piecewise,
+                occupancy=0.0 if edge.halo else self._occupancy_seconds(p, c, gp, gc),
+            ),
         )
 
     def _occupancy_seconds(self, p: str, c: str, gp: int, gc: int) -> float:

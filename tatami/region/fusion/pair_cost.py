@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from tatami.core.cost import estimate, fusion_delta, rates
+from tatami.core.cost import Fusion, estimate, fusion_delta, rates
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, product
 from tatami.core.target import Target
@@ -72,13 +72,8 @@ class StreamingCost:
             written, read = written + between, read + between
         products = {v: self.flops(v, p) for p in pairs for v in (*p.firsts, p.second)}
         streamed = sum(self.flops(v, p) * self.share(p) for p in pairs for v in (*p.firsts, p.second))
-        delta, _ = fusion_delta(
-            self.target,
-            dflops=streamed - sum(products.values()),
-            dbytes=0,
-            saved_bytes=written + read,
-            launches=len(products) - len(pairs),
-        )
+        more, launches = streamed - sum(products.values()), len(products) - len(pairs)
+        delta, _ = fusion_delta(self.target, Fusion(more, written + read, launches))
         if written <= rates(self.target).cache:
             return f"{written:.3g} bytes of weights stay in cache without it"
         return f"Δtime {delta * 1e6:+.2f} µs" if delta >= 0 and written <= MOST else ""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tatami.core.codec import dump_text, from_builtins, to_builtins
-from tatami.core.cost import estimate, fusion_delta
+from tatami.core.cost import Fusion, estimate, fusion_delta
 from tatami.core.diagnostic import raise_errors
 from tatami.core.dtype import DType
 from tatami.core.module import Module
@@ -160,10 +160,10 @@ class _Partitioner:
             is_stored = source in self.resident or any(self.graph.group_of.get(u) != home for u in self.uses[source] - {v})
             reads = len(rows)
             saved = (1 + reads) * self.groups.bytes(v) - (reads if is_stored else 1 + reads) * self.groups.bytes(source)
-            delta, terms = fusion_delta(self.target, dflops=0.0, dbytes=0.0, saved_bytes=saved, launches=0)
+            delta, terms = fusion_delta(self.target, Fusion(dflops=0.0, saved_bytes=saved, launches=0))
             self.graph.move(v, rows)
             self.verdicts = [x for x in self.verdicts if x.producer != v and (x.producer, x.consumer) != (source, v)]
-            self.verdicts.append(_verdict(self.edges[source, v], False, "widens", delta, terms))
+            self.verdicts.append(_verdict(self.edges[source, v], False, "widens", (delta, terms)))
             self.verdicts += [
                 _verdict(self.edges[v, u], True, "pointwise") for u in sorted(self.uses[v], key=self.order.__getitem__)
             ]
@@ -226,7 +226,7 @@ class _Partitioner:
             return
         delta, terms = self.time.delta(edge, gp, gc)
         if delta >= 0:
-            self.verdicts.append(_verdict(edge, False, "delta_time", delta, terms))
+            self.verdicts.append(_verdict(edge, False, "delta_time", (delta, terms)))
             return
         a, b = self.growths.pop(gp), self.growths.pop(gc)
         merged = self.graph.merge(gp, gc)
@@ -236,7 +236,7 @@ class _Partitioner:
         if self.statements[p].kind not in ("reduce", "scan"):
             self.time.flops[c] += self.time.flops[p]
         rule = "epilogue" if a.kind == "contraction" else "overlapped_tiles" if edge.halo and a.reduces else edge.rule
-        self.verdicts.append(_verdict(edge, True, rule, delta, terms))
+        self.verdicts.append(_verdict(edge, True, rule, (delta, terms)))
 
     # -- the result ----------------------------------------------------------------------------
 
@@ -259,6 +259,8 @@ class _Partitioner:
 
 
 def _verdict(
-    edge: Edge, fused: bool, rule: str, delta: float = 0.0, terms: Mapping[str, float] | None = None, why: str = ""
+    edge: Edge, fused: bool, rule: str, time: tuple[float, Mapping[str, float]] | None = None, why: str = ""
 ) -> Verdict:
-    return Verdict(edge.producer, edge.consumer, fused, rule, delta, dict(terms or {}), edge.halo, edge.halo_bytes, why)
+    """The verdict on an edge. `time`: its Δtime and the terms of it; None: a rule decides."""
+    delta, terms = time or (0.0, {})
+    return Verdict(edge.producer, edge.consumer, fused, rule, delta, dict(terms), edge.halo, edge.halo_bytes, why)

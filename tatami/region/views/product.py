@@ -186,8 +186,8 @@ def rounded_to_tf32(e: ir.RegionExpr) -> ir.RegionExpr | None:
 def _orders(k: Group) -> list[Group]:
     """Orders of k that may be tried: the Region's own, then one with each other axis last."""
     pairs = list(zip(k.axes, k.sizes))
-    turned = [[*pairs[:i], *pairs[i + 1 :], pairs[i]] for i in range(len(pairs) - 1)]
-    return [k, *(Group(tuple(a for a, _ in p), tuple(size for _, size in p)) for p in turned)]
+    orders = [[*pairs[:i], *pairs[i + 1 :], pairs[i]] for i in range(len(pairs) - 1)]
+    return [k, *(Group(tuple(a for a, _ in p), tuple(size for _, size in p)) for p in orders)]
 
 
 def _bytes_together(operand: GemmOperand, mn: Group, k: Group) -> int:
@@ -195,8 +195,8 @@ def _bytes_together(operand: GemmOperand, mn: Group, k: Group) -> int:
     come by TMA only, so they count half."""
     if not why_not_plain(operand, mn, k):
         return 16
-    turned = operand.strides is not None and mn.axes and operand.strides[mn.axes[-1]] == ONE
-    return max(run_of(operand, k) * operand.dtype.itemsize, 8 if turned else 0)
+    by_columns = operand.strides is not None and mn.axes and operand.strides[mn.axes[-1]] == ONE
+    return max(run_of(operand, k) * operand.dtype.itemsize, 8 if by_columns else 0)
 
 
 def run_of(operand: GemmOperand, k: Group) -> int:

@@ -60,13 +60,13 @@ class Digest:
         if watched is None:
             self._looks += 1
             return self._begin() if self._looks == LOOKS else self._all.changed()
-        pages, beside = watched
+        pages, blocks = watched
         if not pages.in_doubt():
-            return beside is not None and beside.changed()
+            return blocks is not None and blocks.changed()
         if shared := pages.shared_ends():
             self._shared.update(shared)
             return self._begin()
-        return self._settled(pages, beside)
+        return self._settled(pages, blocks)
 
     def _begin(self) -> bool:
         """True if reading everything finds a change; if not, pages are watched from here on where the system can."""
@@ -77,13 +77,13 @@ class Digest:
         pages, rest = begun
         return self._settled(pages, _Blocks(*self._of, rest, self._plain) if rest else None)
 
-    def _settled(self, pages: watch.Watch, beside: _Blocks | None) -> bool:
-        """True if reading everything finds a change; if not, `pages` are out of doubt, and `beside` is what each look reads."""
+    def _settled(self, pages: watch.Watch, blocks: _Blocks | None) -> bool:
+        """True if reading everything finds a change; if not, `pages` are out of doubt, and `blocks` is what each look reads."""
         doubts = pages.doubts()
         differs = self._all.changed()
         if doubts is None:
             self._watched = None
         elif not differs:
             pages.settle(doubts)
-            self._watched = pages, beside
+            self._watched = pages, blocks
         return differs

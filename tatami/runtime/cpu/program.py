@@ -30,6 +30,7 @@ from tatami.runtime.cpu.restored import hold_once
 from tatami.runtime.loaded import Where
 from tatami.runtime.memory import BufferUse, Memory
 from tatami.runtime.python_runs import PythonRun
+from tatami.runtime.python_steps import ProgramCall
 
 Array: TypeAlias = np.ndarray
 
@@ -158,7 +159,7 @@ class CpuProgram(NativeCode):
         if program == "main" and not self.is_prepared:
             return self._prepared_for(inputs).run(program, inputs, sizes, outputs, depth)
         if program in self.layouts.hosted:
-            return PythonRun(self, program, inputs, sizes, outputs, depth).run()
+            return PythonRun(self, ProgramCall(program, inputs, sizes, outputs, depth)).run()
         at = self.sized(program, sizes)
         face = self.face(program)
         check_memory(at.arena.bytes + at.output_bytes)

@@ -54,10 +54,10 @@ def made_beside(stop: threading.Event, other: Callable[[], object]) -> Iterator[
     """A context in which it is compiled, unless it exists or cannot be, in parallel with the programs compiled in the block,
     so that no call waits for it. `stop` ends its compiler, also if the block fails. `other`: further work in parallel; its
     faults are raised where its result is needed."""
-    with ThreadPoolExecutor(2) as beside:
+    with ThreadPoolExecutor(2) as pool:
         try:
-            beside.submit(_make, stop)
-            beside.submit(contextvars.copy_context().run, other)
+            pool.submit(_make, stop)
+            pool.submit(contextvars.copy_context().run, other)
             yield
         except BaseException:
             stop.set()

@@ -42,17 +42,23 @@ def has_native_turns(program: NativeCode, op: Loop) -> bool:
     return not op.varying and op.body not in program.layouts.hosted and max(program.face(op.body).of_input, default=-1) < 0
 
 
-def run_turns(
-    program: NativeCode,
-    op: Loop,
-    at: Sized,
-    trip: int | None,
-    keep: bool,
-    takes_condition: bool,
-    state: Sequence[Array],
-    captured: Sequence[Array],
-) -> Turned:
+@dataclass(frozen=True)
+class LoopStart:
+    """The inputs of a loop before its first turn."""
+
+    trip: int | None
+    """Maximum number of turns; None: the condition alone ends the loop."""
+    keep: bool
+    """True if there is a first turn."""
+    takes_condition: bool
+    """True if the body takes the condition as its second input."""
+    state: Sequence[Array]
+    captured: Sequence[Array]
+
+
+def run_turns(program: NativeCode, op: Loop, at: Sized, start: LoopStart) -> Turned:
     """The loop from its first turn on. Raises the fault of a kernel."""
+    trip, keep, takes_condition, state, captured = start.trip, start.keep, start.takes_condition, start.state, start.captured
     carried, lead = len(state), 2 if takes_condition else 1
     shapes, dtypes = at.output_shapes, program.face(op.body).dtypes
     rows = range(1 + carried, len(shapes))
@@ -70,7 +76,7 @@ def run_turns(
     blocks: list[list[Array]] = [[] for _ in rows]
     turn = program.entry("tatami_turns", 8)
     body = program.entry_address(program.symbol(op.body))
-    arena, start = program.take_arena(at.arena.bytes)
+    arena, begin = program.take_arena(at.arena.bytes)
     try:
         while counts[2] and (trip is None or counts[0] < trip):
             done = counts[0]
@@ -79,12 +85,12 @@ def run_turns(
             made = [empty((counts[1] - done, *shapes[k]), dtypes[k]) for k in rows]
             for k, block in enumerate(made):
                 pointers[scanned + k] = address(block)
-            code = turn(body, pointers, others, counts, at.size_vector, at.offsets, start, program.pool)
+            code = turn(body, pointers, others, counts, at.size_vector, at.offsets, begin, program.pool)
             if code:
                 raise program.fault(code)
             for column, block in zip(blocks, made):
                 column.append(block[: counts[0] - done])
     finally:
-        program.give_arena(arena, start)
+        program.give_arena(arena, begin)
     turns = int(counts[0])
     return Turned(turns, list(sets[(turns - 1) % 2]) if turns else list(state), blocks)

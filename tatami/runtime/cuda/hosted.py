@@ -5,7 +5,7 @@ Buffers are allocated from the device's pool when their size is known and freed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import DeviceArray, upload
 from tatami.runtime.cuda.steps import Place, Resolver, Scope, Steps
 from tatami.runtime.host_steps import Place as Named
-from tatami.runtime.python_steps import SteppedProgram, SteppedRun
+from tatami.runtime.python_steps import ProgramCall, SteppedProgram, SteppedRun
 
 
 class DeviceProgram(SteppedProgram[DeviceArray], Protocol):
@@ -37,16 +37,8 @@ class DeviceProgram(SteppedProgram[DeviceArray], Protocol):
 class HostedRun(SteppedRun[DeviceArray]):
     """One run of one program on a GPU."""
 
-    def __init__(
-        self,
-        program: DeviceProgram,
-        name: str,
-        inputs: Sequence[DeviceArray],
-        sizes: Mapping[str, int],
-        outputs: Sequence[DeviceArray | None],
-        depth: int,
-    ) -> None:
-        super().__init__(program, name, inputs, sizes, outputs, depth)
+    def __init__(self, program: DeviceProgram, call: ProgramCall[DeviceArray]) -> None:
+        super().__init__(program, call)
         self.compiled = program
         self.device = program.device
 

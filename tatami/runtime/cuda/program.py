@@ -29,6 +29,7 @@ from tatami.runtime.cuda.kernels import Kernels
 from tatami.runtime.cuda.steps import CopyStep, DeviceLayouts, KernelStep, Resolver, Steps
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.memory import Memory
+from tatami.runtime.python_steps import ProgramCall
 
 KEPT_SIZES = 256
 """Maximum number of tuples of sizes for which steps are kept."""
@@ -142,7 +143,7 @@ class CudaProgram(LoadedModule):
         if program == "main" and not self.is_prepared:
             return self._prepared_for(inputs).run(program, inputs, sizes, outputs, depth)
         if program in self.layouts.hosted:
-            return HostedRun(self, program, inputs, sizes, outputs, depth).run()
+            return HostedRun(self, ProgramCall(program, inputs, sizes, outputs, depth)).run()
         at = self.sized(program, sizes)
         results, written = self._results(program, at, inputs, outputs)
         self.call(program, at, [*(a.address for a in inputs), *(a.address for a in written)])

@@ -28,6 +28,7 @@ from tatami.runtime.emulated.machine import Argument, EmulatedMachine, Im2col, L
 from tatami.runtime.loaded import LoadedModule, Where
 from tatami.runtime.memory import Memory
 from tatami.runtime.python_runs import NumpyRun
+from tatami.runtime.python_steps import ProgramCall
 
 Array: TypeAlias = np.ndarray
 
@@ -98,7 +99,7 @@ class EmulatedProgram(LoadedModule):
         with self.machine.lock:
             if program == "main" and self.layouts.held:
                 self._set_up([inputs[k] for k in self.layouts.held_positions])
-            return EmulatedRun(self, program, inputs, sizes, outputs, depth).results()
+            return EmulatedRun(self, ProgramCall(program, inputs, sizes, outputs, depth)).results()
 
     def fast(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], results: Sequence[Array]
@@ -124,16 +125,8 @@ class EmulatedProgram(LoadedModule):
 class EmulatedRun(NumpyRun):
     """One run of one program on the machine."""
 
-    def __init__(
-        self,
-        program: EmulatedProgram,
-        name: str,
-        inputs: Sequence[Array],
-        sizes: Mapping[str, int],
-        outputs: Sequence[Array | None],
-        depth: int,
-    ) -> None:
-        super().__init__(program, name, inputs, sizes, outputs, depth)
+    def __init__(self, program: EmulatedProgram, call: ProgramCall[Array]) -> None:
+        super().__init__(program, call)
         self.emulated = program
         self.machine = program.machine
         self.own: dict[str, Array] = {}

@@ -15,20 +15,9 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, Shape, floordiv, var
 from tatami.core.ops import REDUCE_OPS
 from tatami.core.scalar import Scalar, scalar
+from tatami.tiny import ir
 from tatami.tiny.build import Value
 from tatami.tiny.infer import Type
-from tatami.tiny.ir import (
-    ConstOp,
-    ExpandOp,
-    FlipOp,
-    IotaOp,
-    PadOp,
-    PermuteOp,
-    ReduceOp,
-    ReshapeOp,
-    ShrinkOp,
-    SizeOp,
-)
 from tatami.tiny.json_form import decode_op
 from tatami.tiny.loading.loader import Arg, Items, Loader, Rule
 
@@ -77,20 +66,20 @@ def read_const(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
         raise fail(
             "InvalidDocument", load.at, f"the value {value!r} is not a number", "write a number, INF, -INF or NAN"
         ) from None
-    return load.build.add(ConstOp(held), own=Type(dtype, ()))
+    return load.build.add(ir.ConstOp(held), own=Type(dtype, ()))
 
 
 def read_size(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     """SIZE: a rank-0 integer of a size expression, i64 by default."""
     dtype = load.dtype(entry.get("dtype", "i64"))
-    return load.build.add(SizeOp(load.size(load.field(arg, "value", object))), own=Type(dtype, ()))
+    return load.build.add(ir.SizeOp(load.size(load.field(arg, "value", object))), own=Type(dtype, ()))
 
 
 def read_iota(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     """IOTA: the coordinate along an axis, i64 by default."""
     shape = load.shape(arg.get("shape", entry.get("shape")))
     dtype = load.dtype(arg.get("dtype", entry.get("dtype", "i64")))
-    return load.build.add(IotaOp(load.field(arg, "axis", int)), own=Type(dtype, shape))
+    return load.build.add(ir.IotaOp(load.field(arg, "axis", int)), own=Type(dtype, shape))
 
 
 # -- movement ------------------------------------------------------------------------------------
@@ -100,14 +89,14 @@ def read_reshape(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     """RESHAPE to `result_shape`."""
     x = _one(load, items)
     to = load.shape(load.field(arg, "result_shape", list))
-    return x.reshape(to) if to != x.shape else load.build.add(ReshapeOp(to), (x,))
+    return x.reshape(to) if to != x.shape else load.build.add(ir.ReshapeOp(to), (x,))
 
 
 def read_permute(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     """PERMUTE by `perm` (or `dims`); axis labels move along."""
     x = _one(load, items)
     perm = _ints(load, arg, "dims" if "perm" not in arg and "dims" in arg else "perm")
-    result = load.build.add(PermuteOp(perm), (x,))
+    result = load.build.add(ir.PermuteOp(perm), (x,))
     if x.id in load.labels:
         load.labels[result.id] = tuple(load.labels[x.id][p] for p in perm)
     return result
@@ -119,12 +108,12 @@ def read_expand(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     x = _one(load, items)
     to = load.shape(load.field(arg, "result_shape", list))
     if "broadcast_dimensions" not in arg:
-        return load.build.add(ExpandOp(to, tuple(range(len(to) - x.rank, len(to)))), (x,))
+        return load.build.add(ir.ExpandOp(to, tuple(range(len(to) - x.rank, len(to)))), (x,))
     dims = _ints(load, arg, "broadcast_dimensions")
     wide = [k for k, s in enumerate(x.shape) if s != ONE]
     if len(dims) != x.rank and len(dims) == len(wide):
-        x = load.build.add(ReshapeOp(tuple(x.shape[k] for k in wide)), (x,))
-    return load.build.add(ExpandOp(to, dims), (x,))
+        x = load.build.add(ir.ReshapeOp(tuple(x.shape[k] for k in wide)), (x,))
+    return load.build.add(ir.ExpandOp(to, dims), (x,))
 
 
 def read_pad(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
@@ -139,7 +128,7 @@ def read_pad(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
             "write one pair [lo, hi] per axis, for two spatial axes by 1: [[0,0],[0,0],[1,1],[1,1]]",
         )
     widths = tuple((load.size(lo), load.size(hi)) for lo, hi in pairs)
-    return load.build.add(PadOp(widths, _number(load, arg.get("value", 0))), (x,))
+    return load.build.add(ir.PadOp(widths, _number(load, arg.get("value", 0))), (x,))
 
 
 def read_shrink(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
@@ -147,13 +136,13 @@ def read_shrink(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     x = _one(load, items)
     lo, hi = load.shape(load.field(arg, "lo", list)), load.shape(load.field(arg, "hi", list))
     step = _ints(load, arg, "step") if "step" in arg else (1,) * len(lo)
-    return load.build.add(ShrinkOp(lo, hi, step), (x,))
+    return load.build.add(ir.ShrinkOp(lo, hi, step), (x,))
 
 
 def read_flip(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     """FLIP along the axes `axes`."""
     x = _one(load, items)
-    return load.build.add(FlipOp(_ints(load, arg, "axes")), (x,))
+    return load.build.add(ir.FlipOp(_ints(load, arg, "axes")), (x,))
 
 
 def read_view(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
@@ -249,7 +238,7 @@ def read_reduce(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
         )
     dtype = default if stated is None else load.dtype(stated)
     init = _number(load, arg["init"]) if arg.get("init") is not None else None
-    result = load.build.add(ReduceOp(op, axes, dtype, init), (x,))
+    result = load.build.add(ir.ReduceOp(op, axes, dtype, init), (x,))
     if x.id in load.labels:
         load.labels[result.id] = tuple(n for k, n in enumerate(load.labels[x.id]) if k not in axes)
     return result
@@ -323,7 +312,7 @@ def read_contract(load: Loader, arg: Arg, items: Items, entry: Arg) -> Value:
     narrow = spread[0].dtype.is_narrow_float
     dtype = load.dtype(stated) if stated is not None else DType.fp32 if narrow else spread[0].dtype
     product = spread[0] * spread[1]
-    result = load.build.add(ReduceOp("sum", tuple(range(len(out), len(full))), dtype), (product,))
+    result = load.build.add(ir.ReduceOp("sum", tuple(range(len(out), len(full))), dtype), (product,))
     load.labels[result.id] = out
     return result
 

@@ -6,6 +6,7 @@ The sum accumulates in `acc_dtype` (fp32 for 16-bit floats); a bias is added in 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, floordiv
@@ -95,12 +96,20 @@ def grouped_matmul(use: Use[Matmul]) -> Value:
     return (left * own).sum((2,), accumulation(x.dtype, use.attrs.acc_dtype)).cast(use.dtype)
 
 
-def convolved(
-    x: Value, w: Value, out: Shape, stride: tuple[int, ...], dilation: tuple[int, ...], groups: int, acc: DType | None
-) -> Value:
+class Sliding(NamedTuple):
+    """How a kernel slides: distances of windows and of taps along each axis, groups of channels, the requested dtype of sums."""
+
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    acc_dtype: DType | None
+
+
+def convolved(x: Value, w: Value, out: Shape, sliding: Sliding) -> Value:
     """(N, C, L..) with windows read by VIEW, times (Cout, C/g, k..), summed over C/g and k: (N, Cout, out..), in the
     accumulation dtype."""
     n = len(out)
+    stride, dilation, groups, acc = sliding
     kernel = w.shape[2:]
     batch, channels, cout = x.shape[0], w.shape[1], w.shape[0]
     per = floordiv(cout, expr(groups))
@@ -132,7 +141,7 @@ def conv(use: Use[Conv]) -> Value:
     x = x if x.rank == w.rank else x.unsqueeze(0)
     padded = x.pad([(0, 0), (0, 0), *conv_padding(a.padding, n)])
     out = use.types[0].shape[-n:]
-    y = convolved(padded, w, out, filled(a.stride, n), filled(a.dilation, n), a.groups, a.acc_dtype)
+    y = convolved(padded, w, out, Sliding(filled(a.stride, n), filled(a.dilation, n), a.groups, a.acc_dtype))
     return with_bias(y, use.optional(2)).reshape(use.types[0].shape).cast(use.dtype)
 
 

@@ -290,15 +290,15 @@ def rotary_embedding(use: Use[Rotary]) -> Value:
     x, cos, sin = wide(use[0]), wide(use[1]), wide(use[2])
     full = rotary_width(use.attrs, TensorType(x.dtype, x.shape), use.site)
     last = x.rank - 1
-    turned = part(x, last, expr(0), full)
+    angled = part(x, last, expr(0), full)
     half = floordiv(full, expr(2))
-    pair = (*turned.shape[:-1], half, expr(2)) if use.attrs.interleaved else (*turned.shape[:-1], expr(2), half)
+    pair = (*angled.shape[:-1], half, expr(2)) if use.attrs.interleaved else (*angled.shape[:-1], expr(2), half)
     axis = last + 1 if use.attrs.interleaved else last
-    both = turned.reshape(pair)
+    both = angled.reshape(pair)
     partner = both.flip((axis,))
     cos, sin = (v.unsqueeze(v.rank if use.attrs.interleaved else v.rank - 1) for v in (cos, sin))
     is_first = x.builder.iota(pair, axis).fn("eq", 0)
-    y = (both * cos + is_first.where(-(partner * sin), partner * sin)).reshape(turned.shape)
+    y = (both * cos + is_first.where(-(partner * sin), partner * sin)).reshape(angled.shape)
     if full != x.shape[-1]:
         y = joined([y, part(x, last, full, x.shape[-1])], last)
     return y.cast(use.dtype)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
@@ -83,7 +84,7 @@ def _direction(kind: str, use: Use[Recurrent], d: int) -> tuple[Value, ...]:
     if kind == "lstm":
         state.append(c if c is not None else zero)
     extra = {"bias": recurrent_bias, "lengths": lengths, "peepholes": _of(use, 7, d)}
-    body = _Body(kind, use, d, [Type(v.dtype, v.shape) for v in state], gates, r, extra)
+    body = _Body(kind, use, d, _Given(state, gates, r, extra))
     name = use.add_program(body.program(), body.b.origins)
     results = (*(ResultType(v.dtype, v.shape) for v in state), ResultType(x.dtype, (steps, batch, hidden)))
     symbols = sorted({n for v in (gates, r, *state) for s in v.shape for n in free_vars(s)})
@@ -112,19 +113,19 @@ def _reversed(x: Value, lengths: Value | None) -> Value:
     return x.gather(x.shape, entries, index.reshape((*x.shape[:2], *(1,) * (x.rank - 2))), bounds="assume")
 
 
+class _Given(NamedTuple):
+    """Inputs of a step: the state, the gates' part of the input, the recurrent weights, and operands that are optional."""
+
+    state: Sequence[Value]
+    gates: Value
+    r: Value
+    extra: dict[str, Value | None]
+
+
 class _Body:
     """The step program. Inputs: iteration, condition, state, gates, R, extras. Outputs: condition, state, Y row."""
 
-    def __init__(
-        self,
-        kind: str,
-        use: Use[Recurrent],
-        d: int,
-        state: Sequence[Type],
-        gates: Value,
-        r: Value,
-        extra: dict[str, Value | None],
-    ) -> None:
+    def __init__(self, kind: str, use: Use[Recurrent], d: int, given: _Given) -> None:
         self.kind = kind
         self.attrs = use.attrs
         self.f = activations(kind, use.attrs, d)
@@ -133,10 +134,10 @@ class _Body:
         self.ports: list[Input] = []
         self.t = self.input("iteration", DType.i64, ())
         self.go = self.input("condition", DType.bool, ())
-        self.state = [self.input(f"state{j}", t.dtype, t.shape) for j, t in enumerate(state)]
-        self.gates = self.input("gates", gates.dtype, gates.shape)
-        self.r = self.input("recurrent", r.dtype, r.shape)
-        self.extra = {k: self.input(k, v.dtype, v.shape) for k, v in extra.items() if v is not None}
+        self.state = [self.input(f"state{j}", t.dtype, t.shape) for j, t in enumerate(given.state)]
+        self.gates = self.input("gates", given.gates.dtype, given.gates.shape)
+        self.r = self.input("recurrent", given.r.dtype, given.r.shape)
+        self.extra = {k: self.input(k, v.dtype, v.shape) for k, v in given.extra.items() if v is not None}
 
     def input(self, name: str, dtype: DType, shape: Shape) -> Value:
         self.ports.append(Input(name, dtype, shape))

@@ -17,6 +17,7 @@ each phase.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, floordiv
@@ -24,7 +25,7 @@ from tatami.frontend.operation import accumulation
 from tatami.frontend.operations.contraction import ConvTranspose, conv_padding, kernel_sizes
 from tatami.frontend.operations.windows import filled
 from tatami.tiny.build import Value
-from tatami.tiny.lowering.contraction import convolved, with_bias
+from tatami.tiny.lowering.contraction import Sliding, convolved, with_bias
 from tatami.tiny.lowering.movement import part, spread
 from tatami.tiny.lowering.rule import Use
 
@@ -32,6 +33,26 @@ MOST_PHASES = 8
 """Maximum number of phases with a convolution of their own, since each is a kernel."""
 WORTH = 1.25
 """Minimum ratio of products with filled-up phases to products without for which every phase is a convolution of its own."""
+
+
+@dataclass(frozen=True)
+class _Transposed:
+    """A transposed convolution of x [N, C, L..] with weight [Cout, C/g, k..]: elements first .. first + out of its whole
+    result."""
+
+    x: Value
+    weight: Value
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    kernel: tuple[int, ...]
+    out: Shape
+    first: tuple[Expr, ...]
+    attrs: ConvTranspose
+
+    def sliding(self, dilation: tuple[int, ...] | None = None) -> Sliding:
+        """Windows next to each other; None: taps too."""
+        ones = (1,) * len(self.stride)
+        return Sliding(ones, dilation or ones, self.attrs.groups, self.attrs.acc_dtype)
 
 
 def conv_transpose(use: Use[ConvTranspose]) -> Value:
@@ -47,12 +68,13 @@ def conv_transpose(use: Use[ConvTranspose]) -> Value:
     weight = w.reshape((a.groups, per_group, *w.shape[1:])).permute((0, 2, 1, *range(3, 3 + n)))
     weight = weight.reshape((cout, per_group, *w.shape[2:]))
     out, first = use.types[0].shape[-n:], tuple(lo for lo, _ in padding)
+    t = _Transposed(x, weight, stride, dilation, kernel, out, first, a)
     if any(d != 1 for d in dilation) or all(s == 1 for s in stride) or 0 in kernel:
-        y = _by_zeros(x, weight, stride, dilation, kernel, out, first, a)
+        y = _by_zeros(t)
     elif _is_each_phase_worth(stride, kernel) and all(lo.as_int() is not None for lo in first):
-        y = _each_phase(x, weight, stride, kernel, out, first, a, None if use.optional(2) is not None else use.dtype)
+        y = _each_phase(t, None if use.optional(2) is not None else use.dtype)
     else:
-        y = _cropped(_phases_as_channels(x, weight, stride, kernel, a), out, first)
+        y = _cropped(_phases_as_channels(t), out, first)
     return with_bias(y, use.optional(2)).reshape(use.types[0].shape).cast(use.dtype)
 
 
@@ -69,8 +91,9 @@ def _cropped(y: Value, out: Shape, first: tuple[Expr, ...]) -> Value:
     return y.pad([(0, 0), (0, 0), *crop])
 
 
-def _phases_as_channels(x: Value, weight: Value, stride: tuple[int, ...], kernel: tuple[int, ...], a: ConvTranspose) -> Value:
+def _phases_as_channels(t: _Transposed) -> Value:
     """One convolution whose channels are (Cout, r..), its phases r then interleaved between the columns."""
+    x, weight, stride, kernel = t.x, t.weight, t.stride, t.kernel
     n = len(stride)
     cout, cin = weight.shape[0], weight.shape[1]
     taps = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
@@ -81,7 +104,7 @@ def _phases_as_channels(x: Value, weight: Value, stride: tuple[int, ...], kernel
     channels = cout * math.prod(stride)
     padded = x.pad([(0, 0), (0, 0), *((q - 1, q - 1) for q in taps)])
     columns = tuple(size + q - 1 for size, q in zip(x.shape[2:], taps, strict=True))
-    y = convolved(padded, split.reshape((channels, cin, *taps)), columns, (1,) * n, (1,) * n, a.groups, a.acc_dtype)
+    y = convolved(padded, split.reshape((channels, cin, *taps)), columns, t.sliding())
     return _interleaved(y.reshape((x.shape[0], cout, *stride, *columns)), n)
 
 
@@ -92,25 +115,17 @@ def _interleaved(y: Value, n: int) -> Value:
     return y.reshape((*y.shape[:2], *(c * s for c, s in zip(columns, stride, strict=True))))
 
 
-def _each_phase(
-    x: Value,
-    weight: Value,
-    stride: tuple[int, ...],
-    kernel: tuple[int, ...],
-    out: Shape,
-    first: tuple[Expr, ...],
-    a: ConvTranspose,
-    rounded: DType | None,
-) -> Value:
+def _each_phase(t: _Transposed, rounded: DType | None) -> Value:
     """A convolution for each phase of the cropped result, over as many columns as its longest phase has. `rounded`: dtype of
     each phase before they are interleaved, if no bias is added to the sums; else None.
 
     Column c of phase p is element ``e = c*s + p + first`` of the whole: tap ``e mod s + q*s`` of the kernel meets x at ``e //
     s - q``.
     """
+    x, weight, stride, kernel, out, first = t.x, t.weight, t.stride, t.kernel, t.out, t.first
     n = len(stride)
     columns = tuple(ceildiv(size, expr(s)) for size, s in zip(out, stride, strict=True))
-    made = rounded or accumulation(x.dtype, a.acc_dtype)
+    made = rounded or accumulation(x.dtype, t.attrs.acc_dtype)
 
     def one_phase(phases: list[int]) -> Value:
         own, pads = weight, [(ZERO, ZERO)] * 2
@@ -124,7 +139,7 @@ def _each_phase(
             before = expr(taps - 1 - tap // s)
             pads.append((before, columns[j] + taps - 1 - x.shape[2 + j] - before))
         own = own.flip(range(2, 2 + n))
-        return convolved(x.pad(pads), own, columns, (1,) * n, (1,) * n, a.groups, a.acc_dtype).cast(made)
+        return convolved(x.pad(pads), own, columns, t.sliding()).cast(made)
 
     both = (x.shape[0], weight.shape[0], *(v for c, s in zip(columns, stride, strict=True) for v in (c, expr(s))))
     alone = (*both[:2], *(v for c in columns for v in (c, ONE)))
@@ -143,21 +158,12 @@ def _each_phase(
     return _cropped(y, out, (ZERO,) * n)
 
 
-def _by_zeros(
-    x: Value,
-    weight: Value,
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
-    kernel: tuple[int, ...],
-    out: Shape,
-    first: tuple[Expr, ...],
-    a: ConvTranspose,
-) -> Value:
+def _by_zeros(t: _Transposed) -> Value:
     """A convolution of the spread-out operand with the reversed kernel, elements first .. first + out of it: its border begins
     with the first element that is kept, so that nothing is cropped after the sum."""
-    n = len(stride)
-    spaced = spread(x, range(2, 2 + n), stride)
-    reach = [max(0, kernel[j] - 1) * dilation[j] for j in range(n)]
-    border = [(reach[j] - first[j], out[j] + first[j] - spaced.shape[2 + j]) for j in range(n)]
+    n = len(t.stride)
+    spaced = spread(t.x, range(2, 2 + n), t.stride)
+    reach = [max(0, t.kernel[j] - 1) * t.dilation[j] for j in range(n)]
+    border = [(reach[j] - t.first[j], t.out[j] + t.first[j] - spaced.shape[2 + j]) for j in range(n)]
     padded = spaced.pad([(0, 0), (0, 0), *border])
-    return convolved(padded, weight.flip(range(2, 2 + n)), out, (1,) * n, dilation, a.groups, a.acc_dtype)
+    return convolved(padded, t.weight.flip(range(2, 2 + n)), t.out, t.sliding(t.dilation))

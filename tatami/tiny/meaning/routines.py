@@ -14,7 +14,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.faults.size_fault import negative_size
-from tatami.core.numbers.trees import HOW, walk_trees
+from tatami.core.numbers.trees import HOW, TreeTables, walk_trees
 from tatami.frontend.operations.kernel_body import apply_meaning
 
 Array: TypeAlias = np.ndarray
@@ -152,8 +152,8 @@ def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...
 @routine("tree_ensemble")
 def tree_ensemble(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
     """[rows, outputs] of x, nodes, roots, targets, values (core/numbers/trees.py); `how`: an index into HOW."""
-    x, nodes, roots, targets, values = args
-    return (walk_trees(x, nodes, roots, targets, values, int(attrs["outputs"]), HOW[int(attrs.get("how", 0))]),)
+    x, *tables = args
+    return (walk_trees(x, TreeTables(*tables), int(attrs["outputs"]), HOW[int(attrs.get("how", 0))]),)
 
 
 @routine("custom")

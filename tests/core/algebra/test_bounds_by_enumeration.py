@@ -90,7 +90,7 @@ def test_what_is_proved_never_negative_is_not(seed: int) -> None:
 
 
 FAULTS = [
-    ("all(map(_is_nonneg_atom, beside)) and any(cases)", "any(cases)"),
+    ("all(map(_is_nonneg_atom, factors)) and any(cases)", "any(cases)"),
     ("is_every = (coef > 0) == (atom.kind", "is_every = (coef < 0) == (atom.kind"),
     ("rest * den + den - 1 - num", "rest * den + den - num"),
     ("bound = num if coef < 0 else num - den + 1", "bound = num if coef < 0 else num"),

@@ -31,7 +31,8 @@ from tatami.plan.pairs.choose import PARTS_REGISTERS
 from tatami.plan.pairs.choose import REGISTERS as PAIR_REGISTERS
 from tatami.plan.verify_plan import verify_plan
 from tatami.plan.views.pair_limits import pair_limits, pair_rules, role_registers_of_pair
-from tatami.plan.views.product_limits import hard_limits, role_registers, shape_rules
+from tatami.plan.views.product_limits import hard_limits, role_registers
+from tatami.plan.views.product_rules import shape_rules
 from tatami.region.ir import Region
 from tatami.region.views.pairs.pair import PairView, pair_view
 from tests.cu.every_choice.every_plan import Made

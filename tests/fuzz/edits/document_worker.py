@@ -29,8 +29,8 @@ from tatami.stages import BY_NAME, encode_body
 from tests.fuzz.edits.document_edits import draw, pattern
 from tests.fuzz.edits.document_programs import REFERENCE, array, bound
 from tests.loop.meaning.program import Undetermined, run_program
-from tests.loop.meaning.run import NoMeaning, TooLong
-from tests.loop.meaning.values import Outside
+from tests.loop.meaning.run import TooLong
+from tests.loop.meaning.values import NoMeaning, Outside
 
 MOST_ELEMENTS = 1 << 16
 COMPUTES = ("frontend", "tiny@imported", "tiny", "region@explicit", "region")

@@ -17,9 +17,10 @@ from tatami.core.numbers.run_programs import Observe
 from tatami.loop import ir
 from tatami.region import run as region_run
 from tatami.region.ir import Program, Region
-from tatami.region.meaning.region import clamped_shape, run_region
-from tests.loop.meaning.run import NoMeaning, run, unwritten
-from tests.loop.meaning.values import Array
+from tatami.region.meaning.inlined_lets import clamped_shape
+from tatami.region.meaning.region import run_region
+from tests.loop.meaning.run import run, unwritten
+from tests.loop.meaning.values import Array, NoMeaning
 
 Edited = tuple[Binding, ir.Kernel]
 
@@ -56,7 +57,7 @@ def _outputs(
 
 
 def _edited(realised: Module[Program], loops: Module[ir.Program]) -> dict[int, list[Edited]]:
-    """By identity of the Region, the choices whose kernels are checked, as edited ones are."""
+    """The choices of each Region whose kernels are checked, as edited ones are, by the identity of the Region."""
     found: dict[int, list[Edited]] = {}
     for name, program in realised.programs.items():
         code = loops.programs[name]
@@ -104,8 +105,10 @@ def _by_loops(
         raise NoMeaning("a choice reads other operands than its Region")
     flat = {p.name: _flat(p.memref, np.asarray(tensors[p.name]), sizes, mode, turned) for p in region.inputs}
     for t in region.outputs:
-        held = np.asarray(tensors[t.updates]) if t.updates else None
-        flat[t.name] = _flat(t.memref, held, sizes, mode, turned)
+        if t.updates in flat:
+            flat[t.name] = flat[t.updates]
+        else:
+            flat[t.name] = _flat(t.memref, np.asarray(tensors[t.updates]) if t.updates else None, sizes, mode, turned)
     if run(kernel, [flat[n] for n in names], [int(evaluate(e, sizes)) for e in binding.sizes], mode, turned):
         raise NoMeaning("a fault of the kernel")
     return {t.name: flat[t.name][_places(t.memref, sizes)] for t in region.outputs}

@@ -13,7 +13,7 @@ import numpy as np
 from tatami.core.dtype import DType
 from tatami.core.numbers.numerics import Mode, storage_dtype
 from tatami.loop import ir
-from tests.loop.meaning.values import Array, Frame, Outside, Pointer
+from tests.loop.meaning.values import Array, Frame, NoMeaning, Outside, Pointer
 
 CHUNKS = 3
 """Number of pieces into which threads divide a loop, as in the pool of `tests/loop/compiled.py`."""
@@ -23,10 +23,6 @@ MOST_STEPS = 1 << 18
 
 class TooLong(Exception):
     """A kernel that takes more than MOST_STEPS statements and blocks."""
-
-
-class NoMeaning(Exception):
-    """A kernel that calls a routine, which is C text and not statements."""
 
 
 def run(kernel: ir.Kernel, arrays: Sequence[Array], sizes: Sequence[int], mode: Mode = "declared", turned: bool = False) -> int:

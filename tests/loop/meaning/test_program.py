@@ -18,7 +18,7 @@ from tatami.stages import Stages
 from tests.fuzz.edits.document_programs import EDITED, TARGET, array, bound
 from tests.fuzz.programs import PROGRAMS
 from tests.loop.meaning.program import Undetermined, run_program
-from tests.loop.meaning.run import NoMeaning
+from tests.loop.meaning.values import NoMeaning
 
 WHOLE = ("row_softmax", "scattered_rows", "branches_loops_calls", "views_of_open_sizes", "host_and_state")
 """Programs none of whose kernels calls a routine."""

@@ -16,8 +16,8 @@ from tatami.region.run import run_region
 from tests.loop.agreement import assert_agree
 from tests.loop.compiled import lowered
 from tests.loop.meaning.arrays import run_region_by_loops
-from tests.loop.meaning.run import NoMeaning, TooLong, run
-from tests.loop.meaning.values import Frame, Outside
+from tests.loop.meaning.run import TooLong, run
+from tests.loop.meaning.values import Frame, NoMeaning, Outside
 from tests.loop.zoo import SIZES, ZOO, bind, draw
 
 MOST = {"avx512": 700, "generic": 140}

@@ -11,8 +11,9 @@ from tatami.core.combining import combine
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr
+from tatami.core.expr import MAX_SIZE, Expr
 from tatami.core.numbers import numerics
+from tatami.core.numbers.combining import combine
 from tatami.core.numbers.numerics import Mode
 from tatami.core.tensor import numpy_dtype
 from tatami.indexbook.ir import Guard
@@ -23,6 +24,10 @@ Array: TypeAlias = np.ndarray
 
 class Outside(Exception):
     """An access of a kernel outside a buffer."""
+
+
+class NoMeaning(Exception):
+    """A kernel whose statements do not say what it computes: it calls a routine, which is C text, or an index wraps."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,10 @@ class Frame:
     registers: dict[str, Array] = field(default_factory=dict)
 
     def index(self, e: Expr) -> int:
-        return int(evaluate(e, self.names))
+        found = int(evaluate(e, self.names))
+        if abs(found) > MAX_SIZE:
+            raise NoMeaning("an index of more than 64 bits")
+        return found
 
     def holds(self, guards: Sequence[Guard]) -> bool:
         return all(0 <= self.index(g.index) < self.index(g.size) for g in guards)
@@ -97,8 +105,8 @@ class Frame:
             case ir.Lane(x=x, lane=lane):
                 return self.value(x)[[self.index(lane)]]
             case ir.Shift(x=x, by=by, fill=fill):
-                a, lane = self.value(x), np.arange(ir.type_of(v).lanes) - by
-                return np.where((lane >= 0) & (lane < a.size), a[lane.clip(0, a.size - 1)], self.value(fill))
+                a, source = self.value(x), np.arange(ir.type_of(v).lanes) - by
+                return np.where((source >= 0) & (source < a.size), a[source.clip(0, a.size - 1)], self.value(fill))
             case ir.Across(x=x, y=y, start=start):
                 a = self.value(x)
                 return np.concatenate([a, self.value(y)])[start : start + a.size]
@@ -111,8 +119,8 @@ class Frame:
             case ir.Horizontal(fn=fn, x=x):
                 a, dtype = self.value(x), ir.type_of(v).dtype
                 while a.size > 1:
-                    half = a.size // 2
-                    a = numerics.apply(combine(fn, dtype), [a[:half], a[half:]], dtype, self.mode)
+                    middle = a.size // 2
+                    a = numerics.apply(combine(fn, dtype), [a[:middle], a[middle:]], dtype, self.mode)
                 return a
             case ir.FirstLane(masks=masks):
                 every = np.concatenate([self.value(m) for m in masks])

@@ -12,7 +12,8 @@ from tatami.core.expr import expr
 from tatami.core.target import PRESETS
 from tatami.plan.ir import Blocks, CpuRows, LoopPass, LoopPhase, Scalar, Storage
 from tatami.plan.loops.phase_rules import phase_rules
-from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
+from tatami.plan.views.form_passes import Wish
+from tatami.plan.views.wished_plans import rows_plan, scalar_plan
 from tatami.region.ir import Binary, Cast, Let, Opaque, Ref, Region, RegionExpr, Scan, Unary, Yield
 from tests.region import examples as ex
 

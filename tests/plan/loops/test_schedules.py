@@ -16,8 +16,9 @@ from tatami.indexbook.ir import Guard
 from tatami.plan.ir import CpuPlan, CpuRows, GpuStream, Storage
 from tatami.plan.loops.schedule import Skeleton, skeleton
 from tatami.plan.verify_plan import verify_plan
-from tatami.plan.views.form_passes import Wish, rows_plan, scalar_plan
+from tatami.plan.views.form_passes import Wish
 from tatami.plan.views.nest_form import longest_vector_axis, nest_form
+from tatami.plan.views.wished_plans import rows_plan, scalar_plan
 from tatami.region.ir import At, Binary, Iter, Let, Ref, Region, RegionExpr, Scan, Select, Unary, Within, Yield
 from tatami.region.meaning.inlined_lets import clamped_shape
 from tatami.region.meaning.region import run_region

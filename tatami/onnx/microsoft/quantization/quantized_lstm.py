@@ -16,7 +16,7 @@ from tatami.core.expr import Expr
 from tatami.core.signature import Input
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operations.recurrent import Activated, Recurrent, activations
-from tatami.frontend.rewrites.integer_products import as_signed, column_sums, integer_matmul
+from tatami.frontend.rewrites.integer_products import Integers, as_signed, column_sums, integer_matmul
 from tatami.onnx.arithmetic import Num, size_of
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -63,7 +63,7 @@ def quantized_lstm(m: Importer, n: OnnxNode) -> list[Value]:
     directions = []
     for d in range(2 if attrs.direction == "bidirectional" else 1):
         w = _Weights.of(m, n, 1, 8, d)
-        gates = _scaled(Num(m, integer_matmul(m, codes, zero, w.codes, w.zero, w.columns)), scale, w.scale)
+        gates = _scaled(Num(m, integer_matmul(m, Integers(codes, zero), Integers(w.codes, w.zero), w.columns)), scale, w.scale)
         layer = _Layer(m, n, d, attrs, lengths, gates.reshape(steps, batch, gates.shape[-1]))
         directions.append(layer.results())
     y, h, c = (m.one("stack", [r[j].tensor for r in directions], {"axis": 1 if j == 0 else 0}) for j in range(3))
@@ -123,7 +123,7 @@ class _Layer:
         ranged = h if lengths is None else t.fn("le", lengths).where(h, 0.0)  # sequences that have ended do not widen the range
         codes, scale, zero = dynamic_quantize(inner, ranged.tensor)
         r = _Weights(*(outer(x) for x in (self.r.codes, self.r.scale, self.r.zero, self.r.columns)))
-        sums = Num(inner, integer_matmul(inner, codes, zero, r.codes, r.zero, r.columns))
+        sums = Num(inner, integer_matmul(inner, Integers(codes, zero), Integers(r.codes, r.zero), r.columns))
         given = Num(inner, inner.one("take", [outer(self.gates.tensor), t.tensor], {"axis": 0, "bounds": "clamp"}))
         total = given + _scaled(sums, scale, r.scale)
         if self.bias is not None:

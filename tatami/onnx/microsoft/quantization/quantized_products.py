@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tatami.core.dtype import DType
-from tatami.frontend.rewrites.integer_products import integer_matmul
+from tatami.frontend.rewrites.integer_products import Integers, integer_matmul
 from tatami.onnx.importer import Importer
 from tatami.onnx.microsoft.normalization import NORMALIZATION
 from tatami.onnx.microsoft.quantization.quantized import real
@@ -19,7 +19,7 @@ from tatami.onnx.values import Value
 def scaled_product(m: Importer, a: tuple[str, str, str], b: tuple[str, str, str], bias: str, to: DType = DType.fp32) -> str:
     """(a - zero) @ (b - zero) * scales + bias of two operands (tensor, scale, zero point). Scale and zero point of b may be
     one per column, those of a one per row."""
-    sums = integer_matmul(m, a[0], a[2], b[0], b[2])
+    sums = integer_matmul(m, Integers(a[0], a[2]), Integers(b[0], b[2]))
     rows = (1,) if len(m.shape(a[1])) == 1 and len(m.shape(a[0])) > 1 else ()
     factor = m.joined("mul", scale_along(m, a[1], rows), scale_along(m, b[1], ()))
     out = m.joined("mul", m.cast(sums, DType.fp32), factor)
@@ -46,7 +46,7 @@ def _gemm(m: Importer, n: OnnxNode) -> list[Value]:
         a = m.one("permute", [a], {"perm": (1, 0)})
     if n.attr("transB", 0):
         b = m.one("permute", [b], {"perm": (1, 0)})
-    sums = integer_matmul(m, a, a_zero, b, b_zero)
+    sums = integer_matmul(m, Integers(a, a_zero), Integers(b, b_zero))
     if c:
         sums = m.joined("add", sums, c)
     left = scale_along(m, a_scale, ())

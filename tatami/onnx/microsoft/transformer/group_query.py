@@ -100,7 +100,7 @@ def _group_query_attention(m: Importer, n: OnnxNode) -> list[Value]:
         q, k = _rotated(m, n, q, k, None if step is None else step.token)
     first, rows = (None, None) if step is None else (step.first, step.rows)
     k, v = extended(m, past_k, k, first, rows), extended(m, past_v, v, first, rows)
-    a = _request(m, n, q, k, v, first)
+    a = _request(m, n, (q, k, v), first)
     out = [m.result(join_heads(attend(m, a)).tensor), *(m.result(_kept(m, t, step).tensor) for t in (k, v))]
     if not n.wants(3):
         return out
@@ -178,8 +178,9 @@ def _rotated(m: Importer, n: OnnxNode, q: Num, k: Num, token: Num | None) -> tup
     return out_q, out_k
 
 
-def _request(m: Importer, n: OnnxNode, q: Num, k: Num, v: Num, first: Num | None) -> Attention:
+def _request(m: Importer, n: OnnxNode, heads: tuple[Num, Num, Num], first: Num | None) -> Attention:
     """The attention with its masks. Without a cache the operation's own causal mask is used."""
+    q, k, v = heads
     queries, keys = q.shape[2], k.shape[2]
     causal = bool(n.attr("causal", 1))
     bias = optional(m, n, 10)

@@ -27,7 +27,7 @@ MATRICES = 4
 """Transformed weights per dimension."""
 
 
-class Tile(msgspec.Struct, frozen=True):
+class TransformTile(msgspec.Struct, frozen=True):
     """The sums of one dimension. `less`: the matrix to subtract from matrix 1 to get weight 1 back (weights 0 and 2 are
     matrices 0 and 3); None with stride 2, whose matrices 0, 1, 3 are the weights."""
 
@@ -48,14 +48,14 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 TILES = {
-    1: Tile(
+    1: TransformTile(
         stride=1,
         into=(((0, 1), (2, -1)), ((1, 1), (2, 1)), ((2, 1), (1, -1)), ((1, 1), (3, -1))),
         matrices=(((0, 1),), ((0, 0.5), (2, 0.5), (1, 0.5)), ((0, 0.5), (2, 0.5), (1, -0.5)), ((2, 1),)),
         back=(((0, 1), (1, 1), (2, 1)), ((1, 1), (2, -1), (3, -1))),
         less=2,
     ),
-    2: Tile(
+    2: TransformTile(
         stride=2,
         into=(((0, 1), (2, -1)), ((1, 1),), ((3, 1),), ((2, 1),), ((4, 1), (2, -1))),
         matrices=(((0, 1),), ((1, 1),), ((0, 1), (2, 1)), ((2, 1),)),
@@ -63,10 +63,10 @@ TILES = {
         less=None,
     ),
 }
-"""Tile by stride of the convolution."""
+"""Transform tile by stride of the convolution."""
 
 
-def tiles_of(slides: tuple[Slide, ...]) -> tuple[Tile, Tile]:
+def tiles_of(slides: tuple[Slide, ...]) -> tuple[TransformTile, TransformTile]:
     """(tile of the rows, tile of the columns) of a convolution with two slides of stride 1 or 2."""
     rows, columns = slides
     return TILES[rows.stride], TILES[columns.stride]

@@ -34,7 +34,7 @@ class Online(msgspec.Struct, frozen=True):
     if the scores are minus infinity elsewhere and the predicate does not depend on the product. Without a maximum (`top` is
     ""): (predicate, the weight where it holds) if the only weight is 0 elsewhere and no sum reads it.
 
-    `finite`: sums that equal one of `sums`, except that they subtract 0 instead of an infinite maximum. `beside`: other
+    `finite`: sums that equal one of `sums`, except that they subtract 0 instead of an infinite maximum. `row_values`: other
     lets with one value per row, computed from its maximum and sums.
     """
 
@@ -52,7 +52,7 @@ class Online(msgspec.Struct, frozen=True):
     nan_weight: Scalar
     excluded: tuple[ir.RegionExpr, ir.RegionExpr] | None
     finite: Mapping[str, str]
-    beside: tuple[str, ...]
+    row_values: tuple[str, ...]
 
     @property
     def first(self) -> ContractionShape:
@@ -61,7 +61,7 @@ class Online(msgspec.Struct, frozen=True):
 
     def is_of_a_row(self, let: str) -> bool:
         """True if the value of `let` is one number per row, known after all keys have been read."""
-        return let in (self.top, *self.sums, *self.finite, *self.beside)
+        return let in (self.top, *self.sums, *self.finite, *self.row_values)
 
 
 def find_online(region: ir.Region) -> Online | str:
@@ -102,7 +102,7 @@ class _Finder(WeightFactors):
         self.top = ""
 
     def online(self) -> Online:
-        second = self.turned()
+        second = self.second_as_rows()
         found = [self.oriented(first, second) for first in self.firsts]
         (first, second), firsts = found[0], tuple(first for first, _ in found)
         if any(f.m != first.m or set(f.batch) != set(first.batch) for f in firsts):
@@ -125,20 +125,20 @@ class _Finder(WeightFactors):
         for let in between:
             if {*let.axes} - {*first.batch, rows, self.keys}:
                 raise Refused(f"{let.name} has axes of its own")
-        beside = self.beside(between, first.batch, rows)
-        self.check_rest(second, {self.top, *self.reduces, *beside})
+        row_values = self.row_values(between, first.batch, rows)
+        self.check_rest(second, {self.top, *self.reduces, *row_values})
         self.check_numbers(scores)
         excluded = self.exclusion(scores) if self.top else self.weight_exclusion(product.tile)
         return Online(
             firsts, second, rows, self.keys, scores, self.top, sums,
             product.tile, product.times, product.over, product.nan_sum, product.nan_weight, excluded,
-            finite, beside,
+            finite, row_values,
         )  # fmt: skip
 
     def follows_first(self, let: str) -> bool:
         return any(depends_on(let, first.acc, self.lets) for first in self.firsts)
 
-    def turned(self) -> ContractionShape:
+    def second_as_rows(self) -> ContractionShape:
         """The second contraction with the weights on its left."""
         second = self.second
         if not any(map(self.follows_first, used_lets(second.lhs))):
@@ -200,7 +200,7 @@ class _Finder(WeightFactors):
             raise Refused(f"{found[0]} subtracts finite maxima only, and no sum subtracts all")
         return dict.fromkeys(found, plain)
 
-    def beside(self, between: list[ir.Let], batch: tuple[str, ...], rows: str) -> tuple[str, ...]:
+    def row_values(self, between: list[ir.Let], batch: tuple[str, ...], rows: str) -> tuple[str, ...]:
         known = {self.top, *self.reduces}
         out: list[str] = []
         for let in between:

@@ -70,7 +70,7 @@ class PairView(msgspec.Struct, frozen=True):
     divided: bool
     nan_weight: Scalar | None
     epilogue: tuple[Let, ...]
-    beside: tuple[Let, ...]
+    row_values: tuple[Let, ...]
     """Lets with one value per row, computed from the lets of `of_rows`."""
     of_rows: dict[str, Literal["top", "sum", "total"]]
     """Meaning of a let with one value per row. "top": the largest score; "sum": the sum of exp(score - largest), NaN if the
@@ -179,7 +179,7 @@ def _view(region: Region, found: Online) -> PairView:
     for let in epilogue:
         if any(found.is_of_a_row(u) for u in used_lets(let.expr)):
             raise _Refused(f"{let.name} follows the second product and reads what is known of its rows")
-    beside = tuple(msgspec.structs.replace(lets[n], expr=own(lets[n].expr)) for n in found.beside)
+    row_values = tuple(msgspec.structs.replace(lets[n], expr=own(lets[n].expr)) for n in found.row_values)
     of_rows: dict[str, Literal["top", "sum", "total"]] = {
         **({found.top: "top"} if found.top else {}),
         **dict.fromkeys(found.sums, "sum"),
@@ -192,7 +192,7 @@ def _view(region: Region, found: Online) -> PairView:
     return PairView(
         tuple(firsts), second.acc, first.batch, found.rows, found.keys, columns,
         values, bool(same), next(iter(kinds)), all(rounded), between, direct, score, excluded, low, high, known,
-        divided, found.nan_weight if found.nan_sum else None, epilogue, beside, of_rows,
+        divided, found.nan_weight if found.nan_sum else None, epilogue, row_values, of_rows,
     )  # fmt: skip
 
 

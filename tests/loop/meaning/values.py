@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 import numpy as np
-from tatami.core.combining import combine
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType

@@ -45,7 +45,11 @@ RIGHT: list[tuple[Any, Any]] = [
 WARPS = "a warp has 16 or 32 rows, a tile whole warps"
 WRONG: list[tuple[Any, Any, tuple[str, ...]]] = [
     (sm80(algo_choice={"matmul": "one_pass"}), VIEW, ("algo_choice names 'matmul'; this plan is for attention",)),
-    (sm80(algo_choice={"attention": "two"}), VIEW, ("algo_choice.attention 'two': one_pass, streaming_softmax_2pass, direct are implemented",)),
+    (
+        sm80(algo_choice={"attention": "two"}),
+        VIEW,
+        ("algo_choice.attention 'two': one_pass, streaming_softmax_2pass, direct are implemented",),
+    ),
     (sm80(inst_shape="m16n8k8"), VIEW, ("inst_shape m16n8k8 does not multiply fp16; m16n8k16 does",)),
     (sm80(), TF32, ("inst_shape m16n8k16 does not multiply fp32 rounded to tf32; m16n8k8 does",)),
     (sm80(), PLAIN, ("inst_shape m16n8k16 does not multiply fp32; fma does",)),

@@ -1,1 +1,2 @@
-"""Reports about a compilation: what was decided and why, what is copied, pictures, and the comparison of all stages on one input."""
+"""Reports about a compilation: `explain` has what was decided and why, `copies` what is copied, `compiled_picture` the picture;
+`playback` compares all stages on one input."""

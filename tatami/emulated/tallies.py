@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 PRODUCTS = ("mma.sync", "wgmma.mma_async")
@@ -85,7 +85,7 @@ def summed(parts: Iterable[dict[str, Tally]]) -> dict[str, Tally]:
     return out
 
 
-def total(tallies: dict[str, Tally], kinds: Sequence[str] | None = None) -> Tally:
+def total(tallies: Mapping[str, Tally], kinds: Sequence[str] | None = None) -> Tally:
     """The sum over these instructions, or all."""
     return sum((t for what, t in tallies.items() if kinds is None or what in kinds), Tally())
 

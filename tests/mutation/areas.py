@@ -110,7 +110,7 @@ AREAS: Final[dict[str, Area]] = {
     "tatami/plan/verify.py": Area(("tests/plan/test_verify.py",)),
     "tatami/plan/verify_plan.py": Area((*_CPU_PLAN, *_GPU_PLAN)),
     "tatami/plan/views/pair_limits.py": Area(("tests/plan/pairs/test_pair_rules.py",), ("pair_rules",)),
-    "tatami/plan/views/product_limits.py": Area(
+    "tatami/plan/views/product_rules.py": Area(
         ("tests/plan/gpu/test_product_rules.py",),
         (
             "shape_rules",

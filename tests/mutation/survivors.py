@@ -251,7 +251,7 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "pair_rules: `plan.stages == 1` → `plan.stages <= 1`",
         ),
     },
-    "tatami/plan/views/product_limits.py": {
+    "tatami/plan/views/product_rules.py": {
         "equivalent: only tiles of its kernels are streamed": (
             "shape_rules: `plan.split_k > 1 and isinstance(plan, Sm90Mma) and streamed and ('cp_async' in plan.loads)` → "
             "`plan.split_k > 1 and streamed and ('cp_async' in plan.loads)`",

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tatami.plan.ir import Async, LocalEdge, StreamK
-from tatami.plan.views.product_limits import algorithm_rules, block_rules, crowded_rules, group_rules, shape_rules
+from tatami.plan.views.product_rules import algorithm_rules, block_rules, crowded_rules, group_rules, shape_rules
 from tests.gpu.gemm_examples import sm80, sm90, sync
 
 replace: Any = msgspec.structs.replace

@@ -13,7 +13,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.kernel import is_met
 from tatami.emulated.tallies import COPIES, PRODUCTS, Counts, Role, Tally, added, roles, summed, total
 from tatami.gpu.ir import Kernel
-from tatami.plan.simulation.demands import Demands, Unit, demands_at
+from tatami.plan.demands import Demands, Unit, demands_at
 from tatami.region.ir import Region
 from tatami.runtime.function import Function
 

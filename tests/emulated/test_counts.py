@@ -18,7 +18,7 @@ from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
 from tatami.core.tensor import numpy_dtype
 from tatami.emulated.tallies import roles, summed
-from tatami.plan.simulation.demands import Demands, demands_at
+from tatami.plan.demands import Demands, demands_at
 from tests.cu.test_compile import BY8
 from tests.emulated.kernels import NUMPY, Built, changed
 from tests.emulated.texts import eighths

@@ -447,6 +447,12 @@ def no_return(fixed: bool) -> None:
     tt.parse(f"graph main(x: f32[3]) -> f32[3] {{ y = x + 1.0 {'return y' * fixed}\n}}")
 
 
+@case("AfterReturn", "text.harp:", "put it before the return")
+def after_return(fixed: bool) -> None:
+    body = ("y = x.exp()", "return x")
+    tt.parse(f"graph main(x: f32[3]) -> f32[3] {{\n    {chr(10).join(body if fixed else body[::-1])}\n}}")
+
+
 @case("Unsayable", "graph main", "letters, digits and _")
 def unsayable(fixed: bool) -> None:
     g, x = inputs(("N" if fixed else "N'", 4))
@@ -691,6 +697,16 @@ def stale(fixed: bool) -> Compilation:
     key, document = plan_of(mlp())
     plans = {key if fixed else f"{'0' * 64}@{key.partition('@')[2]}": document}
     return all_stages(mlp(), target="cpu:avx2", decisions={"plans": plans})
+
+
+@case("UnusedLayout", "r0", "write row_major")
+def unused_layout(fixed: bool) -> Compilation:
+    g, x = inputs(("B", 64))
+    g.output("y", x.exp())
+    document = stage_of(g, "region")
+    if not fixed:
+        document["programs"]["main"]["body"][0]["inputs"][0]["memref"]["layout"] = {"kind": "swizzled", "swizzle": "xor32"}
+    return all_stages(document, target="cpu:generic")
 
 
 @case("UnknownDecision", "partitions", "remove it")

@@ -104,9 +104,9 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     if (divided := divided_by_threads(c, plan)) != plan.split:
         yield invalid_plan(region, f"split {plan.split}, but threads divide the batches", f"use split {divided}")
         return
-    c = by_images(c, plan.images)
+    shape = by_images(c, plan.images)
     for side in plan.in_place:
-        if side_matrix(region, c, side, plan.swap, groups if plan.by_tiles else None) is None:
+        if side_matrix(region, shape, side, plan.swap, groups if plan.by_tiles else None) is None:
             why = f"the operand of side {side} is not a matrix with contiguous rows of {c.acc}'s type"
             yield invalid_plan(region, why, f"leave {side} out of in_place")
     if (

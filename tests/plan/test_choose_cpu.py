@@ -245,7 +245,7 @@ def test_a_long_k_is_split_where_the_sums_are_few() -> None:
         ((1, 4096, 4096), 16, ("n", 1, 1024)),  # parts for half of the threads
         ((1, 4096, 512), 2, ("n", 1, 2048)),
         ((6, 4096, 4096), 2, ("n", 1, 2048)),
-        (("M", 4096, 4096), 2, ("n", 1, 2048)),
+        (("M", 4096, 4096), 2, ("n", 1, 32)),  # a number of rows that is not known: columns a tile at a time
     ],
 )
 def test_few_rows_read_long_ones_whole_and_in_place(

@@ -124,7 +124,7 @@ def test_a_packed_sliver_is_contiguous_over_k() -> None:
 
 
 WEIGHT_PLANS = [
-    CpuContraction("acc", 12, 32, 384, 12, 4096, 16, False, "n", ("F",), ()),
+    CpuContraction("acc", 12, 32, 384, 12, 32, 16, False, "n", ("F",), ()),
     CpuWinograd("acc", 2, 2, 12, 32, 384, 16, "channels", ("F",)),
 ]
 

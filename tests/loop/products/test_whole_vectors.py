@@ -37,7 +37,9 @@ def down_the_rows(graph: tt.Graph) -> tuple[Any, CpuContraction]:
     (found,) = prepare(graph, target="cpu:avx512").stages["plan"].main.regions
     plan = found.choices[-1].plan
     assert isinstance(plan, CpuContraction)
-    return found.key, msgspec.structs.replace(plan, mr=12, nr=32, mc=48, nc=32, swap=False, split="batch", images=(), in_place=())
+    return found.key, msgspec.structs.replace(
+        plan, mr=12, nr=32, mc=48, nc=32, swap=False, split="batch", images=(), in_place=()
+    )
 
 
 def calls(node: Any) -> Iterator[Call]:

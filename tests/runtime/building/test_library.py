@@ -72,6 +72,15 @@ def answer(value: int = 7) -> Library:
     return load(build((Unit(f"{EXPORT}int answer(void) {{ return {value}; }}\n"),), GENERIC))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _only_new_objects() -> Iterator[None]:
+    """Objects of earlier tests stay out of the collections, of which each test makes several: seconds each at the end of a run."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _what_stays() -> None:
     """The runtime's library and the call's in C are loaded before maps are counted."""

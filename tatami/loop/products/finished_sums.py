@@ -21,6 +21,7 @@ from tatami.loop.emit.template import Stmts
 from tatami.loop.products.packing import Packing
 from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Region
+from tatami.region.views.matrix import results_go_down, rows_alternate
 
 Part: TypeAlias = tuple[JoinedAxes, Expr, Expr]
 """A part of a group of axes: ``lo <= linear index < hi``."""
@@ -40,22 +41,17 @@ class FinishedSums(Packing):
 
     def goes_down(self) -> bool:
         """True if results that are contiguous in memory form a column of the sums, which are then transposed first."""
-        if not (self.pack_routine and self.m_axes and self.n_axes):
-            return False
-        targets = [self.target(y) for y in self.region.yields]
-        return all(step_of(t, self.m_axes[-1]) == ONE and step_of(t, self.n_axes[-1]) != ONE for t in targets)
+        return bool(self.pack_routine) and results_go_down(self.targets(), self.m_axes, self.n_axes)
 
     def goes_in_pairs(self) -> bool:
-        """True if results of rows 2i and 2i + 1 of the sums alternate in memory."""
-        m = self.m.as_int()
-        if self.is_turned or m is None or m % 2 or self.nr % self.lanes or len(self.m_axes) != 1 or not self.n_axes:
+        """True if results of rows 2i and 2i + 1 of the sums alternate in memory, and are stored in vectors of both."""
+        if self.is_turned or self.nr % self.lanes:
             return False
-        row, column = self.m_axes[0], self.n_axes[-1]
-        for target in map(self.target, self.region.yields):
-            one, other = (substitute(target, {row: var(row) * 2 + i}) for i in range(2))
-            if step_of(one, column) != expr(2) or other - one != ONE:
-                return False
-        return True
+        return rows_alternate(self.targets(), self.m_axes, self.n_axes, self.m)
+
+    def targets(self) -> list[Expr]:
+        """The address that each yield writes."""
+        return [self.target(y) for y in self.region.yields]
 
     def epilogue(self, values: dict[str, Expr], i0: Expr, i1: Expr, j0: Expr, j1: Expr, sums: str) -> Stmts:
         """Lets after the accumulator and all writes, for rows i0 … i1 and columns j0 … j1 of the finished sums: in vectors

@@ -9,14 +9,14 @@ import msgspec
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import product
-from tatami.core.target import Target
+from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.in_place import lies_in_long_rows
 from tatami.plan.cpu.tile_rules import tile_rules
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, DOTS_OF_ANY_SIGNS, CpuContraction
 from tatami.plan.loops.rules import invalid_plan
 from tatami.region.ir import Region
 from tatami.region.views.kinds import ContractionShape, contractions, epilogue_of, operand_tensor
-from tatami.region.views.matrix import by_images, side_matrix
+from tatami.region.views.matrix import by_images, results_go_down, rows_alternate, side_matrix, write_addresses
 from tatami.region.views.narrow import groups_of, operand_dtypes, packed_read
 from tatami.region.walk import all_axes, lets_by_name
 
@@ -39,10 +39,22 @@ def blocks_of_one_tile(region: Region, c: ContractionShape, plan: CpuContraction
     divides_columns = divided_by_threads(c, plan) == "n"
     operand = shape.lhs if plan.swap else shape.rhs
     columns = operand_tensor(packed_read(operand, groups_of(region, c, DOT_COUNT[plan.dot])) or operand)
-    copies = divides_columns and not (is_one_panel or "n" in plan.in_place or columns in plan.packed)
+    copies = divides_columns and not (
+        is_one_panel or "n" in plan.in_place or columns in plan.packed or _alternates(region, shape, plan)
+    )
     is_wide = is_one_panel and plan.in_place == ("n",) and lies_in_long_rows(region, plan.acc, plan.swap, plan.images)
     reads = plan.by_tiles or is_wide
     return ({"mc": plan.mr} if divides_columns else {}) | ({} if copies or reads else {"nc": plan.nr})
+
+
+def _alternates(region: Region, shape: ContractionShape, plan: CpuContraction) -> bool:
+    """True if results of two rows alternate in memory: they are stored together, sliver by sliver, and no columns are copied."""
+    rows, columns = (shape.n, shape.m) if plan.swap else (shape.m, shape.n)
+    sizes, at = all_axes(region), write_addresses(region)
+    lanes = lanes_of(plan.width, lets_by_name(region)[plan.acc].dtype.itemsize)
+    is_turned = lanes in (4, 8, 16) and results_go_down(at, rows, columns)
+    whole = plan.nr % lanes == 0 and not (is_turned or plan.by_tiles or shape.batch)
+    return whole and rows_alternate(at, rows, columns, product(sizes[a] for a in rows))
 
 
 def as_obeyed(region: Region, c: ContractionShape, plan: CpuContraction) -> CpuContraction:

@@ -11,10 +11,10 @@ from typing import Literal
 import msgspec
 
 from tatami.core.algebra.visit import free_vars, step_of, substitute
-from tatami.core.expr import ONE, ZERO, Expr, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, var
 from tatami.core.layout import address
 from tatami.core.scalar import number
-from tatami.region.ir import Read, Reduce, Region
+from tatami.region.ir import Read, Reduce, Region, Yield
 from tatami.region.views.contraction import ContractionShape
 from tatami.region.views.narrow import Groups, lying_read
 from tatami.region.walk import Types, all_axes, lets_by_name
@@ -102,3 +102,34 @@ def _step(at: Expr, axes: Sequence[str], extents: Mapping[str, Expr]) -> Expr | 
             return None
         inner = inner * extents[axis]
     return ZERO if step is None else step
+
+
+def write_addresses(region: Region) -> tuple[Expr, ...]:
+    """The address that each yield writes, over its let's axes. Entries that `indices` decide are 0."""
+    axes = {let.name: let.axes for let in region.lets}
+    outputs = {o.name: o.memref for o in region.outputs}
+
+    def index(y: Yield) -> tuple[Expr, ...]:
+        return tuple(map(var, axes[y.source])) if y.map is None else tuple(ZERO if e is None else e for e in y.map)
+
+    return tuple(address(outputs[y.to].layout, outputs[y.to].shape, index(y)) for y in region.yields)
+
+
+def results_go_down(addresses: Sequence[Expr], rows: tuple[str, ...], columns: tuple[str, ...]) -> bool:
+    """True if results that are contiguous in memory form a column of the sums."""
+    if not (rows and columns):
+        return False
+    return all(step_of(a, rows[-1]) == ONE and step_of(a, columns[-1]) != ONE for a in addresses)
+
+
+def rows_alternate(addresses: Sequence[Expr], rows: tuple[str, ...], columns: tuple[str, ...], count: Expr) -> bool:
+    """True if results of rows 2i and 2i + 1 of the sums alternate in memory. `count`: the number of rows."""
+    m = count.as_int()
+    if m is None or m % 2 or len(rows) != 1 or not columns:
+        return False
+    row, column = rows[0], columns[-1]
+    for at in addresses:
+        one, other = (substitute(at, {row: var(row) * 2 + i}) for i in range(2))
+        if step_of(one, column) != expr(2) or other - one != ONE:
+            return False
+    return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,6 +13,9 @@ from tatami.core.dtype import DType
 from tatami.loop import ir
 from tatami.loop.verify import verify as verify_loops
 from tatami.loop.walk import nodes
+from tatami.plan.ir import CpuContraction
+from tatami.plan.verify_plan import verify_plan
+from tatami.region.ir import Region
 from tests.loop.compiled import has_flags
 
 NUMPY = {tt.fp32: np.float32, tt.fp64: np.float64, tt.fp16: np.float16}
@@ -61,6 +65,18 @@ def test_rows_between_rows_agree_with_float64(target: str, size: tuple[int, int]
 def test_vectors_of_two_rows_are_zipped_where_results_take_turns() -> None:
     assert zips(compiled("cpu:avx2", tt.fp32, (16, 32), 16, 32)) == 2
     assert zips(compiled("cpu:avx2", tt.fp32, (16, 32), 16, 32, window=3)) == 0
+
+
+def test_columns_of_such_results_are_not_copied_together() -> None:
+    """So `nc` bounds nothing, and a plan that sets it is refused."""
+    f = compiled("cpu:avx2", tt.fp32, (16, 32), 16, 32)
+    (region,) = (r for r in f.stages["region"].value.main.body if isinstance(r, Region) and r.name == "r0")
+    plan = f.stages["plan"].value.main.regions[-1].choices[-1].plan
+    assert isinstance(plan, CpuContraction)
+    copied = msgspec.structs.replace(plan, in_place=(), packed=())
+    assert verify_plan(copied, region, f.compilation.target) == []
+    (fault,) = verify_plan(msgspec.structs.replace(copied, nc=4 * plan.nr), region, f.compilation.target)
+    assert fault.kind == "InvalidPlan" and "nc 64 bounds nothing" in fault.why
 
 
 def test_halves_of_different_types_are_named() -> None:

@@ -180,7 +180,7 @@ def of_tiles(tile: tuple[int, int, int], order: str) -> list[Sizes]:
 
 
 def of_planes(tile: tuple[int, int, int], order: str) -> list[Sizes]:
-    every = ((2, 5, 5), (2, 6, 7), (2, 8, 16), (1, 13, 11), (2, 17, 9), (0, 5, 5), (2, 0, 5))
+    every = ((2, 5, 5), (2, 6, 7), (2, 8, 16), (1, 13, 11), (2, 17, 9), (0, 5, 5), (2, 1, 5))
     return [{"B": b, "M": m, "N": n} for b, m, n in every]
 
 

@@ -23,7 +23,9 @@ ATTRIBUTES = {
     "topk": frozenset({"axis", "largest", "k"}),
     "tree_ensemble": frozenset({"outputs", "how"}),
 }
-"""Routine -> names of its attributes, all required."""
+"""Routine -> names of its attributes."""
+REQUIRED = {"topk": frozenset({"k"}), "tree_ensemble": frozenset({"outputs"})}
+"""Routine -> names of the attributes that have no default."""
 
 
 def routine_fault(routine: str, operands: Sequence[Typed], results: Sequence[Typed], attrs: Mapping[str, Any]) -> str:
@@ -33,6 +35,8 @@ def routine_fault(routine: str, operands: Sequence[Typed], results: Sequence[Typ
     unknown = sorted(attrs.keys() - ATTRIBUTES[routine])
     if unknown:
         return f"{routine} has no attribute {unknown[0][:40]!r}"
+    if missing := sorted(REQUIRED.get(routine, frozenset()) - attrs.keys()):
+        return f"{routine} needs the attribute {missing[0]!r}"
     if (len(operands), len(results)) != COUNTS[routine]:
         takes, gives = COUNTS[routine]
         return f"{routine} of {len(operands)} operands to {len(results)} results; it takes {takes} and gives {gives}"
@@ -66,6 +70,6 @@ def _trees(operands: Sequence[Typed], result: Typed, attrs: Mapping[str, Any]) -
         return f"the leaves have {dtype} values, a row for each target"
     if result[0] != dtype or len(result[1]) != 2 or result[1][0] != x[0]:
         return f"the result is {dtype} with the rows of x"
-    if result[1][1] != expr(attrs.get("outputs", 1)):
-        return f"{attrs.get('outputs', 1)} outputs of a row in a result of {result[1][1]}"
+    if result[1][1] != expr(attrs["outputs"]):
+        return f"{attrs['outputs']} outputs of a row in a result of {result[1][1]}"
     return ""

@@ -24,9 +24,9 @@ THREADS = 256
 
 _TREES = """
 REAL y = START;
-for (int64_t t = 0; t < input2_shape0; ++t) {
-  const int32_t* n;
-  int32_t at = input2[t], to = at;
+for (tt_i64 t = 0; t < input2_shape0; ++t) {
+  const int* n;
+  int at = input2[t], to = at;
   do {
     REAL split, v;
     at = to;
@@ -35,7 +35,7 @@ for (int64_t t = 0; t < input2_shape0; ++t) {
     v = input0[ridx0 * input0_shape1 + n[WORD] / 2];
     to = n[WORD + 1 + ((n[WORD] % 2 ? -v : v) <= split)];
   } while (to != at);
-  const int64_t column = ridx1 - input3[n[0]];
+  const tt_i64 column = ridx1 - input3[n[0]];
   if (column >= 0 && column < input4_shape1) {
     const REAL given = input4[n[0] * input4_shape1 + column];
     y = COMBINE;
@@ -43,8 +43,14 @@ for (int64_t t = 0; t < input2_shape0; ++t) {
 }
 output[ridx0 * shape1 + ridx1] = y;
 """
-"""One output of one row: all trees in order (core/numbers/trees.py). Words in capitals are filled in."""
-_COMBINE = {0: ("0", "y + given"), 1: ("INFINITY", "given < y ? given : y"), 2: ("-INFINITY", "given > y ? given : y")}
+"""One output of one row: all trees in order (core/numbers/trees.py), by the types of the CUDA headers: NVRTC has no
+`stdint.h`. Words in capitals are filled in."""
+_INFINITE = "tt_bits_to_f32(0x7f800000u)"
+_COMBINE = {
+    0: ("0", "y + given"),
+    1: (_INFINITE, "given < y ? given : y"),
+    2: (f"-{_INFINITE}", "given > y ? given : y"),
+}
 
 
 def tree_text(region: Region) -> VerbatimCode:

@@ -140,7 +140,7 @@ def non_max_suppression(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...
             open_ = scores[b, c] > floor
             count = 0
             for i in np.argsort(-scores[b, c], kind="stable"):
-                if count >= int(attrs["max_per_class"]):
+                if count >= int(attrs.get("max_per_class", 0)):
                     break
                 if open_[i]:
                     kept.append((b, c, int(i)))

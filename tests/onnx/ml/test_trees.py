@@ -12,8 +12,11 @@ pytest.importorskip("onnx.reference")
 pytest.importorskip("onnxruntime")
 
 import tatami as tt  # noqa: E402
+from tatami.api import prepare  # noqa: E402
 from tatami.backends.onnx_api import OnnxBackend  # noqa: E402
 from tatami.core.diagnostic import TatamiError  # noqa: E402
+from tatami.runtime.building.nvrtc import has_nvrtc  # noqa: E402
+from tests.cu.machine_code import compiled  # noqa: E402
 from tests.onnx.ml import both, forests  # noqa: E402
 from tests.onnx.ml.both import compare, model, node  # noqa: E402
 
@@ -214,3 +217,15 @@ def test_trees_on_an_emulated_gpu(dtype: Any, how: str) -> None:
     f = tt.compile(proto, target="emulated-sm80")
     for feed in given[:3]:
         both.same(f(feed)["y"], both.runtime(proto, feed)[0])
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+@pytest.mark.parametrize("how", ["SUM", "MIN", "MAX"])
+def test_the_text_for_a_gpu_needs_nothing_that_nvrtc_lacks(how: str) -> None:
+    """The emulated GPU's compiler has C's headers, NVRTC has not."""
+    attrs = forests.older(np.random.default_rng(13), "target", 6, 4, FEATURES, (0, 1))
+    made = node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=2, aggregate_function=how, **attrs)
+    proto = model([made], feeds(np.float32)[0], {"y": both.FLOAT})
+    source = prepare(proto.SerializeToString(), target="sm90").stages["cu"].main
+    for unit in source.units:
+        assert compiled(unit, source.headers)

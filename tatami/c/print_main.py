@@ -14,20 +14,10 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
+from tatami.core.numbers.compared import Expected, double_text, values_text
 from tatami.core.page import page
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import BufferInfo, ExecutionPlan
-
-
-class Expected(msgspec.Struct, frozen=True):
-    """The reference's result for one output. `relative` bounds |error| / |value|, `absolute` is added."""
-
-    positions: tuple[int, ...]
-    values: tuple[float, ...]
-    total: float
-    magnitude: float
-    relative: float
-    absolute: float
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -100,7 +90,7 @@ class _Main:
         place = {b.id: k for k, b in enumerate(boundary)}
         checks = [
             f"bad += check({k}, b[{place[id]}], {CODES[info[id].dtype]}, {self.count('main', info[id])}, at_{k}, want_{k}, "
-            f"{len(e.positions)}, {_double(e.total)}, {_double(e.magnitude)}, {_double(e.relative)}, {_double(e.absolute)});"
+            f"{len(e.positions)}, {double_text(e.total)}, {double_text(e.magnitude)}, {double_text(e.relative)}, {double_text(e.absolute)});"
             for k, (id, e) in enumerate(zip(plan.output_buffers, self.expected, strict=True))
         ]
         return page("tatami.c", "main.c").fill(
@@ -131,7 +121,7 @@ class _Main:
         out: list[str] = []
         for k, e in enumerate(self.expected):
             out.append(_array(f"at_{k}", list(e.positions)))
-            out.append(f"static const double want_{k}[] = {{{', '.join(map(_double, e.values)) or '0'}}};")
+            out.append(values_text(k, e))
         return out
 
     def constants(self, start: int) -> list[str]:
@@ -191,11 +181,3 @@ def constant_names(execution: Module[ExecutionPlan]) -> tuple[str, ...]:
 def _array(name: str, values: list[int]) -> str:
     lines = [", ".join(f"INT64_C({v})" for v in values[i : i + 8]) for i in range(0, len(values), 8)]
     return f"static const int64_t {name}[] = {{{(',' + chr(10) + '    ').join(lines) or '0'}}};"
-
-
-def _double(value: float) -> str:
-    if value != value:
-        return "NAN"
-    if value in (float("inf"), float("-inf")):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    return repr(float(value))

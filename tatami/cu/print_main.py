@@ -8,38 +8,18 @@ decided here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, assert_never
+from typing import assert_never
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr
-from tatami.core.kernel import Condition
+from tatami.core.kernel import is_met
 from tatami.core.module import Module
+from tatami.core.numbers.compared import Expected, double_text, values_text
 from tatami.core.page import Page, page
 from tatami.cu.expr_text import STORED_TYPE
 from tatami.cu.ir import Source
 from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
-
-
-class Expected(Protocol):
-    """The reference's result for one output. `relative` bounds |error| / |value|, `absolute` is added."""
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """Row-major positions of the elements that are compared."""
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The reference's elements at these positions."""
-
-    @property
-    def relative(self) -> float:
-        """Bound of |error| / |value|."""
-
-    @property
-    def absolute(self) -> float:
-        """Error that is allowed in addition."""
-
 
 CODES = {d: f"TT_{d.value.upper()}" for d in STORED_TYPE}
 """Type of an element -> its constant in the text."""
@@ -101,7 +81,7 @@ class _Main:
         expected: list[str] = []
         for k, e in enumerate(self.expected):
             expected.append(f"static const long long at_{k}[] = {{{', '.join(map(str, e.positions)) or '0'}}};")
-            expected.append(f"static const double want_{k}[] = {{{', '.join(map(_double, e.values)) or '0'}}};")
+            expected.append(values_text(k, e))
         programs = [program for program in (setup, self) if program is not None]
         numbers = self.fill_numbers()
         made: dict[str, str] = {}
@@ -123,7 +103,7 @@ class _Main:
         if k >= len(self.expected):
             return f"check({given}, nullptr, nullptr, 0, 0, 0);"
         e = self.expected[k]
-        return f"bad += check({given}, at_{k}, want_{k}, {len(e.positions)}, {_double(e.relative)}, {_double(e.absolute)});"
+        return f"bad += check({given}, at_{k}, want_{k}, {len(e.positions)}, {double_text(e.relative)}, {double_text(e.absolute)});"
 
     def fill_numbers(self) -> dict[str, int]:
         """Input of the caller -> its number, which decides its values; held inputs of `setup` have the same."""
@@ -164,7 +144,7 @@ class _Main:
                 case Launch():
                     out += self.launch(instruction.op)
                 case Choose(cases=cases):
-                    case_ = next(c for c in cases if all(self.holds(x) for x in c.conditions))
+                    case_ = next(c for c in cases if all(is_met(x, self.sizes) for x in c.conditions))
                     for launch in case_.launches:
                         out += self.launch(launch)
                 case Copy():
@@ -177,10 +157,6 @@ class _Main:
                         "run it with tatami, or compile for the CPU",
                     )
         return out
-
-    def holds(self, c: Condition) -> bool:
-        value = self.size(c.size)
-        return value % c.divisor == 0 and value >= c.low and (not c.high or value <= c.high)
 
     def copy(self, instruction: Instruction) -> list[str]:
         source, target = instruction.inputs[0], instruction.outputs[0]
@@ -235,11 +211,3 @@ class _Main:
 
 def _page(name: str) -> Page:
     return page("tatami.cu", f"{name}.cu")
-
-
-def _double(value: Any) -> str:
-    if value != value:
-        return "NAN"
-    if value in (float("inf"), float("-inf")):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    return repr(float(value))

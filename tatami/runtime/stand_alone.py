@@ -8,10 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tatami.c.print_main import Expected, Memory, constant_names, print_main
+from tatami.c.print_main import Memory, constant_names, print_main
 from tatami.core.algebra.visit import concrete, free_vars
 from tatami.core.dtype import DType
 from tatami.core.module import Module
+from tatami.core.numbers.compared import Expected
 from tatami.core.numbers.numerics import philox
 from tatami.core.signature import Signature, symbols
 from tatami.core.sizes.binding import bind_sizes

@@ -11,6 +11,7 @@ import pytest
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.module import Module
+from tatami.core.numbers.compared import Expected
 from tatami.core.signature import Input, Output, Signature
 from tatami.core.target import PRESETS
 from tatami.cu.files import source_files
@@ -29,11 +30,7 @@ from tests.gpu.gemm_examples import gemm
 SIZES = {"M": 200, "N": 136, "K": 328}
 
 
-class Wanted(msgspec.Struct):
-    positions: tuple[int, ...] = (0, 5)
-    values: tuple[float, ...] = (0.5, 1.5)
-    relative: float = 2e-2
-    absolute: float = 1e-3
+WANTED = Expected((0, 5), (0.5, 1.5), 2.0, 2.0, relative=2e-2, absolute=1e-3)
 
 
 def program(target: str, region: Region | None = None) -> tuple[dict[str, str], Module[ExecutionPlan]]:
@@ -48,7 +45,7 @@ def program(target: str, region: Region | None = None) -> tuple[dict[str, str], 
     gpu = lower(regions, plan, PRESETS[target])
     execution = lower_to_execution(regions, plan, gpu)
     source = print_cu(gpu, execution, PRESETS[target]).main
-    source = msgspec.structs.replace(source, main=print_main(source, execution, SIZES, (Wanted(),)))
+    source = msgspec.structs.replace(source, main=print_main(source, execution, SIZES, (WANTED,)))
     return source_files(source), execution
 
 

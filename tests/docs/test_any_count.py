@@ -17,7 +17,7 @@ COUNTS: dict[str, dict[Kind, int]] = {
     "gpu": {"signature": 6},
     "execution": {"field": 1, "signature": 5},
     "c": {"signature": 2},
-    "cu": {"signature": 2},
+    "cu": {"signature": 1},
     "runtime": {"alias": 2, "field": 3, "signature": 4},
     "onnx": {"field": 3, "signature": 61},
     "torch": {"signature": 1},

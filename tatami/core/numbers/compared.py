@@ -23,7 +23,7 @@ def values_text(number: int, e: Expected) -> str:
 
 
 def double_text(value: float) -> str:
-    """A C literal of a double."""
+    """The C literal of a double; infinities and NaN by their macros."""
     if value != value:
         return "NAN"
     if value in (float("inf"), float("-inf")):

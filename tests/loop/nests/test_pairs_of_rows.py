@@ -68,7 +68,7 @@ def test_vectors_of_two_rows_are_zipped_where_results_take_turns() -> None:
 
 
 def test_columns_of_such_results_are_not_copied_together() -> None:
-    """So `nc` bounds nothing, and a plan that sets it is refused."""
+    """A plan that sets `nc` is refused, since it bounds nothing there."""
     f = compiled("cpu:avx2", tt.fp32, (16, 32), 16, 32)
     (region,) = (r for r in f.stages["region"].value.main.body if isinstance(r, Region) and r.name == "r0")
     plan = f.stages["plan"].value.main.regions[-1].choices[-1].plan

@@ -222,7 +222,7 @@ def test_trees_on_an_emulated_gpu(dtype: Any, how: str) -> None:
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("how", ["SUM", "MIN", "MAX"])
 def test_the_text_for_a_gpu_needs_nothing_that_nvrtc_lacks(how: str) -> None:
-    """The emulated GPU's compiler has C's headers, NVRTC has not."""
+    """The compiler of the emulated GPU has C's headers; NVRTC does not have them."""
     attrs = forests.older(np.random.default_rng(13), "target", 6, 4, FEATURES, (0, 1))
     made = node("TreeEnsembleRegressor", ["x"], ["y"], n_targets=2, aggregate_function=how, **attrs)
     proto = model([made], feeds(np.float32)[0], {"y": both.FLOAT})

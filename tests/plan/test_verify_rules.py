@@ -276,7 +276,9 @@ def test_images_are_axes_of_one_side() -> None:
     assert [f.split(",")[0] for f in faults(replace(sides, images=(m, n)), region)] == [f"images {m}"]
     assert faults(replace(sides, images=(m,), split="m"), region) == [f"images {m}, split m"]
     assert faults(replace(sides, images=(m, "k")), region) == [f"images {m}, k, split n"]
-    assert faults(replace(sides, images=(m,)), region) == [] == faults(replace(sides, images=(m,), split="batch"), region)
+    assert faults(replace(sides, images=(m,), split="batch"), region) == []
+    assert faults(replace(sides, images=(m,), mc=sides.mr), region) == []
+    assert faults(replace(sides, images=(m,)), region) == [f"mc {sides.mc} bounds nothing where threads divide columns"]
 
 
 def test_parts_of_a_split_are_all_lets_in_order_of_use() -> None:
@@ -424,7 +426,7 @@ def test_images_of_a_matrix_and_a_vector_are_its_rows() -> None:
     lets = (ex.let("acc", "m", ex.total("k", ex.mul(ex.read("A", "m", "k"), ex.read("B", "k")))),)
     inputs = (ex.param("A", "M", "K"), ex.param("B", "K"))
     region = Region("r", ex.iters(m="M"), ex.iters(k="K"), inputs, (ex.target("C", "M"),), lets, (Yield("acc", "C"),))
-    plan = CpuContraction("acc", 12, 32, 384, 504, 32, 16, False, "n", (), ())
+    plan = CpuContraction("acc", 12, 32, 384, 12, 32, 16, False, "n", (), ())
     assert faults(replace(plan, images=("m",)), region) == []
     assert faults(replace(plan, images=("m", "k")), region) == ["images m, k, split n"]
 

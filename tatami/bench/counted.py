@@ -8,23 +8,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tatami.api import Compilation, load_emulated_program
+from tatami.api import Compilation
+from tatami.compiled_function import CompiledFunction
 from tatami.core.diagnostic import fail
 from tatami.core.kernel import is_met
 from tatami.emulated.tallies import COPIES, PRODUCTS, Counts, Role, Tally, added, roles, summed, total
 from tatami.gpu.ir import Kernel
-from tatami.plan.demands import Demands, Unit, demands_at
+from tatami.plan.demands import Demands, demands_at
+from tatami.plan.gpu.sm_load import SECTOR
 from tatami.region.ir import Region
-from tatami.runtime.function import Function
+from tatami.runtime.emulated.program import EmulatedProgram
 
-SECTOR = 32
-"""Bytes of a sector of L2: the smallest write."""
 STORES = ("st.global", "TMA store", "cp.async.bulk store")
 """Instructions that store results to global memory."""
 SHARED_READS = ("ldmatrix", "ld.shared", "wgmma.mma_async", "TMA store", "cp.async.bulk store")
 """Instructions that read shared memory."""
 SHARED_WRITES = (*COPIES, "st.shared", "stmatrix")
 """Instructions that write shared memory."""
+MEMORY = ("shared B", "turns", "conflicts", "global B", "lines", "sectors")
+"""Headings of what instructions ask of memory."""
 
 
 @dataclass
@@ -69,14 +71,13 @@ def demands_of(tallies: Mapping[str, Tally]) -> Demands:
     }
 
 
-def count(compilation: Compilation, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> list[CountedKernel]:
-    """Run `main` once on the emulated GPU and count, in the order of the first launches. `sizes`: value of each size symbol.
-    Raises TatamiError for another target, or a kernel's fault."""
-    if not compilation.target.emulated:
-        raise fail(
-            "UnknownTarget", compilation.target.name, "only emulated GPUs count", "use target emulated-sm80 or emulated-sm90"
-        )
-    program = load_emulated_program(compilation)
+def count(function: CompiledFunction, inputs: Mapping[str, np.ndarray]) -> list[CountedKernel]:
+    """Run a function once on the emulated GPU and count, in the order of the first launches. Raises TatamiError for another
+    target, or a kernel's fault."""
+    compilation, program = function.compilation, function.program
+    if not isinstance(program, EmulatedProgram):
+        target = compilation.target.name
+        raise fail("UnknownTarget", target, "only emulated GPUs count", "use target emulated-sm80 or emulated-sm90")
     found: dict[tuple[str, str, str], CountedKernel] = {}
 
     def take(name: str, step: str, kernel: str, bound: Mapping[str, int], counts: Counts) -> None:
@@ -86,7 +87,10 @@ def count(compilation: Compilation, inputs: Mapping[str, np.ndarray], sizes: Map
         at.sizes = dict(bound)
 
     program.counted = take
-    Function(program.execution, program, sizes=sizes).bind(inputs)()
+    try:
+        function(inputs)
+    finally:
+        program.counted = None
     for at in found.values():
         at.simulated = _simulated(compilation, at)
     return list(found.values())
@@ -107,22 +111,9 @@ def _simulated(compilation: Compilation, at: CountedKernel) -> Demands:
 def table(counted: list[CountedKernel]) -> Iterator[tuple[str, ...]]:
     """Rows (kernel, role, instruction, instructions, lanes, flops, bytes of shared memory, turns, conflicts, bytes of global
     memory, lines, sectors), with a heading; a kernel and its roles are named once."""
-    yield (
-        "kernel",
-        "role",
-        "instruction",
-        "issued",
-        "lanes",
-        "flops",
-        "shared B",
-        "turns",
-        "conflicts",
-        "global B",
-        "lines",
-        "sectors",
-    )
+    yield ("kernel", "role", "instruction", "issued", "lanes", "flops", *MEMORY)
     for k in counted:
-        name = f"{k.region}" if k.launches == 1 else f"{k.region} x{k.launches}"
+        name = k.region if k.launches == 1 else f"{k.region} x{k.launches}"
         for role in k.roles:
             who = f"{role.name}, warps {_ranges(role.warps)}"
             for what, t in sorted(role.tallies.items()):
@@ -151,6 +142,3 @@ def _ranges(numbers: tuple[int, ...]) -> str:
         else:
             out.append([n, n])
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
-
-
-__all__ = ["CountedKernel", "Unit", "comparison", "count", "demands_of", "table"]

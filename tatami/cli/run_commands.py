@@ -298,7 +298,8 @@ def _count(request: Request, compilation: Compilation, options: Benching) -> Non
         raise fail("InvalidAttribute", given[0], why, f"leave {' and '.join(given)} out, or use target cpu")
     function = build(compilation, sizes=request.sizes)
     arrays, bound = gather_inputs(function.signature, function.arguments, options.inputs, request.sizes)
-    counted = count(compilation, arrays, bound)
+    function.sizes.update(bound)
+    counted = count(function, arrays)
     _print_columns([tuple(map(printable, row)) for row in table(counted)], 3)
     compared = list(comparison(counted))
     if len(compared) > 1:

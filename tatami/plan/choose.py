@@ -18,7 +18,7 @@ from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.guards import Planned, behind_guards
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuSplit, CpuWinograd, Guarded, ProgramPlan, RegionPlan, Rejected
-from tatami.plan.key import canonical_plan_key, plan_key, without_offsets
+from tatami.plan.key import canonical_plan_key, plan_key
 from tatami.plan.memory.constant_arguments import constant_arguments
 from tatami.plan.memory.convert import with_layouts
 from tatami.plan.memory.layouts import choose_layouts
@@ -27,6 +27,7 @@ from tatami.plan.usual_sizes import least_sizes, usual_sizes
 from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
 from tatami.region.ir import Program, Region
 from tatami.region.views.canonical_key import Renaming, canonical
+from tatami.region.views.open_places import without_offsets
 
 Form: TypeAlias = tuple[Region, frozenset[str], tuple[tuple[str, int], ...]]
 """All that a search depends on: the canonical Region without offsets, the constants among its operands, hints of sizes."""
@@ -114,7 +115,7 @@ def _plan_of(
     tell apart are planned once. The key is that of the Region without layouts."""
     region, lying = n.region, n.lying
     key = plan_key(region, target) if lying is not region else canonical_plan_key(n.renamed, target)
-    hints = {new: sizes[old] for old, new in n.names.symbols.items() if old in sizes}
+    hints = _hints(n, sizes)
     if region.opaque is not None:
         choices, rejected = _propose(region, n.facts, target, sizes, constants)
     else:
@@ -159,9 +160,13 @@ def estimate_at(
     Region."""
     if region.opaque is not None:
         return {}
-    renamed, names = canonical(region)
-    hints = {new: sizes[old] for old, new in names.symbols.items() if old in sizes}
-    return plan_estimate(renamed, facts_of_renamed(facts, names), rename_choice(choice, names).plan, target, hints)
+    n = _named(region, region, facts, frozenset())
+    return _estimate_of(n, choice, target, _hints(n, sizes))
+
+
+def _hints(n: _Named, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The known sizes by their canonical names."""
+    return {new: sizes[old] for old, new in n.names.symbols.items() if old in sizes}
 
 
 def _estimate_of(n: _Named, choice: Guarded, target: Target, hints: Mapping[str, int]) -> dict[str, float]:

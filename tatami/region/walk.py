@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import TypeAlias, assert_never
 
@@ -10,7 +10,7 @@ import msgspec
 
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr
+from tatami.core.expr import Expr, var
 from tatami.core.ops import OPS, result_dtype
 from tatami.indexbook.ir import Guard
 from tatami.region import ir
@@ -290,3 +290,8 @@ def widened(e: ir.RegionExpr, wanted: DType | None, types: Types) -> ir.RegionEx
             return msgspec.structs.replace(e, body=part(body, dtype))
         case _:
             return with_children(e, tuple(map(part, children(e))))
+
+
+def written_index(y: ir.Yield, axes: Sequence[str]) -> tuple[Expr, ...]:
+    """The index at which a yield writes, over its let's `axes`; entries that its `indices` decide are left out."""
+    return tuple(map(var, axes)) if y.map is None else tuple(e for e in y.map if e is not None)

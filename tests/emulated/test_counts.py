@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import tatami as tt
-from tatami.api import prepare
+from tatami.api import build, prepare
 from tatami.bench.counted import comparison, count, demands_of, table
 from tatami.cli import main
 from tatami.core.algebra.visit import evaluate
@@ -113,7 +113,7 @@ def test_a_program_is_simulated_by_what_its_kernels_do(name: str) -> None:
         p.tensor: np.ones([int(evaluate(s, {})) for s in p.shape], numpy_dtype(p.dtype))
         for p in c.stages["execution"].main.signature.inputs
     }
-    kernels = [k for k in count(c, inputs, {}) if k.simulated]
+    kernels = [k for k in count(build(c), inputs) if k.simulated]
     assert kernels
     for k in kernels:
         for unit, expected in k.simulated.items():
@@ -133,7 +133,7 @@ def test_roles_are_told_apart() -> None:
 def test_only_an_emulated_gpu_counts() -> None:
     c = prepare(whole(FULL), target="cpu")
     with pytest.raises(TatamiError, match="emulated"):
-        count(c, {}, {})
+        count(build(c), {})
 
 
 TEXT = "graph<B=64> main(x: f16[B, 64], w: f16[64, 64]) -> (y: f16[B, 64]) {\n    return relu(x @ w)\n}\n"
@@ -155,6 +155,6 @@ def test_tables_name_a_kernel_once() -> None:
         p.tensor: np.ones([int(evaluate(s, {})) for s in p.shape], np.float16)
         for p in c.stages["execution"].main.signature.inputs
     }
-    kernels = count(c, inputs, {})
+    kernels = count(build(c), inputs)
     rows = [*table(kernels)], [*comparison(kernels)]
     assert [sum(r[0] == "r0" for r in each) for each in rows] == [1, 1]

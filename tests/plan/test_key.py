@@ -12,9 +12,10 @@ from tatami.core.expr import expr
 from tatami.core.target import PRESETS
 from tatami.plan.choose import facts_of_renamed
 from tatami.plan.choose_cpu import choose_cpu
-from tatami.plan.key import plan_key, without_offsets
+from tatami.plan.key import plan_key
 from tatami.region.ir import Iter, Ref, Region, Yield
 from tatami.region.views.canonical_key import canonical
+from tatami.region.views.open_places import without_offsets
 from tests.region import examples as ex
 
 TARGET = PRESETS["cpu:avx512"]

@@ -57,7 +57,7 @@ def need_mma(p: Problem, plan: SchedulePlan) -> tuple[Operand, Operand]:
     return p.a, p.b
 
 
-def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: bool = False) -> tuple[StGlobalVec, ...]:
+def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: bool) -> tuple[StGlobalVec, ...]:
     """Stores of a tile. `wanted`: widest vector, in elements. `own`: neighbouring columns of one thread; `quad`: four lanes
     can gather eight elements of 16 bits by an exchange. A store has one of those widths, or one element; its elements are
     neighbours in memory."""

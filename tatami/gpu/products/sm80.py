@@ -49,7 +49,7 @@ from tatami.gpu.statement_ir import (
     ZeroAcc,
 )
 from tatami.plan.ir import INST_K, Sm80Mma
-from tatami.plan.views.product_limits import edge_ring, needs, sides, sm80_instruction
+from tatami.plan.views.product_limits import edge_ring, needs, neighbours_of, sides, sm80_instruction
 
 K = var("k")
 """The block of the enclosing loop."""
@@ -182,8 +182,7 @@ def lower_sm80(
     slots, rows, row_bytes = edge_ring(plan)
     edge = (Ring("smE", base, rows, row_bytes, slots, 0),) if slots else ()
     base += sum(r.slot_bytes * slots for r in edge)
-    # Threads of multiply-adds, and those that have exchanged their elements, hold four neighbours of a row.
-    own, quad = (4, slots > 0) if shape == "fma" or slots else (2, warp[1] % 32 == 0)
+    own, quad = neighbours_of(plan)
     overlap = plan.async_.epilogue_overlap
     body = sm80_body(
         (copies[0], copies[1]),

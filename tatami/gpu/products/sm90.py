@@ -64,7 +64,7 @@ from tatami.gpu.statement_ir import (
     ZeroAcc,
 )
 from tatami.plan.ir import Sm90Mma
-from tatami.plan.views.product_limits import BARRIER_BYTES, sm90_instruction
+from tatami.plan.views.product_limits import BARRIER_BYTES, neighbours_of, sm90_instruction
 
 SM90 = Template("mma", "sm90", "mbarrier", "kernel")
 """The template of one product with warp roles."""
@@ -135,7 +135,7 @@ def lower_sm90(
     if plan.epilogue_store == "stmatrix_tma":
         results = staged_results(p, plan, tail, base)
     else:
-        results = Results(p.lets, tile_stores(p, tail, plan.vectorize.width, own=2, quad=bn % 32 == 0))
+        results = Results(p.lets, tile_stores(p, tail, plan.vectorize.width, *neighbours_of(plan)))
     rings += results.rings
     base += sum(r.slot_bytes * r.slots for r in results.rings)
     maps += results.maps.values()

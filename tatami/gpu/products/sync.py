@@ -72,7 +72,7 @@ def lower_sync(p: Problem, plan: GpuSync, tail: tuple[str, ...]) -> tuple[Kernel
     base = -(-ring_a.slot_bytes * plan.stages // 16) * 16
     ring_b = Ring("smB", base, bk, bn * p.b_dtype.itemsize, plan.stages, 0)
     predicates = tuple(tuple(r for r in (role, "k") if r in tail) for role in "mn")
-    body = sync_body((predicates[0], predicates[1]), p.lets, tile_stores(p, tail, 1, own=1), plan.stages)
+    body = sync_body((predicates[0], predicates[1]), p.lets, tile_stores(p, tail, 1, own=1, quad=False), plan.stages)
     kernel = contraction_kernel(
         p,
         Template("sync", "sm90" if plan.arch == "sm90" else "sm80", "none", "tile"),

@@ -19,7 +19,7 @@ from tatami.plan.ir import CpuContraction, CpuPlanes, CpuStreaming, CpuTurn, Cpu
 from tatami.plan.views.flatten import flatten
 from tatami.region.ir import At, Read, Reduce, Region, RegionExpr, Yield
 from tatami.region.views.kinds import epilogue_of
-from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes
+from tatami.region.walk import all_axes, index_expressions, lets_by_name, nodes, written_index
 
 Stmts: TypeAlias = tuple[loop.Stmt, ...]
 
@@ -116,8 +116,7 @@ class Tiles:
 
     def target(self, y: Yield) -> Expr:
         """The address that a yield writes, over the let's axes."""
-        axes = self.lets[y.source].axes
-        return self.address(y.to, tuple(var(a) for a in axes) if y.map is None else tuple(e for e in y.map if e is not None))
+        return self.address(y.to, written_index(y, self.lets[y.source].axes))
 
     def store_yields(self, region: Region, p: Point, active: Expr | None = None) -> None:
         """Store all outputs at one point (in the first `active` lanes)."""

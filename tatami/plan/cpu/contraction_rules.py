@@ -49,6 +49,8 @@ def blocks_of_one_tile(region: Region, c: ContractionShape, plan: CpuContraction
 
 def _alternates(region: Region, shape: ContractionShape, plan: CpuContraction) -> bool:
     """True if results of two rows alternate in memory: they are stored together, sliver by sliver, and no columns are copied."""
+    if any(y.map is not None and None in y.map for y in region.yields):
+        return False
     rows, columns = (shape.n, shape.m) if plan.swap else (shape.m, shape.n)
     sizes, at = all_axes(region), write_addresses(region)
     lanes = lanes_of(plan.width, lets_by_name(region)[plan.acc].dtype.itemsize)

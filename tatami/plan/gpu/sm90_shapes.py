@@ -12,7 +12,7 @@ from typing import Literal, assert_never
 import msgspec
 
 from tatami.core.algebra.visit import free_vars, step_of, substitute
-from tatami.core.expr import ONE, ZERO, Expr, var
+from tatami.core.expr import ONE, ZERO, Expr
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.layout import MemRef, address
 from tatami.plan.ir import Loader
@@ -39,7 +39,7 @@ from tatami.region.views.product import (
     why_not_mma,
     why_not_plain,
 )
-from tatami.region.walk import nodes
+from tatami.region.walk import nodes, written_index
 
 SMEM_BYTES = 227 * 1024
 """Shared memory of one CTA, in bytes."""
@@ -331,8 +331,7 @@ def _result(region: Region, y: Yield) -> tuple[MemRef, Expr, tuple[str, ...]]:
     """An output: its memory, the address of a result, and the result's axes."""
     axes = next(let.axes for let in region.lets if let.name == y.source)
     out = next(o.memref for o in region.outputs if o.name == y.to)
-    entries = tuple(map(var, axes)) if y.map is None else tuple(e for e in y.map if e is not None)
-    return out, address(out.layout, out.shape, entries), axes
+    return out, address(out.layout, out.shape, written_index(y, axes)), axes
 
 
 def _chunks_along(ref: MemRef, at: Expr, axes: tuple[str, ...], view: GemmView, conditions: tuple[Condition, ...]) -> str:

@@ -13,7 +13,7 @@ from tatami.plan.gpu.block_work import BlockWork
 from tatami.plan.gpu.tile_order import missed_bytes
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import figures_of
-from tatami.plan.views.product_limits import edge_ring, needs, sides
+from tatami.plan.views.product_limits import needs, neighbours_of, sides
 
 FREE_ARRIVALS = 4
 """Arrivals of a consumer warpgroup that free a slot: one lane per warp."""
@@ -239,18 +239,11 @@ def _lines(steps: Steps, lanes: tuple[int, int] = (ROWS, ROW_LANES)) -> float:
 
 
 def _store_width(plan: Sm80Mma | Sm90Mma | GpuSync, size: int, stored: Steps) -> int:
-    """Elements per lane of a store of results of `size` bytes. A thread of multiply-adds, or one that takes results from a ring,
-    has four neighbours of a row, one of tensor cores two; four lanes exchange theirs for eight elements of 16 bits."""
+    """Elements per lane of a store of results of `size` bytes."""
     if isinstance(plan, GpuSync) or stored[1] != "one":
         return 1
-    if isinstance(plan, Sm80Mma):
-        exchanged = edge_ring(plan)[0] > 0
-        own, columns = 4 if plan.inst_shape == "fma" or exchanged else 2, (sides(plan.warp_tile) or (64, 64))[1]
-        quad = exchanged or (plan.inst_shape != "fma" and columns % 32 == 0)
-    else:
-        own, quad = 2, plan.tile[1] % 32 == 0
-    widths = (8 if quad and size == 2 else 1, own)
-    return max((w for w in widths if w <= plan.vectorize.width), default=1)
+    own, quad = neighbours_of(plan)
+    return max((w for w in (8 if quad and size == 2 else 1, own) if w <= plan.vectorize.width), default=1)
 
 
 def _boxes(plan: Sm90Mma, majors: tuple[str, str]) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core.algebra.visit import free_vars, step_of
-from tatami.core.expr import ONE, ZERO, Expr, product, var
-from tatami.core.layout import MemRef, address
+from tatami.core.expr import ONE, Expr, product
+from tatami.core.layout import address
 from tatami.plan.gpu.block_work import block_work
 from tatami.plan.gpu.sm90_shapes import residuals
 from tatami.plan.gpu.sm_load import Step, Steps, Traffic
 from tatami.plan.loops.schedule import size_at
-from tatami.region.ir import Read, Region, Yield
+from tatami.region.ir import Read, Region
+from tatami.region.views.matrix import write_addresses
 from tatami.region.views.product import GemmOperand, GemmView, Group, major_of, rounded_to_tf32, run_of
 from tatami.region.views.slides import guarded_read
 from tatami.region.walk import nodes
@@ -40,6 +41,7 @@ def traffic_of(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traf
 
     singles = _is_single(view.lhs, view.m, view.k), _is_single(view.rhs, view.n, view.k)
     reduced = {p.output.to for p in view.partials}
+    written = zip(region.yields, write_addresses(region), strict=True)
     return Traffic(
         (share(view.lhs, m), share(view.rhs, n)),
         sum(width[e.tensor] for e in residuals(view)),
@@ -52,15 +54,7 @@ def traffic_of(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traf
             for e in dict.fromkeys(n for x in view.epilogue for n in nodes(x.expr))
             if isinstance(e, Read)
         ),
-        next(
-            (
-                _stored(region, view, y, o.memref)
-                for o in region.outputs
-                for y in region.yields
-                if y.to == o.name not in reduced
-            ),
-            ("many", "one"),
-        ),
+        next((_steps_of(view, at) for y, at in written if y.to not in reduced), ("many", "one")),
     )
 
 
@@ -68,13 +62,6 @@ def _steps(region: Region, view: GemmView, read: Read) -> Steps:
     """Steps of an operand of the epilogue along m and n."""
     memref = next(p.memref for p in region.inputs if p.name == read.tensor)
     return _steps_of(view, address(memref.layout, memref.shape, read.map))
-
-
-def _stored(region: Region, view: GemmView, y: Yield, memref: MemRef) -> Steps:
-    """Steps of an output along m and n."""
-    own = next(let.axes for let in region.lets if let.name == y.source)
-    at = [e if e is not None else ZERO for e in y.map or map(var, own)]
-    return _steps_of(view, address(memref.layout, memref.shape, tuple(at)))
 
 
 def _steps_of(view: GemmView, at: Expr) -> Steps:

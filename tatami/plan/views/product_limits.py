@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from math import prod
+from typing import assert_never
 
 import msgspec
 
@@ -116,6 +117,19 @@ def edge_ring(plan: Sm80Mma) -> tuple[int, int, int]:
     registers. A slot has 16 rows per warp; a row has 16 bytes more than its data, so that rows begin in different banks."""
     depth = next((e.depth for e in plan.local_edges if e.buffer == "smem_ring"), 0)
     return depth, threads_of(plan) // 32 * 16, (sides(plan.warp_tile) or (64, 64))[1] * 4 + 16
+
+
+def neighbours_of(plan: MmaPlan) -> tuple[int, bool]:
+    """(neighbouring results of a row that a thread holds, True if four lanes exchange theirs for eight of 16 bits). A thread of
+    multiply-adds, or one that takes results from a ring, has four, one of tensor cores two."""
+    match plan:
+        case Sm80Mma():
+            slots, columns = edge_ring(plan)[0], (sides(plan.warp_tile) or (64, 64))[1]
+            return (4, slots > 0) if plan.inst_shape == "fma" or slots else (2, columns % 32 == 0)
+        case Sm90Mma():
+            return 2, plan.tile[1] % 32 == 0
+        case _:
+            assert_never(plan)
 
 
 def threads_of(plan: MmaPlan | GpuSync) -> int:

@@ -18,6 +18,7 @@ from tatami.core.algebra.visit import free_vars
 from tatami.core.expr import ONE, ZERO, Expr, expr, product, var
 from tatami.core.layout import address, size_elements
 from tatami.region.ir import Binary, Const, Index, Read, Region, RegionExpr, Select, Within
+from tatami.region.walk import written_index
 
 Box = Mapping[str, tuple[Expr, Expr]]
 """Axis → (its first position, its last position + 1)."""
@@ -38,7 +39,7 @@ def concatenated(region: Region) -> tuple[Part, ...] | None:
     if y.cast is not None or y.indices or y.combine != "set" or out.updates:
         return None
     box = {a.name: (ZERO, a.size) for a in region.iters if a.name in let.axes}
-    index = tuple(map(var, let.axes)) if y.map is None else tuple(e for e in y.map if e is not None)
+    index = written_index(y, let.axes)
     whole = size_elements(out.memref.layout, out.memref.shape)
     if _positions(box) != whole or len(index) != len(out.memref.shape):
         return None

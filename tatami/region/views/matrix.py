@@ -14,10 +14,10 @@ from tatami.core.algebra.visit import free_vars, step_of, substitute
 from tatami.core.expr import ONE, ZERO, Expr, expr, var
 from tatami.core.layout import address
 from tatami.core.scalar import number
-from tatami.region.ir import Read, Reduce, Region, Yield
+from tatami.region.ir import Read, Reduce, Region
 from tatami.region.views.contraction import ContractionShape
 from tatami.region.views.narrow import Groups, lying_read
-from tatami.region.walk import Types, all_axes, lets_by_name
+from tatami.region.walk import Types, all_axes, lets_by_name, written_index
 
 
 def by_images(shape: ContractionShape, images: tuple[str, ...]) -> ContractionShape:
@@ -74,8 +74,7 @@ def result_matrix(region: Region, acc: str, rows: Sequence[str], columns: Sequen
         return None
     if let.expr.init is not None and number(let.expr.init) != 0:
         return None
-    index = tuple(var(a) for a in let.axes) if written.map is None else tuple(e for e in written.map if e is not None)
-    at = address(target.memref.layout, target.memref.shape, index)
+    at = address(target.memref.layout, target.memref.shape, written_index(written, let.axes))
     return _matrix(target.name, at, rows, columns, all_axes(region))
 
 
@@ -105,14 +104,11 @@ def _step(at: Expr, axes: Sequence[str], extents: Mapping[str, Expr]) -> Expr | 
 
 
 def write_addresses(region: Region) -> tuple[Expr, ...]:
-    """The address that each yield writes, over its let's axes. Entries that `indices` decide are 0."""
+    """The address that each yield writes, over its let's axes, in a Region that scatters nothing."""
     axes = {let.name: let.axes for let in region.lets}
     outputs = {o.name: o.memref for o in region.outputs}
-
-    def index(y: Yield) -> tuple[Expr, ...]:
-        return tuple(map(var, axes[y.source])) if y.map is None else tuple(ZERO if e is None else e for e in y.map)
-
-    return tuple(address(outputs[y.to].layout, outputs[y.to].shape, index(y)) for y in region.yields)
+    found = ((outputs[y.to], written_index(y, axes[y.source])) for y in region.yields)
+    return tuple(address(memref.layout, memref.shape, index) for memref, index in found)
 
 
 def results_go_down(addresses: Sequence[Expr], rows: tuple[str, ...], columns: tuple[str, ...]) -> bool:

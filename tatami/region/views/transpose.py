@@ -11,8 +11,8 @@ from tatami.core.algebra.visit import free_vars, step_of
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, var
 from tatami.core.layout import address
-from tatami.region.ir import At, Read, Reduce, Region, Scan, Within, Yield
-from tatami.region.walk import lets_by_name, nodes
+from tatami.region.ir import At, Read, Reduce, Region, Scan, Within
+from tatami.region.walk import lets_by_name, nodes, written_index
 
 DTYPES = (DType.fp32, DType.fp64, DType.i32, DType.u32, DType.i64, DType.u64)
 """Element dtypes that can be transposed in registers: 4 or 8 bytes."""
@@ -46,11 +46,7 @@ def find_turned(region: Region) -> Turned | str:
     def contiguous(tensor: str, index: tuple[Expr, ...]) -> str:
         return next((a for a in axes if step_of(place(tensor, index), a) == ONE), "")
 
-    def written(y: Yield) -> tuple[Expr, ...]:
-        """Index at which y writes; y.indices are none, so every entry is an expression."""
-        return tuple(var(a) for a in lets[y.source].axes) if y.map is None else tuple(e for e in y.map if e is not None)
-
-    own = {contiguous(y.to, written(y)) for y in region.yields}
+    own = {contiguous(y.to, written_index(y, lets[y.source].axes)) for y in region.yields}
     if len(own) != 1 or "" in own or any(t.updates for t in region.outputs):
         return "its writes are not contiguous along one axis"
     (along,) = own

@@ -511,22 +511,27 @@ def test_a_state_keeps_the_rank_that_the_body_declares() -> None:
         assert got["last"].shape == ()
 
 
-def test_states_that_nobody_reads_are_left_out() -> None:
-    """A state that the body neither reads nor hands on, and whose end nothing reads, has no part in the program; its type may
-    change as it likes."""
-    made = model(
-        """g (int64 trip, float[N] v, bool unset) => (float[N] y) {
-            yes = Constant <value = bool {1}> ()
-            ends, y = Loop (trip, yes, unset, v) <body = body (int64 i, bool go, bool s, float[N] t)
-                    => (bool again, float[N, N] u, float[N] w) {
+def with_a_state_that_is_not_read(unset: str, results: str) -> onnx.ModelProto:
+    """A loop with a state of type `unset` that its body does not read and sets to a matrix."""
+    return model(
+        f"""g (int64 trip, float[N] v, {unset} unset) => ({results}) {{
+            yes = Constant <value = bool {{1}}> ()
+            ends, y = Loop (trip, yes, unset, v) <body = body (int64 i, bool go, {unset} s, float[N] t)
+                    => (bool again, float[N, N] u, float[N] w) {{
                 w = Add (t, v)
-                one = Constant <value = int64[1] {1}> ()
+                one = Constant <value = int64[1] {{1}}> ()
                 column = Unsqueeze (w, one)
                 u = Add (column, w)
                 again = Identity (go)
-            }>
-        }"""
+            }}>
+        }}"""
     )
+
+
+def test_states_that_nobody_reads_are_left_out() -> None:
+    """A state that the body neither reads nor hands on, and whose end nothing reads, has no part in the program; its type may
+    change as it likes."""
+    made = with_a_state_that_is_not_read("bool", "float[N] y")
     f = tt.compile(made, threads=1)
     given = x(3)
     for trip in (0, 2):
@@ -538,19 +543,7 @@ def test_states_that_nobody_reads_are_left_out() -> None:
 
 def test_a_placeholder_of_a_state_that_each_turn_sets_takes_its_shape() -> None:
     """The body does not read the state, which begins as a number and ends as a matrix."""
-    made = model(
-        """g (int64 trip, float[N] v, float unset) => (float[N, N] ends, float[N] y) {
-            yes = Constant <value = bool {1}> ()
-            ends, y = Loop (trip, yes, unset, v) <body = body (int64 i, bool go, float s, float[N] t)
-                    => (bool again, float[N, N] u, float[N] w) {
-                w = Add (t, v)
-                one = Constant <value = int64[1] {1}> ()
-                column = Unsqueeze (w, one)
-                u = Add (column, w)
-                again = Identity (go)
-            }>
-        }"""
-    )
+    made = with_a_state_that_is_not_read("float", "float[N, N] ends, float[N] y")
     f = tt.compile(made, threads=1)
     for trip, n in ((1, 3), (4, 2)):
         given = x(n)

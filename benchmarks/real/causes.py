@@ -9,11 +9,6 @@ SPEED = {
     "border; ours are 16 neighbours of a row. Its 1x1 products take 0.474 ms, ours 0.487, the bound is 0.448.",
     "isbn-yolo": "stems with SiLU epilogues: 3 to 16 channels of 160x160 0.50 ms (bound 0.29), 16 to 32 of 80x80 0.76, 1x1 of 48 to "
     "64 channels of 80x80 0.52 (bound 0.34). There they take 0.28, 0.52 and 0.35, and the activations are nodes of their own.",
-    "oskut-deepcut": "186 products of a column of [1, 100 to 200, 10 to 21] and a matrix of 5 columns at one text: 0.59 of 0.75 ms. "
-    "Each takes 3 to 5 us in the packed template, which copies a sliver of 32 columns for the one that there is, and 1.3 us as "
-    "loops. The plan is for 128 texts, where the template is ahead by 1.15, and guards compare kinds of plans only from a factor "
-    "of 2 on; the template's estimate, 1.5 us, lacks what a call costs.",
-    "oskut-ws": "as for oskut-deepcut: products of one row and a matrix of 5 columns in the packed template.",
     "title-decoder": "attention of one query: 16 kernels, 0.58 of 2.06 ms. A kernel of 18 heads takes 45 us over 7 keys and 27 us over one "
     "(estimates 21 and 4): blocks of 32 keys are packed for a single row of a few.",
     "open-nsfw": "the 7x7 stem by planes: 11.8 ms for three images, 10.4 there, the bound is 9.0. Slivers run over the ends of rows, "

@@ -184,7 +184,7 @@ def _winograd_plan(
     return CpuWinograd(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, split, (weights,))  # type: ignore[arg-type]
 
 
-def _tile_grid(region: Region, found: Convolution, sizes: Mapping[str, int]) -> tuple[float, int, int]:
+def _tile_grid(region: Region, found: Convolution, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     """Number of images of tiles (each phase of a dilated dimension is one of its own), and rows and columns of tiles of each."""
     extents = all_axes(region)
     results = [-(-size_at(extents[s.axis], sizes) // s.dilation) for s in found.slides]

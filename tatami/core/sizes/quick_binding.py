@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tatami.core.signature import Signature, symbols
-from tatami.core.sizes.binding import check_assumptions
+from tatami.core.sizes.binding import check_assumptions, equation_symbols
 
 
 class QuickBinding:
@@ -16,7 +16,8 @@ class QuickBinding:
         self.signature = signature
         self.ports = [(p.tensor, [(s.as_int(), s.as_name()) for s in p.shape]) for p in signature.inputs]
         self.is_simple = all((number is None) != (name is None) for _, dims in self.ports for number, name in dims)
-        self.needed = frozenset((*symbols(signature), *signature.must_bind)) - frozenset(later)
+        assumed = {s for e in signature.assumptions for s in equation_symbols(e)}
+        self.needed = frozenset((*symbols(signature), *signature.must_bind, *assumed)) - frozenset(later)
 
     def bind(
         self,

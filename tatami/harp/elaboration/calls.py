@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType

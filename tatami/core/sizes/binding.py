@@ -48,9 +48,9 @@ def bind_sizes(
         ]
     _solve_all(signature, equations, known)
     missing = [name for name in (*symbols(signature), *signature.must_bind) if name not in known and name not in later]
+    if (unsolved := _without_solution(signature, known)) is not None:
+        raise TatamiError(unsolved)
     if missing:
-        if (fault := _without_solution(signature, missing[0], known)) is not None:
-            raise TatamiError(fault)
         raise fail(
             "UnboundSymbol",
             missing[0],
@@ -227,12 +227,15 @@ def _half_known(signature: Signature, known: Mapping[str, int]) -> Iterator[tupl
                 yield other, evaluate(side, known), e.at
 
 
-def _without_solution(signature: Signature, name: str, known: Mapping[str, int]) -> Diagnostic | None:
-    """E1304 for an assumption that alone could decide `name`, and has no solution."""
+def _without_solution(signature: Signature, known: Mapping[str, int]) -> Diagnostic | None:
+    """E1304 for an assumption that no value of its one open symbol meets."""
     for side, value, at in _half_known(signature, known):
-        if free_vars(side) - known.keys() == {name}:
-            why = f"{value} is assumed to be {side}, which it is for no {name}"
-            return diagnostic("AxisAlignmentMismatch", at or "signature", why, "pass inputs whose sizes agree with this equation")
+        names = free_vars(side) - known.keys()
+        if len(names) == 1 and all(not mono or [str(m) for m in mono] == [*names] for mono, _ in side.terms):
+            why = f"{value} is assumed to be {side}, which it is for no {min(names)}"
+            return diagnostic(
+                "AxisAlignmentMismatch", at or "signature", why, "pass inputs whose sizes agree with this equation"
+            )
     return None
 
 

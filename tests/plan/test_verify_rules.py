@@ -232,6 +232,15 @@ def test_blocks_of_a_product_are_whole_tiles() -> None:
         assert f"for a tile of {plan.mr}x{plan.nr}" in found
 
 
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_packed_operand_is_not_used_in_place(swap: bool) -> None:
+    region, plan = planned("product")
+    operands = [p.name for p in region.inputs][:2]
+    packed = replace(plan, swap=swap, packed=(operands[0 if swap else 1],))
+    assert not any("packed: it lies" in f for f in faults(replace(packed, in_place=("m",)), region))
+    assert any("side n" in f and "packed: it lies" in f for f in faults(replace(packed, in_place=("m", "n")), region))
+
+
 def test_names_of_a_product_stand_once_and_are_sides() -> None:
     region, plan = planned("product")
     tensor = region.inputs[0].name

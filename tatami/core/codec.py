@@ -98,7 +98,7 @@ def _encode(value: Any) -> Any:
     raise NotImplementedError(type(value))
 
 
-def _encode_lines(value: Any) -> Any:
+def _encode_lines(value: object) -> object:
     lines = str(value).split("\n") if isinstance(value, VerbatimCode) else ()
     return lines if len(lines) > 1 else _encode(value)
 
@@ -120,7 +120,7 @@ def _decode_trusted(kind: type, value: Any) -> Any:
     return _decode(kind, value) if text is None else VerbatimCode(text)
 
 
-def _lines(value: Any) -> str | None:
+def _lines(value: object) -> str | None:
     """The text of code, which documents hold as one string or as a list of lines; None for anything else."""
     if isinstance(value, str):
         return value
@@ -232,7 +232,7 @@ class _Writer:
             return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"
         return "[\n" + ",\n".join(pad + self.text(v, indent + 2) for v in value) + "\n" + " " * indent + "]"
 
-    def flat(self, value: Any) -> str | None:
+    def flat(self, value: object) -> str | None:
         """The value on one line; None if a list or an object is longer than a line."""
         if not isinstance(value, dict | list | tuple):
             return _text(value)
@@ -242,7 +242,7 @@ class _Writer:
             self._flat[id(value)] = self._joined(value, [p for p in parts if p is not None]) if None not in parts else None
         return self._flat[id(value)]
 
-    def _joined(self, value: Any, parts: list[str]) -> str | None:
+    def _joined(self, value: dict[str, object] | list[object] | tuple[object, ...], parts: list[str]) -> str | None:
         if isinstance(value, dict):
             made = "{" + ", ".join(f"{_text(k)}: {p}" for k, p in zip(value, parts, strict=True)) + "}"
         else:
@@ -250,5 +250,5 @@ class _Writer:
         return made if len(made) <= self.width else None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -34,8 +34,8 @@ def double_text(value: float) -> str:
 
 
 def names_text(names: Iterable[str]) -> str:
-    """The C array `output_names`: text to print. A byte that is not a letter, a digit or one of ``_.-/:`` is an octal escape, so
-    that a name ends neither its string nor its line, and is no directive."""
+    """The C array `output_names`: text to print. A byte other than a letter, a digit or one of ``_.-/:`` is an octal escape, so
+    that a name cannot end its string or its line."""
     return f"static const char* const output_names[] = {{{', '.join(map(_escaped, names)) or '0'}}};"
 
 

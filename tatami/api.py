@@ -17,7 +17,7 @@ from tatami.decisions import Decisions
 from tatami.observer import explained
 from tatami.prepare import SizeRequest, TargetRequest, prepare, prepare_saved
 from tatami.runtime.function import Function
-from tatami.stages import UP_TO_REGION
+from tatami.stages import UP_TO_REGION, runner
 
 if TYPE_CHECKING:
     from tatami.gpu.ir import AnyKernel
@@ -109,11 +109,17 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
     """The callable of a prepared compilation. `sizes`: values of symbols that no input decides. Raises TatamiError."""
     target = compilation.target
     if target.kind == "reference":
-        from tatami.runtime.reference_program import ReferenceProgram
+        from tatami.runtime.reference_program import ReferenceProgram, StageProgram
 
-        execution = compilation.stages["execution"]
         with explained("execution", compilation.observer.from_document):
-            return CompiledFunction(compilation, execution, ReferenceProgram(execution), sizes)
+            stage = compilation.meaning
+            if stage is None:
+                execution = compilation.stages["execution"]
+                return CompiledFunction(compilation, execution, ReferenceProgram(execution), sizes)
+            run = runner(stage)
+            assert run is not None
+            program = StageProgram(compilation.stages[stage], run)
+            return CompiledFunction(compilation, program.execution, program, sizes)
     if target.emulated:
         with explained("execution", compilation.observer.from_document):
             emulated = load_emulated_program(compilation)

@@ -38,7 +38,8 @@ makes `frontend` of it; the Graph API makes it directly. After the last row, `ru
 
 `compile_stages` is a pure function of (given stages, target, decisions). A step is computed when something needs it; a stage that
 is given (a document the user edited) cuts the graph there. Each computed value passes through `observe`, which verifies, times
-and dumps it. The target `reference` has two stages: `execution` is made from `frontend` and run in numpy.
+and dumps it. The target `reference` has two stages: `execution` is made from `frontend` and run in numpy; of documents of later stages it runs
+the last one that computes.
 """
 
 from __future__ import annotations
@@ -87,7 +88,13 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     if target.kind == "reference":
         from tatami.execution.from_graph import from_graph
 
-        s.add("execution", lambda: from_graph(s["frontend"]))
+        if "tiny" in s.given:  # facts of documents, to compare given ones with
+            s.add("indexbook", lambda: analyse_indices(s["tiny"]))
+            s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))
+        if "region" in s.given:
+            s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
+        if "frontend" in s.given or "execution" in s.given:
+            s.add("execution", lambda: from_graph(s["frontend"]))
         return
     s.add("instances", lambda: instantiate_calls(s["frontend"]))
     s.add("calls", lambda: choose_calls(s["instances"], target, decisions.calls))

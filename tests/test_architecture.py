@@ -47,6 +47,7 @@ ABOVE = {
     "prepare",
     "progress",
     "report",
+    "search",
     "specialised",
     "stages",
     "storage",

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from tatami.api import Compilation, load_cpu_program
+from tatami.build import load_cpu_program
+from tatami.compilation import Compilation
 from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.cost import rates

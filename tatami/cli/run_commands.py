@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tatami.api import Compilation, build
-from tatami.cli.inputs import gather_inputs
+from tatami.bench.inputs import gather_inputs
 from tatami.cli.request import Request
 from tatami.cli.terminal import printable, show_diagnostics
 from tatami.core.codec import dump_text, to_builtins

@@ -40,6 +40,7 @@ ABOVE = {
     "cli",
     "compilation",
     "execution_plan",
+    "ledger",
     "compiled_function",
     "decisions",
     "models",

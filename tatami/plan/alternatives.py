@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.plan.choose_cpu import asked, cpu_candidates
+from tatami.plan.choose_cpu import asked, cpu_alternatives
 from tatami.plan.ir import Candidate, CpuRows, Guarded, ProgramPlan, Rejected, Scalar
 from tatami.plan.memory.constant_arguments import constant_arguments
 from tatami.plan.named_region import NamedRegion, constant_tensors, named_regions
@@ -75,7 +75,7 @@ def _of_region(n: NamedRegion, target: Target, sizes: Mapping[str, int]) -> tupl
         from tatami.plan.choose_gpu import measurable
 
         return list(measurable(n.lying, target, sizes)), []
-    found, refused = cpu_candidates(asked(n.renamed, n.facts, target, sizes, n.constants))
+    found, refused = cpu_alternatives(asked(n.renamed, n.facts, target, sizes, n.constants))
     back = inverse(n.names)
     return [Candidate(rename_plan(c.plan, back), c.line, c.estimate) for c in found], refused
 
@@ -86,4 +86,4 @@ def _why_refused(c: Candidate, first: NamedRegion, other: NamedRegion, target: T
     assert not isinstance(kept, tuple)
     (choice,) = obeyed_choices((Guarded((), kept),), other.region)
     form = other.lying if isinstance(choice.plan, Scalar | CpuRows) else other.region
-    return next((d.why for d in verify_plan(choice.plan, form, target)), "")
+    return next((f"{d.why}: {d.suggestion}" for d in verify_plan(choice.plan, form, target)), "")

@@ -138,6 +138,13 @@ def estimate_at(
     return _estimate_of(n, choice, target, n.hints(sizes))
 
 
+def best_plan(n: NamedRegion, target: Target, sizes: Mapping[str, int], constants: frozenset[str]) -> Guarded:
+    """The plan that a Region would get, by its canonical names."""
+    if n.region.opaque is not None:
+        return _propose(n.region, n.facts, target, sizes, constants)[0][-1]
+    return _propose(n.renamed, n.facts, target, n.hints(sizes), n.constants)[0][-1]
+
+
 def _estimate_of(n: NamedRegion, choice: Guarded, target: Target, hints: Mapping[str, int]) -> dict[str, float]:
     """The same for a named Region, whose canonical form is known."""
     if n.region.opaque is not None:

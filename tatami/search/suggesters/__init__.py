@@ -10,10 +10,12 @@ from typing import TypeAlias
 
 from tatami.compilation import Compilation
 from tatami.search.proposal import Proposal
+from tatami.search.suggesters.calls import calls
+from tatami.search.suggesters.fusion import fusion
 from tatami.search.suggesters.tiling import tiling
 
 Suggester: TypeAlias = Callable[[Compilation, Mapping[str, int]], list[Proposal]]
-SUGGESTERS: Sequence[Suggester] = (tiling,)
+SUGGESTERS: Sequence[Suggester] = (calls, fusion, tiling)
 """All suggesters, in the order of the stages that their decisions are about."""
 
 

@@ -74,6 +74,7 @@ GRAPHS: dict[str, Any] = {
     "product": product,
     "winograd": lambda: graph(convolution(40, 24, padding=1), (1, 24, 14, 14)),
     "planes": lambda: graph(*PLANES["dilation"]),
+    "a window of 5x5": lambda: graph(*PLANES["groups and a batch"]),
     "window": lambda: windows(WINDOWS["depthwise 3x3"], (1, C, 14, 14)),
     "streaming": lambda: attention(1, 64, 64),
     "turn": transpose,
@@ -222,7 +223,7 @@ def test_a_plan_of_another_kind_of_region_is_refused(name: str, why: str) -> Non
 
 
 def test_a_plan_of_tiles_of_2x2_is_for_windows_of_3x3() -> None:
-    (found,) = faults(planned("winograd")[1], planned("planes")[0])
+    (found,) = faults(planned("winograd")[1], planned("a window of 5x5")[0])
     assert found.startswith("no 3x3 convolution to transform: ")
 
 

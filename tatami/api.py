@@ -163,7 +163,9 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
             made.early(_kernel_unit(unit))
 
     def printed() -> None:
-        stages.told = None if is_quick_build() else early  # a quick build saves processor time: all kernels are compiled at once
+        stages.told = (
+            None if is_quick_build() else early
+        )  # a quick build saves processor time: all kernels are compiled at once
         try:
             made.complete(_units(compilation, timed))
         finally:

@@ -26,16 +26,14 @@ class KernelUnits:
         self._units: dict[str, Unit] = {}
 
     def unit(self, kernel: Kernel) -> Unit:
-        """The unit of a kernel."""
+        """The unit of a kernel, printed unless it is there."""
         symbol = kernel.face.symbol
         if symbol not in self._units:
             self._units[symbol] = (print_checked if kernel.extents else print_kernel)(kernel)
         return self._units[symbol]
 
 
-def print_c(
-    loop: Module[Any], execution: Module[Any], target: Target, printed: KernelUnits | None = None
-) -> Module[Source]:
+def print_c(loop: Module[Any], execution: Module[Any], target: Target, printed: KernelUnits | None = None) -> Module[Source]:
     """One Source for all programs of the module. Launched kernels are printed, equal ones once. `printed`: units of these
     kernels, of which some may be printed already."""
     raise_errors(check_launches(loop, execution))

@@ -47,6 +47,7 @@ class Runs:
         """Minimum number of runs that joinable units are divided into; 1: all of a kind together, and none before the end."""
         self._open: dict[Hashable, tuple[list[int], int]] = {}
         self._joined = 0
+        self._has_started = False
         self._lengths: dict[int, int] = {}
 
     def add(self, number: int, text: str, kind: Hashable | None) -> list[tuple[int, ...]]:
@@ -60,13 +61,15 @@ class Runs:
         run, length = [*run, number], length + len(text)
         full = self.least > 1 and length >= min(TOGETHER, max(EARLY, self._joined // self.least))
         self._open[kind] = ([], 0) if full else (run, length)
+        self._has_started |= full
         return [tuple(run)] if full else []
 
     def rest(self) -> list[tuple[int, ...]]:
         """The runs of the other units: adjacent ones of one kind, up to `TOGETHER`."""
         left = {kind: run for kind, (run, _) in self._open.items() if run}
         self._open = {}
-        most = min(TOGETHER, sum(self._lengths[i] for run in left.values() for i in run) // self.least)
+        most = sum(self._lengths[i] for run in left.values() for i in run) // self.least
+        most = min(TOGETHER, max(most, EARLY // 2) if self._has_started else most)
         found: list[list[int]] = []
         for run in left.values():
             length = most

@@ -108,9 +108,7 @@ def build_keyed(
     return _built(units, call, default_cache(), progress)
 
 
-def _built(
-    units: Units, call: _CompilerCall, cache: Cache, progress: Callable[[int, int], None] | None
-) -> tuple[bytes, str]:
+def _built(units: Units, call: _CompilerCall, cache: Cache, progress: Callable[[int, int], None] | None) -> tuple[bytes, str]:
     def made(seen: Apart) -> tuple[bytes, str]:
         told = None if progress is None else partial(seen.tell, progress)
         item = units.next(seen.stop)
@@ -206,7 +204,7 @@ class _Objects:
         self._folder, self._call, self._cache, self._stop = folder, call, cache, stop
         self._units: list[Unit] = []
         self._tasks: dict[tuple[int, ...], Future[None]] = {}
-        """By the numbers of the units that are compiled together."""
+        """Numbers of the units that are compiled together -> the run of the compiler."""
         self._runs = Runs(1 if is_quick_build() else LEAST_RUNS)
         jobs = max(1, call.jobs or usable_cores())
         self._executor = ThreadPoolExecutor(jobs)

@@ -51,9 +51,7 @@ def test_damaged_entries_are_made_again(tmp_path: Path, offset: int) -> None:
     assert load(build(units, GENERIC, cache=cache)).answer() == 42
 
 
-def call(
-    target: Target, compiler: Compiler, headers: dict[str, str], extra: tuple[str, ...] = ()
-) -> objects._CompilerCall:
+def call(target: Target, compiler: Compiler, headers: dict[str, str], extra: tuple[str, ...] = ()) -> objects._CompilerCall:
     return objects._CompilerCall(compiler, target, headers, extra, 60.0, None)
 
 

@@ -11,6 +11,7 @@ from tatami.core.diagnostic import Diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.contraction import MANY, busiest_load, register_tile
+from tatami.plan.cpu.convolution_alternatives import planes_alternatives, winograd_alternatives
 from tatami.plan.cpu.tile_rules import tile_rules
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Rejected
@@ -398,6 +399,7 @@ WINOGRAD = CpuKind(
     estimate=_winograd_seconds,
     check=_image_blocks,
     show=_show_winograd,
+    alternatives=winograd_alternatives,
 )
 """The kind of tiles of a transformed image."""
 
@@ -408,5 +410,6 @@ PLANES = CpuKind(
     estimate=_planes_seconds,
     check=_image_blocks,
     show=_show_planes,
+    alternatives=planes_alternatives,
 )
 """The kind of images copied to planes."""

@@ -59,12 +59,15 @@ class Units:
 
     def __init__(self, units: Sequence[Unit] | None = None) -> None:
         self._queue: queue.SimpleQueue[Unit | tuple[Unit, ...]] = queue.SimpleQueue()
+        self._early: set[Unit] = set()
         if units is not None:
             self.complete(units)
 
     def early(self, unit: Unit) -> None:
-        """Add a unit that the library will probably have."""
-        self._queue.put(unit)
+        """Add a unit that the library will probably have; one that was added before is ignored, since equal kernels are one."""
+        if unit not in self._early:
+            self._early.add(unit)
+            self._queue.put(unit)
 
     def complete(self, units: Sequence[Unit]) -> None:
         """Set all units of the library, early ones included, in their order."""

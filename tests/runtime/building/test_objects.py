@@ -245,3 +245,12 @@ def test_a_fault_of_an_early_unit_is_told_once() -> None:
 
     with pytest.raises(TatamiError, match="CompilerFailed"):
         apart(lambda _: build_keyed(made, GENERIC), meanwhile)
+
+
+def test_an_early_unit_that_comes_twice_is_compiled_once() -> None:
+    made = Units()
+    for early in (unit(1), unit(2), unit(1)):
+        made.early(early)
+    made.complete([unit(1), unit(2)])
+    stop = threading.Event()
+    assert [made.next(stop) for _ in range(3)] == [unit(1), unit(2), (unit(1), unit(2))]

@@ -118,8 +118,8 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
                 return CompiledFunction(compilation, execution, ReferenceProgram(execution), sizes)
             run = runner(stage)
             assert run is not None
-            program = StageProgram(compilation.stages[stage], run)
-            return CompiledFunction(compilation, program.execution, program, sizes)
+            numpy_program = StageProgram(compilation.stages[stage], run)
+            return CompiledFunction(compilation, numpy_program.execution, numpy_program, sizes)
     if target.emulated:
         with explained("execution", compilation.observer.from_document):
             emulated = load_emulated_program(compilation)

@@ -16,6 +16,7 @@ from tatami.core.diagnostic import raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.execution.ir import launched_kernels
+from tatami.execution.views.kernel_labels import kernel_labels
 
 
 def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module[Source]:
@@ -27,4 +28,5 @@ def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module
         f"{symbol}.c": (print_checked if kernel.extents else print_kernel)(kernel) for symbol, kernel in kernels.items()
     }
     units |= routine_units(kernels.values())
-    return Module({"main": Source(units, VerbatimCode(print_entry(execution)), abi())})
+    labels = {f"{symbol}.c": label for symbol, label in kernel_labels(execution).items() if f"{symbol}.c" in units}
+    return Module({"main": Source(units, VerbatimCode(print_entry(execution)), abi(), labels)})

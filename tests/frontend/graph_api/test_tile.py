@@ -34,6 +34,6 @@ def test_tile_means_the_same_in_python_and_in_the_language(python: Callable[[Ten
 def test_tile_of_one_number_or_of_a_count_per_axis_without_a_list_is_refused() -> None:
     x = Graph("g").input("x", (2, 3), DType.fp32)
     with pytest.raises(TatamiError, match="an axis and a count"):
-        x.tile(2)  # type: ignore[arg-type]
+        x.tile(2)
     with pytest.raises(TatamiError, match="AxisOutOfRange"):
         x.tile(2, 3)

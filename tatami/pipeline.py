@@ -45,12 +45,15 @@ the last one that computes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.stages import Observe, Stages
+
+if TYPE_CHECKING:
+    from tatami.loop.ir import Kernel
 
 
 def compile_stages(
@@ -127,11 +130,17 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
 
 def add_cpu(s: Stages, target: Target) -> None:
     """Define the code stages of a CPU target: loops and C."""
-    from tatami.c.print import print_c
+    from tatami.c.print import KernelUnits, print_c
     from tatami.loop.lower import lower as lower_to_loops
 
-    s.add("loop", lambda: lower_to_loops(s["realised"], s["realised_plan"], target, s["realisation"].variants))
-    s.add("c", lambda: print_c(s["loop"], s["execution"], target))
+    printed = KernelUnits()
+
+    def tell(kernel: Kernel) -> None:
+        if s.told is not None:
+            s.told(kernel, printed.unit(kernel))
+
+    s.add("loop", lambda: lower_to_loops(s["realised"], s["realised_plan"], target, s["realisation"].variants, tell))
+    s.add("c", lambda: print_c(s["loop"], s["execution"], target, printed))
 
 
 def add_cuda(s: Stages, target: Target) -> None:

@@ -36,9 +36,11 @@ ABOVE = {
     "api",
     "backends",
     "bench",
+    "build",
     "cli",
     "compilation",
     "execution_plan",
+    "ledger",
     "compiled_function",
     "decisions",
     "models",
@@ -48,6 +50,7 @@ ABOVE = {
     "prepare",
     "progress",
     "report",
+    "search",
     "specialised",
     "stages",
     "storage",
@@ -71,7 +74,7 @@ NUMPY_FILES = {
     "report/playback.py",
     "tiny/meaning/routines.py",
 }
-NUMPY_PARTS = (*IMPORTERS, "runtime", "api", "specialised", "prepare", "backends", "bench", "cli", "emulated")
+NUMPY_PARTS = (*IMPORTERS, "runtime", "api", "specialised", "prepare", "backends", "bench", "cli", "emulated", "search")
 MOST_FILES = 20
 """Maximum number of files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""
 

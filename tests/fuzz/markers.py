@@ -105,7 +105,7 @@ class Probe:
         """Build the program up to the commands that would run, without running them."""
         if made.target.kind != "cpu":
             return
-        from tatami.api import make_program
+        from tatami.build import make_program
 
         os.environ["TATAMI_PROGRAM_CACHE"] = "0"
         with (

@@ -34,7 +34,7 @@ def node_names(made: Made, program: str, item: Region | Step) -> set[str]:
 
 
 def follow(ids: Iterable[str], origins: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """The ids one stage up."""
+    """The ids, one stage up, that `ids` come from."""
     out: set[str] = set()
     for i in ids:
         out.update(origins.get(i) or ())

@@ -13,20 +13,14 @@ MOST = 300
 
 
 def kernel_labels(execution: Module[ExecutionPlan]) -> dict[str, str]:
-    """Kernel -> the nodes that it computes, and its tensors, from the first instruction that launches it."""
+    """Kernel -> its tensors, by the names of the model where they have one, from the first instruction that launches it."""
     out: dict[str, str] = {}
-    for program, plan in execution.programs.items():
+    for plan in execution.programs.values():
         named = dict(zip(plan.input_buffers, (p.tensor for p in plan.signature.inputs)))
         named |= {id: p.tensor for id, p in zip(plan.output_buffers, plan.signature.outputs) if id not in named}
-        nodes = execution.origins.get(program, {})
         for ins in plan.instructions:
             read, written = ([named.get(b, b) for b in some if b] for some in (ins.inputs, ins.outputs))
-            computed = ", ".join(nodes.get(ins.debug_name, ()))
-            text = (
-                f"{computed}: {', '.join(read)} to {', '.join(written)}"
-                if computed
-                else f"{', '.join(read)} to {', '.join(written)}"
-            )
+            text = f"{', '.join(read)} to {', '.join(written)}"
             for launch in launches(ins.op):
                 out.setdefault(launch.kernel, text)
     return out

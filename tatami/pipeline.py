@@ -75,6 +75,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     from tatami.frontend.rewrites.inline import choose_calls, inline_calls
     from tatami.frontend.rewrites.instantiate import instantiate_calls
     from tatami.indexbook.analyse import analyse as analyse_indices
+    from tatami.node_names import with_node_names
     from tatami.plan.block_reduces.block_sums import reduce_in_blocks
     from tatami.plan.choose import choose
     from tatami.plan.plan_realised import added_regions, plan_realised
@@ -113,16 +114,17 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("canonical", lambda: canonicalise(s["region@explicit"]))
     s.add("region", lambda: reduce_in_blocks(s["canonical"], target))
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
-    s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans, hints))
+    s.add("plan", lambda: with_node_names(choose(s["region"], s["poly_core"], target, decisions.plans, hints), s, "region"))
     s.add("realisation", lambda: realise(s["region"], s["plan"]))
     s.add("realised", lambda: s["realisation"].module)
     s.add("added", lambda: analyse_regions(added_regions(s["realised"], s["plan"])))
     s.add("realised_plan", lambda: plan_realised(s["realisation"], s["plan"], s["added"], target))
     code = add_cuda if target.kind == "cuda" else add_cpu
     code(s, target)
+    kernels = "gpu" if target.kind == "cuda" else "loop"
     s.add(
         "execution",
-        lambda: lower_to_execution(s["realised"], s["realised_plan"], s["gpu" if target.kind == "cuda" else "loop"]),
+        lambda: with_node_names(lower_to_execution(s["realised"], s["realised_plan"], s[kernels]), s, "realised"),
     )
 
 

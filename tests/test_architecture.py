@@ -44,6 +44,7 @@ ABOVE = {
     "compiled_function",
     "decisions",
     "models",
+    "node_names",
     "observer",
     "pipeline",
     "prepare",

@@ -16,6 +16,7 @@ from tatami.core.diagnostic import raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.execution.ir import launched_kernels
+from tatami.execution.views.kernel_labels import kernel_labels
 from tatami.loop.ir import Kernel
 
 
@@ -42,4 +43,5 @@ def print_c(loop: Module[Any], execution: Module[Any], target: Target, printed: 
     printed = printed or KernelUnits()
     units: dict[str, Unit] = {f"{symbol}.c": printed.unit(kernel) for symbol, kernel in kernels.items()}
     units |= routine_units(kernels.values())
-    return Module({"main": Source(units, VerbatimCode(print_entry(execution)), abi())})
+    labels = {f"{symbol}.c": label for symbol, label in kernel_labels(execution).items() if f"{symbol}.c" in units}
+    return Module({"main": Source(units, VerbatimCode(print_entry(execution)), abi(), labels)})

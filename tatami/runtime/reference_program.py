@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,13 @@ from tatami.runtime.loaded import LoadedModule
 from tatami.runtime.memory import Memory
 
 Array: TypeAlias = np.ndarray
+
+
+class _Signed(Protocol):
+    """A program with a signature."""
+
+    @property
+    def signature(self) -> Signature: ...
 
 
 class _Machine(Protocol):
@@ -82,7 +89,7 @@ class ReferenceProgram(LoadedModule):
 class StageProgram(ReferenceProgram):
     """A stage's document run by its meaning in numpy. `run`: the meaning, a function of the module, arrays by name, and sizes."""
 
-    def __init__(self, module: Module[Any], run: Callable[..., dict[str, Array]]) -> None:
+    def __init__(self, module: Module[_Signed], run: Callable[..., dict[str, Array]]) -> None:
         execution = interface(module)
         super().__init__(execution, machine=_StageMachine(module, run, execution.main))
 
@@ -96,7 +103,7 @@ class StageProgram(ReferenceProgram):
 
 
 class _StageMachine:
-    def __init__(self, module: Module[Any], run: Callable[..., dict[str, Array]], plan: ExecutionPlan) -> None:
+    def __init__(self, module: Module[_Signed], run: Callable[..., dict[str, Array]], plan: ExecutionPlan) -> None:
         self.module = module
         self.run = run
         self.signature = plan.signature
@@ -109,9 +116,9 @@ class _StageMachine:
         return [made[o.tensor] for o in self.signature.outputs]
 
 
-def interface(module: Module[Any]) -> Module[ExecutionPlan]:
+def interface(module: Module[_Signed]) -> Module[ExecutionPlan]:
     """The inputs and outputs of a stage's `main` as a plan without instructions."""
-    signature: Signature = module.main.signature
+    signature = module.main.signature
     buffers: list[BufferInfo] = []
 
     def buffer(port: Input | Output, kind: Literal["input", "output", "constant"]) -> str:

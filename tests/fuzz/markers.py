@@ -45,8 +45,10 @@ LATE = ("plan", "gpu", "loop", "execution", "c", "cu")
 NAMED = ("loop", "gpu")
 """Stages whose documents name registers, buffers and functions of the text."""
 TARGETS = ("cpu:avx2", "sm90")
-WITHOUT_NAMES = re.compile(r"static const char\* const output_names\[\] = \{(\"([A-Za-z0-9_./:-]|\\[0-7]{3})*\"(, )?)+\};")
-"""Names that a main prints, in letters, digits and escapes that end no string."""
+WITHOUT_NAMES = re.compile(
+    r"(?m)^/\* kernel of [A-Za-z0-9_.:, ]* \*/$|static const char\* const output_names\[\] = \{(\"([A-Za-z0-9_./:-]|\\[0-7]{3})*\"(, )?)+\};"
+)
+"""Names that a main prints, in letters, digits and escapes that cannot end a string; comments above kernels, of such characters."""
 FINDINGS = ("printed", "file", "command", "ran", "fault")
 
 

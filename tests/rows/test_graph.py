@@ -398,6 +398,26 @@ def test_a_gather_of_a_gather_of_a_permute_is_one_kernel() -> None:
         compile(g)(x=a, i=np.full_like(m, 4), j=n)
 
 
+@pytest.mark.parametrize("target", ["cpu", "emulated-sm80"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_gathers_along_one_axis_are_one_kernel(target: str, count: int) -> None:
+    g = Graph("g")
+    t, want = g.input("x", (7, 4), DType.fp32), (a := f32(7, 4))
+    inputs = {"x": a}
+    for k in range(count):
+        inputs[f"i{k}"] = RNG.integers(-want.shape[0], want.shape[0], (6 - k, 4))
+        t = t.gather(0, g.input(f"i{k}", (6 - k, 4), DType.i64))
+        want = np.take_along_axis(want, inputs[f"i{k}"], 0)
+    g.output("y", t.exp())
+    f = compile(g, target=target)
+    assert np.allclose(f(inputs)["y"], np.exp(want), rtol=1e-4)
+    (region,) = f.stages["region"].value.main.body
+    assert len(region.inputs) == count + 1
+    for k in range(count):
+        with pytest.raises(TatamiError, match="IndexOutOfRange"):
+            f(inputs | {f"i{k}": np.full((6 - k, 4), 7)})
+
+
 def test_an_index_from_the_end_counts_in_the_gathered_tensor() -> None:
     g = Graph("g")
     x, i, j = g.input("x", (5, 4), DType.fp32), g.input("i", (3, 4), DType.i64), g.input("j", (2, 4), DType.i64)

@@ -303,7 +303,7 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
                 raise fail("InvalidAttribute", at, "tile takes an axis and a count", "write tile(0, 3), or tile([3, 1])")
             return self.one("tile", repeats=sizes((axis,), at))
         repeats: list[Expr] = [expr(1)] * self.rank
-        if not isinstance(axis, int):
+        if isinstance(axis, Sequence):
             raise fail("InvalidAttribute", at, "tile takes one axis with a count", "write tile(0, 3), or tile([3, 1])")
         repeats[self._axis(axis, "tile")] = size(times, at)
         return self.one("tile", repeats=tuple(repeats))

@@ -289,10 +289,10 @@ class Function:
         self._last_sizes = sizes
         return sizes
 
-    def _separate(self, taken: Sequence[Taken]) -> list[Any]:
+    def _separate(self, taken: Sequence[Taken]) -> list[Array]:
         """The arrays, copied where an input shares memory with one that is updated in place. Raises InputMismatch for two
         updated ones."""
-        arrays = [t.array for t in taken]
+        arrays: list[Array] = [t.array for t in taken]
         for k in self._mutable:
             for j, other in enumerate(arrays):
                 if j == k:

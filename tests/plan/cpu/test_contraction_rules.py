@@ -45,11 +45,10 @@ def images() -> Region:
     return Region("r", iters(m=64, i=4, n=96), iters(k=128), inputs, (target("C", 64, 4, 96),), (made,), (Yield("acc", "C"),))
 
 
-def zipped(by: str = "m", m: int = 64, n: int = 96) -> Region:
+def zipped(by: str = "m") -> Region:
     """Results of two neighbours along `by` alternate in memory."""
-    size = {"m": m, "n": n}
-    other = "n" if by == "m" else "m"
-    return product(m=m, n=n, to=(f"{by}//2", other, f"{by} - 2*({by}//2)"), sizes=(size[by] // 2, size[other], 2))
+    size, across, other = (64, 96, "n") if by == "m" else (96, 64, "m")
+    return product(64, 96, to=(f"{by}//2", other, f"{by} - 2*({by}//2)"), sizes=(size // 2, across, 2))
 
 
 def scattered() -> Region:

@@ -419,7 +419,7 @@ def _joined(decisions: Sequence[Decisions]) -> Iterator[Decisions]:
     for d in decisions:
         for key, value in d.plans.items():
             before = plans.get(key)
-            if isinstance(before, list) and isinstance(value, list):
+            if isinstance(before, list | tuple) and isinstance(value, list | tuple):
                 plans[key] = [*value[:1], *before]
             else:
                 plans[key] = value

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import msgspec
@@ -41,6 +41,8 @@ MOST_CANDIDATES = 32
 """Maximum number of candidates of one subject, the best by estimate."""
 ESTIMATED_BEHIND = 8.0
 """Ratio to the best estimate from which on a candidate is not measured: the cost model is off by less."""
+FOR_COMPILING = 0.5
+"""Maximum share of the time in which candidates are compiled and compared, so that those that were can be timed."""
 BUSY = 0.25
 """Spread of the own decision's times from which on the machine counts as busy."""
 
@@ -113,22 +115,24 @@ class Search:
     def run(self, candidates: Sequence[Candidate]) -> Result:
         """Search. Everything measured is in the ledger when this returns or raises."""
         self._known = self.records.rounds(self.subject)
-        left = self._right(candidates)
+        now = time.monotonic()
+        left, all_compared = self._right(candidates, now + FOR_COMPILING * (self.until - now))
         round_, turns = 1, FIRST_TURNS
         while len(left) > 1 and self._fault is None:
-            found = self._timed(left, round_, turns)
-            if self._is_over() and len(found) < len(left):
+            timed = self._timed(left, round_, turns)
+            if self._is_over() and len(timed) < len(left):
                 return self._result(None, None, is_complete=False)
-            ranked = sorted((c for c in left if c.key in found), key=lambda c: found[c.key])
-            ahead = [c for c in ranked if found[c.key] < BEHIND]
+            ranked = sorted((c for c in left if c.key in timed), key=lambda c, timed=timed: timed[c.key])
+            ahead = [c for c in ranked if timed[c.key] < BEHIND]
             left = ahead[: max(1, -(-len(ahead) // KEPT))]
             for c in candidates:
                 if c.key in self._ready and c not in left:
                     self._forget(c)
             round_, turns = round_ + 1, 2 * turns
         if self._fault is not None or not left:
-            return self._result(None, None, is_complete=not self._is_over() or self._fault is not None)
-        return self._tested(left[0])
+            return self._result(None, None, is_complete=all_compared or self._fault is not None)
+        found = self._tested(left[0])
+        return replace(found, is_complete=found.is_complete and all_compared)
 
     def _result(self, winner: Candidate | None, ratio: float | None, *, is_complete: bool) -> Result:
         return Result(winner, ratio, self.measured, is_complete, tuple(self.faults))
@@ -138,20 +142,22 @@ class Search:
 
     # -- round 0 ---------------------------------------------------------------------------------
 
-    def _right(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates that agree with the reference, compiled unless the ledger knows all about them."""
+    def _right(self, candidates: Sequence[Candidate], until: float) -> tuple[list[Candidate], bool]:
+        """(the candidates that agree with the reference, True if all were compared before `until`). At least one is compiled."""
         out = []
+        all_compared = True
         for c in candidates:
             known = self._known.get((c.key, 0))
             if (c.key, TEST) in self._known and self._known[c.key, TEST].verdict not in ("faster", "not faster"):
                 continue  # it crashed or hung while it was timed
-            if known is None and not self._is_over():
+            if known is None and (time.monotonic() < until or not out):
                 known = self._compared(c)
-            if known is None:
+            if self._fault is not None:
                 break
-            if known.verdict == "right":
+            all_compared &= known is not None
+            if known is not None and known.verdict == "right":
                 out.append(c)
-        return out
+        return out, all_compared
 
     def _compared(self, c: Candidate) -> Measured | None:
         """The verdict on a candidate, which is kept; None if the own decision cannot be measured."""
@@ -236,8 +242,6 @@ class Search:
         """The result if `c` is the best candidate."""
         known = self._known.get((c.key, TEST))
         if known is None:
-            if self._is_over():
-                return self._result(None, None, is_complete=False)
             known = self._test(c)
         if known is None or known.verdict != "faster":
             return self._result(None, None, is_complete=known is not None or self._fault is not None)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import shutil
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from tatami.api import prepare
-from tatami.ledger.database import open_ledger
-from tatami.ledger.exchange import csv_text
-from tatami.bench.measure import Measurement, estimate_sizes, measure
+from tatami.bench.measure import estimate_sizes, measure
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
+from tatami.ledger.database import open_ledger
+from tatami.ledger.exchange import csv_text
 from tatami.plan.choose import estimate_at
 from tatami.plan.decide import read_plan
 

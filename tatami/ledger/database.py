@@ -45,6 +45,7 @@ CREATE TABLE kernels (
     model TEXT NOT NULL, target TEXT NOT NULL, sizes TEXT NOT NULL, kernel TEXT NOT NULL, kind TEXT NOT NULL, flops REAL,
     bytes REAL, occupancy REAL, estimate_s REAL, actual_s REAL, plan TEXT NOT NULL, at REAL NOT NULL) STRICT;
 """
+"""The tables: rounds of candidates, finished searches, notes about programs, kernels of `tatami bench`."""
 
 
 def default_path() -> Path:

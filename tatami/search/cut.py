@@ -44,7 +44,7 @@ class Place:
 
     @property
     def form(self) -> tuple[str, tuple[tuple[str, int], ...]]:
-        """What is tuned once: the key of the plan, and the sizes."""
+        """The key of the plan and the sizes: Regions with the same ones are tuned once."""
         return self.key, tuple(sorted(self.sizes.items()))
 
     def decision(self) -> object:

@@ -4,7 +4,7 @@
     Regions     the proposals for each different Region, in programs of that Region alone (cut.py, strategy.py)
     whole       the program with all winners against the program without, in turns; a winner that does not show there is dropped
 
-The time of the search is divided among the Regions by their shares of the program's time. What was measured is in the ledger at
+The time of the search is divided among the Regions by their shares of the program's time. Measurements are in the ledger at
 once: a search that is interrupted or killed goes on where it was, and equal Regions of other models are not measured again.
 """
 
@@ -48,14 +48,16 @@ PATIENCE = 0.1
 LEAST_SHARE = 0.005
 """Share of the program's time below which a Region is not tuned."""
 PROFILE_TURNS = 7
+"""Number of turns with clocks around kernels."""
 WHOLE_TURNS = 24
+"""Number of turns of the whole program with winners and without."""
 TUNED = "tuned"
 """The worker's name of the program with the winners."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a search is given. `budget`: seconds; `sizes`: values of size symbols, others have the usual ones; `faults`: folder
+    """The options of a search. `budget`: seconds; `sizes`: values of size symbols, others have the usual ones; `faults`: folder
     for documents of wrong candidates; `command`, `limits`: of the workers."""
 
     budget: float
@@ -124,7 +126,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Progress:
-    """What a search is doing. `share`: of the time or of the Regions, the larger; `gain`: the seconds of the program that the
+    """The state of a search. `share`: of the time or of the Regions, the larger; `gain`: the seconds of the program that the
     winners so far save, over its time."""
 
     what: str

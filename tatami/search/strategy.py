@@ -4,7 +4,7 @@
     rounds 1 …    the rest is timed in turns with the own decision: few turns for all, twice as many for the best third, …
     test          the best one once more, in turns of its own, by the rule of measuring/noise.py
 
-What was measured before stands in the ledger and is not measured again. The order of candidates is that of their estimates, the
+Measurements of earlier runs stand in the ledger and are not repeated. The order of candidates is that of their estimates, the
 order of turns comes from a fixed seed.
 """
 
@@ -22,29 +22,29 @@ from tatami.decisions import Decisions
 from tatami.ledger.records import Measured, Records, Subject, candidate_key, decision_text
 from tatami.search.measuring.measurer import Ended, Measurer, Outcome
 from tatami.search.measuring.messages import OWN
-from tatami.search.measuring.noise import is_faster, ratios, spread
+from tatami.search.measuring.noise import GAIN, is_faster, ratios, spread
 from tatami.search.proposal import Proposal
 
 FIRST_TURNS = 4
 """Number of turns in the first round of halving; each later one has twice as many."""
 KEPT = 3
-"""One of so many candidates is kept after a round."""
+"""Ratio of the candidates before a round to those kept after it."""
 MOST_AT_ONCE = 8
 """Maximum number of candidates timed in the same turns, so that the own decision is never far away in time."""
-TEST_TURNS = 24
-"""Number of turns of the test."""
+TEST_TURNS = (24, 24, 48)
+"""Number of turns of the test, and of those added while the machine is too noisy to tell."""
 TEST = 99
 """The round of the test in the ledger, after all others."""
 BEHIND = 1.5
-"""Ratio to the own decision from which on a candidate leaves after any round."""
+"""Minimum ratio to the own decision for a candidate to leave after any round."""
 MOST_CANDIDATES = 32
 """Maximum number of candidates of one subject, the best by estimate."""
 ESTIMATED_BEHIND = 8.0
-"""Ratio to the best estimate from which on a candidate is not measured: the cost model is off by less."""
+"""Maximum ratio to the best estimate for a candidate to be measured: the cost model is off by less."""
 FOR_COMPILING = 0.5
 """Maximum share of the time in which candidates are compiled and compared, so that those that were can be timed."""
 BUSY = 0.25
-"""Spread of the own decision's times from which on the machine counts as busy."""
+"""Minimum spread of the own decision's times for the machine to count as busy."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
     def wait(self) -> bool:
-        """Wait a little; False once the patience is used up."""
+        """Wait for the next pause; the result is False if the patience is used up."""
         if self.waited + self.pause > self.seconds:
             return False
         self.sleep(self.pause)
@@ -232,7 +232,7 @@ class Search:
             self._fault_of(c, ended.outcome)
 
     def _fault_of(self, c: Candidate, outcome: Outcome) -> None:
-        """A candidate that was right and is no longer: it crashed or hung while it was timed."""
+        """Keep the fault of a candidate that agreed with the reference and then crashed or hung while it was timed."""
         self._ready.discard(c.key)
         self._keep(c, TEST, outcome)
 
@@ -248,16 +248,22 @@ class Search:
         return self._result(c, known.ratio, is_complete=True)
 
     def _test(self, c: Candidate) -> Measured | None:
-        while self._is_ready(c):
+        own: list[float] = []
+        other: list[float] = []
+        for look, turns in enumerate(TEST_TURNS):
+            if not self._is_ready(c):
+                return self._known.get((c.key, TEST))
             try:
-                times = self.measurer.turns([OWN, c.key], TEST_TURNS, self.seed + TEST)
+                times = self.measurer.turns([OWN, c.key], turns, self.seed + TEST + look)
             except Ended as ended:
                 self._blame(ended, [c])
                 return self._known.get((c.key, TEST))
-            if spread(times[OWN]) > BUSY and self.patience.wait():
-                continue
-            return self._keep_times(c, TEST, times[OWN], times[c.key])
-        return self._known.get((c.key, TEST))
+            own, other = own + times[OWN], other + times[c.key]
+            found = ratios(own, other)
+            if is_faster(found) or median(found) > 1 - GAIN or spread(own) <= BUSY:
+                break
+            self.patience.wait()
+        return self._keep_times(c, TEST, own, other)
 
     # -- the ledger ------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from tatami.ledger.records import decision_text
 from tatami.runtime.function import Function
 from tatami.search.measuring.messages import OWN, Add, Reply, Timed, Turns
 from tatami.search.measuring.worker import Worker, serve
+from tatami.search.strategy import TEST
 
 OWN_SECONDS = 1e-3
 GOOD = 0.5
@@ -31,7 +32,7 @@ class Planted(Worker):
     """A worker whose candidates misbehave as the file says."""
 
     def fault(self, name: str) -> str:
-        """What a program does: "" for one without a fault."""
+        """The fault of a program; "" for none."""
         setup = json.loads(Path(sys.argv[1]).read_text())
         text = self.texts[name]
         return next((what for part, what in setup["faults"].items() if part in text), "")
@@ -74,7 +75,7 @@ class Planted(Worker):
                 factors = np.ones(request.count)
             elif what == "noise":  # now twice as fast and now half as fast, and lucky in the first rounds
                 factors = np.where(np.arange(request.count) % 2 == 0, 0.5, 2.0)
-                factors = np.full(request.count, 0.4) if request.seed < 99 else factors
+                factors = np.full(request.count, 0.4) if request.seed < TEST else factors
             else:
                 factors = GOOD + rng.uniform(0.0, 0.01, request.count)
             found[name] = [float(OWN_SECONDS * f) for f in factors]

@@ -126,7 +126,7 @@ def killed_at_random(folder: Path, count: int, seed: int) -> None:
     measured = [(line.split()[0], int(line.split()[2])) for line in timings(folder) if not line.startswith(("own ", "tuned "))]
     assert set(kept) <= set(measured)
     again = len(measured) - len(set(measured))
-    assert again <= 8 * count  # what was measured in the moment of a kill and had not reached the ledger: one group at most
+    assert again <= 8 * count  # one group per kill, which had not reached the ledger
 
 
 def test_a_killed_search_goes_on(tmp_path: Path) -> None:

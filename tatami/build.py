@@ -11,10 +11,13 @@ from tatami.compiled_function import CompiledFunction
 from tatami.core.collector import without_collector
 from tatami.core.custom.verbatim import KernelCode
 from tatami.observer import explained
-from tatami.stages import UP_TO_REGION
+from tatami.stages import UP_TO_REGION, runner
 
 if TYPE_CHECKING:
+    from tatami.c.ir import Unit as CUnit
     from tatami.gpu.ir import AnyKernel
+    from tatami.loop.ir import Kernel
+    from tatami.runtime.building.objects import Unit
     from tatami.runtime.building.user_text import UserText
     from tatami.runtime.cpu.program import CpuProgram
     from tatami.runtime.cuda.program import CudaProgram
@@ -29,11 +32,17 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
     """The callable of a prepared compilation. `sizes`: values of symbols that no input decides. Raises TatamiError."""
     target = compilation.target
     if target.kind == "reference":
-        from tatami.runtime.reference_program import ReferenceProgram
+        from tatami.runtime.reference_program import ReferenceProgram, StageProgram
 
-        execution = compilation.stages["execution"]
         with explained("execution", compilation.observer.from_document):
-            return CompiledFunction(compilation, execution, ReferenceProgram(execution), sizes)
+            stage = compilation.meaning
+            if stage is None:
+                execution = compilation.stages["execution"]
+                return CompiledFunction(compilation, execution, ReferenceProgram(execution), sizes)
+            run = runner(stage)
+            assert run is not None
+            meaning = StageProgram(compilation.stages[stage], run)
+            return CompiledFunction(compilation, meaning.execution, meaning, sizes)
     if target.emulated:
         with explained("execution", compilation.observer.from_document):
             emulated = load_emulated_program(compilation)
@@ -64,50 +73,73 @@ def find_program(compilation: Compilation) -> StoredProgram:
 
 
 def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram:
-    """The program, compiled through all stages and the C compiler. timed: its entry measures the time of each kernel."""
-    from tatami.execution.ir import launched_kernels
+    """The program, compiled through all stages and the C compiler, which compiles kernels while others are lowered. timed: its
+    entry measures the time of each kernel."""
     from tatami.runtime.building.apart import Apart, apart
     from tatami.runtime.building.compiler import find_compiler, is_quick_build
-    from tatami.runtime.building.objects import Unit, object_key, program_units
-    from tatami.runtime.building.objects import build as build_object
+    from tatami.runtime.building.objects import Units, build_keyed
     from tatami.runtime.building.sanitizer import sanitizer_flags
-    from tatami.runtime.building.user_text import UserText
     from tatami.runtime.cpu.pool import runtime_body
     from tatami.runtime.cpu.short_call import made_beside
 
-    execution = compilation.stages["execution"]
-    with explained("execution", compilation.observer.from_document):
-        source = compilation.stages["c"].main
-        entry = source.entry
-        if timed:
-            from tatami.c.print_entry import print_entry
+    stages, made = compilation.stages, Units()
 
-            entry = print_entry(execution, timed=True)
-        users, kernels = _user_texts(compilation), {f"{symbol}.c" for symbol in launched_kernels(execution)}
-        is_given = "c" in compilation.stages.given  # text that may define names that no printer uses
-        units = [
-            Unit(
-                u.text,
-                u.contract,
-                u.light,
-                users.get(f) or UserText("custom kernel") if u.user else None,
-                kernel=f in kernels and not u.user and not is_given,
-            )
-            for f, u in source.units.items()
-        ]
-        joins = is_quick_build() and not is_given  # else an entry that changes would have kernels compiled again
-        units += [Unit(entry, light=True, stays=is_given, kernel=joins), *program_units()]
+    def early(kernel: Kernel, unit: CUnit) -> None:
+        if kernel.user is None:
+            made.early(_kernel_unit(unit))
+
+    def printed() -> None:
+        if not is_quick_build():  # which saves processor time: all its kernels are compiled at once
+            stages.told = early
+        try:
+            made.complete(_units(compilation, timed))
+        finally:
+            stages.told = None
+
+    with explained("execution", compilation.observer.from_document):
         extra = sanitizer_flags(find_compiler())
         told = compilation.observer.progress
         progress = None if told is None else partial(told, "kernels")
 
-        def built(seen: Apart) -> bytes:
+        def built(seen: Apart) -> tuple[bytes, str]:
             with made_beside(seen.stop, runtime_body):
-                return build_object(units, compilation.target, extra_flags=extra, progress=progress)
+                return build_keyed(made, compilation.target, extra_flags=extra, progress=progress)
 
-        library = apart(built)
-        key = object_key(units, compilation.target, extra)
-    return StoredProgram(execution, library, key, tuple(compilation.program_warnings()))
+        library, key = apart(built, printed)
+    return StoredProgram(stages["execution"], library, key, tuple(compilation.program_warnings()))
+
+
+def _kernel_unit(unit: CUnit) -> Unit:
+    """The unit of a kernel that no user wrote a part of, as it is compiled."""
+    from tatami.runtime.building.objects import Unit
+
+    return Unit(unit.text, unit.contract, unit.light, kernel=True)
+
+
+def _units(compilation: Compilation, timed: bool) -> list[Unit]:
+    """All units of the program, in order."""
+    from tatami.execution.ir import launched_kernels
+    from tatami.runtime.building.compiler import is_quick_build
+    from tatami.runtime.building.objects import Unit, program_units
+    from tatami.runtime.building.user_text import UserText
+
+    execution, source = compilation.stages["execution"], compilation.stages["c"].main
+    entry = source.entry
+    if timed:
+        from tatami.c.print_entry import print_entry
+
+        entry = print_entry(execution, timed=True)
+    users, kernels = _user_texts(compilation), {f"{symbol}.c" for symbol in launched_kernels(execution)}
+    is_given = "c" in compilation.stages.given  # text that may define names that no printer uses
+    units = []
+    for f, u in source.units.items():
+        if f in kernels and not u.user and not is_given:
+            units.append(_kernel_unit(u))
+        else:
+            user = users.get(f) or UserText("custom kernel") if u.user else None
+            units.append(Unit(u.text, u.contract, u.light, user))
+    joins = is_quick_build() and not is_given  # else an entry that changes would have kernels compiled again
+    return [*units, Unit(entry, light=True, stays=is_given, kernel=joins), *program_units()]
 
 
 def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:

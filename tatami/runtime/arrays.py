@@ -25,6 +25,7 @@ from tatami.core.dtype import DType
 from tatami.core.signature import Input, Output
 from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.runtime.layouts import lay_out, lies_in
+from tatami.runtime.written import check_written
 
 Array: TypeAlias = np.ndarray
 Kind: TypeAlias = Literal["numpy", "torch", "jax", "torch-host", "cupy", "device"]
@@ -72,10 +73,9 @@ def take(value: object, port: Input) -> Taken:
         ready = aligned_copy(original, port.dtype)
     if port.alignment > 1 and ready.ctypes.data % port.alignment:
         ready = aligned_copy(ready, port.dtype, port.alignment)
-    if port.mutability == "mutable" and not original.flags.writeable:
-        raise fail(
-            "InputMismatch", port.tensor, "the input is updated in place, but the array is read-only", "pass a writable copy"
-        )
+    if port.mutability == "mutable":
+        what = "the input is updated in place, but the array"
+        check_written(value, original, lambda: to_numpy(value, port)[0], port.tensor, what)
     return Taken(ready, original, kind, value)  # type: ignore[arg-type]
 
 
@@ -83,6 +83,9 @@ def to_numpy(value: object, port: Input) -> tuple[Array, Kind]:
     """(a numpy view of the caller's array, its kind). Raises InputMismatch."""
     module = type(value).__module__.partition(".")[0]
     if isinstance(value, np.ndarray | np.generic):
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            why = "a masked array has elements without a value"
+            raise fail("InputMismatch", port.tensor, why, "pass x.filled(value), or x.data for the numbers below the mask")
         return np.asarray(value), "numpy"
     if module == "torch":
         return _from_torch(value, port), "torch"
@@ -92,12 +95,12 @@ def to_numpy(value: object, port: Input) -> tuple[Array, Kind]:
         kind: Kind = "jax" if module in ("jax", "jaxlib") else "numpy"
         try:
             return np.from_dlpack(value), kind
-        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:  # the caller's code
             if hasattr(value, "__array__"):
-                return np.asarray(value), kind
-            raise fail("InputMismatch", port.tensor, f"the array cannot be read: {error}", "pass an array on the CPU") from None
+                return _from_array_method(value, port), kind
+            raise unreadable(port, "array", error, "pass an array on the CPU") from error
     if hasattr(value, "__array__"):
-        return np.asarray(value), "numpy"
+        return _from_array_method(value, port), "numpy"
     raise fail(
         "InputMismatch",
         port.tensor,
@@ -106,21 +109,39 @@ def to_numpy(value: object, port: Input) -> tuple[Array, Kind]:
     )
 
 
+def unreadable(port: Input, what: str, error: Exception, suggestion: str) -> Exception:
+    """The error for a value that another library, or code of the caller's, does not give as an array."""
+    return fail("InputMismatch", port.tensor, f"the {what} cannot be read: {error}", suggestion)
+
+
+def _from_array_method(value: object, port: Input) -> Array:
+    try:
+        return np.asarray(value)
+    except Exception as error:  # the caller's code
+        raise unreadable(port, "array", error, "pass a numpy array") from error
+
+
 def _from_torch(value: object, port: Input) -> Array:
     torch = sys.modules["torch"]
     if not isinstance(value, torch.Tensor):
         raise fail("InputMismatch", port.tensor, f"a torch {type(value).__name__} is not a tensor", "pass a torch.Tensor")
-    tensor = value.detach()
-    if tensor.device.type != "cpu":
-        raise fail(
-            "InputMismatch", port.tensor, f"the tensor is on {tensor.device}", "pass x.cpu(), or compile for a GPU target"
-        )
-    if tensor.dtype == torch.bfloat16:
-        return np.asarray(tensor.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
     try:
-        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
-    except (TypeError, RuntimeError) as error:
-        raise fail("InputMismatch", port.tensor, f"the tensor cannot be read: {error}", "pass a dense CPU tensor") from None
+        tensor = value.detach()
+        if tensor.device.type != "cpu":
+            why = f"the tensor is on {tensor.device}"
+            raise fail("InputMismatch", port.tensor, why, "pass x.cpu(), or compile for a GPU target")
+        if tensor.dtype == torch.bfloat16:
+            array = np.asarray(tensor.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
+        else:
+            array = np.asarray(tensor.resolve_conj().resolve_neg().numpy())
+        storage = tensor.untyped_storage().nbytes()
+    except (TypeError, RuntimeError, ValueError) as error:
+        raise unreadable(port, "tensor", error, "pass a dense CPU tensor") from error
+    end = tensor.storage_offset() + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1
+    if tensor.numel() and end * tensor.itemsize > storage:
+        why = f"the tensor needs {end * tensor.itemsize} bytes of its storage, which has {storage}: it was freed or cut"
+        raise fail("InputMismatch", port.tensor, why, "pass a tensor whose storage holds its elements")
+    return array
 
 
 def _from_python(value: object, port: Input) -> Array:
@@ -138,10 +159,20 @@ def _from_python(value: object, port: Input) -> Array:
     )
     if not fits:
         return array
-    converted = array.astype(wanted)
-    if array.dtype.kind == "i" and not np.array_equal(converted.astype(np.float64), array.astype(np.float64)):
+    with np.errstate(over="ignore"):
+        converted = array.astype(wanted)
+    if not _holds(converted, array):
         raise fail("InputMismatch", port.tensor, f"a number does not fit {port.dtype}", "pass numbers in its range")
     return converted
+
+
+def _holds(converted: Array, array: Array) -> bool:
+    """True if a conversion keeps each integer as it is, and each finite number finite."""
+    if array.dtype.kind != "i":
+        return array.dtype.kind != "f" or bool((np.isfinite(converted) == np.isfinite(array)).all())
+    with np.errstate(invalid="ignore"):
+        back = converted.astype(array.dtype)
+    return np.array_equal(back, array) and np.array_equal(converted < 0, array < 0)
 
 
 def check(array: Array, port: Input | Output) -> None:
@@ -318,10 +349,10 @@ def give(array: Array, kind: Kind) -> object:
 
 def take_output(value: object, port: Output) -> Array:
     """A caller's `out=` array, which is written in place. Raises InputMismatch."""
-    array, _ = to_numpy(value, Input(port.tensor, port.dtype, port.shape))
+    read = Input(port.tensor, port.dtype, port.shape)
+    array, _ = to_numpy(value, read)
     check(array, port)
-    if not array.flags.writeable:
-        raise fail("InputMismatch", port.tensor, "the array given as out= is read-only", "pass a writable array")
+    check_written(value, array, lambda: to_numpy(value, read)[0], port.tensor, "the array given as out=")
     return array
 
 

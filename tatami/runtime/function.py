@@ -26,6 +26,7 @@ from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
 from tatami.runtime.cpu.quick_call import QuickCall, Shapes
 from tatami.runtime.memory import Memory
+from tatami.runtime.written import count_write
 
 KEPT_SHAPES = 256
 """Maximum number of tuples of shapes for which quick calls are kept."""
@@ -107,6 +108,8 @@ class BoundCall:
         self._refresh = refresh
         """(to, from): inputs that kernels cannot read where they lie, copied again before each call."""
         self._write_back: tuple[tuple[object, Array], ...] = ()
+        self._written: tuple[object, ...] = ()
+        """Arrays of the caller that each call writes."""
         self._lock = threading.Lock()
 
     def __call__(self) -> dict[str, Any]:
@@ -116,6 +119,8 @@ class BoundCall:
             self._call()
             for theirs, ours in self._write_back:
                 self._copy(theirs, ours)
+            for value in self._written:
+                count_write(value)
         return self.outputs
 
 
@@ -169,13 +174,15 @@ class Function:
     def _call(self, given: Mapping[str, object], out: Mapping[str, object] | None) -> dict[str, object]:
         """A call without a quick one: the first at these shapes, or with arrays that have to be copied."""
         taken, sizes = self._take(given)
-        arrays = self._separate([t.array for t in taken])
-        outputs, finish = ((), None) if out is None else self._given_outputs(out, arrays, sizes)
+        arrays = self._separate(taken)
+        outputs, finish = ((), None) if out is None else self._given_outputs(out, taken, arrays, sizes)
         results = self.program.run("main", arrays, sizes, outputs)
         self._write_back(taken, arrays)
         if finish is not None:
             for theirs, made in finish:
                 self.arrays.copy(theirs, made)
+        for value in self._written_by(taken, out):
+            count_write(value)
         self._learn(taken, sizes)
         return self._give(taken, arrays, results, out)
 
@@ -209,9 +216,9 @@ class Function:
     def bind(self, *inputs: object, out: Mapping[str, object] | None = None, **named: object) -> BoundCall:
         """Fix all arrays; the result is called without arguments and overwrites the same outputs. Raises TatamiError."""
         taken, sizes = self._take(self._by_name(inputs, named))
-        arrays = self._separate([t.array for t in taken])
+        arrays = self._separate(taken)
         ports = self.signature.outputs
-        given, finish = self._given_outputs(out, arrays, sizes) if out is not None else ((None,) * len(ports), None)
+        given, finish = self._given_outputs(out, taken, arrays, sizes) if out is not None else ((None,) * len(ports), None)
         results: list[Array] = []
         by_id = dict(zip(self._argument_ids, arrays))
         for id, port, array in zip(self.execution.main.output_buffers, ports, given):
@@ -239,6 +246,7 @@ class Function:
             if not self.arrays.shares(_kind(taken)) and port.updates is None and port.tensor not in (out or {})
         ]
         bound._write_back = (*mutable, *(finish or ()), *copies)
+        bound._written = self._written_by(taken, out)
         return bound
 
     # -- inputs ----------------------------------------------------------------------------------
@@ -281,23 +289,30 @@ class Function:
         self._last_sizes = sizes
         return sizes
 
-    def _separate(self, arrays: list[Array]) -> list[Array]:
+    def _separate(self, taken: Sequence[Taken]) -> list[Any]:
         """The arrays, copied where an input shares memory with one that is updated in place. Raises InputMismatch for two
         updated ones."""
+        arrays = [t.array for t in taken]
         for k in self._mutable:
             for j, other in enumerate(arrays):
-                if j == k or not self.arrays.overlaps(arrays[k], other):
+                if j == k:
                     continue
-                if j in self._mutable:
+                if j in self._mutable and self.arrays.overlaps(taken[k].original, taken[j].original):
                     raise fail(
                         "InputMismatch",
                         self._names[k],
                         f"it shares memory with {self._names[j]}, and both are updated in place",
                         "pass separate arrays",
                     )
-                arrays[j] = self.arrays.aligned_copy(other, self.arguments[j].dtype)
-                self.copies[self._names[j]] = self.copies.get(self._names[j], 0) + 1
+                if self.arrays.overlaps(arrays[k], other):
+                    arrays[j] = self.arrays.aligned_copy(other, self.arguments[j].dtype)
+                    self.copies[self._names[j]] = self.copies.get(self._names[j], 0) + 1
         return arrays
+
+    def _written_by(self, taken: Sequence[Taken], out: Mapping[str, object] | None) -> tuple[object, ...]:
+        """Values of the caller that a call writes, if they are of another library than numpy."""
+        values = (*(taken[k].source for k in self._mutable), *(out or {}).values())
+        return tuple(v for v in values if not isinstance(v, np.ndarray))
 
     def _write_back(self, taken: list[Taken], arrays: list[Array]) -> None:
         """Copy updated inputs that were copied on the way in back to the caller's arrays."""
@@ -308,7 +323,7 @@ class Function:
     # -- outputs ---------------------------------------------------------------------------------
 
     def _given_outputs(
-        self, out: Mapping[str, object], arrays: list[Array], sizes: Mapping[str, int]
+        self, out: Mapping[str, object], taken: Sequence[Taken], arrays: list[Array], sizes: Mapping[str, int]
     ) -> tuple[tuple[Array | None, ...], list[tuple[Array, Array]]]:
         """(arrays for the program to write, (caller's array, ours) for arrays that cannot be written directly)."""
         ports: tuple[Output, ...] = self.signature.outputs
@@ -327,6 +342,10 @@ class Function:
             for other in seen:
                 if self.arrays.overlaps(array, other):
                     raise fail("InputMismatch", port.tensor, "two arrays of out= share memory", "pass separate arrays")
+            for k in self._mutable:
+                if self.arrays.overlaps(array, taken[k].original):
+                    why = f"out= shares memory with {self._names[k]}, which is updated in place"
+                    raise fail("InputMismatch", port.tensor, why, "pass separate arrays")
             seen.append(array)
             if self.arrays.writable_in_place(array) and not any(self.arrays.overlaps(array, a) for a in arrays):
                 outputs.append(array)

@@ -70,6 +70,7 @@ def test_what_breaks_no_rule_is_accepted(what: str) -> None:
 
 WRONG: Final = MappingProxyType(
     {
+        "an input at a multiple of no power of two": (graph(inputs=(replace(X, alignment=3),)), "x: alignment 3 is not a power of two"),
         "two inputs of one name": (graph(inputs=(X, X)), "x: two inputs of main have this name"),
         "an input of no type": (graph(inputs=(X, Input("z", DType.unknown, four))), "z: its dtype was never decided"),
         "an input of a negative size": (graph(inputs=(X, Input("z", F32, shape(-1)))), "z: a size is -1"),

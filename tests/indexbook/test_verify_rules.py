@@ -197,3 +197,35 @@ def test_a_signature_without_the_input_says_nothing_of_the_book() -> None:
     main = TINY.main
     other = replace(main.signature, inputs=(Input("Z", F32, shape("M", "K")), *main.signature.inputs[1:]))
     assert verify(BOOK, Module({"main": Program(other, main.nodes, main.outputs)})) == []
+
+
+@pytest.mark.parametrize(
+    ("index", "is_long"),
+    [
+        (" + ".join(f"s{k}" for k in range(15)) + " + i0", False),
+        (" + ".join(f"s{k}" for k in range(16)) + " + i0", True),
+        ("(" + " + ".join(f"s{k}" for k in range(14)) + " + i0)//4", False),
+        ("(" + " + ".join(f"s{k}" for k in range(15)) + " + i0)//4", True),
+    ],
+)
+def test_a_movement_value_is_read_as_it_is_only_if_its_map_is_long(index: str, is_long: bool) -> None:
+    """Composing with a map of more than 16 terms, those within floors included, might pass the limit of terms."""
+    b = Build()
+    tiny = b.module(b.fn("neg", b.flip(b.input("x", F32, 4), 0)))
+    book = analyse(tiny).main
+    values = {
+        **book.values,
+        "n1": replace(book.values["n1"], operands=read("n0", index)),
+        "n2": replace(book.values["n2"], operands=read("n1", "i0")),
+    }
+    found = [d.why for d in verify(Module({"main": replace(book, values=values)}), tiny)]
+    assert ("reads the movement value n1" in found) != is_long, found
+
+
+def test_a_movement_value_without_an_entry_is_not_long() -> None:
+    b = Build()
+    tiny = b.module(b.fn("neg", b.flip(b.input("x", F32, 4), 0)))
+    book = analyse(tiny).main
+    values = {"n0": book.values["n0"], "n2": replace(book.values["n2"], operands=read("n1", "i0"))}
+    found = [d.why for d in verify(Module({"main": replace(book, values=values)}), tiny)]
+    assert "reads the movement value n1" in found

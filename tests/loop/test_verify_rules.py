@@ -104,6 +104,7 @@ WRONG: Final = MappingProxyType(
         "a lane at an index out of scope": ((let(vector), SetLane(Reg("v", F32, 4), away, number)), "index q names q"),
         "a lane of another type": ((let(vector), SetLane(Reg("v", F32, 4), zero, vector)), "v is fp32x1, its value fp32x4"),
         "a store of another type": ((Store("p2", zero, Const(1, F64)),), "fp64 is stored in p2 of fp32"),
+        "active lanes of a vector that there is not": ((Store("p2", zero, load(3), one),), "a vector of 3 elements"),
         "active lanes of one stored element": ((Store("p2", zero, number, one),), "p2 is stored one element at a time, and 1 lanes"),
         "a store of lanes out of scope": ((Store("p2", zero, vector, away),), "index q names q"),
         "a loop from out of scope": ((For("x", away, one, ()),), "index q names q"),

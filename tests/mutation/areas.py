@@ -98,7 +98,7 @@ AREAS: Final[dict[str, Area]] = {
     "tatami/indexbook/verify.py": Area(("tests/indexbook/test_verify.py", "tests/indexbook/test_verify_rules.py")),
     "tatami/loop/verify.py": Area(("tests/loop/test_verify.py", "tests/loop/test_verify_rules.py")),
     "tatami/onnx/check.py": Area(("tests/onnx/files/test_check.py",)),
-    "tatami/plan/cpu/contraction_rules.py": Area(_CPU_PLAN),
+    "tatami/plan/cpu/contraction_rules.py": Area((*_CPU_PLAN, "tests/plan/cpu/test_contraction_rules.py")),
     "tatami/plan/cpu/convolution.py": Area(_CPU_PLAN, ("_image_blocks",)),
     "tatami/plan/cpu/split_candidate.py": Area(_CPU_PLAN, ("_check",)),
     "tatami/plan/cpu/streaming.py": Area(_CPU_PLAN, ("_check",)),

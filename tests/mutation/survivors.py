@@ -14,6 +14,8 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "equivalent: less than one lane is a fault of its own": (
             "_Check.stmt: `reg.lanes != 1` → `reg.lanes > 1`",
             "_Check.type: `type_lanes(x) != 1` → `type_lanes(x) > 1`",
+            "_Check.stmt: `t.lanes == 1` → `t.lanes <= 1`",
+            "_Check.type: `v.lanes == 1` → `v.lanes <= 1`",
         ),
         "equivalent: both are numbers of lanes that there are": ("_Check.type: `1` → `2`",),
         "equivalent: a function ends with None": ("_Check.type: without `return None` (3)",),
@@ -107,7 +109,13 @@ _BY_REASON: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         ),
     },
     "tatami/plan/cpu/contraction_rules.py": {
-        "not asked for yet: operands with zero points": ("contraction_rules: `packed_read(x, groups) or x` → `x`",),
+        "not asked for yet: operands with zero points": (
+            "contraction_rules: `packed_read(x, groups) or x` → `x`",
+            "blocks_of_one_tile: `packed_read(operand, groups_of(region, c, DOT_COUNT[plan.dot])) or operand` → `operand`",
+        ),
+        "equivalent: tiles read columns together, whether or not results alternate": (
+            "_alternates: `is_turned or plan.by_tiles or shape.batch` → `is_turned or shape.batch`",
+        ),
         "equivalent: axes of no side are refused by the next condition": (
             "contraction_rules: `len({sides_of.get(a, '') for a in plan.images} - {''}) != 1` → "
             "`len({sides_of.get(a, '') for a in plan.images} - {''}) > 1`",

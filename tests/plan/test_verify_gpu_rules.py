@@ -8,9 +8,10 @@ import pytest
 
 from tatami.core.dtype import DType
 from tatami.core.target import PRESETS
-from tatami.plan.ir import LocalEdge, Vectorize
+from tatami.plan.ir import LocalEdge, Sm90Pair, Vectorize
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Ref, Region, Unary, Yield
+from tatami.region.views.pairs.pair import pair_view
 from tests.cu.every_choice.legal_problems import CONVOLUTIONS, image_region
 from tests.gpu.gemm_examples import gemm, rows_in_groups
 from tests.gpu.gemm_examples import sm80 as any_sm80
@@ -180,3 +181,17 @@ def test_what_a_plan_takes_of_the_machine_is_asked_once_it_breaks_no_rule() -> N
     assert found.kind == "ResourceExceeded"
     broken = verify_plan(sm80((128, 128, 60), 8), region, PRESETS["sm80"])
     assert broken and all(d.kind == "InvalidPlan" for d in broken)
+
+
+def test_tails_of_a_pair_are_partial() -> None:
+    """TMA fills what lies beyond the keys and the depth: a tail of whole tiles is refused."""
+    region = PAIR
+    view = pair_view(region)
+    assert not isinstance(view, str)
+    plan = Sm90Pair(view.first, view.second, (128, 64, 32), 64, 2, 2, ())
+    sm = PRESETS["sm90"]
+    assert faults(plan, region, sm) == []
+    assert faults(replace(plan, predicate_tail=(view.keys,)), region, sm) == []
+    assert faults(replace(plan, predicate_tail=(view.depth,)), region, sm) == [
+        f"predicate_tail names {view.depth}: 64 is a multiple of its tile of 64; leave it out"
+    ]

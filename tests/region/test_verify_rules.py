@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from tatami.core.algebra.assumed import NOTHING, Assumed
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape
-from tatami.core.layout import MemRef
+from tatami.core.layout import Layout, MemRef
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, Output, Signature
 from tatami.indexbook.ir import Guard
@@ -42,7 +42,7 @@ from tatami.region.ir import (
     Yield,
 )
 from tatami.region.verify import verify, verify_region
-from tests.region.examples import iters, param, read, target
+from tests.region.examples import gemm, iters, param, program_of, read, target
 
 replace = msgspec.structs.replace
 F32, F16, I64, BOOL, U64, UNKNOWN = DType.fp32, DType.fp16, DType.i64, DType.bool, DType.u64, DType.unknown
@@ -388,3 +388,60 @@ def test_programs_without_faults() -> None:
         program(copy, then),
     ):
         assert verify(Module({"main": main, "f": program(copy)})) == []
+
+
+def inline(operand: RegionExpr, *dims: int, dtype: DType = F32) -> Region:
+    """An operand in index form, broadcast to [m, n]."""
+    more = (param("X", 4, 8), param("V", 8), param("W", 8, 4), param("Q", 4, 4), param("Z", 8, 4, 1))
+    return region(row, let(BroadcastInDim(operand, shape(4, 8), dims), dtype=dtype), inputs=more)
+
+
+INLINE: Final = MappingProxyType(
+    {
+        "a row": (inline(read("V", "n"), 1), ""),
+        "a row as a column": (inline(read("V", "n"), 0), "broadcast_dimensions [0]: the operand has axis n, which is axis 1 of the result"),
+        "a matrix": (inline(x, 0, 1), ""),
+        "a matrix, turned in its dimensions": (inline(x, 1, 0), "broadcast_dimensions [1, 0]: the axes of X are m, n"),
+        "a matrix, turned as it is read": (inline(read("W", "n", "m"), 1, 0), ""),
+        "a matrix, turned as it is read alone": (inline(read("W", "n", "m"), 0, 1), "broadcast_dimensions [0, 1]: the axes of W are n, m"),
+        "a diagonal": (inline(read("Q", "m", "m"), 0, 1), "broadcast_dimensions [0, 1]: the axes of Q are m, m"),
+        "a number": (inline(one), ""),
+        "a number with an axis": (inline(one, 0), "broadcast_dimensions [0]: the operand has no axis 0 of the result"),
+        "one element of a row": (inline(read("V", "0"), 0), ""),
+        "one element with two axes": (inline(read("V", "0"), 0, 1), "broadcast_dimensions [0, 1]: the operand has no axis 0 of the result"),
+        "a row and a matrix": (inline(Binary("add", read("V", "n"), x), 0, 1), ""),
+        "three axes, one of them one place": (inline(read("Z", "n", "m", "0"), 0, 1), ""),
+        "a let": (inline(Binary("add", Ref("row"), one), 1), ""),
+        "a let as a column": (inline(Binary("add", Ref("row"), one), 0), "broadcast_dimensions [0]: the operand has axis n, which is axis 1 of the result"),
+        "a let that is not there": (inline(Binary("add", Ref("q"), one)), "let q is not defined before this one"),
+        "an index and a size": (inline(Index(expr("n + K"), I64), 1, dtype=I64), ""),
+    }
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("what", list(INLINE))
+def test_dimensions_of_an_operand_in_index_form(what: str) -> None:
+    made, why = INLINE[what]
+    assert [f.removeprefix("r: a: ") for f in faults(made, "K")] == ([why] if why else [])
+
+
+def test_layouts_of_an_interface() -> None:
+    """A layout has the fields of its kind; results of Regions are not swizzled, as tiles in shared memory are."""
+    plain = gemm()
+    swizzled = Layout("swizzled", swizzle="xor64")
+
+    def found(r: Region) -> list[str]:
+        return [d.why for d in verify(program_of(r)) if d.kind == "LayoutMismatch"]
+
+    def with_layout(port: Any, layout: Layout) -> Any:
+        return replace(port, memref=replace(port.memref, layout=layout))
+
+    assert found(plain) == [] == found(replace(plain, inputs=(with_layout(plain.inputs[0], swizzled), *plain.inputs[1:])))
+    wrong = Layout(swizzle="xor64")
+    reason = "layout row_major has no swizzle and no vec_bytes; swizzled has"
+    assert found(replace(plain, inputs=(with_layout(plain.inputs[0], wrong), *plain.inputs[1:]))) == [reason]
+    (to,) = plain.outputs
+    assert found(replace(plain, outputs=(with_layout(to, wrong),))) == [reason]
+    assert found(replace(plain, outputs=(with_layout(to, swizzled),))) == [
+        "output C is swizzled; tiles of operands in shared memory are"
+    ]

@@ -244,7 +244,7 @@ def test_linear_movement_equals_numpy() -> None:
     g.output("squeeze", x[:1].squeeze(0))
     g.output("repeat", x[:, :1].repeat(1, 5))
     g.output("flip", x.flip(0))
-    g.output("tile", x.tile(1, 3, 1))
+    g.output("tile", x.tile(1, 3))
     a = f32(2, 3, 4)
     got, _ = agrees(g, x=a)
     assert np.array_equal(got["permute"], a.transpose(2, 0, 1))
@@ -338,7 +338,7 @@ def test_reshape_and_unfold_of_an_index_expression_go_through_contiguous() -> No
 def test_every_movement_node_has_the_view_it_computes() -> None:
     g = Graph("g")
     x, i = g.input("x", (2, 3, 4), DType.fp32), g.input("i", (2, 2, 4), DType.i64)
-    made = [x.permute(2, 0, 1), x.unsqueeze(1), x[:, :1].squeeze(1), x.flip(0, 2), x.tile(1, 2, 1), x.reshape(4, 6),
+    made = [x.permute(2, 0, 1), x.unsqueeze(1), x[:, :1].squeeze(1), x.flip(0, 2), x.tile(1, 2), x.reshape(4, 6),
             x[:, :1].repeat(1, 3), x.unfold((2,), (1,), (2,)), x.view((5,), linear="i0*7 % 24"), x.gather(1, i),
             x.view((3, 2), map=("i1", "i0", "2*i1 + 1")), x[:, 1:, ::2], x.roll(1, 2), x[:, :, :3].one("diagonal"),
             x.pad([(0, 0), (-1, 0), (0, -2)]), x.pad([(0, 0), (4, 5), (1, -1)], mode="reflect")]  # fmt: skip
@@ -759,7 +759,7 @@ def test_explain_names_the_steps_in_their_order_and_each_keeps_the_meaning() -> 
     g = Graph("t")
     x = g.input("x", (6, 8), DType.fp32)
     g.output("y", (x.permute((1, 0)).exp() * 2.0 + 1.0).sum(axis=0))
-    g.output("z", x.tile(0, 2).sort(axis=1)[0])
+    g.output("z", x.tile((0, 2)).sort(axis=1)[0])
     function = compile(g)
     lines = function.explain().split("course of main\n")[1].splitlines()[:4]
     assert [line[2:15].strip() for line in lines] == ["views merged", "fused", "lowered", "one program"]

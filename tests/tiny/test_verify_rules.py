@@ -272,3 +272,13 @@ def test_a_patch_has_a_new_name() -> None:
 def test_shapes_of_one_program_do_not_broadcast_once_normalised() -> None:
     assert faults(two((4,), (4,))) == []
     assert len(faults(two((2, 4), (4,)))) == 1 and faults(two((2, 4), (4,)), "tiny@imported") == []
+
+
+def test_a_port_lies_at_a_multiple_of_a_power_of_two() -> None:
+    b = Build()
+    module = b.module(b.fn("neg", b.input("x", F32, 4)))
+    main = module.main
+    for alignment, count in ((64, 0), (48, 1)):
+        ports = tuple(replace(p, alignment=alignment) for p in main.signature.inputs)
+        found = faults(replace(main, signature=replace(main.signature, inputs=ports)))
+        assert len(found) == count and all("alignment 48 is not a power of two" in f for f in found)

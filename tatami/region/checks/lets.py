@@ -316,17 +316,18 @@ class _LetCheck:
     def _inline_dimensions(self, e: BroadcastInDim, axes: tuple[str, ...]) -> str:
         """The reason why the dimensions of an operand in index form are not those of its axes, or ""."""
         place = {a: d for d, a in enumerate(axes)}
-        own = {a for x in nodes(e.operand) for i in index_expressions(x) for a in free_vars(i) if a in place}
-        own |= {a for x in nodes(e.operand) if isinstance(x, Ref) and x.let in self.lets for a in self.lets[x.let].axes}
+        used = {a for x in nodes(e.operand) for i in index_expressions(x) for a in free_vars(i)}
+        used |= {a for x in nodes(e.operand) if isinstance(x, Ref) and x.let in self.lets for a in self.lets[x.let].axes}
+        own = used & place.keys()
         dims = e.broadcast_dimensions
-        if lacking := sorted(a for a in own if a in place and place[a] not in dims):
+        if lacking := sorted(a for a in own if place[a] not in dims):
             return f"the operand has axis {lacking[0]}, which is axis {place[lacking[0]]} of the result"
         found = [x for x in nodes(e.operand) if isinstance(x, Read)]
         for read in found:
             names = [i.as_name() for i in read.map]
             if len(names) == len(dims) and any(n in place and place[n] != d for n, d in zip(names, dims)):
                 return f"the axes of {read.tensor} are {', '.join(map(str, read.map))}"
-        extra = sorted(set(dims) - {place[a] for a in own if a in place})
+        extra = sorted(set(dims) - {place[a] for a in own})
         if extra and len(dims) not in {len(read.map) for read in found}:
             return f"the operand has no axis {extra[0]} of the result"
         return ""

@@ -69,6 +69,7 @@ class QuickCall:
 
     def run(self, given: Mapping[str, object]) -> dict[str, np.ndarray] | None:
         """Output -> array; None if an array is missing, superfluous, of another shape, or needs the long way."""
+        given = dict(given)  # holds the arrays: another thread may take them out of the caller's dict
         if len(given) != self._count:
             return None
         try:

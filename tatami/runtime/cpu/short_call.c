@@ -123,21 +123,31 @@ static int run(Call* c, uint64_t* words) {
 static PyObject* call(PyObject* self, PyObject* const* arguments, size_t count, PyObject* names) {
   Call* c = (Call*)self;
   uint64_t few[64], *words = few;
+  PyObject* some[64], **held = some; /* the inputs: without the GIL another thread may take them out of `given` */
   if (PyVectorcall_NARGS(count) != 1 || names != NULL) {
     PyErr_SetString(PyExc_TypeError, "one dict of arrays is taken");
     return NULL;
   }
   PyObject* given = arguments[0];
   if (!PyDict_CheckExact(given) || PyDict_GET_SIZE(given) != c->inputs) Py_RETURN_NONE;
-  if (c->words > (Py_ssize_t)(sizeof few / sizeof *few) && (words = PyMem_Malloc((size_t)c->words * sizeof *words)) == NULL)
-    return PyErr_NoMemory();
+  if (c->words > (Py_ssize_t)(sizeof few / sizeof *few)) {
+    words = PyMem_Malloc((size_t)c->words * sizeof *words);
+    held = PyMem_Malloc((size_t)c->words * sizeof *held);
+    if (words == NULL || held == NULL) {
+      PyMem_Free(words);
+      PyMem_Free(held);
+      return PyErr_NoMemory();
+    }
+  }
   memcpy(words, c->block, (size_t)c->words * sizeof *words);
   PyObject* made = NULL;
   Py_ssize_t i = 0;
   for (; i < c->inputs; i++) {
     PyObject* array = PyDict_GetItemWithError(given, c->port[i].name);
     if (array == NULL || !address_of(c->port + i, array, words + c->port[i].word)) break;
+    held[i] = Py_NewRef(array);
   }
+  Py_ssize_t count_held = i;
   if (i < c->inputs) {
     if (!PyErr_Occurred()) made = Py_NewRef(Py_None);
   } else {
@@ -145,7 +155,11 @@ static PyObject* call(PyObject* self, PyObject* const* arguments, size_t count, 
     if (enough != NULL && (made = make_results(c, words)) != NULL && run(c, words) < 0) Py_CLEAR(made);
     Py_XDECREF(enough);
   }
-  if (words != few) PyMem_Free(words);
+  while (count_held > 0) Py_DECREF(held[--count_held]);
+  if (words != few) {
+    PyMem_Free(words);
+    PyMem_Free(held);
+  }
   return made;
 }
 

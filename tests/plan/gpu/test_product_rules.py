@@ -38,9 +38,9 @@ def small(m: int, n: int, warp: str = "16x16") -> Any:
 
 
 RIGHT: list[Any] = [
-    sm80(), sm90(), sync(), sync(block=(1, 1)), sync(block=(16, 1)), sync((16, 64, 1)),
+    sm80(), sm90(), sync(), *(replace(sync(), stages=n) for n in (1, 2, 8)), sync(block=(1, 1)), sync(block=(16, 1)), sync((16, 64, 1)),
     *(sm80(stages=n) for n in (2, 3, 8)), *(sm90(stages=n) for n in (2, 8)),
-    replace(sm80(), async_=Async(True, 1)), replace(sm80(), async_=Async(False, 0)),
+    replace(sm80(), async_=Async(True, 1)),
     *(sm80(width=n) for n in (1, 2, 4, 8, 16)),
     *(sm80(split_k=n) for n in (1, 2, 32)), sm80(overlap=True), sm80(enable=False), sm90(split_k=2), sm90(overlap=True),
     sm90(split_k=2, overlap=True, **TILES), sm90(split_k=2, **COPIED), sm90(**TILES, **COPIED),
@@ -68,6 +68,7 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
     (sync(block=(16, 0)), ("block 16x0 has a side below 1",)),
     (sync(block=(48, 16)), ("tile 64x64 is not a multiple of the block 48x16",)),
     (sync(block=(16, 48)), ("tile 64x64 is not a multiple of the block 16x48",)),
+    *((replace(sync(), stages=n), (f"stages {n} is outside 1..8",)) for n in (0, 9)),
     (sm80(stages=1), ("stages 1 is outside 2..8",)),
     (sm90(stages=9), ("stages 9 is outside 2..8",)),
     (replace(sm80(), async_=Async(True, 0)), ("prefetch_depth 0 is outside 1..stages = 2",)),
@@ -227,3 +228,8 @@ def test_rows_and_columns_in_blocks(plan: Any, wanted: tuple[str, ...]) -> None:
 )
 def test_algorithms(choice: dict[str, str], wanted: list[str]) -> None:
     assert algorithm_rules(choice, ("matmul", "conv"), ("gemm", "other")) == wanted
+
+
+def test_an_algorithm_is_named_once_in_the_suggestion() -> None:
+    (found,) = algorithm_rules({"conv": "fft"}, ("conv",), ("implicit_gemm", "gemm", "winograd"))
+    assert found == "algo_choice.conv 'fft': implicit_gemm, winograd, direct are implemented"

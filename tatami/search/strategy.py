@@ -122,8 +122,8 @@ class Search:
             timed = self._timed(left, round_, turns)
             if self._is_over() and len(timed) < len(left):
                 return self._result(None, None, is_complete=False)
-            ranked = sorted((c for c in left if c.key in timed), key=lambda c, timed=timed: timed[c.key])
-            ahead = [c for c in ranked if timed[c.key] < BEHIND]
+            ranked = sorted((timed[c.key], k) for k, c in enumerate(left) if c.key in timed)
+            ahead = [left[k] for ratio, k in ranked if ratio < BEHIND]
             left = ahead[: max(1, -(-len(ahead) // KEPT))]
             for c in candidates:
                 if c.key in self._ready and c not in left:
@@ -144,7 +144,7 @@ class Search:
 
     def _right(self, candidates: Sequence[Candidate], until: float) -> tuple[list[Candidate], bool]:
         """(the candidates that agree with the reference, True if all were compared before `until`). At least one is compiled."""
-        out = []
+        out: list[Candidate] = []
         all_compared = True
         for c in candidates:
             known = self._known.get((c.key, 0))

@@ -40,7 +40,7 @@ class Planted(Worker):
     @property
     def texts(self) -> dict[str, str]:
         """Program -> its document."""
-        return self.__dict__.setdefault("_texts", {OWN: ""})  # type: ignore[no-any-return]
+        return self.__dict__.setdefault("_texts", {OWN: ""})
 
     def add(self, request: Add) -> Reply:
         if request.name != OWN:

@@ -33,7 +33,7 @@ def test_a_tuned_program_is_right() -> None:
 @pytest.mark.parametrize("seconds", [0, -1, True, "60", float("nan"), float("inf")])
 def test_tune_is_a_number_of_seconds(seconds: object) -> None:
     with pytest.raises(TatamiError, match="not a number of seconds"):
-        tt.compile(two_layers(), tune=seconds)  # type: ignore[arg-type]
+        tt.compile(two_layers(), tune=seconds)
 
 
 def test_the_command_writes_decisions_that_run_obeys(tmp_path: Path) -> None:

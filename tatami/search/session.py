@@ -33,7 +33,7 @@ from tatami.search.cut import Place, cut, places, port_bytes
 from tatami.search.guarded import behind_sizes
 from tatami.search.measuring.measurer import WORKER, Ended, Limits, Measurer, Outcome, memory_limit
 from tatami.search.measuring.messages import OWN, Open
-from tatami.search.measuring.noise import is_slower, ratios, spread
+from tatami.search.measuring.noise import GAIN, is_slower, ratios, spread
 from tatami.search.proposal import Proposal, merged
 from tatami.search.strategy import BUSY, Candidate, Patience, Search, candidate, worth_measuring
 from tatami.search.suggesters import suggest
@@ -387,12 +387,13 @@ class Session:
                 shown = [w for w in left if _shows(w, clocked)]
                 times = whole.turns([OWN, TUNED], WHOLE_TURNS, self.options.seed)
                 while len(shown) == len(left) and spread(times[OWN]) > BUSY and self.patience.wait():
-                    times = whole.turns([OWN, TUNED], WHOLE_TURNS, self.options.seed)
+                    more = whole.turns([OWN, TUNED], WHOLE_TURNS, self.options.seed + len(times[OWN]))
+                    times = {n: [*t, *more[n]] for n, t in times.items()}
             except Ended as ended:
                 self._report(None, "the tuned program", ended.outcome, Path(whole.opened.folder), decisions)
                 return Kept(keys, (), None, (), tuple(w.candidate.proposal.line for w in wins))
             found = ratios(times[OWN], times[TUNED])
-            if len(shown) == len(left) and is_slower(found):
+            if len(shown) == len(left) and (is_slower(found) or median(found) > 1 + GAIN):
                 shown = sorted(left, key=lambda w: w.job.share * (1 - w.ratio))[(len(left) + 1) // 2 :]
             if len(shown) == len(left):
                 result = Whole(median(times[OWN]), median(times[TUNED]), median(found), len(found))

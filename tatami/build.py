@@ -89,7 +89,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
             made.early(_kernel_unit(unit))
 
     def printed() -> None:
-        if not is_quick_build():  # which saves processor time: all its kernels are compiled at once
+        if not is_quick_build():  # a quick build saves processor time: it compiles all kernels at once
             stages.told = early
         try:
             made.complete(_units(compilation, timed))

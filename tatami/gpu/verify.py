@@ -38,7 +38,7 @@ def verify(module: Module[Program]) -> list[Diagnostic]:
             if k.face.symbol not in seen:
                 seen.add(k.face.symbol)
                 out += verify_any(k)
-        out += check_rows(program)
+        out += [] if out else check_rows(program)
         for b in program.bindings:
             bound = kernels.get(b.kernel)
             if bound is None:

@@ -138,6 +138,7 @@ NAMED: dict[str, tuple[str, Callable[[Any], None]]] = {
     "a token of two rings": ("conv80", field("CpAsync", "out_token", {"name": "tA", "block": "k"}, among="smB")),
     "keys into the ring of values": ("attention90", field("TmaLoad", "dst_smem", "smB", among="smK")),
     "a Wait without a block": ("attention90", without_field("Wait", "block")),
+    "a cluster without rows": ("stream_k90", fact("cluster", [0, 1])),
     "a cluster without CTAs": ("conv90", fact("cluster", [1, 0])),
     "no Epilogue": ("gemm90", without("Epilogue")),
 }

@@ -77,6 +77,13 @@ class Compilation:
         found = [*stored, *self.observer.warnings, *unmet_decisions(self.decisions, self.stages, self.target)]
         return [d for k, d in enumerate(found) if d not in found[:k]]
 
+    @property
+    def meaning(self) -> str | None:
+        """The given document that target `reference` runs: the last that computes. None: the plan made from the frontend, or given
+        with operations of its own."""
+        given = [s.name for s in STAGES if s.runs and s.name in self.stages.given]
+        return given[-1] if given and given[-1] != "frontend" else None
+
     def reference_run(
         self, inputs: Mapping[str, object], sizes: Mapping[str, int], mode: str = "float64", observe: object = None
     ) -> dict[str, Any]:

@@ -38,18 +38,22 @@ makes `frontend` of it; the Graph API makes it directly. After the last row, `ru
 
 `compile_stages` is a pure function of (given stages, target, decisions). A step is computed when something needs it; a stage that
 is given (a document the user edited) cuts the graph there. Each computed value passes through `observe`, which verifies, times
-and dumps it. The target `reference` has two stages: `execution` is made from `frontend` and run in numpy.
+and dumps it. The target `reference` has two stages: `execution` is made from `frontend` and run in numpy; of documents of later stages it runs
+the last one that computes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.stages import Observe, Stages
+
+if TYPE_CHECKING:
+    from tatami.loop.ir import Kernel
 
 
 def compile_stages(
@@ -71,6 +75,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     from tatami.frontend.rewrites.inline import choose_calls, inline_calls
     from tatami.frontend.rewrites.instantiate import instantiate_calls
     from tatami.indexbook.analyse import analyse as analyse_indices
+    from tatami.node_names import with_node_names
     from tatami.plan.block_reduces.block_sums import reduce_in_blocks
     from tatami.plan.choose import choose
     from tatami.plan.plan_realised import added_regions, plan_realised
@@ -87,7 +92,13 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     if target.kind == "reference":
         from tatami.execution.from_graph import from_graph
 
-        s.add("execution", lambda: from_graph(s["frontend"]))
+        if "tiny" in s.given:  # facts of documents, to compare given ones with
+            s.add("indexbook", lambda: analyse_indices(s["tiny"]))
+            s.add("poly_view", lambda: extract(s["tiny"], s["indexbook"]))
+        if "region" in s.given:
+            s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
+        if "frontend" in s.given or "execution" in s.given:
+            s.add("execution", lambda: from_graph(s["frontend"]))
         return
     s.add("instances", lambda: instantiate_calls(s["frontend"]))
     s.add("calls", lambda: choose_calls(s["instances"], target, decisions.calls))
@@ -103,26 +114,33 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("canonical", lambda: canonicalise(s["region@explicit"]))
     s.add("region", lambda: reduce_in_blocks(s["canonical"], target))
     s.add("poly_core", lambda: analyse_regions(s["region"], s.get_made("poly_view")))
-    s.add("plan", lambda: choose(s["region"], s["poly_core"], target, decisions.plans, hints))
+    s.add("plan", lambda: with_node_names(choose(s["region"], s["poly_core"], target, decisions.plans, hints), s, "region"))
     s.add("realisation", lambda: realise(s["region"], s["plan"]))
     s.add("realised", lambda: s["realisation"].module)
     s.add("added", lambda: analyse_regions(added_regions(s["realised"], s["plan"])))
     s.add("realised_plan", lambda: plan_realised(s["realisation"], s["plan"], s["added"], target))
     code = add_cuda if target.kind == "cuda" else add_cpu
     code(s, target)
+    kernels = "gpu" if target.kind == "cuda" else "loop"
     s.add(
         "execution",
-        lambda: lower_to_execution(s["realised"], s["realised_plan"], s["gpu" if target.kind == "cuda" else "loop"]),
+        lambda: with_node_names(lower_to_execution(s["realised"], s["realised_plan"], s[kernels]), s, "realised"),
     )
 
 
 def add_cpu(s: Stages, target: Target) -> None:
     """Define the code stages of a CPU target: loops and C."""
-    from tatami.c.print import print_c
+    from tatami.c.print import KernelUnits, print_c
     from tatami.loop.lower import lower as lower_to_loops
 
-    s.add("loop", lambda: lower_to_loops(s["realised"], s["realised_plan"], target, s["realisation"].variants))
-    s.add("c", lambda: print_c(s["loop"], s["execution"], target))
+    printed = KernelUnits()
+
+    def tell(kernel: Kernel) -> None:
+        if s.told is not None:
+            s.told(kernel, printed.unit(kernel))
+
+    s.add("loop", lambda: lower_to_loops(s["realised"], s["realised_plan"], target, s["realisation"].variants, tell))
+    s.add("c", lambda: print_c(s["loop"], s["execution"], target, printed))
 
 
 def add_cuda(s: Stages, target: Target) -> None:

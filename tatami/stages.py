@@ -148,6 +148,9 @@ class Stages:
         self._made: dict[str, Any] = dict(given)
         self._defined: dict[str, Callable[[], object]] = {}
         self._observe = observe
+        self.told: Callable[[Any, Any], None] | None = None
+        """told(kernel, unit), called with each CPU kernel and its C unit as soon as it is made, before the program that it
+        belongs to is verified; None: nobody asks."""
         self._define = define
         """Function that adds every stage, called for the first stage that is not given: a stored program imports no layer."""
 

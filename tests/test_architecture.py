@@ -36,17 +36,21 @@ ABOVE = {
     "api",
     "backends",
     "bench",
+    "build",
     "cli",
     "compilation",
     "execution_plan",
+    "ledger",
     "compiled_function",
     "decisions",
     "models",
+    "node_names",
     "observer",
     "pipeline",
     "prepare",
     "progress",
     "report",
+    "search",
     "specialised",
     "stages",
     "storage",
@@ -70,7 +74,7 @@ NUMPY_FILES = {
     "report/playback.py",
     "tiny/meaning/routines.py",
 }
-NUMPY_PARTS = (*IMPORTERS, "runtime", "api", "specialised", "prepare", "backends", "bench", "cli", "emulated")
+NUMPY_PARTS = (*IMPORTERS, "runtime", "api", "specialised", "prepare", "backends", "bench", "cli", "emulated", "search")
 MOST_FILES = 20
 """Maximum number of files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tatami.api import Compilation, build, prepare
-from tatami.cli.inputs import gather_inputs
+from tatami.bench.inputs import gather_inputs
 from tatami.core.codec import parse_text
 from tatami.core.diagnostic import TatamiError
 from tatami.core.module import Module

@@ -57,11 +57,11 @@ class Clock:
 
 def watch(spent: Spent) -> None:
     """Enter each later stage, check and import of this process in `spent`."""
-    from tatami import api, observer
+    from tatami import build, observer
 
     clock = Clock(spent)
     names = vars(observer)
-    observe, verify, find = observer.Observer.__call__, names["verify"], api.find_program
+    observe, verify, find = observer.Observer.__call__, names["verify"], build.find_program
 
     def timed(self: observer.Observer, stage: str, make: Callable[[], object]) -> Any:
         return clock.timed(spent.stages, stage, lambda: observe(self, stage, make))
@@ -74,7 +74,7 @@ def watch(spent: Spent) -> None:
         return find(compilation)
 
     observer.Observer.__call__ = timed  # type: ignore[method-assign]
-    names["verify"], api.find_program = check, counted
+    names["verify"], build.find_program = check, counted
 
 
 def measure(path: str, feed: Path | None) -> Spent:

@@ -16,6 +16,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from benchmarks.real.arrays import arrays_of
+from benchmarks.real.causes import MEMORY, SPEED
 from benchmarks.real.keep import keep
 from benchmarks.real.listing import RealModel
 from benchmarks.real.measure import measure
@@ -53,7 +54,7 @@ def main() -> None:
     record = keep(RECORD, steps, names)
     missing = len(MODELS) - len(record.rows)
     intro = INTRO + (f" {missing} of the list's {len(MODELS)} models are not in this record." if missing else "")
-    PAGE.write_text(page("Trained models from packages", intro, record, _origins()))
+    PAGE.write_text(page("Trained models from packages", intro, record, _origins(), (SPEED, MEMORY)))
     print(summary(record.rows))
 
 

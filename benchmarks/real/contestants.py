@@ -65,15 +65,15 @@ class Programs:
     """How many programs were compiled or loaded since the last `count`."""
 
     def __init__(self) -> None:
-        from tatami import api
+        from tatami import build
 
-        find, self._found = api.find_program, 0
+        find, self._found = build.find_program, 0
 
         def counted(compilation: Any) -> Any:
             self._found += 1
             return find(compilation)
 
-        api.find_program = counted
+        build.find_program = counted
 
     def count(self) -> int:
         found, self._found = self._found, 0

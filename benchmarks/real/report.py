@@ -10,6 +10,8 @@ from benchmarks.real.record import LEAST_ERROR, LIMIT, Record, Row
 
 BUSY = 1.5
 """Load average per core above which a page says that a row was measured next to other work: the benchmark's own is 1 at most."""
+NO_CAUSE = "not examined."
+"""Cause of a row that has no other."""
 COMPARED_BYTES = 8 << 20
 """Memory of a session that the summary compares: below it a page of the allocator decides."""
 HOW = f"""Each model runs in a process of its own, with one thread and an empty program cache at first. *error* is the greatest
@@ -79,8 +81,26 @@ def refusals(rows: Sequence[Row]) -> list[str]:
     return out
 
 
-def page(title: str, intro: str, record: Record, origins: Mapping[str, str]) -> str:
-    """A Markdown page. origins: what stands below the table for each origin of models, such as its licence."""
+def behind(rows: Sequence[Row], speed: Mapping[str, str], memory: Mapping[str, str]) -> list[str]:
+    """A line for each right row that is slower than ONNX Runtime at a size, or takes more of COMPARED_BYTES and more: the ratio
+    and the cause. `speed`, `memory`: causes by model."""
+    out: list[str] = []
+    for row in rows:
+        ratios = [s.ratio for s in row.sizes if not s.refused and s.seconds]
+        if row.verdict != "right":
+            continue
+        if ratios and round(min(ratios), 2) < 1:
+            out.append(f"- **{row.name}**, {min(ratios):.2f}: {speed.get(row.name, NO_CAUSE)}")
+        if row.resident_theirs >= COMPARED_BYTES and round(row.memory_ratio, 2) > 1:
+            out.append(f"- **{row.name}**, {row.memory_ratio:.2f} times the memory: {memory.get(row.name, NO_CAUSE)}")
+    return out
+
+
+def page(
+    title: str, intro: str, record: Record, origins: Mapping[str, str], causes: Sequence[Mapping[str, str]] | None = None
+) -> str:
+    """A Markdown page. origins: what stands below the table for each origin of models, such as its licence. causes: those of a
+    row's speed and memory, by model; None: the page has no such section."""
     machine = ", ".join(f"{k} {v}" for k, v in record.machine.items())
     lines = [f"# {title}", "", intro, "", f"**{summary(record.rows)}**", "", HOW, "", f"Machine: {machine}.", ""]
     lines += table(record.rows)
@@ -92,6 +112,9 @@ def page(title: str, intro: str, record: Record, origins: Mapping[str, str]) -> 
             f"Measured next to other work, with load averages of up to {most:.1f} per core, so that *cold* and *new size* are several",
         ]
         lines += [f"times those of an idle machine: {', '.join(r.name for r in busy)}."]
+    slow = [] if causes is None else behind(record.rows, *causes)
+    if slow:
+        lines += ["", "## Behind ONNX Runtime", "", *slow]
     said = refusals(record.rows)
     if said:
         lines += ["", "## What the others were told", "", *said]

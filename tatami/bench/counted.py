@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tatami.api import Compilation
+from tatami.compilation import Compilation
 from tatami.compiled_function import CompiledFunction
 from tatami.core.diagnostic import fail
 from tatami.core.kernel import is_met

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from tatami.api import Compilation, load_cpu_program
+from tatami.build import load_cpu_program
+from tatami.compilation import Compilation
 from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.cost import rates
 from tatami.core.kernel import is_met
 from tatami.core.target import Target
+from tatami.ledger.exchange import plain
 from tatami.plan.choose import estimate_at
 from tatami.plan.ir import Guarded
 from tatami.plan.loops.estimate import number_at
@@ -135,6 +137,15 @@ def measure(
         plan = json.dumps(to_builtins(found.plan), separators=(",", ":")) if found is not None else ""
         timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan))
     return Measurement(tuple(timings), whole, runs)
+
+
+def ledger_rows(model: str, target: str, sizes: Mapping[str, int], found: Measurement) -> list[tuple[object, ...]]:
+    """A row of the ledger for each kernel."""
+    at = " ".join(f"{n}={v}" for n, v in sizes.items())
+    return [
+        (plain(model), target, at, t.kernel, t.kind, t.flops, t.bytes, t.occupancy, t.estimate, t.seconds, t.plan)
+        for t in found.timings
+    ]
 
 
 def _stated_peaks(target: Target) -> Peaks:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from importlib.resources import files
 
 from tatami.c.ir import Source
+from tatami.execution.views.kernel_labels import comment
 
 
 def source_files(source: Source) -> dict[str, str]:
     """File name -> text: the kernels, the entry, and the headers and runtime that they include."""
-    out: dict[str, str] = {name: unit.text for name, unit in source.units.items()}
+    out: dict[str, str] = {name: comment(source.labels.get(name, "")) + unit.text for name, unit in source.units.items()}
     out["entry.c"] = source.entry
     for item in sorted((files("tatami.c") / "runtime_text").iterdir(), key=lambda p: p.name):
         if item.name.endswith((".h", ".c")):

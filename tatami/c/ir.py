@@ -26,3 +26,5 @@ class Source(msgspec.Struct, frozen=True):
     entry: VerbatimCode
     abi: str = ""
     """The agreement with the runtime that calls the text (`c/abi.py`)."""
+    labels: dict[str, str] = {}
+    """File name -> what a reader calls the work of its kernel: a comment in dumps and files, no part of the compiled text."""

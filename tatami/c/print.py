@@ -16,15 +16,32 @@ from tatami.core.diagnostic import raise_errors
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.execution.ir import launched_kernels
+from tatami.execution.views.kernel_labels import kernel_labels
+from tatami.loop.ir import Kernel
 
 
-def print_c(loop: Module[Any], execution: Module[Any], target: Target) -> Module[Source]:
-    """One Source for all programs of the module. Launched kernels are printed, equal ones once."""
+class KernelUnits:
+    """The units of a program's kernels, by symbol; each is printed once."""
+
+    def __init__(self) -> None:
+        self._units: dict[str, Unit] = {}
+
+    def unit(self, kernel: Kernel) -> Unit:
+        """The unit of a kernel, printed unless it is there."""
+        symbol = kernel.face.symbol
+        if symbol not in self._units:
+            self._units[symbol] = (print_checked if kernel.extents else print_kernel)(kernel)
+        return self._units[symbol]
+
+
+def print_c(loop: Module[Any], execution: Module[Any], target: Target, printed: KernelUnits | None = None) -> Module[Source]:
+    """One Source for all programs of the module. Launched kernels are printed, equal ones once. `printed`: units of these
+    kernels, of which some may be printed already."""
     raise_errors(check_launches(loop, execution))
     launched = launched_kernels(execution)
     kernels = {s: k for program in loop.programs.values() for s, k in program.kernels.items() if s in launched}
-    units: dict[str, Unit] = {
-        f"{symbol}.c": (print_checked if kernel.extents else print_kernel)(kernel) for symbol, kernel in kernels.items()
-    }
+    printed = printed or KernelUnits()
+    units: dict[str, Unit] = {f"{symbol}.c": printed.unit(kernel) for symbol, kernel in kernels.items()}
     units |= routine_units(kernels.values())
-    return Module({"main": Source(units, VerbatimCode(print_entry(execution)), abi())})
+    labels = {f"{symbol}.c": label for symbol, label in kernel_labels(execution).items() if f"{symbol}.c" in units}
+    return Module({"main": Source(units, VerbatimCode(print_entry(execution)), abi(), labels)})

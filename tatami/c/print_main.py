@@ -14,7 +14,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
-from tatami.core.numbers.compared import Expected, double_text, values_text
+from tatami.core.numbers.compared import Expected, double_text, names_text, values_text
 from tatami.core.page import page
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import BufferInfo, ExecutionPlan
@@ -95,6 +95,7 @@ class _Main:
         ]
         return page("tatami.c", "main.c").fill(
             TABLES=[*self.tables(), *self.checks()],
+            NAMES=names_text(o.tensor for o in plan.signature.outputs),
             THREADS=self.threads,
             BUFFERS=max(1, len(boundary) + len(constants)),
             MEMORY=[f"b[{k}] = memory({self.count('main', b) * b.dtype.itemsize});" for k, b in enumerate(boundary)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tatami.c.ir import Source
 from tatami.core.module import Module
+from tatami.execution.views.kernel_labels import comment
 
 
 def show(module: Module[Source]) -> str:
@@ -11,6 +12,7 @@ def show(module: Module[Source]) -> str:
     parts: list[str] = []
     for source in module.programs.values():
         for name, unit in source.units.items():
-            parts.append(f"/* ==== {name}{' (contracted)' if unit.contract else ''} ==== */\n{unit.text}")
+            above = f"/* ==== {name}{' (contracted)' if unit.contract else ''} ==== */\n{comment(source.labels.get(name, ''))}"
+            parts.append(above + unit.text)
         parts.append(f"/* ==== entry.c ==== */\n{source.entry}")
     return "\n".join(parts)

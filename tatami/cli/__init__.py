@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +29,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami run out/6_region.json --check    go on from any stage of a dump
   tatami playback model.onnx              run every stage that computes; name the first that differs
   tatami bench model.onnx -D B=32         time and roofline per kernel
+  tatami tune model.onnx --budget 10m -o tuned.json
+                                          measure other plans than the compiler's; run --decisions tuned.json
   tatami explain model.onnx               what was fused, what was not, and why
   tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
   tatami check model.harp                 all that is wrong with a text, with line and column
@@ -39,7 +42,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
 MODEL is .harp, .onnx, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
-Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_PROGRAM_CACHE=0 (compile anew),
+Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
 TATAMI_CALIBRATE=0 (plan by the usual rates of the instruction set), TATAMI_SANITIZE (docs/custom_kernels.md).
 """
 """The text of `tatami --help`."""
@@ -192,7 +195,7 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
 @click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
 @click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
-@click.option("--ledger", type=click.Path(), help="CSV to append to; default: ledger.csv in the cache folder")
+@click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 def bench(
     request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float | None, ledger: str | None, svg: str | None
@@ -204,6 +207,75 @@ def bench(
     from tatami.cli.run_commands import Benching, bench_command
 
     bench_command(request, Benching(inputs, threads, seconds, ledger, svg))
+
+
+@main.command(short_help="search for better plans by measuring")
+@common
+@click.option("--budget", default="10m", show_default=True, metavar="TIME", help="how long to search: 90s, 10m, 2h")
+@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
+@click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
+@click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")
+def tune(request: Request, budget: str, threads: int | None, output: str, ledger: str | None) -> None:
+    """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D, and write those that are
+    faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps what was found;
+    started again, the search goes on, and measures nothing twice."""
+    from tatami.cli.tune_command import tune_command
+
+    tune_command(request, budget, threads, Path(output), ledger)
+
+
+@main.group(short_help="what was measured on this machine")
+def ledger() -> None:
+    """The ledger: measurements of `tatami tune` and `tatami bench`."""
+
+
+LEDGER = click.option("--ledger", "path", type=click.Path(), help="the ledger; default: that of the user")
+"""The option of every command on the ledger."""
+
+
+@ledger.command(name="list")
+@LEDGER
+@refusing
+def list_(path: str | None) -> None:
+    """A line for each kernel that was searched: candidates, times, and the best."""
+    from tatami.cli.tune_command import list_command
+
+    list_command(path)
+
+
+@ledger.command()
+@LEDGER
+@click.option("--searches", is_flag=True, help="the candidates of searches instead of the kernels of `tatami bench`")
+@click.option("-o", "--output", type=click.Path(), help="file to write; default: standard output")
+@refusing
+def export(path: str | None, searches: bool, output: str | None) -> None:
+    """Print the ledger as CSV."""
+    from tatami.cli.tune_command import export_command
+
+    export_command(path, "candidates" if searches else "kernels", output)
+
+
+@ledger.command()
+@LEDGER
+@click.argument("files", nargs=-1, required=True)
+@refusing
+def merge(path: str | None, files: tuple[str, ...]) -> None:
+    """Take over the rows of the ledgers FILES of other machines. Measurements hold for machines alike: same instructions, caches
+    and cores."""
+    from tatami.cli.tune_command import merge_command
+
+    merge_command(path, files)
+
+
+@ledger.command()
+@LEDGER
+@click.option("--older", type=click.IntRange(0), metavar="DAYS", help="also remove what is older")
+@refusing
+def prune(path: str | None, older: int | None) -> None:
+    """Remove measurements of other versions of Tatami, which no search uses."""
+    from tatami.cli.tune_command import prune_command
+
+    prune_command(path, older)
 
 
 @main.command(short_help="decisions of the compiler, with reasons")

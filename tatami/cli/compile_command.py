@@ -32,7 +32,7 @@ def compile_command(request: Request, output: str, dump: str, embed: bool) -> No
 
 def _save(request: Request, path: Path) -> None:
     """Write the file that `f.save` would write, with machine code if it can run on this machine."""
-    from tatami.api import find_program
+    from tatami.build import find_program
 
     check_path(path)
     with shown(True) as progress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tatami.api import Compilation, build
-from tatami.cli.inputs import gather_inputs
+from tatami.bench.inputs import gather_inputs
 from tatami.cli.request import Request
 from tatami.cli.terminal import printable, show_diagnostics
 from tatami.core.codec import dump_text, to_builtins
@@ -220,7 +219,7 @@ def calibrate_command(output: str | None) -> None:
 
 @dataclass(frozen=True)
 class Benching:
-    """Options of `tatami bench`, None where they are not given. `seconds`: how long to measure; `ledger`: CSV to append to;
+    """Options of `tatami bench`, None where they are not given. `seconds`: how long to measure; `ledger`: the database to add to;
     `svg`: file for the roofline."""
 
     inputs: tuple[str, ...]
@@ -237,11 +236,11 @@ class Benching:
 
 
 def bench_command(request: Request, options: Benching) -> None:
-    """`tatami bench`: time each kernel, print the table, append to the ledger. On an emulated GPU count instead."""
-    from tatami.bench.ledger import append_measurement
-    from tatami.bench.measure import estimate_sizes, measure
+    """`tatami bench`: time each kernel, print the table, add to the ledger. On an emulated GPU count instead."""
+    from tatami.bench.measure import estimate_sizes, ledger_rows, measure
     from tatami.bench.roofline import roofline_svg
-    from tatami.runtime.building.cache import default_cache, make_private
+    from tatami.ledger.database import default_path, open_ledger
+    from tatami.ledger.records import Records
     from tatami.runtime.cores import thread_count
     from tatami.runtime.machine.peak import measured_peaks
 
@@ -267,7 +266,7 @@ def bench_command(request: Request, options: Benching) -> None:
         work = ("" if n is None else f"{n:.0f}" for n in (t.flops, t.bytes))
         share = f"{t.seconds / total:.0%}"
         rows.append((t.kernel, t.kind, f"{t.seconds * 1e3:.4f}", share, estimate, *rate, roof, *work, names))
-    _print_columns(rows, 2)
+    print_columns(rows, 2)
     at = ", ".join(f"{n}={v}" for n, v in bound.items())
     line = f"whole program {found.whole * 1e3:.4f} ms, kernels {total * 1e3:.4f} ms, least of {found.runs} runs"
     console.print(printable(f"{line}{' at ' + at if at else ''}"), markup=False)
@@ -279,14 +278,11 @@ def bench_command(request: Request, options: Benching) -> None:
     if options.svg is not None:
         write_text(Path(options.svg), roofline_svg(found.timings, peaks, Path(request.model).name))
         console.print(printable(f"wrote {options.svg}"), markup=False)
-    root = default_cache().root
-    path = Path(options.ledger) if options.ledger else root / "ledger.csv" if root is not None else None
-    if path is not None and not options.ledger:
-        with suppress(OSError):  # the ledger says what is wrong with the folder
-            make_private(path.parent)
-    if path is not None:
-        append_measurement(path, Path(request.model).name, compilation.target.name, bound, found)
-        console.print(printable(f"appended to {path}"), markup=False)
+    path = Path(options.ledger) if options.ledger else default_path()
+    with open_ledger(path) as connection:
+        rows_of = ledger_rows(Path(request.model).name, compilation.target.name, bound, found)
+        Records(connection).keep_kernels(rows_of)
+    console.print(printable(f"added to {path}"), markup=False)
 
 
 def _count(request: Request, compilation: Compilation, options: Benching) -> None:
@@ -300,14 +296,14 @@ def _count(request: Request, compilation: Compilation, options: Benching) -> Non
     arrays, bound = gather_inputs(function.signature, function.arguments, options.inputs, request.sizes)
     function.sizes.update(bound)
     counted = count(function, arrays)
-    _print_columns([tuple(map(printable, row)) for row in table(counted)], 3)
+    print_columns([tuple(map(printable, row)) for row in table(counted)], 3)
     compared = list(comparison(counted))
     if len(compared) > 1:
         console.print()
-        _print_columns([tuple(map(printable, row)) for row in compared], 2)
+        print_columns([tuple(map(printable, row)) for row in compared], 2)
 
 
-def _print_columns(rows: Sequence[tuple[str, ...]], left: int) -> None:
+def print_columns(rows: Sequence[tuple[str, ...]], left: int) -> None:
     """Print a table. `left`: number of columns that are aligned to the left; the last column is not filled up."""
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]) - 1)]
     for row in rows:

@@ -24,7 +24,7 @@ MAX_DEPTH = 200
 
 def to_builtins(value: Any) -> Any:
     """A node as plain JSON values: dicts with str keys, lists, numbers, text."""
-    return msgspec.to_builtins(value, enc_hook=_encode, str_keys=True)
+    return msgspec.to_builtins(value, enc_hook=_encode_lines, str_keys=True)
 
 
 class _Refused(ValueError):
@@ -98,6 +98,11 @@ def _encode(value: Any) -> Any:
     raise NotImplementedError(type(value))
 
 
+def _encode_lines(value: object) -> object:
+    lines = str(value).split("\n") if isinstance(value, VerbatimCode) else ()
+    return lines if len(lines) > 1 else _encode(value)
+
+
 def _decode(kind: type, value: Any) -> Any:
     if kind is Expr:
         if isinstance(value, bool) or not isinstance(value, int | str):
@@ -106,24 +111,33 @@ def _decode(kind: type, value: Any) -> Any:
     if kind is VerbatimCode:
         if isinstance(value, VerbatimCode):
             return value
-        raise _Refused("code") if isinstance(value, str) else ValueError(f"expected a text, got {type(value).__name__}")
+        raise ValueError(f"expected a text, got {type(value).__name__}") if _lines(value) is None else _Refused("code")
     raise NotImplementedError(kind)
 
 
 def _decode_trusted(kind: type, value: Any) -> Any:
-    return VerbatimCode(value) if kind is VerbatimCode and isinstance(value, str) else _decode(kind, value)
+    text = _lines(value) if kind is VerbatimCode else None
+    return _decode(kind, value) if text is None else VerbatimCode(text)
+
+
+def _lines(value: object) -> str | None:
+    """The text of code, which documents hold as one string or as a list of lines; None for anything else."""
+    if isinstance(value, str):
+        return value
+    return "\n".join(value) if isinstance(value, list) and all(isinstance(line, str) for line in value) else None
 
 
 def _schema(kind: type) -> dict[str, Any]:
     if kind is Expr:
         return {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "index expression"}
     if kind is VerbatimCode:
-        return {"type": "string", "description": "code; it needs --trust"}
+        lines = {"type": "array", "items": {"type": "string"}}
+        return {"anyOf": [{"type": "string"}, lines], "description": "code, a text or its lines; it needs --trust"}
     raise NotImplementedError(kind)
 
 
 def dump_text(value: Any) -> str:
-    """Deterministic JSON text: keys in field order, one line per leaf list."""
+    """Deterministic JSON text: keys in field order; what fits on a line stands on one."""
     return _Writer().text(value) + "\n"
 
 
@@ -205,12 +219,36 @@ class _Writer:
 
     width = 110
 
+    def __init__(self) -> None:
+        self._flat: dict[int, str | None] = {}
+
     def text(self, value: Any, indent: int = 0) -> str:
-        flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        if len(flat) + indent <= self.width or not isinstance(value, dict | list) or not value:
+        flat = self.flat(value)
+        if flat is not None and (len(flat) + indent <= self.width or not isinstance(value, dict | list | tuple) or not value):
             return flat
         pad = " " * (indent + 2)
         if isinstance(value, dict):
-            items = [f"{pad}{json.dumps(k, ensure_ascii=False)}: {self.text(v, indent + 2)}" for k, v in value.items()]
+            items = [f"{pad}{_text(k)}: {self.text(v, indent + 2)}" for k, v in value.items()]
             return "{\n" + ",\n".join(items) + "\n" + " " * indent + "}"
         return "[\n" + ",\n".join(pad + self.text(v, indent + 2) for v in value) + "\n" + " " * indent + "]"
+
+    def flat(self, value: object) -> str | None:
+        """The value on one line; None if a list or an object is longer than a line."""
+        if not isinstance(value, dict | list | tuple):
+            return _text(value)
+        if id(value) not in self._flat:
+            inner = value.values() if isinstance(value, dict) else value
+            parts = [self.flat(v) for v in inner]
+            self._flat[id(value)] = self._joined(value, [p for p in parts if p is not None]) if None not in parts else None
+        return self._flat[id(value)]
+
+    def _joined(self, value: dict[str, object] | list[object] | tuple[object, ...], parts: list[str]) -> str | None:
+        if isinstance(value, dict):
+            made = "{" + ", ".join(f"{_text(k)}: {p}" for k, p in zip(value, parts, strict=True)) + "}"
+        else:
+            made = f"[{', '.join(parts)}]"
+        return made if len(made) <= self.width else None
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -2,15 +2,16 @@
 
 `main` is the entry; `setup` (if there is one) runs once at load, its outputs are the rest of the ConstPool; other names are
 call targets. `origins[program][id]` are ids one layer up; in the first layer they are the importer's own (an ONNX node, a line
-of `.harp`, a Python line)."""
+of `.harp`, a Python line); in plans and execution plans, names of the model's nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tatami.core.diagnostic import Diagnostic
+from tatami.core.scalar import one_line
 from tatami.core.target import Target
 from tatami.core.tensor import Tensor
 
@@ -36,3 +37,13 @@ class Module(Generic[P_co]):
     def main(self) -> P_co:
         """The program that a caller of the model runs."""
         return self.programs["main"]
+
+
+MOST_NAMES = 6
+"""Maximum number of names of nodes on a line of a dump."""
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Names of nodes for a line of a dump: the first ones, and how many more there are."""
+    shown = [one_line(n)[:60] for n in names[:MOST_NAMES]]
+    return ", ".join(shown) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")

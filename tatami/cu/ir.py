@@ -22,3 +22,5 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     units: tuple[Unit, ...]
     headers: dict[str, VerbatimCode]
     main: VerbatimCode = NO_CODE
+    labels: dict[str, str] = {}
+    """Symbol -> what a reader calls the work of the kernel: a comment in dumps and files, no part of the compiled text."""

@@ -16,6 +16,7 @@ from tatami.cu.streaming.custom_body import body_text
 from tatami.cu.streaming.sort import sort_text
 from tatami.cu.streaming.stream import stream_text
 from tatami.execution.ir import launched_kernels
+from tatami.execution.views.kernel_labels import kernel_labels
 from tatami.gpu.ir import AnyKernel, BodyKernel, Kernel, Program
 from tatami.gpu.stream_ir import SortKernel, StreamKernel
 
@@ -30,7 +31,8 @@ def print_cu(gpu: Module[Program], execution: Module[Any], target: Target) -> Mo
     launched = launched_kernels(execution)
     kernels = {k.face.symbol: k for program in gpu.programs.values() for k in program.kernels if k.face.symbol in launched}
     ordered = [k for _, k in sorted(kernels.items(), key=lambda x: (len(x[0]), x[0]))]
-    source = Source(tuple(print_unit(k, target) for k in ordered), headers(tuple(ordered)))
+    labels = {symbol: label for symbol, label in kernel_labels(execution).items() if symbol in kernels}
+    source = Source(tuple(print_unit(k, target) for k in ordered), headers(tuple(ordered)), labels=labels)
     return Module({"main": source})
 
 

@@ -15,7 +15,7 @@ from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr
 from tatami.core.kernel import is_met
 from tatami.core.module import Module
-from tatami.core.numbers.compared import Expected, double_text, values_text
+from tatami.core.numbers.compared import Expected, double_text, names_text, values_text
 from tatami.core.page import Page, page
 from tatami.cu.expr_text import STORED_TYPE
 from tatami.cu.ir import Source
@@ -90,6 +90,7 @@ class _Main:
             made = {port.tensor: f"s[{setup.pointer[id][1:]}]" for id, port in ports}
         return _page("main").fill(
             KERNELS=[f'#include "{u.symbol}.cu"' for u in self.source.units],
+            NAMES=names_text(o.tensor for o in self.plan.signature.outputs),
             EXPECTED=expected,
             PROGRAMS=[text for p in programs for text in ("", _page("main_program").fill(NAME=p.name, LAUNCHES=p.launches()))],
             SETUP=setup.memory("s", {}, numbers) if setup is not None else [],

@@ -13,6 +13,7 @@ frontend graph, one operation per node (spec 4 §3). Invariants (``verify``, ``v
     in_place, joined         results in the place of an operand, and operands in their place in a concatenation
     extents                  sizes that data decide, read by compiled code
     run                      the meaning in numpy (target `reference`)
+    views/                   what later layers ask too: what a reader calls the work of a kernel
 
 A dump::
 

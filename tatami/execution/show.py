@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tatami.core.kernel import Condition, condition_text
-from tatami.core.module import Module
+from tatami.core.module import Module, Origins, names_text
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
 from tatami.execution import ir
@@ -22,15 +22,15 @@ from tatami.execution.waves import operation_name
 
 def show(module: Module[ir.ExecutionPlan]) -> str:
     """The text of every program: signature, buffers, instructions by wave."""
-    return "\n".join(_program(name, plan) for name, plan in module.programs.items())
+    return "\n".join(_program(name, plan, module.origins.get(name, {})) for name, plan in module.programs.items())
 
 
-def _program(name: str, plan: ir.ExecutionPlan) -> str:
+def _program(name: str, plan: ir.ExecutionPlan, names: Origins) -> str:
     lines = [f"program {name} {_signature(plan.signature)}"]
     rows = [_buffer(b) for b in plan.buffers]
     widths = [max((len(r[c]) for r in rows), default=0) for c in range(3)]
     lines += ["  " + "  ".join(cell.ljust(w) for cell, w in zip(r, (*widths, 0))).rstrip() for r in rows]
-    lines += _instructions(plan)
+    lines += _instructions(plan, names)
     return "\n".join(lines) + "\n"
 
 
@@ -58,7 +58,7 @@ def _buffer(b: ir.BufferInfo) -> tuple[str, str, str, str]:
     return b.kind, b.id, f"{b.dtype}[{', '.join(map(str, b.shape))}]", "  ".join(notes)
 
 
-def _instructions(plan: ir.ExecutionPlan) -> list[str]:
+def _instructions(plan: ir.ExecutionPlan, names: Origins) -> list[str]:
     out: list[str] = []
     texts = [_instruction(i) for i in plan.instructions]
     width = min(60, max((len(t) for t in texts), default=0))
@@ -67,7 +67,9 @@ def _instructions(plan: ir.ExecutionPlan) -> list[str]:
         if ins.wave != wave:
             wave = ins.wave
             out.append(f"  wave {wave}" if wave >= 0 else "  no order given")
-        notes = " ".join(w for w in (ins.debug_name, "beside" if ins.beside else "") if w)
+        made = names.get(ins.debug_name, ())
+        nodes = f"({names_text(made)})" if made and made != (ins.debug_name,) else ""
+        notes = " ".join(w for w in (ins.debug_name, nodes, "beside" if ins.beside else "") if w)
         out.append(f"    {text.ljust(width)}  # {notes}" if notes else f"    {text}")
     flat = ", ".join(f"{i.debug_name or operation_name(i.op)} @{i.wave}" for i in plan.instructions if i.wave >= 0)
     return [*out, f"  execution_order {flat}"] if flat else out

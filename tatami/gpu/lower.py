@@ -30,7 +30,7 @@ from tatami.gpu.streaming.custom_body import lower_body
 from tatami.gpu.streaming.lower import lower_stream
 from tatami.gpu.streaming.sort import DOWN, lower_sort
 from tatami.plan.ir import TWO_PASS, GpuStream, GpuSync, Guarded, ProgramPlan, RegionPlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
-from tatami.plan.views.product_limits import hard_limits
+from tatami.plan.views.product_limits import hard_limits, synchronous_block
 from tatami.plan.views.product_rules import block_rules, group_rules, shape_rules
 from tatami.region.views.fp8 import spelled_out
 
@@ -144,8 +144,15 @@ def lower_region(
         case Sm80Mma() if plan.async_.enable:
             return lower_sm80(p, plan, tail, target, swizzles)
         case Sm80Mma():
-            block = (min(16, plan.tile[0]), min(16, plan.tile[1]))
-            sync = GpuSync(plan.tile, block, plan.bind, plan.predicate_tail, plan.epilogue, plan.stages, acc=plan.acc)
+            sync = GpuSync(
+                plan.tile,
+                synchronous_block(plan.tile),
+                plan.bind,
+                plan.predicate_tail,
+                plan.epilogue,
+                plan.stages,
+                acc=plan.acc,
+            )
             refuse(region.name, "InvalidPlan", shape_rules(sync))
             refuse(region.name, "ResourceExceeded", hard_limits(sync, p.a_dtype, target))
             return lower_sync(p, sync, tail)

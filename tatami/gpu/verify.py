@@ -91,6 +91,8 @@ def check_words(kernel: AnyKernel) -> list[Diagnostic]:
 def verify_kernel(kernel: Kernel) -> list[Diagnostic]:
     """Faults of a contraction kernel; the protocol is proved if there are no others."""
     out = check_words(kernel)
+    if not out and min(kernel.cluster) < 1:
+        out = [invalid(kernel, "kernel", f"cluster {kernel.cluster[0]}x{kernel.cluster[1]} has no CTA")]
     if out:
         return out
     out = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never, get_args
 
 import msgspec
@@ -68,19 +68,25 @@ def lower(
     plan: Module[ProgramPlan],
     target: Target,
     variants: Mapping[str, Mapping[str, tuple[Region, ...]]] | None = None,
+    told: Callable[[ir.Kernel], object] = lambda kernel: None,
 ) -> Module[ir.Program]:
     """The kernels of every program, and the calls that its Regions make. `variants`: by program and Region, its forms in the
-    order of its guarded plans, where these read other operands (plan/realise.py)."""
+    order of its guarded plans, where these read other operands (plan/realise.py). `told`: called with each kernel when it is
+    made."""
     variants = variants or {}
     programs: dict[str, ir.Program] = {}
     for name, program in region.programs.items():
         plans = {p.region: p for p in plan.programs[name].regions} if name in plan.programs else {}
-        programs[name] = _lower_program(program, plans, target, variants.get(name, {}))
+        programs[name] = _lower_program(program, plans, target, variants.get(name, {}), told)
     return Module(programs, region.constants, region.origins)
 
 
 def _lower_program(
-    program: Program, plans: dict[str, RegionPlan], target: Target, variants: Mapping[str, tuple[Region, ...]]
+    program: Program,
+    plans: dict[str, RegionPlan],
+    target: Target,
+    variants: Mapping[str, tuple[Region, ...]],
+    told: Callable[[ir.Kernel], object],
 ) -> ir.Program:
     kernels: dict[str, ir.Kernel] = {}
     bindings: list[Binding] = []
@@ -95,7 +101,9 @@ def _lower_program(
             if body.key not in known:
                 known[body.key] = _kernel(body.region, body.names, body.plan, target, step.name)
             kernel = known[body.key]
-            kernels.setdefault(kernel.face.symbol, kernel)
+            if kernel.face.symbol not in kernels:
+                kernels[kernel.face.symbol] = kernel
+                told(kernel)
             bindings.append(
                 Binding(
                     region=step.name,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
 
-from tatami.core.algebra.visit import substitute
 from tatami.core.diagnostic import fail
-from tatami.core.expr import var
 from tatami.core.module import Module
-from tatami.core.signature import is_constant, symbols
+from tatami.core.signature import symbols
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.decide import Decided, apply_decisions
@@ -20,13 +17,12 @@ from tatami.plan.guards import Planned, behind_guards
 from tatami.plan.ir import CpuContraction, CpuPlanes, CpuSplit, CpuWinograd, Guarded, ProgramPlan, RegionPlan, Rejected
 from tatami.plan.key import canonical_plan_key, plan_key
 from tatami.plan.memory.constant_arguments import constant_arguments
-from tatami.plan.memory.convert import with_layouts
 from tatami.plan.memory.layouts import choose_layouts
+from tatami.plan.named_region import NamedRegion, constant_tensors, named_region, named_regions
 from tatami.plan.rename import inverse, rename_choice
 from tatami.plan.usual_sizes import least_sizes, usual_sizes
-from tatami.poly_core.ir import Contraction, PolyCore, RegionFacts
+from tatami.poly_core.ir import PolyCore, RegionFacts
 from tatami.region.ir import Program, Region
-from tatami.region.views.canonical_key import Renaming, canonical
 from tatami.region.views.open_places import without_offsets
 
 Form: TypeAlias = tuple[Region, frozenset[str], tuple[tuple[str, int], ...]]
@@ -53,11 +49,8 @@ def choose(
     for name, program in region.programs.items():
         hints = {**usual_sizes(program), **program.signature.defaults, **(sizes or {})}
         constants = constant_tensors(region, name) | frozenset(arguments.get(name, ()))
-        facts = {f.region: f for f in poly_core.programs[name].regions}
         layouts = choose_layouts(program, target)
-        lying = {item.name: item for item in with_layouts(program, layouts, constants)[0].body if isinstance(item, Region)}
-        items = [item for item in program.body if isinstance(item, Region)]
-        named = [_named(item, lying[item.name], facts[item.name], constants) for item in items]
+        named = named_regions(program, poly_core.programs[name], layouts, constants)
         out = [_plan_of(n, target, hints, constants, decided, made) for n in named]
         if guards and target.kind == "cpu":
             out = _with_guarded(program, out, named, target, hints, decided)
@@ -65,29 +58,10 @@ def choose(
     return Module(plans, region.constants, {})
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A Region of the program, with its values as they lie in memory; that form, its facts and its constants by canonical
-    names."""
-
-    region: Region
-    lying: Region
-    renamed: Region
-    names: Renaming
-    facts: RegionFacts
-    constants: frozenset[str]
-
-
-def _named(region: Region, lying: Region, facts: RegionFacts, constants: frozenset[str]) -> _Named:
-    renamed, names = canonical(lying)
-    known = frozenset(names.tensors[p.name] for p in lying.inputs if p.name in constants)
-    return _Named(region, lying, renamed, names, facts_of_renamed(facts, names), known)
-
-
 def _with_guarded(
     program: Program,
     plans: list[RegionPlan],
-    named: Sequence[_Named],
+    named: Sequence[NamedRegion],
     target: Target,
     sizes: Mapping[str, int],
     decided: Decided,
@@ -109,13 +83,13 @@ def _with_guarded(
 
 
 def _plan_of(
-    n: _Named, target: Target, sizes: Mapping[str, int], constants: frozenset[str], decided: Decided, made: Made
+    n: NamedRegion, target: Target, sizes: Mapping[str, int], constants: frozenset[str], decided: Decided, made: Made
 ) -> RegionPlan:
     """The plan of one Region, made for its canonical form with the layouts of `n.lying`, so that Regions which planning cannot
     tell apart are planned once. The key is that of the Region without layouts."""
     region, lying = n.region, n.lying
     key = plan_key(region, target) if lying is not region else canonical_plan_key(n.renamed, target)
-    hints = _hints(n, sizes)
+    hints = n.hints(sizes)
     if region.opaque is not None:
         choices, rejected = _propose(region, n.facts, target, sizes, constants)
     else:
@@ -160,57 +134,22 @@ def estimate_at(
     Region."""
     if region.opaque is not None:
         return {}
-    n = _named(region, region, facts, frozenset())
-    return _estimate_of(n, choice, target, _hints(n, sizes))
+    n = named_region(region, region, facts, frozenset())
+    return _estimate_of(n, choice, target, n.hints(sizes))
 
 
-def _hints(n: _Named, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The known sizes by their canonical names."""
-    return {new: sizes[old] for old, new in n.names.symbols.items() if old in sizes}
+def best_plan(n: NamedRegion, target: Target, sizes: Mapping[str, int], constants: frozenset[str]) -> Guarded:
+    """The plan that a Region would get, by its canonical names."""
+    if n.region.opaque is not None:
+        return _propose(n.region, n.facts, target, sizes, constants)[0][-1]
+    return _propose(n.renamed, n.facts, target, n.hints(sizes), n.constants)[0][-1]
 
 
-def _estimate_of(n: _Named, choice: Guarded, target: Target, hints: Mapping[str, int]) -> dict[str, float]:
+def _estimate_of(n: NamedRegion, choice: Guarded, target: Target, hints: Mapping[str, int]) -> dict[str, float]:
     """The same for a named Region, whose canonical form is known."""
     if n.region.opaque is not None:
         return {}
     return plan_estimate(n.renamed, n.facts, rename_choice(choice, n.names).plan, target, hints)
-
-
-def facts_of_renamed(facts: RegionFacts, names: Renaming) -> RegionFacts:
-    """The facts of the canonical Region, from those of the named one: only those that planning reads."""
-    sizes = {old: var(new) for old, new in names.symbols.items()}
-
-    def axes(group: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names.axes.get(a, a) for a in group)
-
-    def lets(group: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names.lets.get(n, n) for n in group)
-
-    return msgspec.structs.replace(
-        facts,
-        parallel_axes=axes(facts.parallel_axes),
-        reduce_axes=axes(facts.reduce_axes),
-        tail_axes=axes(facts.tail_axes),
-        compute_at=(),
-        min_buffer=(),
-        bank_hints=tuple(msgspec.structs.replace(h, tensor=names.tensors.get(h.tensor, h.tensor)) for h in facts.bank_hints),
-        contractions=tuple(
-            Contraction(
-                names.lets[c.acc],
-                axes(c.batch),
-                axes(c.m),
-                axes(c.n),
-                axes(c.k),
-                names.tensors.get(c.lhs, c.lhs),
-                names.tensors.get(c.rhs, c.rhs),
-                lets(c.epilogue),
-            )
-            for c in facts.contractions
-        ),
-        flops=substitute(facts.flops, sizes),
-        bytes_read=substitute(facts.bytes_read, sizes),
-        bytes_written=substitute(facts.bytes_written, sizes),
-    )
 
 
 def _propose(
@@ -221,13 +160,3 @@ def _propose(
 
         return choose_gpu(region, facts, target, sizes)
     return choose_cpu(region, facts, target, sizes, constants)
-
-
-def constant_tensors(region: Module[Program], name: str) -> frozenset[str]:
-    """Ids of values that `setup` may prepare: constants of the module, outputs of `setup`, held inputs."""
-    program = region.programs[name]
-    known = set(region.constants)
-    if name == "main" and "setup" in region.programs:
-        known |= {o.tensor for o in region.programs["setup"].signature.outputs}
-    ids = zip(program.inputs, program.signature.inputs)
-    return frozenset(i for i, port in ids if is_constant(port, known))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
@@ -33,6 +33,24 @@ class Asked(msgspec.Struct, frozen=True):
     """Tensors whose values are known at load: `setup` may pack them."""
 
 
+def no_alternatives(asked: Asked, plan: P) -> Iterable[tuple[P, str]]:
+    """The alternatives of a kind that has one plan for each Region."""
+    return ()
+
+
+def told_apart(own: P, plans: Iterable[P]) -> Iterator[tuple[P, str]]:
+    """Each plan with the fields in which it differs from `own`, as text."""
+    for plan in plans:
+        differing = [f for f in plan.__struct_fields__ if getattr(plan, f) != getattr(own, f)]
+        yield plan, ", ".join(f"{f} {_told(getattr(plan, f))}" for f in differing)
+
+
+def _told(value: object) -> str:
+    if isinstance(value, tuple):
+        return " and ".join(map(str, value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value) or "none"
+
+
 class CpuKind(msgspec.Struct, Generic[P], frozen=True):
     """A kind of CPU plan: its record and the functions on it."""
 
@@ -49,3 +67,6 @@ class CpuKind(msgspec.Struct, Generic[P], frozen=True):
     """Faults of a plan as the schedule of a Region on a CPU."""
     show: Callable[[P], list[str]]
     """The lines of a plan as text."""
+    alternatives: Callable[[Asked, P], Iterable[tuple[P, str]]] = no_alternatives
+    """Other plans of the kind than the given one, each with what differs, whether or not `check` allows them: the values of
+    its fields that a search tries (`plan/alternatives.py`). No compilation without a search makes them."""

@@ -196,7 +196,7 @@ class CpuWindow(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_window")
 
 
 class CpuWinograd(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_winograd"):
-    """A 3x3 convolution of stride 1 or 2 by tiles of 2x2 results, with 16, 20 or 25 products instead of 36 per tile
+    """A 3x3 convolution of stride 1 or 2, or dilated, by tiles of 2x2 results, with 16, 20 or 25 products instead of 36 per tile
     (conditions: region/views/images/convolution.py; transforms: region/views/images/winograd.py). Blocks of `rows` x `columns`
     tiles are transformed into panels of mr, multiplied with the weights that `setup` has transformed (named by `packed`) in
     slivers of nr filters, and transformed back. `split`: threads divide the blocks of tiles, or channels and then filters."""

@@ -22,12 +22,12 @@ from tatami.core.dtype import DType
 from tatami.core.layout import MemRef, packed_layout
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
-from tatami.plan.choose import constant_tensors
 from tatami.plan.cpu.split import split_region
 from tatami.plan.ir import CpuSplit, ProgramPlan, SchedulePlan
 from tatami.plan.memory.constant_arguments import constant_arguments, without_unread
 from tatami.plan.memory.convert import with_layouts
 from tatami.plan.memory.packed_operands import PackedOperand, packed_operands
+from tatami.plan.named_region import constant_tensors
 from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Region, RegionExpr, Step, Target, Yield
 from tatami.region.walk import Types, reads
 

@@ -8,7 +8,7 @@ from typing import assert_never
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.kernel import condition_text
 from tatami.core.layout import Layout, layout_text
-from tatami.core.module import Module
+from tatami.core.module import Module, Origins, names_text
 from tatami.core.target import Target
 from tatami.plan.cpu_kinds import cpu_kind_of
 from tatami.plan.ir import (
@@ -28,13 +28,13 @@ from tatami.plan.loops.show import show_passes
 
 def show(module: Module[ProgramPlan]) -> str:
     """Text of the plans of all programs."""
-    return "\n".join(f"program {name}\n{_program(p)}" for name, p in module.programs.items())
+    return "\n".join(f"program {name}\n{_program(p, module.origins.get(name, {}))}" for name, p in module.programs.items())
 
 
-def _program(plan: ProgramPlan) -> str:
+def _program(plan: ProgramPlan, names: Origins) -> str:
     lines = []
     for r in plan.regions:
-        lines += _region(r)
+        lines += _region(r, names.get(r.region, ()))
     lines += show_layouts(plan.layouts)
     return "\n".join(lines) + "\n"
 
@@ -44,8 +44,10 @@ def show_layouts(layouts: Mapping[str, Layout]) -> list[str]:
     return [f"  layout {value}: {layout_text(layout)}" for value, layout in sorted(layouts.items())]
 
 
-def _region(r: RegionPlan) -> list[str]:
+def _region(r: RegionPlan, names: tuple[str, ...]) -> list[str]:
     lines = [f"  region {r.region}  key {r.key}"]
+    if names:
+        lines.append(f"    computes {names_text(names)}")
     for c in r.choices:
         when = " and ".join(condition_text(x) for x in c.conditions)
         lines.append(f"    plan{f' when {when}' if when else ''}")

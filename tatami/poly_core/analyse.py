@@ -221,11 +221,8 @@ def halo_width(entry: Expr, axis: str, consumer: Let, extents: Mapping[str, Expr
 
 def _halo_bytes(region: Region, let: Let, halo: Mapping[str, int]) -> Expr:
     extents = all_axes(region)
-    out = ZERO
-    for a, width in halo.items():
-        if width:
-            out = out + product(extents[b] for b in let.axes if b != a) * width
-    return out * let.dtype.itemsize
+    outer = product(extents[a] + halo.get(a, 0) for a in let.axes)
+    return (outer - product(extents[a] for a in let.axes)) * let.dtype.itemsize
 
 
 # -- storage and banks -----------------------------------------------------------------------------

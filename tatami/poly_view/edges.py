@@ -177,11 +177,13 @@ def is_pointwise(index_map: tuple[Expr, ...], extents: dict[str, Expr], sizes: t
 
 
 def window_halo(maps: list[tuple[Expr, ...]], extents: dict[str, Expr], kept: set[str], producer: Statement) -> dict[str, int]:
-    """Per producer axis, the elements beyond its own image that one consumer point needs: the span of the entry over the
-    reduced axes, and over several reads. Axes whose span is not constant are left out: they are read whole."""
+    """Per producer axis read by windows, the elements by which windows of neighbouring tiles overlap: the span of the entry over
+    the reduced axes and over several reads, less the stride from tile to tile; 0 for windows that only meet. Axes whose span is
+    not constant are left out: they are read whole."""
     halo: dict[str, int] = {}
     for d, axis in enumerate(producer.axes):
         spans = []
+        stride = 1
         whole = False
         for m in maps:
             if not free_vars(m[d]) & kept:
@@ -194,10 +196,11 @@ def window_halo(maps: list[tuple[Expr, ...]], extents: dict[str, Expr], kept: se
                 whole = True
                 break
             spans.append((low, high))
+            stride = max(stride, *(abs(c) for mono, c in m[d].terms if len(mono) == 1 and str(mono[0]) in kept), 1)
         if not whole and spans:
             width = max(h for _, h in spans) - min(low for low, _ in spans)
             if width:
-                halo[axis.name] = width
+                halo[axis.name] = max(0, width + 1 - stride)
     return halo
 
 

@@ -11,7 +11,7 @@ One let per base value under its tiny id, and one or more per movement between t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -48,9 +48,10 @@ def lower(
 
 
 def lower_program(
-    program: Program, book: IndexBook, view: PolyView, partition: Partition
+    program: Program, book: IndexBook, view: PolyView, partition: Partition, only: Collection[int] | None = None
 ) -> tuple[RegionProgram, dict[str, tuple[str, ...]]]:
-    """Regions and steps of one program, and the tiny ids behind each Region and let."""
+    """Regions and steps of one program, and the tiny ids behind each Region and let. `only`: numbers of the groups that become
+    Regions; None: all."""
     nodes = {n.id: n for n in program.nodes}
     statements = {s.value: s for s in view.statements}
     readers = _readers(program, view.statements)
@@ -72,6 +73,8 @@ def lower_program(
     body: list[Region | Step] = []
     origins: dict[str, tuple[str, ...]] = {}
     for k, group in enumerate(partition.groups):
+        if only is not None and k not in only:
+            continue
         call = next((v for v in group.values if isinstance(nodes[v].op, CallOp)), None)
         if call is not None:
             item: Region | Step = _call(f"r{k}", nodes[call], group, nodes, facts.layouts)

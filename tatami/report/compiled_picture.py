@@ -9,9 +9,9 @@ from tatami.compilation import Compilation
 from tatami.core.drawing.picture import Arrow, Box, Cluster, Picture
 from tatami.core.module import Module
 from tatami.frontend.picture import picture as frontend_picture
+from tatami.node_names import node_names
 from tatami.region.ir import Region, Step
 from tatami.region.views.kinds import kind_of
-from tatami.report.explain import node_names
 
 if TYPE_CHECKING:
     from tatami.core.layout import MemRef
@@ -34,7 +34,7 @@ def compiled_picture(compilation: Compilation) -> Picture:
             if isinstance(item, Step):
                 continue
             label = f"{item.name} {kind_of(item)}{' (setup)' if program == 'setup' else ''}"
-            for node in node_names(compilation, program, item):
+            for node in node_names(compilation.stages.get_made, program, item):
                 found.setdefault((home, node), Counter())[label] += 1
     return frontend_picture(linked, {node: labels.most_common(1)[0][0] for node, labels in found.items()})
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tatami.compilation import Compilation
 from tatami.core.cost import estimate, time_estimate
 from tatami.core.kernel import condition_text
-from tatami.core.module import Module
+from tatami.core.module import Module, names_text
 from tatami.core.sizes.conditions import equation_text, is_condition
 from tatami.core.target import Target
 from tatami.execution.ir import Extent
+from tatami.node_names import follow, natural, node_names
 from tatami.plan.block_reduces.block_sums import reductions_of_products
 from tatami.plan.show import name_plan, show_budget, show_estimate, show_layouts
 from tatami.region.ir import Region, Step
@@ -35,6 +36,8 @@ class KernelOrigin:
     name: str
     kind: str
     sources: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    """Names of these nodes in the graph."""
 
 
 def kernel_origins(compilation: Compilation) -> list[KernelOrigin]:
@@ -45,53 +48,21 @@ def kernel_origins(compilation: Compilation) -> list[KernelOrigin]:
     for program, body in regions.programs.items():
         for item in body.body:
             kind = kinds.get((program, item.name), item.kind if isinstance(item, Step) else "")
-            out.append(KernelOrigin(program, item.name, kind, trace(compilation, program, item)))
+            nodes = sorted(node_names(compilation.stages.get_made, program, item), key=natural)
+            out.append(KernelOrigin(program, item.name, kind, trace(compilation, program, item), tuple(nodes)))
     return out
 
 
 def trace(compilation: Compilation, program: str, item: Region | Step) -> tuple[str, ...]:
     """The importer's own names of everything that a Region computes; ids of the first stage that was made if that is a later
     one."""
-    ids: Iterable[str] = node_names(compilation, program, item)
+    ids: Iterable[str] = node_names(compilation.stages.get_made, program, item)
     made = compilation.stages.get_made
     value = next((v for name in ("filters", "linked") if (v := made(name)) is not None), made("frontend"))
     if value is not None:
         origins = value.origins.get(program) or value.origins.get("main", {})
-        ids = _follow(ids, origins) if origins else ids
-    return tuple(sorted(ids, key=_natural))
-
-
-def node_names(compilation: Compilation, program: str, item: Region | Step) -> set[str]:
-    """The frontend nodes that a Region computes; ids of the first stage that was made if that is a later one."""
-    ids: set[str] = {item.name}
-    if isinstance(item, Region):
-        ids |= {let.name for let in item.lets} | {f"{item.name}.{let.name}" for let in item.lets}
-    made = compilation.stages.get_made
-    whole = made("region") is not None and made("region@explicit") is not None  # both name values of tiny
-    chain = (*(("region",) if whole else ("region@explicit",)), "tiny", "tiny@imported")
-    for stage in chain:
-        value = made(stage)
-        if value is None:
-            continue
-        origins = value.origins.get(program) or value.origins.get("main", {})  # setup is split off from main
-        if origins:
-            ids = _follow(ids, origins)
-    return ids
-
-
-def _follow(ids: Iterable[str], origins: object) -> set[str]:
-    out: set[str] = set()
-    for i in ids:
-        found = origins.get(i)  # type: ignore[attr-defined]
-        if found:
-            out.update(found)
-    return out
-
-
-def _natural(text: str) -> tuple[object, ...]:
-    import re
-
-    return tuple((0, int(t)) if t.isdigit() else (1, t) for t in re.split(r"(\d+)", text))
+        ids = follow(ids, origins) if origins else ids
+    return tuple(sorted(ids, key=natural))
 
 
 def explain(compilation: Compilation) -> str:
@@ -127,7 +98,8 @@ def _report(compilation: Compilation) -> Iterator[str]:
     yield "kernels"
     for k in kernel_origins(compilation):
         where = "" if k.program == "main" else f" ({k.program})"
-        yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}"
+        named = f"  ({names_text(k.nodes)})" if k.nodes and not set(k.nodes) <= {*k.sources} else ""
+        yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}{named}"
     yield from _sizes(compilation)
     yield from _calls(compilation)
     yield from _integers(compilation)

@@ -1,16 +1,19 @@
-"""The reference as a loaded program: numpy runs the plan (target `reference`)."""
+"""The reference as a loaded program: numpy runs the plan, or the document of a stage that computes (target `reference`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from tatami.core.algebra.visit import evaluate
+from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import fail
+from tatami.core.expr import product
 from tatami.core.module import Module
-from tatami.execution.ir import ExecutionPlan
+from tatami.core.signature import Input, Output, Signature, symbols
+from tatami.core.sizes.binding import bind_sizes
+from tatami.execution.ir import BufferInfo, ExecutionPlan
 from tatami.execution.run import Machine
 from tatami.region.ir import Program
 from tatami.runtime.loaded import LoadedModule
@@ -19,12 +22,27 @@ from tatami.runtime.memory import Memory
 Array: TypeAlias = np.ndarray
 
 
+class _Signed(Protocol):
+    """A program with a signature."""
+
+    @property
+    def signature(self) -> Signature: ...
+
+
+class _Machine(Protocol):
+    """Runs the programs of one module."""
+
+    def program(self, name: str, arguments: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]: ...
+
+
 class ReferenceProgram(LoadedModule):
     """A plan run by numpy. `regions`: the region module of a lowered plan; a plan of `from_graph` needs none."""
 
-    def __init__(self, execution: Module[ExecutionPlan], regions: Module[Program] | None = None) -> None:
+    def __init__(
+        self, execution: Module[ExecutionPlan], regions: Module[Program] | None = None, machine: _Machine | None = None
+    ) -> None:
         super().__init__(execution)
-        self.machine = Machine(execution, regions)
+        self.machine: _Machine = machine or Machine(execution, regions)
 
     def run(
         self, program: str, inputs: Sequence[Array], sizes: Mapping[str, int], outputs: Sequence[Array | None] = ()
@@ -66,3 +84,51 @@ class ReferenceProgram(LoadedModule):
         arena = sum(evaluate(b.elements, sizes) * b.dtype.itemsize for b in plan.buffers if b.kind == "arena" and not b.parent)
         constants = sum(t.array.nbytes for t in self.execution.constants.values())
         return {"constants": constants, "arena_without_reuse": arena}
+
+
+class StageProgram(ReferenceProgram):
+    """A stage's document run by its meaning in numpy. `run`: the meaning, a function of the module, arrays by name, and sizes."""
+
+    def __init__(self, module: Module[_Signed], run: Callable[..., dict[str, Array]]) -> None:
+        execution = interface(module)
+        super().__init__(execution, machine=_StageMachine(module, run, execution.main))
+
+    def bind(
+        self, program: str, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """Size symbol of the program -> value; sizes of outputs that no input has are found by the run. Raises TatamiError."""
+        signature = self.execution.programs[program].signature
+        later = set(symbols(signature)) - {s for port in signature.inputs for size in port.shape for s in free_vars(size)}
+        return bind_sizes(signature, {**self.constant_shapes, **shapes}, sizes, later - signature.defaults.keys())
+
+
+class _StageMachine:
+    def __init__(self, module: Module[_Signed], run: Callable[..., dict[str, Array]], plan: ExecutionPlan) -> None:
+        self.module = module
+        self.run = run
+        self.signature = plan.signature
+        kinds = {b.id: b.kind for b in plan.buffers}
+        self.inputs = [p.tensor for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds[id] == "input"]
+
+    def program(self, name: str, arguments: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
+        """The outputs of `main` by signature."""
+        made = self.run(self.module, dict(zip(self.inputs, arguments, strict=True)), dict(sizes), mode="declared")
+        return [made[o.tensor] for o in self.signature.outputs]
+
+
+def interface(module: Module[_Signed]) -> Module[ExecutionPlan]:
+    """The inputs and outputs of a stage's `main` as a plan without instructions."""
+    signature = module.main.signature
+    buffers: list[BufferInfo] = []
+
+    def buffer(port: Input | Output, kind: Literal["input", "output", "constant"]) -> str:
+        buffers.append(BufferInfo(f"b{len(buffers)}", port.dtype, port.shape, product(port.shape), kind))
+        return buffers[-1].id
+
+    place = {
+        p.tensor: buffer(p, "constant" if p.storage == "const_pool" and p.tensor in module.constants else "input")
+        for p in signature.inputs
+    }
+    outputs = tuple(place[o.updates] if o.updates else buffer(o, "output") for o in signature.outputs)
+    inputs = tuple(place[p.tensor] for p in signature.inputs)
+    return Module({"main": ExecutionPlan(signature, (), tuple(buffers), inputs, outputs)}, module.constants)

@@ -131,6 +131,9 @@ def _read_input(name: str, ref: InputRef, folder: Path | None, at: str, trust: b
             "InvalidDocument", f"{at}.inputs.{name}", "the earlier stage is neither embedded nor a file in the same folder",
             "dump again with --embed, or keep the files of one dump together",
         )  # fmt: skip
+    if not (folder / ref.path).exists():
+        why = f"the document was made from {ref.path}, which is not in its folder"
+        raise fail("FileUnreadable", f"{at}.inputs.{name}", why, "keep the files of one dump together, or dump with --embed")
     data = read_bytes(folder / ref.path)
     if sha256_of(data) != ref.sha256:
         raise changed_input(f"{at}.inputs.{name}", ref.path, sha256_of(data))

@@ -25,8 +25,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.bench.inputs import gather_inputs
 from tatami.cli import main
-from tatami.cli.inputs import gather_inputs
 from tatami.core.diagnostic import TatamiError
 from tatami.core.document import content_sha256, parse_document, read_bytes
 from tatami.core.files.data_files import DataFiles, read_model, read_part
@@ -792,7 +792,7 @@ def test_an_input_file_is_refused_before_its_data_is_read(tmp_path: Path, monkey
 
 
 def test_a_fault_of_ours_is_one_diagnostic(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tatami.cli.inputs.generate", lambda *_: 1 // 0)
+    monkeypatch.setattr("tatami.bench.inputs.generate", lambda *_: 1 // 0)
     monkeypatch.delenv("TATAMI_LOG", raising=False)
     assert "TATAMI_LOG=debug" in refuses(tatami("run", str(DIGITS)), "InternalError")
 

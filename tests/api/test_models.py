@@ -65,7 +65,7 @@ def test_a_constant_may_not_leave_the_folder(tmp_path: Path) -> None:
 
 def test_a_dump_folder_is_compared_stage_by_stage(tmp_path: Path) -> None:
     from tatami.api import prepare
-    from tatami.cli.inputs import gather_inputs
+    from tatami.bench.inputs import gather_inputs
     from tatami.report.playback import play_back
     from tatami.storage.dump import write_dump
     from tests.golden.programs import row_softmax

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import shutil
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,12 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from tatami.api import prepare
-from tatami.bench.ledger import append_measurement
-from tatami.bench.measure import Measurement, estimate_sizes, measure
+from tatami.bench.measure import estimate_sizes, measure
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
+from tatami.ledger.database import open_ledger
+from tatami.ledger.exchange import csv_text
 from tatami.plan.choose import estimate_at
 from tatami.plan.decide import read_plan
 
@@ -66,41 +64,14 @@ def test_the_command_draws_the_kernels_under_the_roofline(tmp_path: Path) -> Non
     assert drawn > 0 and all(word in text for word in ("GFLOP/s", "operations per byte", "GB/s"))
 
 
-def test_a_ledger_that_is_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "ledger.csv")
-    with pytest.raises(TatamiError, match="FileUnwritable"):
-        append_measurement(tmp_path / "ledger.csv", "m", "cpu", {}, Measurement((), 0.0, 1))
-
-
-def test_the_ledger_of_a_cache_that_vanished_is_made_for_its_owner_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = tmp_path / "above" / "cache"
-    monkeypatch.setenv("TATAMI_CACHE_DIR", str(cache))
-
-    def then_vanish(*arguments: Any) -> Measurement:
-        found = measure(*arguments)
-        shutil.rmtree(tmp_path / "above")
-        return found
-
-    monkeypatch.setattr("tatami.bench.measure.measure", then_vanish)
-    before = os.umask(0)
-    try:
-        command = ["bench", "examples/digits/digits.onnx", "-D", "N=3", "--seconds", "0.01"]
-        assert CliRunner().invoke(main, command).exit_code == 0
-    finally:
-        os.umask(before)
-    assert [p.name for p in cache.iterdir()] == ["ledger.csv"]
-    assert not [p for p in (cache, cache.parent, cache / "ledger.csv") if p.stat().st_mode & 0o077]
-
-
 def test_every_bench_appends_to_the_ledger(tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger.csv"
+    ledger = tmp_path / "ledger.sqlite"
     for _ in range(2):
         command = ["bench", "examples/digits/digits.onnx", "-D", "N=3", "--seconds", "0.01", "--ledger", str(ledger)]
         done = CliRunner().invoke(main, command)
         assert done.exit_code == 0, done.output
-    lines = list(csv.DictReader(ledger.read_text().splitlines()))
+    with open_ledger(ledger) as connection:
+        lines = list(csv.DictReader(csv_text(connection, "kernels").splitlines()))
     kernels = [r["kernel"] for r in lines]
     assert kernels and kernels[: len(kernels) // 2] == kernels[len(kernels) // 2 :]
     for row in lines:

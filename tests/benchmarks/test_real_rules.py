@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from benchmarks.real.arrays import InputArray, arrays_of, distances, edges, lengths, page, picture, sound, tokens, unit
+from benchmarks.real.causes import MEMORY, SPEED
 from benchmarks.real.errors import distance
 from benchmarks.real.listing import RealModel
 from benchmarks.real.models import MODELS
 from benchmarks.real.packages import Absent, fetch
 from benchmarks.real.record import Record, Row, Size
+from benchmarks.real.report import behind, summary
 from benchmarks.real.report import page as markdown
-from benchmarks.real.report import summary
 
 
 def test_the_list_has_models_of_many_kinds_each_by_its_name() -> None:
@@ -109,6 +110,20 @@ def test_the_page_tells_every_row_and_what_the_refused_were_told() -> None:
     assert "1 right, 0 wrong, 1 refused, 0 crashed" in text and summary(rows) in text
     assert "| m | kind |" in text and "200 ms, 1 compiled" in text and "30 / 20" in text
     assert "- **n**: E1304 sizes differ" in text and "- package 1: m" in text
+
+
+def test_the_page_says_why_a_row_is_behind() -> None:
+    slow = row(Size({}, 1e-7, 1e-7, 0.1, 2, 1), resident=30 << 20, resident_theirs=20 << 20)
+    even = row(Size({}, 1e-7, 1e-7, 0.1, 1, 1), resident=20 << 20, resident_theirs=20 << 20)
+    found = behind([slow, even], {slow.name: "a kernel"}, {})
+    assert found == [f"- **{slow.name}**, 0.50: a kernel", f"- **{slow.name}**, 1.50 times the memory: not examined."]
+    record = Record({"cpu": "x"}, [slow])
+    assert "## Behind ONNX Runtime" in markdown("Title", "Intro.", record, {}, ({}, {}))
+    assert "## Behind ONNX Runtime" not in markdown("Title", "Intro.", record, {})
+
+
+def test_causes_are_of_models_in_the_list() -> None:
+    assert (SPEED.keys() | MEMORY.keys()) <= {m.name for m in MODELS}
 
 
 def test_files_come_out_of_archives_by_their_exact_names(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_program_for_a_gpu_is_saved_as_its_documents(model: str, tmp_path: Pat
 def test_what_no_program_can_be_saved_as_is_said_before_it_is_compiled(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tatami.api.find_program", made_again)
+    monkeypatch.setattr("tatami.build.find_program", made_again)
     folder = tmp_path / "m.tatami"
     folder.mkdir()
     refused = tatami("compile", model, "-o", str(folder))

@@ -87,7 +87,7 @@ def test_every_storage_order_with_tails(a_col: bool, b_col: bool, target: str) -
         sm80((64, 64, 32), 2, warp="32x16", width=4),
         sm80((64, 64, 32), 2, warp="32x32", hints={"A_swizzle": False, "B_swizzle": False}),
         sm80((64, 64, 32), 2, warp="32x32", bind={"m.o": "block.x", "n.o": "block.y"}),
-        sm80((64, 64, 32), 2, warp="32x32", enable=False),
+        sm80((64, 64, 32), 2, enable=False),
         sync(),
         sync((32, 64, 16)),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tatami.api import behind_line
+from tatami.build import behind_line
 from tatami.cu.products.kernel import kernel_text, statement_at
 from tatami.emulated.lines import LineTable
 from tatami.emulated.report import read_report, to_diagnostic

@@ -137,7 +137,7 @@ case("squeeze", lambda g: X(g, 1, "N", 1).squeeze(0, 2), N=4)
 case("flatten", lambda g: (X(g, 2, "N", 4).flatten(1), X(g, 2, "N", 4, n="y").flatten(0, 1)), N=3)
 case("flip", lambda g: X(g, 3, "N").flip(1), N=4)
 case("repeat", lambda g: X(g, 3, 1).repeat(1, "N"), N=4)
-case("tile", lambda g: X(g, 2, "N").tile(3, 2), N=3)
+case("tile", lambda g: X(g, 2, "N").tile((3, 2)), N=3)
 case("pad", lambda g: (X(g, 3, "N").pad([(1, 2), (0, 3)], 1.5), X(g, 4, 5, n="y").pad([(-1, 2), (1, -2)])), N=4)
 for mode in ("edge", "reflect", "wrap"):
     case(f"pad-{mode}", lambda g, mode=mode: X(g, 4, 5).pad([(1, 2), (0, 3)], mode=mode))

@@ -45,6 +45,10 @@ LATE = ("plan", "gpu", "loop", "execution", "c", "cu")
 NAMED = ("loop", "gpu")
 """Stages whose documents name registers, buffers and functions of the text."""
 TARGETS = ("cpu:avx2", "sm90")
+WITHOUT_NAMES = re.compile(
+    r"(?m)^/\* kernel of [A-Za-z0-9_.:, ]* \*/$|static const char\* const output_names\[\] = \{(\"([A-Za-z0-9_./:-]|\\[0-7]{3})*\"(, )?)+\};"
+)
+"""Names that a main prints, in letters, digits and escapes that cannot end a string; comments above kernels, of such characters."""
 FINDINGS = ("printed", "file", "command", "ran", "fault")
 
 
@@ -85,7 +89,8 @@ class Probe:
         except Exception as error:
             return "fault", f"{type(error).__name__}: {error}"[:400]
         code = {n: t for n, t in texts.items() if n != "decisions.json"}
-        for name, text in code.items():
+        for name, whole in code.items():
+            text = WITHOUT_NAMES.sub("", whole)
             if MARK in text and not (word and _is_name(text)):
                 at = text.index(MARK)
                 return "printed", f"{name}: {text[max(0, at - 60) : at + 60]!r}"
@@ -100,7 +105,7 @@ class Probe:
         """Build the program up to the commands that would run, without running them."""
         if made.target.kind != "cpu":
             return
-        from tatami.api import make_program
+        from tatami.build import make_program
 
         os.environ["TATAMI_PROGRAM_CACHE"] = "0"
         with (

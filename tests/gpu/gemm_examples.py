@@ -93,6 +93,10 @@ BIND = {"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.y", "n.i.o": "warp.x"
 
 
 def sm80(tile=(128, 64, 64), stages=2, *, warp="64x64", width=8, depth=None, overlap=False, tail=TAIL, **other) -> Sm80Mma:
+    if not other.get("enable", True):  # the synchronous template: single elements, a warp has two rows of 16 threads
+        rows, columns = min(16, tile[0]), min(16, tile[1])
+        warp, width, depth = f"{tile[0] // rows * 32 // columns}x{tile[1]}", 1, 2
+        other |= {"inst_shape": "fma", "hints": {"A_swizzle": False, "B_swizzle": False, "C_stride": "row"}}
     return Sm80Mma(
         tile=tile,
         stages=stages,

@@ -60,13 +60,26 @@ def first(name: str, before: str) -> Callable[[Any], None]:
     return edit
 
 
-def field(name: str, key: str, value: Any) -> Callable[[Any], None]:
+def field(name: str, key: str, value: Any, among: str = "") -> Callable[[Any], None]:
+    """`key` of every statement `name`; `among`: of those that copy into this ring."""
+
     def edit(body: Any) -> None:
         found = [s[name] for block in blocks(kernel(body)["body"]) for s in block if name in s]
+        found = [fields for fields in found if among in ("", fields.get("dst_smem"))]
         assert found
         for fields in found:
             assert fields.get(key) != value
             fields[key] = value
+
+    return edit
+
+
+def without_field(name: str, key: str) -> Callable[[Any], None]:
+    def edit(body: Any) -> None:
+        found = [s[name] for block in blocks(kernel(body)["body"]) for s in block if key in s.get(name, {})]
+        assert found
+        for fields in found:
+            del fields[key]
 
     return edit
 
@@ -120,6 +133,12 @@ NAMED: dict[str, tuple[str, Callable[[Any], None]]] = {
     "swizzle of the store": ("gemm90", ring),
     "Weigh twice": ("attention90", twice("Weigh")),
     "Rescale twice": ("attention90", twice("Rescale")),
+    "one ring for both operands": ("sync80", field("LoadTile", "dst_smem", "smA", among="smB")),
+    "copies of one operand only": ("conv80", field("CpAsync", "dst_smem", "smA", among="smB")),
+    "a token of two rings": ("conv80", field("CpAsync", "out_token", {"name": "tA", "block": "k"}, among="smB")),
+    "keys into the ring of values": ("attention90", field("TmaLoad", "dst_smem", "smB", among="smK")),
+    "a Wait without a block": ("attention90", without_field("Wait", "block")),
+    "a cluster without CTAs": ("conv90", fact("cluster", [1, 0])),
     "no Epilogue": ("gemm90", without("Epilogue")),
 }
 """Edits that were accepted and computed other numbers, or had no effect."""

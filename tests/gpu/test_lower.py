@@ -135,7 +135,7 @@ def test_impossible_plans_are_refused_with_numbers() -> None:
 
 
 def test_async_off_is_the_synchronous_kernel() -> None:
-    k = kernel(gemm(), sm80((64, 64, 32), warp="32x32", enable=False))
+    k = kernel(gemm(), sm80((64, 64, 32), enable=False))
     assert k.template == "sync" and (k.rows, k.cols) == (16, 16)
 
 

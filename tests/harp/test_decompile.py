@@ -183,8 +183,8 @@ def test_what_methods_do_besides_is_not_done_twice() -> None:
     """A reshape of what is read by index expressions, with and without the copy the API's method puts before it."""
     g = Graph()
     x = g.input("x", (2, 3), tt.fp32)
-    g.output("a", x.tile(2, 1).reshape(12))
-    g.output("b", x.tile(2, 1).one("reshape", shape=(12,)))
+    g.output("a", x.tile((2, 1)).reshape(12))
+    g.output("b", x.tile((2, 1)).one("reshape", shape=(12,)))
     g.output("c", x.one("cast", to=tt.fp32))
     g.output("d", x.one("slice", starts=(0, 0), stops=(2, 3), steps=(1, 1)))
     text = there_and_back(g)

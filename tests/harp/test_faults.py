@@ -105,7 +105,7 @@ BODY = [
     ('z = constant(f16[3], "w")', 22, "InputMismatch", "'w' is f32[3], not f16[3]", "declare"),
     ("z = constant(f32[2])", 5, "InvalidAttribute", "a constant has a type", "constant(f32[2], [1, 2])"),
     ('z = constant(f32[3], "w", role="weight")', 27, "InvalidAttribute", "a role", "param"),
-    ("z = x.tile(2, 3)", 12, "AxisOutOfRange", "the axis of a tensor of rank 2", "0..1"),
+    ("z = x.tile(2, 3)", 7, "AxisOutOfRange", "axis 2 of a tensor of rank 2", "0..1"),
     ("z = x.view_expr([10], idy0 + 1)", 23, "UnknownName", "nothing is called 'idy0'", "did you mean 'idx0'"),
     ("z = if_else(x, f, f, x, y)", 5, "UnsupportedDType", "the condition of if", "rank-0 bool"),
     ("z = if_else(x.sum() > 0.0, f, g, x, y)", 31, "UnknownName", "nothing is called 'g'", "assign"),

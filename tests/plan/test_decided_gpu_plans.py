@@ -121,12 +121,41 @@ def test_a_plan_without_asynchronous_copies_keeps_its_stages() -> None:
     target, kind, make = CASES["sm80 product"]
     case = Case(target, kind, make())
     document = whole(case.plan)
-    document |= {"stages": 2, "async": {"enable": False, "prefetch_depth": 2}}
+    document |= synchronous(document) | {"stages": 2}
     kernel = prepare(make(), target=target, decisions={"plans": {case.key: document}}).stages["gpu"].main.kernels[0]
     assert (kernel.template, kernel.stages, kernel.tile) == ("sync", 2, case.plan.tile)
-    document |= {"stages": 8, "tile": [128, 128, 128], "warp_tile": "64x64", "k_steps": 8}
+    large = document | {"stages": 8, "tile": [128, 128, 128], "warp_tile": "16x128", "k_steps": 8}
     with pytest.raises(TatamiError, match="shared memory"):
-        prepare(make(), target=target, decisions={"plans": {case.key: document}}).stages["gpu"]
+        prepare(make(), target=target, decisions={"plans": {case.key: large}}).stages["gpu"]
+    for field, value, why in WITHOUT_EFFECT:
+        with pytest.raises(TatamiError, match=why):
+            prepare(make(), target=target, decisions={"plans": {case.key: document | {field: value}}}).stages["plan"]
+
+
+def synchronous(document: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a plan whose kernel copies without asynchrony, as that kernel is."""
+    rows, columns, _ = document["tile"]
+    return {
+        "async": {"enable": False},
+        "warp_tile": f"{rows // 8}x{columns}",
+        "inst_shape": "fma",
+        "k_steps": max(1, document["tile"][2] // 16),
+        "vectorize": {"axis": "n.i.i", "width": 1},
+        "layout_hints": {"A_swizzle": False, "B_swizzle": False, "C_stride": "row"},
+        "tile_order": "row",
+    }
+
+
+WITHOUT_EFFECT = [
+    ("warp_tile", "32x32", "warp_tile 32x32: a warp of 16x16 threads computes"),
+    ("inst_shape", "m16n8k16", "inst_shape m16n8k16: its instruction is fma"),
+    ("vectorize", {"axis": "n.i.i", "width": 8}, "vectorize.width 8: it copies and stores single elements"),
+    ("layout_hints", {"A_swizzle": True, "B_swizzle": False, "C_stride": "row"}, "layout_hints.A_swizzle true"),
+    ("async", {"enable": False, "prefetch_depth": 3}, "prefetch_depth 3: nothing is copied ahead"),
+    ("async", {"enable": False, "epilogue_overlap": True}, "nothing is copied ahead"),
+    ("tile_order", "grouped", "tile_order grouped: its tiles lie in rows"),
+]
+"""Fields of a plan without asynchronous copies that its kernel would not obey."""
 
 
 def two_passes(target: str, m: int, n: int, d: int, causal: bool, dtype: Any) -> tuple[Any, float]:

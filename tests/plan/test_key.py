@@ -10,9 +10,9 @@ import tatami as tt
 from tatami.api import prepare
 from tatami.core.expr import expr
 from tatami.core.target import PRESETS
-from tatami.plan.choose import facts_of_renamed
 from tatami.plan.choose_cpu import choose_cpu
 from tatami.plan.key import plan_key
+from tatami.plan.named_region import facts_of_renamed
 from tatami.region.ir import Iter, Ref, Region, Yield
 from tatami.region.views.canonical_key import canonical
 from tatami.region.views.open_places import without_offsets

@@ -12,6 +12,7 @@ from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
 from tatami.pipeline import compile_stages
 from tatami.plan.choose import choose
+from tatami.plan.cpu.split import split_parts
 from tatami.plan.ir import (
     CpuContraction,
     CpuRows,
@@ -73,6 +74,7 @@ GRAPHS: dict[str, Any] = {
     "product": product,
     "winograd": lambda: graph(convolution(40, 24, padding=1), (1, 24, 14, 14)),
     "planes": lambda: graph(*PLANES["dilation"]),
+    "a window of 5x5": lambda: graph(*PLANES["groups and a batch"]),
     "window": lambda: windows(WINDOWS["depthwise 3x3"], (1, C, 14, 14)),
     "streaming": lambda: attention(1, 64, 64),
     "turn": transpose,
@@ -221,7 +223,7 @@ def test_a_plan_of_another_kind_of_region_is_refused(name: str, why: str) -> Non
 
 
 def test_a_plan_of_tiles_of_2x2_is_for_windows_of_3x3() -> None:
-    (found,) = faults(planned("winograd")[1], planned("planes")[0])
+    (found,) = faults(planned("winograd")[1], planned("a window of 5x5")[0])
     assert found.startswith("no 3x3 convolution to transform: ")
 
 
@@ -230,6 +232,15 @@ def test_blocks_of_a_product_are_whole_tiles() -> None:
     for field, size in (("mc", plan.mr), ("nc", plan.nr)):
         (found,) = faults(replace(plan, **{field: size + 1}), region)
         assert f"for a tile of {plan.mr}x{plan.nr}" in found
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_packed_operand_is_not_used_in_place(swap: bool) -> None:
+    region, plan = planned("product")
+    operands = [p.name for p in region.inputs][:2]
+    packed = replace(plan, swap=swap, packed=(operands[0 if swap else 1],))
+    assert not any("packed: it lies" in f for f in faults(replace(packed, in_place=("m",)), region))
+    assert any("side n" in f and "packed: it lies" in f for f in faults(replace(packed, in_place=("m", "n")), region))
 
 
 def test_names_of_a_product_stand_once_and_are_sides() -> None:
@@ -446,3 +457,19 @@ def test_one_of_two_outputs_is_updated() -> None:
     both = (region.outputs[0], replace(region.outputs[0], name="Z", updates=region.inputs[0].name))
     split = CpuSplit((tuple(l.name for l in region.lets),))
     assert faults(split, replace(region, outputs=both)) == ["the Region writes at computed positions or in place"]
+
+
+def test_an_operand_is_packed_or_in_place() -> None:
+    region = ex.gemm()
+    plan = CpuContraction("acc", 12, 32, 384, 12, 32, 16, False, "n", ("B",), ("c1", "c2"), ("m",))
+    assert faults(plan, region) == []
+    assert faults(replace(plan, in_place=("n",)), region) == ["B is packed, and used in place as side n"]
+
+
+def test_a_part_is_not_split_again() -> None:
+    region = ex.attention()
+    (first, *others) = split_parts(region)
+    assert faults(CpuSplit((first, *others)), region) == []
+    joined = (*first, *others[0])
+    (fault,) = faults(CpuSplit((joined, *others[1:])), region)
+    assert fault == f"part 0 is 2 Regions in turn: {' | '.join(', '.join(p) for p in (first, others[0]))}"

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from tatami.api import prepare
+from tatami.core.dtype import DType
 from tatami.core.expr import expr
+from tatami.frontend.graph import Graph
 from tatami.poly_core.analyse import analyse, conflict_ways, facts_of
 from tests.region import examples as ex
 
@@ -116,3 +119,22 @@ def test_an_update_in_place_depends_on_earlier_readers() -> None:
     )
     found = [(d.kind, d.source, d.target) for d in pair_dependences(ex.program_of(first, second, third).main)]
     assert {("anti", "softmax", "again"), ("output", "again", "third")} <= set(found)
+
+
+@pytest.mark.parametrize(("window", "stride", "halo"), [(3, 1, 2), (3, 2, 1), (2, 2, 0), (5, 2, 3), (3, 3, 0), (2, 3, 0)])
+def test_an_edge_has_one_halo(window: int, stride: int, halo: int) -> None:
+    """Windows of neighbouring results overlap by the window less the stride: in poly_view, poly_core, and Δtime."""
+    g = Graph("pools")
+    x = g.input("x", (1, 4, 60, 60), DType.fp32)
+    first = x.max_pool((window, window), stride=(stride, stride))
+    g.output("y", first.max_pool((window, window), stride=(stride, stride)))
+    compilation = prepare(g, target="cpu:avx2")
+    (edge,) = [e for e in compilation.stages["poly_view"].main.edges if e.rule == "halo"]
+    side = (60 - window) // stride + 1
+    assert list(edge.halo.values()) == [halo, halo]
+    assert edge.halo_bytes == expr(((side + halo) ** 2 - side**2) * 4 * 4)
+    (region, *others) = compilation.stages["poly_core"].main.regions
+    if not others:
+        (inner,) = [c for c in region.compute_at if any(c.halo.values())] or region.compute_at[:1]
+        assert sorted(inner.halo.values()) == sorted([0] * (len(inner.halo) - 2) + [halo, halo])
+        assert inner.halo_bytes == edge.halo_bytes

@@ -61,7 +61,7 @@ def test_a_concatenation_of_symbolic_length_tiles() -> None:
     g = Graph("g")
     x = g.input("x", ("S",), DType.fp32)
     joined = g.concat([x, x, x, g.constant(np.ones(2, np.float32))])
-    g.output("y", joined.tile(2)[::2])
+    g.output("y", joined.tile(0, 2)[::2])
     assert_every_stage_runs(g, {"x": np.arange(5, dtype=np.float32)})
 
 

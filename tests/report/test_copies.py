@@ -33,13 +33,13 @@ VIEWS: dict[str, Step] = {
     "unsqueeze": lambda g, x: x.unsqueeze(1),
     "squeeze": lambda g, x: x[:, :1].squeeze(1),
     "flip": lambda g, x: x.flip(0, 2),
-    "tile": lambda g, x: x.tile(1, 2, 1),
+    "tile": lambda g, x: x.tile(1, 2),
     "repeat": lambda g, x: x[:, :1].repeat(1, 3),
     "expand": lambda g, x: x.unsqueeze(0).expand(5, *x.shape),
     "reshape": lambda g, x: x.reshape(-1, 2),
     "flatten": lambda g, x: x.flatten(),
     "reshape of a permute": lambda g, x: x.permute(2, 0, 1).reshape(-1, 2),
-    "reshape of a tile": lambda g, x: x.tile(1, 2, 1).reshape(4, -1),
+    "reshape of a tile": lambda g, x: x.tile(1, 2).reshape(4, -1),
     "slice": lambda g, x: x[:, 1:, ::2],
     "slice backwards": lambda g, x: x[::-1, ::-2],
     "pad": lambda g, x: x.pad([(0, 0), (1, 2), (0, 1)]),
@@ -48,7 +48,7 @@ VIEWS: dict[str, Step] = {
     "unfold of one axis": lambda g, x: x.unfold((2,)),
     "unfold of two": lambda g, x: x.unfold((2, 2), (1, 2), (1, 1), 2),
     "unfold of three": lambda g, x: x.unfold((1, 2, 2), (1, 1, 2), (1, 2, 1)),
-    "unfold of a tile": lambda g, x: x.tile(1, 2, 1).unfold((2,)),
+    "unfold of a tile": lambda g, x: x.tile(1, 2).unfold((2,)),
     "diagonal": lambda g, x: x[:, :, :3].one("diagonal"),
     "view by an expression": lambda g, x: x.view((5,), linear="i0*7 % 24"),
     "wide wrap": lambda g, x: x.pad([(0, 0), (4, 9), (0, 1)], mode="wrap"),
@@ -130,7 +130,7 @@ def random_step(r: random.Random, x: Tensor) -> Tensor:
         case 1:
             return x.flip(axis)
         case 2 if np.prod(sizes) < 60:
-            return x.tile(*(2 if k == axis else 1 for k in range(x.rank)))
+            return x.tile(axis, 2)
         case 3 if x.rank < 4:
             return x.unsqueeze(r.randrange(x.rank + 1))
         case 4:

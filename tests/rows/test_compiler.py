@@ -335,9 +335,9 @@ def test_exactly_the_tail_axes_are_predicated() -> None:
 def test_an_edge_into_a_contraction_has_a_halo_and_a_verdict() -> None:
     compilation = prepare(conv(before=True))
     edges = [e for e in compilation.stages["poly_view"].main.edges if e.halo]
-    assert edges and all(w == 2 for e in edges for w in e.halo.values()) and edges[0].halo_bytes is not None
+    assert edges and all(w == 1 for e in edges for w in e.halo.values()) and edges[0].halo_bytes is not None
     report = explain(compilation)
-    assert re.search(r"separate .*contraction_operand.*halo i2\+2 i3\+2 = .* bytes", report), report
+    assert re.search(r"separate .*contraction_operand.*halo i2\+1 i3\+1 = .* bytes", report), report
 
 
 def test_a_value_that_cannot_fuse_lies_in_memory() -> None:

@@ -244,7 +244,7 @@ def test_linear_movement_equals_numpy() -> None:
     g.output("squeeze", x[:1].squeeze(0))
     g.output("repeat", x[:, :1].repeat(1, 5))
     g.output("flip", x.flip(0))
-    g.output("tile", x.tile(1, 3, 1))
+    g.output("tile", x.tile(1, 3))
     a = f32(2, 3, 4)
     got, _ = agrees(g, x=a)
     assert np.array_equal(got["permute"], a.transpose(2, 0, 1))
@@ -338,7 +338,7 @@ def test_reshape_and_unfold_of_an_index_expression_go_through_contiguous() -> No
 def test_every_movement_node_has_the_view_it_computes() -> None:
     g = Graph("g")
     x, i = g.input("x", (2, 3, 4), DType.fp32), g.input("i", (2, 2, 4), DType.i64)
-    made = [x.permute(2, 0, 1), x.unsqueeze(1), x[:, :1].squeeze(1), x.flip(0, 2), x.tile(1, 2, 1), x.reshape(4, 6),
+    made = [x.permute(2, 0, 1), x.unsqueeze(1), x[:, :1].squeeze(1), x.flip(0, 2), x.tile(1, 2), x.reshape(4, 6),
             x[:, :1].repeat(1, 3), x.unfold((2,), (1,), (2,)), x.view((5,), linear="i0*7 % 24"), x.gather(1, i),
             x.view((3, 2), map=("i1", "i0", "2*i1 + 1")), x[:, 1:, ::2], x.roll(1, 2), x[:, :, :3].one("diagonal"),
             x.pad([(0, 0), (-1, 0), (0, -2)]), x.pad([(0, 0), (4, 5), (1, -1)], mode="reflect")]  # fmt: skip
@@ -396,6 +396,26 @@ def test_a_gather_of_a_gather_of_a_permute_is_one_kernel() -> None:
         compile(g)(x=a, i=m, j=n + 6)
     with pytest.raises(TatamiError):
         compile(g)(x=a, i=np.full_like(m, 4), j=n)
+
+
+@pytest.mark.parametrize("target", ["cpu", "emulated-sm80"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_gathers_along_one_axis_are_one_kernel(target: str, count: int) -> None:
+    g = Graph("g")
+    t, want = g.input("x", (7, 4), DType.fp32), (a := f32(7, 4))
+    inputs = {"x": a}
+    for k in range(count):
+        inputs[f"i{k}"] = RNG.integers(-want.shape[0], want.shape[0], (6 - k, 4))
+        t = t.gather(0, g.input(f"i{k}", (6 - k, 4), DType.i64))
+        want = np.take_along_axis(want, inputs[f"i{k}"], 0)
+    g.output("y", t.exp())
+    f = compile(g, target=target)
+    assert np.allclose(f(inputs)["y"], np.exp(want), rtol=1e-4)
+    (region,) = f.stages["region"].value.main.body
+    assert len(region.inputs) == count + 1
+    for k in range(count):
+        with pytest.raises(TatamiError, match="IndexOutOfRange"):
+            f(inputs | {f"i{k}": np.full((6 - k, 4), 7)})
 
 
 def test_an_index_from_the_end_counts_in_the_gathered_tensor() -> None:
@@ -759,7 +779,7 @@ def test_explain_names_the_steps_in_their_order_and_each_keeps_the_meaning() -> 
     g = Graph("t")
     x = g.input("x", (6, 8), DType.fp32)
     g.output("y", (x.permute((1, 0)).exp() * 2.0 + 1.0).sum(axis=0))
-    g.output("z", x.tile(0, 2).sort(axis=1)[0])
+    g.output("z", x.tile((0, 2)).sort(axis=1)[0])
     function = compile(g)
     lines = function.explain().split("course of main\n")[1].splitlines()[:4]
     assert [line[2:15].strip() for line in lines] == ["views merged", "fused", "lowered", "one program"]

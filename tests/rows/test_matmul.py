@@ -90,7 +90,7 @@ def test_candidates_of_the_synchronous_product() -> None:
     assert {line[-1] for line in lines} == {"2", "3"} and 10 <= len(lines) + 1 <= 20
     assert all(re.search(r"\d", r.why) for r in plan.rejected)
     assert plan.choices[0].estimate["ctas_per_sm"] >= 2
-    forced = sm80((64, 64, 32), 2, warp="32x32", enable=False)
+    forced = sm80((64, 64, 32), 2, enable=False)
     kernel, _ = lower_region(gemm_region(), Guarded(BY8, forced), PRESETS["sm80"])
     assert (kernel.template, kernel.tile, kernel.stages) == ("sync", (64, 64, 32), 2)
 

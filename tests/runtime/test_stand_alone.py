@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tatami.c.print_entry import print_entry
 from tatami.core.diagnostic import TatamiError
@@ -57,7 +58,8 @@ def test_main_c_agrees_with_the_reference(tmp_path: Path, regions: Module[Progra
     main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {"N": 50})
     done = build_and_run(tmp_path, execution, main)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "output 0: largest error 0" in done.stdout and done.stdout.endswith("ok\n")
+    name = regions.main.signature.outputs[0].tensor
+    assert f"{name}: largest error 0" in done.stdout and done.stdout.endswith("ok\n")
 
 
 def test_main_c_sees_a_wrong_result(tmp_path: Path) -> None:
@@ -89,3 +91,16 @@ def test_fill_is_exact_in_every_dtype() -> None:
     for dtype in (DType.fp16, DType.bf16, DType.fp32):
         np.testing.assert_array_equal(philox_fill(dtype, (1000,), 3).astype(np.float64), x)
     assert set(np.unique(philox_fill(DType.i32, (100,), 0))) == {0, 1}
+
+
+def test_main_c_prints_the_names_of_outputs_as_text_only(tmp_path: Path) -> None:
+    regions = chain(3)
+    hostile = 'y"); system("touch x"); /* ??/\n#include <é>\\'
+    (output,) = regions.main.signature.outputs
+    signature = replace(regions.main.signature, outputs=(replace(output, tensor=hostile),))
+    regions = Module({"main": replace(regions.main, signature=signature)}, regions.constants)
+    execution = plan_of(regions)
+    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {"N": 50})
+    assert hostile[:4] not in main.text and "#include <\\303" not in main.text
+    done = build_and_run(tmp_path, execution, main)
+    assert done.returncode == 0 and f"{hostile}: largest error 0" in done.stdout and not (tmp_path / "x").exists()

@@ -1,5 +1,6 @@
 /* main.c: runs one compiled program by itself (c/print_main.py).
    @SETUP      True if the module has a `setup`, which makes constants; its statements: main_setup.c
+   @NAMES      names of the outputs, to print
    @TABLES     sizes and slots of its programs, and what the reference says about each output
    @THREADS    threads
    @BUFFERS    boundary buffers and constants
@@ -107,6 +108,8 @@ static int differs(double got, double want, double limit) {
     return got == want ? 0 : !(fabs(got - want) <= limit);
 }
 
+@NAMES
+
 static int check(int k, const void* p, int dtype, int64_t count, const int64_t* at, const double* want, int samples,
                  double total, double magnitude, double relative, double absolute) {
     double sum = 0, size = 0, worst = 0;
@@ -116,15 +119,15 @@ static int check(int k, const void* p, int dtype, int64_t count, const int64_t* 
         double got = element(p, dtype, at[i]), error = fabs(got - want[i]);
         if (error > worst) worst = error;
         if (differs(got, want[i], relative * fabs(want[i]) + absolute)) {
-            if (!bad++) printf("output %d element %lld: %.9g, expected %.9g\n", k, (long long)at[i], got, want[i]);
+            if (!bad++) printf("%s element %lld: %.9g, expected %.9g\n", output_names[k], (long long)at[i], got, want[i]);
         }
     }
     double limit = relative * fabs(magnitude) + absolute * (double)(count > 0 ? count : 1);
     if (differs(sum, total, limit) || differs(size, magnitude, limit)) {
         bad++;
-        printf("output %d: sum %.9g, expected %.9g; magnitudes %.9g, expected %.9g\n", k, sum, total, size, magnitude);
+        printf("%s: sum %.9g, expected %.9g; magnitudes %.9g, expected %.9g\n", output_names[k], sum, total, size, magnitude);
     }
-    printf("output %d: largest error %.3g in %d of %lld elements, sum %.9g: %s\n", k, worst, samples, (long long)count, sum,
+    printf("%s: largest error %.3g in %d of %lld elements, sum %.9g: %s\n", output_names[k], worst, samples, (long long)count, sum,
            bad ? "WRONG" : "ok");
     return bad;
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -29,3 +31,18 @@ def double_text(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "INFINITY" if value > 0 else "-INFINITY"
     return repr(float(value))
+
+
+def names_text(names: Iterable[str]) -> str:
+    """The C array `output_names`: text to print. A byte other than a letter, a digit or one of ``_.-/:`` is an octal escape, so
+    that a name cannot end its string or its line."""
+    return f"static const char* const output_names[] = {{{', '.join(map(_escaped, names)) or '0'}}};"
+
+
+def _escaped(name: str) -> str:
+    data = name.encode("utf-8", "replace")
+    return (
+        '"'
+        + "".join(chr(b) if chr(b).isascii() and (chr(b).isalnum() or chr(b) in "_.-/:") else f"\\{b:03o}" for b in data)
+        + '"'
+    )

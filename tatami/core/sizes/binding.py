@@ -7,7 +7,7 @@ size or recorded assumption that the result contradicts is E1304, with both side
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from tatami.core.algebra.visit import evaluate, free_vars, sole_extreme, substitute
@@ -46,11 +46,10 @@ def bind_sizes(
         equations += [
             (size, value, f"axis {axis} of {port.tensor}") for axis, (size, value) in enumerate(zip(port.shape, actual))
         ]
-    solve(equations, known)
-    for name, value in signature.defaults.items():
-        known.setdefault(name, value)
-    solve(equations, known)
+    _solve_all(signature, equations, known)
     missing = [name for name in (*symbols(signature), *signature.must_bind) if name not in known and name not in later]
+    if (unsolved := _without_solution(signature, known)) is not None:
+        raise TatamiError(unsolved)
     if missing:
         raise fail(
             "UnboundSymbol",
@@ -79,10 +78,7 @@ def solve_sizes(
         if len(shapes.get(port.tensor, ())) == len(port.shape)
         for size, value in zip(port.shape, shapes.get(port.tensor, ()))
     ]
-    solve(equations, known)
-    for name, value in signature.defaults.items():
-        known.setdefault(name, value)
-    solve(equations, known)
+    _solve_all(signature, equations, known)
     return known
 
 
@@ -203,6 +199,44 @@ def _bound_text(equation: Equation, lhs: int, rhs: int) -> str | None:
         return f"{equation.rhs} = {rhs} where {'at most' if at_least else 'at least'} {small} is needed"
     limit = str(rhs) if equation.rhs.as_int() is not None else f"{equation.rhs} = {rhs}"
     return f"{small} = {lhs} where {'at least' if at_least else 'at most'} {limit} is needed"
+
+
+def _solve_all(signature: Signature, equations: Sequence[tuple[Expr, int, str]], known: dict[str, int]) -> None:
+    """Solve by shapes and by the assumptions of the signature, then by defaults for what is still open."""
+    _solve_with_assumptions(signature, equations, known)
+    for name, value in signature.defaults.items():
+        known.setdefault(name, value)
+    _solve_with_assumptions(signature, equations, known)
+
+
+def _solve_with_assumptions(signature: Signature, equations: Sequence[tuple[Expr, int, str]], known: dict[str, int]) -> None:
+    solve(equations, known)
+    while signature.assumptions:
+        before = len(known)
+        solve(list(_half_known(signature, known)), known)
+        if len(known) == before:
+            return
+        solve(equations, known)
+
+
+def _half_known(signature: Signature, known: Mapping[str, int]) -> Iterator[tuple[Expr, int, str]]:
+    """Assumed equations with one side known: (other side, value, place)."""
+    for e in signature.assumptions:
+        for side, other in ((e.lhs, e.rhs), (e.rhs, e.lhs)):
+            if not e.is_read and free_vars(side) <= known.keys() and not free_vars(other) <= known.keys():
+                yield other, evaluate(side, known), e.at
+
+
+def _without_solution(signature: Signature, known: Mapping[str, int]) -> Diagnostic | None:
+    """E1304 for an assumption that no value of its one open symbol meets."""
+    for side, value, at in _half_known(signature, known):
+        names = free_vars(side) - known.keys()
+        if len(names) == 1 and all(not mono or [str(m) for m in mono] == [*names] for mono, _ in side.terms):
+            why = f"{value} is assumed to be {side}, which it is for no {min(names)}"
+            return diagnostic(
+                "AxisAlignmentMismatch", at or "signature", why, "pass inputs whose sizes agree with this equation"
+            )
+    return None
 
 
 def solve(equations: Sequence[tuple[Expr, int, str]], known: dict[str, int]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from tatami.core.algebra.visit import free_vars
 from tatami.core.signature import Signature, symbols
-from tatami.core.sizes.binding import check_assumptions
+from tatami.core.sizes.binding import check_assumptions, equation_symbols
 
 
 class QuickBinding:
@@ -16,7 +17,10 @@ class QuickBinding:
         self.signature = signature
         self.ports = [(p.tensor, [(s.as_int(), s.as_name()) for s in p.shape]) for p in signature.inputs]
         self.is_simple = all((number is None) != (name is None) for _, dims in self.ports for number, name in dims)
-        self.needed = frozenset((*symbols(signature), *signature.must_bind)) - frozenset(later)
+        given = {s for p in signature.inputs for size in p.shape for s in free_vars(size)}
+        shared = [equation_symbols(e) for e in signature.assumptions if not e.is_read]
+        decided = {s for names in shared if names & given for s in names}
+        self.needed = frozenset((*symbols(signature), *signature.must_bind)) - frozenset(later) | decided
 
     def bind(
         self,

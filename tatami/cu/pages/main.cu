@@ -1,5 +1,6 @@
 /* main.cu: the host side of one compiled program, which runs by itself (cu/print_main.py).
    @KERNELS   the files of the kernels
+   @NAMES     names of the outputs, to print
    @EXPECTED  what the reference says about each output
    @PROGRAMS  setup, where there is one, and run: main_program.cu
    @SETUP     memory of setup's buffers; empty without a setup
@@ -119,6 +120,8 @@ static double element(const void* p, int dtype, long long i) {
   }
 }
 
+@NAMES
+
 static int check(int k, const void* device, int dtype, long long count, const long long* at, const double* want, int samples,
                  double relative, double absolute) {
   std::vector<unsigned char> host((size_t)count * item_bytes[dtype] + 8);
@@ -131,9 +134,9 @@ static int check(int k, const void* device, int dtype, long long count, const lo
     if (error > worst) worst = error;
     const bool wrong = std::isnan(got) || std::isnan(want[i]) ? std::isnan(got) != std::isnan(want[i])
                                                               : got != want[i] && !(error <= relative * fabs(want[i]) + absolute);
-    if (wrong && !bad++) printf("output %d element %lld: %.9g, expected %.9g\n", k, at[i], got, want[i]);
+    if (wrong && !bad++) printf("%s element %lld: %.9g, expected %.9g\n", output_names[k], at[i], got, want[i]);
   }
-  printf("output %d: largest error %.3g in %d of %lld elements, sum %.9g: %s\n", k, worst, samples, count, sum,
+  printf("%s: largest error %.3g in %d of %lld elements, sum %.9g: %s\n", output_names[k], worst, samples, count, sum,
          bad ? "WRONG" : samples ? "ok" : "not compared");
   return bad;
 }

@@ -295,9 +295,18 @@ class Tensor(Elementwise, Reductions, Layers, Indexing):
         """An axis of size 1 repeated `times` times."""
         return self.one("repeat", axis=axis, times=size(times, self._what("repeat")))
 
-    def tile(self, *repeats: IntoExpr | Sequence[IntoExpr]) -> Tensor:
-        """Whole copies next to each other, a count per axis."""
-        return self.one("tile", repeats=sizes(repeats, self._what("tile")))
+    def tile(self, axis: int | Sequence[IntoExpr], times: IntoExpr | None = None) -> Tensor:
+        """Whole copies next to each other: `times` along one axis, `tile(0, 3)`, or a count per axis, `tile((3, 1))`."""
+        at = self._what("tile")
+        if times is None:
+            if not isinstance(axis, list | tuple):
+                raise fail("InvalidAttribute", at, "tile takes an axis and a count", "write tile(0, 3), or tile([3, 1])")
+            return self.one("tile", repeats=sizes((axis,), at))
+        repeats: list[Expr] = [expr(1)] * self.rank
+        if isinstance(axis, Sequence):
+            raise fail("InvalidAttribute", at, "tile takes one axis with a count", "write tile(0, 3), or tile([3, 1])")
+        repeats[self._axis(axis, "tile")] = size(times, at)
+        return self.one("tile", repeats=tuple(repeats))
 
     def pad(self, pads: Sequence[tuple[IntoExpr, IntoExpr]], value: bool | float = 0, mode: str = "constant") -> Tensor:
         """A border of (before, after) elements per axis, negative to crop; `mode`: constant (`value`), edge, reflect or

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from tatami.core.diagnostic import Diagnostic
 from tatami.gpu.cluster import sharing
 from tatami.gpu.ir import Kernel
@@ -12,6 +14,7 @@ from tatami.gpu.statement_ir import (
     CopiesArrive,
     CpAsync,
     Epilogue,
+    LoadTile,
     MBarrierArrive,
     MBarrierInit,
     Role,
@@ -65,6 +68,8 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
                     )
                 elif s.model in ("mbarrier", "fetch") and s.mbarrier not in known:
                     out.append(hazardous(kernel, statement_text(s), f"barrier {s.mbarrier!r} does not exist"))
+                elif s.model == "mbarrier" and s.block is None:
+                    out.append(hazardous(kernel, statement_text(s), f"it names no block of {s.mbarrier} to wait for"))
                 for t in s.token:
                     need(s, t, TOKENS_OF.get(s.model, ("TokLoad", "TokFree", "TokEpilogue")))
             case TmaLoad():
@@ -102,9 +107,23 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
         if kernel.ctas > 1 and not (isinstance(kernel.body[-1], SyncThreads) and kernel.body[-1].cluster):
             why = "no SyncThreads of the cluster at the end: a CTA may be gone when others still arrive at its barriers"
             out.append(hazardous(kernel, "kernel", why))
+    out += _rings(kernel, statements)
     if not any(isinstance(s, Epilogue) for s in statements):
         out.append(hazardous(kernel, "kernel", "no Epilogue"))
     return out
+
+
+def _rings(kernel: Kernel, statements: Iterable[Stmt]) -> Iterator[Diagnostic]:
+    """Faults of copies into rings: the blocks of a ring are told by one token, and a token tells of one ring."""
+    ring_of: dict[str, str] = {}
+    token_of: dict[str, str] = {}
+    for s in statements:
+        if isinstance(s, CpAsync | TmaLoad | LoadTile):
+            token, ring = s.out_token.name, s.dst_smem
+            if ring_of.setdefault(token, ring) != ring:
+                yield hazardous(kernel, statement_text(s), f"token {token} tells of copies into {ring_of[token]} and {ring}")
+            elif token_of.setdefault(ring, token) != token:
+                yield hazardous(kernel, statement_text(s), f"copies into {ring} give {token_of[ring]} and {token}")
 
 
 MBARRIER_WAITS = ("mbarrier", "wgmma_group", "bulk_group", "fetch")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -139,8 +138,6 @@ class Calls:
         if name == "view_expr":
             arguments = [_renamed(a, k) for k, a in enumerate(arguments)]
             name = "view"
-        elif name == "tile" and len(arguments) == 2 and not any(isinstance(a.value, list) for a in arguments):
-            arguments = [self._repeats(e, x, arguments)]
         elif name == "abs_square":
             name = "square"
         method = tensor_method(name)
@@ -152,19 +149,6 @@ class Calls:
             raise self.scope.refuse("UnknownOp", e.callee.at, f"{name} is a graph, not a method", f"call it as {name}(…)")
         how = near(name, sorted({*TENSOR_METHODS, *OPS})) or "docs/operations.md lists all operations"
         raise self.scope.refuse("UnknownOp", e.callee.at, f"no operation is called {name!r}", how)
-
-    def _repeats(self, e: ir.Method, x: Tensor, arguments: Sequence[Given]) -> Given:
-        """The arguments ``axis, times`` of ``tile`` as one number of copies per axis."""
-        named = {a.name.name if a.name else ("axis", "times")[k]: a for k, a in enumerate(arguments)}
-        axis, times = named.get("axis") or named.get("dim"), named.get("times")
-        if axis is None or times is None:
-            raise self.scope.refuse("InvalidAttribute", e.callee.at, "tile takes axis and times", "write x.tile(0, 3)")
-        if not isinstance(axis.value, int) or not -x.rank <= axis.value < x.rank:
-            why = f"the axis of a tensor of rank {x.rank} is not {describe(axis.value)}"
-            raise self.scope.refuse("AxisOutOfRange", axis.at, why, f"give an axis in 0..{x.rank - 1}")
-        repeats: list[Any] = [1] * x.rank
-        repeats[axis.value] = times.value
-        return Given(None, repeats, times.at)
 
     # -- graphs --------------------------------------------------------------------------------------
     def _graph(self, e: ir.Call) -> Value:

@@ -2,12 +2,16 @@
 
 Results form a grid of cells of `step` x `step` (tiles of Winograd's sums; 1: the results themselves). A block has `own_rows` x
 `own_columns` cells, from (`top`, `left`) on. If the image's width is not known and it is narrower than the plan's block, the
-block has more rows instead, with the same number of cells."""
+block has more rows instead, with the same number of cells.
+
+Results along a dilated dimension fall into phases, their places modulo the dilation, and a result depends on entries of its own
+phase alone: each phase is an image of its own, without dilation. Blocks, `height` and `width` are those of the longest phase."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 
 from tatami.core.algebra.simplify import linearize
 from tatami.core.algebra.visit import free_vars, step_of, substitute
@@ -32,8 +36,17 @@ from tatami.region.walk import lets_by_name, nodes, reads
 class ImageBlocks(Packing):
     """A convolution of a renamed Region whose weights `setup` has packed."""
 
-    def __init__(self, region: Region, plan: CpuWinograd | CpuPlanes, conv: Convolution, step: int, bands: int = 1) -> None:
-        """`bands`: minimum number of blocks, for threads to divide, into which rows of unknown number are cut."""
+    def __init__(
+        self,
+        region: Region,
+        plan: CpuWinograd | CpuPlanes,
+        conv: Convolution,
+        step: int,
+        bands: int = 1,
+        phases: Mapping[str, int] | None = None,
+    ) -> None:
+        """`bands`: minimum number of blocks, for threads to divide, into which rows of unknown number are cut. `phases`: number
+        of phases of the result axes that have more than one."""
         acc = lets_by_name(region)[plan.acc].expr
         assert isinstance(acc, Reduce)
         self.element, lanes = ELEMENT[acc.dtype], lanes_of(plan.width, acc.dtype.itemsize)
@@ -41,7 +54,8 @@ class ImageBlocks(Packing):
         self.region, self.conv = region, conv
         self.mr, self.nr = plan.mr, max(plan.nr // lanes, 1) * lanes
         self.columns = conv.slides[-1]
-        self.height, self.width = (ONE, *(self.extents[s.axis] for s in conv.slides))[-2:]
+        self.phases = phases or {}
+        self.height, self.width = (ONE, *(self.results_along(s.axis, ZERO) for s in conv.slides))[-2:]
         self.channels, self.filters = (product(self.extents[a] for a in g) for g in (conv.channels, conv.filters))
         self.grid_rows, self.grid_columns = (ceildiv(x, expr(step)) for x in (self.height, self.width))
         self.block_columns = minimum(expr(plan.columns), maximum(ONE, self.grid_columns))
@@ -54,7 +68,18 @@ class ImageBlocks(Packing):
         self.down = ceildiv(self.grid_rows, self.block_rows)
         self.across = ceildiv(self.grid_columns, self.block_columns)
         self.outer = (*conv.shape.batch, *conv.images)
-        self.items = product(self.extents[a] for a in self.outer) * self.down * self.across
+        self.items = product(self.extents[a] for a in self.outer) * prod(self.phases.values()) * self.down * self.across
+        self.phase: dict[str, Expr] = {}
+        """Result axis -> phase of the block."""
+
+    def results_along(self, axis: str, phase: Expr) -> Expr:
+        """Number of results of a phase along an axis."""
+        extent = self.extents[axis]
+        return extent if axis not in self.phases else ceildiv(extent - phase, expr(self.phases[axis]))
+
+    def place(self, axis: str, index: Expr) -> Expr:
+        """Place along an axis of the result of this index in the block's phase."""
+        return index if axis not in self.phases else self.phase[axis] + index * self.phases[axis]
 
     def packed_weights(self, plan: CpuWinograd | CpuPlanes, matrix: tuple[Expr, ...], block: int, how: str) -> str:
         """Name of the tensor of packed weights. Raises InvalidPlan unless its shape is the batch and `matrix`, and its layout
@@ -68,7 +93,12 @@ class ImageBlocks(Packing):
 
     def enter(self, item: Expr) -> Stmts:
         """Registers of a block: the outer axes, its first row and column in the grid, and its numbers of rows and columns."""
-        declare, self.at, block = self.batch_values(self.outer, item, self.down * self.across)
+        sizes = [(a, self.extents[a]) for a in self.outer]
+        sizes += [(f"{a} phase", expr(count)) for a, count in self.phases.items()]
+        declare, values = self.digits((*sizes, ("", self.down * self.across)), item)
+        block = values.pop("")
+        self.phase = {a: values.pop(f"{a} phase") for a in self.phases}
+        self.at = values
         row = floordiv(block, self.across)
         down, self.top, self.own_rows = self.balanced(self.grid_rows, row, self.down)
         across, self.left, self.own_columns = self.balanced(self.grid_columns, block - row * self.across, self.across)
@@ -89,12 +119,13 @@ class ImageBlocks(Packing):
     def along(self, axes: tuple[str, ...], at: dict[str, Expr], lo: Expr, hi: Expr, sums: str, start: Expr) -> Stmts:
         """The epilogue for ``lo <= linear index of axes < hi``, whose sums begin at `start`."""
         lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
-        uses = [substitute(u, at) for u in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
+        places = {**at, **{a: self.place(a, var(a)) for a in axes}}
+        uses = [substitute(u, places) for u in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
         group = collapse(axes, self.extents, uses, f"{sums}_g")
 
         def across(outer: dict[str, Expr], name: str, first: Expr, stop: Expr, base: Expr) -> Stmts:
             x = self.counter(group.spans[-1].size)
-            bound = {**at, **{a: substitute(v, {**outer, name: var(x)}) for a, v in group.values.items()}}
+            bound = {**at, **{a: self.place(a, substitute(v, {**outer, name: var(x)})) for a, v in group.values.items()}}
 
             def finish(y: str, p: Point, active: Expr | None = None) -> None:
                 self.finish_sum(self.region, p, sums, start + base + var(y) - lo, active)

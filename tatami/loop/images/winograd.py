@@ -1,4 +1,4 @@
-"""A 3x3 convolution by tiles of 2x2 results, each direction of stride 1 or 2 (region/views/images/winograd.py has the sums,
+"""A 3x3 convolution by tiles of 2x2 results, each direction of stride 1 or 2, or dilated (region/views/images/winograd.py has the sums,
 plan/memory/packed_operands.py the weights).
 
     Y = At [ (G w Gt) * (Bt d B) ] A       d: of the image, Y: 2x2; * is a product per channel, summed over channels
@@ -8,7 +8,8 @@ plan/memory/packed_operands.py the weights).
         for each sliver of filters: 16, 20 or 25 products by the micro-kernel, transformed back, lanes are filters;
             transposed to lanes of pixels; the epilogue and the writes
 
-Rows are kept by their columns' remainders by the stride, so that lanes are at most two elements apart.
+Rows are kept by their columns' remainders by the stride, so that lanes are at most two elements apart. Dilated dimensions have
+stride 1; the phases of their results are images of their own.
 
     split tiles       threads share blocks; a block's panels lie in the thread's own cache
     split channels    all panels first, threads share channels; then threads share slivers of filters
@@ -46,7 +47,7 @@ def lower_winograd(region: Region, plan: CpuWinograd) -> loop.Body:
 
 class _Winograd(ImageBlocks):
     def __init__(self, region: Region, plan: CpuWinograd, conv: Convolution) -> None:
-        super().__init__(region, plan, conv, RESULTS, BANDS)
+        super().__init__(region, plan, conv, RESULTS, BANDS, {s.axis: s.dilation for s in conv.slides if s.dilation > 1})
         self.plan = plan
         self.rows, _ = conv.slides
         self.gemm_routine = f"tatami_gemm_{self.element}_{self.mr}x{self.nr}_{self.lanes}"
@@ -60,7 +61,7 @@ class _Winograd(ImageBlocks):
         self.pitch = self.block_columns * 2 + 2
         """Elements from row to row, in the columns of one remainder."""
         self.weights = self.packed_weights(plan, (self.channels * MATRICES**2, self.filters), self.nr, "transformed")
-        self.has_even_rows = (self.width.as_int() or 1) % 2 == 0 and self.across == ONE
+        self.has_even_rows = (self.width.as_int() or 1) % 2 == 0 and self.across == ONE and not self.phases
 
     # -- the kernel ----------------------------------------------------------------------------
 
@@ -105,7 +106,10 @@ class _Winograd(ImageBlocks):
     def enter(self, item: Expr) -> Stmts:
         declare = super().enter(item)
         self.tiles, d = self.integer(self.own_rows * self.own_columns)
-        return (*declare, d)
+        sizes = [self.results_along(s.axis, self.phase.get(s.axis, ZERO)) for s in self.conv.slides]
+        counts = [self.integer(n) if s.axis in self.phases else (n, None) for s, n in zip(self.conv.slides, sizes, strict=True)]
+        (self.own_height, _), (self.own_width, _) = counts
+        return (*declare, d, *(declared for _, declared in counts if declared is not None))
 
     # -- into panels ---------------------------------------------------------------------------
 
@@ -130,15 +134,16 @@ class _Winograd(ImageBlocks):
     def fill(self, values: dict[str, Expr]) -> Stmts:
         """Copy the part of the image on which results of the block depend."""
         top, left, stride = self.top * 2, self.left * 2, self.columns.stride
-        height, width = minimum(self.own_rows * 2, self.height - top), minimum(self.own_columns * 2, self.width - left)
+        height = minimum(self.own_rows * 2, self.own_height - top)
+        width = minimum(self.own_columns * 2, self.own_width - left)
         r, x = self.counter(self.seen_along(self.rows, self.height)), self.counter(self.width + 2)
         image = split_guards(self.conv.image)
         body: list[loop.Stmt] = []
         for rest in range(stride):
             place = {
-                self.rows.axis: top,
+                self.rows.axis: self.place(self.rows.axis, top),
                 self.rows.window: var(r),
-                self.columns.axis: left + var(x),
+                self.columns.axis: self.place(self.columns.axis, left + var(x)),
                 self.columns.window: expr(rest),
             }
             first = (var(r) * stride + rest) * self.pitch
@@ -255,12 +260,13 @@ class _Winograd(ImageBlocks):
         rows, columns = self.rows.axis, self.columns.axis
         start = var(f) * self.tiles * 4
         top, left = self.top * 2, self.left * 2
-        bottom = minimum(top + self.own_rows * 2, self.height)
-        right = minimum(left + self.own_columns * 2, self.width)
+        bottom = minimum(top + self.own_rows * 2, self.own_height)
+        right = minimum(left + self.own_columns * 2, self.own_width)
         if self.has_even_rows:
             body = self.along((rows, columns), at, top * self.width, bottom * self.width, self.turned, start)
         else:
             y = self.counter(self.height)
             row = start + (var(y) - top) * (self.own_columns * 2)
-            body = (loop.For(y, top, bottom, self.along((columns,), {**at, rows: var(y)}, left, right, self.turned, row)),)
+            line = self.along((columns,), {**at, rows: self.place(rows, var(y))}, left, right, self.turned, row)
+            body = (loop.For(y, top, bottom, line),)
         return (loop.For(f, ZERO, count, (*declare, *body)),)

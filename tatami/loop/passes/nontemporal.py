@@ -79,7 +79,8 @@ class _Stores:
                 case Parallel():
                     out.append(msgspec.structs.replace(s, body=self.block(s.body, {})))
                 case For(var=x, start=start, step=step, down=down):
-                    inside = {**known, x: step if not down and is_multiple(start, step, known) else 1}
+                    common = next(n for n in (step, 16, 8, 4, 1) if step % n == 0 and is_multiple(start, n, known))
+                    inside = {**known, x: 1 if down else common}
                     out.append(msgspec.structs.replace(s, body=self.block(s.body, inside)))
                 case If(then=then, otherwise=otherwise):
                     out.append(msgspec.structs.replace(s, then=self.block(then, known), otherwise=self.block(otherwise, known)))

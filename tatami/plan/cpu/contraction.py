@@ -11,6 +11,7 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
+from tatami.plan.cpu.contraction_alternatives import contraction_alternatives
 from tatami.plan.cpu.contraction_rules import as_obeyed, contraction_rules
 from tatami.plan.cpu.in_place import Sides, depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.cpu_kind import Asked, CpuKind
@@ -361,5 +362,6 @@ CONTRACTION = CpuKind(
     estimate=contraction_estimate,
     check=contraction_rules,
     show=_show,
+    alternatives=contraction_alternatives,
 )
 """The kind of packed panels and a micro-kernel."""

@@ -11,6 +11,7 @@ from tatami.core.diagnostic import Diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.contraction import MANY, busiest_load, register_tile
+from tatami.plan.cpu.convolution_alternatives import planes_alternatives, winograd_alternatives
 from tatami.plan.cpu.tile_rules import tile_rules
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuPlanes, CpuWinograd, Rejected
@@ -49,6 +50,8 @@ TRANSFORM_SHARE = 1.3
 CYCLES_PER_STORE = 10.0
 """Cycles to store one vector into a panel if it crosses lines whose rest another channel writes, or only some of its lanes are
 stored."""
+CYCLES_PER_APART = 1.0
+"""Cycles to copy one entry of the image, or to store one result, where neighbours lie apart: in the phases of dilated columns."""
 CYCLES_PER_LINE = 2.0
 """Cycles to store one whole vector into a panel within a line, or as a line of its own."""
 
@@ -91,8 +94,10 @@ def _not_tiles(region: Region, found: Convolution) -> str:
     windows = " x ".join(str(extents[s.window]) for s in found.slides)
     if len(found.slides) != 2 or any(extents[s.window].as_int() != WINDOW for s in found.slides):
         return f"a window of {windows}; the template takes 3 x 3"
-    if wrong := next((s for s in found.slides if s.stride not in TILES or s.dilation != 1), None):
-        return f"stride {wrong.stride}, dilation {wrong.dilation}; the template takes strides 1 and 2, dilation 1"
+    if wrong := next((s for s in found.slides if s.stride not in TILES or s.dilation != 1 < s.stride), None):
+        return (
+            f"stride {wrong.stride}, dilation {wrong.dilation}; the template takes strides 1 and 2, and dilation with stride 1"
+        )
     return ""
 
 
@@ -155,10 +160,9 @@ def _winograd_plan(
     mr, nr = tile
     itemsize = lets_by_name(region)[found.shape.acc].dtype.itemsize
     extents = all_axes(region)
-    height, width = (-(-size_at(extents[s.axis], sizes) // RESULTS) for s in found.slides)
+    outer, height, width = _tile_grid(region, found, sizes)
     channels, filters = (trips(region, group, sizes) for group in (found.channels, found.filters))
     cores = max(1, target.cores)
-    outer = trips(region, (*found.shape.batch, *found.images), sizes)
     most = max(mr, target.l2_bytes * 3 // 4 // (products_of(found.slides) * itemsize * (channels + nr)))
     kc = 384 if target.l2_bytes >= 512 << 10 else 256
     is_open = [extents[s.axis].as_int() is None for s in found.slides]
@@ -181,6 +185,15 @@ def _winograd_plan(
     return CpuWinograd(found.shape.acc, rows, columns, mr, nr, kc, target.lanes, split, (weights,))  # type: ignore[arg-type]
 
 
+def _tile_grid(region: Region, found: Convolution, sizes: Mapping[str, int]) -> tuple[int, int, int]:
+    """Number of images of tiles (each phase of a dilated dimension is one of its own), and rows and columns of tiles of each."""
+    extents = all_axes(region)
+    results = [-(-size_at(extents[s.axis], sizes) // s.dilation) for s in found.slides]
+    height, width = (-(-n // RESULTS) for n in results)
+    phases = prod(s.dilation for s in found.slides)
+    return trips(region, (*found.shape.batch, *found.images), sizes) * phases, height, width
+
+
 def _unevenness(outer: int, height: int, width: int, rows: int, columns: int, threads: int) -> float:
     """Load imbalance: the busiest thread's tiles over the average, if threads take blocks as they come; 1 for many blocks."""
     if outer * -(-height // rows) * -(-width // columns) > MANY * threads:
@@ -196,11 +209,9 @@ def winograd_estimate(
     """Terms in seconds: the products of whole slivers; vector cycles of both transforms; weights that a block streams from
     beyond L2, beyond the time of the first panel's products, since the other panels find them in cache. If L3 does not hold
     the transformed weights, those beyond the window's own add to the products: measured."""
-    extents = all_axes(region)
     acc = lets_by_name(region)[plan.acc]
     lanes = lanes_of(plan.width, acc.dtype.itemsize)
-    height, width = (-(-size_at(extents[s.axis], sizes) // RESULTS) for s in found.slides)
-    outer = trips(region, (*found.shape.batch, *found.images), sizes)
+    outer, height, width = _tile_grid(region, found, sizes)
     channels, filters = trips(region, found.channels, sizes), trips(region, found.filters, sizes)
     slivers = -(-filters // plan.nr)
     tiles = outer * height * width
@@ -216,6 +227,8 @@ def winograd_estimate(
     vectors = outer * channels * height * -(-width // lanes)
     seen = [RESULTS * n * s.stride + 2.0 for n, s in zip((height, width), found.slides)]
     into = vectors * 4.0 * products + outer * channels * seen[0] * seen[1] * 1.5 / lanes
+    if found.slides[-1].dilation > 1:
+        into += (outer * channels * seen[0] * seen[1] + tiles * RESULTS**2 * filters) * CYCLES_PER_APART / TRANSFORM_SHARE
     stores = tiles * channels * products / plan.mr * -(-plan.mr // lanes)
     is_whole = plan.split == "tiles" and lanes * acc.dtype.itemsize < CACHE_LINE
     panels = stores * (CYCLES_PER_LINE if is_whole or plan.mr % lanes == 0 else CYCLES_PER_STORE)
@@ -386,6 +399,7 @@ WINOGRAD = CpuKind(
     estimate=_winograd_seconds,
     check=_image_blocks,
     show=_show_winograd,
+    alternatives=winograd_alternatives,
 )
 """The kind of tiles of a transformed image."""
 
@@ -396,5 +410,6 @@ PLANES = CpuKind(
     estimate=_planes_seconds,
     check=_image_blocks,
     show=_show_planes,
+    alternatives=planes_alternatives,
 )
 """The kind of images copied to planes."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import Candidate, CpuRows, Rejected, Scalar
+from tatami.plan.loops.alternatives import rows_alternatives
 from tatami.plan.loops.estimate import loops_estimate
 from tatami.plan.loops.phase_rules import phase_rules
 from tatami.plan.loops.rows import rows_candidates, scalar_candidate
@@ -28,5 +29,5 @@ def vector_candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
 
 SCALAR = CpuKind(Scalar, EVERY, scalar_candidates, loops_estimate, phase_rules, show_phases)
 """The kind of plain loops, one element at a time."""
-ROWS = CpuKind(CpuRows, EVERY, vector_candidates, loops_estimate, phase_rules, show_phases)
+ROWS = CpuKind(CpuRows, EVERY, vector_candidates, loops_estimate, phase_rules, show_phases, rows_alternatives)
 """The kind of vector loops over fused nests."""

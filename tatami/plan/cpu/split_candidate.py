@@ -78,6 +78,23 @@ def _check(plan: CpuSplit, region: Region, target: Target) -> Iterator[Diagnosti
     for n in lets:
         if wrong := [u for u in used_lets(lets[n].expr) if order[u] > order[n]]:
             yield invalid_plan(region, f"{n} stands before {wrong[0]}, which it uses", "order the parts by use")
+            return
+    for number, part in enumerate(split_region(region, plan.parts, set())):
+        if again := split_parts(part):
+            why = f"part {number} is {len(again)} Regions in turn: {' | '.join(', '.join(p) for p in again)}"
+            yield invalid_plan(region, why, "give each product a part of its own, with its epilogue")
+
+
+def _alternatives(asked: Asked, own: CpuSplit) -> Iterator[tuple[CpuSplit, str]]:
+    """Two neighbouring parts as one, for each pair of them; and each part without a product let by let."""
+    parts = own.parts
+    for i in range(len(parts) - 1):
+        if len(parts) > 2:
+            yield CpuSplit((*parts[:i], (*parts[i], *parts[i + 1]), *parts[i + 2 :])), f"parts {i} and {i + 1} joined"
+    products = {c.acc for c in asked.facts.contractions}
+    for i, part in enumerate(parts):
+        if len(part) > 1 and not products & {*part}:
+            yield CpuSplit((*parts[:i], *((n,) for n in part), *parts[i + 1 :])), f"part {i} let by let"
 
 
 def _show(plan: CpuSplit) -> list[str]:
@@ -92,5 +109,6 @@ SPLIT = CpuKind(
     estimate=_estimate,
     check=_check,
     show=_show,
+    alternatives=_alternatives,
 )
 """The kind of several Regions in place of one."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.contraction import register_tile
-from tatami.plan.cpu.tile_rules import tile_rules
-from tatami.plan.cpu_kind import Asked, CpuKind
+from tatami.plan.cpu.tile_rules import register_tiles, tile_rules
+from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuStreaming, Rejected
 from tatami.plan.loops.estimate import (
     PEAK_SHARE_CONTRACTION,
@@ -110,6 +112,17 @@ def _check(plan: CpuStreaming, region: Region, target: Target) -> Iterator[Diagn
     yield from tile_rules(plan, lets_by_name(region)[found.first.acc].dtype, (plan.keys,), region, target)
 
 
+def _alternatives(asked: Asked, own: CpuStreaming) -> Iterator[tuple[CpuStreaming, str]]:
+    """Other blocks of keys, and the other tiles that the registers hold."""
+    change, lanes = msgspec.structs.replace, asked.target.lanes
+    keys = (own.keys // 4, own.keys // 2, own.keys * 2, own.keys * 4)
+    plans = [change(own, keys=n) for n in keys if n >= lanes]
+    itemsize = lets_by_name(asked.region)[own.first].dtype.itemsize
+    tiles = register_tiles(asked.target, lanes_of(own.width, itemsize))
+    plans += [change(own, mr=mr, nr=nr) for mr, nr in tiles if (mr, nr) != (own.mr, own.nr)]
+    return told_apart(own, plans)
+
+
 def _show(plan: CpuStreaming) -> list[str]:
     """The lines of a plan as text."""
     tile = f"tile {plan.mr}x{plan.nr}, keys in blocks of {plan.keys}, width {plan.width}"
@@ -123,5 +136,6 @@ STREAMING = CpuKind(
     estimate=_estimate,
     check=_check,
     show=_show,
+    alternatives=_alternatives,
 )
 """The kind of two products in one pass over blocks of keys."""

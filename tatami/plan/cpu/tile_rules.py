@@ -41,6 +41,12 @@ def tile_rules(
         )
 
 
+def register_tiles(target: Target, lanes: int) -> tuple[tuple[int, int], ...]:
+    """(mr, nr) of the largest micro-kernels with 1 to 4 vectors of `lanes` elements per row that the registers hold."""
+    vectors = range(1, 5)
+    return tuple((mr, v * lanes) for v in vectors if (mr := (target.vector_registers - 1 - v) // v) > 0)
+
+
 def width_rule(
     plan: CpuContraction | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, region: Region, target: Target
 ) -> Iterator[Diagnostic]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
-from tatami.plan.cpu_kind import Asked, CpuKind
+from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import TURNED_LANES, Candidate, CpuTurn, Rejected
 from tatami.plan.loops.estimate import operations, rows_estimate, trips
 from tatami.plan.loops.rules import invalid_plan
@@ -86,6 +88,13 @@ def _check(plan: CpuTurn, region: Region, target: Target) -> Iterator[Diagnostic
         yield from width_rule(plan, region, target)
 
 
+def _alternatives(asked: Asked, own: CpuTurn) -> Iterator[tuple[CpuTurn, str]]:
+    """Tiles of other sides, and narrower vectors."""
+    plans = [msgspec.structs.replace(own, tile=n) for n in (16, 32, 64, 128, 256) if n != own.tile]
+    plans += [msgspec.structs.replace(own, width=n) for n in (own.width // 2, own.width // 4) if n]
+    return told_apart(own, plans)
+
+
 def _show(plan: CpuTurn) -> list[str]:
     """The lines of a plan as text."""
     return [f"cpu_turn {plan.across} -> {plan.along}", f"  tiles of {plan.tile}, width {plan.width}"]
@@ -98,5 +107,6 @@ TURN = CpuKind(
     estimate=_estimate,
     check=_check,
     show=_show,
+    alternatives=_alternatives,
 )
 """The kind of transposes by square tiles."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.target import CACHE_LINE, Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
-from tatami.plan.cpu_kind import Asked, CpuKind
+from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import Candidate, CpuWindow, Rejected
 from tatami.plan.loops.estimate import multiply_adds_per_cycle, operations, rank, rows_estimate, trips
 from tatami.plan.loops.rules import invalid_plan
@@ -187,6 +189,30 @@ def _check(plan: CpuWindow, region: Region, target: Target) -> Iterator[Diagnost
         yield from width_rule(plan, region, target)
 
 
+def _alternatives(asked: Asked, own: CpuWindow) -> Iterator[tuple[CpuWindow, str]]:
+    """Other blocks and blocks ahead, narrower vectors, rows copied, in place, or by whole planes."""
+    change = msgspec.structs.replace
+    plans = [
+        change(own, rows=n) for n in dict.fromkeys((own.rows * 2, own.rows // 2, own.rows // 4, 4, 1)) if 0 < n != own.rows
+    ]
+    if not own.lying:
+        plans += [change(own, ahead=n) for n in (1, 2, 4, 8) if n != own.ahead]
+    plans += [change(own, width=n, joined=False) for n in (own.width // 2, own.width // 4) if n]
+    if not own.whole:
+        plans += [change(own, joined=not own.joined), change(own, lying=not own.lying, ahead=1 if not own.lying else 2)]
+    return told_apart(own, [*plans, *_whole_or_in_blocks(asked, own)])
+
+
+def _whole_or_in_blocks(asked: Asked, own: CpuWindow) -> Iterator[CpuWindow]:
+    """Whole planes for a plan of blocks, and blocks for one of whole planes."""
+    found = find_window(asked.region)
+    if own.whole:
+        yield msgspec.structs.replace(own, rows=4, ahead=2, width=asked.target.lanes, whole=False)
+    elif not isinstance(found, str) and len(found.slides) == 2:
+        height = size_at(all_axes(asked.region)[found.slides[0].axis], asked.sizes)
+        yield msgspec.structs.replace(own, rows=height, ahead=1, whole=True, joined=False, lying=False)
+
+
 def _show(plan: CpuWindow) -> list[str]:
     """The lines of a plan as text."""
     return [
@@ -203,5 +229,6 @@ WINDOW = CpuKind(
     estimate=_estimate,
     check=_check,
     show=_show,
+    alternatives=_alternatives,
 )
 """The kind of windows that slide over a plane."""

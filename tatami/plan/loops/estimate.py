@@ -20,6 +20,7 @@ from tatami.core.algebra.lane_step import lane_step
 from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.cost import GRAIN_FLOPS, op_cost
 from tatami.core.expr import ONE, Expr, product
+from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import Target
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuRows, Dot, Pass, Scalar, Storage
 from tatami.plan.loops.accesses import AccessMove, StrideKind, accesses, stride_kind
@@ -28,7 +29,9 @@ from tatami.plan.views.nest_form import Pass as LoopedPass
 from tatami.plan.views.nest_form import lets_read, nest_form, recomputed
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Reduce, Region, RegionExpr, Scan, Select, Unary
+from tatami.region.views.contraction import find_contractions
 from tatami.region.views.images.convolution import find_convolution
+from tatami.region.views.slides import plain_read
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
 DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.5, "quads": 1.2, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
@@ -48,6 +51,10 @@ CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
 measured, which is the default clock."""
 WINDOW_PACKING, STRIDED_PACKING = 2.0, 5.0
 """Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
+
+CYCLES_APART, CYCLES_OF_BOUNDS = 0.75, 30.0
+"""Cycles of a packed element whose neighbours along both sides lie apart, in addition to its bytes; and for each k of a panel or
+sliver of them, whose loops are short: measured at 1 to 300 columns."""
 
 
 def threads_of_products(flops: float, most: int) -> int:
@@ -344,11 +351,30 @@ def contraction_estimate(
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads
     packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads
+    packing += _gathers(region, plan, (narrow, wide, b * k), target) / threads
     held = sum(
         number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
     )
     more = b * k * wide * itemsize / DOT_COUNT[plan.dot] - held if right in plan.packed and plan.dot else 0.0
     return roofline({"compute": compute, "packing": packing}, facts, target, sizes, more)
+
+
+def _gathers(region: Region, plan: CpuContraction, extent: tuple[int, int, int], target: Target) -> float:
+    """Seconds, in addition to those of the bytes, to copy operands whose elements lie apart along both of their sides, such as a
+    column of a longer row: element by element, with bounds computed for each k of a panel or sliver. `extent`: rows, columns, k."""
+    shape = next(c for c in find_contractions(region) if c.acc == plan.acc)
+    narrow, wide, k = extent
+    left, right = (shape.rhs, shape.lhs) if plan.swap else (shape.lhs, shape.rhs)
+    cycles = 0.0
+    for operand, side, count, each in ((left, "m", narrow, plan.mr), (right, "n", wide, plan.nr)):
+        read = plain_read(operand)
+        if read is None or read.tensor in plan.packed or side in plan.in_place:
+            continue
+        (memref,) = (p.memref for p in region.inputs if p.name == read.tensor)
+        if not read.map or free_vars(read.map[-1]) or memref.layout != ROW_MAJOR or memref.shape[-1] == ONE:
+            continue
+        cycles += k * (count * CYCLES_APART + -(-count // each) * CYCLES_OF_BOUNDS)
+    return cycles / (target.clock or USUAL_CLOCK)
 
 
 def _packing_of_windows(region: Region) -> float:

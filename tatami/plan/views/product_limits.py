@@ -164,10 +164,18 @@ def accumulators_of(plan: Sm90Mma) -> int:
     return plan.tile[0] * plan.tile[1] // (128 * (1 if plan.schedule == "pingpong" else max(1, plan.consumers)))
 
 
+def synchronous_block(tile: tuple[int, int, int]) -> tuple[int, int]:
+    """Rows and columns of threads of the synchronous kernel that an `sm80_mma` plan without asynchronous copies asks for."""
+    return min(16, tile[0]), min(16, tile[1])
+
+
 def registers_of(plan: MmaPlan | GpuSync) -> int:
     """Estimated registers per thread, for warp roles per consumer thread."""
     bm, bn, _ = plan.tile
     match plan:
+        case Sm80Mma() if not plan.async_.enable:
+            rows, columns = synchronous_block(plan.tile)
+            return bm // rows * (bn // columns) + bm // rows + bn // columns + 32
         case Sm80Mma():
             wm, wn = sides(plan.warp_tile) or (64, 64)
             kept = KEPT if "grouped_matmul" in plan.algo_choice else 0

@@ -5,7 +5,7 @@ The resources that a plan needs, and their limits: `product_limits`.
 
 from __future__ import annotations
 
-from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma, Sm90Pair
+from tatami.plan.ir import INST_K, Async, GpuSync, Sm80Mma, Sm90Mma, Sm90Pair
 from tatami.plan.views.product_limits import (
     FEWER_ACCUMULATORS,
     LEAST_REGISTERS,
@@ -19,6 +19,7 @@ from tatami.plan.views.product_limits import (
     instruction,
     sides,
     span_columns,
+    synchronous_block,
 )
 
 
@@ -104,14 +105,54 @@ def block_rules(plan: MmaPlan | GpuSync) -> list[str]:
     return out
 
 
-def _sm80_rules(plan: Sm80Mma) -> list[str]:
-    bm, bn, bk = plan.tile
+def synchronous_rules(plan: Sm80Mma) -> list[str]:
+    """Fields of a plan without asynchronous copies that say what the synchronous template does not do: threads copy and multiply
+    one element at a time, in rows as they are, and a warp has some rows of threads."""
+    rows, columns = synchronous_block(plan.tile)
+    warp = f"{max(1, plan.tile[0] // rows * 32 // columns)}x{plan.tile[1]}"
+    fields = {
+        f"warp_tile {plan.warp_tile}: a warp of {rows}x{columns} threads computes {warp}": plan.warp_tile != warp,
+        f"inst_shape {plan.inst_shape}: its instruction is fma": plan.inst_shape != "fma",
+        f"vectorize.width {plan.vectorize.width}: it copies and stores single elements": plan.vectorize.width != 1,
+        f"async.prefetch_depth {plan.async_.prefetch_depth}: nothing is copied ahead, leave it out": plan.async_
+        != Async(False),
+        f"tile_order {plan.tile_order}: its tiles lie in rows": plan.tile_order != "row",
+    }
+    hints = [
+        f"layout_hints.{h} true: its rows lie as they are"
+        for h in ("A_swizzle", "B_swizzle")
+        if plan.layout_hints.get(h, False)
+    ]
+    return [
+        f"{why} (async.enable false: the synchronous template)" for why in (*(w for w, bad in fields.items() if bad), *hints)
+    ]
+
+
+def _edge_rules(plan: Sm80Mma) -> list[str]:
     out = []
+    for e in plan.local_edges:
+        edge = f"local_edges {e.source} -> {e.target}"
+        if e.buffer not in ("reg", "smem_ring"):
+            out.append(f"{edge} by {e.buffer}: reg and smem_ring are implemented")
+        elif e.buffer == "smem_ring" and not 1 <= e.depth <= MAX_EDGE_DEPTH:
+            out.append(f"{edge} by smem_ring: depth {e.depth} is outside 1..{MAX_EDGE_DEPTH}")
+        elif e.buffer == "smem_ring" and (plan.inst_shape == "fma" or not plan.async_.enable):
+            out.append(f"{edge} by smem_ring: only fragments of mma are exchanged, a thread of this kernel has neighbours")
+        elif e.buffer == "reg" and e.depth != 1:
+            out.append(f"{edge} by reg: depth {e.depth}, registers hold one")
+    return out
+
+
+def _sm80_rules(plan: Sm80Mma) -> list[str]:
+    out = _edge_rules(plan)
+    if not plan.async_.enable:
+        return [*synchronous_rules(plan), *out]
+    bm, bn, bk = plan.tile
     warp = sides(plan.warp_tile)
     if warp is None:
-        return [f"warp_tile {plan.warp_tile!r} is not of the form 64x64"]
+        return [*out, f"warp_tile {plan.warp_tile!r} is not of the form 64x64"]
     if 0 in warp:
-        return [f"warp_tile {plan.warp_tile} has a side of 0"]
+        return [*out, f"warp_tile {plan.warp_tile} has a side of 0"]
     if bm % warp[0] or bn % warp[1]:
         out.append(f"tile {bm}x{bn} is not a multiple of warp_tile {plan.warp_tile}")
     match plan.inst_shape:
@@ -132,16 +173,6 @@ def _sm80_rules(plan: Sm80Mma) -> list[str]:
             )
     if any(x & (x - 1) for x in (bm, bn)) and (bm % 64 or bn % 64):
         out.append(f"tile {bm}x{bn}: each side is a power of two or a multiple of 64")
-    for e in plan.local_edges:
-        edge = f"local_edges {e.source} -> {e.target}"
-        if e.buffer not in ("reg", "smem_ring"):
-            out.append(f"{edge} by {e.buffer}: reg and smem_ring are implemented")
-        elif e.buffer == "smem_ring" and not 1 <= e.depth <= MAX_EDGE_DEPTH:
-            out.append(f"{edge} by smem_ring: depth {e.depth} is outside 1..{MAX_EDGE_DEPTH}")
-        elif e.buffer == "smem_ring" and (plan.inst_shape == "fma" or not plan.async_.enable):
-            out.append(f"{edge} by smem_ring: only fragments of mma are exchanged, a thread of this kernel has neighbours")
-        elif e.buffer == "reg" and e.depth != 1:
-            out.append(f"{edge} by reg: depth {e.depth}, registers hold one")
     return out
 
 

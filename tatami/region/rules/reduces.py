@@ -12,6 +12,7 @@ from tatami.core.ops import neutral
 from tatami.core.scalar import number
 from tatami.region.ir import Binary, Cast, Let, Reduce, Ref, Region, RegionExpr
 from tatami.region.rules.inlining import fit, uses_of_lets, yielded_lets
+from tatami.region.views.finite import is_finite
 from tatami.region.walk import Types, all_axes, free_axes, lets_by_name, rewrite
 
 MERGEABLE = ("sum", "prod", "max", "min", "and", "or")
@@ -56,8 +57,9 @@ def hoist_invariant(region: Region) -> Region:
     y [m] = sum over k of c[m] * x[m, k]    ->   y_s [m] = sum over k of x[m, k];  y [m] = y_s * c[m]
     y [m] = sum over k of c[m] * x[k]       ->   y_s [] = sum over k of x[k];      y [m] = y_s * c[m]
 
-    Only for sums in integers or in at least 32-bit floats: a narrow sum could overflow where its scaled terms did not. Factors
-    stay under max and min, since their sign is not known, and in sums over an empty axis, since their reads may not exist.
+    Only for sums in integers or in at least 32-bit floats: a narrow sum could overflow where its scaled terms did not. A factor of
+    floats is a value that is finite whatever the inputs hold (decision 0080). Factors stay under max and min, since their sign is
+    not known, and in sums over an empty axis, since their reads may not exist.
     """
     lets = lets_by_name(region)
     extents = all_axes(region)
@@ -79,10 +81,11 @@ def _hoisted(let: Let, lets: dict[str, Let], axes: frozenset[str], types: Types)
     if len(factors) < 2 or types.of(e.body, e.dtype) != e.dtype:
         return None
     bound = set(e.axes)
-    inside = [f for f in factors if free_axes(f, lets, axes) & bound]
-    outside = [f for f in factors if not free_axes(f, lets, axes) & bound]
-    if not inside or not outside:
+    varying = [f for f in factors if free_axes(f, lets, axes) & bound]
+    outside = [f for f in factors if f not in varying and (e.dtype.is_int or is_finite(f, types))]
+    if not varying or not outside:
         return None
+    inside = [f for f in factors if f not in outside]
     name = f"{let.name}_s"
     body = inside[0]
     for f in inside[1:]:

@@ -51,12 +51,19 @@ class Apart:
 _inside: contextvars.ContextVar[Apart | None] = contextvars.ContextVar("inside", default=None)
 
 
-def apart(work: Callable[[Apart], T]) -> T:
+def apart(work: Callable[[Apart], T], meanwhile: Callable[[], object] | None = None) -> T:
     """The result of the work, or its exception. In other threads than the main one the work is just called; inside other such
-    work it stops together with that."""
+    work it stops together with that. `meanwhile`: called by the thread that waits, in parallel with the work, before it
+    waits; elsewhere than in the main thread before the work. Its exception stops the work."""
     if threading.current_thread() is not threading.main_thread():
+        if meanwhile is not None:
+            meanwhile()
         return work(_inside.get() or _Direct())
-    return _Work(work).result()
+    return _Work(work, meanwhile or _nothing).result()
+
+
+def _nothing() -> None:
+    pass
 
 
 class _Direct(Apart):
@@ -65,8 +72,9 @@ class _Direct(Apart):
 
 
 class _Work(Generic[T]):
-    def __init__(self, work: Callable[[Apart], T]) -> None:
+    def __init__(self, work: Callable[[Apart], T], meanwhile: Callable[[], object]) -> None:
         self._work = work
+        self._meanwhile = meanwhile
         self._seen = Apart()
         self._finished = threading.Event()
         self._value: list[T] = []
@@ -90,6 +98,7 @@ class _Work(Generic[T]):
             with _ending_signals():
                 try:
                     self._thread.start()
+                    self._meanwhile()
                     while (step := self._next()) is not None:
                         step[0](*step[1])
                 except BaseException:

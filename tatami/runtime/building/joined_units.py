@@ -20,6 +20,8 @@ TOGETHER = 60_000
 """Maximum bytes of units that are compiled together: about as much work as the longest units are alone."""
 LEAST_RUNS = 8
 """Minimum number of runs that joinable units are divided into, so that every core has some."""
+EARLY = 24_000
+"""Minimum bytes of a run that starts before all units are known."""
 
 _DEFINED = re.compile(
     r"""^(?:static\ (?:inline\ )?(?:__attribute__\(\(\w+\)\)\ )?(?:const\ )?(?:struct\ )?\w+\ ?\*?\ ?(\w+)\(
@@ -36,22 +38,48 @@ def may_join(text: str) -> bool:
     return len(text) <= SMALL and "#pragma" not in text
 
 
-def runs(texts: Sequence[str], kinds: Sequence[Hashable | None], least: int = LEAST_RUNS) -> list[tuple[int, ...]]:
-    """Numbers of the units in each run of the compiler: adjacent ones of one kind, up to `TOGETHER`; a unit of kind None
-    alone. `least`: minimum number of runs that joinable units are divided into."""
-    joined = sum(len(t) for t, kind in zip(texts, kinds, strict=True) if kind is not None)
-    most = min(TOGETHER, joined // least)
-    found: list[list[int]] = []
-    open_: dict[Hashable, tuple[list[int], int]] = {}
-    for i, (text, kind) in enumerate(zip(texts, kinds, strict=True)):
-        run, length = open_.get(kind, ([], most)) if kind is not None else ([], most)
-        if length + len(text) > most:
-            run, length = [], 0
-            found.append(run)
-        run.append(i)
-        if kind is not None:
-            open_[kind] = run, length + len(text)
-    return [tuple(run) for run in found]
+class Runs:
+    """Runs of the compiler for units that become known one after the other: a run starts when it is long enough, and the rest is
+    divided when all units are known. The runs depend on the units and their order alone."""
+
+    def __init__(self, least: int = LEAST_RUNS) -> None:
+        self.least = least
+        """Minimum number of runs that joinable units are divided into; 1: all of a kind together, and none before the end."""
+        self._open: dict[Hashable, tuple[list[int], int]] = {}
+        self._joined = 0
+        self._has_started = False
+        self._lengths: dict[int, int] = {}
+
+    def add(self, number: int, text: str, kind: Hashable | None) -> list[tuple[int, ...]]:
+        """The runs that the unit of this number completes: it alone if its kind is None, else units of its kind that are long
+        enough."""
+        if kind is None:
+            return [(number,)]
+        self._lengths[number] = len(text)
+        self._joined += len(text)
+        run, length = self._open.get(kind, ([], 0))
+        run, length = [*run, number], length + len(text)
+        full = self.least > 1 and length >= min(TOGETHER, max(EARLY, self._joined // self.least))
+        self._open[kind] = ([], 0) if full else (run, length)
+        self._has_started |= full
+        return [tuple(run)] if full else []
+
+    def rest(self) -> list[tuple[int, ...]]:
+        """The runs of the other units: adjacent ones of one kind, up to `TOGETHER`."""
+        left = {kind: run for kind, (run, _) in self._open.items() if run}
+        self._open = {}
+        most = sum(self._lengths[i] for run in left.values() for i in run) // self.least
+        most = min(TOGETHER, max(most, EARLY // 2) if self._has_started else most)
+        found: list[list[int]] = []
+        for run in left.values():
+            length = most
+            for i in run:
+                if length + self._lengths[i] > most:
+                    found.append([])
+                    length = 0
+                found[-1].append(i)
+                length += self._lengths[i]
+        return sorted(tuple(run) for run in found)
 
 
 def joined_text(files: Sequence[str], texts: Sequence[str]) -> str:

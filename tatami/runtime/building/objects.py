@@ -1,5 +1,5 @@
 """C text to a loaded shared object: units compiled in parallel, small kernels several at a time, each object cached by
-content, then linked once.
+content, then linked once. Units may be compiled while others are still being made (`Units`).
 
 A unit's key is its text, the headers, the flags and the compiler's fingerprint; the key of units compiled together is made
 from theirs; a link's key is its units' keys. The loaded file is a private copy whose checksum was verified (a file that
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -25,7 +26,7 @@ from tatami.core.target import Target
 from tatami.runtime.building.apart import Apart, apart
 from tatami.runtime.building.cache import Cache, content_key, default_cache
 from tatami.runtime.building.compiler import Compiler, compile_flags, find_compiler, is_quick_build, run_compiler, time_limit
-from tatami.runtime.building.joined_units import LEAST_RUNS, joined_text, may_join, runs
+from tatami.runtime.building.joined_units import LEAST_RUNS, Runs, joined_text, may_join
 from tatami.runtime.building.leftovers import at_end
 from tatami.runtime.building.library import Library
 from tatami.runtime.building.temporary import build_folder, loaded_file
@@ -52,6 +53,34 @@ class Unit(msgspec.Struct, frozen=True):
     handler."""
 
 
+class Units:
+    """The units of a library, of which some are known before the others: `early` ones are compiled while the rest is being
+    made. One thread adds them, another compiles them."""
+
+    def __init__(self, units: Sequence[Unit] | None = None) -> None:
+        self._queue: queue.SimpleQueue[Unit | tuple[Unit, ...]] = queue.SimpleQueue()
+        self._early: set[Unit] = set()
+        if units is not None:
+            self.complete(units)
+
+    def early(self, unit: Unit) -> None:
+        """Add a unit that the library will probably have; one that was added before is ignored, since equal kernels are one."""
+        if unit not in self._early:
+            self._early.add(unit)
+            self._queue.put(unit)
+
+    def complete(self, units: Sequence[Unit]) -> None:
+        """Set all units of the library, early ones included, in their order."""
+        self._queue.put(tuple(dict.fromkeys(units)))
+
+    def next(self, stop: threading.Event) -> Unit | tuple[Unit, ...]:
+        """The next early unit, or all units; none if `stop` was set first."""
+        while not stop.is_set():
+            with contextlib.suppress(queue.Empty):
+                return self._queue.get(timeout=0.1)
+        return ()
+
+
 def build(
     units: Sequence[Unit],
     target: Target,
@@ -62,34 +91,45 @@ def build(
     timeout: float | None = None,
     jobs: int | None = None,
     extra_flags: tuple[str, ...] = (),
-    progress: Callable[[int, int], None] | None = None,
 ) -> bytes:
-    """The shared object of `units`. Equal units are compiled once. progress: called with the number of compiled units and of
-    all. Raises CompilerMissing, CompilerFailed."""
-    compiler = compiler or find_compiler()
-    cache = cache or default_cache()
-    timeout = timeout or time_limit()
+    """The shared object of `units`. Equal units are compiled once. Raises CompilerMissing, CompilerFailed."""
     headers = runtime_headers() if headers is None else headers
-    unique = list(dict.fromkeys(units))
-    keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in unique]
-    call = _CompilerCall(compiler, target, extra_flags, timeout, jobs)
-    link = _link_flags(unique, extra_flags)
-    whole = _link_key(keys, compiler, link)
-    found = cache.get(whole)
-    if found is not None:
-        return found
+    call = _CompilerCall(compiler or find_compiler(), target, headers, extra_flags, timeout or time_limit(), jobs)
+    return _built(Units(units), call, cache or default_cache(), None)[0]
 
-    def made(seen: Apart) -> bytes:
+
+def build_keyed(
+    units: Units,
+    target: Target,
+    *,
+    extra_flags: tuple[str, ...] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[bytes, str]:
+    """The shared object of units that may still be made, and its key in the cache. progress: called with the number of runs of
+    the compiler that ended and of all, when all units are known. Raises CompilerMissing, CompilerFailed."""
+    call = _CompilerCall(find_compiler(), target, runtime_headers(), extra_flags, time_limit(), None)
+    return _built(units, call, default_cache(), progress)
+
+
+def _built(units: Units, call: _CompilerCall, cache: Cache, progress: Callable[[int, int], None] | None) -> tuple[bytes, str]:
+    def made(seen: Apart) -> tuple[bytes, str]:
         told = None if progress is None else partial(seen.tell, progress)
-        with build_folder() as folder:
-            for header, text in headers.items():
-                (folder / header).write_text(text)
-            objects = _compile_all(dict(zip(unique, keys)), folder, call, cache, told, seen.stop)
-            arguments = (*link[0], "-o", "all.so", *objects, *link[1])
-            run_compiler(compiler, arguments, cwd=folder, timeout=timeout, stop=seen.stop)
-            body = _made(folder / "all.so", compiler)
+        item = units.next(seen.stop)
+        if isinstance(item, tuple) and (found := cache.get(_whole_key(item, call))) is not None:
+            return found, _whole_key(item, call)
+        with build_folder() as folder, _Objects(folder, call, cache, seen.stop) as objects:
+            while isinstance(item, Unit):
+                objects.take(item)
+                item = units.next(seen.stop)
+            whole = _whole_key(item, call)
+            if (found := cache.get(whole)) is not None:
+                return found, whole
+            first, last = _link_flags(item, call.extra)
+            arguments = (*first, "-o", "all.so", *objects.files(item, told), *last)
+            run_compiler(call.compiler, arguments, cwd=folder, timeout=call.timeout, stop=seen.stop)
+            body = _made(folder / "all.so", call.compiler)
         cache.put(whole, body)
-        return body
+        return body, whole
 
     try:
         return apart(made)
@@ -97,25 +137,23 @@ def build(
         raise _unwritable(error) from None
 
 
-def object_key(units: Sequence[Unit], target: Target, extra_flags: tuple[str, ...] = ()) -> str:
-    """The key of the result of `build` in the cache."""
-    compiler, headers = find_compiler(), runtime_headers()
-    unique = list(dict.fromkeys(units))
-    keys = [_unit_key(u, target, compiler, headers, extra_flags) for u in unique]
-    return _link_key(keys, compiler, _link_flags(unique, extra_flags))
+def _whole_key(units: Sequence[Unit], call: _CompilerCall) -> str:
+    return _link_key([_unit_key(u, call) for u in units], call.compiler, _link_flags(units, call.extra))
 
 
-def _unit_key(unit: Unit, target: Target, compiler: Compiler, headers: Mapping[str, str], extra: tuple[str, ...]) -> str:
-    flags = _unit_flags(unit, target, compiler, extra)
+def _unit_key(unit: Unit, call: _CompilerCall) -> str:
+    flags, headers = _unit_flags(unit, call), call.headers
     named = [part for item in sorted(headers.items()) for part in item if unit.headers is None or item[0] in unit.headers]
-    return content_key(("unit", compiler.fingerprint, "flags", *flags, "text", unit.text, "headers", *named))
+    return content_key(("unit", call.compiler.fingerprint, "flags", *flags, "text", unit.text, "headers", *named))
 
 
-def _unit_flags(unit: Unit, target: Target, compiler: Compiler, extra: tuple[str, ...]) -> tuple[str, ...]:
-    flags = (*(unit.flags or compile_flags(compiler, target, contract=unit.contract, light=unit.light)), *extra)
+def _unit_flags(unit: Unit, call: _CompilerCall) -> tuple[str, ...]:
+    compiler = call.compiler
+    flags = unit.flags or compile_flags(compiler, call.target, contract=unit.contract, light=unit.light)
     if unit.user is None:
-        return flags
-    return (*(f for f in flags if f != "-w"), *STRICT, "-fmax-errors=8" if compiler.kind == "gcc" else "-ferror-limit=8")
+        return (*flags, *call.extra)
+    strict = (*STRICT, "-fmax-errors=8" if compiler.kind == "gcc" else "-ferror-limit=8")
+    return (*(f for f in (*flags, *call.extra) if f != "-w"), *strict)
 
 
 Link: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
@@ -151,6 +189,8 @@ class _CompilerCall(NamedTuple):
 
     compiler: Compiler
     target: Target
+    headers: Mapping[str, str]
+    """Name -> text of the headers that units include."""
     extra: tuple[str, ...]
     """Flags in addition to those of the unit."""
     timeout: float
@@ -159,56 +199,98 @@ class _CompilerCall(NamedTuple):
     """Number of calls at a time; None: one per core."""
 
 
-def _compile_all(
-    keys: Mapping[Unit, str],
-    folder: Path,
-    call: _CompilerCall,
-    cache: Cache,
-    progress: Callable[[int, int], None] | None,
-    stop: threading.Event,
-) -> list[str]:
-    """Names of the objects in the folder, in the order of the units. `keys`: unit -> its key in the cache."""
-    units, compiler = list(keys), call.compiler
-    flags = [_unit_flags(u, call.target, compiler, call.extra) for u in units]
-    kinds = [f if u.kernel and may_join(u.text) else None for u, f in zip(units, flags)]
-    together = runs([u.text for u in units], kinds, 1 if is_quick_build() else LEAST_RUNS)
-    names = [f"u{i}.cpp" if u.flags else f"u{i}.c" for i, u in enumerate(units)]
+class _Objects:
+    """The objects of a library's units in a folder. A context: at its end no compiler runs. While units are being made, a core
+    is left for that."""
 
-    def compile_one(run: tuple[int, ...]) -> None:
-        first = run[0]
-        key = keys[units[first]] if len(run) == 1 else content_key(("together", *(keys[units[i]] for i in run)))
-        path = folder / f"u{first}.o"
-        body = cache.get(key)
-        if body is not None:
-            path.write_bytes(body)
-            return
-        for i in run:
-            (folder / names[i]).write_text(units[i].text)
-        name = names[first]
-        if len(run) > 1:
-            name = f"t{first}.c"
-            (folder / name).write_text(joined_text([names[i] for i in run], [units[i].text for i in run]))
-        user = units[first].user
-        explain = None if user is None else partial(body_refused, user)
-        arguments = (*flags[first], "-I.", "-c", name, "-o", path.name)
-        run_compiler(compiler, arguments, cwd=folder, timeout=call.timeout, stop=stop, explain=explain)
-        cache.put(key, _made(path, compiler))
+    def __init__(self, folder: Path, call: _CompilerCall, cache: Cache, stop: threading.Event) -> None:
+        self._folder, self._call, self._cache, self._stop = folder, call, cache, stop
+        self._units: list[Unit] = []
+        self._tasks: dict[tuple[int, ...], Future[None]] = {}
+        """Numbers of the units that are compiled together -> the run of the compiler."""
+        self._runs = Runs(1 if is_quick_build() else LEAST_RUNS)
+        jobs = max(1, call.jobs or usable_cores())
+        self._executor = ThreadPoolExecutor(jobs)
+        self._free = threading.Semaphore(max(1, jobs - 1))
+        self._last = jobs > 1
+        """True while a core is left free."""
+        for header, text in call.headers.items():
+            (folder / header).write_text(text)
 
-    with ThreadPoolExecutor(max(1, min(call.jobs or usable_cores(), len(together)))) as executor:
-        tasks: list[Future[None]] = []
-        try:
-            longest_first = sorted(together, key=lambda run: sum(len(units[i].text) for i in run), reverse=True)
-            tasks.extend(executor.submit(compile_one, run) for run in longest_first)
-            for done, task in enumerate(tasks):
-                if progress is not None:
-                    progress(done, len(tasks))
-                task.result()
-        except BaseException:
-            stop.set()
-            for task in tasks:
-                task.cancel()
-            raise
-    return [f"u{run[0]}.o" for run in together]
+    def __enter__(self) -> _Objects:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._stop.set()
+        self._executor.shutdown(cancel_futures=True)
+
+    def take(self, unit: Unit) -> None:
+        """Add a unit, and start the runs of the compiler that it completes."""
+        number, flags = len(self._units), _unit_flags(unit, self._call)
+        self._units.append(unit)
+        for run in self._runs.add(number, unit.text, flags if unit.kernel and may_join(unit.text) else None):
+            self._start(run)
+
+    def files(self, units: Sequence[Unit], progress: Callable[[int, int], None] | None) -> list[str]:
+        """Names of the files with the objects of these units, which are all: runs that have others are left out."""
+        known = set(self._units)
+        for unit in units:
+            if unit not in known:
+                self.take(unit)
+        self._finish(set(units))
+        needed = set(units)
+        runs = sorted(run for run in self._tasks if all(self._units[i] in needed for i in run))
+        for done, run in enumerate(runs):
+            if progress is not None:
+                progress(done, len(runs))
+            self._tasks[run].result()
+        return [_object_file(run) for run in runs]
+
+    def _finish(self, needed: set[Unit]) -> None:
+        """Start what is left, on all cores."""
+        for run in self._runs.rest():
+            kept = tuple(i for i in run if self._units[i] in needed)
+            if kept:
+                self._start(kept)
+        torn = [run for run in self._tasks if not all(self._units[i] in needed for i in run)]
+        for run in torn:
+            if not self._tasks[run].cancel():
+                wait([self._tasks[run]])  # its files are those of its units
+            for i in run:
+                if self._units[i] in needed:
+                    self._start((i,))
+        if self._last:
+            self._last = False
+            self._free.release()
+
+    def _start(self, run: tuple[int, ...]) -> None:
+        self._tasks[run] = self._executor.submit(self._compile, run, [self._units[i] for i in run])
+
+    def _compile(self, run: tuple[int, ...], units: Sequence[Unit]) -> None:
+        call, folder, unit = self._call, self._folder, units[0]
+        keys = [_unit_key(u, call) for u in units]
+        key = keys[0] if len(run) == 1 else content_key(("together", *keys))
+        path = folder / _object_file(run)
+        with self._free:
+            if (body := self._cache.get(key)) is not None:
+                path.write_bytes(body)
+                return
+            names = [f"u{i}.cpp" if u.flags else f"u{i}.c" for i, u in zip(run, units, strict=True)]
+            for name, u in zip(names, units, strict=True):
+                (folder / name).write_text(u.text)
+            main = names[0]
+            if len(run) > 1:
+                main = f"t{run[0]}.c"
+                (folder / main).write_text(joined_text(names, [u.text for u in units]))
+            explain = None if unit.user is None else partial(body_refused, unit.user)
+            arguments = (*_unit_flags(unit, call), "-I.", "-c", main, "-o", path.name)
+            run_compiler(call.compiler, arguments, cwd=folder, timeout=call.timeout, stop=self._stop, explain=explain)
+            self._cache.put(key, _made(path, call.compiler))
+
+
+def _object_file(run: tuple[int, ...]) -> str:
+    return f"{'u' if len(run) == 1 else 't'}{run[0]}.o"
 
 
 @lru_cache(maxsize=1)

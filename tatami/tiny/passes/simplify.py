@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, maximum, minimum
 from tatami.core.scalar import number, scalar
@@ -86,6 +87,37 @@ def movement_of_nothing(op: ir.Op, src: tuple[str, ...], dtype: DType, shape: Sh
             return src[0] if all(x.shape[a] == ONE for a in axes) else None
         case _:
             return None
+
+
+def gather_of_gather(op: ir.Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
+    """GATHER(GATHER(x, i), j), both along one axis -> GATHER(x, GATHER(i, j)), for indices i in memory: the values between are
+    never made. An index outside is a fault in both forms; the second reads only the indices that j names."""
+    assert isinstance(op, ir.GatherOp)
+    inner = nodes[src[0]]
+    if (
+        not isinstance(inner.op, ir.GatherOp)
+        or not len(src) == len(inner.src) == 2
+        or not op.bounds == inner.op.bounds == "wrap"
+    ):
+        return None
+    if not _is_in_memory(inner.src[1], nodes) or f"i{op.map.index(None)}" in {
+        n for e in inner.op.map if e for n in free_vars(e)
+    }:
+        return None
+    place = {f"i{k}": e for k, e in enumerate(op.map) if e is not None}
+    index = nodes[inner.src[1]]
+    indices = Rewrite(op, (inner.src[1], src[1]), index.dtype, shape)
+    entries = tuple(None if e is None else substitute(e, place) for e in inner.op.map)
+    return Rewrite(ir.GatherOp(op.result_shape, entries, "wrap"), (inner.src[0], indices), dtype, shape)
+
+
+def _is_in_memory(ident: str, nodes: Nodes) -> bool:
+    """True if the value is an input, or elements of one at indices that are."""
+    while isinstance(nodes[ident].op, ir.GatherOp) and len(nodes[ident].src) == 2:
+        if not _is_in_memory(nodes[ident].src[1], nodes):
+            return False
+        ident = nodes[ident].src[0]
+    return isinstance(nodes[ident].op, ir.InputOp)
 
 
 def part_of_padded(op: ir.Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
@@ -269,6 +301,7 @@ def reduce_of_nothing(op: ir.Op, src: tuple[str, ...], dtype: DType, shape: Shap
 
 
 RULES: dict[type, tuple[Rule, ...]] = {
+    ir.GatherOp: (gather_of_gather,),
     ir.ReshapeOp: (reshape_of_reshape,),
     ir.PermuteOp: (permute_of_permute,),
     ir.ExpandOp: (expand_of_expand,),

@@ -147,7 +147,7 @@ def repeat(m: Importer, x: Tensor, repeats: Sequence[IntoExpr]) -> Tensor:
     x = _reshaped(x, (*[expr(1)] * lead, *x.shape))
     if any(t == ZERO for t in times):
         return m.graph.full(m.shape, 0, x.dtype)
-    return x.tile(*times) if any(t != expr(1) for t in times) else x
+    return x.tile(times) if any(t != expr(1) for t in times) else x
 
 
 def constant_pad(m: Importer, x: Tensor, pad: Sequence[IntoExpr], value: Number = 0) -> Tensor:

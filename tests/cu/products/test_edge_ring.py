@@ -112,7 +112,7 @@ def test_a_missing_barrier_of_the_warp_is_a_race(depth: int, planted: Any) -> No
         (by_ring(SMALL, source="c1"), "only what leaves the accumulator"),
         (msgspec.structs.replace(SMALL, local_edges=(LocalEdge("a", "b", "l2"),)), "reg and smem_ring are implemented"),
         (msgspec.structs.replace(SMALL, local_edges=(LocalEdge("a", "b", "reg", 2),)), "registers hold one"),
-        (by_ring(sm80((64, 64, 32), warp="32x32", enable=False)), "has neighbours"),
+        (by_ring(sm80((64, 64, 32), enable=False)), "has neighbours"),
         (by_ring(sm90()), "epilogue_store says how results leave"),
     ],
 )

@@ -113,7 +113,7 @@ def refusal(plan: SchedulePlan, target: str = "sm90") -> str:
 def test_fields_that_a_tile_in_parts_cannot_have_are_refused() -> None:
     assert "split_k" in refusal(sm80((64, 64, 32), 3, warp="32x32", split_k=4))
     assert "async.epilogue_overlap" in refusal(sm80((64, 64, 32), 3, warp="32x32", overlap=True))
-    assert "async.enable" in refusal(sm80((64, 64, 32), 3, warp="32x32", enable=False))
+    assert "async.enable" in refusal(sm80((64, 64, 32), 3, enable=False))
     assert "gpu_sync" in refusal(sync())
     assert "persistent" in refusal(sm90(persistent=True))
     assert "stmatrix_tma" in refusal(sm90(epilogue_store="stmatrix_tma"))

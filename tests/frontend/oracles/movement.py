@@ -30,7 +30,7 @@ def views(o: Oracle) -> None:
         o.same(f"flatten 0 -2 {label}", t.flatten(0, -2), x.reshape(12, 5))
         o.same(f"reshape {label}", t.reshape(-1, t.shape[1]), x.reshape(-1, 4))
         o.same(f"reshape of a permutation {label}", t.permute(2, 0, 1).reshape(-1), x.transpose(2, 0, 1).reshape(-1))
-        o.same(f"tile {label}", t.tile(2, 1, 3), np.tile(x, (2, 1, 3)))
+        o.same(f"tile {label}", t.tile((2, 1, 3)), np.tile(x, (2, 1, 3)))
         o.same(f"repeat {label}", t.sum(1, keepdims=True).repeat(1, 6), np.repeat(x.sum(1, keepdims=True), 6, 1))
         o.same(f"expand {label}", t.expand(2, *t.shape), np.broadcast_to(x, (2, 3, 4, 5)))
         o.same(
@@ -78,7 +78,7 @@ def views_of_every_dtype(o: Oracle) -> None:
         for what, tensor, want in (
             ("slice", t[1:, ::-2, None], x[1:, ::-2, None]),
             ("permute", t.permute(2, 1, 0), x.transpose(2, 1, 0)),
-            ("tile", t.tile(1, 2, 1), np.tile(x, (1, 2, 1))),
+            ("tile", t.tile(1, 2), np.tile(x, (1, 2, 1))),
             ("pad", t.pad([(0, 1)] * 3, True if dtype is np.bool_ else 1), np.pad(x, [(0, 1)] * 3, constant_values=dtype(1))),
             ("concat", o.g.concat([t, t.flip(0)], 1), np.concatenate([x, x[::-1]], 1)),
             ("roll", t.roll(1, 0), np.roll(x, 1, 0)),

@@ -10,9 +10,9 @@ import numpy as np
 import tatami as tt
 from tatami.core.codec import to_builtins
 from tatami.loop.verify import verify as verify_loops
-from tatami.plan.choose import constant_tensors
 from tatami.plan.choose_cpu import asked, cpu_candidates
 from tatami.plan.ir import CpuPlanes, CpuWinograd
+from tatami.plan.named_region import constant_tensors
 
 Make = Callable[[tt.Graph, Any], Any]
 P = TypeVar("P", CpuPlanes, CpuWinograd)

@@ -1,4 +1,4 @@
-"""3x3 convolutions by Winograd tiles against the reference: borders, uneven sizes, groups, batches, epilogues, both splits."""
+"""3x3 convolutions by Winograd tiles against the reference: borders, uneven sizes, groups, dilation, batches, epilogues, both splits."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ CASES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "stride 2 by blocks": (convolution(16, 48, padding=1, stride=2), (1, 48, 120, 140)),
     "stride 2 down": (convolution(24, 16, padding=1, stride=(2, 1)), (1, 16, 15, 14)),
     "stride 2 across": (convolution(24, 16, padding=1, stride=(1, 2)), (1, 16, 15, 14)),
+    "dilated down": (convolution(33, 17, padding=1, dilation=(2, 1)), (2, 17, 15, 32)),
+    "dilated across, without borders": (convolution(33, 17, dilation=(1, 3)), (1, 17, 9, 31)),
+    "dilated, groups": (convolution(48, 32, padding=2, dilation=2, groups=2), (2, 32, 13, 15)),
+    "dilated further than the image": (convolution(24, 16, padding=6, dilation=6), (1, 16, 4, 3)),
+    "dilated by blocks": (convolution(16, 48, padding=((1, 2), (1, 2)), dilation=(2, 2)), (1, 48, 60, 70)),
+    "dilated down, stride 2 across": (convolution(24, 16, padding=1, dilation=(2, 1), stride=(1, 2)), (1, 16, 15, 14)),
+    "dilated, functions at the ends of rows": (curved(convolution(40, 24, padding=2, dilation=(2, 1))), (2, 24, 13, 15)),
 }
 
 
@@ -64,6 +71,8 @@ def test_tiles_give_the_convolution(name: str) -> None:
         ("groups and a batch", "cpu:avx2"),
         ("groups and a batch", "cpu:generic"),
         ("stride 2, uneven", "cpu:avx2"),
+        ("dilated, groups", "cpu:avx2"),
+        ("dilated, groups", "cpu:generic"),
     ],
 )
 def test_shorter_vectors(name: str, target: str) -> None:
@@ -73,7 +82,7 @@ def test_shorter_vectors(name: str, target: str) -> None:
 
 @pytest.mark.parametrize("split", ["tiles", "channels"])
 @pytest.mark.parametrize("blocks", [(1, 1), (2, 3), (100, 100)])
-@pytest.mark.parametrize("name", ["uneven", "stride 2, uneven"])
+@pytest.mark.parametrize("name", ["uneven", "stride 2, uneven", "dilated, groups"])
 def test_any_block_and_either_split(name: str, split: str, blocks: tuple[int, int]) -> None:
     make, shape = CASES[name]
     _, key, plan = plan_of(compiled(make, shape, CpuWinograd), CpuWinograd)
@@ -84,9 +93,9 @@ def test_any_block_and_either_split(name: str, split: str, blocks: tuple[int, in
     assert plan_of(f, CpuWinograd)[2] == mine
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-def test_sizes_known_when_it_runs(stride: int) -> None:
-    make = convolution(24, 16, padding=1, stride=stride)
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, (2, 1)), (1, 3)])
+def test_sizes_known_when_it_runs(stride: int, dilation: Any) -> None:
+    make = convolution(24, 16, padding=int(np.max(dilation)), stride=stride, dilation=dilation)
     ranges = {"B": (0, 1, 64), "H": (1, 28, 512), "W": (1, 28, 512)}
     f = compiled(make, ("B", 16, "H", "W"), CpuWinograd, sizes=ranges)
     for b, h, w in ((1, 7, 7), (2, 14, 30), (1, 1, 70), (0, 5, 5)):
@@ -138,16 +147,17 @@ def test_an_image_is_rounded_before_it_is_transformed() -> None:
     assert not f(x=x)["y"].any()
 
 
-@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
 @pytest.mark.parametrize("shift", [0.0, 100.0])
-def test_the_error_is_within_its_bound(shift: float, stride: int) -> None:
+def test_the_error_is_within_its_bound(shift: float, stride: int, dilation: int) -> None:
     """A result differs by at most 2^-22 of the largest sum of magnitudes of the image (decision 0018): the
     bound holds where these cancel too."""
     channels, filters = 64, 32
-    make = convolution(filters, channels, padding=1, stride=stride)
+    window = {"padding": dilation, "stride": stride, "dilation": dilation}
+    make = convolution(filters, channels, **window)
 
     def magnitudes(g: tt.Graph, x: Any) -> Any:
-        return x.conv(g.constant(np.abs(weights(filters, channels))), None, padding=1, stride=stride)
+        return x.conv(g.constant(np.abs(weights(filters, channels))), None, **window)
 
     shape = (1, channels, 24, 24)
     x = sample(shape) + np.float32(shift)
@@ -182,6 +192,9 @@ def test_the_answer_does_not_depend_on_the_number_of_threads() -> None:
         ("stride 2, uneven", "tiles"),
         ("functions at the ends of rows", "tiles"),
         ("functions at the end of an image", "channels"),
+        ("dilated across, without borders", "tiles"),
+        ("dilated further than the image", "channels"),
+        ("dilated by blocks", "tiles"),
     ],
 )
 def test_nothing_outside_the_tensors_is_read_or_written(name: str, split: str) -> None:
@@ -203,7 +216,7 @@ def test_other_convolutions_say_why_not() -> None:
         return next(r.why for r in chosen.rejected if r.plan == "cpu_winograd")
 
     assert "stride 3, dilation 1" in why(convolution(32, 32, padding=1, stride=3), (1, 32, 28, 28))
-    assert "dilation 2" in why(convolution(32, 32, padding=2, dilation=2), (1, 32, 28, 28))
+    assert "stride 2, dilation 2" in why(convolution(32, 32, padding=2, dilation=2, stride=2), (1, 32, 28, 28))
 
     def five(g: tt.Graph, x: Any) -> Any:
         return x.conv(g.constant(weights(32, 32, 5)), None, padding=2)

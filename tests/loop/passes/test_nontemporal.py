@@ -92,6 +92,12 @@ def test_a_result_beyond_l3_is_chosen_to() -> None:
     assert "nontemporal=()" in chosen(most - 1) and "nontemporal=('" in chosen(most + 1)
 
 
+def test_vectors_in_fours_begin_where_a_thread_s_share_does() -> None:
+    k = kernel(rows((48, 96), lambda x: x.tanh()))
+    whole = {n for n in nodes(k.body) if isinstance(n, Store) and n.buffer == "p1" and type_of(n.value).lanes > 1}
+    assert len(whole) >= 4 and all(n.nontemporal for n in whole)
+
+
 def test_a_plan_that_names_no_output_is_refused() -> None:
     graph = rows((40, 1024), STEPS["relu"])
     ((key, plan),) = past(graph).plans.items()

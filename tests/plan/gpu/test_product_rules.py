@@ -40,7 +40,7 @@ def small(m: int, n: int, warp: str = "16x16") -> Any:
 RIGHT: list[Any] = [
     sm80(), sm90(), sync(), *(replace(sync(), stages=n) for n in (1, 2, 8)), sync(block=(1, 1)), sync(block=(16, 1)), sync((16, 64, 1)),
     *(sm80(stages=n) for n in (2, 3, 8)), *(sm90(stages=n) for n in (2, 8)),
-    replace(sm80(), async_=Async(True, 1)), replace(sm80(), async_=Async(False, 0)),
+    replace(sm80(), async_=Async(True, 1)),
     *(sm80(width=n) for n in (1, 2, 4, 8, 16)),
     *(sm80(split_k=n) for n in (1, 2, 32)), sm80(overlap=True), sm80(enable=False), sm90(split_k=2), sm90(overlap=True),
     sm90(split_k=2, overlap=True, **TILES), sm90(split_k=2, **COPIED), sm90(**TILES, **COPIED),

@@ -11,7 +11,23 @@ from tatami.indexbook.analyse import analyse
 from tatami.poly_view.extract import extract
 from tatami.region.canonicalise import canonicalise
 from tatami.region.fusion.partition import partition
-from tatami.region.ir import Binary, Iter, Let, Param, Read, Reduce, Ref, Region, Target, Yield
+from tatami.region.ir import (
+    Binary,
+    Cast,
+    Const,
+    Index,
+    Iter,
+    Let,
+    Param,
+    Read,
+    Reduce,
+    Ref,
+    Region,
+    RegionExpr,
+    Target,
+    Unary,
+    Yield,
+)
 from tatami.region.lower import lower
 from tatami.region.rules.reduces import distribute, hoist_invariant, merge_nested_reduce
 from tatami.region.walk import nodes
@@ -86,20 +102,31 @@ def test_nested_sums_merge_and_different_ops_do_not() -> None:
         assert merge_nested_reduce(nested(outer, inner)) == nested(outer, inner)
 
 
-def scaled(fn: str) -> Region:
-    body = Binary("mul", read("c", "m"), read("x", "m", "k"))
+WHOLE = Cast(Index(expr("m"), DType.i64), F)
+"""A float that is an integer, hence finite."""
+
+
+def scaled(fn: str, factor: RegionExpr = WHOLE) -> Region:
+    body = Binary("mul", factor, read("x", "m", "k"))
     return region_of((Let("y", ("m",), F, Reduce(fn, ("k",), None, F, body)),), "y", {"c": ("m",), "x": ("m", "k")})
 
 
-def test_an_invariant_factor_leaves_a_sum_but_not_a_max() -> None:
-    inner, outer = hoist_invariant(scaled("sum")).lets
+@pytest.mark.parametrize("factor", [WHOLE, Const(0.5, F), Unary("tanh", WHOLE)])
+def test_a_finite_factor_leaves_a_sum_but_not_a_max(factor: RegionExpr) -> None:
+    inner, outer = hoist_invariant(scaled("sum", factor)).lets
     assert inner.expr == Reduce("sum", ("k",), None, F, read("x", "m", "k"))
-    assert outer.expr == Binary("mul", Ref("y_s"), read("c", "m"))
-    assert hoist_invariant(scaled("max")) == scaled("max")
+    assert outer.expr == Binary("mul", Ref("y_s"), factor)
+    assert hoist_invariant(scaled("max", factor)) == scaled("max", factor)
+
+
+@pytest.mark.parametrize("factor", [read("c", "m"), Unary("exp", WHOLE), Const(float("inf"), F), Binary("div", WHOLE, WHOLE)])
+def test_a_factor_that_may_be_infinite_stays_in_a_sum(factor: RegionExpr) -> None:
+    """inf * 0 in one term makes the sum NaN, and a sum of nothing is 0."""
+    assert hoist_invariant(scaled("sum", factor)) == scaled("sum", factor)
 
 
 def test_a_sum_is_computed_once_for_axes_that_only_its_factor_has() -> None:
-    let = Let("y", ("m",), F, Reduce("sum", ("k",), None, F, Binary("mul", read("c", "m"), read("x", "k"))))
+    let = Let("y", ("m",), F, Reduce("sum", ("k",), None, F, Binary("mul", WHOLE, read("x", "k"))))
     inner, outer = hoist_invariant(region_of((let,), "y", {"c": ("m",), "x": ("k",)})).lets
     assert inner.axes == () and inner.expr == Reduce("sum", ("k",), None, F, read("x", "k"))
     assert outer.axes == ("m",)

@@ -61,6 +61,28 @@ def test_an_error_of_what_is_told_stops_the_work() -> None:
     assert put_away == [True]
 
 
+def test_meanwhile_runs_in_parallel_with_the_work_and_stops_it() -> None:
+    begun, put_away = threading.Event(), []
+
+    def work(seen: Apart) -> str:
+        begun.set()
+        put_away.append(seen.stop.wait(10))
+        return "done"
+
+    def meanwhile() -> None:
+        assert threading.current_thread() is threading.main_thread() and begun.wait(10)
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        apart(work, meanwhile)
+    assert put_away == [True]
+    order: list[str] = []
+    other = threading.Thread(target=lambda: apart(lambda _: order.append("work"), lambda: order.append("meanwhile")))
+    other.start()
+    other.join()
+    assert order == ["meanwhile", "work"], "outside of the main thread"
+
+
 def test_work_inside_of_work_stops_with_it() -> None:
     stops: list[threading.Event] = []
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import tatami as tt
 from tatami.core.target import PRESETS
 from tatami.runtime.building import objects
 from tatami.runtime.building.cache import Cache
-from tatami.runtime.building.joined_units import LEAST_RUNS, SMALL, TOGETHER, joined_text, may_join, runs
+from tatami.runtime.building.joined_units import EARLY, LEAST_RUNS, SMALL, TOGETHER, Runs, joined_text, may_join
 from tatami.runtime.building.objects import Unit, build, load
 from tatami.storage.dump import write_dump
 
@@ -62,17 +64,30 @@ def test_names_are_what_keeps_them_apart() -> None:
         build([Unit("\n".join(includes) + "\n")], GENERIC, headers=files, cache=Cache(None))
 
 
+def runs(texts: list[str], kinds: list[int | None], least: int = LEAST_RUNS) -> tuple[list[tuple[int, ...]], int]:
+    """All runs, and the number of units after which the first of several units started."""
+    made, found, first = Runs(least), [], len(texts)
+    for i, (text, kind) in enumerate(zip(texts, kinds, strict=True)):
+        started = made.add(i, text, kind)
+        first = min(first, i) if any(len(run) > 1 for run in started) else first
+        found += started
+    return found + made.rest(), first
+
+
 def test_runs_take_small_units_of_one_kind() -> None:
     texts = ["x" * 1000] * 100
-    found = runs(texts, [k % 2 if k < 90 else None for k in range(100)])
+    found, first = runs(texts, [k % 2 if k < 90 else None for k in range(100)])
     assert sorted(i for run in found for i in run) == list(range(100))
     assert all(len({i % 2 for i in run}) == 1 for run in found if len(run) > 1)
     assert all(len(run) == 1 for run in found if run[0] >= 90)
-    assert LEAST_RUNS <= len([run for run in found if run[0] < 90]) <= 2 * LEAST_RUNS
-    many = runs(["x" * 5000] * 300, [0] * 300)
-    assert all(sum(5000 for _ in run) <= TOGETHER for run in many) and len(many) == 25
-    assert runs(["x"] * 4, [0] * 4) == [(0,), (1,), (2,), (3,)]
-    assert runs(["x"] * 4, [0, 1, None, 0], least=1) == [(0, 3), (1,), (2,)]
+    assert LEAST_RUNS // 2 <= len([run for run in found if run[0] < 90]) <= 2 * LEAST_RUNS
+    assert first < 50
+    many, first = runs(["x" * 5000] * 300, [0] * 300)
+    assert all(sum(5000 for _ in run) <= TOGETHER for run in many) and 25 <= len(many) <= 40
+    assert 5000 * (first + 1) >= EARLY > 5000 * first
+    assert runs(["x"] * 4, [0] * 4) == ([(0,), (1,), (2,), (3,)], 4)
+    assert runs(["x"] * 4, [0, 1, None, 0], least=1) == ([(2,), (0, 3), (1,)], 4)
+    assert runs(["x" * 1000] * 100, [0] * 100, least=1)[1] == 100, "nothing starts before the end"
 
 
 def test_what_concerns_later_text_is_compiled_alone() -> None:
@@ -108,6 +123,32 @@ def test_a_program_of_many_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     sample = np.random.default_rng(0).standard_normal((7, 12)).astype(np.float32)
     wanted = tt.compile(g, target="reference")(x=sample)["y"]
     np.testing.assert_allclose(f(x=sample)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_kernels_are_compiled_while_others_are_lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler runs before all units are known; in a quick build it does not."""
+    started = threading.Event()
+    run, complete = vars(objects)["run_compiler"], objects.Units.complete
+    kernels: list[bool] = []
+
+    def seen(*arguments: object, **options: object) -> None:
+        started.set()
+        run(*arguments, **options)
+
+    def completed(units: objects.Units, all_units: Sequence[Unit]) -> None:
+        if any(u.kernel for u in all_units):
+            kernels.append(started.wait(20 if not kernels else 0))
+        complete(units, all_units)
+
+    monkeypatch.setattr(objects, "run_compiler", seen)
+    monkeypatch.setattr(objects.Units, "complete", completed)
+    for quick in ("0", "1"):
+        monkeypatch.setenv("TATAMI_QUICK_BUILD", quick)
+        monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / quick))
+        started.clear()
+        f = tt.compile(many())
+        assert f.compilation.stages.told is None
+    assert kernels == [True, False]
 
 
 def test_edited_text_is_compiled_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,16 @@
 import ctypes
+import threading
 from pathlib import Path
 
 import pytest
 
 from tatami.core.diagnostic import TatamiError
-from tatami.core.target import PRESETS
+from tatami.core.target import PRESETS, Target
 from tatami.runtime.building import objects
+from tatami.runtime.building.apart import Apart, apart
 from tatami.runtime.building.cache import Cache, open_cache
-from tatami.runtime.building.objects import Unit, build, load
+from tatami.runtime.building.compiler import Compiler
+from tatami.runtime.building.objects import Unit, Units, build, build_keyed, load
 
 GENERIC = PRESETS["cpu:generic"]
 EXPORT = '__attribute__((visibility("default"))) '
@@ -48,17 +51,21 @@ def test_damaged_entries_are_made_again(tmp_path: Path, offset: int) -> None:
     assert load(build(units, GENERIC, cache=cache)).answer() == 42
 
 
+def call(target: Target, compiler: Compiler, headers: dict[str, str], extra: tuple[str, ...] = ()) -> objects._CompilerCall:
+    return objects._CompilerCall(compiler, target, headers, extra, 60.0, None)
+
+
 def test_each_part_of_the_key_counts(tmp_path: Path) -> None:
     from tatami.runtime.building.compiler import find_compiler
 
     compiler = find_compiler()
-    base = objects._unit_key(unit(1), GENERIC, compiler, {"a.h": "x"}, ())
+    base = objects._unit_key(unit(1), call(GENERIC, compiler, {"a.h": "x"}, ()))
     others = {
-        objects._unit_key(unit(2), GENERIC, compiler, {"a.h": "x"}, ()),
-        objects._unit_key(Unit(unit(1).text, contract=True), GENERIC, compiler, {"a.h": "x"}, ()),
-        objects._unit_key(unit(1), PRESETS["cpu:avx2"], compiler, {"a.h": "x"}, ()),
-        objects._unit_key(unit(1), GENERIC, compiler, {"a.h": "y"}, ()),
-        objects._unit_key(unit(1), GENERIC, compiler, {"a.h": "x"}, ("-g",)),
+        objects._unit_key(unit(2), call(GENERIC, compiler, {"a.h": "x"}, ())),
+        objects._unit_key(Unit(unit(1).text, contract=True), call(GENERIC, compiler, {"a.h": "x"}, ())),
+        objects._unit_key(unit(1), call(PRESETS["cpu:avx2"], compiler, {"a.h": "x"}, ())),
+        objects._unit_key(unit(1), call(GENERIC, compiler, {"a.h": "y"}, ())),
+        objects._unit_key(unit(1), call(GENERIC, compiler, {"a.h": "x"}, ("-g",))),
     }
     assert len(others) == 5
     assert base not in others
@@ -108,14 +115,14 @@ def test_a_unit_of_another_compiler_or_kind_is_another_unit() -> None:
     from tatami.runtime.building.compiler import find_compiler
 
     compiler = find_compiler()
-    base = objects._unit_key(unit(1), GENERIC, compiler, {"a.h": "x"}, ())
+    base = objects._unit_key(unit(1), call(GENERIC, compiler, {"a.h": "x"}, ()))
     for changed in (
         msgspec.structs.replace(compiler, fingerprint="other"),
         msgspec.structs.replace(compiler, kind="gcc" if compiler.kind == "zig" else "zig"),
     ):
-        assert objects._unit_key(unit(1), GENERIC, changed, {"a.h": "x"}, ()) != base
-    assert objects._unit_key(unit(1), GENERIC, compiler, {"b.h": "x"}, ()) != base
-    assert objects._unit_key(unit(1), GENERIC, compiler, {"a.h": "x", "b.h": ""}, ()) != base
+        assert objects._unit_key(unit(1), call(GENERIC, changed, {"a.h": "x"}, ())) != base
+    assert objects._unit_key(unit(1), call(GENERIC, compiler, {"b.h": "x"}, ())) != base
+    assert objects._unit_key(unit(1), call(GENERIC, compiler, {"a.h": "x", "b.h": ""}, ())) != base
 
 
 @pytest.mark.parametrize("part", ["text", "header", "runtime", "fingerprint"])
@@ -170,3 +177,80 @@ def test_every_flipped_byte_of_every_entry_is_noticed(tmp_path: Path) -> None:
     for one, two in (files, files[::-1]):
         one.write_bytes(two.read_bytes())
     assert build(units, GENERIC, cache=cache) == good
+
+
+def padded(name: str, value: int) -> Unit:
+    """A kernel of 10,000 bytes."""
+    return Unit(f"{EXPORT}int {name}(void) {{ return {value}; }}\n/* {'-' * 10_000} */\n", kernel=True)
+
+
+def test_early_units_are_compiled_while_others_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last units are given when runs of the compiler for the first have ended; one early unit is not needed after all, and
+    the units that were compiled together with it are in the library nevertheless."""
+    monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TATAMI_QUICK_BUILD", raising=False)
+    ended = threading.Event()
+    run = vars(objects)["run_compiler"]
+
+    def seen(*arguments: object, **options: object) -> None:
+        run(*arguments, **options)
+        ended.set()
+
+    monkeypatch.setattr(objects, "run_compiler", seen)
+    kernels = [padded(f"k{i}", i) for i in range(9)]
+    made = Units()
+
+    def meanwhile() -> None:
+        for kernel in kernels[:8]:
+            made.early(kernel)
+        assert ended.wait(60), "nothing is compiled before all units are known"
+        made.complete([*kernels[:2], *kernels[3:], ENTRY, unit(1), unit(2)])
+
+    body, key = apart(lambda _: build_keyed(made, GENERIC), meanwhile)
+    library = load(body)
+    assert [getattr(library, f"k{i}")() for i in (0, 1, 3, 4, 5, 6, 7, 8)] == [0, 1, 3, 4, 5, 6, 7, 8]
+    assert not hasattr(library, "k2") and library.total() == 3
+    again = Units([*kernels[:2], *kernels[3:], ENTRY, unit(1), unit(2)])
+    ended.clear()
+    assert build_keyed(again, GENERIC) == (body, key), "the library is found by its units"
+    assert not ended.is_set()
+
+
+def test_an_error_while_units_are_made_ends_the_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TATAMI_QUICK_BUILD", raising=False)
+    made = Units()
+    slow = Unit("#include <unistd.h>\n" + "\n".join(f"double f{i}(double x) {{ return x * {i}; }}" for i in range(20_000)))
+    stops: list[threading.Event] = []
+
+    def meanwhile() -> None:
+        made.early(slow)
+        raise KeyError("the next unit")
+
+    def work(seen: Apart) -> object:
+        stops.append(seen.stop)
+        return build_keyed(made, GENERIC)
+
+    with pytest.raises(KeyError, match="the next unit"):
+        apart(work, meanwhile)
+    assert stops[0].is_set()
+    assert not [t for t in threading.enumerate() if t.name == "tatami-apart"]
+
+
+def test_a_fault_of_an_early_unit_is_told_once() -> None:
+    made = Units()
+
+    def meanwhile() -> None:
+        made.early(Unit("this is not C\n"))
+        made.complete([Unit("this is not C\n"), unit(1)])
+
+    with pytest.raises(TatamiError, match="CompilerFailed"):
+        apart(lambda _: build_keyed(made, GENERIC), meanwhile)
+
+
+def test_an_early_unit_that_comes_twice_is_compiled_once() -> None:
+    made = Units()
+    for early in (unit(1), unit(2), unit(1)):
+        made.early(early)
+    made.complete([unit(1), unit(2)])
+    stop = threading.Event()
+    assert [made.next(stop) for _ in range(3)] == [unit(1), unit(2), (unit(1), unit(2))]

@@ -1,0 +1,1 @@
+"""Questions about an execution plan that later layers ask too."""

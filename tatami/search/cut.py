@@ -1,0 +1,116 @@
+"""A program of one Region, cut out of a compilation: what a candidate for the Region's plan is measured in.
+
+    main: … r4(n7, const2, n9) -> n10 …        r(t0, t1, t2) -> t3, with t1 a constant
+
+Its tensors, values and sizes have canonical names, so that equal Regions of any models make the same program; axes keep theirs,
+by which plans name them. Its operands are inputs; constants stay constants, so that they can be packed when the program is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from tatami.bench.inputs import generate
+from tatami.compilation import Compilation
+from tatami.core.algebra.visit import concrete
+from tatami.core.codec import to_builtins
+from tatami.core.module import Module
+from tatami.core.signature import Input, Output, Signature
+from tatami.core.tensor import Tensor
+from tatami.plan.ir import Guarded
+from tatami.plan.memory.constant_arguments import constant_arguments
+from tatami.plan.named_region import constant_tensors
+from tatami.plan.rename import kept_choices
+from tatami.region.ir import Program, Region
+from tatami.region.views.canonical_key import Renaming, canonical, rename
+
+
+@dataclass(frozen=True)
+class Place:
+    """One Region of a program that a search may decide. `constants`: the operands known at load, by canonical name; `sizes`:
+    values of its canonical symbols; `choices`: its plans now."""
+
+    program: str
+    region: Region
+    names: Renaming
+    key: str
+    constants: frozenset[str]
+    sizes: Mapping[str, int]
+    choices: tuple[Guarded, ...]
+
+    @property
+    def form(self) -> tuple[str, tuple[tuple[str, int], ...]]:
+        """What is tuned once: the key of the plan, and the sizes."""
+        return self.key, tuple(sorted(self.sizes.items()))
+
+    def decision(self) -> object:
+        """The plans that the Region has now, as a document."""
+        return to_builtins(kept_choices(self.choices, self.region))
+
+
+def places(compilation: Compilation, sizes: Mapping[str, int]) -> Iterator[Place]:
+    """The Regions of a program that can be measured alone at these sizes, in order. Left out: routines, values updated in
+    place, the program that runs once at load, and Regions with a size that data decide."""
+    module, plan = compilation.stages["region"], compilation.stages["plan"]
+    arguments = constant_arguments(module)
+    for name, program in module.programs.items():
+        if name == "setup":
+            continue
+        known = constant_tensors(module, name) | frozenset(arguments.get(name, ()))
+        planned = {r.region: r for r in plan.programs[name].regions}
+        for region in program.body:
+            if not isinstance(region, Region) or region.opaque is not None or any(t.updates for t in region.outputs):
+                continue
+            names = canonical(region)[1]
+            found = {new: sizes[old] for old, new in names.symbols.items() if old in sizes and name == "main"}
+            if len(found) == len(names.symbols):
+                constants = frozenset(names.tensors[p.name] for p in region.inputs if p.name in known)
+                r = planned[region.name]
+                yield Place(name, region, names, r.key, constants, found, r.choices)
+
+
+def cut(compilation: Compilation, place: Place, seed: int = 0) -> Module[Program]:
+    """The program of one Region. Constants have the model's values, or generated ones where `setup` computes them."""
+    region, names = _renamed(place), place.names
+    module = compilation.stages["region"]
+    program = module.programs[place.program]
+    ports = dict(zip(program.inputs, program.signature.inputs))
+    old = {new: name for name, new in names.tensors.items()}
+    rng = np.random.default_rng(seed)
+    constants: dict[str, Tensor] = {}
+    inputs = []
+    for p in region.inputs:
+        is_constant = p.name in place.constants
+        storage = "const_pool" if is_constant else "argument"
+        role = "const" if is_constant else "data"
+        inputs.append(Input(p.name, p.memref.dtype, p.memref.shape, role=role, storage=storage))
+        if is_constant:
+            port = ports.get(old[p.name])
+            given = module.constants.get(port.tensor) if port is not None else None
+            shape = concrete(p.memref.shape, place.sizes)
+            constants[p.name] = given or Tensor(generate(rng, p.memref.dtype, shape))
+    outputs = tuple(Output(t.name, t.memref.dtype, t.memref.shape) for t in region.outputs)
+    signature = Signature(tuple(inputs), outputs, defaults=dict(place.sizes))
+    body = Program(signature, tuple(i.tensor for i in inputs), tuple(o.tensor for o in outputs), (region,))
+    return Module({"main": body}, constants)
+
+
+def _renamed(place: Place) -> Region:
+    return rename(place.region, msgspec.structs.replace(place.names, axes={}), "r")
+
+
+def port_bytes(place: Place) -> tuple[int, int]:
+    """(bytes of the constant operands, bytes of the others and of the results)."""
+    region = _renamed(place)
+    constant = other = 0
+    for port in (*region.inputs, *region.outputs):
+        count = 1
+        for n in concrete(port.memref.shape, place.sizes):
+            count *= n
+        size = int(count * port.memref.dtype.itemsize)
+        constant, other = (constant + size, other) if port.name in place.constants else (constant, other + size)
+    return constant, other

@@ -10,13 +10,16 @@ from tatami.build import build
 from tatami.compilation import Compilation
 from tatami.compiled_function import CompiledFunction, StageView
 from tatami.core.diagnostic import fail
-from tatami.core.faults.arguments import bool_argument, count_argument, path_argument, sizes_argument
+from tatami.core.faults.arguments import bool_argument, count_argument, path_argument, seconds_argument, sizes_argument
 from tatami.decisions import Decisions
 from tatami.prepare import SizeRequest, TargetRequest, prepare, prepare_saved
 from tatami.runtime.function import Function
 
 if TYPE_CHECKING:
     from tatami.progress import ProgressRequest
+
+Decided = Decisions | dict[str, object] | str | Path | None
+"""A decisions document, as a caller passes it."""
 
 __all__ = ["Compilation", "CompiledFunction", "Function", "StageView", "build", "compile", "load", "prepare"]
 
@@ -30,10 +33,11 @@ def compile(
     sizes: Mapping[str, SizeRequest | Sequence[SizeRequest | tuple[int, int]]] | None = None,
     threads: int | None = None,
     precision: str | None = None,
-    decisions: Decisions | dict[str, object] | str | Path | None = None,
+    decisions: Decided = None,
     trust: bool = False,
     progress: ProgressRequest = None,
     max_specialisations: int | None = None,
+    tune: float | None = None,
 ) -> CompiledFunction:
     """Compile `model` for `target` into a Function. target: a name, a Target, its document or a .json file of it; None for the machine that a document was made for, else this CPU.
 
@@ -42,6 +46,7 @@ def compile(
     sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one; a list of numbers and ranges requests a program for each, in addition to the one that serves all: {"B": [1, 8, (16, 512)]}. threads: default TATAMI_NUM_THREADS, else all cores.
     progress: True for a bar on stderr (where that is a terminal), or a function told (what, done, total).
     max_specialisations: programs kept for sizes that the program for all sizes does not serve (64); 0 refuses such calls.
+    tune: seconds to search for faster plans by measuring, at the sizes given or usual ones (docs/tune.md); None: no search.
     Raises TatamiError with at least one Diagnostic.
     """
     from tatami.progress import shown
@@ -52,20 +57,28 @@ def compile(
     bool_argument(trust, "trust")
     thread_count(threads)
     max_specialisations = count_argument(max_specialisations, "max_specialisations")
+    seconds = seconds_argument(tune)
     with shown(progress) as report:
 
-        def compiled(given: object, fixed: Mapping[str, SizeRequest]) -> CompiledFunction:
-            compilation = prepare(
+        def prepared(given: object, fixed: Mapping[str, SizeRequest], decided: Decided) -> Compilation:
+            return prepare(
                 given,
                 example_inputs=example_inputs if given is model else None,
                 dynamic_shapes=dynamic_shapes if given is model else None,
                 target=target,
                 sizes=fixed,
                 precision=precision,
-                decisions=decisions,
+                decisions=decided,
                 trust=trust,
                 progress=report,
             )
+
+        def compiled(given: object, fixed: Mapping[str, SizeRequest]) -> CompiledFunction:
+            compilation = prepared(given, fixed, decisions)
+            if seconds:
+                from tatami.search.tune import tuned
+
+                compilation = prepared(given, fixed, tuned(compilation, seconds, {}, threads))
             return build(compilation, threads)
 
         most = max_specialisations if example_inputs is None else 0  # the examples stand for every call

@@ -32,6 +32,7 @@ from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.collector import without_collector
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr
+from tatami.core.faults.arguments import seconds_argument
 from tatami.core.sizes.binding import solve
 from tatami.execution.ir import Choose, Launch
 from tatami.runtime.cpu.watch import can_watch
@@ -51,7 +52,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pack: without gradients, programs keep packed copies of parameters (of those of matrix products where the system can watch
     writes of them), and each call checks whether these changed. freeze: a promise that parameters change only by writes that PyTorch counts, so that
     no call has to check.
-    target: by default the machine that holds the tensors, "cpu" or that GPU."""
+    target: by default the machine that holds the tensors, "cpu" or that GPU. tune: seconds to search for faster plans of each graph
+    by measuring (docs/tune.md); 0: no search."""
 
     fallback: bool = True
     pack: bool = True
@@ -59,6 +61,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target: str = ""
     threads: int | None = None
     precision: str | None = None
+    tune: float = 0.0
 
 
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Any = None, mode: Any = None) -> Any:
@@ -97,7 +100,10 @@ def read_options(options: Any, mode: Any) -> Options:
     if mode not in (None, "default"):
         raise fail("InvalidAttribute", "torch.compile", f"mode {mode!r} is none of tatami's", "leave mode out")
     try:
-        return msgspec.convert(dict(options or {}), Options)
+        found = msgspec.convert(dict(options or {}), Options)
+        if found.tune:
+            seconds_argument(found.tune)
+        return found
     except msgspec.ValidationError as error:
         names = ", ".join(f.name for f in msgspec.structs.fields(Options))
         raise fail("InvalidAttribute", "options of torch.compile", str(error), f"the options are {names}") from None
@@ -242,6 +248,11 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
     try:
         target = options.target or target_of(gm)
         compilation = prepare(imported.module(), target=target, precision=options.precision)
+        if options.tune > 0:
+            from tatami.search.tune import tuned
+
+            found = tuned(compilation, options.tune, {}, options.threads)
+            compilation = prepare(imported.module(), target=target, precision=options.precision, decisions=found)
         function = build(compilation, options.threads)
     except TatamiError as error:
         if not options.fallback:

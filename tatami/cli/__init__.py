@@ -224,7 +224,7 @@ def tune(request: Request, budget: str, threads: int | None, output: str, ledger
     tune_command(request, budget, threads, Path(output), ledger)
 
 
-@main.group(short_help="what was measured on this machine")
+@main.group(short_help="measurements of this machine")
 def ledger() -> None:
     """The ledger: measurements of `tatami tune` and `tatami bench`."""
 
@@ -249,7 +249,7 @@ def list_(path: str | None) -> None:
 @click.option("-o", "--output", type=click.Path(), help="file to write; default: standard output")
 @refusing
 def export(path: str | None, searches: bool, output: str | None) -> None:
-    """Print the ledger as CSV."""
+    """Print the ledger as CSV: kernels of `tatami bench`, or candidates of searches."""
     from tatami.cli.tune_command import export_command
 
     export_command(path, "candidates" if searches else "kernels", output)

@@ -108,14 +108,14 @@ def _bar() -> Iterator[Tell]:
 
 
 def list_command(path: str | None) -> None:
-    """`tatami ledger list`."""
+    """`tatami ledger list`: print a line per Region."""
     with open_ledger(_path(path)) as connection:
         rows = list(summary(connection))
     print_columns([tuple(map(printable, row)) for row in rows], 2)
 
 
 def export_command(path: str | None, table: str, output: str | None) -> None:
-    """`tatami ledger export`."""
+    """`tatami ledger export`: print or write a table as CSV."""
     with open_ledger(_path(path)) as connection:
         text = csv_text(connection, table)
     if output is None:
@@ -126,7 +126,7 @@ def export_command(path: str | None, table: str, output: str | None) -> None:
 
 
 def merge_command(path: str | None, files: tuple[str, ...]) -> None:
-    """`tatami ledger merge`."""
+    """`tatami ledger merge`: take over rows of other files."""
     with open_ledger(_path(path)) as connection:
         for file in files:
             taken, refused = merge(connection, Path(file))
@@ -135,7 +135,7 @@ def merge_command(path: str | None, files: tuple[str, ...]) -> None:
 
 
 def prune_command(path: str | None, older: int | None) -> None:
-    """`tatami ledger prune`."""
+    """`tatami ledger prune`: remove rows that no search uses."""
     before = time.time() - 86400 * older if older is not None else None
     with open_ledger(_path(path)) as connection:
         gone = prune(connection, keep_revision=revision(), before=before)

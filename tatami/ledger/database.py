@@ -11,6 +11,7 @@ import contextlib
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ CREATE TABLE kernels (
     model TEXT NOT NULL, target TEXT NOT NULL, sizes TEXT NOT NULL, kernel TEXT NOT NULL, kind TEXT NOT NULL, flops REAL,
     bytes REAL, occupancy REAL, estimate_s REAL, actual_s REAL, plan TEXT NOT NULL, at REAL NOT NULL) STRICT;
 """
-TABLES = ("candidates", "searches", "programs", "kernels")
+"""The tables: rounds of candidates, finished searches, notes about programs, kernels of `tatami bench`."""
 
 
 def default_path() -> Path:
@@ -90,7 +91,7 @@ def _opened(path: Path, read_only: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         if not read_only:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_wal(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
             _create(connection)
         _check_schema(connection, path)
@@ -100,14 +101,26 @@ def _opened(path: Path, read_only: bool) -> sqlite3.Connection:
     return connection
 
 
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers and a writer work at once. SQLite does not wait for a lock here, when others open the file too."""
+    until = time.monotonic() + WAIT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
 def _checked(path: Path, read_only: bool) -> tuple[int, int]:
     """(device, inode) of a ledger that nobody else has put there; it is created if it may be. Raises OSError."""
     if path.is_symlink() or leads_elsewhere(path.parent):
         raise NotPlain(0, "it is a symbolic link, or in the folder of another user", str(path))
     for suffix in ("-wal", "-shm", "-journal"):
-        beside = Path(f"{path}{suffix}")
-        if os.path.lexists(beside):
-            _check_own(beside)
+        with contextlib.suppress(FileNotFoundError):  # another process may end just now, and remove its files
+            _check_own(Path(f"{path}{suffix}"))
     if read_only:
         _check_own(path)
         info = os.lstat(path)

@@ -51,7 +51,7 @@ def _cell(value: object) -> str:
 
 def merge(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
     """Take over the rows of another ledger that this one lacks. (number of rows taken, number of rows refused): a row is refused
-    if its decision is no decisions document, a number is not finite, or a text is longer than Tatami writes. Raises
+    if its decision is not a decisions document, a number is not finite, or a text is longer than Tatami writes. Raises
     TatamiError."""
     taken = refused = 0
     with open_ledger(path, read_only=True) as other:
@@ -94,7 +94,7 @@ def _is_sound(row: tuple[object, ...], decision: int | None) -> bool:
 
 
 def prune(connection: sqlite3.Connection, *, keep_revision: str, before: float | None) -> int:
-    """Remove what no search uses any more: measurements of other states of Tatami's files, and rows older than `before` (seconds
+    """Remove what searches do not use: measurements of other states of Tatami's files, and rows older than `before` (seconds
     since 1970). The number of rows removed."""
     gone = 0
     for table in ("candidates", "searches", "programs"):
@@ -108,7 +108,7 @@ def prune(connection: sqlite3.Connection, *, keep_revision: str, before: float |
 
 def summary(connection: sqlite3.Connection) -> Iterator[tuple[str, ...]]:
     """A row per subject, with a heading: what was measured, and the best."""
-    yield ("region", "sizes", "threads", "caches", "candidates", "not right", "own us", "best us", "of the own time", "best")
+    yield ("region", "sizes", "threads", "caches", "candidates", "not right", "own us", "best us", "ratio", "best")
     query = """
         SELECT region, sizes, threads, caches, count(DISTINCT candidate),
             count(DISTINCT CASE WHEN verdict IN ('wrong', 'hung', 'crashed') THEN candidate END),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.runtime.building.cache import content_key
 
+T = TypeVar("T")
 KERNEL_LAYERS = ("core", "region", "poly_core", "plan", "loop", "execution", "c", "runtime")
 """Folders whose files decide the code of a kernel with a given plan: a measurement holds for one state of them."""
 MOST_TEXT = 1 << 20
@@ -23,7 +24,7 @@ MOST_TEXT = 1 << 20
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What a candidate is measured for. `region`: the key of a plan, or the hash of a program; `caches`: warm or cold."""
+    """The question that a measurement answers. `region`: the key of a plan, or the hash of a program; `caches`: warm or cold."""
 
     region: str
     target: str
@@ -76,7 +77,7 @@ def sizes_text(sizes: Mapping[str, int]) -> str:
 
 
 def decision_text(decisions: Decisions) -> str:
-    """A decision as a cell."""
+    """A decision as a cell: JSON, the same for equal decisions."""
     return msgspec.json.encode(to_builtins(decisions), order="sorted").decode()
 
 
@@ -109,10 +110,6 @@ class Records:
         found = (Measured(*row) for row in rows)
         return {(m.candidate, m.round): m for m in found if _is_sound(m)}
 
-    def all_candidates(self) -> Iterator[tuple[Any, ...]]:
-        """Every row, in the order of the columns of the table."""
-        yield from self.connection.execute("SELECT * FROM candidates ORDER BY region, sizes, round, ratio")
-
     # -- searches and programs -------------------------------------------------------------------
 
     def finish(self, subject: Subject, proposals: str, winner: str, ratio: float | None) -> None:
@@ -132,8 +129,8 @@ class Records:
         row = (s.region, s.target, s.sizes, s.threads, s.revision, what, msgspec.json.encode(content).decode(), time.time())
         self.connection.execute("INSERT OR REPLACE INTO programs VALUES (?,?,?,?,?,?,?,?)", row)
 
-    def program(self, subject: Subject, what: str, kind: Any) -> Any:
-        """What was noted about a program, as a `kind`; None if there is nothing, or nothing of that form."""
+    def program(self, subject: Subject, what: str, kind: type[T]) -> T | None:
+        """A note about a program, as a `kind`; None if there is none, or one of another form."""
         s = subject
         where = "program = ? AND target = ? AND sizes = ? AND threads = ? AND revision = ? AND what = ?"
         key = (s.region, s.target, s.sizes, s.threads, s.revision, what)
@@ -147,7 +144,7 @@ class Records:
 
     # -- kernels of `tatami bench` ---------------------------------------------------------------
 
-    def keep_kernels(self, rows: list[tuple[Any, ...]]) -> None:
+    def keep_kernels(self, rows: list[tuple[object, ...]]) -> None:
         """Add the timings of a run of `tatami bench`, in one transaction."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:

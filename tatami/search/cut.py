@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import msgspec
 import numpy as np
@@ -44,7 +45,7 @@ class Place:
 
     @property
     def form(self) -> tuple[str, tuple[tuple[str, int], ...]]:
-        """What is tuned once: the key of the plan, and the sizes."""
+        """The key of the plan and the sizes: Regions with the same ones are tuned once."""
         return self.key, tuple(sorted(self.sizes.items()))
 
     def decision(self) -> object:
@@ -85,9 +86,8 @@ def cut(compilation: Compilation, place: Place, seed: int = 0) -> Module[Program
     inputs = []
     for p in region.inputs:
         is_constant = p.name in place.constants
-        storage = "const_pool" if is_constant else "argument"
-        role = "const" if is_constant else "data"
-        inputs.append(Input(p.name, p.memref.dtype, p.memref.shape, role=role, storage=storage))
+        plain = Input(p.name, p.memref.dtype, p.memref.shape)
+        inputs.append(msgspec.structs.replace(plain, role="const", storage="const_pool") if is_constant else plain)
         if is_constant:
             port = ports.get(old[p.name])
             given = module.constants.get(port.tensor) if port is not None else None
@@ -107,10 +107,8 @@ def port_bytes(place: Place) -> tuple[int, int]:
     """(bytes of the constant operands, bytes of the others and of the results)."""
     region = _renamed(place)
     constant = other = 0
-    for port in (*region.inputs, *region.outputs):
-        count = 1
-        for n in concrete(port.memref.shape, place.sizes):
-            count *= n
-        size = int(count * port.memref.dtype.itemsize)
-        constant, other = (constant + size, other) if port.name in place.constants else (constant, other + size)
+    ports = {p.name: p.memref for p in region.inputs} | {t.name: t.memref for t in region.outputs}
+    for name, memref in ports.items():
+        size = prod(concrete(memref.shape, place.sizes)) * memref.dtype.itemsize
+        constant, other = (constant + size, other) if name in place.constants else (constant, other + size)
     return constant, other

@@ -33,7 +33,7 @@ def behind_sizes(place: Place, decision: Decisions) -> Decisions | None:
     conditions = tuple(Condition(var(n), 1, v, v) for n, v in sizes.items() if v)
     others = [c for c in place.choices if c.conditions != conditions]
     kept: Any = kept_choices((Guarded(conditions, choice.plan), *others), place.region)
-    return Decisions(plans={place.key: to_builtins(kept)}) if conditions else None
+    return Decisions(plans={place.key: [*to_builtins(kept)]}) if conditions else None
 
 
 def _open_sizes(place: Place) -> Mapping[str, int]:

@@ -4,7 +4,7 @@
     Regions     the proposals for each different Region, in programs of that Region alone (cut.py, strategy.py)
     whole       the program with all winners against the program without, in turns; a winner that does not show there is dropped
 
-The time of the search is divided among the Regions by their shares of the program's time. What was measured is in the ledger at
+The time of the search is divided among the Regions by their shares of the program's time. Measurements are in the ledger at
 once: a search that is interrupted or killed goes on where it was, and equal Regions of other models are not measured again.
 """
 
@@ -33,7 +33,7 @@ from tatami.search.cut import Place, cut, places, port_bytes
 from tatami.search.guarded import behind_sizes
 from tatami.search.measuring.measurer import WORKER, Ended, Limits, Measurer, Outcome, memory_limit
 from tatami.search.measuring.messages import OWN, Open
-from tatami.search.measuring.noise import is_slower, ratios, spread
+from tatami.search.measuring.noise import GAIN, is_slower, ratios, spread
 from tatami.search.proposal import Proposal, merged
 from tatami.search.strategy import BUSY, Candidate, Patience, Search, candidate, worth_measuring
 from tatami.search.suggesters import suggest
@@ -48,14 +48,16 @@ PATIENCE = 0.1
 LEAST_SHARE = 0.005
 """Share of the program's time below which a Region is not tuned."""
 PROFILE_TURNS = 7
+"""Number of turns with clocks around kernels."""
 WHOLE_TURNS = 24
+"""Number of turns of the whole program with winners and without."""
 TUNED = "tuned"
 """The worker's name of the program with the winners."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a search is given. `budget`: seconds; `sizes`: values of size symbols, others have the usual ones; `faults`: folder
+    """The options of a search. `budget`: seconds; `sizes`: values of size symbols, others have the usual ones; `faults`: folder
     for documents of wrong candidates; `command`, `limits`: of the workers."""
 
     budget: float
@@ -124,7 +126,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Progress:
-    """What a search is doing. `share`: of the time or of the Regions, the larger; `gain`: the seconds of the program that the
+    """The state of a search. `share`: of the time or of the Regions, the larger; `gain`: the seconds of the program that the
     winners so far save, over its time."""
 
     what: str
@@ -385,12 +387,13 @@ class Session:
                 shown = [w for w in left if _shows(w, clocked)]
                 times = whole.turns([OWN, TUNED], WHOLE_TURNS, self.options.seed)
                 while len(shown) == len(left) and spread(times[OWN]) > BUSY and self.patience.wait():
-                    times = whole.turns([OWN, TUNED], WHOLE_TURNS, self.options.seed)
+                    more = whole.turns([OWN, TUNED], WHOLE_TURNS, self.options.seed + len(times[OWN]))
+                    times = {n: [*t, *more[n]] for n, t in times.items()}
             except Ended as ended:
                 self._report(None, "the tuned program", ended.outcome, Path(whole.opened.folder), decisions)
                 return Kept(keys, (), None, (), tuple(w.candidate.proposal.line for w in wins))
             found = ratios(times[OWN], times[TUNED])
-            if len(shown) == len(left) and is_slower(found):
+            if len(shown) == len(left) and (is_slower(found) or median(found) > 1 + GAIN):
                 shown = sorted(left, key=lambda w: w.job.share * (1 - w.ratio))[(len(left) + 1) // 2 :]
             if len(shown) == len(left):
                 result = Whole(median(times[OWN]), median(times[TUNED]), median(found), len(found))
@@ -419,7 +422,7 @@ def _joined(decisions: Sequence[Decisions]) -> Iterator[Decisions]:
     for d in decisions:
         for key, value in d.plans.items():
             before = plans.get(key)
-            if isinstance(before, list) and isinstance(value, list):
+            if isinstance(before, list | tuple) and isinstance(value, list | tuple):
                 plans[key] = [*value[:1], *before]
             else:
                 plans[key] = value

@@ -4,7 +4,7 @@
     rounds 1 …    the rest is timed in turns with the own decision: few turns for all, twice as many for the best third, …
     test          the best one once more, in turns of its own, by the rule of measuring/noise.py
 
-What was measured before stands in the ledger and is not measured again. The order of candidates is that of their estimates, the
+Measurements of earlier runs stand in the ledger and are not repeated. The order of candidates is that of their estimates, the
 order of turns comes from a fixed seed.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import msgspec
@@ -22,27 +22,29 @@ from tatami.decisions import Decisions
 from tatami.ledger.records import Measured, Records, Subject, candidate_key, decision_text
 from tatami.search.measuring.measurer import Ended, Measurer, Outcome
 from tatami.search.measuring.messages import OWN
-from tatami.search.measuring.noise import is_faster, ratios, spread
+from tatami.search.measuring.noise import GAIN, is_faster, ratios, spread
 from tatami.search.proposal import Proposal
 
 FIRST_TURNS = 4
 """Number of turns in the first round of halving; each later one has twice as many."""
 KEPT = 3
-"""One of so many candidates is kept after a round."""
+"""Ratio of the candidates before a round to those kept after it."""
 MOST_AT_ONCE = 8
 """Maximum number of candidates timed in the same turns, so that the own decision is never far away in time."""
-TEST_TURNS = 24
-"""Number of turns of the test."""
+TEST_TURNS = (24, 24, 48)
+"""Number of turns of the test, and of those added while the machine is too noisy to tell."""
 TEST = 99
 """The round of the test in the ledger, after all others."""
 BEHIND = 1.5
-"""Ratio to the own decision from which on a candidate leaves after any round."""
+"""Minimum ratio to the own decision for a candidate to leave after any round."""
 MOST_CANDIDATES = 32
 """Maximum number of candidates of one subject, the best by estimate."""
 ESTIMATED_BEHIND = 8.0
-"""Ratio to the best estimate from which on a candidate is not measured: the cost model is off by less."""
+"""Maximum ratio to the best estimate for a candidate to be measured: the cost model is off by less."""
+FOR_COMPILING = 0.5
+"""Maximum share of the time in which candidates are compiled and compared, so that those that were can be timed."""
 BUSY = 0.25
-"""Spread of the own decision's times from which on the machine counts as busy."""
+"""Minimum spread of the own decision's times for the machine to count as busy."""
 
 
 @dataclass
@@ -55,7 +57,7 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
     def wait(self) -> bool:
-        """Wait a little; False once the patience is used up."""
+        """Wait for the next pause; the result is False if the patience is used up."""
         if self.waited + self.pause > self.seconds:
             return False
         self.sleep(self.pause)
@@ -113,22 +115,24 @@ class Search:
     def run(self, candidates: Sequence[Candidate]) -> Result:
         """Search. Everything measured is in the ledger when this returns or raises."""
         self._known = self.records.rounds(self.subject)
-        left = self._right(candidates)
+        now = time.monotonic()
+        left, all_compared = self._right(candidates, now + FOR_COMPILING * (self.until - now))
         round_, turns = 1, FIRST_TURNS
         while len(left) > 1 and self._fault is None:
-            found = self._timed(left, round_, turns)
-            if self._is_over() and len(found) < len(left):
+            timed = self._timed(left, round_, turns)
+            if self._is_over() and len(timed) < len(left):
                 return self._result(None, None, is_complete=False)
-            ranked = sorted((c for c in left if c.key in found), key=lambda c: found[c.key])
-            ahead = [c for c in ranked if found[c.key] < BEHIND]
+            ranked = sorted((timed[c.key], k) for k, c in enumerate(left) if c.key in timed)
+            ahead = [left[k] for ratio, k in ranked if ratio < BEHIND]
             left = ahead[: max(1, -(-len(ahead) // KEPT))]
             for c in candidates:
                 if c.key in self._ready and c not in left:
                     self._forget(c)
             round_, turns = round_ + 1, 2 * turns
         if self._fault is not None or not left:
-            return self._result(None, None, is_complete=not self._is_over() or self._fault is not None)
-        return self._tested(left[0])
+            return self._result(None, None, is_complete=all_compared or self._fault is not None)
+        found = self._tested(left[0])
+        return replace(found, is_complete=found.is_complete and all_compared)
 
     def _result(self, winner: Candidate | None, ratio: float | None, *, is_complete: bool) -> Result:
         return Result(winner, ratio, self.measured, is_complete, tuple(self.faults))
@@ -138,20 +142,22 @@ class Search:
 
     # -- round 0 ---------------------------------------------------------------------------------
 
-    def _right(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates that agree with the reference, compiled unless the ledger knows all about them."""
-        out = []
+    def _right(self, candidates: Sequence[Candidate], until: float) -> tuple[list[Candidate], bool]:
+        """(the candidates that agree with the reference, True if all were compared before `until`). At least one is compiled."""
+        out: list[Candidate] = []
+        all_compared = True
         for c in candidates:
             known = self._known.get((c.key, 0))
             if (c.key, TEST) in self._known and self._known[c.key, TEST].verdict not in ("faster", "not faster"):
                 continue  # it crashed or hung while it was timed
-            if known is None and not self._is_over():
+            if known is None and (time.monotonic() < until or not out):
                 known = self._compared(c)
-            if known is None:
+            if self._fault is not None:
                 break
-            if known.verdict == "right":
+            all_compared &= known is not None
+            if known is not None and known.verdict == "right":
                 out.append(c)
-        return out
+        return out, all_compared
 
     def _compared(self, c: Candidate) -> Measured | None:
         """The verdict on a candidate, which is kept; None if the own decision cannot be measured."""
@@ -226,7 +232,7 @@ class Search:
             self._fault_of(c, ended.outcome)
 
     def _fault_of(self, c: Candidate, outcome: Outcome) -> None:
-        """A candidate that was right and is no longer: it crashed or hung while it was timed."""
+        """Keep the fault of a candidate that agreed with the reference and then crashed or hung while it was timed."""
         self._ready.discard(c.key)
         self._keep(c, TEST, outcome)
 
@@ -236,24 +242,28 @@ class Search:
         """The result if `c` is the best candidate."""
         known = self._known.get((c.key, TEST))
         if known is None:
-            if self._is_over():
-                return self._result(None, None, is_complete=False)
             known = self._test(c)
         if known is None or known.verdict != "faster":
             return self._result(None, None, is_complete=known is not None or self._fault is not None)
         return self._result(c, known.ratio, is_complete=True)
 
     def _test(self, c: Candidate) -> Measured | None:
-        while self._is_ready(c):
+        own: list[float] = []
+        other: list[float] = []
+        for look, turns in enumerate(TEST_TURNS):
+            if not self._is_ready(c):
+                return self._known.get((c.key, TEST))
             try:
-                times = self.measurer.turns([OWN, c.key], TEST_TURNS, self.seed + TEST)
+                times = self.measurer.turns([OWN, c.key], turns, self.seed + TEST + look)
             except Ended as ended:
                 self._blame(ended, [c])
                 return self._known.get((c.key, TEST))
-            if spread(times[OWN]) > BUSY and self.patience.wait():
-                continue
-            return self._keep_times(c, TEST, times[OWN], times[c.key])
-        return self._known.get((c.key, TEST))
+            own, other = own + times[OWN], other + times[c.key]
+            found = ratios(own, other)
+            if is_faster(found) or median(found) > 1 - GAIN or spread(own) <= BUSY:
+                break
+            self.patience.wait()
+        return self._keep_times(c, TEST, own, other)
 
     # -- the ledger ------------------------------------------------------------------------------
 

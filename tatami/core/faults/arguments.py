@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Mapping
@@ -89,3 +90,12 @@ def _integer(value: Any) -> int | None:
 
 def _refused(what: str, value: Any, wanted: str, how: str) -> TatamiError:
     return fail("InvalidAttribute", what, f"{value!r:.80} of type {type(value).__name__} is not {wanted}", how)
+
+
+def seconds_argument(value: object) -> float:
+    """The seconds of `tune=`; 0 for None. Raises InvalidAttribute."""
+    if value is None:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise fail("InvalidAttribute", "tune", f"{value!r:.80} is not a number of seconds", "give seconds above 0, or None")
+    return float(value)

@@ -38,14 +38,14 @@ from tatami.search.measuring.messages import (
 )
 
 WORKER = (sys.executable, "-m", "tatami.search.measuring.worker")
-"""The command of a worker."""
+"""The command that starts a worker."""
 BATCH = 2e-3
 """Seconds that a program runs in one turn, so that the clock and the first call do not count."""
 SLOWER = 100
-"""Ratio to the expected time from which on a program counts as hung, on a machine that does other work too."""
+"""Minimum ratio to the expected time for a program to count as hung, on a machine that does other work too."""
 
 Verdict = Literal["right", "wrong", "refused", "hung", "crashed"]
-"""What became of a candidate."""
+"""The verdict on a candidate, as the ledger keeps it."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a candidate, and why."""
+    """The end of a candidate, and the reason."""
 
     verdict: Verdict
     why: str = ""
@@ -147,13 +147,13 @@ class Measurer:
         raise Ended(names[-1], Outcome("refused", reply.why)) if isinstance(reply, Refused) else _unexpected(reply)
 
     def drop(self, name: str) -> None:
-        """Forget a program."""
+        """Remove a program from the worker."""
         self.live.pop(name, None)
         if self._process is not None:
             self._ask(Drop(name))
 
     def close(self) -> None:
-        """End the worker."""
+        """End the worker and its compilers."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,8 +1,8 @@
-"""What a search and its worker say to each other: one line of JSON per message, over the worker's standard streams."""
+"""The messages between a search and its worker: one line of JSON per message, over the worker's standard streams."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -11,7 +11,7 @@ from tatami.decisions import Decisions
 OWN = "own"
 """Name of the program with the compiler's own decisions, against which candidates are compared."""
 Step: TypeAlias = Literal["reference", "compile", "run", "turn"]
-"""What the worker is doing: each has a time limit of its own."""
+"""The activities of a worker: each has a time limit of its own."""
 
 
 class Open(msgspec.Struct, frozen=True, tag="open"):
@@ -19,7 +19,7 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
     each timed call so that it finds cold caches, 0 for warm ones."""
 
     folder: str
-    target: dict[str, Any]
+    target: dict[str, object]
     hints: dict[str, int]
     threads: int
     flush: int
@@ -51,7 +51,7 @@ class Clocks(msgspec.Struct, frozen=True, tag="clocks"):
 
 
 class Drop(msgspec.Struct, frozen=True, tag="drop"):
-    """Forget a program."""
+    """Remove a program from the worker."""
 
     name: str
 

@@ -1,8 +1,8 @@
 """When a difference of times counts, on a machine whose times scatter.
 
 Two programs run in turns, so that drift of the machine meets both, and each turn gives one ratio of their times. The candidate
-is faster if the median of the ratios is below 1 by at least `GAIN`, and so many turns are won that a coin would do it in less
-than one of 1 / `CHANCE` cases (a sign test: no assumption about the distribution of times, and single disturbed turns do not
+is faster if the median of the ratios is below 1 by at least `GAIN`, and a coin would win as many turns with a probability of
+`CHANCE` at most (a sign test: no assumption about the distribution of times, and single disturbed turns do not
 matter). The turns of this test are not those by which the candidate was selected among others.
 """
 
@@ -15,7 +15,7 @@ from statistics import median, quantiles
 GAIN = 0.02
 """Minimum gain: less is not worth a decision that somebody has to keep."""
 CHANCE = 0.005
-"""Maximum probability that a candidate that is not faster passes."""
+"""Maximum probability that a candidate that is not faster passes at one look. A test has three looks at most."""
 
 
 def ratios(own: Sequence[float], other: Sequence[float]) -> list[float]:

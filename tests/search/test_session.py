@@ -1,0 +1,137 @@
+"""A search as a whole: planted faults, what it finds, and that it measures nothing twice, also after it was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tatami as tt
+from tatami.decisions import load_decisions
+from tatami.ledger.database import open_ledger
+from tests.search.tuned_models import TARGET, planted, session, timings, two_layers
+
+KINDS = ("cpu_contraction", "cpu_rows", "scalar", "cpu_stream", "cpu_window")
+"""Kinds of plans of which candidates of the model are."""
+
+pytestmark = pytest.mark.runs_on("cpu:avx2")
+
+
+@pytest.fixture(autouse=True)
+def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three candidates per Region: each one that hangs or crashes costs a new process."""
+    monkeypatch.setattr("tatami.search.strategy.MOST_CANDIDATES", 3)
+
+
+def verdicts(folder: Path) -> dict[str, set[str]]:
+    """Kind of plan -> verdicts of its candidates, from the ledger."""
+    out: dict[str, set[str]] = {}
+    with open_ledger(folder / "ledger.sqlite") as connection:
+        for decision, verdict in connection.execute("SELECT decision, verdict FROM candidates"):
+            kind = next(k for k in KINDS if f'"kind":"{k}"' in decision)
+            out.setdefault(kind, set()).add(verdict)
+    return out
+
+
+def test_candidates_without_a_fault_win_by_their_times(tmp_path: Path) -> None:
+    found = session(tmp_path, planted(tmp_path, {}))
+    assert found.changes or found.dropped  # in the program real clocks decide
+    assert not found.faults and not found.left and found.measured
+    assert any("faster" in v for v in verdicts(tmp_path).values())
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [("wrong", "wrong"), ("hang", "hung"), ("crash", "crashed"), ("late", "crashed"), ("noise", "not faster")],
+)
+def test_a_planted_fault_is_reported_and_never_wins(tmp_path: Path, fault: str, verdict: str) -> None:
+    found = session(tmp_path, planted(tmp_path, {"kind": fault}))  # every candidate's document has the word
+    seen = set().union(*verdicts(tmp_path).values())
+    assert verdict in seen and "faster" not in seen
+    assert not found.decisions.plans and not found.changes and found.whole is None
+    if fault == "noise":
+        assert not found.faults
+        return
+    assert {f.verdict for f in found.faults} == {verdict}
+    for f in found.faults:
+        assert load_decisions(Path(f.folder) / "decisions.json").plans
+        assert list(Path(f.folder).glob("*_region.json")) and verdict in (Path(f.folder) / "fault.txt").read_text()
+
+
+def test_the_documents_of_a_fault_run_by_themselves(tmp_path: Path) -> None:
+    found = session(tmp_path, planted(tmp_path, {"kind": "wrong"}))
+    folder = Path(found.faults[0].folder)
+    f = tt.compile(folder, target=TARGET, decisions=folder / "decisions.json")
+    given = {p.tensor: np.ones([n.as_int() or 0 for n in p.shape], np.float32) for p in f.arguments}
+    assert all(np.isfinite(a).all() for a in f(given).values())
+
+
+def test_one_bad_candidate_does_not_stop_the_others(tmp_path: Path) -> None:
+    found = session(tmp_path, planted(tmp_path, {'"kind":"cpu_contraction"': "crash"}))
+    assert {f.verdict for f in found.faults} == {"crashed"}
+    assert any("faster" in v for kind, v in verdicts(tmp_path).items() if kind != "cpu_contraction")
+
+
+def test_a_second_search_measures_nothing(tmp_path: Path) -> None:
+    command = planted(tmp_path, {'"kind":"scalar"': "wrong"})
+    first = session(tmp_path, command)
+    before = timings(tmp_path)
+    second = session(tmp_path, ("no-such-command",))
+    assert timings(tmp_path) == before
+    assert second.measured == 0 and second.decisions == first.decisions and second.changes == first.changes
+
+
+def test_winners_of_open_sizes_stand_behind_their_sizes(tmp_path: Path) -> None:
+    found = session(tmp_path, planted(tmp_path, {}), "B")
+    assert found.changes or found.dropped
+    for choices in found.decisions.plans.values():
+        assert isinstance(choices, list) and choices[0]["conditions"] and not choices[-1]["conditions"]
+    f = tt.compile(two_layers("B"), target=TARGET, decisions=found.decisions)
+    g = tt.compile(two_layers("B"), target=TARGET)
+    for rows in (32, 5):
+        x = np.random.default_rng(rows).standard_normal((rows, 64)).astype(np.float32) / 8
+        np.testing.assert_allclose(f(x=x)["y"], g(x=x)["y"], rtol=1e-4, atol=1e-6)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.search.tuned_models import planted, session
+folder = Path(sys.argv[1])
+session(folder, planted(folder, {}))
+"""
+
+
+def killed_at_random(folder: Path, count: int, seed: int) -> None:
+    """Start a search `count` times and kill it after a random time; then let it end, and check what it left."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(folder)], start_new_session=True)
+        time.sleep(float(rng.uniform(0.3, 8.0)))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if (folder / "ledger.sqlite").exists():
+            with open_ledger(folder / "ledger.sqlite") as connection:
+                assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    found = session(folder, planted(folder, {}))
+    assert not found.faults and not found.left
+    with open_ledger(folder / "ledger.sqlite") as connection:
+        kept = connection.execute("SELECT candidate, round FROM candidates WHERE turns > 0").fetchall()
+    measured = [(line.split()[0], int(line.split()[2])) for line in timings(folder) if not line.startswith(("own ", "tuned "))]
+    assert set(kept) <= set(measured)
+    again = len(measured) - len(set(measured))
+    assert again <= 8 * count  # one group per kill, which had not reached the ledger
+
+
+def test_a_killed_search_goes_on(tmp_path: Path) -> None:
+    killed_at_random(tmp_path, 2, seed=0)
+
+
+if __name__ == "__main__":  # python -m tests.search.test_session FOLDER 30
+    killed_at_random(Path(sys.argv[1]), int(sys.argv[2]), seed=1)

@@ -1,0 +1,62 @@
+"""The search behind `tt.compile(tune=…)`, torch.compile and the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tatami as tt
+from tatami.cli import main
+from tatami.cli.tune_command import read_budget
+from tatami.core.diagnostic import TatamiError
+from tatami.decisions import load_decisions
+from tests.search.tuned_models import two_layers
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TATAMI_LEDGER", str(tmp_path / "ledger.sqlite"))
+    monkeypatch.setattr("tatami.search.strategy.MOST_CANDIDATES", 2)
+
+
+def test_a_tuned_program_is_right() -> None:
+    x = np.random.default_rng(0).standard_normal((32, 64)).astype(np.float32) / 8
+    tuned, plain = tt.compile(two_layers(), tune=60), tt.compile(two_layers())
+    np.testing.assert_allclose(tuned(x=x)["y"], plain(x=x)["y"], rtol=1e-4, atol=1e-6)
+    with pytest.raises(TatamiError, match="InvalidAttribute"):
+        tt.compile(two_layers(), tune=60, target="sm80")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, True, "60", float("nan"), float("inf")])
+def test_tune_is_a_number_of_seconds(seconds: object) -> None:
+    with pytest.raises(TatamiError, match="not a number of seconds"):
+        tt.compile(two_layers(), tune=seconds)
+
+
+def test_the_command_writes_decisions_that_run_obeys(tmp_path: Path) -> None:
+    out = tmp_path / "tuned.json"
+    model = "examples/digits/digits.onnx"
+    for compiled in (True, False):
+        done = CliRunner().invoke(main, ["tune", model, "-D", "N=16", "--budget", "60s", "-o", str(out)])
+        assert done.exit_code == 0, done.output
+        assert (" 0 candidates compiled" in done.output) != compiled
+    load_decisions(out)
+    assert CliRunner().invoke(main, ["run", model, "-D", "N=16", "--decisions", str(out), "--check"]).exit_code == 0
+    listed = CliRunner().invoke(main, ["ledger", "list"]).output.splitlines()
+    assert len(listed) > 1 and listed[0].split()[0] == "region"
+    assert "decision" in CliRunner().invoke(main, ["ledger", "export", "--searches"]).output.splitlines()[0]
+    assert CliRunner().invoke(main, ["ledger", "prune"]).output.startswith("0 rows")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("7", 7)])
+def test_a_budget_is_a_time(text: str, seconds: float) -> None:
+    assert read_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "0s", "-1m", "10 days", "1e9h", "٣m"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(TatamiError, match="InvalidAttribute"):
+        read_budget(text)

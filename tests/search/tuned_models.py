@@ -1,0 +1,60 @@
+"""A small model and a session over it, for tests of the search."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+import tatami as tt
+from tatami.compilation import Compilation
+from tatami.ledger.database import open_ledger
+from tatami.ledger.records import Records
+from tatami.prepare import prepare
+from tatami.search.measuring.measurer import Limits
+from tatami.search.session import Options, Progress, Session, Tuned
+
+TARGET = "cpu:avx2"
+QUICK = Limits(run=2.0, turn=2.0)
+"""Limits for tests with candidates that hang."""
+
+
+def two_layers(rows: int | str = 32) -> tt.Graph:
+    """A product with an epilogue, and a softmax: two kernels with plans of several kinds."""
+    rng = np.random.default_rng(0)
+    g = tt.Graph("two")
+    x = g.input("x", (rows, 64), tt.fp32)
+    w = g.constant(rng.standard_normal((64, 48)).astype(np.float32))
+    g.output("y", (x @ w).exp().softmax(axis=1))
+    return g
+
+
+def compilation(rows: int | str = 32) -> Compilation:
+    return prepare(two_layers(rows), target=TARGET)
+
+
+def planted(folder: Path, faults: Mapping[str, str]) -> tuple[str, ...]:
+    """The command of a worker with these faults (tests/search/planted_worker.py)."""
+    file = folder / "faults.json"
+    file.write_text(json.dumps({"faults": dict(faults), "log": str(folder / "log")}))
+    return sys.executable, "-m", "tests.search.planted_worker", str(file)
+
+
+def session(
+    folder: Path, command: tuple[str, ...], rows: int | str = 32, told: list[Progress] | None = None, budget: float = 600.0
+) -> Tuned:
+    """Tune the model with the ledger in `folder`."""
+    said = told if told is not None else []
+    sizes = {"B": 32} if isinstance(rows, str) else {}
+    options = Options(budget, sizes, 1, folder / "faults", command=command, limits=QUICK)
+    with open_ledger(folder / "ledger.sqlite") as connection:
+        return Session(compilation(rows), options, Records(connection), said.append).run()
+
+
+def timings(folder: Path) -> list[str]:
+    """The log of a planted worker: a line per program and round."""
+    log = folder / "log"
+    return log.read_text().splitlines() if log.exists() else []

@@ -38,8 +38,8 @@ makes `frontend` of it; the Graph API makes it directly. After the last row, `ru
 
 `compile_stages` is a pure function of (given stages, target, decisions). A step is computed when something needs it; a stage that
 is given (a document the user edited) cuts the graph there. Each computed value passes through `observe`, which verifies, times
-and dumps it. The target `reference` has two stages: `execution` is made from `frontend` and run in numpy; of documents of later stages it runs
-the last one that computes.
+and dumps it. The target `reference` has two stages: `execution` is made from `frontend` and run in numpy; of documents of later
+stages it runs the last one that computes.
 """
 
 from __future__ import annotations
@@ -121,10 +121,11 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("realised_plan", lambda: plan_realised(s["realisation"], s["plan"], s["added"], target))
     code = add_cuda if target.kind == "cuda" else add_cpu
     code(s, target)
-    kernels = "gpu" if target.kind == "cuda" else "loop"
     s.add(
         "execution",
-        lambda: with_node_names(lower_to_execution(s["realised"], s["realised_plan"], s[kernels]), s, "realised"),
+        lambda: with_node_names(
+            lower_to_execution(s["realised"], s["realised_plan"], s["gpu" if target.kind == "cuda" else "loop"]), s, "realised"
+        ),
     )
 
 

@@ -3,7 +3,9 @@ restart goes on for the machine of the dump."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +64,16 @@ def test_the_bytes_of_a_dump_depend_on_model_and_target_only(tmp_path: Path) -> 
     again = dumped(tmp_path / "one" / named, tmp_path / "again", 3, None)  # for the machine of the dump, not of this process
     late = [n for n in again if n[0].isdigit() or (n.endswith(".c") and n != "main.c")]  # main.c holds values of a reference
     assert len(late) > 10
-    assert {n: again[n] for n in late} == {n: one[n] for n in late}
+    assert {n: without_names(n, again[n]) for n in late} == {n: without_names(n, one[n]) for n in late}
+    assert b"computes add, matmul, relu" in one["8_plan.txt"], "names of nodes stand where the model is known"
+
+
+def without_names(file: str, body: bytes) -> bytes:
+    """The file without names of the model's nodes, which a restart from a Region does not know, and without digests of files that
+    have them."""
+    if file.endswith(".json"):
+        return json.dumps({k: v for k, v in json.loads(body).items() if k not in ("origins", "inputs")}).encode()
+    return re.sub(rb"(?m)^    computes .*\n|(?<=# r\d) \(.*\)$", b"", body)
 
 
 def test_a_file_of_a_target_is_a_target(tmp_path: Path) -> None:

@@ -463,7 +463,9 @@ def test_an_operand_is_packed_or_in_place() -> None:
     region = ex.gemm()
     plan = CpuContraction("acc", 12, 32, 384, 12, 32, 16, False, "n", ("B",), ("c1", "c2"), ("m",))
     assert faults(plan, region) == []
-    assert faults(replace(plan, in_place=("n",)), region) == ["the operand of side n, B, is packed: it lies in memory as it is read already"]
+    assert faults(replace(plan, in_place=("n",)), region) == [
+        "the operand of side n, B, is packed: it lies in memory as it is read already"
+    ]
 
 
 def test_a_part_is_not_split_again() -> None:

@@ -223,12 +223,19 @@ graph main(x: f32[]) -> f32[] { return ping(x) }"""
 
 
 def test_sizes_that_cannot_be_compared_are_compared_at_the_call() -> None:
-    module = tt.parse("graph<N=4, M=4> main(x: f32[N]) -> f32[M] { return x }", name="m.harp")
+    module = tt.parse("graph<N=4, M=4> main(x: f32[N], y: f32[M]) -> f32[M] { return x }", name="m.harp")
     (assumed,) = module.main.signature.assumptions
-    assert (str(assumed.lhs), str(assumed.rhs), assumed.at) == ("N", "M", "m.harp:1:52")
-    assert tt.compile(module)(x=np.zeros(4, np.float32))["output"].shape == (4,)
+    assert (str(assumed.lhs), str(assumed.rhs), assumed.at) == ("N", "M", "m.harp:1:63")
+    four, five = np.zeros(4, np.float32), np.zeros(5, np.float32)
+    assert tt.compile(module)(x=four, y=four)["output"].shape == (4,)
     with pytest.raises(TatamiError, match="E1304"):
-        tt.compile(module)(x=np.zeros(5, np.float32))
+        tt.compile(module)(x=five, y=four)
+
+
+def test_a_size_that_no_input_has_is_decided_by_the_comparison() -> None:
+    f = tt.compile(tt.parse("graph<N=4, M=4> main(x: f32[N]) -> f32[M] { return x }"))
+    for n in (4, 5):
+        assert f(x=np.zeros(n, np.float32))["output"].shape == (n,)
 
 
 def test_a_conflict_of_two_arguments_names_both() -> None:

@@ -165,6 +165,20 @@ def test_an_index_outside_raises_where_it_does_in_eager(name: str) -> None:
             torch.testing.assert_close(run(w, i), wanted)
 
 
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("name", ["index_add", "index_copy", "index_reduce"])
+@pytest.mark.parametrize("shape", [(2,), (2, 2), (2, 3, 1)])
+def test_a_source_of_other_slices_raises_as_in_eager(name: str, shape: tuple[int, ...]) -> None:
+    more = ("amax",) if name == "index_reduce" else ()
+    f = lambda w, i, source: getattr(w, name)(0, i, source, *more)  # noqa: E731
+    w, i, source = torch.randn(5, 3), torch.tensor([0, 4]), torch.randn(shape)
+    with pytest.raises((RuntimeError, IndexError)):
+        f(w, i, source)
+    torch._dynamo.reset()
+    with pytest.raises((RuntimeError, IndexError)):
+        torch.compile(f, backend=backends.torch_backend)(w, i, source)
+
+
 def test_an_index_is_looked_at_once_for_all_that_read_by_it() -> None:
     w, i = torch.randn(5, 3), torch.tensor([0, 4, 2])
     compiled(lambda w, i: (w[i], (2 * w)[i], w.index_select(0, i), w.t()[:, i]))(w, i)

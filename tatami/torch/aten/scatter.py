@@ -90,6 +90,7 @@ def index_reduce(
     m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     """index_reduce: slices of the source combined at index along an axis."""
+    _check_slices(m, x, dim, source)
     if any(s == ZERO for s in (*index.shape, *x.shape)):
         return x
     return _reduced(m, x, _Places.along(m, x, dim, index), source, reduce, include_self)
@@ -118,6 +119,7 @@ def _neutral(m: Importer, reduce: str, x: Tensor) -> Tensor:
 
 def index_add(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """index_add: slices of the source times alpha added at index along an axis."""
+    _check_slices(m, x, dim, source)
     updates = m.cast(source, x.dtype)
     if alpha != 1:
         updates = updates * m.tensor(alpha, x.dtype)
@@ -126,7 +128,22 @@ def index_add(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor, *
 
 def index_copy(m: Importer, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """index_copy: slices of the source written at index along an axis."""
+    _check_slices(m, x, dim, source)
     return _written(m, x, dim, index, m.cast(source, x.dtype), "set")
+
+
+def _check_slices(m: Importer, x: Tensor, dim: int, source: Tensor) -> None:
+    """Raises Refusal for a source whose slices have another shape than those of `x`: PyTorch raises an error when it runs."""
+    mine, its = wide(x), wide(source)
+    axis = m.axis(dim, mine.rank)
+    differ = [a for a, (s, t) in enumerate(zip(mine.shape, its.shape)) if a != axis and _is_other(s, t)]
+    if its.rank != mine.rank or differ:
+        raise Refusal("a source whose slices have another shape than those of the tensor, which PyTorch refuses when it runs")
+
+
+def _is_other(size: Expr, other: Expr) -> bool:
+    """True if two sizes are numbers that differ."""
+    return None not in (size.as_int(), other.as_int()) and size.as_int() != other.as_int()
 
 
 def _written(

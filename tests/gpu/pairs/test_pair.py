@@ -195,7 +195,7 @@ FAULTS: list[tuple[str, int, Edit, int | None, str]] = [
         2,
         change(statement_ir.CpAsync, lambda s: s.dst_smem == "smK", dst_smem="smQ"),
         None,
-        "precedes a Wait",
+        "copies into smQ give tQ and tK",
     ),
     (
         "the first block twice",

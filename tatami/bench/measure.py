@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -42,7 +42,7 @@ class Timing:
     estimate: the plan's, in seconds. bound: seconds that the machine's peaks allow for `flops` and `bytes` (the roofline).
     flops, bytes: the Region's at the measured sizes (spec 5 §10: 2MNK and each operand and result once).
     occupancy: share of the machine's cores that ran it. plan: the plan as JSON on one line, without
-    spaces; empty where there is none.
+    spaces; empty where there is none. terms: those of the estimate, in seconds.
     """
 
     kernel: str
@@ -55,6 +55,7 @@ class Timing:
     bytes: float | None
     occupancy: float
     plan: str
+    terms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def measure(
             )
             bound = _roofline(ran_on, peaks or _stated_peaks(ran_on), flops, bytes_)
         plan = json.dumps(to_builtins(found.plan), separators=(",", ":")) if found is not None else ""
-        timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan))
+        timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan, terms))
     return Measurement(tuple(timings), whole, runs)
 
 

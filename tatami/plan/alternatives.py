@@ -70,11 +70,12 @@ def alternatives(
 
 
 def _of_region(n: NamedRegion, target: Target, sizes: Mapping[str, int]) -> tuple[list[Candidate], list[Rejected]]:
-    """The plans of one Region, in its own names, and the refused ones."""
+    """The plans of one Region, in its own names, and the refused ones. `sizes`: by canonical names."""
     if target.kind == "cuda":
-        from tatami.plan.choose_gpu import measurable
+        from tatami.plan.gpu.alternatives import gpu_alternatives
 
-        return list(measurable(n.lying, target, sizes)), []
+        own = {old: sizes[new] for old, new in n.names.symbols.items() if new in sizes}
+        return gpu_alternatives(n.lying, target, own)
     found, refused = cpu_alternatives(asked(n.renamed, n.facts, target, sizes, n.constants))
     back = inverse(n.names)
     return [Candidate(rename_plan(c.plan, back), c.line, c.estimate) for c in found], refused

@@ -104,7 +104,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     """The choices of a Region, the last one unconditional, and the rejected plans with both numbers."""
     if region.opaque is not None:
         return (Guarded((), routine_plan(region, sizes)),), ()
-    view = _product_of(region)
+    view = product_of(region)
     if isinstance(view, str):
         reasons = [Rejected("contraction", view)]
         if len(contractions(region)) > 1:
@@ -117,7 +117,7 @@ def choose_gpu(region: Region, facts: RegionFacts, target: Target, sizes: Mappin
     choices: list[Guarded] = []
     rejected: tuple[Rejected, ...] = ()
     traffic = traffic_of(region, view, sizes)
-    for conditions, plans in _groups(region, view, target, sizes):
+    for conditions, plans in plans_by_conditions(region, view, target, sizes):
         best, refused = fastest(plans, view, target, sizes, traffic)
         rejected = rejected or refused
         if best is not None:
@@ -165,7 +165,7 @@ def _without(region: Region, view: GemmView, target: Target, conditions: tuple[C
         yield Rejected("stream_k", why)
 
 
-def _product_of(region: Region) -> GemmView | str:
+def product_of(region: Region) -> GemmView | str:
     """The matrix product that a template takes, or the reason why there is none."""
     view = gemm_view(region)
     if isinstance(view, str):
@@ -230,12 +230,12 @@ def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tupl
     estimate first. A benchmark runs them."""
     if region.opaque is not None:
         return (Candidate(routine_plan(region, sizes), "gpu_stream", {}),)
-    view = _product_of(region)
+    view = product_of(region)
     if isinstance(view, str):
         pairs = pair_plans(region, target, sizes) if len(contractions(region)) > 1 else ()
         streamed = Candidate(stream_plan(region, target, sizes), "gpu_stream", {})
         return tuple(Candidate(p, name_pair(p), e) for p, e in pairs) or (streamed,)
-    _, plans = _groups(without_partials(region)[0], view, target, sizes)[0]
+    _, plans = plans_by_conditions(without_partials(region)[0], view, target, sizes)[0]
     return _fitting(plans, region, view, target, sizes)
 
 
@@ -244,7 +244,7 @@ def tunable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[C
     by estimate first; the table of tuned plans is chosen from them. Empty for other Regions."""
     if region.opaque is None and len(contractions(region)) > 1:
         return tuple(Candidate(p, name_pair(p), e) for p, e in tunable_pairs(region, target, sizes))
-    view = "" if region.opaque is not None else _product_of(region)
+    view = "" if region.opaque is not None else product_of(region)
     if isinstance(view, str) or target.isa != "sm90" or why_not_wgmma(region, view):
         return ()
     conditions, wide = _alignment(view, 16 // view.lhs.dtype.itemsize)
@@ -266,7 +266,7 @@ def offered(plan: MmaPlan | GpuSync | PairPlan, region: Region, target: Target, 
     """A plan for a Region that is a product or a pair of products, with its line and its estimate."""
     if isinstance(plan, Sm80Pair | Sm90Pair):
         return Candidate(plan, name_pair(plan), estimate_of_pair(region, plan, target, sizes))
-    view = _product_of(region)
+    view = product_of(region)
     assert not isinstance(view, str)
     estimate = gpu_estimate(plan, view.lhs.dtype, dims_of(view, sizes, plan.tile[0]), target, traffic_of(region, view, sizes))
     return Candidate(plan, product_line(plan), estimate)
@@ -282,7 +282,7 @@ def _fitting(
     return tuple(sorted(found, key=lambda c: c.estimate["total"]))
 
 
-def _groups(
+def plans_by_conditions(
     region: Region, view: GemmView, target: Target, sizes: Mapping[str, int]
 ) -> list[tuple[tuple[Condition, ...], Sequence[MmaPlan | GpuSync]]]:
     """The plans to choose from, by the conditions under which they apply; the last ones always apply."""

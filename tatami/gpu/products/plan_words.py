@@ -73,10 +73,6 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     steps = max(1, plan.tile[2] // INST_K.get(plan.inst_shape, 16))
     if isinstance(plan, Sm80Mma) and plan.k_steps != steps:
         out.append(f"k_steps {plan.k_steps}: a block of {plan.tile[2]} is {steps} steps of {plan.inst_shape}")
-    if isinstance(plan, Sm90Mma) and not plan.async_.enable:
-        out.append("async.enable false: copies of sm90 are asynchronous")
-    if isinstance(plan, Sm90Mma) and plan.async_.prefetch_depth != plan.stages:
-        out.append(f"async.prefetch_depth {plan.async_.prefetch_depth}: the producer of sm90 fills all {plan.stages} stages")
     out += _edges(plan, p.acc, words)
     if plan.layout_hints.get("C_stride", "row") != "row":
         out.append(f"layout_hints.C_stride {plan.layout_hints['C_stride']!r}: only row is implemented")

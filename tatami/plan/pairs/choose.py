@@ -84,8 +84,16 @@ def _compared(total: float, best: float) -> str:
 
 def pair_plans(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Fit, ...]:
     """The plans that fit, with their estimates, the fastest first; empty if the template does not take the Region."""
+    found = pair_candidates(region, target, sizes)
+    return () if isinstance(found, str) else found[0]
+
+
+def pair_candidates(
+    region: Region, target: Target, sizes: Mapping[str, int]
+) -> tuple[tuple[Fit, ...], tuple[Rejected, ...]] | str:
+    """The plans that fit, with their estimates, the fastest first, and the plans that do not; or the reason why there is none."""
     found = _pair_of(region)
-    return () if isinstance(found, str) else _candidates(region, *found, target, sizes)[0]
+    return found if isinstance(found, str) else _candidates(region, *found, target, sizes)
 
 
 def tunable_pairs(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Fit, ...]:

@@ -209,6 +209,10 @@ def _sm90_rules(plan: Sm90Mma) -> list[str]:
     if plan.swap_ab and plan.epilogue_store == "direct" and plan.cluster != (1, 1):
         why = "exchanged results that are stored one by one have addresses for which ptxas serialises wgmma (C7514)"
         out.append(f"swap_ab in a cluster of {plan.cluster[0]}x{plan.cluster[1]}: {why}")
+    if not plan.async_.enable:
+        out.append("async.enable false: copies of sm90 are asynchronous")
+    if plan.async_.prefetch_depth != plan.stages:
+        out.append(f"async.prefetch_depth {plan.async_.prefetch_depth}: the producer of sm90 fills all {plan.stages} stages")
     if plan.wait_depth not in (0, 1):
         out.append(f"wait_depth {plan.wait_depth} is neither 0 nor 1")
     return out + _stream_k_rules(plan)

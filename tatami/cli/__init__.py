@@ -282,11 +282,20 @@ def prune(path: str | None, older: int | None) -> None:
 @common
 @click.option("--svg", type=click.Path(), metavar="FILE", help="also draw the model, the operations of a kernel in one frame")
 @click.option("--dot", type=click.Path(), metavar="FILE", help="the same drawing as DOT text")
-def explain(request: Request, svg: str | None, dot: str | None) -> None:
+@click.option("--candidates", is_flag=True, help="instead: every plan that each kernel may have, with its estimate or refusal")
+@click.option("--json", "as_json", is_flag=True, help="print the candidates as JSON")
+def explain(request: Request, svg: str | None, dot: str | None, candidates: bool, as_json: bool) -> None:
     """Fused and not fused, with the rule and the gain; plans chosen and rejected; copies and host steps."""
-    from tatami.cli.run_commands import explain_command
+    from tatami.cli.run_commands import candidates_command, explain_command
 
-    explain_command(request, svg, dot)
+    if as_json and not candidates:
+        raise click.UsageError("--json prints candidates: give --candidates too")
+    if not candidates:
+        explain_command(request, svg, dot)
+    elif svg or dot:
+        raise click.UsageError("--svg and --dot draw the compilation as it is: leave --candidates out")
+    else:
+        candidates_command(request, as_json)
 
 
 @main.command(short_help="measure this machine anew")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -197,6 +198,19 @@ def explain_command(
         if file is not None:
             write_text(Path(file), draw(compiled_picture(compilation)))
             console.print(printable(f"wrote {file}"), markup=False)
+
+
+def candidates_command(request: Request, as_json: bool) -> None:
+    """`tatami explain --candidates`: print every plan that each Region may have, with its estimate or refusal."""
+    from tatami.search.listing import candidates_json, candidates_text
+
+    compilation = request.compilation()
+    if compilation.target.kind == "reference":
+        raise fail("InvalidAttribute", "--candidates", "the target reference has no plans", "give another --target")
+    if as_json:
+        click.echo(json.dumps(candidates_json(compilation, compilation.hints), indent=1))
+    else:
+        console.print(printable(candidates_text(compilation, compilation.hints)), markup=False)
 
 
 def calibrate_command(output: str | None) -> None:

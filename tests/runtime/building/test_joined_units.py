@@ -159,7 +159,7 @@ def test_edited_text_is_compiled_alone(tmp_path: Path, monkeypatch: pytest.Monke
     (path,) = tmp_path.glob("*_c.json")
     document = json.loads(path.read_text())
     for k, unit in enumerate(document["programs"]["main"]["units"].values()):
-        unit["text"] += f"\nstatic __attribute__((unused)) const int table[] = {{{k}}};\n"
+        unit["text"].append(f"static __attribute__((unused)) const int table[] = {{{k}}};")
     path.write_text(json.dumps(document))
     sample = np.random.default_rng(0).standard_normal((7, 12)).astype(np.float32)
     assert np.array_equal(tt.compile(path, trust=True)(x=sample)["y"], f(x=sample)["y"])

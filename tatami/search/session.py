@@ -11,7 +11,6 @@ once: a search that is interrupted or killed goes on where it was, and equal Reg
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from tatami.core.signature import symbols
 from tatami.decisions import Decisions, decisions_text
 from tatami.ledger.records import Records, Subject, decision_text, revision, sizes_text, target_hash
 from tatami.runtime.building.cache import content_key
+from tatami.runtime.building.temporary import build_folder
 from tatami.search.cut import Place, cut, places, port_bytes
 from tatami.search.guarded import behind_sizes
 from tatami.search.measuring.measurer import WORKER, Ended, Limits, Measurer, Outcome, memory_limit
@@ -239,8 +239,8 @@ class Session:
 
     def run(self) -> Tuned:
         """Search until all Regions are done or the time is over."""
-        with tempfile.TemporaryDirectory(prefix="tatami-tune-") as folder, contextlib.ExitStack() as open_:
-            opened = self._whole_program(Path(folder) / "whole")
+        with build_folder() as folder, contextlib.ExitStack() as open_:
+            opened = self._whole_program(folder / "whole")
             whole = open_.enter_context(Measurer(opened, self.options.limits, self.options.command))
             alone = open_.enter_context(Measurer(opened, self.options.limits, self.options.command))
             times = self._profile(whole)

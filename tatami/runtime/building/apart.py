@@ -48,6 +48,18 @@ class Apart:
         self._steps.put((call, arguments))
 
 
+class Inner(threading.Event):
+    """An event for a part of some work: set by itself, which does not stop the rest of the work, or with the outer event."""
+
+    def __init__(self, outer: threading.Event) -> None:
+        super().__init__()
+        self._outer = outer
+
+    def is_set(self) -> bool:
+        """True if this event or the outer one is set."""
+        return super().is_set() or self._outer.is_set()
+
+
 _inside: contextvars.ContextVar[Apart | None] = contextvars.ContextVar("inside", default=None)
 
 

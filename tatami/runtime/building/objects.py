@@ -23,7 +23,7 @@ import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.target import Target
-from tatami.runtime.building.apart import Apart, apart
+from tatami.runtime.building.apart import Apart, Inner, apart
 from tatami.runtime.building.cache import Cache, content_key, default_cache
 from tatami.runtime.building.compiler import Compiler, compile_flags, find_compiler, is_quick_build, run_compiler, time_limit
 from tatami.runtime.building.joined_units import LEAST_RUNS, Runs, joined_text, may_join
@@ -204,7 +204,7 @@ class _Objects:
     is left for that."""
 
     def __init__(self, folder: Path, call: _CompilerCall, cache: Cache, stop: threading.Event) -> None:
-        self._folder, self._call, self._cache, self._stop = folder, call, cache, stop
+        self._folder, self._call, self._cache, self._stop = folder, call, cache, Inner(stop)
         self._units: list[Unit] = []
         self._tasks: dict[tuple[int, ...], Future[None]] = {}
         """Numbers of the units that are compiled together -> the run of the compiler."""

@@ -1,3 +1,4 @@
+import contextvars
 import ctypes
 import threading
 from pathlib import Path
@@ -254,3 +255,24 @@ def test_an_early_unit_that_comes_twice_is_compiled_once() -> None:
     made.complete([unit(1), unit(2)])
     stop = threading.Event()
     assert [made.next(stop) for _ in range(3)] == [unit(1), unit(2), (unit(1), unit(2))]
+
+
+def test_a_library_that_fails_does_not_stop_another() -> None:
+    """Inside of one work, as the library that stays is compiled in parallel with the first program."""
+
+    def work(_: Apart) -> bytes:
+        failed: list[BaseException] = []
+
+        def other() -> None:
+            try:
+                build((Unit("this is not C\n"),), GENERIC, cache=Cache(None))
+            except TatamiError as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(other,))
+        thread.start()
+        thread.join()
+        assert len(failed) == 1
+        return build((unit(1), unit(2), ENTRY), GENERIC, cache=Cache(None))
+
+    assert load(apart(work)).total() == 3

@@ -29,7 +29,8 @@ def _lines(record: Record) -> Iterator[str]:
     yield "`plan/cpu/`). A ratio is estimate over measurement. Rank correlation is Spearman's: 1 where estimates order the kernels"
     yield "of a model as their times do, which is what a choice among plans needs."
     yield ""
-    yield f"Machine: {', '.join(record.machine.values())}."
+    machine = ", ".join(f"{k} {v}" for k, v in record.machine.items())
+    yield f"Machine: {machine}."
     yield ""
     if not kernels:
         return
@@ -38,7 +39,7 @@ def _lines(record: Record) -> Iterator[str]:
     yield "| model | kernels | without an estimate | rank correlation | median ratio | within 2 | off by more than 3 | their share of time |"
     yield "|---|---|---|---|---|---|---|---|"
     for m in record.models:
-        yield _row(m) if not m.refused else f"| {m.name} | refused: {m.refused} |||||||"
+        yield _row(m) if not m.refused else f"| {m.name} | refused: {' '.join(m.refused.split())} |||||||"
     yield _row(
         Model("all", sum(m.whole for m in record.models), sum(m.unpriced for m in record.models), [k for _, k in kernels])
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
+
+from tatami.core.codec import dump_text
 
 
 class Kernel(msgspec.Struct):
@@ -55,4 +55,4 @@ class Record(msgspec.Struct):
 
     def text(self) -> str:
         """JSON text of the record."""
-        return json.dumps(msgspec.to_builtins(self), indent=1) + "\n"
+        return dump_text(msgspec.to_builtins(self))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
+import json
 
-from tatami.core.codec import dump_text
+import msgspec
 
 
 class Kernel(msgspec.Struct):
@@ -54,5 +54,10 @@ class Record(msgspec.Struct):
     models: list[Model]
 
     def text(self) -> str:
-        """JSON text of the record."""
-        return dump_text(msgspec.to_builtins(self))
+        """JSON text of the record, a line for each kernel."""
+        head = msgspec.to_builtins(self)
+        models = []
+        for m in head.pop("models"):
+            kernels = ",\n".join(f"  {json.dumps(k)}" for k in m.pop("kernels"))
+            models.append(f' {json.dumps(m)[:-1]}, "kernels": [\n{kernels}\n ]}}')
+        return f'{json.dumps(head)[:-1]}, "models": [\n' + ",\n".join(models) + "\n]}\n"

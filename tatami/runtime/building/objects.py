@@ -12,7 +12,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import lru_cache, partial
 from importlib.resources import files
@@ -115,20 +115,18 @@ def _built(units: Units, call: _CompilerCall, cache: Cache, progress: Callable[[
     def made(seen: Apart) -> tuple[bytes, str]:
         told = None if progress is None else partial(seen.tell, progress)
         item = units.next(seen.stop)
-        if isinstance(item, tuple) and (found := cache.get(_whole_key(item, call))) is not None:
-            return found, _whole_key(item, call)
-        with build_folder() as folder, _Objects(folder, call, cache, seen.stop) as objects:
+        with contextlib.ExitStack() as opened:  # a library that is found needs no folder
+            objects: _Objects | None = None
             while isinstance(item, Unit):
+                objects = objects or opened.enter_context(_opened(call, cache, seen.stop))
                 objects.take(item)
                 item = units.next(seen.stop)
             whole = _whole_key(item, call)
-            if (found := cache.get(whole)) is not None:
-                return found, whole
-            first, last = _link_flags(item, call.extra)
-            arguments = (*first, "-o", "all.so", *objects.files(item, told), *last)
-            run_compiler(call.compiler, arguments, cwd=folder, timeout=call.timeout, stop=seen.stop)
-            body = _made(folder / "all.so", call.compiler)
-        cache.put(whole, body)
+            body = cache.get(whole)
+            if body is None:
+                objects = objects or opened.enter_context(_opened(call, cache, seen.stop))
+                body = objects.linked(item, told)
+                cache.put(whole, body)
         return body, whole
 
     try:
@@ -199,6 +197,13 @@ class _CompilerCall(NamedTuple):
     """Number of calls at a time; None: one per core."""
 
 
+@contextlib.contextmanager
+def _opened(call: _CompilerCall, cache: Cache, stop: threading.Event) -> Iterator[_Objects]:
+    """Objects in a folder that is removed at the end."""
+    with build_folder() as folder, _Objects(folder, call, cache, stop) as objects:
+        yield objects
+
+
 class _Objects:
     """The objects of a library's units in a folder. A context: at its end no compiler runs. While units are being made, a core
     is left for that."""
@@ -212,8 +217,7 @@ class _Objects:
         jobs = max(1, call.jobs or usable_cores())
         self._executor = ThreadPoolExecutor(jobs)
         self._free = threading.Semaphore(max(1, jobs - 1))
-        self._last = jobs > 1
-        """True while a core is left free."""
+        self._leaves_a_core = jobs > 1
         for header, text in call.headers.items():
             (folder / header).write_text(text)
 
@@ -232,14 +236,20 @@ class _Objects:
         for run in self._runs.add(number, unit.text, flags if unit.kernel and may_join(unit.text) else None):
             self._start(run)
 
-    def files(self, units: Sequence[Unit], progress: Callable[[int, int], None] | None) -> list[str]:
-        """Names of the files with the objects of these units, which are all: runs that have others are left out."""
-        known = set(self._units)
+    def linked(self, units: Sequence[Unit], progress: Callable[[int, int], None] | None) -> bytes:
+        """The library of these units, which are all."""
+        call, (first, last) = self._call, _link_flags(units, self._call.extra)
+        arguments = (*first, "-o", "all.so", *self._files(units, progress), *last)
+        run_compiler(call.compiler, arguments, cwd=self._folder, timeout=call.timeout, stop=self._stop)
+        return _made(self._folder / "all.so", call.compiler)
+
+    def _files(self, units: Sequence[Unit], progress: Callable[[int, int], None] | None) -> list[str]:
+        """Names of the files with the objects of these units: runs that have others are left out."""
+        known, needed = set(self._units), set(units)
         for unit in units:
             if unit not in known:
                 self.take(unit)
-        self._finish(set(units))
-        needed = set(units)
+        self._finish(needed)
         runs = sorted(run for run in self._tasks if all(self._units[i] in needed for i in run))
         for done, run in enumerate(runs):
             if progress is not None:
@@ -260,8 +270,7 @@ class _Objects:
             for i in run:
                 if self._units[i] in needed:
                     self._start((i,))
-        if self._last:
-            self._last = False
+        if self._leaves_a_core:
             self._free.release()
 
     def _start(self, run: tuple[int, ...]) -> None:

@@ -69,4 +69,4 @@ class CpuKind(msgspec.Struct, Generic[P], frozen=True):
     """The lines of a plan as text."""
     alternatives: Callable[[Asked, P], Iterable[tuple[P, str]]] = no_alternatives
     """Other plans of the kind than the given one, each with what differs, whether or not `check` allows them: the values of
-    its fields that a search tries (`plan/alternatives.py`). No compilation without a search makes them."""
+    its fields that a search tries (`search/alternatives.py`). No compilation without a search makes them."""

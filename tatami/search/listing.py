@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tatami.compilation import Compilation
 from tatami.core.codec import to_builtins
-from tatami.plan.alternatives import Alternatives, alternatives
-from tatami.plan.ir import Guarded
-from tatami.plan.rename import kept_choices
 from tatami.plan.show import show_estimate, show_plan
+from tatami.search.alternatives import plans_of
 from tatami.search.suggesters import SUGGESTERS
 from tatami.search.suggesters.tiling import tiling
-
-
-def plans_of(compilation: Compilation, sizes: Mapping[str, int]) -> Iterator[Alternatives]:
-    """The plans of each different Region. `sizes`: values of size symbols for the estimates; others have the usual ones."""
-    stages = compilation.stages
-    asked = {**compilation.hints, **sizes}
-    return alternatives(stages["region"], stages["poly_core"], stages["plan"], compilation.target, asked)
 
 
 def candidates_text(compilation: Compilation, sizes: Mapping[str, int]) -> str:
@@ -48,7 +39,6 @@ def candidates_json(compilation: Compilation, sizes: Mapping[str, int]) -> list[
     """The same as JSON values, an object for each Region and suggester; `decision` is a document for `--decisions`."""
     out: list[dict[str, object]] = []
     for a in plans_of(compilation, sizes):
-        kept = [to_builtins(kept_choices((Guarded((), c.plan),), a.region)) for c in a.candidates]
         out.append(
             {
                 "suggester": "tiling",
@@ -57,8 +47,7 @@ def candidates_json(compilation: Compilation, sizes: Mapping[str, int]) -> list[
                 "key": a.key,
                 "has": [to_builtins(own) for own in a.chosen],
                 "candidates": [
-                    {"line": c.line, "estimate": c.estimate, "decision": {"plans": {a.key: plan}}}
-                    for c, plan in zip(a.candidates, kept, strict=True)
+                    {"line": c.line, "estimate": c.estimate, "decision": to_builtins(a.decision(c))} for c in a.candidates
                 ],
                 "refused": [to_builtins(r) for r in a.refused],
             }

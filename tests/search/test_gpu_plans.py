@@ -9,8 +9,8 @@ import pytest
 import tatami as tt
 from tatami.api import prepare
 from tatami.core.dtype import DType
-from tatami.plan.alternatives import Alternatives, alternatives
 from tatami.plan.gpu.alternatives import MOST
+from tatami.search.alternatives import Alternatives, alternatives
 from tatami.search.suggesters.tiling import tiling
 
 

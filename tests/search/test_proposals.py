@@ -16,10 +16,10 @@ from tatami.compilation import decisions_of
 from tatami.core.codec import to_builtins
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions, decisions_text, load_decisions
-from tatami.plan.alternatives import Alternatives, alternatives
 from tatami.plan.choose_cpu import MOST
 from tatami.plan.verify_plan import verify_plan
 from tatami.runtime.machine.host import runs_here
+from tatami.search.alternatives import Alternatives, alternatives
 from tatami.search.proposal import Proposal, merged
 from tatami.search.suggesters import suggest
 from tests.search.cases import called_twice, model_of, small_cases

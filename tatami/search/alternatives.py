@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tatami.compilation import Compilation
+from tatami.core.codec import to_builtins
 from tatami.core.module import Module
 from tatami.core.target import Target
+from tatami.decisions import Decisions
 from tatami.plan.choose_cpu import asked, cpu_alternatives
 from tatami.plan.ir import Candidate, CpuRows, Guarded, ProgramPlan, Rejected, Scalar
 from tatami.plan.memory.constant_arguments import constant_arguments
@@ -34,6 +37,18 @@ class Alternatives:
     candidates: tuple[Candidate, ...]
     """Plans that decisions may fix, the fastest by estimate first."""
     refused: tuple[Rejected, ...]
+
+    def decision(self, candidate: Candidate) -> Decisions:
+        """The document that fixes a candidate."""
+        return Decisions(plans={self.key: to_builtins(kept_choices((Guarded((), candidate.plan),), self.region))})
+
+
+def plans_of(compilation: Compilation, sizes: Mapping[str, int]) -> Iterator[Alternatives]:
+    """The plans of each different Region of a compilation. `sizes`: values of size symbols at which estimates are taken; others
+    have the usual ones."""
+    stages = compilation.stages
+    asked = {**compilation.hints, **sizes}
+    return alternatives(stages["region"], stages["poly_core"], stages["plan"], compilation.target, asked)
 
 
 def alternatives(

@@ -21,7 +21,7 @@ from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
 """Name of the micro-kernel's element type, by the accumulator's dtype."""
-NARROW = {DType.i8: "i8", DType.u8: "u8"}
+NARROW = {DType.i8: "i8", DType.u8: "u8", DType.fp16: "h16", DType.bf16: "b16"}
 """Name of the element type of slivers that are narrower than their fp32 sums and are widened in registers."""
 COPIED_SLIVERS = 16
 """Slivers copied together if all are copied: a thread then reads this many cache lines of a row in sequence."""

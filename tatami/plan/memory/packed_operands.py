@@ -33,6 +33,10 @@ from tatami.region.views.slides import Slide
 from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, substitute_axes
 
 
+STORED_NARROW = (DType.i8, DType.u8, DType.fp16, DType.bf16)
+"""Dtypes of slivers that micro-kernels of fp32 widen in registers."""
+
+
 class PackedOperand(msgspec.Struct, frozen=True):
     """A packed operand of the contraction `acc`. `lets` compute the packed form from `tensor`, the last of them over `index`;
     `read` is the operand again, from the packed tensor of the given name."""
@@ -127,11 +131,11 @@ def _slivers(
 
 
 def stored_narrow(operand: RegionExpr, sums: DType, types: Types) -> Read | None:
-    """The 8-bit read inside an operand that is widened to the fp32 of the sums: its slivers stay narrow, and the micro-kernel
-    widens them. Else None."""
+    """The read inside an operand that is widened to the fp32 of the sums, from a dtype in STORED_NARROW: its slivers stay
+    narrow, and the micro-kernel widens them. Else None."""
     if not isinstance(operand, Cast) or operand.to != DType.fp32 or sums != DType.fp32 or not isinstance(operand.x, Read):
         return None
-    return operand.x if types.dtype(operand.x) in (DType.i8, DType.u8) else None
+    return operand.x if types.dtype(operand.x) in STORED_NARROW else None
 
 
 def _panels(region: Region, plan: CpuPlanes) -> PackedOperand | None:

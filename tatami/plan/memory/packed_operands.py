@@ -32,7 +32,6 @@ from tatami.region.views.narrow import groups_of, joined, narrow_dtype, parted
 from tatami.region.views.slides import Slide
 from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, substitute_axes
 
-
 STORED_NARROW = (DType.i8, DType.u8, DType.fp16, DType.bf16)
 """Dtypes of slivers that micro-kernels of fp32 widen in registers."""
 

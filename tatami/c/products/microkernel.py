@@ -299,6 +299,11 @@ def _tile_text(function: str, rows: int, t: _KernelTile) -> str:
     )
 
 
+def tile_function(function: str, kind: str, rows: int, tile: tuple[int, int, int]) -> str:
+    """The function of one panel of `rows` of fp32, for a routine with another frame. `tile`: mr, nr and lanes."""
+    return _tile_text(function, rows, _KernelTile(kind, *tile, itemsize=4, dots=False))
+
+
 def _wide_text(name: str, element: str, t: _KernelTile, heights: Sequence[int]) -> str:
     cases = [f"case {rows}: band_{rows}(steps, columns, a + k * {rows}, b, c, k == 0, bp, cp); break;" for rows in heights]
     return routine_page("wide").fill(

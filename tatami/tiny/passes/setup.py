@@ -21,8 +21,8 @@ from tatami.core.ops import OPS, ScalarOp
 from tatami.core.signature import Input, Output, Signature, is_constant
 from tatami.core.tensor import Tensor
 from tatami.tiny import ir
-from tatami.tiny.passes.narrow_constants import is_widening, multiplied
 from tatami.tiny.passes.tidy import tidy
+from tatami.tiny.views.narrow_factors import codes_of_factors, is_widening, multiplied
 
 GROWTH = 4
 """Maximum ratio of a constant's elements to those of its sources; a larger constant stays in main."""
@@ -108,8 +108,11 @@ def computed_constants(program: ir.Program, constant: Mapping[str, bool], keeps_
     wanted: dict[str, None] = {}
     work = _work(program, constant)
     factors = multiplied(program) if keeps_narrow else frozenset()
+    codes = codes_of_factors(program) if keeps_narrow else {}
     reads = [(s, isinstance(n.op, ir.CallOp)) for n in program.nodes if n.id not in constant for s in n.src]
-    for ident, is_passed in [*reads, *((o, False) for o in program.outputs)]:
+    reads += [(o, False) for o in program.outputs]
+    while reads:
+        ident, is_passed = reads.pop()
         if ident not in constant:
             continue
         moves = is_passed and constant[ident] and isinstance(by_id[ident].op, ir.MOVEMENT)
@@ -120,6 +123,9 @@ def computed_constants(program: ir.Program, constant: Mapping[str, bool], keeps_
                 break
             ident = node.src[0]
         node = by_id[ident]
+        if ident in codes and not is_passed:
+            reads += [(leaf, False) for leaf in codes[ident].leaves]
+            continue
         if isinstance(node.op, ir.InputOp | ir.ConstOp | ir.IotaOp) or not (constant[ident] or work[ident]):
             continue
         if _elements(node.shape) > max(GROWTH * _source_elements(node, by_id), 1 << 20):

@@ -7,7 +7,7 @@
     tatami_codeslie_<t>_<mr>x<nr>_<lanes>   the same for a as a matrix [rows][pitch]; the second size is its pitch
 
 <t> is f32i8 or f32i4, then `s` if there are scales and `z` if there are zero points; pointers of what there is not are not
-read. Codes of 4 bits are signed, eight of k in an element of 32 bits, lowest bits first: [ceil(depth/8)][nr]; a block is then a
+read. Codes of 4 bits are signed, eight of k in an element of 32 bits (nibble.c): [ceil(depth/8)][nr]; a block is then a
 multiple of 8, or all of k. Up to mr rows each code is widened in registers, and memory is read once, in its order.
 """
 

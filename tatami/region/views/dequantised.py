@@ -98,6 +98,26 @@ def _place(k: str) -> RegionExpr:
     return Binary("sub", high, Binary("mul", byte, Const(8, DType.i32)))
 
 
+class QuantisedRows(msgspec.Struct, frozen=True):
+    """The rows' operand of a product as integers of 8 bits with a scale for each row and block of k."""
+
+    codes: Read
+    scale: Read
+    block: int
+
+
+def find_quantised_rows(e: RegionExpr, types: Types, k: str) -> QuantisedRows | None:
+    """The parts of an operand ``cast(q[m, k], fp32) * s[m, k//32]`` that is summed over `k`; None for others."""
+    if not isinstance(e, Binary) or e.fn != "mul" or not isinstance(e.x, Cast) or not isinstance(e.y, Read):
+        return None
+    codes, scale = e.x.x, e.y
+    if not isinstance(codes, Read) or not codes.map or not scale.map or e.x.to != DType.fp32:
+        return None
+    name, block = _divided(scale.map[-1])
+    fits = types.dtype(codes) == DType.i8 and types.dtype(scale) == DType.fp32 and codes.map[:-1] == scale.map[:-1]
+    return QuantisedRows(codes, scale, block) if fits and name == k and block and codes.map[-1] == var(k) else None
+
+
 def stored_operand(region: Region, e: RegionExpr) -> str:
     """The tensor whose elements a contraction's operand has (`operand_tensor`), or the codes of a dequantised one; else ""."""
     found = find_dequantised(e, Types(region))

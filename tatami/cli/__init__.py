@@ -26,6 +26,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
                                           every stage as text and JSON, and the generated C
   tatami compile model.onnx -o model.tatami
                                           one file that loads at once: a MODEL, and for tt.load
+  tatami compile model.onnx -o lib --library
+                                          a C library and header that run without Python; or --wheel NAME
   tatami run out/6_region.json --check    go on from any stage of a dump
   tatami playback model.onnx              run every stage that computes; name the first that differs
   tatami bench model.onnx -D B=32         time and roofline per kernel
@@ -171,13 +173,21 @@ def run(request: Request, inputs: tuple[str, ...], output: str | None, fetch_nam
     "-o", "--output", default="tatami-out", show_default=True, type=click.Path(), help="folder to write, or a file name.tatami"
 )
 @click.option("--dump", default="", metavar="STAGE,...|all", help="stages to write as documents and text")
-@click.option("--embed", is_flag=True, help="documents that need no other file")
-def compile_(request: Request, output: str, dump: str, embed: bool) -> None:
+@click.option("--embed", is_flag=True, help="documents, or a library, that need no other file")
+@click.option(
+    "--library", is_flag=True, help="a C library that runs without Python: libmodel.so, model.h, constants.bin, examples"
+)
+@click.option("--static", is_flag=True, help="with --library: an archive, libmodel.a")
+@click.option("--wheel", metavar="NAME[==VERSION]", help="a Python package of this model alone, which needs numpy only")
+@click.option("--libc", type=click.Choice(["gnu", "musl"]), help="C library of --library or --wheel, linked by zig")
+def compile_(request: Request, output: str, **forms: object) -> None:
     """Compile MODEL. Into a folder: the generated code, a stand-alone main, and dumps. Into a .tatami file: the program, as
-    tt.load and every command take it."""
-    from tatami.cli.compile_command import compile_command
+    tt.load and every command take it. With --library or --wheel: what runs where Tatami is not installed."""
+    from msgspec import convert
 
-    compile_command(request, output, dump, embed)
+    from tatami.cli.compile_command import Forms, compile_command
+
+    compile_command(request, output, convert(forms, Forms))
 
 
 @main.command(short_help="compare all stages on the same inputs")

@@ -1,0 +1,54 @@
+"""A finished module as graphs under construction again, so that nodes can be added to it.
+
+module: main(x) -> y   ->   g = reopened(module); y = g.tensor("y"); g.output("z", y * 2.0); closed(g, module)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from tatami.core.module import Module
+from tatami.frontend import ir
+from tatami.frontend.graph import Graph
+from tatami.frontend.operations.size_conditions import with_conditions
+
+
+def reopened(module: Module[ir.Graph]) -> Graph:
+    """The graph `main`, open for more nodes; the other graphs of the module are its subgraphs."""
+    root = Graph()
+    root._constants.update(module.constants)
+    for name, graph in module.programs.items():
+        target = root if name == "main" else root.subgraph(name)
+        fill(target, graph)
+        target.origins.update(module.origins.get(name, {}))
+    return root
+
+
+def fill(target: Graph, graph: ir.Graph) -> None:
+    """Put the inputs, nodes and outputs of `graph` into an empty graph under construction."""
+    signature = graph.signature
+    target._inputs = list(signature.inputs)
+    target._tensors = dict(graph.tensors)
+    target._nodes = list(graph.graph)
+    target._producer = {o: k for k, n in enumerate(graph.graph) for o in n.outputs}
+    target._names = {*graph.tensors, *(n.name for n in graph.graph)}
+    target._output_names = {o.tensor: o.tensor for o in signature.outputs}
+    target._updates = {o.tensor: o.updates for o in signature.outputs}
+    target._assumptions = list(signature.assumptions)
+    target._defaults = dict(signature.defaults)
+
+
+def closed(root: Graph, module: Module[ir.Graph]) -> Module[ir.Graph]:
+    """The module of a graph that `reopened` gave: what the graph does not hold (layouts of outputs, symbols to bind, warnings)
+    is that of `module`."""
+    made = root.module()
+    programs = dict(made.programs)
+    for name, before in module.programs.items():
+        after = programs[name]
+        known = {o.tensor: o for o in before.signature.outputs}
+        outputs = tuple(known.get(o.tensor, o) for o in after.signature.outputs)
+        signature = msgspec.structs.replace(after.signature, outputs=outputs, must_bind=before.signature.must_bind)
+        programs[name] = with_conditions(msgspec.structs.replace(after, signature=signature))
+    return replace(module, programs=programs, constants=made.constants, origins=made.origins)

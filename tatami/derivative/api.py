@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, overload
 
 from tatami.core.diagnostic import fail
@@ -22,23 +21,23 @@ from tatami.frontend.reopen import closed, reopened
 @overload
 def gradient(model: Graph, of: Tensor, wrt: Sequence[Tensor]) -> tuple[Tensor, ...]: ...
 @overload
-def gradient(model: object, of: str | None, wrt: Sequence[str]) -> Module[ir.Graph]: ...
+def gradient(model: object, of: str | None = None, wrt: Sequence[str] = (), *, trust: bool = False) -> Module[ir.Graph]: ...
 
 
-def gradient(model: Any, of: Any = None, wrt: Any = ()) -> Any:
+def gradient(model: Any, of: Any = None, wrt: Any = (), *, trust: bool = False) -> Any:
     """The derivative of `of` by each of `wrt`.
 
     With names: a module whose graph `main` has, after its own outputs, one called `x.gradient` for each name x of `wrt`, an
     input or a constant of the model (a path, a document, a Graph, …; what `tt.compile` takes). `of` names an output; it may be
-    left out if there is one. With tensors of a Graph under construction: the derivatives as tensors of that graph.
+    left out if there is one. `trust`: documents that carry code are taken. With tensors of a Graph under construction: the derivatives as tensors of that graph.
 
     If `of` has several elements, the derivative is that of their sum. Raises TatamiError for a name that is not there, for
     integers, for a variable on which `of` does not depend, and for an operation without a derivative, which it names.
     """
     if isinstance(of, Tensor):
         return between(model, of, wrt)
-    module = _opened(model)
     names = _names(wrt)
+    module = _opened(model, names, trust)
     root = reopened(module)
     outputs = list(root._updates)
     if of is None and len(outputs) == 1:
@@ -88,10 +87,13 @@ def between(graph: Graph, of: Tensor, wrt: Sequence[Tensor]) -> tuple[Tensor, ..
     return out
 
 
-def _opened(model: object) -> Module[ir.Graph]:
-    from tatami.models import open_model
+def _opened(model: object, names: Sequence[str], trust: bool) -> Module[ir.Graph]:
+    from tatami.models import find_source, open_model
 
-    given = open_model(str(model) if isinstance(model, Path) else model)
+    source = find_source(model)
+    if source is not None:
+        return source.naming(names)
+    given = open_model(model, trust=trust)
     if "frontend" not in given:
         why = f"the model is given from stage {next(iter(given))} on; its graph is not there"
         raise fail("InvalidDocument", "model", why, "give the model itself, or its frontend document")

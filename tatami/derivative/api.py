@@ -8,6 +8,7 @@ from typing import Any, overload
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.module import Module
+from tatami.derivative.control import unused_output
 from tatami.derivative.reverse import dependent, reverse
 from tatami.derivative.step import zeros_like
 from tatami.derivative.tidy import discard_unread
@@ -52,10 +53,7 @@ def gradient(model: Any, of: Any = None, wrt: Any = (), *, trust: bool = False) 
         _refuse_shared_constant(module, name)
     tensors = between(root, Tensor(root, of), [Tensor(root, name) for name in names])
     for name, value in zip(names, tensors, strict=True):
-        title = f"{name}.gradient"
-        while title in root._updates or title in ports:
-            title += "'"
-        root.output(title, value)
+        root.output(unused_output(root, f"{name}.gradient"), value)
     return closed(root, module)
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, var
+from tatami.core.expr import Expr, Shape, var
 from tatami.core.signature import Input, Output
 from tatami.derivative.step import Cotangents, Step, zeros_like
 from tatami.derivative.tidy import discard_unread
@@ -49,18 +49,28 @@ def gradient_graph(root: Graph, name: str, reverse: Reverse) -> str:
     floats = [p.tensor for p in inputs if p.dtype.is_float]
     seeds: dict[str, Tensor] = {}
     for o in _float_results(before.signature.outputs):
-        seed = g.input(
-            g._fresh(f"{o.tensor}.cotangent") if f"{o.tensor}.cotangent" in g._names else f"{o.tensor}.cotangent",
-            o.shape,
-            o.dtype,
-        )
+        seed = _input(g, f"{o.tensor}.cotangent", o.shape, o.dtype)
         seeds[o.tensor] = seeds[o.tensor] + seed if o.tensor in seeds else seed
     found = reverse(g, tuple(g.nodes), seeds, floats)
     for tensor in floats:
         value = found.get(tensor)
-        g.output(f"{tensor}.gradient", zeros_like(Tensor(g, tensor)) if value is None else value)
+        g.output(unused_output(g, f"{tensor}.gradient"), zeros_like(Tensor(g, tensor)) if value is None else value)
     discard_unread(g, 0)
     return made
+
+
+def _input(g: Graph, stem: str, shape: Shape, dtype: DType) -> Tensor:
+    """One more input, under an unused name that begins with `stem`."""
+    while stem in g._names:
+        stem += "'"
+    return g.input(stem, shape, dtype)
+
+
+def unused_output(g: Graph, stem: str) -> str:
+    """A name for an output that begins with `stem`: of a second derivative, `x.gradient'`."""
+    while stem in g._updates or any(p.tensor == stem for p in g._inputs):
+        stem += "'"
+    return stem
 
 
 def _float_results(outputs: Sequence[Output]) -> list[Output]:
@@ -134,7 +144,7 @@ def _stacked_states(s: Step, outputs: Sequence[Output]) -> tuple[list[Tensor], E
         fill(made, root._graphs[a.body].graph())
         made.origins.update(root._graphs[a.body].origins)
         for p in call_inputs(root._graphs[a.body].graph(), root._constants)[2 : 2 + a.carried]:
-            made.output(f"{p.tensor}.before", Tensor(made, p.tensor))
+            made.output(unused_output(made, f"{p.tensor}.before"), Tensor(made, p.tensor))
     size = a.size if a.size is not None or a.trip is not None else g.fresh_size("T")
     at = next(k for k, n in enumerate(g._nodes) if n.name == s.node.name)
     ports = call_inputs(root._graphs[a.body].graph(), root._constants)[2 : 2 + a.carried]
@@ -165,12 +175,12 @@ def _turn(root: Graph, s: Step, ports: tuple[Sequence[Input], Sequence[Input]], 
     g._defaults = dict(body.signature.defaults)
     turns = var(root.fresh_size("T"))
     iteration, condition = g.input("iteration", (), DType.i64), g.input("condition", (), DType.bool)
-    seeds = [g.input(f"{p.tensor}.cotangent", p.shape, p.dtype) for p in states if p.dtype.is_float]
-    totals = [g.input(f"{p.tensor}.total", p.shape, p.dtype) for p in invariants if p.dtype.is_float]
-    stacks = [g.input(f"{p.tensor}.before", (turns, *p.shape), p.dtype) for p in states]
+    seeds = [_input(g, f"{p.tensor}.cotangent", p.shape, p.dtype) for p in states if p.dtype.is_float]
+    totals = [_input(g, f"{p.tensor}.total", p.shape, p.dtype) for p in invariants if p.dtype.is_float]
+    stacks = [_input(g, f"{p.tensor}.before", (turns, *p.shape), p.dtype) for p in states]
     scans = [o for o in body.signature.outputs[1 + a.carried :] if o.dtype.is_float]
-    rows = [g.input(f"{o.tensor}.cotangents", (turns, *o.shape), o.dtype) for o in scans]
-    given = [g.input(g._fresh(p.tensor) if p.tensor in g._names else p.tensor, p.shape, p.dtype) for p in invariants]
+    rows = [_input(g, f"{o.tensor}.cotangents", (turns, *o.shape), o.dtype) for o in scans]
+    given = [_input(g, p.tensor, p.shape, p.dtype) for p in invariants]
     last = g.one("size", value=turns) - 1
     turn = last - iteration
 

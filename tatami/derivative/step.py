@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tatami.core.expr import ONE, Expr, Shape, product
+from tatami.core.algebra.order import is_at_most
+from tatami.core.expr import ONE, ZERO, Expr, Shape, product
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.ir import Node
-from tatami.frontend.operation import Site, axes_of, axis_of
+from tatami.frontend.operation import Site, attributes, axes_of, axis_of
+from tatami.frontend.operations.movement import Pad
+from tatami.frontend.ops import OPS
 
 Cotangents: TypeAlias = "Sequence[Tensor | None]"
 
@@ -101,6 +104,21 @@ def summed_to(g: Tensor, shape: Shape) -> Tensor:
 def in_shape(x: Tensor, shape: Shape) -> Tensor:
     """`x` reshaped to `shape`, itself if it has that shape."""
     return x if x.shape == shape else x.reshape(shape)
+
+
+def padded(x: Tensor, pads: Sequence[tuple[Expr, Expr]]) -> Tensor:
+    """`x` with zeros around it, or cropped where a width is negative. Zeros that were just put around it and are cropped again are
+    never made: a window may reach far beyond the image that it reads."""
+    if all(lo == ZERO and hi == ZERO for lo, hi in pads):
+        return x
+    at = x.graph._producer.get(x.name)
+    before = x.graph._nodes[at] if at is not None else None
+    if before is not None and before.op == "pad":
+        given: Pad = attributes(OPS["pad"], before)
+        if given.mode == "constant" and given.value == 0 and all(is_at_most(ZERO, w) for pair in given.pads for w in pair):
+            joined = [(a + lo, b + hi) for (a, b), (lo, hi) in zip(given.pads, pads, strict=True)]
+            return padded(Tensor(x.graph, before.inputs[0]), joined)
+    return x.pad(pads)
 
 
 def spread(y: Tensor, shape: Shape, axes: Sequence[int]) -> Tensor:

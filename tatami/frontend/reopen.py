@@ -5,6 +5,7 @@ module: main(x) -> y   ->   g = reopened(module); y = g.tensor("y"); g.output("z
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from tatami.core.module import Module
 from tatami.frontend import ir
 from tatami.frontend.graph import Graph
+from tatami.frontend.operations.control import CALLEES
 from tatami.frontend.operations.size_conditions import with_conditions
 
 
@@ -42,7 +44,7 @@ def fill(target: Graph, graph: ir.Graph) -> None:
 
 def closed(root: Graph, module: Module[ir.Graph]) -> Module[ir.Graph]:
     """The module of a graph that `reopened` gave: what the graph does not hold (layouts of outputs, symbols to bind, warnings)
-    is that of `module`."""
+    is that of `module`. Graphs that new nodes call no longer, or that only removed nodes called, are left out."""
     made = root.module()
     programs = dict(made.programs)
     for name, before in module.programs.items():
@@ -51,4 +53,16 @@ def closed(root: Graph, module: Module[ir.Graph]) -> Module[ir.Graph]:
         outputs = tuple(known.get(o.tensor, o) for o in after.signature.outputs)
         signature = msgspec.structs.replace(after.signature, outputs=outputs, must_bind=before.signature.must_bind)
         programs[name] = with_conditions(msgspec.structs.replace(after, signature=signature))
-    return replace(module, programs=programs, constants=made.constants, origins=made.origins)
+    called, needed = called_from_main(module.programs), called_from_main(programs)
+    kept = [n for n in programs if n in needed or (n in module.programs and n not in called)]
+    origins = {n: made.origins[n] for n in kept}
+    return replace(module, programs={n: programs[n] for n in kept}, constants=made.constants, origins=origins)
+
+
+def called_from_main(programs: Mapping[str, ir.Graph]) -> list[str]:
+    """`main`, and the graphs that it calls or that these call."""
+    out = ["main"]
+    for name in out:
+        named = (n.attrs[key] for n in programs[name].graph for key in CALLEES.get(n.op, ()))
+        out += dict.fromkeys(n for n in named if n not in out)
+    return out

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Extreme, Floor, Shape, Var, expr, product
-from tatami.derivative.step import Cotangents, Rule, Step, in_shape
+from tatami.derivative.step import Cotangents, Rule, Step, in_shape, padded
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.operations.movement import expand_dims, slice_steps
@@ -34,7 +34,7 @@ def _repeat(s: Step) -> Cotangents:
 
 
 def _pad(s: Step) -> Cotangents | None:
-    return [s.g.pad([(-lo, -hi) for lo, hi in s.attrs.pads])] if s.attrs.mode == "constant" else None
+    return [padded(s.g, [(-lo, -hi) for lo, hi in s.attrs.pads])] if s.attrs.mode == "constant" else None
 
 
 def _slice(s: Step) -> Cotangents:
@@ -46,7 +46,7 @@ def _slice(s: Step) -> Cotangents:
             wide = wide.pad([(0, step - 1 if k == axis + 1 else 0) for k in range(wide.rank)])
             g = wide.reshape((*g.shape[:axis], g.shape[axis] * step, *g.shape[axis + 1 :]))
     starts = [expr(e) for e in s.attrs.starts]
-    return [g.pad([(lo, size - lo - have) for lo, size, have in zip(starts, x.shape, g.shape, strict=True)])]
+    return [padded(g, [(lo, size - lo - have) for lo, size, have in zip(starts, x.shape, g.shape, strict=True)])]
 
 
 def _concat(s: Step) -> Cotangents:
@@ -125,7 +125,7 @@ def added_windows(g: Tensor, shape: Shape, entries: Sequence[Expr]) -> Tensor | 
     reached = [(count - 1) * step + (taps - 1) * gap + 1 for count, step, taps, gap in sides]
     # Windows that end before the axis does leave its last elements unread.
     out = g.one("fold", size=(*g.shape[: len(lead)], *reached), kernel=kernel, stride=stride, dilation=dilation)
-    return out.pad([(0, to - have) for to, have in zip(shape, out.shape, strict=True)])
+    return padded(out, [(ZERO, to - have) for to, have in zip(shape, out.shape, strict=True)])
 
 
 def _axes(e: Expr) -> dict[int, int] | None:

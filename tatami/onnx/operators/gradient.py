@@ -41,7 +41,7 @@ def gradient(m: Importer, n: OnnxNode) -> list[Value]:
                 target = _again(g, target, dict(zip(named, given, strict=True)))
             found = between(g, Tensor(g, target), [Tensor(g, name) for name in given[: len(xs)]])
         except TatamiError as error:
-            told = (diagnostic(d.kind, m.site, d.why, d.suggestion, **d.details) for d in error.diagnostics)
+            told = (diagnostic(d.kind, m.site, d.why, d.suggestion, patch=d.patch, **d.details) for d in error.diagnostics)
             raise TatamiError(*told) from None
     m.nodes[:] = g.nodes
     m.tensors.update(g._tensors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import overload
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
@@ -25,7 +25,9 @@ def gradient(model: Graph, of: Tensor, wrt: Sequence[Tensor]) -> tuple[Tensor, .
 def gradient(model: object, of: str | None = None, wrt: Sequence[str] = (), *, trust: bool = False) -> Module[ir.Graph]: ...
 
 
-def gradient(model: Any, of: Any = None, wrt: Any = (), *, trust: bool = False) -> Any:
+def gradient(
+    model: object, of: object = None, wrt: object = (), *, trust: bool = False
+) -> tuple[Tensor, ...] | Module[ir.Graph]:
     """The derivative of `of` by each of `wrt`.
 
     With names: a module whose graph `main` has, after its own outputs, one called `x.gradient` for each name x of `wrt`, an
@@ -57,7 +59,7 @@ def gradient(model: Any, of: Any = None, wrt: Any = (), *, trust: bool = False) 
     return closed(root, module)
 
 
-def between(graph: Graph, of: Tensor, wrt: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def between(graph: object, of: Tensor, wrt: object) -> tuple[Tensor, ...]:
     """The derivatives of the sum of `of` by each of `wrt`, as tensors added to `graph`."""
     where = caller()
     if not isinstance(graph, Graph):

@@ -44,7 +44,7 @@ def fill(target: Graph, graph: ir.Graph) -> None:
 
 def closed(root: Graph, module: Module[ir.Graph]) -> Module[ir.Graph]:
     """The module of a graph that `reopened` gave: what the graph does not hold (layouts of outputs, symbols to bind, warnings)
-    is that of `module`. Graphs that new nodes call no longer, or that only removed nodes called, are left out."""
+    is that of `module`. Graphs that only removed nodes called are left out."""
     made = root.module()
     programs = dict(made.programs)
     for name, before in module.programs.items():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import onnx
 
 from tatami.core.diagnostic import TatamiError, fail
@@ -158,7 +159,7 @@ class OnnxSource:
     results_of = staticmethod(results_of)
 
 
-def _port(name: str, array: Any) -> onnx.ValueInfoProto:
+def _port(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
     return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
 

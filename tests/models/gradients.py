@@ -35,7 +35,7 @@ class Compared(NamedTuple):
 
 
 def compared(name: str) -> Compared:
-    """The derivatives of one model, set beside PyTorch's by the content of the parameters."""
+    """The derivatives of one model, compared with PyTorch's by the content of the parameters."""
     module = make(name)
     inputs = ZOO[name].inputs(ZOO[name].sizes)
     with warnings.catch_warnings():

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from tatami.derivative.step import Cotangents, Rule, Step, masked, zeros_like
 from tatami.frontend.graph_api.tensor import Tensor
 
-Unary = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
+Unary: TypeAlias = Callable[[Step], Tensor]
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
 
-def _gelu(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
-    if a.approximate == "tanh":
+def _gelu(s: Step) -> Tensor:
+    x, g = s[0], s.g
+    if s.attrs.approximate == "tanh":
         c, b = math.sqrt(2 / math.pi), 0.044715
         t = ((x + x * x * x * b) * c).tanh()
         return g * ((t + 1.0) * 0.5 + x * (1.0 - t * t) * (x * x * (3 * b) + 1.0) * (0.5 * c))
@@ -26,101 +27,110 @@ def _gelu(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
     return g * (((x * math.sqrt(0.5)).erf() + 1.0) * 0.5 + x * density)
 
 
-def _mish(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
+def _mish(s: Step) -> Tensor:
+    x, g = s[0], s.g
     t = x.softplus().tanh()
     return g * (t + x * x.sigmoid() * (1.0 - t * t))
 
 
-def _silu(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
-    s = x.sigmoid()
-    return g * s * (x * (1.0 - s) + 1.0)
+def _silu(s: Step) -> Tensor:
+    x, g = s[0], s.g
+    y = x.sigmoid()
+    return g * y * (x * (1.0 - y) + 1.0)
 
 
-def _powi(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
-    if a.n in (0, 1):
-        return g * float(a.n)
-    return g * x.powi(a.n - 1) * float(a.n)
+def _powi(s: Step) -> Tensor:
+    x, g = s[0], s.g
+    if s.attrs.n in (0, 1):
+        return g * float(s.attrs.n)
+    return g * x.powi(s.attrs.n - 1) * float(s.attrs.n)
 
 
-def _clamp(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
-    for bound, inside in ((a.lo, "ge"), (a.hi, "le")):
+def _clamp(s: Step) -> Tensor:
+    x, g = s[0], s.g
+    for bound, inside in ((s.attrs.lo, "ge"), (s.attrs.hi, "le")):
         if bound is not None:
             g = masked(x.one(inside, bound), g)
     return g
 
 
-def _softsign(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
+def _softsign(s: Step) -> Tensor:
+    x, g = s[0], s.g
     d = x.abs() + 1.0
     return g / (d * d)
 
 
-def _hard_sigmoid(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
-    u = x * a.alpha + a.beta
-    return masked((u > 0.0).logical_and(u < 1.0), g * a.alpha)
+def _hard_sigmoid(s: Step) -> Tensor:
+    x, g = s[0], s.g
+    u = x * s.attrs.alpha + s.attrs.beta
+    return masked((u > 0.0).logical_and(u < 1.0), g * s.attrs.alpha)
 
 
-def _hard_swish(x: Tensor, z: Tensor, g: Tensor, a: Any) -> Tensor:
+def _hard_swish(s: Step) -> Tensor:
+    x, g = s[0], s.g
     return masked(x > -3.0, (x < 3.0).where(g * (x * (1 / 3) + 0.5), g))
 
 
 UNARY: dict[str, Unary] = {
-    "neg": lambda x, z, g, a: -g,
-    "abs": lambda x, z, g, a: g * x.sign(),
-    "recip": lambda x, z, g, a: -(g * z * z),
-    "sqrt": lambda x, z, g, a: g / (z * 2.0),
-    "rsqrt": lambda x, z, g, a: g * (z * z * z * -0.5),
-    "exp": lambda x, z, g, a: g * z,
-    "exp2": lambda x, z, g, a: g * (z * LN2),
-    "expm1": lambda x, z, g, a: g * (z + 1.0),
-    "log": lambda x, z, g, a: g / x,
-    "log2": lambda x, z, g, a: g / (x * LN2),
-    "log10": lambda x, z, g, a: g / (x * LN10),
-    "log1p": lambda x, z, g, a: g / (x + 1.0),
-    "sin": lambda x, z, g, a: g * x.cos(),
-    "cos": lambda x, z, g, a: -(g * x.sin()),
-    "tan": lambda x, z, g, a: g * (z * z + 1.0),
-    "asin": lambda x, z, g, a: g * (1.0 - x * x).rsqrt(),
-    "acos": lambda x, z, g, a: -(g * (1.0 - x * x).rsqrt()),
-    "atan": lambda x, z, g, a: g / (x * x + 1.0),
-    "sinh": lambda x, z, g, a: g * x.cosh(),
-    "cosh": lambda x, z, g, a: g * x.sinh(),
-    "tanh": lambda x, z, g, a: g * (1.0 - z * z),
-    "asinh": lambda x, z, g, a: g * (x * x + 1.0).rsqrt(),
-    "acosh": lambda x, z, g, a: g * (x * x - 1.0).rsqrt(),
-    "atanh": lambda x, z, g, a: g / (1.0 - x * x),
-    "erf": lambda x, z, g, a: g * ((-(x * x)).exp() * (2 / math.sqrt(math.pi))),
-    "sigmoid": lambda x, z, g, a: g * (z * (1.0 - z)),
-    "relu": lambda x, z, g, a: masked(x > 0.0, g),
-    "tf32": lambda x, z, g, a: g,
-    "square": lambda x, z, g, a: g * (x * 2.0),
+    "neg": lambda s: -s.g,
+    "abs": lambda s: s.g * s[0].sign(),
+    "recip": lambda s: -(s.g * s.z * s.z),
+    "sqrt": lambda s: s.g / (s.z * 2.0),
+    "rsqrt": lambda s: s.g * (s.z * s.z * s.z * -0.5),
+    "exp": lambda s: s.g * s.z,
+    "exp2": lambda s: s.g * (s.z * LN2),
+    "expm1": lambda s: s.g * (s.z + 1.0),
+    "log": lambda s: s.g / s[0],
+    "log2": lambda s: s.g / (s[0] * LN2),
+    "log10": lambda s: s.g / (s[0] * LN10),
+    "log1p": lambda s: s.g / (s[0] + 1.0),
+    "sin": lambda s: s.g * s[0].cos(),
+    "cos": lambda s: -(s.g * s[0].sin()),
+    "tan": lambda s: s.g * (s.z * s.z + 1.0),
+    "asin": lambda s: s.g * (1.0 - s[0] * s[0]).rsqrt(),
+    "acos": lambda s: -(s.g * (1.0 - s[0] * s[0]).rsqrt()),
+    "atan": lambda s: s.g / (s[0] * s[0] + 1.0),
+    "sinh": lambda s: s.g * s[0].cosh(),
+    "cosh": lambda s: s.g * s[0].sinh(),
+    "tanh": lambda s: s.g * (1.0 - s.z * s.z),
+    "asinh": lambda s: s.g * (s[0] * s[0] + 1.0).rsqrt(),
+    "acosh": lambda s: s.g * (s[0] * s[0] - 1.0).rsqrt(),
+    "atanh": lambda s: s.g / (1.0 - s[0] * s[0]),
+    "erf": lambda s: s.g * ((-(s[0] * s[0])).exp() * (2 / math.sqrt(math.pi))),
+    "sigmoid": lambda s: s.g * (s.z * (1.0 - s.z)),
+    "relu": lambda s: masked(s[0] > 0.0, s.g),
+    "tf32": lambda s: s.g,
+    "square": lambda s: s.g * (s[0] * 2.0),
     "powi": _powi,
-    "identity": lambda x, z, g, a: g,
-    "contiguous": lambda x, z, g, a: g,
+    "identity": lambda s: s.g,
+    "contiguous": lambda s: s.g,
     "clamp": _clamp,
     "gelu": _gelu,
     "silu": _silu,
     "mish": _mish,
-    "softplus": lambda x, z, g, a: g * x.sigmoid(),
+    "softplus": lambda s: s.g * s[0].sigmoid(),
     "softsign": _softsign,
-    "log_sigmoid": lambda x, z, g, a: g * (-x).sigmoid(),
-    "elu": lambda x, z, g, a: (x > 0.0).where(g, g * (x.minimum(0.0).exp() * a.alpha)),
-    "celu": lambda x, z, g, a: (x > 0.0).where(g, g * (x.minimum(0.0) * (1 / a.alpha)).exp()),
-    "selu": lambda x, z, g, a: (x > 0.0).where(g * a.gamma, g * (x.minimum(0.0).exp() * (a.alpha * a.gamma))),
-    "leaky_relu": lambda x, z, g, a: (x > 0.0).where(g, g * a.alpha),
-    "thresholded_relu": lambda x, z, g, a: masked(x > a.alpha, g),
+    "log_sigmoid": lambda s: s.g * (-s[0]).sigmoid(),
+    "elu": lambda s: (s[0] > 0.0).where(s.g, s.g * (s[0].minimum(0.0).exp() * s.attrs.alpha)),
+    "celu": lambda s: (s[0] > 0.0).where(s.g, s.g * (s[0].minimum(0.0) * (1 / s.attrs.alpha)).exp()),
+    "selu": lambda s: (s[0] > 0.0).where(
+        s.g * s.attrs.gamma, s.g * (s[0].minimum(0.0).exp() * (s.attrs.alpha * s.attrs.gamma))
+    ),
+    "leaky_relu": lambda s: (s[0] > 0.0).where(s.g, s.g * s.attrs.alpha),
+    "thresholded_relu": lambda s: masked(s[0] > s.attrs.alpha, s.g),
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": _hard_swish,
-    "shrink": lambda x, z, g, a: masked(x.abs() > a.lambd, g),
-    "cast": lambda x, z, g, a: g.cast(x.dtype),
+    "shrink": lambda s: masked(s[0].abs() > s.attrs.lambd, s.g),
+    "cast": lambda s: s.g.cast(s[0].dtype),
 }
-"""Operation -> the operand's cotangent from operand, result, the result's cotangent and attributes."""
+"""Operation -> the formula of the operand's cotangent."""
 
 ZERO = ("sign", "floor", "ceil", "round", "trunc", "floordiv", "hardmax")
 """Operations on floats whose derivative is 0 wherever they have one."""
 
 
 def _unary(formula: Unary) -> Rule:
-    return lambda s: [formula(s[0], s.z, s.g, s.attrs)]
+    return lambda s: [formula(s)]
 
 
 def _of_rank(s: Step, *cotangents: Tensor | None) -> Cotangents:

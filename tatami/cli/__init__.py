@@ -39,6 +39,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami check model.onnx                 all that onnx.checker finds, and what an import repairs
   tatami fmt model.harp                   lay it out; --check only looks
   tatami decompile model.onnx             write model.harp, large constants in model.npz
+  tatami gradient model.onnx --wrt W      write model.gradient.harp: the model and the derivative by W
 
 \b
 MODEL is .harp, .onnx, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
@@ -359,6 +360,20 @@ def decompile(model: str, output: str | None, trust: bool) -> None:
     from tatami.cli.harp_commands import decompile_command
 
     decompile_command(model, output, trust)
+
+
+@main.command(short_help="write a model with its derivatives")
+@click.argument("model")
+@click.option("--of", metavar="OUTPUT", help="the output to differentiate, the sum of its elements; needless if there is one")
+@click.option("--wrt", multiple=True, required=True, metavar="NAME", help="an input or a constant (repeatable)")
+@click.option("-o", "--output", type=click.Path(), help="FILE.harp, with its .npz next to it, or FILE.json; - prints the text")
+@click.option("--trust", is_flag=True, help="accept documents that carry code")
+@refusing
+def gradient(model: str, of: str | None, wrt: tuple[str, ...], output: str | None, trust: bool) -> None:
+    """Write MODEL with one more output for each NAME: the derivative of OUTPUT by it, called NAME.gradient in documents."""
+    from tatami.cli.harp_commands import gradient_command
+
+    gradient_command(model, of, wrt, output, trust)
 
 
 @main.command(short_help="the JSON schema of a stage")

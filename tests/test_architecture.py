@@ -43,6 +43,7 @@ ABOVE = {
     "ledger",
     "compiled_function",
     "decisions",
+    "explorer",
     "models",
     "node_names",
     "observer",

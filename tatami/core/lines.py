@@ -27,5 +27,5 @@ def ended(blocks: Iterable[Iterable[Line]]) -> Iterator[Line]:
 
 
 def text_of(lines: Iterable[Line]) -> str:
-    """The lines as one text."""
+    """The lines as one text, joined by line breaks."""
     return "\n".join(line.text for line in lines)

@@ -45,6 +45,7 @@ ABOVE = {
     "decisions",
     "deploy",
     "derivative",
+    "explorer",
     "models",
     "node_names",
     "observer",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,6 +34,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami tune model.onnx --budget 10m -o tuned.json
                                           measure other plans than the compiler's; run --decisions tuned.json
   tatami explain model.onnx               what was fused, what was not, and why
+  tatami explore model.onnx               one page for a browser: every stage, linked from the model to the C
   tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
   tatami check model.harp                 all that is wrong with a text, with line and column
   tatami check model.onnx                 all that onnx.checker finds, and what an import repairs
@@ -208,16 +209,15 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
 @click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
-def bench(
-    request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float | None, ledger: str | None, svg: str | None
-) -> None:
+@click.option("--trace", type=click.Path(), help="write the waves as a trace that Perfetto and Chrome open")
+def bench(request: Request, **options: Any) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
 
     On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
     global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
     from tatami.cli.run_commands import Benching, bench_command
 
-    bench_command(request, Benching(inputs, threads, seconds, ledger, svg))
+    bench_command(request, Benching(**options))
 
 
 @main.command(short_help="search for better plans by measuring")
@@ -307,6 +307,20 @@ def explain(request: Request, svg: str | None, dot: str | None, candidates: bool
         raise click.UsageError("--svg and --dot draw the compilation as it is: leave --candidates out")
     else:
         candidates_command(request, as_json)
+
+
+@main.command(short_help="see the whole compilation in a browser")
+@common
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="FILE.html", help="page to write; default: the model's name with .html"
+)
+@click.option("--bench", is_flag=True, help="time the kernels on this machine")
+def explore(request: Request, output: str | None, bench: bool) -> None:
+    """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of
+    C leads back to the model's node, and the node to its line of C. The page needs no network and no server."""
+    from tatami.cli.explore_command import Exploring, explore_command
+
+    explore_command(request, Exploring(output, bench))
 
 
 @main.command(short_help="measure this machine anew")

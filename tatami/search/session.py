@@ -20,13 +20,13 @@ from statistics import median
 import msgspec
 
 from tatami.bench.inputs import UNBOUND_SIZE
-from tatami.bench.measure import estimate_sizes
 from tatami.compilation import Compilation
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import fail
 from tatami.core.signature import symbols
 from tatami.decisions import Decisions, decisions_text
 from tatami.ledger.records import Records, Subject, decision_text, revision, sizes_text, target_hash
+from tatami.report.timings import estimate_sizes
 from tatami.runtime.building.cache import content_key
 from tatami.runtime.building.temporary import build_folder
 from tatami.search.cut import Place, cut, places, port_bytes

@@ -86,7 +86,8 @@ def behind_guards(
     planned: Sequence[Planned], symbols: Sequence[str], target: Target, sizes: Sizes, least: Sizes
 ) -> list[tuple[Guarded, ...]]:
     """For each of `planned`, the guarded plans that precede its own. `symbols`: the program's open sizes, the first of them
-    the number of images, texts or sounds; `sizes`: the hints; `least`: sizes below which no call is expected."""
+    whose hint is not 1 the number of images, texts, sounds or rows; `sizes`: the hints; `least`: sizes below which no call is expected."""
+    symbols = sorted(symbols, key=lambda s: sizes.get(s) == 1)
     first = [next(i for i, q in enumerate(planned) if _are_alike(p, q)) for p in planned]
     found: list[_Found] = []
     for point in points(symbols, sizes, least):

@@ -28,7 +28,7 @@ LAYERS = [
     "runtime",
 ]
 """The boxes of the picture, in the order of data: a layer imports only earlier ones."""
-IMPORTERS = ("harp", "onnx", "torch")
+IMPORTERS = ("gguf", "harp", "onnx", "torch")
 """Ways in: each imports `core` and `frontend` only."""
 ABOVE = {
     "__init__",

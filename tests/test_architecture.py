@@ -40,6 +40,7 @@ ABOVE = {
     "cli",
     "compilation",
     "execution_plan",
+    "generation",
     "ledger",
     "compiled_function",
     "decisions",
@@ -74,7 +75,19 @@ NUMPY_FILES = {
     "report/playback.py",
     "tiny/meaning/routines.py",
 }
-NUMPY_PARTS = (*IMPORTERS, "runtime", "api", "specialised", "prepare", "backends", "bench", "cli", "emulated", "search")
+NUMPY_PARTS = (
+    *IMPORTERS,
+    "runtime",
+    "api",
+    "specialised",
+    "prepare",
+    "backends",
+    "bench",
+    "cli",
+    "emulated",
+    "search",
+    "generation",
+)
 MOST_FILES = 20
 """Maximum number of files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""
 

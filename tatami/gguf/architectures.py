@@ -1,10 +1,10 @@
 """What differs between the architectures, from a file's metadata.
 
-    llama    rotary pairs are neighbours; frequencies may be divided by factors of the file
-    qwen2    halves; biases of q, k and v
-    qwen3    halves; q and k are normalised per head
-    gemma    halves; embeddings times sqrt(width); gelu
-    phi3     halves; q, k, v in one matrix, gate and up in one; factors for short and long contexts; a window
+llama    rotary pairs are neighbours; frequencies may be divided by factors of the file
+qwen2    halves; biases of q, k and v
+qwen3    halves; q and k are normalised per head
+gemma    halves; embeddings times sqrt(width); gelu
+phi3     halves; q, k, v in one matrix, gate and up in one; factors for short and long contexts; a window
 """
 
 from __future__ import annotations

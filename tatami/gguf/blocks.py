@@ -147,7 +147,9 @@ class Matrix:
     def __init__(self, graph: Graph, name: str, blocks: Blocks) -> None:
         self.codes = graph.constant(blocks.codes, name, role="param")
         self.factors = [
-            None if f is None else (graph.constant(f.of_group, f"{name}.{part}", role="param"), self._of_block(graph, name, part, f))
+            None
+            if f is None
+            else (graph.constant(f.of_group, f"{name}.{part}", role="param"), self._of_block(graph, name, part, f))
             for part, f in (("scale", blocks.scale), ("offset", blocks.offset))
         ]
 

@@ -12,6 +12,7 @@ the context.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import sqrt
 
 import numpy as np
@@ -152,7 +153,7 @@ class _Decoder:
             rows = [n * s.head for n in counts]
             joined = self.linear(x, f"{block}.attn_qkv", sum(rows))
             ends = np.cumsum([0, *rows]).tolist()
-            parts = [joined[:, :, first:end] for first, end in zip(ends, ends[1:])]
+            parts = [joined[:, :, first:end] for first, end in pairwise(ends)]
         else:
             parts = [self.linear(x, f"{block}.attn_{p}", n * s.head) for p, n in zip("qkv", counts)]
         q, k, v = (self.heads(p, n) for p, n in zip(parts, counts))

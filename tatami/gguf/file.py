@@ -145,7 +145,10 @@ class _Reader:
         version = int(self.number(4))
         if version not in (2, 3):
             raise fail(
-                "UnsupportedModel", self.path.name, f"version {version & 0xFFFFFFFF} of GGUF", "give a little-endian file of version 2 or 3"
+                "UnsupportedModel",
+                self.path.name,
+                f"version {version & 0xFFFFFFFF} of GGUF",
+                "give a little-endian file of version 2 or 3",
             )
         tensors = self.count(MAX_ENTRIES, "tensors")
         entries = self.count(MAX_ENTRIES, "metadata entries")

@@ -42,7 +42,9 @@ def test_numbers_are_those_of_the_format(code: int) -> None:
     np.testing.assert_allclose(found["some"], want[[2, 0]], rtol=1e-6, atol=1e-6 * np.abs(want).max())
 
 
-@pytest.mark.parametrize(("name", "dtype", "blocks"), [("Q4_0", "int4", 16), ("Q4_K", "uint4", 16), ("Q8_0", "int8", 16), ("Q6_K", "int8", 32)])
+@pytest.mark.parametrize(
+    ("name", "dtype", "blocks"), [("Q4_0", "int4", 16), ("Q4_K", "uint4", 16), ("Q8_0", "int8", 16), ("Q6_K", "int8", 32)]
+)
 def test_codes_stay_narrow(name: str, dtype: str, blocks: int) -> None:
     """A weight is a code; scales of K formats are small integers per block, and one number of 16 bits per 256 weights."""
     form = next(f for f in FORMATS.values() if f.name == name)

@@ -89,7 +89,9 @@ def names_of(kind: str) -> dict[str, str]:
     return out | {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 
 
-def written(folder: Path, kind: str, form: Any = QUANTS.F32, describe: Callable[[Any], None] | None = None, **changes: Any) -> Written:
+def written(
+    folder: Path, kind: str, form: Any = QUANTS.F32, describe: Callable[[Any], None] | None = None, **changes: Any
+) -> Written:
     """A random model and its file. `describe`: called with the writer before it writes, for further metadata."""
     config = config_of(kind, **changes)
     torch.manual_seed(3)

@@ -22,6 +22,9 @@ from tatami.generation.sequences import Reason, Sequence
 
 CHUNK = 256
 """Tokens of a prompt per step: more keep the sequences that are being generated waiting, fewer read the weights more often."""
+SPAN = 64
+"""Keys by which the span of a step grows, so that most steps have the sizes of the one before: memory of a call is laid out once
+for each tuple of sizes."""
 MOST_BYTES = 1 << 40
 """Maximum bytes of the caches; the system gives memory as they are written."""
 Told: TypeAlias = Callable[[Sequence, str], object]
@@ -130,7 +133,8 @@ class Engine:
             self._take(slot, logits[slot])
 
     def _run(self, tokens: np.ndarray, positions: np.ndarray, caches: Mapping[str, np.ndarray]) -> np.ndarray:
-        span = self._span[: int(positions.max()) + 1]
+        keys = int(positions.max()) + 1
+        span = self._span[: -(-keys // SPAN) * SPAN]  # rows see their own positions only; numpy ends it with the context
         return self.program(tokens=tokens, positions=positions, span=span, **caches)["logits"]
 
     def _take(self, slot: int, logits: np.ndarray) -> None:

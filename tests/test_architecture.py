@@ -52,6 +52,7 @@ ABOVE = {
     "progress",
     "report",
     "search",
+    "serve",
     "specialised",
     "stages",
     "storage",

@@ -39,6 +39,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami decompile model.onnx             write model.harp, large constants in model.npz
   tatami generate model.gguf -p "Once" -n 64
                                           text after a prompt, as it comes
+  tatami serve model.gguf                 an OpenAI-compatible server on 127.0.0.1
 
 \b
 MODEL is .harp, .onnx, .gguf, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
@@ -373,6 +374,22 @@ def generate(model: str, **options: object) -> None:
     from tatami.cli.generate_command import generate_command
 
     generate_command(model, options)
+
+
+@main.command(short_help="an OpenAI-compatible server of a language model")
+@click.argument("model")
+@click.option("--host", default="127.0.0.1", show_default=True, help="another than this machine's needs TATAMI_API_KEY")
+@click.option("--port", default=8080, show_default=True)
+@click.option("--slots", default=4, show_default=True, help="sequences that are computed together")
+@click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option("--queue", "places", default=64, show_default=True, help="sequences that may wait; more are refused (429)")
+@click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
+@refusing
+def serve(model: str, host: str, port: int, slots: int, context: int | None, places: int, threads: int | None) -> None:
+    """Serve MODEL, a .gguf file, until interrupted: /v1/completions, /v1/chat/completions, /v1/models, /health, /metrics."""
+    from tatami.cli.serve_command import serve_command
+
+    serve_command(model, host, port, slots, context, places, threads)
 
 
 @main.command(short_help="the JSON schema of a stage")

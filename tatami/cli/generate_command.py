@@ -15,7 +15,7 @@ from tatami.generation.generator import Generator
 from tatami.generation.sampling import Sampling
 
 MOST_PROMPT = 1 << 22
-"""Maximum characters of a prompt from standard input."""
+"""Maximum bytes of a prompt from standard input."""
 
 
 def generate_command(model: str, options: Mapping[str, Any]) -> None:
@@ -23,9 +23,10 @@ def generate_command(model: str, options: Mapping[str, Any]) -> None:
     sampling = Sampling(**{f: options[f] for f in msgspec.structs.asdict(Sampling())})
     prompt = options["prompt"]
     if prompt in (None, "-"):
-        prompt = click.get_text_stream("stdin", errors="replace").read(MOST_PROMPT + 1)
-        if len(prompt) > MOST_PROMPT:
-            raise fail("InputTooLarge", "prompt", f"more than {MOST_PROMPT} characters", "give a shorter prompt")
+        data = sys.stdin.buffer.read(MOST_PROMPT + 1)
+        if len(data) > MOST_PROMPT:
+            raise fail("InputTooLarge", "prompt", f"more than {MOST_PROMPT} bytes", "give a shorter prompt")
+        prompt = data.decode("utf-8", errors="replace")
     generator = Generator.open(model, context=options["context"], threads=options["threads"])
     assert generator.tokenizer is not None
     if options["chat"]:

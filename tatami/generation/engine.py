@@ -58,8 +58,12 @@ class Engine:
 
     def add(self, sequence: Sequence, told: Told) -> None:
         """Queue a sequence. `told`: called with its text as it comes, and once with "" when `reason` is set. Raises
-        InputMismatch for a prompt that is empty, does not fit, or has tokens outside the vocabulary."""
-        prompt = sequence.prompt
+        InputMismatch, as `check` does."""
+        self.check(sequence.prompt)
+        self.waiting.append((sequence, told))
+
+    def check(self, prompt: tuple[int, ...]) -> None:
+        """Raise InputMismatch for a prompt that is empty, does not fit, or has tokens outside the vocabulary."""
         if not prompt:
             raise fail("InputMismatch", "prompt", "it has no tokens", "give a text")
         if len(prompt) >= self.context:
@@ -67,7 +71,6 @@ class Engine:
             raise fail("InputMismatch", "prompt", why, "give a shorter prompt, or a larger context")
         if not all(0 <= t < self.vocabulary for t in prompt):
             raise fail("InputMismatch", "prompt", "a token outside the vocabulary", f"tokens are 0 to {self.vocabulary - 1}")
-        self.waiting.append((sequence, told))
 
     @property
     def is_idle(self) -> bool:

@@ -30,6 +30,8 @@ LAYERS = [
 """The boxes of the picture, in the order of data: a layer imports only earlier ones."""
 IMPORTERS = ("harp", "onnx", "torch")
 """Ways in: each imports `core`, `frontend` and `derivative` only."""
+IMPORTERS = ("gguf", "harp", "onnx", "torch")
+"""Ways in: each imports `core` and `frontend` only."""
 ABOVE = {
     "__init__",
     "__main__",
@@ -40,6 +42,7 @@ ABOVE = {
     "cli",
     "compilation",
     "execution_plan",
+    "generation",
     "ledger",
     "compiled_function",
     "decisions",
@@ -54,6 +57,7 @@ ABOVE = {
     "progress",
     "report",
     "search",
+    "serve",
     "specialised",
     "stages",
     "storage",
@@ -89,6 +93,9 @@ NUMPY_PARTS = (
     "deploy",
     "emulated",
     "search",
+    "emulated",
+    "search",
+    "generation",
 )
 MOST_FILES = 20
 """Maximum number of files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""

@@ -41,9 +41,12 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami fmt model.harp                   lay it out; --check only looks
   tatami decompile model.onnx             write model.harp, large constants in model.npz
   tatami gradient model.onnx --wrt W      write model.gradient.harp: the model and the derivative by W
+  tatami generate model.gguf -p "Once" -n 64
+                                          text after a prompt, as it comes
+  tatami serve model.gguf                 an OpenAI-compatible server on 127.0.0.1
 
 \b
-MODEL is .harp, .onnx, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
+MODEL is .harp, .onnx, .gguf, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
 Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
@@ -388,6 +391,42 @@ def gradient(model: str, of: str | None, wrt: tuple[str, ...], output: str | Non
     from tatami.cli.harp_commands import gradient_command
 
     gradient_command(model, of, wrt, output, trust)
+@main.command(short_help="text after a prompt")
+@click.argument("model")
+@click.option("-p", "--prompt", help="the text to go on from; - or nothing: standard input")
+@click.option("-n", "most", default=64, show_default=True, help="most tokens to generate")
+@click.option("--chat", is_flag=True, help="the prompt is what a user says; the model's template surrounds it")
+@click.option("--temperature", default=0.0, show_default=True, help="0: the most likely token each time")
+@click.option("--top-k", default=0, help="draw from this many most likely tokens; 0: all")
+@click.option("--top-p", default=1.0, help="draw from the most likely tokens that have this probability together")
+@click.option("--min-p", default=0.0, help="draw from tokens at least this probable, relative to the most likely")
+@click.option("--repetition-penalty", default=1.0, help="above 1: tokens that occurred are less likely")
+@click.option("--seed", type=int, help="repeat the draws of this seed")
+@click.option("--stop", "stops", multiple=True, metavar="TEXT", help="end before this text")
+@click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
+@refusing
+def generate(model: str, **options: object) -> None:
+    """Write the text that MODEL, a .gguf file, puts after a prompt."""
+    from tatami.cli.generate_command import generate_command
+
+    generate_command(model, options)
+
+
+@main.command(short_help="an OpenAI-compatible server of a language model")
+@click.argument("model")
+@click.option("--host", default="127.0.0.1", show_default=True, help="another than this machine's needs TATAMI_API_KEY")
+@click.option("--port", default=8080, show_default=True)
+@click.option("--slots", default=4, show_default=True, help="sequences that are computed together")
+@click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option("--queue", "places", default=64, show_default=True, help="sequences that may wait; more are refused (429)")
+@click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
+@refusing
+def serve(model: str, host: str, port: int, slots: int, context: int | None, places: int, threads: int | None) -> None:
+    """Serve MODEL, a .gguf file, until interrupted: /v1/completions, /v1/chat/completions, /v1/models, /health, /metrics."""
+    from tatami.cli.serve_command import serve_command
+
+    serve_command(model, host, port, slots, context, places, threads)
 
 
 @main.command(short_help="the JSON schema of a stage")

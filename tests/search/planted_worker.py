@@ -44,7 +44,7 @@ class Planted(Worker):
 
     def add(self, request: Add) -> Reply:
         if request.name != OWN:
-            self.texts[request.name] = decision_text(request.decisions)
+            self.texts[request.name] = "kind: partition" if request.folder else decision_text(request.decisions)
         return super().add(request)
 
     def bound(self, name: str, function: Function) -> Callable[[], dict[str, np.ndarray]]:

@@ -15,7 +15,8 @@ from tatami.ledger.database import open_ledger
 from tatami.ledger.records import Records
 from tatami.prepare import prepare
 from tatami.search.measuring.measurer import Limits
-from tatami.search.session import Options, Progress, Session, Tuned
+from tatami.search.results import Options, Progress, Tuned
+from tatami.search.session import Session
 
 TARGET = "cpu:avx2"
 QUICK = Limits(run=2.0, turn=2.0)

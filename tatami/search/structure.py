@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -24,9 +24,10 @@ from tatami.runtime.building.cache import content_key
 from tatami.search.context import Context, seconds_of
 from tatami.search.cut_groups import Step, step_of
 from tatami.search.measuring.measurer import Measurer
+from tatami.search.measuring.noise import GAIN
 from tatami.search.proposal import merged
 from tatami.search.results import Change, Whole
-from tatami.search.strategy import Candidate, Search
+from tatami.search.strategy import TEST, Candidate, Search
 from tatami.search.suggesters.calls import calls
 from tatami.search.suggesters.fusion import Move, moved, moves
 from tatami.search.whole import Times, WholeProgram
@@ -36,6 +37,8 @@ MOST_ROUNDS = 4
 """Maximum number of partitions adopted one after another."""
 LEAST_SHARE = 0.005
 """Share of the program's time that the replaced kernels of a step have at least."""
+OTHER_SIZES = (0.25, 4.0)
+"""Ratios to the sizes of the search of those at which a step must not lose either."""
 
 
 @dataclass
@@ -86,6 +89,8 @@ class Structure:
         self.dropped: list[str] = []
         self.whole: Whole | None = None
         self.left = 0
+        self.fixed = context.compilation.decisions
+        """What the user has decided, which stays."""
 
     def run(self, times: Times, until: float) -> Times:
         """Search until no step wins, or `until` (monotonic seconds). The times of the kernels in the program as it is then."""
@@ -102,6 +107,8 @@ class Structure:
 
     def _calls(self, times: Times, until: float) -> Times:
         for p in calls(self.context.compilation, self.context.sizes):
+            if p.subject in self.fixed.calls:
+                continue
             if time.monotonic() >= until:
                 self.left += 1
                 continue
@@ -129,7 +136,7 @@ class Structure:
         for m in moves(context.compilation, context.sizes):
             seconds = sum(seconds_of(_name(m, k), times) for k in m.replaced)
             step = step_of(context.compilation, m, context.sizes)
-            if step is None:
+            if step is None or m.proposal.subject in self.fixed.partitions:
                 continue
             subject = found.setdefault((step.key, *sorted(step.sizes.items())), Subject(step, [], 0.0))
             subject.moves.append(m)
@@ -148,16 +155,29 @@ class Structure:
         return sorted(won, key=lambda w: -w.saved)
 
     def _ratio(self, subject: Subject, until: float) -> tuple[float | None, bool]:
-        """(the ratio of a step that is faster, True if the measurement came to its end). Nothing is measured after `until`."""
-        context, step = self.context, subject.step
-        first = subject.moves[0].proposal
+        """(the ratio of a step that is faster, True if the measurement came to its end). A partition has no guard: where sizes
+        are open, it must not lose at smaller and larger ones either."""
+        ratio, is_faster, is_complete = self._alone(subject, subject.step, until)
+        if not is_faster:
+            return None, is_complete
+        for factor in OTHER_SIZES if subject.step.sizes else ():
+            sizes = {n: max(1, round(v * factor)) for n, v in subject.step.sizes.items()}
+            other, _, is_complete = self._alone(subject, replace(subject.step, sizes=sizes), until)
+            if not is_complete or (other is not None and other > 1 + GAIN):
+                return None, is_complete
+        return ratio, True
+
+    def _alone(self, subject: Subject, step: Step, until: float) -> tuple[float | None, bool, bool]:
+        """(the ratio of a step at given sizes, True if it is faster beyond noise, True if the measurement came to its end). The
+        ratio is None where the step cannot be measured. Nothing is measured after `until`."""
+        context, first = self.context, subject.moves[0].proposal
         about = context.subject_of(f"fusion:{step.key}", step.sizes, "warm")
         key = content_key(["candidate", step.key])[:32]
         known = context.records.winner(about, key)
         if known is not None:
-            return (known[1] if known[0] else None), True
+            return known[1], bool(known[0]), True
         if time.monotonic() >= until:
-            return None, False
+            return None, False, False
         context.say(first.line)
         folders = [self.folder / f"step{step.key[:16]}" / side for side in ("before", "after")]
         for folder, side in zip(folders, (step.before, step.after), strict=True):
@@ -166,23 +186,18 @@ class Structure:
         self.alone.reopen(context.opened(folders[0], step.sizes))
         own = Decisions(plans=context.compilation.decisions.plans)
         candidate = Candidate(first, own, key, str(folders[1]))
-        search = Search(
-            about,
-            own,
-            self.alone,
-            context.records,
-            until,
-            context.patience,
-            context.say,
-            context.options.seed,
-        )
+        seed = context.options.seed
+        search = Search(about, own, self.alone, context.records, until, context.patience, context.say, seed)
         found = search.run([candidate])
         context.measured += found.measured
         for c, outcome in found.faults:
-            context.report(first.line, "kernels alone", outcome, folders[0 if c is None else 1], own)
+            if outcome.verdict != "refused":  # sizes that the program does not have
+                context.report(first.line, "kernels alone", outcome, folders[0 if c is None else 1], own)
+        tested = context.records.rounds(about).get((key, TEST))
+        ratio = tested.ratio if tested is not None else None
         if found.is_complete:
-            context.records.finish(about, key, key if found.winner is not None else "", found.ratio)
-        return (found.ratio if found.winner is not None else None), found.is_complete
+            context.records.finish(about, key, key if found.winner is not None else "", ratio)
+        return ratio, found.winner is not None, found.is_complete
 
     def _adopted(self, won: Sequence[Won]) -> Times | None:
         """The times after the steps that show in the whole program; None if none does."""

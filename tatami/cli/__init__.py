@@ -318,7 +318,7 @@ def explain(request: Request, **views: object) -> None:
     explain_command(request, convert(views, Views))
 
 
-@main.command(short_help="what differs between two dumps, by node")
+@main.command(short_help="compare two dumps by node")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="print the differences as a JSON list")

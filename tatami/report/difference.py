@@ -103,7 +103,7 @@ class Comparison:
                 yield self.changed(inside, node, old, new)
 
     def field(self, key: str, a: Json, b: Json, place: str, node: str) -> Iterator[Change]:
-        """Differences of one field; numbers that name a node are no difference."""
+        """Differences of one field; numbers that name a node do not count."""
         if not (key == "id" and isinstance(a, int) and isinstance(b, int)):
             yield from self.values(a, b, place, node)
 
@@ -142,7 +142,7 @@ class Comparison:
                 self.renamed[name] = was
 
     def read(self, value: Json) -> Json:
-        """A value of the first document with names as the second has them."""
+        """A value of the first document, its names replaced by those of the second."""
         if isinstance(value, str):
             return self.renamed.get(value, value)
         if isinstance(value, list):
@@ -191,7 +191,7 @@ def aligned(
 
 
 def _are_nodes(a: Sequence[Json], b: Sequence[Json]) -> bool:
-    """True for lists of objects with names, and for lists of objects of which one has more than the other."""
+    """True if objects in the lists have names, or if both are lists of objects and one is longer."""
     both = (*a, *b)
     return any(_name(v) for v in both) or (len(a) != len(b) and all(isinstance(v, dict) for v in both))
 

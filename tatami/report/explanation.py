@@ -62,7 +62,7 @@ class ExplainedKernel(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExplainedStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step that is no kernel: a call, a branch, a loop, or work in Python; `finds`: sizes that it decides."""
+    """A step without a kernel: a call, a branch, a loop, or work in Python; `finds`: sizes that it decides."""
 
     program: str
     name: str

@@ -15,19 +15,17 @@ import platform
 import sys
 import traceback
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 
 import tatami
-from tatami.bench.inputs import gather_inputs
-from tatami.build import build
 from tatami.compilation import Compilation
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.document import document_text
 from tatami.core.faults.internal_fault import internal_fault
 from tatami.report.explain import explain
-from tatami.report.playback import play_back
+from tatami.report.playback import Playback
 from tatami.runtime.building.compiler import find_compiler
 from tatami.stages import STAGES, show
 from tatami.storage.dump import to_document
@@ -57,7 +55,7 @@ class Packed:
         return False
 
     def zipped(self) -> bytes:
-        """The file."""
+        """The report as the bytes of an archive."""
         self.files["diagnostics.json"] = dump_text(to_builtins(self.diagnostics))
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -69,8 +67,8 @@ class Packed:
         return buffer.getvalue()
 
 
-def packed(prepared: Callable[[], Compilation], sizes: dict[str, int]) -> Packed:
-    """The report of a compilation that `prepared` makes; `sizes`: values given with -D."""
+def packed(prepared: Callable[[], Compilation], played: Callable[[Compilation], tuple[Mapping[str, int], Playback]]) -> Packed:
+    """The report of a compilation that `prepared` makes. `played`: sizes, and the stages played back at them."""
     out = Packed()
     out.step(lambda: out.files.update({"about.json": dump_text(about())}))
     made: list[Compilation] = []
@@ -80,7 +78,7 @@ def packed(prepared: Callable[[], Compilation], sizes: dict[str, int]) -> Packed
     out.files["target.json"] = dump_text(to_builtins(compilation.target))
     out.step(lambda: _stages(compilation, out))
     out.step(lambda: out.files.update({"explain.txt": explain(compilation)}))
-    out.step(lambda: _playback(compilation, sizes, out))
+    out.step(lambda: _playback(*played(compilation), out))
     out.diagnostics = [*compilation.warnings, *out.diagnostics]
     return out
 
@@ -123,11 +121,7 @@ def _stages(compilation: Compilation, out: Packed) -> None:
             out.files[f"{stem}.txt"] = text
 
 
-def _playback(compilation: Compilation, sizes: dict[str, int], out: Packed) -> None:
-    function = build(compilation, sizes=sizes)
-    arrays, bound = gather_inputs(function.signature, function.arguments, (), sizes)
-    function.sizes.update(bound)
-    result = play_back(compilation.values(), arrays, bound, function(arrays))
+def _playback(sizes: Mapping[str, int], result: Playback, out: Packed) -> None:
     rows = [
         {
             "stage": r.stage,
@@ -136,4 +130,4 @@ def _playback(compilation: Compilation, sizes: dict[str, int], out: Packed) -> N
         }
         for r in result.results
     ]
-    out.files["playback.json"] = dump_text({"sizes": dict(bound), "stages": rows})
+    out.files["playback.json"] = dump_text({"sizes": dict(sizes), "stages": rows})

@@ -1,4 +1,4 @@
-"""Two dumps differ by node: names that only count are no difference, everything else is told where it stands."""
+"""Two dumps compared by node: names that only count are left out, everything else is told where it stands."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import tatami as tt
 from tatami.api import prepare
 from tatami.cli import main
+from tatami.cli.report_command import played
 from tatami.report.packed import packed
 from tests.report.test_explanation import DIGITS
 
@@ -39,7 +40,7 @@ def test_no_weight_and_no_path_is_in_the_report() -> None:
     weights = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     g = tt.Graph()
     g.output("y", g.input("x", ("N", 64), tt.fp32) @ g.constant(weights, "w"))
-    found = packed(lambda: prepare(g, target="cpu:generic"), {"N": 3})
+    found = packed(lambda: prepare(g, target="cpu:generic"), lambda compilation: played(compilation, {"N": 3}))
     text = "".join(found.files.values())
     from base64 import b64encode
 
@@ -61,7 +62,7 @@ def test_a_fault_of_the_compiler_is_in_the_report_with_its_traceback() -> None:
     def broken() -> tt.Compilation:
         raise KeyError("cbrt")
 
-    found = packed(broken, {})
+    found = packed(broken, lambda compilation: played(compilation, {}))
     found.zipped()
     assert "KeyError" in found.files["traceback.txt"] and "E1900" in found.files["diagnostics.json"]
 

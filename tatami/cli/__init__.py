@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,14 +36,19 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami explain model.onnx               what was fused, what was not, and why
   tatami diff before after                two dumps, compared by node
   tatami report model.onnx                one file to attach to a report of a fault, without the weights
+  tatami explore model.onnx               one page for a browser: every stage, linked from the model to the C
   tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
   tatami check model.harp                 all that is wrong with a text, with line and column
   tatami check model.onnx                 all that onnx.checker finds, and what an import repairs
   tatami fmt model.harp                   lay it out; --check only looks
   tatami decompile model.onnx             write model.harp, large constants in model.npz
+  tatami gradient model.onnx --wrt W      write model.gradient.harp: the model and the derivative by W
+  tatami generate model.gguf -p "Once" -n 64
+                                          text after a prompt, as it comes
+  tatami serve model.gguf                 an OpenAI-compatible server on 127.0.0.1
 
 \b
-MODEL is .harp, .onnx, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
+MODEL is .harp, .onnx, .gguf, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
 Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
@@ -221,16 +226,15 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
 @click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
-def bench(
-    request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float | None, ledger: str | None, svg: str | None
-) -> None:
+@click.option("--trace", type=click.Path(), help="write the waves as a trace that Perfetto and Chrome open")
+def bench(request: Request, **options: Any) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
 
     On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
     global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
     from tatami.cli.run_commands import Benching, bench_command
 
-    bench_command(request, Benching(inputs, threads, seconds, ledger, svg))
+    bench_command(request, Benching(**options))
 
 
 @main.command(short_help="search for better plans by measuring")
@@ -342,6 +346,20 @@ def report(request: Request, output: str) -> None:
     report_command(request, Path(output))
 
 
+@main.command(short_help="see the whole compilation in a browser")
+@common
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="FILE.html", help="page to write; default: the model's name with .html"
+)
+@click.option("--bench", is_flag=True, help="time the kernels on this machine")
+def explore(request: Request, output: str | None, bench: bool) -> None:
+    """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of
+    C leads back to the model's node, and the node to its line of C. The page needs no network and no server."""
+    from tatami.cli.explore_command import Exploring, explore_command
+
+    explore_command(request, Exploring(output, bench))
+
+
 @main.command(short_help="measure this machine anew")
 @click.option("-o", "output", type=click.Path(), metavar="FILE.json", help="write the target document: --target FILE.json")
 @refusing
@@ -393,6 +411,58 @@ def decompile(model: str, output: str | None, trust: bool) -> None:
     from tatami.cli.harp_commands import decompile_command
 
     decompile_command(model, output, trust)
+
+
+@main.command(short_help="write a model with its derivatives")
+@click.argument("model")
+@click.option("--of", metavar="OUTPUT", help="the output to differentiate, the sum of its elements; needless if there is one")
+@click.option("--wrt", multiple=True, required=True, metavar="NAME", help="an input or a constant (repeatable)")
+@click.option("-o", "--output", type=click.Path(), help="FILE.harp, with its .npz next to it, or FILE.json; - prints the text")
+@click.option("--trust", is_flag=True, help="accept documents that carry code")
+@refusing
+def gradient(model: str, of: str | None, wrt: tuple[str, ...], output: str | None, trust: bool) -> None:
+    """Write MODEL with one more output for each NAME: the derivative of OUTPUT by it, called NAME.gradient in documents."""
+    from tatami.cli.harp_commands import gradient_command
+
+    gradient_command(model, of, wrt, output, trust)
+
+
+@main.command(short_help="text after a prompt")
+@click.argument("model")
+@click.option("-p", "--prompt", help="the text to go on from; - or nothing: standard input")
+@click.option("-n", "most", default=64, show_default=True, help="most tokens to generate")
+@click.option("--chat", is_flag=True, help="the prompt is what a user says; the model's template surrounds it")
+@click.option("--temperature", default=0.0, show_default=True, help="0: the most likely token each time")
+@click.option("--top-k", default=0, help="draw from this many most likely tokens; 0: all")
+@click.option("--top-p", default=1.0, help="draw from the most likely tokens that have this probability together")
+@click.option("--min-p", default=0.0, help="draw from tokens at least this probable, relative to the most likely")
+@click.option("--repetition-penalty", default=1.0, help="above 1: tokens that occurred are less likely")
+@click.option("--seed", type=int, help="repeat the draws of this seed")
+@click.option("--stop", "stops", multiple=True, metavar="TEXT", help="end before this text")
+@click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
+@refusing
+def generate(model: str, **options: object) -> None:
+    """Write the text that MODEL, a .gguf file, puts after a prompt."""
+    from tatami.cli.generate_command import generate_command
+
+    generate_command(model, options)
+
+
+@main.command(short_help="an OpenAI-compatible server of a language model")
+@click.argument("model")
+@click.option("--host", default="127.0.0.1", show_default=True, help="another than this machine's needs TATAMI_API_KEY")
+@click.option("--port", default=8080, show_default=True)
+@click.option("--slots", default=4, show_default=True, help="sequences that are computed together")
+@click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option("--queue", "places", default=64, show_default=True, help="sequences that may wait; more are refused (429)")
+@click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
+@refusing
+def serve(model: str, host: str, port: int, slots: int, context: int | None, places: int, threads: int | None) -> None:
+    """Serve MODEL, a .gguf file, until interrupted: /v1/completions, /v1/chat/completions, /v1/models, /health, /metrics."""
+    from tatami.cli.serve_command import serve_command
+
+    serve_command(model, host, port, slots, context, places, threads)
 
 
 @main.command(short_help="the JSON schema of a stage")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tatami.cli.terminal import show_diagnostics
+from tatami.cli.terminal import keep_diagnostics, show_diagnostics
 
 if TYPE_CHECKING:
     from tatami.cli.request import Request
@@ -34,6 +34,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami tune model.onnx --budget 10m -o tuned.json
                                           measure other plans than the compiler's; run --decisions tuned.json
   tatami explain model.onnx               what was fused, what was not, and why
+  tatami diff before after                two dumps, compared by node
+  tatami report model.onnx                one file to attach to a report of a fault, without the weights
   tatami explore model.onnx               one page for a browser: every stage, linked from the model to the C
   tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
   tatami check model.harp                 all that is wrong with a text, with line and column
@@ -109,6 +111,8 @@ def refusing(command: Callable[..., object]) -> Callable[..., None]:
         except TatamiError as error:
             show_diagnostics(error.diagnostics)
             sys.exit(1)
+        except (click.ClickException, click.exceptions.Exit):
+            raise  # options that do not go together: click prints the usage and exits with 2
         except KeyboardInterrupt:
             say_interrupted()
             sys.exit(130)
@@ -150,8 +154,18 @@ def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:
 
 @click.group(help=TUTORIAL, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="tatami")
-def main() -> None:
+@click.option(
+    "--diagnostics",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="before the command: diagnostics on stderr as text, or as one JSON list at its end",
+)
+@click.pass_context
+def main(context: click.Context, diagnostics: str) -> None:
     """The command `tatami`; SIGTERM ends it with exit code 143."""
+    if diagnostics == "json":
+        keep_diagnostics(context)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
@@ -297,19 +311,39 @@ def prune(path: str | None, older: int | None) -> None:
 @click.option("--svg", type=click.Path(), metavar="FILE", help="also draw the model, the operations of a kernel in one frame")
 @click.option("--dot", type=click.Path(), metavar="FILE", help="the same drawing as DOT text")
 @click.option("--candidates", is_flag=True, help="instead: every plan that each kernel may have, with its estimate or refusal")
-@click.option("--json", "as_json", is_flag=True, help="print the candidates as JSON")
-def explain(request: Request, svg: str | None, dot: str | None, candidates: bool, as_json: bool) -> None:
+@click.option("--tree", is_flag=True, help="print a tree: kernels, their plans, and the edges inside and between them")
+@click.option("--json", "as_json", is_flag=True, help="print the report, or the candidates, as JSON")
+def explain(request: Request, **views: object) -> None:
     """Fused and not fused, with the rule and the gain; plans chosen and rejected; copies and host steps."""
-    from tatami.cli.run_commands import candidates_command, explain_command
+    from msgspec import convert
 
-    if as_json and not candidates:
-        raise click.UsageError("--json prints candidates: give --candidates too")
-    if not candidates:
-        explain_command(request, svg, dot)
-    elif svg or dot:
-        raise click.UsageError("--svg and --dot draw the compilation as it is: leave --candidates out")
-    else:
-        candidates_command(request, as_json)
+    from tatami.cli.explain_command import Views, explain_command
+
+    explain_command(request, convert(views, Views))
+
+
+@main.command(short_help="compare two dumps by node")
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="print the differences as a JSON list")
+@refusing
+def diff(before: str, after: str, as_json: bool) -> None:
+    """Compare two dumps, folders or documents of one stage: nodes added, removed and changed, whatever their names are. Exit code
+    1 if there are differences."""
+    from tatami.cli.diff_command import diff_command
+
+    diff_command(Path(before), Path(after), as_json)
+
+
+@main.command(short_help="one file with all that a report of a fault needs")
+@common
+@click.option("-o", "--output", default="tatami-report.zip", show_default=True, type=click.Path(), help="file to write")
+def report(request: Request, output: str) -> None:
+    """Pack into one file what a fault of MODEL needs to be understood: versions, target, every stage, diagnostics and playback. The
+    weights are left out; names and shapes of the model are in it."""
+    from tatami.cli.report_command import report_command
+
+    report_command(request, Path(output))
 
 
 @main.command(short_help="see the whole compilation in a browser")

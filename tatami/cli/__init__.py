@@ -51,7 +51,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
 MODEL is .harp, .onnx, .gguf, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
-Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
+Environment: TATAMI_NUM_THREADS, OMP_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
 TATAMI_CALIBRATE=0 (plan by the usual rates of the instruction set), TATAMI_SANITIZE (docs/custom_kernels.md).
 """
 """The text of `tatami --help`."""
@@ -222,7 +222,9 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @main.command(short_help="time and roofline per kernel; counts on an emulated GPU")
 @common
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
-@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
+)
 @click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
 @click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
@@ -240,7 +242,9 @@ def bench(request: Request, **options: Any) -> None:
 @main.command(short_help="search for better plans by measuring")
 @common
 @click.option("--budget", default="10m", show_default=True, metavar="TIME", help="how long to search: 90s, 10m, 2h")
-@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
+)
 @click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
 @click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")
 def tune(request: Request, budget: str, threads: int | None, output: str, ledger: str | None) -> None:

@@ -1,6 +1,7 @@
 // The table of kernels, and the page of one: Region, plan, rejected plans, loops, code, and why it is a kernel of its own.
 
 import { el, say, show } from "./dom.js";
+import { planForm } from "./edit.js";
 import { LinePane } from "./lines.js";
 import { bytes, count, percent, seconds, terms } from "./numbers.js";
 
@@ -121,7 +122,7 @@ export class KernelsView {
       el("dl", { class: "facts" }, facts.map(([n, v]) => el("div", {}, el("dt", {}, n), el("dd", {}, v)))),
       el("div", { class: "columns" },
         el("div", {},
-          (k.choices || []).map((c, at) => this.choice(k, c, at)),
+          (k.choices || []).map((c) => this.choice(k, c)),
           (k.rejected || []).length ? this.rejected(k) : ""),
         el("div", {},
           k.separate?.length ? this.separate(k) : "",
@@ -130,12 +131,11 @@ export class KernelsView {
           k.symbols?.length ? this.symbols(k) : "")));
   }
 
-  choice(k, c, at) {
-    const edit = this.app.editPlan ? this.app.editPlan(k, at) : "";
+  choice(k, c) {
     return [el("h3", {}, k.choices.length > 1 ? `Plan ${c.when ? `when ${c.when}` : "else"}` : "Plan"),
       el("pre", { class: "block" }, c.lines.join("\n")),
       c.estimate ? el("p", { class: "terms" }, `estimate: ${terms(c.estimate)}`) : "",
-      c.budget ? el("p", { class: "terms" }, c.budget) : "", edit];
+      c.budget ? el("p", { class: "terms" }, c.budget) : "", planForm(this.app, k, c)];
   }
 
   rejected(k) {

@@ -26,6 +26,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
                                           every stage as text and JSON, and the generated C
   tatami compile model.onnx -o model.tatami
                                           one file that loads at once: a MODEL, and for tt.load
+  tatami compile model.onnx -o lib --library
+                                          a C library and header that run without Python; or --wheel NAME
   tatami run out/6_region.json --check    go on from any stage of a dump
   tatami playback model.onnx              run every stage that computes; name the first that differs
   tatami bench model.onnx -D B=32         time and roofline per kernel
@@ -38,9 +40,13 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami check model.onnx                 all that onnx.checker finds, and what an import repairs
   tatami fmt model.harp                   lay it out; --check only looks
   tatami decompile model.onnx             write model.harp, large constants in model.npz
+  tatami gradient model.onnx --wrt W      write model.gradient.harp: the model and the derivative by W
+  tatami generate model.gguf -p "Once" -n 64
+                                          text after a prompt, as it comes
+  tatami serve model.gguf                 an OpenAI-compatible server on 127.0.0.1
 
 \b
-MODEL is .harp, .onnx, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
+MODEL is .harp, .onnx, .gguf, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
 Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
@@ -174,13 +180,21 @@ def run(request: Request, inputs: tuple[str, ...], output: str | None, fetch_nam
     "-o", "--output", default="tatami-out", show_default=True, type=click.Path(), help="folder to write, or a file name.tatami"
 )
 @click.option("--dump", default="", metavar="STAGE,...|all", help="stages to write as documents and text")
-@click.option("--embed", is_flag=True, help="documents that need no other file")
-def compile_(request: Request, output: str, dump: str, embed: bool) -> None:
+@click.option("--embed", is_flag=True, help="documents, or a library, that need no other file")
+@click.option(
+    "--library", is_flag=True, help="a C library that runs without Python: libmodel.so, model.h, constants.bin, examples"
+)
+@click.option("--static", is_flag=True, help="with --library: an archive, libmodel.a")
+@click.option("--wheel", metavar="NAME[==VERSION]", help="a Python package of this model alone, which needs numpy only")
+@click.option("--libc", type=click.Choice(["gnu", "musl"]), help="C library of --library or --wheel, linked by zig")
+def compile_(request: Request, output: str, **forms: object) -> None:
     """Compile MODEL. Into a folder: the generated code, a stand-alone main, and dumps. Into a .tatami file: the program, as
-    tt.load and every command take it."""
-    from tatami.cli.compile_command import compile_command
+    tt.load and every command take it. With --library or --wheel: what runs where Tatami is not installed."""
+    from msgspec import convert
 
-    compile_command(request, output, dump, embed)
+    from tatami.cli.compile_command import Forms, compile_command
+
+    compile_command(request, output, convert(forms, Forms))
 
 
 @main.command(short_help="compare all stages on the same inputs")
@@ -367,6 +381,56 @@ def decompile(model: str, output: str | None, trust: bool) -> None:
     from tatami.cli.harp_commands import decompile_command
 
     decompile_command(model, output, trust)
+
+
+@main.command(short_help="write a model with its derivatives")
+@click.argument("model")
+@click.option("--of", metavar="OUTPUT", help="the output to differentiate, the sum of its elements; needless if there is one")
+@click.option("--wrt", multiple=True, required=True, metavar="NAME", help="an input or a constant (repeatable)")
+@click.option("-o", "--output", type=click.Path(), help="FILE.harp, with its .npz next to it, or FILE.json; - prints the text")
+@click.option("--trust", is_flag=True, help="accept documents that carry code")
+@refusing
+def gradient(model: str, of: str | None, wrt: tuple[str, ...], output: str | None, trust: bool) -> None:
+    """Write MODEL with one more output for each NAME: the derivative of OUTPUT by it, called NAME.gradient in documents."""
+    from tatami.cli.harp_commands import gradient_command
+
+    gradient_command(model, of, wrt, output, trust)
+@main.command(short_help="text after a prompt")
+@click.argument("model")
+@click.option("-p", "--prompt", help="the text to go on from; - or nothing: standard input")
+@click.option("-n", "most", default=64, show_default=True, help="most tokens to generate")
+@click.option("--chat", is_flag=True, help="the prompt is what a user says; the model's template surrounds it")
+@click.option("--temperature", default=0.0, show_default=True, help="0: the most likely token each time")
+@click.option("--top-k", default=0, help="draw from this many most likely tokens; 0: all")
+@click.option("--top-p", default=1.0, help="draw from the most likely tokens that have this probability together")
+@click.option("--min-p", default=0.0, help="draw from tokens at least this probable, relative to the most likely")
+@click.option("--repetition-penalty", default=1.0, help="above 1: tokens that occurred are less likely")
+@click.option("--seed", type=int, help="repeat the draws of this seed")
+@click.option("--stop", "stops", multiple=True, metavar="TEXT", help="end before this text")
+@click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
+@refusing
+def generate(model: str, **options: object) -> None:
+    """Write the text that MODEL, a .gguf file, puts after a prompt."""
+    from tatami.cli.generate_command import generate_command
+
+    generate_command(model, options)
+
+
+@main.command(short_help="an OpenAI-compatible server of a language model")
+@click.argument("model")
+@click.option("--host", default="127.0.0.1", show_default=True, help="another than this machine's needs TATAMI_API_KEY")
+@click.option("--port", default=8080, show_default=True)
+@click.option("--slots", default=4, show_default=True, help="sequences that are computed together")
+@click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option("--queue", "places", default=64, show_default=True, help="sequences that may wait; more are refused (429)")
+@click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
+@refusing
+def serve(model: str, host: str, port: int, slots: int, context: int | None, places: int, threads: int | None) -> None:
+    """Serve MODEL, a .gguf file, until interrupted: /v1/completions, /v1/chat/completions, /v1/models, /health, /metrics."""
+    from tatami.cli.serve_command import serve_command
+
+    serve_command(model, host, port, slots, context, places, threads)
 
 
 @main.command(short_help="the JSON schema of a stage")

@@ -23,7 +23,8 @@ def scalar_plan(region: Region, wish: Wish) -> Scalar:
 
 def rows_plan(region: Region, wish: Wish, width: int) -> CpuRows:
     """Vector loops for a Region that is not opaque."""
-    return _rows_plan(region, wish.outer, wish.vector, _by_name(wish.storage), wish.blocks, wish.nontemporal, width)
+    wished = (wish.outer, wish.vector, _by_name(wish.storage), wish.blocks, wish.nontemporal, wish.turns)
+    return _rows_plan(region, *wished, width)
 
 
 def _by_name(storage: Mapping[str, Storage]) -> tuple[tuple[str, Storage], ...]:
@@ -45,16 +46,17 @@ def _rows_plan(
     storage: tuple[tuple[str, Storage], ...],
     blocks: Blocks | None,
     nontemporal: tuple[str, ...],
+    turns: bool,
     width: int,
 ) -> CpuRows:
     """A wish does not tell sizes, so that the planner has the same one for many of them."""
-    wish = Wish(outer, vector, dict(storage), blocks, nontemporal)
+    wish = Wish(outer, vector, dict(storage), blocks, nontemporal, turns)
     joined = axes_to_join(source_of(region), width)
     if blocks is not None:
         axis = next((group[0] for group in joined if blocks.axis in group), blocks.axis)
         blocks = msgspec.structs.replace(blocks, axis=axis)
     plain = form_of(region, joined, blocks, (), width)
-    turned = readers_to_turn(plain.region, tuple(plain.lets.values()), width)
+    turned = readers_to_turn(plain.region, tuple(plain.lets.values()), width) if turns else ()
     s = Scheduler(form_of(region, joined, blocks, turned, width), wish, joined)
     phases, stored = s.schedule()
     if blocks is not None:

@@ -395,6 +395,8 @@ def gradient(model: str, of: str | None, wrt: tuple[str, ...], output: str | Non
     from tatami.cli.harp_commands import gradient_command
 
     gradient_command(model, of, wrt, output, trust)
+
+
 @main.command(short_help="text after a prompt")
 @click.argument("model")
 @click.option("-p", "--prompt", help="the text to go on from; - or nothing: standard input")

@@ -17,14 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from tatami.bench.inputs import UNBOUND_SIZE
 from tatami.compilation import Compilation
 from tatami.core.diagnostic import fail
-from tatami.core.signature import symbols
-from tatami.decisions import Decisions, decisions_text
-from tatami.ledger.records import Records, Subject, decision_text, revision, sizes_text, target_hash
-from tatami.report.timings import estimate_sizes
-from tatami.runtime.building.cache import content_key
 from tatami.ledger.records import Records
 from tatami.runtime.building.temporary import build_folder
 from tatami.search.context import Context

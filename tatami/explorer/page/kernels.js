@@ -3,7 +3,7 @@
 import { el, say, show } from "./dom.js";
 import { planForm } from "./edit.js";
 import { LinePane } from "./lines.js";
-import { bytes, count, percent, seconds, terms } from "./numbers.js";
+import { bytes, count, percent, seconds } from "./numbers.js";
 
 /** Seconds of a kernel: measured, else estimated. */
 export function timeOf(kernel) {
@@ -134,7 +134,7 @@ export class KernelsView {
   choice(k, c) {
     return [el("h3", {}, k.choices.length > 1 ? `Plan ${c.when ? `when ${c.when}` : "else"}` : "Plan"),
       el("pre", { class: "block" }, c.lines.join("\n")),
-      c.estimate ? el("p", { class: "terms" }, `estimate: ${terms(c.estimate)}`) : "",
+      c.terms ? el("p", { class: "terms" }, `estimate: ${c.terms}`) : "",
       c.budget ? el("p", { class: "terms" }, c.budget) : "", planForm(this.app, k, c)];
   }
 
@@ -144,8 +144,8 @@ export class KernelsView {
     return [el("h3", {}, `Rejected plans (${k.rejected.length})`),
       el("table", { class: "rejected" }, el("thead", {}, el("tr", {}, ["plan", "estimate", "why"].map((n) => el("th", { scope: "col" }, n)))),
         el("tbody", {},
-          best ? el("tr", { class: "chosen" }, el("td", {}, "chosen: ", k.choices[k.choices.length - 1].plan), el("td", { class: "n" }, bar(best, "good"), seconds(best)), el("td", {}, terms(k.choices[k.choices.length - 1].estimate))) : "",
-          k.rejected.map((r) => el("tr", {}, el("td", {}, r.plan), el("td", { class: "n" }, bar(r.estimate?.total, ""), seconds(r.estimate?.total)), el("td", { title: terms(r.estimate) }, r.why)))))];
+          best ? el("tr", { class: "chosen" }, el("td", {}, "chosen: ", k.choices[k.choices.length - 1].plan), el("td", { class: "n" }, bar(best, "good"), seconds(best)), el("td", {}, `chosen by the ${k.by === "planner" ? "planner: the fastest by estimate" : k.by === "tuned" ? "table of tuned plans" : "user"}`)) : "",
+          k.rejected.map((r) => el("tr", {}, el("td", {}, r.plan), el("td", { class: "n" }, bar(r.seconds, ""), seconds(r.seconds)), el("td", { title: r.terms || null }, r.why)))))];
   }
 
   separate(k) {

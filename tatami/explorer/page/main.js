@@ -101,8 +101,7 @@ class App {
   turn() {
     const dark = getComputedStyle(document.documentElement).getPropertyValue("--dark").trim() === "1";
     this.theme(dark ? "light" : "dark");
-    this.update();
-    window.dispatchEvent(new Event("resize"));
+    for (const view of this.views.values()) view.redraw?.();
   }
 
   theme(name) {

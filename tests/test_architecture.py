@@ -28,10 +28,8 @@ LAYERS = [
     "runtime",
 ]
 """The boxes of the picture, in the order of data: a layer imports only earlier ones."""
-IMPORTERS = ("harp", "onnx", "torch")
-"""Ways in: each imports `core`, `frontend` and `derivative` only."""
 IMPORTERS = ("gguf", "harp", "onnx", "torch")
-"""Ways in: each imports `core` and `frontend` only."""
+"""Ways in: each imports `core`, `frontend` and `derivative` only."""
 ABOVE = {
     "__init__",
     "__main__",
@@ -92,10 +90,8 @@ NUMPY_PARTS = (
     "cli",
     "deploy",
     "emulated",
-    "search",
-    "emulated",
-    "search",
     "generation",
+    "search",
 )
 MOST_FILES = 20
 """Maximum number of files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tatami.bench.inputs import UNBOUND_SIZE
-from tatami.bench.measure import estimate_sizes
 from tatami.compilation import Compilation
 from tatami.core.codec import to_builtins
 from tatami.core.signature import symbols
 from tatami.decisions import Decisions, decisions_text
 from tatami.ledger.records import Records, Subject, decision_text, revision, sizes_text, target_hash
+from tatami.report.timings import estimate_sizes
 from tatami.runtime.building.cache import content_key
 from tatami.search.measuring.measurer import Outcome, memory_limit
 from tatami.search.measuring.messages import Open

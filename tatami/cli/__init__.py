@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -215,14 +215,16 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 @click.option("--trace", type=click.Path(), help="write the waves as a trace that Perfetto and Chrome open")
-def bench(request: Request, **options: Any) -> None:
+def bench(request: Request, **options: object) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
 
     On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
     global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
+    import msgspec
+
     from tatami.cli.run_commands import Benching, bench_command
 
-    bench_command(request, Benching(**options))
+    bench_command(request, msgspec.convert(options, Benching))
 
 
 @main.command(short_help="search for better plans by measuring")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+import msgspec
 
 from tatami.compilation import Compilation
 from tatami.core.algebra.visit import free_vars
@@ -60,7 +61,6 @@ def kernels(compilation: Compilation, things: Catalogue, sizes: Mapping[str, int
             wave, symbols = runs.pop(at, (-1, ()))
             names = sorted(node_names(stages.get_made, program, item))
             paths = dict.fromkeys(path for n in names for path in nodes_of(program, n))
-            figures = _figures(facts.get(at), sizes)
             row = Kernel(
                 program,
                 item.name,
@@ -69,13 +69,12 @@ def kernels(compilation: Compilation, things: Catalogue, sizes: Mapping[str, int
                 trace(compilation, program, item),
                 tuple(n for path in paths if (n := things.find("frontend", path)) != NOTHING),
                 symbols=symbols,
-                **figures,
                 wave=wave,
                 separate=tuple(separate.get(item.name, ())),
                 moves=copies.get(at, ""),
-                **_planned(plans.get(at), compilation),
             )
-            rows.append(row)
+            row = _with_figures(row, facts[at], sizes) if at in facts else row
+            rows.append(_with_plan(row, plans[at], compilation) if at in plans else row)
     for (program, name), (wave, symbols) in runs.items():
         number = things.find("execution", (program, name))
         rows.append(
@@ -96,12 +95,10 @@ def _runs(compilation: Compilation) -> dict[tuple[str, str], tuple[int, tuple[st
     return out
 
 
-def _figures(facts: RegionFacts | None, sizes: Mapping[str, int]) -> dict[str, Any]:
-    if facts is None:
-        return {}
+def _with_figures(row: Kernel, facts: RegionFacts, sizes: Mapping[str, int]) -> Kernel:
     moved = facts.bytes_read + facts.bytes_written
     work = f"{facts.flops} operations, {facts.bytes_read} bytes read, {facts.bytes_written} written"
-    return {"flops": _at(facts.flops, sizes), "bytes": _at(moved, sizes), "work": work}
+    return msgspec.structs.replace(row, flops=_at(facts.flops, sizes), bytes=_at(moved, sizes), work=work)
 
 
 def _at(size: Expr, sizes: Mapping[str, int]) -> float | None:
@@ -114,9 +111,7 @@ def _chosen_by(key: str, compilation: Compilation) -> str:
     return "tuned" if key in tuned_table(compilation.target.name) else "planner"
 
 
-def _planned(plan: RegionPlan | None, compilation: Compilation) -> dict[str, Any]:
-    if plan is None:
-        return {}
+def _with_plan(row: Kernel, plan: RegionPlan, compilation: Compilation) -> Kernel:
     choices = tuple(
         Choice(
             " and ".join(map(condition_text, c.conditions)),
@@ -131,7 +126,7 @@ def _planned(plan: RegionPlan | None, compilation: Compilation) -> dict[str, Any
     rejected = tuple(Candidate(r.plan, r.why, r.estimate.get("total"), show_estimate(r.estimate)) for r in plan.rejected)
     total = plan.choices[-1].estimate.get("total") if plan.choices else None
     by = _chosen_by(plan.key, compilation)
-    return {"key": plan.key, "by": by, "choices": choices, "rejected": rejected, "estimate": total}
+    return msgspec.structs.replace(row, key=plan.key, by=by, choices=choices, rejected=rejected, estimate=total)
 
 
 def _cost(seconds: float) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from tatami.core.diagnostic import Diagnostic
@@ -21,7 +19,7 @@ class Edit(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     trust: bool
     decisions: Decisions
     key: str
-    plan: Any
+    plan: dict[str, object]
     seconds: float = 60.0
     """Seconds after which the process ends itself, if the server that would end it is gone."""
 

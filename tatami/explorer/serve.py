@@ -16,9 +16,11 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -55,7 +57,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of an edit: the key of a kernel's plan, and the plan as a document."""
 
     key: str
-    plan: dict[str, Any]
+    plan: dict[str, object]
 
 
 @dataclass
@@ -150,7 +152,7 @@ class Server:
         return out
 
 
-def serve(server: Server, port: int, tell: Any = print) -> None:
+def serve(server: Server, port: int, tell: Callable[[str], object] = print) -> None:
     """Serve until the process is ended. `tell` gets the address once the server listens. Raises TatamiError if the port is taken
     or the extra `explorer` is missing."""
     application = server.application()
@@ -172,7 +174,7 @@ def serve(server: Server, port: int, tell: Any = print) -> None:
             uvicorn.Server(config).run(sockets=[listening])
 
 
-def _starlette() -> tuple[Any, Any]:
+def _starlette() -> tuple[ModuleType, ModuleType]:
     try:
         import uvicorn  # noqa: F401
         from starlette import applications, routing

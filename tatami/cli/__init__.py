@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -116,6 +116,8 @@ def refusing(command: Callable[..., object]) -> Callable[..., None]:
         except KeyboardInterrupt:
             say_interrupted()
             sys.exit(130)
+        except (click.ClickException, click.exceptions.Exit):  # a wrong use of options, which click tells itself
+            raise
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
@@ -229,14 +231,16 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 @click.option("--trace", type=click.Path(), help="write the waves as a trace that Perfetto and Chrome open")
-def bench(request: Request, **options: Any) -> None:
+def bench(request: Request, **options: object) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
 
     On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
     global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
+    import msgspec
+
     from tatami.cli.run_commands import Benching, bench_command
 
-    bench_command(request, Benching(**options))
+    bench_command(request, msgspec.convert(options, Benching))
 
 
 @main.command(short_help="search for better plans by measuring")
@@ -356,12 +360,14 @@ def report(request: Request, output: str) -> None:
     "-o", "--output", type=click.Path(), metavar="FILE.html", help="page to write; default: the model's name with .html"
 )
 @click.option("--bench", is_flag=True, help="time the kernels on this machine")
-def explore(request: Request, output: str | None, bench: bool) -> None:
+@click.option("--serve", is_flag=True, help="serve the page on 127.0.0.1, with plans to edit, and write nothing")
+@click.option("--port", type=click.IntRange(1, 65535), help="port to serve at; default: a free one")
+def explore(request: Request, output: str | None, bench: bool, serve: bool, port: int | None) -> None:
     """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of
     C leads back to the model's node, and the node to its line of C. The page needs no network and no server."""
     from tatami.cli.explore_command import Exploring, explore_command
 
-    explore_command(request, Exploring(output, bench))
+    explore_command(request, Exploring(output, bench, serve, port))
 
 
 @main.command(short_help="measure this machine anew")

@@ -47,6 +47,7 @@ if getattr(sys, "frozen", False) or type(getattr(__spec__, "loader", None)).__na
 _WHERE: dict[str, str] = {
     "Graph": "tatami.frontend.graph",
     "compile": "tatami.api",
+    "gradient": "tatami.derivative.api",
     "load": "tatami.api",
     "open_model": "tatami.models",
     "parse": "tatami.harp.load",

@@ -29,7 +29,7 @@ LAYERS = [
 ]
 """The boxes of the picture, in the order of data: a layer imports only earlier ones."""
 IMPORTERS = ("gguf", "harp", "onnx", "torch")
-"""Ways in: each imports `core` and `frontend` only."""
+"""Ways in: each imports `core`, `frontend` and `derivative` only."""
 ABOVE = {
     "__init__",
     "__main__",
@@ -44,6 +44,9 @@ ABOVE = {
     "ledger",
     "compiled_function",
     "decisions",
+    "deploy",
+    "derivative",
+    "explorer",
     "models",
     "node_names",
     "observer",
@@ -85,9 +88,10 @@ NUMPY_PARTS = (
     "backends",
     "bench",
     "cli",
+    "deploy",
     "emulated",
-    "search",
     "generation",
+    "search",
 )
 MOST_FILES = 20
 """Maximum number of files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""
@@ -128,7 +132,7 @@ def why_not(relative: str, module: tuple[str, ...]) -> str:
         return ""
     other, inside = module[1], module[2:]
     if me in IMPORTERS:
-        return "" if other in ("core", "frontend") else "an importer knows core and frontend only"
+        return "" if other in ("core", "frontend", "derivative") else "an importer knows core, frontend and derivative only"
     if me not in LAYERS:
         return f"{me} is not a part that this test knows: add it to LAYERS or ABOVE"
     if other not in LAYERS:

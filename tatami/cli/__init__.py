@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,17 +26,21 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
                                           every stage as text and JSON, and the generated C
   tatami compile model.onnx -o model.tatami
                                           one file that loads at once: a MODEL, and for tt.load
+  tatami compile model.onnx -o lib --library
+                                          a C library and header that run without Python; or --wheel NAME
   tatami run out/6_region.json --check    go on from any stage of a dump
   tatami playback model.onnx              run every stage that computes; name the first that differs
   tatami bench model.onnx -D B=32         time and roofline per kernel
   tatami tune model.onnx --budget 10m -o tuned.json
                                           measure other plans than the compiler's; run --decisions tuned.json
   tatami explain model.onnx               what was fused, what was not, and why
+  tatami explore model.onnx               one page for a browser: every stage, linked from the model to the C
   tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
   tatami check model.harp                 all that is wrong with a text, with line and column
   tatami check model.onnx                 all that onnx.checker finds, and what an import repairs
   tatami fmt model.harp                   lay it out; --check only looks
   tatami decompile model.onnx             write model.harp, large constants in model.npz
+  tatami gradient model.onnx --wrt W      write model.gradient.harp: the model and the derivative by W
   tatami generate model.gguf -p "Once" -n 64
                                           text after a prompt, as it comes
   tatami serve model.gguf                 an OpenAI-compatible server on 127.0.0.1
@@ -174,13 +178,21 @@ def run(request: Request, inputs: tuple[str, ...], output: str | None, fetch_nam
     "-o", "--output", default="tatami-out", show_default=True, type=click.Path(), help="folder to write, or a file name.tatami"
 )
 @click.option("--dump", default="", metavar="STAGE,...|all", help="stages to write as documents and text")
-@click.option("--embed", is_flag=True, help="documents that need no other file")
-def compile_(request: Request, output: str, dump: str, embed: bool) -> None:
+@click.option("--embed", is_flag=True, help="documents, or a library, that need no other file")
+@click.option(
+    "--library", is_flag=True, help="a C library that runs without Python: libmodel.so, model.h, constants.bin, examples"
+)
+@click.option("--static", is_flag=True, help="with --library: an archive, libmodel.a")
+@click.option("--wheel", metavar="NAME[==VERSION]", help="a Python package of this model alone, which needs numpy only")
+@click.option("--libc", type=click.Choice(["gnu", "musl"]), help="C library of --library or --wheel, linked by zig")
+def compile_(request: Request, output: str, **forms: object) -> None:
     """Compile MODEL. Into a folder: the generated code, a stand-alone main, and dumps. Into a .tatami file: the program, as
-    tt.load and every command take it."""
-    from tatami.cli.compile_command import compile_command
+    tt.load and every command take it. With --library or --wheel: what runs where Tatami is not installed."""
+    from msgspec import convert
 
-    compile_command(request, output, dump, embed)
+    from tatami.cli.compile_command import Forms, compile_command
+
+    compile_command(request, output, convert(forms, Forms))
 
 
 @main.command(short_help="compare all stages on the same inputs")
@@ -200,16 +212,15 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
 @click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
-def bench(
-    request: Request, inputs: tuple[str, ...], threads: int | None, seconds: float | None, ledger: str | None, svg: str | None
-) -> None:
+@click.option("--trace", type=click.Path(), help="write the waves as a trace that Perfetto and Chrome open")
+def bench(request: Request, **options: Any) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
 
     On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
     global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
     from tatami.cli.run_commands import Benching, bench_command
 
-    bench_command(request, Benching(inputs, threads, seconds, ledger, svg))
+    bench_command(request, Benching(**options))
 
 
 @main.command(short_help="search for better plans by measuring")
@@ -301,6 +312,20 @@ def explain(request: Request, svg: str | None, dot: str | None, candidates: bool
         candidates_command(request, as_json)
 
 
+@main.command(short_help="see the whole compilation in a browser")
+@common
+@click.option(
+    "-o", "--output", type=click.Path(), metavar="FILE.html", help="page to write; default: the model's name with .html"
+)
+@click.option("--bench", is_flag=True, help="time the kernels on this machine")
+def explore(request: Request, output: str | None, bench: bool) -> None:
+    """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of
+    C leads back to the model's node, and the node to its line of C. The page needs no network and no server."""
+    from tatami.cli.explore_command import Exploring, explore_command
+
+    explore_command(request, Exploring(output, bench))
+
+
 @main.command(short_help="measure this machine anew")
 @click.option("-o", "output", type=click.Path(), metavar="FILE.json", help="write the target document: --target FILE.json")
 @refusing
@@ -352,6 +377,20 @@ def decompile(model: str, output: str | None, trust: bool) -> None:
     from tatami.cli.harp_commands import decompile_command
 
     decompile_command(model, output, trust)
+
+
+@main.command(short_help="write a model with its derivatives")
+@click.argument("model")
+@click.option("--of", metavar="OUTPUT", help="the output to differentiate, the sum of its elements; needless if there is one")
+@click.option("--wrt", multiple=True, required=True, metavar="NAME", help="an input or a constant (repeatable)")
+@click.option("-o", "--output", type=click.Path(), help="FILE.harp, with its .npz next to it, or FILE.json; - prints the text")
+@click.option("--trust", is_flag=True, help="accept documents that carry code")
+@refusing
+def gradient(model: str, of: str | None, wrt: tuple[str, ...], output: str | None, trust: bool) -> None:
+    """Write MODEL with one more output for each NAME: the derivative of OUTPUT by it, called NAME.gradient in documents."""
+    from tatami.cli.harp_commands import gradient_command
+
+    gradient_command(model, of, wrt, output, trust)
 
 
 @main.command(short_help="text after a prompt")

@@ -21,7 +21,8 @@ from tatami.ledger.database import default_path, open_ledger
 from tatami.ledger.exchange import csv_text, merge, prune, summary
 from tatami.ledger.records import Records, revision
 from tatami.runtime.cores import thread_count
-from tatami.search.session import Options, Progress, Session, Tell, Tuned, fault_folder
+from tatami.search.results import Options, Progress, Tell, Tuned
+from tatami.search.session import Session, fault_folder
 from tatami.storage.dump import write_text
 
 UNITS = {"s": 1, "m": 60, "h": 3600}

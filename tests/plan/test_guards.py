@@ -42,7 +42,7 @@ def stem(shape: tuple[Any, ...] = ("B", 3, 64, 64)) -> tt.Graph:
     return g
 
 
-def sounds(shape: tuple[Any, ...] = ("B", 4, "N")) -> tt.Graph:
+def sounds(shape: tuple[Any, ...] = ("B", 16, "N")) -> tt.Graph:
     """Windows over a line: by planes where it is long, a product of few rows where it is not."""
     g = tt.Graph("sounds")
     g.output("y", g.input("x", shape, tt.fp32).conv(g.constant(values(64, shape[1], 9)), None))
@@ -151,8 +151,8 @@ def test_both_sides_of_a_guard_between_kinds_give_the_convolution() -> None:
     f = tt.compile(sounds(), target="cpu:avx512", threads=1, sizes=LINES, decisions={"plans": kept})
     for b in (1, 3):
         for n in (n for n in edges(choices) if n >= 9):
-            x = values(b, 4, n)
-            want = tt.compile(sounds((b, 4, n)), target="reference")(x=x)["y"]
+            x = values(b, 16, n)
+            want = tt.compile(sounds((b, 16, n)), target="reference")(x=x)["y"]
             np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-4, atol=1e-4, err_msg=str((b, n)))
 
 

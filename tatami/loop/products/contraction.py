@@ -221,6 +221,12 @@ class _Contraction(ContractionOperands):
         if result is not None:
             c, c_pitch = self.place(result, values, i0, j0), result.pitch
 
+        if self.codes is not None:
+            kind = "codeslie" if self.rows_lie is not None else "codes"
+            call = self.codes_call(kind, (a, a_size, rows), (c, c_pitch), s, slivers)
+            products = (*self.prefetch(values, i0, rows, j0), call)
+            return products if result is not None else (*products, *self.epilogue(values, i0, i0 + rows, j0, j1, sums))
+
         def block(k0: Expr, k1: Expr, first: Expr = ZERO, rows: Expr = rows) -> tuple[Stmts, loop.Call]:
             """Statements that pack a block of k of the sliver, and the call that multiplies it with some rows of the panels."""
             pack: Stmts = ()

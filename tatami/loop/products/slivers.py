@@ -17,6 +17,7 @@ from tatami.loop.emit.template import Stmts, name_of
 from tatami.loop.products.finished_sums import FinishedSums
 from tatami.loop.products.packing import Panel
 from tatami.region.ir import Read, RegionExpr
+from tatami.region.views.dequantised import Dequantised, rows_of
 from tatami.region.views.matrix import Matrix
 
 COPIED_ROWS = 4
@@ -56,6 +57,9 @@ class Slivers(FinishedSums):
     k_blocks: Expr
     rows_lie: Matrix | None
     ready: Read | None
+    codes: Dequantised | None
+    """The parts of the columns' operand if they are slivers of codes; else None."""
+    tile: str
     copied: Matrix | None
     """The columns' operand in memory, if it is a matrix whose slivers are plain copies; else None."""
 
@@ -65,8 +69,39 @@ class Slivers(FinishedSums):
 
     def local_sliver(self) -> loop.LocalBuffer:
         """Buffer for one block of k of a sliver (for AMX tiles all of k); empty if the slivers are ready."""
+        if self.codes is not None:
+            m = self.m.as_int()
+            return self.local(ZERO if m is not None and m <= self.mr else expr(self.depth_of_codes()) * self.nr)
         depth = self.k if self.plan.by_tiles else ceildiv(self.k, self.k_blocks)
         return self.local(ZERO if self.ready is not None else depth * self.nr)
+
+    def depth_of_codes(self) -> int:
+        """Steps of k of codes that are widened together: whole blocks, at most kc if a block is not longer."""
+        assert self.codes is not None
+        unit = self.codes.block or self.codes.group
+        return max(1, self.plan.kc // unit) * unit
+
+    def codes_call(
+        self, kind: str, rows: tuple[loop.Pointer, Expr, Expr], to: tuple[loop.Pointer, Expr], s: Expr, room: loop.Pointer
+    ) -> loop.Call:
+        """The call that multiplies rows (their place, pitch or depth, number) with sliver `s` of codes. `to`: the place and the
+        pitch of the sums; `room`: for widened codes (c/products/codes.py)."""
+        codes = self.codes
+        assert codes is not None
+        a, a_size, number = rows
+        c, c_pitch = to
+
+        def sliver(read: Read, each: int) -> loop.Pointer:
+            return loop.Pointer(read.tensor, s * rows_of(each, self.k) * self.nr)
+
+        b, *_ = places = [sliver(read, each) for read, each in codes.parts]
+        zero = places[1] if codes.zero is not None else b
+        scale = places[-1] if codes.scale is not None else b
+        block = expr(codes.block) if codes.block else maximum(ONE, self.k)
+        sizes = (number, a_size, c_pitch, self.k, block, expr(self.depth_of_codes()))
+        return loop.Call(
+            f"tatami_{kind}_{self.tile}", (a, b, c, room, scale, zero, *map(loop.Integer, sizes)), True, self.counts(number)
+        )
 
     def local_sums(self, rows: Expr) -> loop.LocalBuffer:
         """Buffer for the sums of a sliver (for AMX tiles of a panel), twice if they are transposed."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from tatami.core.dtype import DType
 from tatami.core.expr import ceildiv, expr
+from tatami.core.tensor import numpy_dtype
 from tatami.onnx.arithmetic import Num, size_of
 from tatami.onnx.importer import Importer
 from tatami.onnx.node import OnnxNode
@@ -69,6 +70,29 @@ def weights_of_bits(m: Importer, n: OnnxNode, bits: int) -> Num:
     return (values - zero) * scales
 
 
+def constant_weights(m: Importer, n: OnnxNode, bits: int) -> str | None:
+    """[N, K] weights of MatMulNBits as a dequantisation of constants of `bits` each; None for weights that are not constants,
+    for zero points that are floats, and for `g_idx`."""
+    rows, depth, block = (n.attr(a) for a in ("N", "K", "block_size"))
+    blocks, kind = -(-depth // block), {2: DType.u2, 4: DType.u4, 8: DType.u8}[bits]
+    packed, scales, zero = (m.constants.get(m.operand(n, k)) for k in (1, 2, 3))
+    if packed is None or scales is None or n.has(4) or not m.dtype(m.operand(n, 0)) == scales.dtype == DType.fp32:
+        return None
+    if n.has(3) and (zero is None or zero.dtype != DType.u8):
+        return None
+
+    def codes(array: np.ndarray, count: int) -> np.ndarray:
+        """`count` codes in each row of bytes, low bits first."""
+        parts = [array >> i & (1 << bits) - 1 for i in range(0, 8, bits)]
+        return np.stack(parts, -1).reshape(rows, -1)[:, :count].astype(numpy_dtype(kind))
+
+    points = np.full((rows, blocks), 1 << bits - 1, np.uint8).astype(numpy_dtype(kind))
+    if zero is not None:
+        points = codes(zero.array.reshape(rows, -1), blocks)
+    constants = (codes(packed.array.reshape(rows, -1), depth), scales.array.reshape(rows, blocks), points)
+    return m.one("dequantize", [m.add_constant(t) for t in constants], {"to": DType.fp32, "axis": 1, "block": block})
+
+
 def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
     """MatMulNBits. `accuracy_level` is a lower bound; the product is computed in the operand's own dtype, which exceeds all of
     them."""
@@ -81,8 +105,8 @@ def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
     if any(size == 0 for size in m.shape(m.operand(n, 1))):  # an omitted projection
         out = m.one("full", [], {"shape": (*m.shape(a)[:-1], expr(n.attr("N"))), "value": 0, "dtype": m.dtype(a)})
         return [m.result(m.joined("add", out, bias) if bias else out)]
-    weights = weights_of_bits(m, n, bits).cast(m.dtype(a))
-    return [m.result(m.one("linear", [a, weights.tensor, *([bias] if bias else [])]))]
+    weights = constant_weights(m, n, bits) or weights_of_bits(m, n, bits).cast(m.dtype(a)).tensor
+    return [m.result(m.one("linear", [a, weights, *([bias] if bias else [])]))]
 
 
 def _matmul_bnb4(m: Importer, n: OnnxNode) -> list[Value]:

@@ -468,11 +468,11 @@ def generate(model: str, **options: object) -> None:
 @click.option("--queue", "places", default=64, show_default=True, help="sequences that may wait; more are refused (429)")
 @click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
 @refusing
-def serve(model: str, host: str, port: int, slots: int, context: int | None, places: int, threads: int | None) -> None:
+def serve(model: str, **options: object) -> None:
     """Serve MODEL, a .gguf file, until interrupted: /v1/completions, /v1/chat/completions, /v1/models, /health, /metrics."""
     from tatami.cli.serve_command import serve_command
 
-    serve_command(model, host, port, slots, context, places, threads)
+    serve_command(model, options)
 
 
 @main.command(short_help="the JSON schema of a stage")

@@ -58,7 +58,7 @@ class Context:
         return self.subject_of(f"program:{content_key(chain_parts(self.compilation))[:32]}", self.sizes, "warm")
 
     def subject_of(self, region: str, sizes: Mapping[str, int], caches: str) -> Subject:
-        """What a measurement of this search is about, as the ledger keeps it."""
+        """The subject of a measurement of this search, as the ledger keeps it."""
         return Subject(region, self.hash, sizes_text(sizes), self.options.threads, caches, self.revision)
 
     def adopt(self, decisions: Decisions) -> None:

@@ -64,13 +64,13 @@ class Won:
 
     @property
     def line(self) -> str:
-        """The words for the table."""
+        """The steps in a few words, for the table at the end."""
         first = self.subject.moves[0].proposal.line
         more = len(self.subject.moves) - 1
         return f"{first} and {more} like it" if more else first
 
     def change(self) -> Change:
-        """The row of the table."""
+        """The row of the table at the end."""
         names = tuple(dict.fromkeys(_name(m, k).removeprefix("main/") for m in self.subject.moves for k in m.replaced))
         seconds = self.subject.seconds
         old = f"{len(self.subject.step.before)} kernels" if len(self.subject.step.before) > 1 else "1 kernel"
@@ -90,7 +90,7 @@ class Structure:
         self.whole: Whole | None = None
         self.left = 0
         self.fixed = context.compilation.decisions
-        """What the user has decided, which stays."""
+        """The decisions of the user, which stay."""
 
     def run(self, times: Times, until: float) -> Times:
         """Search until no step wins, or `until` (monotonic seconds). The times of the kernels in the program as it is then."""

@@ -27,13 +27,17 @@ PATIENCE = 0.1
 
 
 class Context:
-    """One search. `compilation` has the decisions that are adopted so far; `records`: the open ledger.
+    """One search. `compilation` has the decisions that are adopted so far; `fixed`: decisions that stay as they are; `records`:
+    the open ledger.
 
     `measured`: number of candidates compiled and compared; `gain`: share of the program's time that is saved; `done`: share of
     the work that is over."""
 
-    def __init__(self, compilation: Compilation, options: Options, records: Records, tell: Tell) -> None:
+    def __init__(
+        self, compilation: Compilation, options: Options, records: Records, tell: Tell, fixed: Decisions | None = None
+    ) -> None:
         self.compilation = compilation
+        self.fixed = compilation.decisions if fixed is None else fixed
         self.options = options
         self.records = records
         self._tell = tell

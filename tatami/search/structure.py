@@ -89,8 +89,6 @@ class Structure:
         self.dropped: list[str] = []
         self.whole: Whole | None = None
         self.left = 0
-        self.fixed = context.compilation.decisions
-        """The decisions of the user, which stay."""
 
     def run(self, times: Times, until: float) -> Times:
         """Search until no step wins, or `until` (monotonic seconds). The times of the kernels in the program as it is then."""
@@ -107,7 +105,7 @@ class Structure:
 
     def _calls(self, times: Times, until: float) -> Times:
         for p in calls(self.context.compilation, self.context.sizes):
-            if p.subject in self.fixed.calls:
+            if p.subject in self.context.fixed.calls:
                 continue
             if time.monotonic() >= until:
                 self.left += 1
@@ -136,7 +134,7 @@ class Structure:
         for m in moves(context.compilation, context.sizes):
             seconds = sum(seconds_of(_name(m, k), times) for k in m.replaced)
             step = step_of(context.compilation, m, context.sizes)
-            if step is None or m.proposal.subject in self.fixed.partitions:
+            if step is None or m.proposal.subject in self.context.fixed.partitions:
                 continue
             subject = found.setdefault((step.key, *sorted(step.sizes.items())), Subject(step, [], 0.0))
             subject.moves.append(m)

@@ -249,15 +249,17 @@ def bench(request: Request, **options: object) -> None:
 @click.option(
     "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
 )
+@click.option("--sizes", multiple=True, metavar="NAME=1,16,512", help="several values of an open size, each tuned for itself")
+@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
 @click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
 @click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")
-def tune(request: Request, budget: str, threads: int | None, output: str, ledger: str | None) -> None:
-    """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D, and write those that are
-    faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps what was found;
+def tune(request: Request, **options: Any) -> None:
+    """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D and --sizes, and write
+    those that are faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps what was found;
     started again, the search goes on, and measures nothing twice."""
-    from tatami.cli.tune_command import tune_command
+    from tatami.cli.tune_command import Tuning, tune_command
 
-    tune_command(request, budget, threads, Path(output), ledger)
+    tune_command(request, Tuning(**options))
 
 
 @main.group(short_help="measurements of this machine")

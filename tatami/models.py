@@ -6,7 +6,7 @@ embeds) for a document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +29,7 @@ Given = dict[str, Module[Any]]
 
 BY_SUFFIX: dict[str, str] = {
     ".harp": "tatami.harp.load:load_file",
+    ".gguf": "tatami.gguf.load:load_file",
 }
 """Suffix of a file -> importer of its path."""
 OF_ONNX = "tatami.onnx.load:load_file"
@@ -106,6 +107,9 @@ class Source(Protocol):
         reads_sizes: bool = True,
     ) -> ImportedModel:
         """The module for values `fixed`, `shapes` of other inputs (None: a size stays open) and values `sizes` of symbols. Raises TatamiError."""
+
+    def naming(self, names: Collection[str]) -> Module[Graph]:
+        """The module in which each constant of `names` has that name and stands for itself alone."""
 
     def decisive(self, error: TatamiError) -> set[str]:
         """Inputs whose values the import needs, according to its error."""

@@ -1,4 +1,4 @@
-"""The commands that write `.harp` texts: `tatami fmt` and `tatami decompile`."""
+"""The commands that write `.harp` texts: `tatami fmt`, `tatami decompile` and `tatami gradient`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import click
 
 from tatami.cli.terminal import printable
 from tatami.core.diagnostic import fail
+from tatami.core.document import document_text
+from tatami.core.module import Module
+from tatami.frontend.ir import Graph
 from tatami.harp.decompile import decompiled
 from tatami.harp.fmt import format_source
 from tatami.harp.load import read_text
 from tatami.models import open_model
-from tatami.storage.dump import write_bytes, write_text
+from tatami.storage.dump import to_document, write_bytes, write_text
+from tatami.targets import resolve_target
 
 
 def fmt_command(files: tuple[str, ...], check: bool, output: str | None) -> None:
@@ -48,8 +52,28 @@ def decompile_command(model: str, output: str | None, trust: bool) -> None:
     if "frontend" not in given:
         why = f"the model is given from stage {next(iter(given))} on; its graph is not there"
         raise fail("InvalidDocument", model[:200], why, "give the model itself, or its frontend document")
-    found = decompiled(given["frontend"])
-    path = Path(output if output is not None else Path(model).with_suffix(".harp").name)
+    path = output if output is not None else Path(model).with_suffix(".harp").name
+    write_harp(given["frontend"], path, model)
+
+
+def gradient_command(model: str, of: str | None, wrt: tuple[str, ...], output: str | None, trust: bool) -> None:
+    """`tatami gradient`: write the model with its derivatives, as a document if `output` ends in .json, else as a text."""
+    from tatami.derivative.api import gradient
+
+    module = gradient(model, of=of, wrt=list(wrt), trust=trust)
+    path = output if output is not None else f"{Path(model).stem}.gradient.harp"
+    if Path(path).suffix.lower() == ".json":
+        write_text(Path(path), document_text(to_document("frontend", module, resolve_target("reference"))))
+        click.echo(printable(f"wrote {path}"))
+    else:
+        write_harp(module, path, model)
+
+
+def write_harp(module: Module[Graph], output: str, model: str) -> None:
+    """Write a module as a .harp text with its constants in an .npz; `-`: the text alone, to standard output. `model`: the file
+    it was read from, which is not overwritten."""
+    found = decompiled(module)
+    path = Path(output)
     if output == "-":
         click.echo(found.text, nl=False)
         return

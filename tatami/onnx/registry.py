@@ -21,6 +21,7 @@ from tatami.onnx.operators.contraction import CONTRACTION
 from tatami.onnx.operators.creation import CREATION
 from tatami.onnx.operators.elementwise import ELEMENTWISE
 from tatami.onnx.operators.experimental import EXPERIMENTAL
+from tatami.onnx.operators.gradient import GRADIENT
 from tatami.onnx.operators.indexing import INDEXING
 from tatami.onnx.operators.linear_algebra import LINEAR_ALGEBRA
 from tatami.onnx.operators.movement import MOVEMENT
@@ -48,7 +49,7 @@ HANDLERS: dict[str, dict[str, Handler]] = {
     "": _DEFAULT,
     "ai.onnx": _DEFAULT,
     "ai.onnx.ml": {**ML},
-    "ai.onnx.preview.training": {**TRAINING},
+    "ai.onnx.preview.training": {**TRAINING, **GRADIENT},
     "com.microsoft": {**MICROSOFT},
     "com.microsoft.nchwc": {**NCHWC},
     "com.ms.internal.nhwc": {**NHWC},

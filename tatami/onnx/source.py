@@ -8,17 +8,24 @@ structure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import onnx
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.files.data_files import DataFiles, ModelFile, read_model
+from tatami.core.module import Module
 from tatami.core.sizes.binding import PartialShape
+from tatami.core.tensor import Tensor
+from tatami.frontend.ir import Graph
 from tatami.onnx.files.repair import Repaired, repaired
+from tatami.onnx.files.tensors import array_of
 from tatami.onnx.load import decisive_inputs, has_symbolic_sizes, import_model, read_proto
 from tatami.onnx.sequences.ports import Imported, arguments_of, results_of
 
@@ -100,6 +107,26 @@ class OnnxSource:
         finally:
             self._let_go()
 
+    def naming(self, names: Collection[str]) -> Module[Graph]:
+        """The module in which each initialiser of `names` is a constant of that name, computed with when the program runs:
+        otherwise equal ones are one constant, and what depends on constants alone is computed by the import."""
+        door = self.repaired
+        arrays = {n: array_of(door.tensors[n], self.beside, n) for n in names if n in door.tensors}
+        ports = {n: _port(n, a) for n, a in arrays.items()}
+        opened = replace(door, overridable={**door.overridable, **ports})
+        module = import_model(opened, {}, beside=self.beside, overrides=frozenset(arrays)).module
+        main = module.main
+        inputs = tuple(
+            msgspec.structs.replace(p, role="param", storage="const_pool") if p.tensor in arrays else p
+            for p in main.signature.inputs
+        )
+        main = msgspec.structs.replace(main, signature=msgspec.structs.replace(main.signature, inputs=inputs))
+        constants = {**module.constants, **{n: Tensor(a) for n, a in arrays.items()}}
+        self._let_go()
+        return replace(
+            module, programs={**module.programs, "main": main}, constants=constants, overridable=tuple(door.overridable)
+        )
+
     def _let_go(self) -> None:
         """Release the model of a file, which is read again for the next import, so that its weights are not in memory twice."""
         if isinstance(self._given, Path):
@@ -130,6 +157,10 @@ class OnnxSource:
 
     arguments_of = staticmethod(arguments_of)
     results_of = staticmethod(results_of)
+
+
+def _port(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
+    return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

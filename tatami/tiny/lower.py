@@ -70,7 +70,7 @@ def lower(frontend: Module[Graph]) -> Module[Program]:
 
 
 def _hoisted(module: Module[Graph]) -> dict[str, tuple[str, ...]]:
-    """Per callee: the module constants that its callers pass as last arguments.
+    """Graph other than main -> the module constants that its callers, if it has any, pass as last arguments.
 
     A called program has no pool of its own; constants that it or its own callees read are handed down. Branches of one `if`
     take the same list.
@@ -99,8 +99,7 @@ def _hoisted(module: Module[Graph]) -> dict[str, tuple[str, ...]]:
                 if n in reads and reads[n] != both:
                     reads[n] = both
                     changed = True
-    called = set().union(*calls.values()) if calls else set()
-    return {name: tuple(sorted(reads[name])) for name in called if name in reads}
+    return {name: tuple(sorted(constants)) for name, constants in reads.items() if name != "main"}
 
 
 class _Lowering:

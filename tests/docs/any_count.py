@@ -18,7 +18,7 @@ from tests.docs.pages import ROOT
 PACKAGE = ROOT / "tatami"
 PARTS = (
     "core", "frontend", "tiny", "indexbook", "poly_view", "region", "poly_core", "plan", "loop", "gpu", "execution", "c", "cu",
-    "emulated", "runtime", "harp", "onnx", "torch", "backends",
+    "emulated", "runtime", "harp", "onnx", "torch", "backends", "derivative",
 )  # fmt: skip
 ABOVE = "above"
 """The part of everything else: the modules and folders that see all layers."""

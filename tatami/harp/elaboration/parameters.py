@@ -72,8 +72,18 @@ def _methods(cls: type, excluded: frozenset[str]) -> dict[str, Callable[..., obj
 
 TENSOR_METHODS = _methods(Tensor, _NOT_OPERATIONS)
 """Name -> method of a tensor."""
-GRAPH_METHODS = _methods(Graph, _BUILDING)
-"""Name -> method of a graph."""
+
+
+def grad(graph: Graph, of: Tensor, wrt: Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
+    """The derivatives of the sum of `of` by each of `wrt`; the tensor itself for one."""
+    from tatami.derivative.api import between
+
+    found = between(graph, of, wrt)
+    return found[0] if len(found) == 1 else found
+
+
+GRAPH_METHODS = {**_methods(Graph, _BUILDING), "grad": grad}
+"""Name -> function whose first operand is the graph: its methods, and `grad`."""
 
 
 @lru_cache(maxsize=512)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,7 +51,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
 MODEL is .harp, .onnx, .gguf, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
-Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
+Environment: TATAMI_NUM_THREADS, OMP_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
 TATAMI_CALIBRATE=0 (plan by the usual rates of the instruction set), TATAMI_SANITIZE (docs/custom_kernels.md).
 """
 """The text of `tatami --help`."""
@@ -222,34 +222,43 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @main.command(short_help="time and roofline per kernel; counts on an emulated GPU")
 @common
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
-@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
+)
 @click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
 @click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 @click.option("--trace", type=click.Path(), help="write the waves as a trace that Perfetto and Chrome open")
-def bench(request: Request, **options: Any) -> None:
+def bench(request: Request, **options: object) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
 
     On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
     global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
+    import msgspec
+
     from tatami.cli.run_commands import Benching, bench_command
 
-    bench_command(request, Benching(**options))
+    bench_command(request, msgspec.convert(options, Benching))
 
 
 @main.command(short_help="search for better plans by measuring")
 @common
 @click.option("--budget", default="10m", show_default=True, metavar="TIME", help="how long to search: 90s, 10m, 2h")
-@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
+)
+@click.option("--sizes", multiple=True, metavar="NAME=1,16,512", help="several values of an open size, each tuned for itself")
 @click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
 @click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")
-def tune(request: Request, budget: str, threads: int | None, output: str, ledger: str | None) -> None:
-    """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D, and write those that are
-    faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps what was found;
-    started again, the search goes on, and measures nothing twice."""
-    from tatami.cli.tune_command import tune_command
+def tune(request: Request, **options: object) -> None:
+    """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D and --sizes, and write
+    those that are faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps
+    what was found; started again, the search goes on, and measures nothing twice."""
+    import msgspec
 
-    tune_command(request, budget, threads, Path(output), ledger)
+    from tatami.cli.tune_command import Tuning, tune_command
+
+    tune_command(request, msgspec.convert(options, Tuning))
 
 
 @main.group(short_help="measurements of this machine")
@@ -352,12 +361,14 @@ def report(request: Request, output: str) -> None:
     "-o", "--output", type=click.Path(), metavar="FILE.html", help="page to write; default: the model's name with .html"
 )
 @click.option("--bench", is_flag=True, help="time the kernels on this machine")
-def explore(request: Request, output: str | None, bench: bool) -> None:
+@click.option("--serve", is_flag=True, help="serve the page on 127.0.0.1, with plans to edit, and write nothing")
+@click.option("--port", type=click.IntRange(1, 65535), help="port to serve at; default: a free one")
+def explore(request: Request, output: str | None, bench: bool, serve: bool, port: int | None) -> None:
     """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of
     C leads back to the model's node, and the node to its line of C. The page needs no network and no server."""
     from tatami.cli.explore_command import Exploring, explore_command
 
-    explore_command(request, Exploring(output, bench))
+    explore_command(request, Exploring(output, bench, serve, port))
 
 
 @main.command(short_help="measure this machine anew")
@@ -458,11 +469,11 @@ def generate(model: str, **options: object) -> None:
 @click.option("--queue", "places", default=64, show_default=True, help="sequences that may wait; more are refused (429)")
 @click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
 @refusing
-def serve(model: str, host: str, port: int, slots: int, context: int | None, places: int, threads: int | None) -> None:
+def serve(model: str, **options: object) -> None:
     """Serve MODEL, a .gguf file, until interrupted: /v1/completions, /v1/chat/completions, /v1/models, /health, /metrics."""
     from tatami.cli.serve_command import serve_command
 
-    serve_command(model, host, port, slots, context, places, threads)
+    serve_command(model, options)
 
 
 @main.command(short_help="the JSON schema of a stage")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -19,7 +21,7 @@ def test_a_network_has_a_loss_and_gradients(name: str) -> None:
     assert torch.isfinite(loss) and all(p.grad is not None for p in module.parameters())
 
 
-def test_a_process_trains_turn_by_turn(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_process_trains_turn_by_turn(tmp_path: Path) -> None:
     contestant = Contestant("experts", "eager", 1, tmp_path)
     try:
         contestant.begin()
@@ -31,7 +33,7 @@ def test_a_process_trains_turn_by_turn(tmp_path) -> None:  # type: ignore[no-unt
     assert f.first > 0 and len(f.steps) == 3 and len(f.losses) == 2 and f.losses[1] < f.losses[0] and f.peak > 10
 
 
-def test_a_process_that_ends_says_why(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_process_that_ends_says_why(tmp_path: Path) -> None:
     contestant = Contestant("experts", "no_such_backend", 1, tmp_path)
     try:
         with pytest.raises(RuntimeError, match="no_such_backend"):

@@ -59,6 +59,7 @@ _WHERE: dict[str, str] = {
     "TatamiError": "tatami.core.diagnostic",
     "DType": "tatami.core.dtype",
 }
+_MODULES: dict[str, str] = {"view": "tatami.core.view", "generation": "tatami.generation"}
 _DTYPES = frozenset([
     "bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "fp16", "bf16", "fp32", "fp64",
     "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1", "i4", "u4", "i2", "u2",
@@ -68,12 +69,12 @@ _DTYPES = frozenset([
 def __getattr__(name: str) -> Any:
     if name in _DTYPES:
         return getattr(import_module("tatami.core.dtype").DType, name)
-    if name == "view":
-        return import_module("tatami.core.view")
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'tatami' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), "view", *_WHERE, *_DTYPES])
+    return sorted({*globals(), *_MODULES, *_WHERE, *_DTYPES})

@@ -77,7 +77,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
     entry measures the time of each kernel."""
     from tatami.runtime.building.apart import Apart, apart
     from tatami.runtime.building.compiler import find_compiler, is_quick_build
-    from tatami.runtime.building.objects import Units, build_keyed
+    from tatami.runtime.building.objects import Units, build_keyed, program_units
     from tatami.runtime.building.sanitizer import sanitizer_flags
     from tatami.runtime.cpu.pool import runtime_body
     from tatami.runtime.cpu.short_call import made_beside
@@ -92,7 +92,7 @@ def make_program(compilation: Compilation, timed: bool = False) -> StoredProgram
         if not is_quick_build():  # a quick build saves processor time: it compiles all kernels at once
             stages.told = early
         try:
-            made.complete(_units(compilation, timed))
+            made.complete([*program_text(compilation, timed), *program_units()])
         finally:
             stages.told = None
 
@@ -116,11 +116,11 @@ def _kernel_unit(unit: CUnit) -> Unit:
     return Unit(unit.text, unit.contract, unit.light, kernel=True)
 
 
-def _units(compilation: Compilation, timed: bool) -> list[Unit]:
-    """All units of the program, in order."""
+def program_text(compilation: Compilation, timed: bool = False) -> list[Unit]:
+    """The units of the program's kernels, the routines that they call, and its entry, in order."""
     from tatami.execution.ir import launched_kernels
     from tatami.runtime.building.compiler import is_quick_build
-    from tatami.runtime.building.objects import Unit, program_units
+    from tatami.runtime.building.objects import Unit
     from tatami.runtime.building.user_text import UserText
 
     execution, source = compilation.stages["execution"], compilation.stages["c"].main
@@ -139,7 +139,7 @@ def _units(compilation: Compilation, timed: bool) -> list[Unit]:
             user = users.get(f) or UserText("custom kernel") if u.user else None
             units.append(Unit(u.text, u.contract, u.light, user))
     joins = is_quick_build() and not is_given  # else an entry that changes would have kernels compiled again
-    return [*units, Unit(entry, light=True, stays=is_given, kernel=joins), *program_units()]
+    return [*units, Unit(entry, light=True, stays=is_given, kernel=joins)]
 
 
 def load_stored(compilation: Compilation, program: StoredProgram, threads: int | None = None) -> CpuProgram:
@@ -151,7 +151,7 @@ def load_stored(compilation: Compilation, program: StoredProgram, threads: int |
     from tatami.runtime.machine.host import trim_heap
 
     library = load_program(program.library, program.runtime, keep=is_asked_for())
-    loaded = CpuProgram(program.execution, library, get_pool(threads), thread_count(threads), where=_where(compilation))
+    loaded = CpuProgram(program.execution, library, get_pool(threads), thread_count(threads), where=where(compilation))
     if loaded.constant_bytes >= _WORTH_A_TRIM:
         trim_heap()
     return loaded
@@ -181,7 +181,7 @@ def load_emulated_program(compilation: Compilation) -> EmulatedProgram:
     def behind(kernel: str, line: int) -> dict[str, str]:
         return behind_line(kernels[kernel], line)
 
-    return EmulatedProgram(execution, machine, faces, compilation.target, _where(compilation), behind)
+    return EmulatedProgram(execution, machine, faces, compilation.target, where(compilation), behind)
 
 
 def behind_line(kernel: AnyKernel, line: int) -> dict[str, str]:
@@ -206,7 +206,7 @@ def load_cuda_program(compilation: Compilation) -> CudaProgram:
     execution = compilation.stages["execution"]
     source = compilation.stages["cu"].main
     cubins = compile_units(source.units, source.headers, device.arch)
-    return CudaProgram(execution, cubins, device, _where(compilation))
+    return CudaProgram(execution, cubins, device, where(compilation))
 
 
 def _user_texts(compilation: Compilation) -> dict[str, UserText]:
@@ -217,22 +217,22 @@ def _user_texts(compilation: Compilation) -> dict[str, UserText]:
     out: dict[str, UserText] = {}
     if loop is None or realised is None:
         return out
-    where = _where(compilation)
+    named = where(compilation)
     for name, program in loop.programs.items():
         opaque = {r.name: r.opaque for r in realised.programs[name].body if getattr(r, "opaque", None) is not None}
         for b in program.bindings:
             user = program.kernels[b.kernel].user
             if user is not None and b.region in opaque:
                 code = opaque[b.region].code or KernelCode()
-                text = UserText(where(name, b.region), code.c or "", code.preamble)
+                text = UserText(named(name, b.region), code.c or "", code.preamble)
                 out.setdefault(f"{user.name}.c", text)
     return out
 
 
-def _where(compilation: Compilation) -> Callable[[str, str], str]:
+def where(compilation: Compilation) -> Callable[[str, str], str]:
     """A function from (program, Region or step) to the nodes of the model that it computes, for faults at run time."""
 
-    def where(program: str, name: str) -> str:
+    def named(program: str, name: str) -> str:
         from tatami.report.explain import trace
 
         stages = compilation.stages
@@ -242,4 +242,4 @@ def _where(compilation: Compilation) -> Callable[[str, str], str]:
         sources = trace(compilation, program, item) if item is not None else ()
         return f"{name} ({', '.join(sources)})" if sources else name
 
-    return where
+    return named

@@ -19,6 +19,7 @@ from tatami.storage.dump import to_document
 if TYPE_CHECKING:
     from tatami.core.numbers.numerics import Array
     from tatami.execution.ir import ExecutionPlan
+    from tatami.explorer.html import Page
 
 
 class StageView:
@@ -63,6 +64,15 @@ class CompiledFunction(Function):
         from tatami.report.explain import explain
 
         return explain(self.compilation)
+
+    def explore(self, name: str = "model", source: str = "") -> Page:
+        """The compilation as one page for a browser: every stage, linked from the model's node to the line of C or CUDA. A
+        notebook shows it; `.save(path)` writes the file. `name`: the title; `source`: the model's text, if it is one."""
+        from tatami.explorer.document import explored
+        from tatami.explorer.html import Page, html
+
+        name, source = text_argument(name, "name"), text_argument(source, "source")
+        return Page(html(explored(self.compilation, name, source, self.sizes)))
 
     def to_dot(self) -> str:
         """The model as DOT text, the operations of each kernel in a cluster."""

@@ -29,6 +29,7 @@ Given = dict[str, Module[Any]]
 
 BY_SUFFIX: dict[str, str] = {
     ".harp": "tatami.harp.load:load_file",
+    ".gguf": "tatami.gguf.load:load_file",
 }
 """Suffix of a file -> importer of its path."""
 OF_ONNX = "tatami.onnx.load:load_file"

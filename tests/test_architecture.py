@@ -28,7 +28,7 @@ LAYERS = [
     "runtime",
 ]
 """The boxes of the picture, in the order of data: a layer imports only earlier ones."""
-IMPORTERS = ("harp", "onnx", "torch")
+IMPORTERS = ("gguf", "harp", "onnx", "torch")
 """Ways in: each imports `core`, `frontend` and `derivative` only."""
 ABOVE = {
     "__init__",
@@ -40,10 +40,13 @@ ABOVE = {
     "cli",
     "compilation",
     "execution_plan",
+    "generation",
     "ledger",
     "compiled_function",
     "decisions",
+    "deploy",
     "derivative",
+    "explorer",
     "models",
     "node_names",
     "observer",
@@ -52,6 +55,7 @@ ABOVE = {
     "progress",
     "report",
     "search",
+    "serve",
     "specialised",
     "stages",
     "storage",
@@ -75,7 +79,20 @@ NUMPY_FILES = {
     "report/playback.py",
     "tiny/meaning/routines.py",
 }
-NUMPY_PARTS = (*IMPORTERS, "runtime", "api", "specialised", "prepare", "backends", "bench", "cli", "emulated", "search")
+NUMPY_PARTS = (
+    *IMPORTERS,
+    "runtime",
+    "api",
+    "specialised",
+    "prepare",
+    "backends",
+    "bench",
+    "cli",
+    "deploy",
+    "emulated",
+    "generation",
+    "search",
+)
 MOST_FILES = 20
 """Maximum number of files in a folder, its `__init__.py` not counted: a longer list is of several subjects."""
 

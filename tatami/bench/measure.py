@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -15,15 +14,14 @@ from tatami.compilation import Compilation
 from tatami.core.algebra.visit import free_vars
 from tatami.core.codec import to_builtins
 from tatami.core.cost import rates
-from tatami.core.kernel import is_met
 from tatami.core.target import Target
 from tatami.ledger.exchange import plain
 from tatami.plan.choose import estimate_at
-from tatami.plan.ir import Guarded
 from tatami.plan.loops.estimate import number_at
 from tatami.region.ir import Region
 from tatami.region.walk import all_axes
 from tatami.report.explain import kernel_origins
+from tatami.report.timings import Measurement, Timing, choices_at, stated_peaks
 from tatami.runtime.cores import thread_count
 from tatami.runtime.function import Function
 from tatami.runtime.machine.peak import Peaks, check_measurable
@@ -32,49 +30,6 @@ MIN_RUNS = 5
 """Minimum number of runs, however long they take."""
 MAX_RUNS = 200
 """Maximum number of runs, even if time is left: more of them hardly lower the least time."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """One kernel: `seconds` is the least of all runs. Figures of the model are for the measured sizes and the threads that
-    ran; they are None in called programs and for sizes that data decide.
-
-    estimate: the plan's, in seconds. bound: seconds that the machine's peaks allow for `flops` and `bytes` (the roofline).
-    flops, bytes: the Region's at the measured sizes (spec 5 §10: 2MNK and each operand and result once).
-    occupancy: share of the machine's cores that ran it. plan: the plan as JSON on one line, without
-    spaces; empty where there is none. terms: those of the estimate, in seconds.
-    """
-
-    kernel: str
-    kind: str
-    sources: tuple[str, ...]
-    seconds: float
-    estimate: float | None
-    bound: float | None
-    flops: float | None
-    bytes: float | None
-    occupancy: float
-    plan: str
-    terms: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Times of all kernels. `whole`: the least time of a run without clocks in it, in seconds. `runs`: number of runs."""
-
-    timings: tuple[Timing, ...]
-    whole: float
-    runs: int
-
-
-def estimate_sizes(compilation: Compilation) -> dict[str, int]:
-    """Sizes of symbols for which the plans were chosen, and at which their estimates were taken."""
-    out: dict[str, int] = {}
-    for choice in _choices(compilation, {}).values():
-        for name, value in choice.estimate.items():
-            if name.startswith("at."):
-                out.setdefault(name.removeprefix("at."), int(value))
-    return out
 
 
 def measure(
@@ -108,7 +63,7 @@ def measure(
         for key, taken in program.times().items():
             least[key] = min(least.get(key, float("inf")), taken)
         runs += 1
-    choices = _choices(compilation, sizes)
+    choices = choices_at(compilation, sizes)
     known = {(k.program, k.name): k for k in kernel_origins(compilation)}
     facts = {(p, f.region): f for p, body in compilation.stages["poly_core"].programs.items() for f in body.regions}
     regions = {r.name: r for r in compilation.stages["region"].main.body if isinstance(r, Region)}
@@ -134,7 +89,7 @@ def measure(
                 number_at(fact.flops, sizes),
                 number_at(fact.bytes_read, sizes) + number_at(fact.bytes_written, sizes),
             )
-            bound = _roofline(ran_on, peaks or _stated_peaks(ran_on), flops, bytes_)
+            bound = _roofline(ran_on, peaks or stated_peaks(ran_on), flops, bytes_)
         plan = json.dumps(to_builtins(found.plan), separators=(",", ":")) if found is not None else ""
         timings.append(Timing(kernel, kind, sources, taken, terms.get("total"), bound, flops, bytes_, busy, plan, terms))
     return Measurement(tuple(timings), whole, runs)
@@ -149,12 +104,6 @@ def ledger_rows(model: str, target: str, sizes: Mapping[str, int], found: Measur
     ]
 
 
-def _stated_peaks(target: Target) -> Peaks:
-    """Peaks of a target's description; a cache is taken to have four times the bandwidth of memory."""
-    r = rates(target)
-    return Peaks(r.flops * max(1, target.cores), r.bandwidth, 4 * r.bandwidth)
-
-
 def _roofline(target: Target, peaks: Peaks, flops: float, bytes_: float) -> float:
     """Seconds at the machine's peaks. Bytes that fit the cache are read from it, since they are there after the first run."""
     return max(flops / peaks.flops, bytes_ / (peaks.cache if bytes_ <= rates(target).cache else peaks.memory))
@@ -162,13 +111,3 @@ def _roofline(target: Target, peaks: Peaks, flops: float, bytes_: float) -> floa
 
 def _symbols(region: Region) -> set[str]:
     return {name for size in all_axes(region).values() for name in free_vars(size)}
-
-
-def _choices(compilation: Compilation, sizes: Mapping[str, int]) -> dict[tuple[str, str], Guarded]:
-    """The plan of each Region that runs at these sizes; the plan without conditions if `sizes` does not decide."""
-    plans = compilation.stages["plan"].programs if "plan" in compilation.stages else {}
-
-    def taken(choice: Guarded) -> bool:
-        return all(free_vars(c.size) <= sizes.keys() and is_met(c, sizes) for c in choice.conditions)
-
-    return {(name, r.region): next(c for c in r.choices if taken(c)) for name, plan in plans.items() for r in plan.regions}

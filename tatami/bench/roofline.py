@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from tatami.bench.measure import Timing
+from tatami.report.timings import Timing
 from tatami.runtime.machine.peak import Peaks
 
 WIDTH, HEIGHT = 820, 520

@@ -7,6 +7,8 @@
                    subject; `@W` is the lanes
     print_entry    the entry file: kernels wave by wave on an arena and a pool
     products, routines, runtime_text         what kernels call: packs, micro-kernels, sort, the thread pool
+    print_library  the description of a program for a library without Python, whose code is in library_text; `bind_text`: sizes
+                   from shapes, `size_text`: sizes as C
     pages          the text itself, with named holes: a micro-kernel, a chunk of a kernel, the entry, main.c (core/page.py)
 
 Units except micro-kernels are compiled without contraction (-ffp-contract=off), so a result depends only on the target's

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from tatami.core.expr import ONE, Atom, Expr, Extreme, Floor, Var, product
-from tatami.core.faults.size_fault import literal
+from tatami.c.size_text import size_text
+from tatami.core.expr import ONE, Expr, product
 from tatami.core.kernel import THREADS, Condition
 from tatami.core.module import Module
 from tatami.core.page import Page, page
@@ -264,27 +264,7 @@ class _Program:
 
     def size(self, e: Expr) -> str:
         """C text of an int64_t expression over the program's sizes."""
-        if not e.terms:
-            return "0"
-        parts: list[str] = []
-        for mono, coef in e.terms:
-            factors = [self.atom(a) for a in mono]
-            if abs(literal(coef)) != 1 or not factors:
-                factors.insert(0, f"INT64_C({abs(coef)})")
-            parts.append(("- " if coef < 0 else "+ " if parts else "") + " * ".join(factors))
-        return f"({' '.join(parts)})"
-
-    def atom(self, a: Atom) -> str:
-        match a:
-            case Var(name=name):
-                return self.symbols[name]
-            case Floor(num=num, den=den):
-                return f"floor_div({self.size(num)}, {self.size(den)})"
-            case Extreme(kind=kind, args=args):
-                text = self.size(args[0])
-                for other in args[1:]:
-                    text = f"{'least' if kind == 'min' else 'most'}({text}, {self.size(other)})"
-                return text
+        return size_text(e, self.symbols)
 
     def address(self, id: str) -> str:
         """C text of a buffer's address; a slice is its parent plus an offset."""

@@ -7,6 +7,8 @@ from importlib.resources import files
 
 from tatami.c.ir import Unit
 from tatami.c.products.amx_tiles import tile_unit
+from tatami.c.products.block_dots import block_dots_unit
+from tatami.c.products.codes import codes_unit, codes_units
 from tatami.c.products.microkernel import panel_units, routine_unit
 from tatami.c.user_routine import user_unit
 from tatami.core.custom.verbatim import VerbatimCode
@@ -40,9 +42,11 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
     for name, all_rows in sorted(called.items()):
         if name in users:
             units[f"{name}.c"] = user_unit(users[name])
-        elif () not in all_rows and (of_rows := panel_units(name, {n for rows in all_rows for n in rows})):
+        elif (() not in all_rows and (of_rows := panel_units(name, {n for rows in all_rows for n in rows}))) or (
+            () not in all_rows and (of_rows := codes_units(name, {n for rows in all_rows for n in rows}))
+        ):
             units |= of_rows
-        elif (unit := tile_unit(name) or routine_unit(name)) is not None:
+        elif (unit := tile_unit(name) or codes_unit(name) or block_dots_unit(name) or routine_unit(name)) is not None:
             units[f"{name}.c"] = unit
         else:
             file = "trees.c" if name == "tatami_tree_ensemble" else "routines.c"

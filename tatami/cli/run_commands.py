@@ -111,7 +111,7 @@ def check_json_command(models: tuple[str, ...], trust: bool) -> None:
         faults = error.diagnostics
     click.echo(dump_text(to_builtins(list(faults))), nl=False)
     if faults:
-        raise click.exceptions.Exit(1)
+        raise SystemExit(1)
 
 
 def _printed(text: str) -> None:
@@ -181,38 +181,6 @@ def playback_command(
     raise SystemExit(1)
 
 
-def explain_command(
-    request: Request,
-    svg: str | None = None,
-    dot: str | None = None,
-) -> None:
-    """`tatami explain`: print the report; `svg`, `dot`: files for the picture of the compilation."""
-    from tatami.core.drawing import dot as dot_text
-    from tatami.core.drawing import svg as svg_text
-    from tatami.report.compiled_picture import compiled_picture
-    from tatami.report.explain import explain
-
-    compilation = request.compilation()
-    console.print(printable(explain(compilation)), markup=False)
-    for file, draw in ((svg, svg_text.svg), (dot, dot_text.dot)):
-        if file is not None:
-            write_text(Path(file), draw(compiled_picture(compilation)))
-            console.print(printable(f"wrote {file}"), markup=False)
-
-
-def candidates_command(request: Request, as_json: bool) -> None:
-    """`tatami explain --candidates`: print every plan that each Region may have, with its estimate or refusal."""
-    from tatami.search.listing import candidates_json, candidates_text
-
-    compilation = request.compilation()
-    if compilation.target.kind == "reference":
-        raise fail("InvalidAttribute", "--candidates", "the target reference has no plans", "give another --target")
-    if as_json:
-        click.echo(json.dumps(candidates_json(compilation, compilation.hints), indent=1))
-    else:
-        console.print(printable(candidates_text(compilation, compilation.hints)), markup=False)
-
-
 def calibrate_command(output: str | None) -> None:
     """`tatami calibrate`: measure this CPU and print its rates; `output`: file for the target document."""
     from tatami.plan.loops.estimate import multiply_adds_per_cycle
@@ -234,27 +202,30 @@ def calibrate_command(output: str | None) -> None:
 @dataclass(frozen=True)
 class Benching:
     """Options of `tatami bench`, None where they are not given. `seconds`: how long to measure; `ledger`: the database to add to;
-    `svg`: file for the roofline."""
+    `svg`: file for the roofline; `trace`: file for the waves."""
 
     inputs: tuple[str, ...]
     threads: int | None
     seconds: float | None
     ledger: str | None
     svg: str | None
+    trace: str | None
 
     @property
     def timed(self) -> list[str]:
         """The given options that only a measurement of time has."""
-        given = {"--threads": self.threads, "--seconds": self.seconds, "--ledger": self.ledger, "--svg": self.svg}
+        files = {"--ledger": self.ledger, "--svg": self.svg, "--trace": self.trace}
+        given = {"--threads": self.threads, "--seconds": self.seconds, **files}
         return [name for name, value in given.items() if value is not None]
 
 
 def bench_command(request: Request, options: Benching) -> None:
     """`tatami bench`: time each kernel, print the table, add to the ledger. On an emulated GPU count instead."""
-    from tatami.bench.measure import estimate_sizes, ledger_rows, measure
+    from tatami.bench.measure import ledger_rows, measure
     from tatami.bench.roofline import roofline_svg
     from tatami.ledger.database import default_path, open_ledger
     from tatami.ledger.records import Records
+    from tatami.report.timings import estimate_sizes
     from tatami.runtime.cores import thread_count
     from tatami.runtime.machine.peak import measured_peaks
 
@@ -292,6 +263,12 @@ def bench_command(request: Request, options: Benching) -> None:
     if options.svg is not None:
         write_text(Path(options.svg), roofline_svg(found.timings, peaks, Path(request.model).name))
         console.print(printable(f"wrote {options.svg}"), markup=False)
+    if options.trace is not None:
+        from tatami.explorer.times import trace
+
+        events = trace(compilation.stages["execution"], found, Path(request.model).name)
+        write_text(Path(options.trace), json.dumps(events))
+        console.print(printable(f"wrote {options.trace}"), markup=False)
     path = Path(options.ledger) if options.ledger else default_path()
     with open_ledger(path) as connection:
         rows_of = ledger_rows(Path(request.model).name, compilation.target.name, bound, found)

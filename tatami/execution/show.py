@@ -10,9 +10,11 @@ program main (x: fp32[B, 64], w: fp32[64, 8]) -> (y: fp32[B, 8])
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from tatami.core.kernel import Condition, condition_text
+from tatami.core.lines import Line, ended, text_of
 from tatami.core.module import Module, Origins, names_text
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
@@ -22,16 +24,21 @@ from tatami.execution.waves import operation_name
 
 def show(module: Module[ir.ExecutionPlan]) -> str:
     """The text of every program: signature, buffers, instructions by wave."""
-    return "\n".join(_program(name, plan, module.origins.get(name, {})) for name, plan in module.programs.items())
+    return text_of(show_lines(module))
 
 
-def _program(name: str, plan: ir.ExecutionPlan, names: Origins) -> str:
-    lines = [f"program {name} {_signature(plan.signature)}"]
+def show_lines(module: Module[ir.ExecutionPlan]) -> Iterator[Line]:
+    """The same by lines, each of a buffer or of the Region or step of an instruction."""
+    return ended(_program(name, plan, module.origins.get(name, {})) for name, plan in module.programs.items())
+
+
+def _program(name: str, plan: ir.ExecutionPlan, names: Origins) -> Iterator[Line]:
+    yield Line(f"program {name} {_signature(plan.signature)}")
     rows = [_buffer(b) for b in plan.buffers]
     widths = [max((len(r[c]) for r in rows), default=0) for c in range(3)]
-    lines += ["  " + "  ".join(cell.ljust(w) for cell, w in zip(r, (*widths, 0))).rstrip() for r in rows]
-    lines += _instructions(plan, names)
-    return "\n".join(lines) + "\n"
+    for b, r in zip(plan.buffers, rows, strict=True):
+        yield Line("  " + "  ".join(cell.ljust(w) for cell, w in zip(r, (*widths, 0))).rstrip(), (name, b.id))
+    yield from _instructions(name, plan, names)
 
 
 def _signature(s: Signature) -> str:
@@ -58,21 +65,22 @@ def _buffer(b: ir.BufferInfo) -> tuple[str, str, str, str]:
     return b.kind, b.id, f"{b.dtype}[{', '.join(map(str, b.shape))}]", "  ".join(notes)
 
 
-def _instructions(plan: ir.ExecutionPlan, names: Origins) -> list[str]:
-    out: list[str] = []
+def _instructions(program: str, plan: ir.ExecutionPlan, names: Origins) -> Iterator[Line]:
     texts = [_instruction(i) for i in plan.instructions]
     width = min(60, max((len(t) for t in texts), default=0))
     wave: int | None = None
     for ins, text in zip(plan.instructions, texts):
         if ins.wave != wave:
             wave = ins.wave
-            out.append(f"  wave {wave}" if wave >= 0 else "  no order given")
+            yield Line(f"  wave {wave}" if wave >= 0 else "  no order given")
         made = names.get(ins.debug_name, ())
         nodes = f"({names_text(made)})" if made and made != (ins.debug_name,) else ""
         notes = " ".join(w for w in (ins.debug_name, nodes, "beside" if ins.beside else "") if w)
-        out.append(f"    {text.ljust(width)}  # {notes}" if notes else f"    {text}")
+        of = (program, ins.debug_name) if ins.debug_name else ()
+        yield Line(f"    {text.ljust(width)}  # {notes}" if notes else f"    {text}", of)
     flat = ", ".join(f"{i.debug_name or operation_name(i.op)} @{i.wave}" for i in plan.instructions if i.wave >= 0)
-    return [*out, f"  execution_order {flat}"] if flat else out
+    if flat:
+        yield Line(f"  execution_order {flat}")
 
 
 def _instruction(ins: ir.Instruction) -> str:

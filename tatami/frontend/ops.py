@@ -55,7 +55,7 @@ def _without_small(op: Operation) -> Operation:
 
 
 OPS: dict[str, Operation] = {
-    op.name: op if op.name in _MOVES else _without_small(op)
+    op.name: op if op.name in _MOVES or op.name == "dequantize" else _without_small(op)
     for family in (
         ELEMENTWISE,
         MOVEMENT,

@@ -10,7 +10,10 @@ main(
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tatami.core.expr import shape_text
+from tatami.core.lines import Line, ended, split_lines, text_of
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Input, Output
@@ -21,29 +24,36 @@ from tatami.frontend.node_view import loads_text
 
 def show(module: Module[Graph]) -> str:
     """The text of every graph, `main` first."""
+    return text_of(show_lines(module))
+
+
+def show_lines(module: Module[Graph]) -> Iterator[Line]:
+    """The same by lines, each of an input or a node."""
     names = sorted(module.programs, key=lambda n: n != "main")
-    return "\n".join(show_graph(name, module.programs[name]) for name in names)
+    return ended(_graph(name, module.programs[name]) for name in names)
 
 
-def show_graph(name: str, graph: Graph) -> str:
-    """The text of one graph: signature, assumptions, defaults, then a line per node."""
-    lines = [_header(name, graph)]
+def _graph(name: str, graph: Graph) -> Iterator[Line]:
+    yield from _header(name, graph)
     signature = graph.signature
-    lines += [f"  assume {equation_text(e)}" for e in signature.assumptions]
+    yield from (Line(f"  assume {equation_text(e)}") for e in signature.assumptions)
     if signature.defaults:
-        lines.append("  default " + ", ".join(f"{k} = {v}" for k, v in signature.defaults.items()))
+        yield Line("  default " + ", ".join(f"{k} = {v}" for k, v in signature.defaults.items()))
     if signature.must_bind:
-        lines.append("  must bind " + ", ".join(signature.must_bind))
-    lines += [_node(node, graph) for node in graph.graph]
-    return "\n".join(lines) + "\n"
+        yield Line("  must bind " + ", ".join(signature.must_bind))
+    for node in graph.graph:
+        yield from split_lines(_node(node, graph), (name, node.name))
 
 
-def _header(name: str, graph: Graph) -> str:
+def _header(name: str, graph: Graph) -> Iterator[Line]:
     outputs = ", ".join(_output(o) for o in graph.signature.outputs)
     if not graph.signature.inputs:
-        return f"{name}() -> {outputs}"
-    inputs = ",\n".join(f"    {_input(i)}" for i in graph.signature.inputs)
-    return f"{name}(\n{inputs},\n) -> {outputs}"
+        yield Line(f"{name}() -> {outputs}")
+        return
+    yield Line(f"{name}(")
+    for i in graph.signature.inputs:
+        yield Line(f"    {_input(i)},", (name, i.tensor))
+    yield Line(f") -> {outputs}")
 
 
 def _input(port: Input) -> str:

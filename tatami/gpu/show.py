@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from tatami.core.kernel import condition_text
+from tatami.core.lines import Line, ended, text_of
 from tatami.core.module import Module
 from tatami.gpu.ir import BodyKernel, Kernel, Program, Weights
 from tatami.gpu.statement_ir import (
@@ -47,31 +49,41 @@ from tatami.region.ir import Binary, Cast, Const, Index, Read, Reduce, Ref, Regi
 
 def show(module: Module[Program]) -> str:
     """Text of all programs: kernels, then a line per binding."""
-    parts = []
-    for name, program in module.programs.items():
-        lines = [f"program {name}"]
-        for k in program.kernels:
-            match k:
-                case Kernel():
-                    lines += kernel_lines(k)
-                case StreamKernel():
-                    lines += stream_lines(k)
-                case SortKernel():
-                    lines += sort_lines(k)
-                case BodyKernel():
-                    lines += body_lines(k)
-                case _:
-                    assert_never(k)
-        for b in program.bindings:
-            when = " and ".join(map(condition_text, b.conditions))
-            lines.append(
-                f"  run {b.kernel} for {b.region}({', '.join(b.buffers)}) sizes=[{', '.join(map(str, b.sizes))}] "
-                f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}"
-                + (" dependent" if b.dependent else "")
-                + (f" when {when}" if when else "")
-            )
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+    return text_of(show_lines(module))
+
+
+def show_lines(module: Module[Program]) -> Iterator[Line]:
+    """The same by lines, each of a kernel or, in a binding, of a Region."""
+    return ended(_program(name, program) for name, program in module.programs.items())
+
+
+def _program(name: str, program: Program) -> Iterator[Line]:
+    yield Line(f"program {name}")
+    for k in program.kernels:
+        yield from (Line(text, (name, k.face.symbol)) for text in _kernel(k))
+    for b in program.bindings:
+        when = " and ".join(map(condition_text, b.conditions))
+        yield Line(
+            f"  run {b.kernel} for {b.region}({', '.join(b.buffers)}) sizes=[{', '.join(map(str, b.sizes))}] "
+            f"grid=[{', '.join(map(str, b.grid))}] block={list(b.block)} shared={b.shared_bytes}"
+            + (" dependent" if b.dependent else "")
+            + (f" when {when}" if when else ""),
+            (name, b.region),
+        )
+
+
+def _kernel(k: Kernel | StreamKernel | SortKernel | BodyKernel) -> list[str]:
+    match k:
+        case Kernel():
+            return kernel_lines(k)
+        case StreamKernel():
+            return stream_lines(k)
+        case SortKernel():
+            return sort_lines(k)
+        case BodyKernel():
+            return body_lines(k)
+        case _:
+            assert_never(k)
 
 
 def kernel_lines(k: Kernel) -> list[str]:

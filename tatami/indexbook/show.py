@@ -5,20 +5,28 @@ n8    i0:M i1:N | r0:K               n7[i0, i1, r0]  acc fp32
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tatami.core.expr import Expr
+from tatami.core.lines import Line, ended, split_lines, text_of
 from tatami.core.module import Module
 from tatami.indexbook.ir import Axis, Gathered, Guard, IndexBook, IndexInfo, Operand, Piece
 
 
 def show(module: Module[IndexBook]) -> str:
     """Every program as text, main first."""
-    parts = []
-    for name, book in module.programs.items():
-        lines = [_line(ident, info) for ident, info in book.values.items()]
-        parts.append("\n".join([f"{name}", *lines]) + "\n")
-    return "\n".join(parts)
+    return text_of(show_lines(module))
+
+
+def show_lines(module: Module[IndexBook]) -> Iterator[Line]:
+    """The same by lines, each of a value."""
+    return ended(_book(name, book) for name, book in module.programs.items())
+
+
+def _book(name: str, book: IndexBook) -> Iterator[Line]:
+    yield Line(name)
+    for ident, info in book.values.items():
+        yield from split_lines(_line(ident, info), (name, ident))
 
 
 def _line(ident: str, info: IndexInfo) -> str:

@@ -9,86 +9,102 @@ kernel tatami_1f… (p0: fp32, p1: fp32 out; s0, s1)            # CpuRows
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from tatami.core.dtype import DType
+from tatami.core.lines import Line, ended, text_of
 from tatami.core.module import Module
 from tatami.loop import ir
 
 
 def show(module: Module[ir.Program]) -> str:
     """All kernels and bindings of the module as text."""
-    return "\n".join(_program(name, program) for name, program in module.programs.items())
+    return text_of(show_lines(module))
 
 
-def _program(name: str, program: ir.Program) -> str:
-    lines = [f"program {name}"]
+def show_lines(module: Module[ir.Program]) -> Iterator[Line]:
+    """The same by lines: calls, each of a Region; those of a kernel, each of the register, loop or buffer that it declares or
+    writes."""
+    return ended(_program(name, program) for name, program in module.programs.items())
+
+
+def _program(name: str, program: ir.Program) -> Iterator[Line]:
+    yield Line(f"program {name}")
     for b in program.bindings:
         sizes = "; " + ", ".join(map(str, b.sizes)) if b.sizes else ""
         guard = " when " + " and ".join(map(str, b.conditions)) if b.conditions else ""
-        lines.append(f"  {b.region} calls {b.kernel}({', '.join(b.buffers)}{sizes}){guard}")
+        yield Line(f"  {b.region} calls {b.kernel}({', '.join(b.buffers)}{sizes}){guard}", (name, b.region))
     for kernel in program.kernels.values():
-        lines += ["", *kernel_lines(kernel)]
-    return "\n".join(lines) + "\n"
+        yield Line("")
+        yield from kernel_lines(kernel, (name, kernel.face.symbol))
 
 
-def kernel_lines(kernel: ir.Kernel) -> list[str]:
-    """The lines of one kernel: its face, functions, routine and body."""
+def kernel_lines(kernel: ir.Kernel, of: tuple[str, ...]) -> Iterator[Line]:
+    """The lines of one kernel, the thing `of`: its face, functions, routine and body."""
     params = ", ".join(f"{p.name}: {p.dtype}{' out' if p.written else ''}" for p in kernel.params)
     sizes = "; " + ", ".join(f"s{i}" for i in range(kernel.face.sizes)) if kernel.face.sizes else ""
-    lines = [f"kernel {kernel.face.symbol} ({params}{sizes})" + (f"  # {kernel.about}" if kernel.about else "")]
-    lines += [f"  {kernel.params[o].name} may take the place of {kernel.params[i].name}" for i, o in kernel.face.in_place]
+    yield Line(f"kernel {kernel.face.symbol} ({params}{sizes})" + (f"  # {kernel.about}" if kernel.about else ""), of)
+    for i, o in kernel.face.in_place:
+        yield Line(f"  {kernel.params[o].name} may take the place of {kernel.params[i].name}", of)
     for f in kernel.functions:
         names = ", ".join(f"{p.name}: {p.dtype}" if isinstance(p, ir.BufferParam) else p.name for p in f.params)
-        lines.append(f"  function {f.name}({names})")
-        lines += _block(f.body, 4)
+        yield Line(f"  function {f.name}({names})", (*of, f.name))
+        yield from _block(f.body, 4, of)
     if kernel.user is not None:
-        lines.append(f"  routine {kernel.user.name}({', '.join([*(p.name for p in _ports(kernel.user)), *kernel.user.sizes])})")
-        lines += [f"    | {line}" for line in kernel.user.text.splitlines()]
-    return lines + _block(kernel.body, 2)
+        called = ", ".join([*(p.name for p in _ports(kernel.user)), *kernel.user.sizes])
+        yield Line(f"  routine {kernel.user.name}({called})", of)
+        yield from (Line(f"    | {line}", of) for line in kernel.user.text.splitlines())
+    yield from _block(kernel.body, 2, of)
 
 
 def _ports(user: ir.UserRoutine) -> tuple[ir.BufferParam, ...]:
     return (*user.inputs, *user.outputs)
 
 
-def _block(body: tuple[ir.Stmt, ...], pad: int) -> list[str]:
-    return [line for s in body for line in _stmt(s, pad)]
+def _block(body: tuple[ir.Stmt, ...], pad: int, of: tuple[str, ...]) -> Iterator[Line]:
+    for s in body:
+        yield from _stmt(s, pad, of)
 
 
-def _stmt(s: ir.Stmt, pad: int) -> list[str]:
+def _stmt(s: ir.Stmt, pad: int, of: tuple[str, ...]) -> Iterator[Line]:
     p = " " * pad
     match s:
         case ir.Declare(reg=reg, value=value, integer=integer):
             kind = "index" if integer else _type(reg.dtype, reg.lanes)
-            return [f"{p}{reg.name}: {kind} = {value_text(value)}"]
+            yield Line(f"{p}{reg.name}: {kind} = {value_text(value)}", (*of, reg.name))
         case ir.Assign(reg=reg, value=value):
-            return [f"{p}{reg.name} = {value_text(value)}"]
+            yield Line(f"{p}{reg.name} = {value_text(value)}", (*of, reg.name))
         case ir.SetLane(reg=reg, lane=lane, value=value):
-            return [f"{p}{reg.name}.lane({lane}) = {value_text(value)}"]
+            yield Line(f"{p}{reg.name}.lane({lane}) = {value_text(value)}", (*of, reg.name))
         case ir.Store(buffer=buffer, index=index, value=value, active=active, nontemporal=nontemporal):
             place = _place(buffer, str(index), ir.type_of(value).lanes, str(active) if active is not None else "")
-            return [f"{p}{place} = {value_text(value)}{' nontemporal' if nontemporal else ''}"]
+            yield Line(f"{p}{place} = {value_text(value)}{' nontemporal' if nontemporal else ''}", (*of, buffer))
         case ir.For(var=var, start=start, stop=stop, body=body, step=step, simd=simd, down=down):
             how = (f" by {step}" if step != 1 else "") + (" simd" if simd else "") + (" down" if down else "")
-            return [f"{p}for {var} = {start} .. {stop}{how}", *_block(body, pad + 2)]
+            yield Line(f"{p}for {var} = {start} .. {stop}{how}", (*of, var))
+            yield from _block(body, pad + 2, of)
         case ir.If(cond=cond, then=then, otherwise=otherwise):
-            lines = [f"{p}if {value_text(cond)}", *_block(then, pad + 2)]
-            return [*lines, f"{p}else", *_block(otherwise, pad + 2)] if otherwise else lines
+            yield Line(f"{p}if {value_text(cond)}", of)
+            yield from _block(then, pad + 2, of)
+            if otherwise:
+                yield Line(f"{p}else", of)
+                yield from _block(otherwise, pad + 2, of)
         case ir.Parallel(var=var, count=count, grain=grain, body=body, prologue=prologue):
-            lines = [f"{p}parallel {var} < {count}, grain {grain}"]
+            yield Line(f"{p}parallel {var} < {count}, grain {grain}", (*of, var))
             if prologue:
-                lines += [f"{p}  once", *_block(prologue, pad + 4)]
-            return lines + _block(body, pad + 2)
+                yield Line(f"{p}  once", of)
+                yield from _block(prologue, pad + 4, of)
+            yield from _block(body, pad + 2, of)
         case ir.LocalBuffer(name=name, dtype=dtype, elements=elements):
-            return [f"{p}{name}: buffer {dtype}[{elements}]"]
+            yield Line(f"{p}{name}: buffer {dtype}[{elements}]", (*of, name))
         case ir.Fault(code=code):
-            return [f"{p}fault {code}"]
+            yield Line(f"{p}fault {code}", of)
         case ir.Call(function=function, args=args):
             texts = [f"&{a.buffer}[{a.index}]" if isinstance(a, ir.Pointer) else str(a.value) for a in args]
-            return [f"{p}call {function}({', '.join(texts)})"]
+            yield Line(f"{p}call {function}({', '.join(texts)})", (*of, function))
         case ir.Prefetch(buffer=buffer, index=index, write=write):
-            return [f"{p}prefetch {buffer}[{index}]{' to write' if write else ''}"]
+            yield Line(f"{p}prefetch {buffer}[{index}]{' to write' if write else ''}", of)
         case _:
             assert_never(s)
 

@@ -23,7 +23,7 @@ from tatami.core.expr import var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import asked, cpu_candidates, guarded, plan_estimate
-from tatami.plan.ir import Candidate, CpuContraction, CpuPlanes, Guarded, SchedulePlan
+from tatami.plan.ir import Candidate, CpuContraction, CpuPlanes, CpuRows, CpuStreaming, Guarded, SchedulePlan
 from tatami.plan.loops.estimate import rank
 from tatami.plan.memory.packed_operands import packed_operands
 from tatami.plan.usual_sizes import LEAST
@@ -48,6 +48,8 @@ GAIN_OF_KINDS, AHEAD_OF_KINDS = 2.0, 1.5
 """The same ratios for a plan of another kind."""
 PRODUCTS: frozenset[type] = frozenset([CpuContraction, CpuPlanes])
 """Kinds of plans whose estimates count the same products: of whole tiles of the register micro-kernel."""
+ATTENTION: frozenset[type] = frozenset([CpuStreaming, CpuRows])
+"""Kinds of plans of attention: slivers of rows for many rows, loops over the keys of one row for a few (decode)."""
 MOST_PLANS, MOST_GUARDED = 2, 6
 """Maximum number of guarded plans per Region, and of their kernels per program, since each is compiled."""
 MOST_PACKED = 1 << 20
@@ -84,7 +86,8 @@ def behind_guards(
     planned: Sequence[Planned], symbols: Sequence[str], target: Target, sizes: Sizes, least: Sizes
 ) -> list[tuple[Guarded, ...]]:
     """For each of `planned`, the guarded plans that precede its own. `symbols`: the program's open sizes, the first of them
-    the number of images, texts or sounds; `sizes`: the hints; `least`: sizes below which no call is expected."""
+    whose hint is not 1 the number of images, texts, sounds or rows; `sizes`: the hints; `least`: sizes below which no call is expected."""
+    symbols = sorted(symbols, key=lambda s: sizes.get(s) == 1)
     first = [next(i for i, q in enumerate(planned) if _are_alike(p, q)) for p in planned]
     found: list[_Found] = []
     for point in points(symbols, sizes, least):
@@ -178,7 +181,7 @@ def _gain(c: Candidate, seconds: float, target: Target) -> float:
 
 def _comparable(own: type) -> frozenset[type]:
     """The kinds of plans whose estimates can be compared with those of the own plan's kind."""
-    return PRODUCTS if own in PRODUCTS else frozenset([own])
+    return PRODUCTS if own in PRODUCTS else ATTENTION if own is CpuStreaming else frozenset([own])
 
 
 def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:

@@ -29,7 +29,7 @@ from tatami.plan.memory.convert import with_layouts
 from tatami.plan.memory.packed_operands import PackedOperand, packed_operands
 from tatami.plan.named_region import constant_tensors
 from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Region, RegionExpr, Step, Target, Yield
-from tatami.region.walk import Types, reads
+from tatami.region.walk import Types, reads, rewrite
 
 Variants: TypeAlias = Mapping[str, Mapping[str, tuple[Region, ...]]]
 """Realised forms of Regions with several guarded plans, in their order, by program and Region."""
@@ -208,7 +208,8 @@ def _with_operand(region: Region, wanted: PackedOperand, packing: _Packing) -> R
     def side(x: RegionExpr, dtype: DType) -> RegionExpr:
         if x in (wanted.operand, Cast(wanted.operand, dtype)):
             return wanted.read(packing.made_id)
-        return x if types.of(x) == dtype else Cast(x, dtype)
+        wide = x if types.of(x) == dtype else Cast(x, dtype)
+        return rewrite(wide, lambda e: wanted.read(packing.made_id) if e == wanted.operand else e)
 
     def changed(let: Let) -> Let:
         e = let.expr

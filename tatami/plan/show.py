@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from tatami.core.codec import dump_text, to_builtins
 from tatami.core.kernel import condition_text
 from tatami.core.layout import Layout, layout_text
+from tatami.core.lines import Line, ended, text_of
 from tatami.core.module import Module, Origins, names_text
 from tatami.core.target import Target
 from tatami.plan.cpu_kinds import cpu_kind_of
@@ -28,15 +29,19 @@ from tatami.plan.loops.show import show_passes
 
 def show(module: Module[ProgramPlan]) -> str:
     """Text of the plans of all programs."""
-    return "\n".join(f"program {name}\n{_program(p, module.origins.get(name, {}))}" for name, p in module.programs.items())
+    return text_of(show_lines(module))
 
 
-def _program(plan: ProgramPlan, names: Origins) -> str:
-    lines = []
+def show_lines(module: Module[ProgramPlan]) -> Iterator[Line]:
+    """The same by lines, each of a Region."""
+    return ended(_program(name, p, module.origins.get(name, {})) for name, p in module.programs.items())
+
+
+def _program(name: str, plan: ProgramPlan, names: Origins) -> Iterator[Line]:
+    yield Line(f"program {name}")
     for r in plan.regions:
-        lines += _region(r, names.get(r.region, ()))
-    lines += show_layouts(plan.layouts)
-    return "\n".join(lines) + "\n"
+        yield from (Line(text, (name, r.region)) for text in _region(r, names.get(r.region, ())))
+    yield from map(Line, show_layouts(plan.layouts))
 
 
 def show_layouts(layouts: Mapping[str, Layout]) -> list[str]:

@@ -16,7 +16,8 @@ from tatami.core.module import Module
 from tatami.poly_core.ir import BankHint, ComputeAt, Contraction, MinBuffer, PairDependence, PolyCore, RegionFacts
 from tatami.poly_view.ir import PolyView
 from tatami.region.ir import At, Binary, Let, Program, Read, ReadAt, Reduce, Ref, Region, Scan, Select, Step, Unary
-from tatami.region.views.kinds import contractions, epilogue_of, kind_of, operand_tensor
+from tatami.region.views.dequantised import stored_operand
+from tatami.region.views.kinds import contractions, epilogue_of, kind_of
 from tatami.region.walk import LetUse, all_axes, index_expressions, let_shape, let_uses, lets_by_name, nodes, reads
 
 BANKS = 32
@@ -42,7 +43,16 @@ def facts_of(region: Region) -> RegionFacts:
     """All facts of one Region. An opaque Region has only its bytes."""
     kind = kind_of(region)
     found = tuple(
-        Contraction(c.acc, c.batch, c.m, c.n, c.k, operand_tensor(c.lhs), operand_tensor(c.rhs), epilogue_of(region, c.acc))
+        Contraction(
+            c.acc,
+            c.batch,
+            c.m,
+            c.n,
+            c.k,
+            stored_operand(region, c.lhs),
+            stored_operand(region, c.rhs),
+            epilogue_of(region, c.acc),
+        )
         for c in contractions(region)
     )
     closed = (

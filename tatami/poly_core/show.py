@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tatami.core.codec import dump_text
 from tatami.core.expr import ZERO
+from tatami.core.lines import Line, ended, text_of
 from tatami.core.module import Module
 from tatami.poly_core.ir import PolyCore, RegionFacts
 
 
 def show(module: Module[PolyCore]) -> str:
     """The facts of all programs as text."""
-    return "\n".join(f"program {name}\n{_program(core)}" for name, core in module.programs.items())
+    return text_of(show_lines(module))
 
 
-def _program(core: PolyCore) -> str:
-    lines = []
+def show_lines(module: Module[PolyCore]) -> Iterator[Line]:
+    """The same by lines, each of a Region."""
+    return ended(_program(name, core) for name, core in module.programs.items())
+
+
+def _program(name: str, core: PolyCore) -> Iterator[Line]:
+    yield Line(f"program {name}")
     for f in core.regions:
-        lines.append(f"  region {f.region} ({f.kind})")
-        lines += [f"    {line}" for line in dump_text({"analysis": report(f)}).splitlines()]
-    lines += [f"  {d.kind} dependence {d.source} -> {d.target} through {d.buffer}" for d in core.dependences]
-    return "\n".join(lines) + "\n"
+        yield Line(f"  region {f.region} ({f.kind})", (name, f.region))
+        for line in dump_text({"analysis": report(f)}).splitlines():
+            yield Line(f"    {line}", (name, f.region))
+    for d in core.dependences:
+        yield Line(f"  {d.kind} dependence {d.source} -> {d.target} through {d.buffer}", (name, d.target))
 
 
 def report(f: RegionFacts) -> dict[str, object]:

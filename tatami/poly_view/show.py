@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tatami.core.expr import Expr, Floor, Var
+from tatami.core.lines import Line, ended, text_of
 from tatami.core.module import Module
 from tatami.indexbook.ir import Axis, Guard
 from tatami.poly_view.ir import ContractionPattern, Edge, Outside, PolyAccess, PolyView, Statement
@@ -10,23 +13,32 @@ from tatami.poly_view.ir import ContractionPattern, Edge, Outside, PolyAccess, P
 
 def show(module: Module[PolyView]) -> str:
     """The views of all programs as text."""
-    return "\n".join(f"poly_view {name}\n{show_view(view)}" for name, view in module.programs.items())
+    return text_of(show_lines(module))
 
 
-def show_view(view: PolyView) -> str:
-    """One view as text: statements, patterns, edges, dependences, excluded values."""
+def show_lines(module: Module[PolyView]) -> Iterator[Line]:
+    """The same by lines, each of a value: statements, patterns, edges (of the value that reads), dependences, excluded values."""
+    return ended(_view(name, view) for name, view in module.programs.items())
+
+
+def _view(name: str, view: PolyView) -> Iterator[Line]:
+    yield Line(f"poly_view {name}")
     width = max((len(s.value) for s in view.statements), default=0)
-    lines: list[str] = []
     for s in view.statements:
-        lines.append(f"  {s.value:<{width}}  {s.kind:<11} {domain_text(s)}")
-        lines.extend(f"  {'':<{width}}  {'may read' if a.may else 'reads':<11} {access_text(s, a)}" for a in s.reads)
-        lines.extend(f"  {'':<{width}}  {'outside':<11} {outside_text(s, o)} = {o.fill}" for o in s.outside)
-    lines.extend(f"  {_pattern(p)}" for p in view.patterns)
-    lines.extend(f"  row_softmax {x.value}  of {x.source} by {', '.join(x.reduces)}" for x in view.row_softmaxes)
-    lines.extend(f"  {_edge(e)}" for e in view.edges)
-    lines.extend(f"  {d.kind} dependence {d.source} -> {d.target}" for d in view.dependences if d.kind != "true")
-    lines.extend(f"  excluded {x.value}: {x.reason}" for x in view.excluded)
-    return "\n".join(lines) + "\n"
+        of = (name, s.value)
+        yield Line(f"  {s.value:<{width}}  {s.kind:<11} {domain_text(s)}", of)
+        for a in s.reads:
+            yield Line(f"  {'':<{width}}  {'may read' if a.may else 'reads':<11} {access_text(s, a)}", of)
+        for o in s.outside:
+            yield Line(f"  {'':<{width}}  {'outside':<11} {outside_text(s, o)} = {o.fill}", of)
+    yield from (Line(f"  {_pattern(p)}", (name, p.value)) for p in view.patterns)
+    for x in view.row_softmaxes:
+        yield Line(f"  row_softmax {x.value}  of {x.source} by {', '.join(x.reduces)}", (name, x.value))
+    yield from (Line(f"  {_edge(e)}", (name, e.consumer)) for e in view.edges)
+    for d in view.dependences:
+        if d.kind != "true":
+            yield Line(f"  {d.kind} dependence {d.source} -> {d.target}", (name, d.target))
+    yield from (Line(f"  excluded {x.value}: {x.reason}", (name, x.value)) for x in view.excluded)
 
 
 def domain_text(s: Statement) -> str:

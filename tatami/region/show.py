@@ -9,11 +9,13 @@ region r0 (contraction)  m:M n:N | k:K
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from tatami.core.custom.verbatim import code_texts
 from tatami.core.expr import Expr, Shape
 from tatami.core.layout import ROW_MAJOR, MemRef
+from tatami.core.lines import Line, ended, split_lines, text_of
 from tatami.core.module import Module
 from tatami.core.scalar import one_line
 from tatami.core.signature import Signature
@@ -29,26 +31,30 @@ _INFIX = {
 
 def show(module: Module[ir.Program]) -> str:
     """All programs of the module as text."""
-    return "\n".join(f"program {name}\n{show_program(p)}" for name, p in module.programs.items())
+    return text_of(show_lines(module))
 
 
-def show_program(program: ir.Program) -> str:
-    """One program as text: its signature, then Regions and steps."""
-    lines = _signature(program.signature, program)
+def show_lines(module: Module[ir.Program]) -> Iterator[Line]:
+    """The same by lines: the signature, then those of Regions and their lets, and of steps."""
+    return ended(_program(name, p) for name, p in module.programs.items())
+
+
+def _program(name: str, program: ir.Program) -> Iterator[Line]:
+    yield Line(f"program {name}")
+    yield from _signature(name, program.signature, program)
     for item in program.body:
-        lines.append(show_region(item) if isinstance(item, ir.Region) else _step(item))
-    return "\n".join(lines) + "\n"
+        if isinstance(item, ir.Region):
+            yield from region_lines(item, name)
+        else:
+            yield from split_lines(_step(item), (name, item.name))
 
 
-def _signature(signature: Signature, program: ir.Program) -> list[str]:
-    lines = []
+def _signature(name: str, signature: Signature, program: ir.Program) -> Iterator[Line]:
     for i, id_ in zip(signature.inputs, program.inputs):
-        lines.append(f"  input  {id_} = {i.tensor} : {i.dtype}{_shape(i.shape)}")
+        yield Line(f"  input  {id_} = {i.tensor} : {i.dtype}{_shape(i.shape)}", (name, id_))
     for o, id_ in zip(signature.outputs, program.outputs):
-        lines.append(
-            f"  output {o.tensor} = {id_} : {o.dtype}{_shape(o.shape)}" + (f" updates {o.updates}" if o.updates else "")
-        )
-    return lines
+        updated = f" updates {o.updates}" if o.updates else ""
+        yield Line(f"  output {o.tensor} = {id_} : {o.dtype}{_shape(o.shape)}{updated}", (name, id_))
 
 
 def _step(step: ir.Step) -> str:
@@ -58,31 +64,35 @@ def _step(step: ir.Step) -> str:
 
 def show_region(region: ir.Region) -> str:
     """One Region as text: axes, inputs, one line per let, outputs."""
+    return text_of(region_lines(region, ""))
+
+
+def region_lines(region: ir.Region, program: str) -> Iterator[Line]:
+    """The same by lines, in the program of this name: a let is (program, Region, let)."""
+    of = (program, region.name)
     axes = " ".join(_iter(i) for i in region.iters)
     reduced = " ".join(_iter(i) for i in region.reduce_axes)
     head = f"  region {region.name} ({kind_of(region)})  {axes}" + (f" | {reduced}" if reduced else "")
-    lines = [head.rstrip()]
-    lines += [f"    in   {p.name} : {_memref(p.memref)}" for p in region.inputs]
+    yield Line(head.rstrip(), of)
+    yield from (Line(f"    in   {p.name} : {_memref(p.memref)}", of) for p in region.inputs)
     if region.opaque is not None:
         attrs = ", ".join(
             f"{k}={one_line(v)}" for k, v in sorted((region.opaque.attrs | code_texts(region.opaque.code)).items())
         )
         twice = f" of {', '.join(region.opaque.operands)}" if region.opaque.operands else ""
-        lines.append(f"    {region.opaque.routine}({attrs}){twice}")
-        lines += [f"    out  {t.name} : {_memref(t.memref)}" for t in region.outputs]
-        return "\n".join(lines)
-    lines += [f"    {show_let(let)}" for let in region.lets]
+        yield from split_lines(f"    {region.opaque.routine}({attrs}){twice}", of)
+        yield from (Line(f"    out  {t.name} : {_memref(t.memref)}", of) for t in region.outputs)
+        return
+    for let in region.lets:
+        yield from split_lines(f"    {show_let(let)}", (*of, let.name))
     targets = {t.name: t for t in region.outputs}
     for y in region.yields:
         target = targets.get(y.to)
         note = ""
         if target is not None:
             note = f" : {_memref(target.memref)}"
-        lines.append(
-            f"    {y.to}{_place(y)}{note} {'<-' if y.combine == 'set' else f'<-{y.combine}'} {y.source}"
-            + _yield_notes(y, target)
-        )
-    return "\n".join(lines)
+        arrow = "<-" if y.combine == "set" else f"<-{y.combine}"
+        yield Line(f"    {y.to}{_place(y)}{note} {arrow} {y.source}{_yield_notes(y, target)}", (*of, y.source))
 
 
 def _yield_notes(y: ir.Yield, target: object) -> str:

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tatami.compilation import Compilation
 from tatami.decisions import Decisions
+from tatami.pipeline import compile_stages
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -38,3 +40,10 @@ def merged(decisions: Iterable[Decisions]) -> Decisions:
     for d in decisions:
         out = Decisions({**out.partitions, **d.partitions}, {**out.plans, **d.plans}, {**out.calls, **d.calls})
     return out
+
+
+def with_decisions(compilation: Compilation, decisions: Decisions) -> Compilation:
+    """The same model with other decisions."""
+    given = dict(compilation.stages.given)
+    stages = compile_stages(given, compilation.target, decisions, lambda name, make: make(), compilation.hints)
+    return Compilation(stages, compilation.observer, compilation.target, decisions, compilation.hints)

@@ -68,11 +68,13 @@ class Patience:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A proposal with the decision that is measured, and the key by which the ledger knows it."""
+    """A proposal with the decision that is measured, and the key by which the ledger knows it. `folder`: the program that is
+    measured; "": the one that the search is about, with the decision."""
 
     proposal: Proposal
     decision: Decisions
     key: str
+    folder: str = ""
 
 
 def candidate(proposal: Proposal, decision: Decisions, own: Decisions) -> Candidate:
@@ -163,7 +165,7 @@ class Search:
         """The verdict on a candidate, which is kept; None if the own decision cannot be measured."""
         if not self._has_own():
             return None
-        outcome = self.measurer.add(c.key, c.decision)
+        outcome = self.measurer.add(c.key, c.decision, c.folder)
         self.measured += 1
         if outcome.verdict == "right":
             self._ready.add(c.key)
@@ -186,7 +188,7 @@ class Search:
         if not self._has_own():
             return False
         if c.key not in self.measurer.live:
-            outcome = self.measurer.add(c.key, c.decision)
+            outcome = self.measurer.add(c.key, c.decision, c.folder)
             if outcome.verdict != "right":
                 self._fault_of(c, outcome)
                 return False
@@ -270,32 +272,20 @@ class Search:
     def _keep(self, c: Candidate, round_: int, outcome: Outcome) -> Measured:
         if outcome.verdict in ("wrong", "hung", "crashed"):
             self.faults.append((c, outcome))
-        p = c.proposal
-        return self._kept(
-            Measured(
-                c.key,
-                round_,
-                p.line,
-                decision_text(c.decision),
-                outcome.verdict,
-                outcome.why,
-                p.estimate,
-                msgspec.json.encode(p.terms).decode(),
-            )
-        )
+        return self._kept(self._row(c, round_, outcome.verdict, outcome.why))
 
     def _keep_times(self, c: Candidate, round_: int, own: Sequence[float], other: Sequence[float]) -> Measured:
         found = ratios(own, other)
         verdict = "timed" if round_ != TEST else "faster" if is_faster(found) else "not faster"
-        m = self._keep_form(c, round_, verdict)
+        m = self._row(c, round_, verdict)
         numbers = {"seconds": median(other), "own_seconds": median(own), "ratio": median(found)}
         counts = {"wins": sum(r < 1 for r in found), "turns": len(found), "spread": spread(own)}
         return self._kept(msgspec.structs.replace(m, **numbers, **counts))
 
-    def _keep_form(self, c: Candidate, round_: int, verdict: str) -> Measured:
+    def _row(self, c: Candidate, round_: int, verdict: str, why: str = "") -> Measured:
         p = c.proposal
-        terms = msgspec.json.encode(p.terms).decode()
-        return Measured(c.key, round_, p.line, decision_text(c.decision), verdict, "", p.estimate, terms)
+        decision = decision_text(p.decision if c.folder else c.decision)
+        return Measured(c.key, round_, p.line, decision, verdict, why, p.estimate, msgspec.json.encode(p.terms).decode())
 
     def _kept(self, m: Measured) -> Measured:
         self.records.keep(self.subject, m)

@@ -9,7 +9,8 @@ from tatami.decisions import Decisions
 from tatami.ledger.database import default_path, open_ledger
 from tatami.ledger.records import Records
 from tatami.runtime.cores import thread_count
-from tatami.search.session import Options, Session, fault_folder
+from tatami.search.results import Options
+from tatami.search.session import Session, fault_folder
 
 
 def tuned(compilation: Compilation, seconds: float, sizes: Mapping[str, int], threads: int | None) -> Decisions:

@@ -5,10 +5,12 @@ n7    MUL       n5 n6                                    fp32[M, N, K]
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import assert_never
 
 from tatami.core.custom.verbatim import code_texts
 from tatami.core.expr import Shape
+from tatami.core.lines import Line, ended, split_lines, text_of
 from tatami.core.module import Module
 from tatami.core.ops import OPS
 from tatami.core.scalar import one_line
@@ -19,14 +21,18 @@ from tatami.tiny import ir
 
 def show(module: Module[ir.Program]) -> str:
     """Every program as text, main first."""
-    return "\n".join(show_program(name, program) for name, program in module.programs.items())
+    return text_of(show_lines(module))
 
 
-def show_program(name: str, program: ir.Program) -> str:
-    """One program as text, a line per node."""
-    lines = [_header(name, program)]
-    lines += [_line(node) for node in program.nodes]
-    return "\n".join(lines) + "\n"
+def show_lines(module: Module[ir.Program]) -> Iterator[Line]:
+    """The same by lines, each of a node."""
+    return ended(_program(name, program) for name, program in module.programs.items())
+
+
+def _program(name: str, program: ir.Program) -> Iterator[Line]:
+    yield from split_lines(_header(name, program))
+    for node in program.nodes:
+        yield from split_lines(_line(node), (name, node.id))
 
 
 def _header(name: str, program: ir.Program) -> str:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tatami.api import prepare
-from tatami.bench.measure import estimate_sizes, measure
+from tatami.bench.measure import measure
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -22,6 +22,7 @@ from tatami.ledger.database import open_ledger
 from tatami.ledger.exchange import csv_text
 from tatami.plan.choose import estimate_at
 from tatami.plan.decide import read_plan
+from tatami.report.timings import estimate_sizes
 
 X = np.ones((64, 32), np.float32)
 

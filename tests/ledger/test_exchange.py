@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tatami.bench.measure import Measurement, Timing, ledger_rows
+from tatami.bench.measure import ledger_rows
 from tatami.core.diagnostic import TatamiError
 from tatami.ledger.database import open_ledger
 from tatami.ledger.exchange import KERNEL_COLUMNS, csv_text, merge, prune, summary
 from tatami.ledger.records import Measured, Records, Subject
+from tatami.report.timings import Measurement, Timing
 
 FOUND = Measurement((Timing("k0", "matmul", (), 1e-3, None, None, None, None, 1.0, "cpu_rows"),), 1e-3, 5)
 SUBJECT = Subject("k@cpu:avx2", "t", "s0=4", 2, "warm", "r")

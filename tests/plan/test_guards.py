@@ -21,7 +21,7 @@ from tatami.core.target import PRESETS
 from tatami.execution.ir import Choose
 from tatami.plan.choose_cpu import plan_estimate
 from tatami.plan.guards import GRID, MOST_GUARDED, MOST_PLANS, PRODUCTS
-from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuSplit, Guarded, RegionPlan, Scalar
+from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuSplit, CpuStreaming, Guarded, RegionPlan, Scalar
 from tatami.poly_core.analyse import facts_of
 from tatami.region.ir import Region
 from tatami.storage.dump import write_dump
@@ -42,7 +42,7 @@ def stem(shape: tuple[Any, ...] = ("B", 3, 64, 64)) -> tt.Graph:
     return g
 
 
-def sounds(shape: tuple[Any, ...] = ("B", 4, "N")) -> tt.Graph:
+def sounds(shape: tuple[Any, ...] = ("B", 16, "N")) -> tt.Graph:
     """Windows over a line: by planes where it is long, a product of few rows where it is not."""
     g = tt.Graph("sounds")
     g.output("y", g.input("x", shape, tt.fp32).conv(g.constant(values(64, shape[1], 9)), None))
@@ -151,8 +151,8 @@ def test_both_sides_of_a_guard_between_kinds_give_the_convolution() -> None:
     f = tt.compile(sounds(), target="cpu:avx512", threads=1, sizes=LINES, decisions={"plans": kept})
     for b in (1, 3):
         for n in (n for n in edges(choices) if n >= 9):
-            x = values(b, 4, n)
-            want = tt.compile(sounds((b, 4, n)), target="reference")(x=x)["y"]
+            x = values(b, 16, n)
+            want = tt.compile(sounds((b, 16, n)), target="reference")(x=x)["y"]
             np.testing.assert_allclose(f(x=x)["y"], want, rtol=1e-4, atol=1e-4, err_msg=str((b, n)))
 
 
@@ -249,6 +249,37 @@ def test_explain_says_when_a_plan_runs() -> None:
     key, choices = guarded_linear()
     f = tt.compile(linear(), target="cpu:avx512", decisions={"plans": {key: to_builtins(choices)}})
     assert "when R <= 4" in f.explain() and "when 9 <= R and R <= 16 and R % 2 == 0" in f.explain()
+
+
+def decoding() -> tt.Graph:
+    """Attention of S rows over T keys, both open: many rows while a prompt is read, one row for each token after it."""
+    g = tt.Graph("decoding")
+    q = g.input("q", (8, "S", 64), tt.fp32)
+    k, v = (g.input(n, (8, "T", 64), tt.fp32) for n in "kv")
+    seen = g.iota((8, "S", "T"), 2) <= g.iota((8, "S", "T"), 1) + (g.size_of("T") - g.size_of("S")).expand((8, "S", "T"))
+    g.output("y", seen.where((q @ k.permute((0, 2, 1))) * 0.125, -np.inf).softmax(2) @ v)
+    return g
+
+
+def test_one_row_over_many_keys_reads_them_in_place() -> None:
+    """A sliver of rows would be one row and padding, and turned keys are a copy that one row reads once."""
+    choices = plan_of(prepare(decoding(), target=ONE)).choices
+    one = next(c.plan for c in choices if all(is_met(x, {"S": 1, "T": 1000}) for x in c.conditions))
+    assert isinstance(one, CpuRows)
+    assert not one.turned
+    assert isinstance(choices[-1].plan, CpuStreaming)
+
+
+@pytest.mark.runs_on("cpu:avx512")
+def test_both_sides_of_a_guard_of_attention_attend() -> None:
+    f = tt.compile(decoding(), target=ONE)
+    for rows, keys in ((1, 1), (1, 77), (2, 500), (3, 20), (40, 77)):
+        q, k, v = values(8, rows, 64), values(8, keys, 64), values(8, keys, 64)[:, ::-1].copy()
+        scores = np.einsum("hsd,htd->hst", q.astype(np.float64), k) / 8
+        scores[:, np.arange(keys)[None] > np.arange(rows)[:, None] + keys - rows] = -np.inf
+        weights = np.exp(scores - scores.max(2, keepdims=True))
+        want = np.einsum("hst,htd->hsd", weights / weights.sum(2, keepdims=True), v)
+        assert np.abs(f(q=q, k=k, v=v)["y"] - want).max() < 2e-5
 
 
 def test_a_split_stands_alone() -> None:

@@ -1,7 +1,7 @@
 """A worker with planted faults, in the place of `tatami.search.measuring.worker`: `python -m tests.search.planted_worker FILE`.
 
-FILE has a JSON object: `faults`, from a part of a candidate's document to what it does (wrong, hang, crash, late, noise), and `log`,
-a file that gets a line for each timing of a candidate. Times are made up: a program's document decides them, so that no test
+FILE has a JSON object: `faults`, from a part of a candidate's document to what it does (wrong, hang, crash, late, noise, or large:
+slow at sizes above 100), and `log`, a file that gets a line for each timing of a candidate. Times are made up: a program's document decides them, so that no test
 depends on the machine.
 """
 
@@ -44,7 +44,7 @@ class Planted(Worker):
 
     def add(self, request: Add) -> Reply:
         if request.name != OWN:
-            self.texts[request.name] = decision_text(request.decisions)
+            self.texts[request.name] = "kind: partition" if request.folder else decision_text(request.decisions)
         return super().add(request)
 
     def bound(self, name: str, function: Function) -> Callable[[], dict[str, np.ndarray]]:
@@ -76,6 +76,8 @@ class Planted(Worker):
             elif what == "noise":  # now twice as fast and now half as fast, and lucky in the first rounds
                 factors = np.where(np.arange(request.count) % 2 == 0, 0.5, 2.0)
                 factors = np.full(request.count, 0.4) if request.seed < TEST else factors
+            elif what == "large" and max(self.request.hints.values(), default=0) > 100:
+                factors = np.full(request.count, 2.0)
             else:
                 factors = GOOD + rng.uniform(0.0, 0.01, request.count)
             found[name] = [float(OWN_SECONDS * f) for f in factors]

@@ -11,11 +11,13 @@ import numpy as np
 
 import tatami as tt
 from tatami.compilation import Compilation
+from tatami.decisions import Decisions
 from tatami.ledger.database import open_ledger
 from tatami.ledger.records import Records
 from tatami.prepare import prepare
 from tatami.search.measuring.measurer import Limits
-from tatami.search.session import Options, Progress, Session, Tuned
+from tatami.search.results import Options, Tuned
+from tatami.search.session import Session
 
 TARGET = "cpu:avx2"
 QUICK = Limits(run=2.0, turn=2.0)
@@ -32,8 +34,8 @@ def two_layers(rows: int | str = 32) -> tt.Graph:
     return g
 
 
-def compilation(rows: int | str = 32) -> Compilation:
-    return prepare(two_layers(rows), target=TARGET)
+def compilation(rows: int | str = 32, decisions: Decisions | None = None) -> Compilation:
+    return prepare(two_layers(rows), target=TARGET, decisions=decisions)
 
 
 def planted(folder: Path, faults: Mapping[str, str]) -> tuple[str, ...]:
@@ -43,15 +45,12 @@ def planted(folder: Path, faults: Mapping[str, str]) -> tuple[str, ...]:
     return sys.executable, "-m", "tests.search.planted_worker", str(file)
 
 
-def session(
-    folder: Path, command: tuple[str, ...], rows: int | str = 32, told: list[Progress] | None = None, budget: float = 600.0
-) -> Tuned:
+def session(folder: Path, command: tuple[str, ...], rows: int | str = 32, decisions: Decisions | None = None) -> Tuned:
     """Tune the model with the ledger in `folder`."""
-    said = told if told is not None else []
     sizes = {"B": 32} if isinstance(rows, str) else {}
-    options = Options(budget, sizes, 1, folder / "faults", command=command, limits=QUICK)
+    options = Options(600.0, sizes, 1, folder / "faults", command=command, limits=QUICK)
     with open_ledger(folder / "ledger.sqlite") as connection:
-        return Session(compilation(rows), options, Records(connection), said.append).run()
+        return Session(compilation(rows, decisions), options, Records(connection), lambda p: None).run()
 
 
 def timings(folder: Path) -> list[str]:

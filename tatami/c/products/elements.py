@@ -5,8 +5,9 @@ from __future__ import annotations
 from tatami.c.products.dots import DOTS, dot_text
 from tatami.core.page import Page, page
 
-NARROW = {"f32i8": "int8_t", "f32u8": "uint8_t"}
-"""Element types of b that are narrower than those of a and c, which are fp32: they are widened when they are read."""
+NARROW = {"f32i8": 1, "f32u8": 1, "f32h16": 2, "f32b16": 2}
+"""Bytes of an element of b where it is narrower than those of a and c, which are fp32: i8, u8, fp16 (`h16`) and bf16 (`b16`). It
+is widened when it is read."""
 C_TYPES = {
     "f32": ("float", 4),
     "f64": ("double", 8),
@@ -21,18 +22,21 @@ C_TYPES = {
 def element_text(element: str, lanes: int) -> str:
     """The types that a routine of these elements begins with, and what its products need."""
     c, size = C_TYPES[element]
-    more = _bytes_text(element, lanes) if element in NARROW else dot_text(element, lanes) if element in DOTS else ""
+    more = _narrow_text(element, lanes) if element in NARROW else dot_text(element, lanes) if element in DOTS else ""
     return routine_page("element").fill(TYPE=c, VECTOR=size * lanes, BYTES=size, MORE=more)
 
 
-def _bytes_text(element: str, lanes: int) -> str:
+def _narrow_text(element: str, lanes: int) -> str:
+    """C text of ``wide(p)``: a vector of elements of b from p on, as floats."""
+    own = {"LANES": lanes, "WIDE": 4 * lanes, "REGISTER": "v" if lanes == 16 else "x"}
+    has = {16: "__AVX512F__", 8: "__AVX2__"}.get(lanes, "")
+    if element == "f32h16":
+        return routine_page("halves").fill(HAS="__F16C__" if lanes == 8 else has, **own)
+    if element == "f32b16":
+        return routine_page("upper_halves").fill(HAS=has, **own)
+    is_signed = element == "f32i8"
     return routine_page("bytes").fill(
-        TYPE=NARROW[element],
-        LANES=lanes,
-        WIDE=4 * lanes,
-        HAS={16: "__AVX512F__", 8: "__AVX2__"}.get(lanes, ""),
-        WIDEN="vpmovsxbd" if NARROW[element] == "int8_t" else "vpmovzxbd",
-        REGISTER="v" if lanes == 16 else "x",
+        TYPE="int8_t" if is_signed else "uint8_t", HAS=has, WIDEN="vpmovsxbd" if is_signed else "vpmovzxbd", **own
     )
 
 

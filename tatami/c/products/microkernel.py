@@ -43,7 +43,7 @@ from tatami.c.products.packs import pack_text, slivers_text
 from tatami.core.custom.verbatim import VerbatimCode
 
 _NAME = re.compile(
-    r"tatami_(gemm|rows|into|lies|table|wide|slivers|pack)_([a-z]\d+(?:x\d[a-z]*|[iu]8)?)_(?:(\d+)x(\d+)_)?(\d+)"
+    r"tatami_(gemm|rows|into|lies|table|wide|slivers|pack)_([a-z]\d+(?:x\d[a-z]*|[iu]8|[hb]16)?)_(?:(\d+)x(\d+)_)?(\d+)"
 )
 K_UNROLL = 4
 """Maximum number of steps of k per iteration."""
@@ -115,7 +115,7 @@ def _parts_of(name: str) -> re.Match[str] | None:
 
 def _tile_of(found: re.Match[str]) -> _KernelTile:
     return _KernelTile(
-        found[1], int(found[3]), int(found[4]), int(found[5]), C_TYPES[found[2]][1], found[2] in DOTS, found[2] in NARROW
+        found[1], int(found[3]), int(found[4]), int(found[5]), C_TYPES[found[2]][1], found[2] in DOTS, NARROW.get(found[2], 0)
     )
 
 
@@ -130,8 +130,8 @@ class _KernelTile:
     itemsize: int
     dots: bool
     """True if an element is a group of k, multiplied with another by `dot`."""
-    narrow: bool = False
-    """True if elements of b are one byte each."""
+    narrow: int = 0
+    """Bytes of an element of b that is widened when it is read; 0: b has the type of a and c."""
 
     @property
     def vectors(self) -> int:
@@ -150,7 +150,7 @@ class _KernelTile:
     @property
     def lines(self) -> range:
         """The elements of a row of b at which cache lines begin."""
-        return range(0, self.nr, 64 if self.narrow else max(1, 64 // self.itemsize))
+        return range(0, self.nr, max(1, 64 // (self.narrow or self.itemsize)))
 
     @property
     def b_type(self) -> str:
@@ -159,7 +159,7 @@ class _KernelTile:
     @property
     def ahead(self) -> int:
         """Prefetch distance in rows of b, the same number of bytes for each type."""
-        return AHEAD * 4 if self.narrow else AHEAD
+        return AHEAD * 4 // self.narrow if self.narrow else AHEAD
 
     @property
     def parameters(self) -> str:
@@ -297,6 +297,11 @@ def _tile_text(function: str, rows: int, t: _KernelTile) -> str:
         WRITES=[f"*(U *)(c + {at}) = {n};" for n, at in places],
         ADDS=[f"*(U *)(c + {at}) += {n};" for n, at in places],
     )
+
+
+def tile_function(function: str, kind: str, rows: int, tile: tuple[int, int, int]) -> str:
+    """The function of one panel of `rows` of fp32, for a routine with another frame. `tile`: mr, nr and lanes."""
+    return _tile_text(function, rows, _KernelTile(kind, *tile, itemsize=4, dots=False))
 
 
 def _wide_text(name: str, element: str, t: _KernelTile, heights: Sequence[int]) -> str:

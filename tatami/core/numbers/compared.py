@@ -36,10 +36,11 @@ def double_text(value: float) -> str:
 def names_text(names: Iterable[str]) -> str:
     """The C array `output_names`: text to print. A byte other than a letter, a digit or one of ``_.-/:`` is an octal escape, so
     that a name cannot end its string or its line."""
-    return f"static const char* const output_names[] = {{{', '.join(map(_escaped, names)) or '0'}}};"
+    return f"static const char* const output_names[] = {{{', '.join(map(escaped, names)) or '0'}}};"
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """The C string literal of a text: bytes as in `names_text`."""
     data = name.encode("utf-8", "replace")
     return (
         '"'

@@ -246,9 +246,12 @@ class Elementwise(Value):
         """saturate(round_half_even(x / scale) + zero_point) as `to`. A scale of rank 1 follows `axis`."""
         return self.one("quantize", scale, zero_point, to=dtype(to, self._what("quantize")), axis=axis)
 
-    def dequantize(self, scale: Self, zero_point: Self | None = None, *, to: DType | str = DType.fp32, axis: int = 1) -> Self:
-        """(x - zero_point) * scale as `to`. A scale of rank 1 follows `axis`."""
-        return self.one("dequantize", scale, zero_point, to=dtype(to, self._what("dequantize")), axis=axis)
+    def dequantize(
+        self, scale: Self, zero_point: Self | None = None, *, to: DType | str = DType.fp32, axis: int = 1, block: int = 0
+    ) -> Self:
+        """(x - zero_point) * scale as `to`. A scale of rank 1 follows `axis`; with `block`, each scale belongs to that many
+        elements of `axis`. x may have 4 or 2 bits."""
+        return self.one("dequantize", scale, zero_point, to=dtype(to, self._what("dequantize")), axis=axis, block=block)
 
     # -- two operands ------------------------------------------------------------------------------
     def maximum(self, other: Operand) -> Self:

@@ -13,7 +13,7 @@ from tatami.core import ops as scalar_ops
 from tatami.core.numbers.numerics import Array, apply, cast
 from tatami.core.tensor import numpy_dtype
 from tatami.frontend.meaning.scope import Scope, wide
-from tatami.frontend.operations.elementwise import Alpha, Clamp, Gelu, Powi, Quantize, Selu, Shrink, To
+from tatami.frontend.operations.elementwise import Alpha, Clamp, Dequantize, Gelu, Powi, Quantize, Selu, Shrink, To
 
 Attrs = TypeVar("Attrs")
 """The attributes of the operation that a formula computes."""
@@ -155,13 +155,19 @@ def _fp32(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
-def dequantize(s: Scope, attrs: Quantize) -> Array:
+def dequantize(s: Scope, attrs: Dequantize) -> Array:
     """(x - zero_point) * scale in double precision."""
     x, zero = s[0], s.optional(2)
+
+    def placed(t: Array) -> Array:
+        if not attrs.block:
+            return _along(t, attrs.axis, x.ndim)
+        return np.repeat(t, attrs.block, attrs.axis).take(range(x.shape[attrs.axis]), attrs.axis)
+
     y = x.astype(np.float64)
     if zero is not None:
-        y = y - _along(zero, attrs.axis, x.ndim).astype(np.float64)
-    return y * _along(wide(s[1]), attrs.axis, x.ndim)
+        y = y - placed(zero).astype(np.float64)
+    return y * placed(wide(s[1]))
 
 
 _SMOOTH: dict[str, Callable[[Array, Any], Array]] = {

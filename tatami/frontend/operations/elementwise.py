@@ -10,6 +10,7 @@ import msgspec
 from tatami.core import ops as scalar_ops
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.expr import ceildiv, expr, shape_text
 from tatami.frontend.ir import TensorType
 from tatami.frontend.operation import (
     NoAttrs,
@@ -23,6 +24,7 @@ from tatami.frontend.operation import (
     same_size,
     want,
     want_float,
+    want_shape,
 )
 
 
@@ -85,11 +87,19 @@ class To(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Quantize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Attributes of `quantize` and `dequantize`. `axis`: axis of the operand that scale and zero point follow if they have
-    rank 1."""
+    """Attributes of `quantize`. `axis`: axis of the operand that scale and zero point follow if they have rank 1."""
 
     to: DType
     axis: int = 1
+
+
+class Dequantize(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Attributes of `dequantize`. `axis`: as for `quantize`. `block`: elements along `axis` that share a scale and a zero point,
+    which then have the operand's rank; 0: scale and zero point have rank 0 or 1."""
+
+    to: DType
+    axis: int = 1
+    block: int = 0
 
 
 def _scalar(op: scalar_ops.ScalarOp) -> Callable[[object, Operands, Site], tuple[TensorType, ...]]:
@@ -204,14 +214,27 @@ def _quantize(attrs: Quantize, operands: Operands, site: Site) -> tuple[TensorTy
     return (TensorType(attrs.to, x.shape),)
 
 
-def _dequantize(attrs: Quantize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
+def _dequantize(attrs: Dequantize, operands: Operands, site: Site) -> tuple[TensorType, ...]:
     types = need(operands)
     x, scale = types[:2]
-    _check_scale(attrs, x, scale, site)
+    for kind in (x, *types[2:]):
+        small = kind.dtype.is_small and not kind.dtype.is_small_int
+        want(not small, f"dequantize of {kind.dtype}", "cast to fp32, and multiply", site, "UnsupportedDType")
+    for dtype in (scale.dtype, attrs.to):
+        want(not dtype.is_small, f"dequantize with or to {dtype}", "use a float dtype", site, "UnsupportedDType")
+    if not attrs.block:
+        _check_scale(attrs, x, scale, site)
+        return (TensorType(attrs.to, x.shape),)
+    want(attrs.block > 0, f"blocks of {attrs.block}", "give at least 1, or 0 for a scale of rank 0 or 1", site)
+    axis = axis_of(attrs.axis, len(x.shape), site)
+    wanted = tuple(ceildiv(s, expr(attrs.block)) if i == axis else s for i, s in enumerate(x.shape))
+    for part, what in zip(types[1:], ("scale", "zero point")):
+        how = f"give one for each {attrs.block} elements of axis {axis}: {shape_text(wanted)}"
+        want_shape(part.shape, wanted, f"a {what} of shape {shape_text(part.shape)}", how, site)
     return (TensorType(attrs.to, x.shape),)
 
 
-def _check_scale(attrs: Quantize, x: TensorType, scale: TensorType, site: Site) -> None:
+def _check_scale(attrs: Quantize | Dequantize, x: TensorType, scale: TensorType, site: Site) -> None:
     want(len(scale.shape) <= 1, f"a scale of rank {len(scale.shape)}", "give rank 0 or 1", site, "BroadcastMismatch")
     if scale.shape:
         same_size(x.shape[axis_of(attrs.axis, len(x.shape), site)], scale.shape[0], "scale", site)
@@ -251,6 +274,6 @@ ELEMENTWISE: tuple[Operation, ...] = (
     Operation("floordiv", NoAttrs, 2, 2, _number_same, "quotient rounded down (Python's //); integer x // 0 = 0"),
     Operation("prelu", NoAttrs, 2, 2, _float_same, "x where x >= 0, else slope*x; slope has x's shape"),
     Operation("quantize", Quantize, 2, 3, _quantize, "saturate(round_half_even(x / scale) + zero_point) as `to`"),
-    Operation("dequantize", Quantize, 2, 3, _dequantize, "(x - zero_point) * scale as `to`"),
+    Operation("dequantize", Dequantize, 2, 3, _dequantize, "(x - zero_point) * scale as `to`, x perhaps of 4 or 2 bits"),
 )
 """Rows of the table: elementwise operations."""

@@ -3,6 +3,7 @@
     y = matmul(dequantize(a, sa, za), dequantize(b, sb, zb))
     ->   s = matmul(a, b) acc_dtype=i32, less what the zero points add;   y = cast(s, fp32) * (sa * sb)
     y = matmul(x, dequantize(w, s))   ->   y = matmul(x, cast(w, fp32)) * s     w a constant: it stays 8 bits wide in memory
+                                                (weights of other forms: narrow_weights.py)
 
 Scales are a common factor of all terms and leave the sum, so that the meaning is the same and the sum is exact. A scale belongs to
 the whole tensor, or there is one per row of the left operand or per column of the right one. Movement between a dequantisation
@@ -26,6 +27,7 @@ from tatami.frontend.operation import attributes
 from tatami.frontend.operations.contraction import Conv, Gemm, Matmul
 from tatami.frontend.ops import OPS
 from tatami.frontend.rewrites.integer_products import Integers, as_signed, integer_conv, integer_matmul
+from tatami.frontend.rewrites.narrow_weights import narrow_weight
 from tatami.frontend.rewrites.rewriting import Rewriting
 
 LONGEST_SUM = (2**31 - 1) // 255**2
@@ -100,13 +102,26 @@ class _Rewriting(Rewriting):
     # -- what is multiplied ---------------------------------------------------------------------
     def product(self, node: Node) -> str | None:
         """The node's result from integer sums; None if an operand is not dequantised, or if the sum could overflow."""
-        a, b = node.inputs[:2]
+        a = node.inputs[0]
         if self.dtype(a) != DType.fp32 or self.dtype(node.outputs[0]) != DType.fp32:
             return None
+        attrs = attributes(OPS[node.op], node)
+        return self.of_codes(node, attrs) or (None if node.op == "conv" else self.of_blocks(node, attrs))
+
+    def of_blocks(self, node: Node, attrs: Matmul | Gemm | Conv) -> str | None:
+        """The product with its weights as codes in memory; None if they are not dequantised constants."""
+        is_turned = node.op == "linear" or (isinstance(attrs, Gemm) and attrs.trans_b)
+        narrow = narrow_weight(self, node.inputs[1], 1 if is_turned else 0)
+        if narrow is None:
+            return None
+        return self.one(node.op, [node.inputs[0], narrow, *node.inputs[2:]], to_builtins(attrs))
+
+    def of_codes(self, node: Node, attrs: Matmul | Gemm | Conv) -> str | None:
+        """The product as sums of integers, or of floats and integers; None if that is not exact or not faster."""
+        a, b = node.inputs[:2]
         left, right = self.codes_of(a), self.codes_of(b)
         if right is None:
             return None
-        attrs = attributes(OPS[node.op], node)
         bias = node.inputs[2] if len(node.inputs) > 2 else ""
         if left is None:
             return self.widened(node, right, bias, attrs)
@@ -207,7 +222,7 @@ class _Rewriting(Rewriting):
 
     def dequantised(self, node: Node) -> Codes | None:
         codes = self.scaling(node)
-        plain = {self.dtype(codes.scale), self.dtype(node.outputs[0])} == {DType.fp32}
+        plain = {self.dtype(codes.scale), self.dtype(node.outputs[0])} == {DType.fp32} and not node.attrs.get("block")
         return codes if plain and self.dtype(codes.tensor) in _EIGHT_BITS else None
 
     def scaling(self, node: Node) -> Codes:

@@ -9,11 +9,21 @@ from tatami.core.algebra.simplify import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, maximum, product, var
+from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import lanes_of
 from tatami.loop.emit.template import misfit
 from tatami.loop.products.parts_of_k import PartsOfK
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, IN_PLACE_PITCH, CpuContraction
 from tatami.region.ir import Cast, Read, Reduce, Region, RegionExpr
+from tatami.region.views.dequantised import (
+    NIBBLES,
+    Dequantised,
+    QuantisedRows,
+    find_dequantised,
+    find_quantised_rows,
+    row_at,
+    rows_of,
+)
 from tatami.region.views.kinds import ContractionShape, contractions
 from tatami.region.views.matrix import Matrix, by_images, result_matrix, side_matrix
 from tatami.region.views.narrow import Groups, groups_of, in_groups, joined, lying_groups, operand_dtypes
@@ -21,7 +31,7 @@ from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
 """Name of the micro-kernel's element type, by the accumulator's dtype."""
-NARROW = {DType.i8: "i8", DType.u8: "u8"}
+NARROW = {DType.i8: "i8", DType.u8: "u8", DType.fp16: "h16", DType.bf16: "b16"}
 """Name of the element type of slivers that are narrower than their fp32 sums and are widened in registers."""
 COPIED_SLIVERS = 16
 """Slivers copied together if all are copied: a thread then reads this many cache lines of a row in sequence."""
@@ -66,14 +76,16 @@ class ContractionOperands(PartsOfK):
             self.nr = plan.nc
         self.sliver = plan.nr if plan.by_tiles else self.nr
         self.slivers = ceildiv(self.n, expr(self.nr))
-        self.ready = self.ready_operand(self.rhs, self.n_axes, self.sliver, self.n)
+        self.codes = self.ready_codes()
+        self.quantised_rows = self.ready_quantised_rows()
+        self.ready = self.ready_operand(self.rhs, self.n_axes, self.sliver, self.n) if self.codes is None else self.codes.codes
         self.tile = dot if plan.by_tiles else f"{dot or element + self.narrow_slivers()}_{tile}_{lanes}"
         self.ready_rows = self.ready_panels()
         self.copied = None
         if self.ready is None and self.columns_lie is None and not plan.dot:
             self.copied = side_matrix(region, shape, "n", plan.swap)
         self.result = result_matrix(region, plan.acc, self.m_axes, self.n_axes)
-        self.k_blocks = maximum(ONE, ceildiv(self.k, expr(plan.kc)))
+        self.k_blocks = ONE if self.codes is not None else maximum(ONE, ceildiv(self.k, expr(plan.kc)))
         self.is_turned = self.goes_down()
         self.is_zipped = plan.split == "n" and not (self.batch_axes or plan.by_tiles) and self.goes_in_pairs()
 
@@ -120,6 +132,10 @@ class ContractionOperands(PartsOfK):
 
     def narrow_slivers(self) -> str:
         """Name of the element type of ready slivers if it is narrower than the sums; else empty."""
+        if self.codes is not None:
+            if self.quantised_rows is not None:
+                return f"i4{'z' if self.codes.zero else ''}"
+            return f"i{self.codes.bits}{'s' if self.codes.scale else ''}{'z' if self.codes.zero else ''}"
         held = None if self.ready is None else self.memrefs[self.ready.tensor].dtype
         return NARROW.get(held, "") if held is not None and held != self.dtype else ""
 
@@ -141,14 +157,46 @@ class ContractionOperands(PartsOfK):
             return None
         if not isinstance(e, Read):
             return None
+        wanted = self.linear(self.k_axes), self.linear(axes)
+        return e if self.lies_in_blocks(e, wanted, (self.k, size), block) else None
+
+    def lies_in_blocks(self, e: Read, index: tuple[Expr, Expr], size: tuple[Expr, Expr], block: int) -> bool:
+        """True if the read at `index` is of a matrix of this size whose memory is slivers, or panels, of `block`."""
         memref = self.memrefs[e.tensor]
         rank = len(memref.shape)
         order, layout = (*range(rank - 2), rank - 1, rank - 2), memref.layout
         if rank < 2 or layout.kind != "blocked" or layout.order != order or layout.blocks != ((rank - 1, block),):
+            return False
+        whole = memref.shape[-2:] == size and not any(map(any, layout.padding))
+        return whole and e.map[-2:] == index
+
+    def ready_codes(self) -> Dequantised | None:
+        """The parts of rhs if it is a dequantised matrix all of whose parts are slivers in memory; else None."""
+        found = find_dequantised(self.rhs, Types(self.region))
+        if found is None or self.plan.dot or self.k_axes != (found.k,) or self.batch_axes:
             return None
-        wanted = tuple(self.linear(g) for g in (self.k_axes, axes))
-        whole = memref.shape[-2:] == (self.k, size) and not any(map(any, layout.padding))
-        return e if whole and e.map[-2:] == wanted else None
+        columns = self.linear(self.n_axes)
+        for read, each in found.parts:
+            if not self.lies_in_blocks(read, (row_at(each, found.k), columns), (rows_of(each, self.k), self.n), self.nr):
+                return None
+        return found
+
+    def ready_quantised_rows(self) -> QuantisedRows | None:
+        """The parts of lhs if it is integers with scales for the blocks of rhs, which is codes of 4 bits: sums of a block are
+        then sums of integers. Else None."""
+        codes, k = self.codes, self.k.as_int()
+        if codes is None or codes.bits != 4 or codes.scale is None or not codes.block or k is None or k % NIBBLES:
+            return None
+        found = find_quantised_rows(self.lhs, Types(self.region), codes.k)
+        if found is None or found.block != codes.block:
+            return None
+        row = self.linear(self.m_axes)
+        for read, columns in ((found.codes, self.k), (found.scale, ceildiv(self.k, expr(found.block)))):
+            memref = self.memrefs[read.tensor]
+            lead = linearize(read.map[:-1], memref.shape[:-1])
+            if memref.layout != ROW_MAJOR or memref.shape[-1] != columns or lead != row:
+                return None
+        return found
 
     def lying(self, side: Literal["m", "n"], shape: ContractionShape, groups: Groups | None = None) -> Matrix | None:
         """The matrix in memory of a side's operand that the plan uses in place; None: the plan copies it."""
@@ -171,7 +219,15 @@ class ContractionOperands(PartsOfK):
     def goes_by_panels(self) -> bool:
         """True if a sliver stays in L1 together with the results of one panel, but not with those of all rows."""
         k, m, line = self.k.as_int(), self.m.as_int(), self.nr * self.dtype.itemsize
-        if k is None or m is None or self.k_blocks != ONE or self.rows_lie is not None or self.is_turned or self.is_zipped:
+        if (
+            k is None
+            or m is None
+            or self.k_blocks != ONE
+            or self.codes is not None
+            or self.rows_lie is not None
+            or self.is_turned
+            or self.is_zipped
+        ):
             return False
         return 0 < k * line <= SHORT_SLIVER and m * line >= TALL_SUMS
 

@@ -96,8 +96,11 @@ def saturated(m: Importer, x: str, zero: str, to: DType) -> str:
 def _dequantize(m: Importer, n: OnnxNode) -> list[Value]:
     x, scale, zero = m.operand(n, 0), m.operand(n, 1), m.operand(n, 2)
     to = element_dtype(n.attr("output_dtype"), m.site) if n.attr("output_dtype", 0) else m.dtype(scale)
+    operands, kind = [x, scale, zero] if zero else [x, scale], m.dtype(x)
+    if (block := n.attr("block_size", 0)) and (kind.is_int or kind.is_small_int) and m.dtype(scale) in (DType.fp32, to):
+        return [m.result(m.one("dequantize", operands, {"to": to, "axis": n.attr("axis", 1), "block": block}))]
     scale, zero = (_spread(m, n, t, x) for t in (scale, zero))
-    if len(m.shape(scale)) <= 1 and not m.dtype(x).is_small:
+    if len(m.shape(scale)) <= 1 and (kind.is_small_int or not kind.is_small):
         operands = [x, scale, zero] if zero else [x, scale]
         axis = n.attr("axis", 1) if m.shape(scale) else 0
         return [m.result(m.one("dequantize", operands, {"to": to, "axis": axis}))]

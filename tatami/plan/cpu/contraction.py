@@ -21,10 +21,11 @@ from tatami.plan.loops.schedule import main_order, size_at
 from tatami.plan.memory.packed_operands import is_packable, packs_rows
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
+from tatami.region.views.dequantised import find_dequantised
 from tatami.region.views.kinds import contractions, depends_on, kind_of
 from tatami.region.views.matrix import by_images, side_matrix
 from tatami.region.views.narrow import groups_of, operand_dtypes
-from tatami.region.walk import all_axes, lets_by_name, reads
+from tatami.region.walk import Types, all_axes, lets_by_name, reads
 
 TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
 """(mr, nr) by instruction set: registers hold mr x nr accumulators, one row of nr and one broadcast (notes: cpu §1)."""
@@ -227,7 +228,10 @@ def _wants_swap(
     """True if lhs is to be the wide, n side. The n side should hold the innermost output axis, so that tiles are stored by
     full vectors; unless it is narrower than a vector and the other side is not, or few rows meet a constant operand that
     `setup` can pack, whose packing would cost more than strided stores. The places of a small image count as few, since there
-    may be one image."""
+    may be one image. A dequantised operand is always the n side, whose slivers keep its codes."""
+    shape, types = contractions(region)[0], Types(region)
+    if any(find_dequantised(e, types) is not None for e in (shape.lhs, shape.rhs)):
+        return find_dequantised(shape.rhs, types) is None
     order = main_order(region)
     last = next((a for a in reversed(order) if a in c.m or a in c.n), "")
     swap = last in c.m

@@ -12,7 +12,8 @@ from tatami.plan.cpu.tile_rules import register_tiles
 from tatami.plan.cpu_kind import Asked, told_apart
 from tatami.plan.ir import DOT_COUNT, DOT_FEATURE, DOTS_OF_ANY_SIGNS, CpuContraction
 from tatami.plan.loops.estimate import trips
-from tatami.region.views.kinds import ContractionShape, contractions, operand_tensor
+from tatami.region.views.dequantised import stored_operand
+from tatami.region.views.kinds import ContractionShape, contractions
 from tatami.region.views.matrix import by_images
 from tatami.region.views.narrow import operand_dtypes
 from tatami.region.walk import lets_by_name
@@ -81,7 +82,7 @@ def _operands(asked: Asked, shape: ContractionShape, own: CpuContraction) -> Ite
     change = msgspec.structs.replace
     sides: tuple[tuple[str, ...], ...] = ((), ("m",), ("n",), ("m", "n"))
     yield from (change(own, in_place=s) for s in sides if s != own.in_place)
-    left, right = (operand_tensor(x) for x in ((shape.rhs, shape.lhs) if own.swap else (shape.lhs, shape.rhs)))
+    left, right = (stored_operand(asked.region, x) for x in ((shape.rhs, shape.lhs) if own.swap else (shape.lhs, shape.rhs)))
     for packed in ((), (left,), (right,)):
         if set(packed) <= asked.constants and packed != own.packed:
             yield change(own, packed=packed, in_place=())

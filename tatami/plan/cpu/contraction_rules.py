@@ -15,7 +15,8 @@ from tatami.plan.cpu.tile_rules import tile_rules
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, DOTS_OF_ANY_SIGNS, CpuContraction
 from tatami.plan.loops.rules import invalid_plan
 from tatami.region.ir import Region
-from tatami.region.views.kinds import ContractionShape, contractions, epilogue_of, operand_tensor
+from tatami.region.views.dequantised import stored_operand
+from tatami.region.views.kinds import ContractionShape, contractions, epilogue_of
 from tatami.region.views.matrix import by_images, results_go_down, rows_alternate, side_matrix, write_addresses
 from tatami.region.views.narrow import groups_of, operand_dtypes, packed_read
 from tatami.region.walk import all_axes, lets_by_name
@@ -38,7 +39,7 @@ def blocks_of_one_tile(region: Region, c: ContractionShape, plan: CpuContraction
     is_one_panel = narrow is not None and narrow <= plan.mr
     divides_columns = divided_by_threads(c, plan) == "n"
     operand = shape.lhs if plan.swap else shape.rhs
-    columns = operand_tensor(packed_read(operand, groups_of(region, c, DOT_COUNT[plan.dot])) or operand)
+    columns = stored_operand(region, packed_read(operand, groups_of(region, c, DOT_COUNT[plan.dot])) or operand)
     copies = divides_columns and not (
         is_one_panel or "n" in plan.in_place or columns in plan.packed or _alternates(region, shape, plan)
     )
@@ -89,7 +90,7 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
         why = f"epilogue {list(plan.epilogue)}; the accumulator's owner applies {list(after)}"
         yield invalid_plan(region, why, "list all of them in order")
     groups = groups_of(region, c, DOT_COUNT[plan.dot])
-    sides = tuple(operand_tensor(packed_read(x, groups) or x) for x in (c.lhs, c.rhs))
+    sides = tuple(stored_operand(region, packed_read(x, groups) or x) for x in (c.lhs, c.rhs))
     if wrong := [p for p in plan.packed if p not in sides]:
         read = f"the operands read {' and '.join(s or '-' for s in sides)}"
         yield invalid_plan(region, f"{wrong[0]} is not an operand of the contraction", read)

@@ -42,11 +42,11 @@ NARROW_SHARE, IDLE_SHARE = 0.92, 0.2
 FMA; and the fraction of that lost to idle accumulator registers."""
 EVEN = 1.05
 """Maximum ratio of the busiest thread's tiles to the average for blocks of tiles that count as balanced."""
-CHANNELS_PER_CALL = 12.0
+CHANNELS_PER_CALL = 5.0
 """Overhead of a call of the micro-kernel, and of writing the sums of one position, in channels that it could sum meanwhile:
-measured at 16 to 128 channels."""
-TRANSFORM_SHARE = 1.3
-"""Ratio of the time of both transforms to that of their operations, because of loads and stores: measured."""
+measured at 16 to 256 channels."""
+TRANSFORM_SHARE = 0.65
+"""Ratio of the time of both transforms to that of their operations, with loads and stores: measured at images of 3 to 28 rows."""
 CYCLES_PER_STORE = 10.0
 """Cycles to store one vector into a panel if it crosses lines whose rest another channel writes, or only some of its lanes are
 stored."""
@@ -319,10 +319,9 @@ def _parts(height: int, rows: int) -> dict[int, int]:
 
 OPEN_WIDTH = 1024
 """Maximum columns of a block if the width is open."""
-TABLE_SHARE = 0.9
-"""Fraction of the micro-kernel's rate reached with a table, since rows lie across cache lines."""
-CYCLES_PER_COPY = 24.0
-"""Cycles per row of an image copied to a plane, in addition to its vectors, for the guards' ranges."""
+CYCLES_PER_COPY = 12.0
+"""Cycles per row of an image copied to a plane, in addition to its vectors, for the guards' ranges: measured at rows of 3 to 28
+elements."""
 
 
 def planes_estimate(
@@ -344,11 +343,11 @@ def planes_estimate(
     work = 2.0 * slivers * plan.nr * padded * trips(region, found.shape.k, sizes)
     threads = threads_of_products(work, min(target.cores, blocks))
     rate = clock(target) * threads
-    compute = work / (target.flops_fp32 * PEAK_SHARE_CONTRACTION * TABLE_SHARE) / threads
+    compute = work / (target.flops_fp32 * PEAK_SHARE_CONTRACTION) / threads
     lines = beside * channels * planes * (height + down_blocks * down)
-    copies = lines * (CYCLES_PER_COPY + 3.0 * -(-(columns + across) // lanes))
+    copies = lines * (CYCLES_PER_COPY + 1.5 * -(-(columns + across) // lanes))
     after = operations(region, tuple(n for n in lets_by_name(region) if n != plan.acc))
-    back = outer * height * -(-width // lanes) * filters * (4.0 + after)
+    back = outer * height * -(-width // lanes) * filters * (2.0 + after / 2.0)
     return roofline({"compute": compute, "copies": (copies + back) / rate}, facts, target, sizes)
 
 

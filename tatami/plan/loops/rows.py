@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+import msgspec
+
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.ir import Candidate, CpuRows, Pass, Rejected
 from tatami.plan.loops.accesses import AccessMove, accesses
 from tatami.plan.loops.blocks import reduce_blocks, scan_blocks
-from tatami.plan.loops.estimate import loops_estimate, sketched_cycles
+from tatami.plan.loops.estimate import loops_estimate, rank, sketched_cycles
 from tatami.plan.loops.schedule import Skeleton, size_at
 from tatami.plan.views.form_passes import Wish
 from tatami.plan.views.nest_form import longest_vector_axis, nest_form
 from tatami.plan.views.wished_plans import rows_plan, scalar_plan
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import At, Region
+from tatami.region.views.kinds import kind_of
 from tatami.region.walk import let_uses, lets_by_name
 
 
@@ -45,7 +48,8 @@ def rows_candidate(
     region: Region, facts: RegionFacts, bones: Skeleton, target: Target, sizes: Mapping[str, int], width: int
 ) -> Candidate | Rejected:
     """Vector loops. A sketch of the passes decides what is wished of them: either every pass along the last outer axis, or
-    each pass along its own best axis."""
+    each pass along its own best axis. Keys of attention are copied so that lanes run along them, unless there are so few rows
+    that the copy takes longer than it saves."""
     if width <= 1:
         return Rejected(
             "cpu_rows", f"vectors of {target.vector_bytes} bytes hold {width} lane of 4 bytes; at least 2 are needed"
@@ -79,6 +83,10 @@ def rows_candidate(
     most = longest_vector_axis(nest_form(region, plan), plan)
     if most is not None and most < width:
         return Rejected(f"cpu_rows x{width}", f"vectors along axes of at most {most} elements")
+    if plan.turned and kind_of(region) == "streaming_pair":
+        in_place = rows_plan(region, msgspec.structs.replace(wish, turns=False), width)
+        made = [Candidate(p, _line(p), loops_estimate(region, facts, p, target, sizes)) for p in (in_place, plan)]
+        return min(made, key=lambda c: rank(c.estimate))
     return Candidate(plan, _line(plan), loops_estimate(region, facts, plan, target, sizes))
 
 

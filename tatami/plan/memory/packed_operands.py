@@ -3,8 +3,8 @@
 A packed operand is a matrix [batch…, K, N] of the accumulation dtype, K and N linear over the contraction's k and n axes, in
 the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is contiguous.
 
-    cpu_contraction   the columns' operand itself, slivers of nr; narrow integers joined in groups of k (region/views/narrow.py); or
-                      the rows' operand, panels of mr
+    cpu_contraction   the columns' operand itself, slivers of nr; narrow integers joined in groups of k (region/views/narrow.py);
+                      codes, zero points and scales of a dequantised one, each by itself; or the rows' operand, panels of mr
     cpu_planes        the weights of a convolution, panels of as many filters each
     cpu_winograd      3x3 weights transformed to 16 matrices (region/views/images/winograd.py): [batch…, 16, C, F], slivers of nr filters
 
@@ -19,11 +19,13 @@ from collections.abc import Callable
 import msgspec
 
 from tatami.core.algebra.simplify import linearize
+from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, expr, floordiv, product, var
 from tatami.indexbook.ir import Guard
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuPlanes, CpuWinograd, SchedulePlan
 from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
+from tatami.region.views.dequantised import find_dequantised, row_at, row_of_part, rows_of
 from tatami.region.views.images.convolution import find_convolution
 from tatami.region.views.images.planes import panel_of
 from tatami.region.views.images.winograd import MATRICES, WINDOW, TransformTile, tiles_of
@@ -32,10 +34,13 @@ from tatami.region.views.narrow import groups_of, joined, narrow_dtype, parted
 from tatami.region.views.slides import Slide
 from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, substitute_axes
 
+STORED_NARROW = (DType.i8, DType.u8, DType.fp16, DType.bf16)
+"""Dtypes of slivers that micro-kernels of fp32 widen in registers."""
+
 
 class PackedOperand(msgspec.Struct, frozen=True):
     """A packed operand of the contraction `acc`. `lets` compute the packed form from `tensor`, the last of them over `index`;
-    `read` is the operand again, from the packed tensor of the given name."""
+    `read` is the operand again, from the packed tensor of the given name. `operand` may be a part of the contraction's operand."""
 
     acc: str
     operand: RegionExpr
@@ -61,6 +66,8 @@ def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, 
         found = _panels(region, plan)
     else:
         (rows, m), (columns, n) = ((shape.rhs, shape.n), (shape.lhs, shape.m))[:: 1 if plan.swap else -1]
+        if parts := _parts(region, plan, shape, columns, n):
+            return parts
         found = _slivers(region, plan, shape, columns, n, plan.nr)
         if found is None and packs_rows(region, shape, plan):
             found = _slivers(region, plan, shape, rows, m, plan.mr)
@@ -126,12 +133,41 @@ def _slivers(
     return PackedOperand(plan.acc, operand, tensor, lets, axis_sizes, sizes, index, block, again)
 
 
+def _parts(
+    region: Region, plan: CpuContraction, shape: ContractionShape, operand: RegionExpr, own: tuple[str, ...]
+) -> tuple[PackedOperand, ...]:
+    """Codes, zero points and scales of a dequantised operand, each as slivers of its own. () for other operands."""
+    found = find_dequantised(operand, Types(region))
+    extents = all_axes(region)
+    is_packed = found is not None and found.codes.tensor in plan.packed and shape.k == (found.k,) and not shape.batch
+    if found is None or not is_packed or any(extents[a].as_int() is None for a in (*shape.k, *own)):
+        return ()
+    column, count, types = _linear(extents, own), product(extents[a] for a in own), Types(region)
+    named = {a: var(f"column{i}") for i, a in enumerate(own)} | {found.k: var("row")}  # alike in every Region
+
+    def packed(read: Read, each: int) -> PackedOperand:
+        rows = rows_of(each, extents[found.k])
+        part = row_of_part(read, each, found.k)
+        e = Read(part.tensor, tuple(substitute(x, named) for x in part.map))
+        axes = ("row", *(f"column{i}" for i in range(len(own))))
+        sizes = dict(zip(axes, (rows, *(extents[a] for a in own))))
+        index = (var("row"), substitute(column, named))
+
+        def again(name: str) -> RegionExpr:
+            return Read(name, (row_at(each, found.k), column))
+
+        lets = (Let("v", axes, types.dtype(read), e),)
+        return PackedOperand(plan.acc, read, read.tensor, lets, sizes, (rows, count), index, plan.nr, again)
+
+    return tuple(packed(read, each) for read, each in found.parts)
+
+
 def stored_narrow(operand: RegionExpr, sums: DType, types: Types) -> Read | None:
-    """The 8-bit read inside an operand that is widened to the fp32 of the sums: its slivers stay narrow, and the micro-kernel
-    widens them. Else None."""
+    """The read inside an operand that is widened to the fp32 of the sums, from a dtype in STORED_NARROW: its slivers stay
+    narrow, and the micro-kernel widens them. Else None."""
     if not isinstance(operand, Cast) or operand.to != DType.fp32 or sums != DType.fp32 or not isinstance(operand.x, Read):
         return None
-    return operand.x if types.dtype(operand.x) in (DType.i8, DType.u8) else None
+    return operand.x if types.dtype(operand.x) in STORED_NARROW else None
 
 
 def _panels(region: Region, plan: CpuPlanes) -> PackedOperand | None:

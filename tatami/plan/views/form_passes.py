@@ -56,6 +56,8 @@ class Wish(msgspec.Struct, frozen=True):
     storage: Mapping[str, Storage] = {}
     blocks: Blocks | None = None
     nontemporal: tuple[str, ...] = ()
+    turns: bool = True
+    """False for sums that read every operand in place, also where their lanes jump."""
 
 
 class _Use(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from tatami.core.algebra.visit import substitute
 from tatami.core.expr import var
 from tatami.poly_view.ir import ContractionPattern, PolyAccess, PolyView, Statement
 from tatami.tiny.ir import BitcastOp, CallOp, CastOp, ConstOp, Elementwise, ExpandOp, IotaOp, Node, Program, ReshapeOp, SizeOp
+from tatami.tiny.views.narrow_factors import codes_of_factors
 
 MAX_VIRTUAL = 8
 """Maximum operations of a value of coordinates that each reader repeats; longer ones are stored."""
@@ -53,6 +54,8 @@ def virtual_values(
     for e in view.edges:
         rules.setdefault(e.producer, set()).add(e.rule)
     codes = multiplied_codes(of_codes, view, nodes)
+    if target == "cpu":
+        codes |= {v for found in codes_of_factors(program).values() for v in found.members}
     cost: dict[str, int] = {}
     for s in view.statements:
         if s.value in resident:

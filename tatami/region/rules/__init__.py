@@ -10,7 +10,7 @@ from tatami.region.rules.guards import normalise_guards
 from tatami.region.rules.indices import read_at_known_index
 from tatami.region.rules.movement import inline_movement, spell_out_positions
 from tatami.region.rules.reduces import factor_common, hoist_invariant, merge_nested_reduce
-from tatami.region.rules.single_use import inline_single_use
+from tatami.region.rules.single_use import inline_dequantised, inline_single_use
 from tatami.region.rules.stacks import spell_out_stacks
 from tatami.region.rules.tidy import cast_into_yield, drop_dead_lets
 
@@ -23,6 +23,7 @@ RULES: tuple[Callable[[Region], Region], ...] = (
     cast_into_yield,
     drop_dead_lets,
     inline_single_use,
+    inline_dequantised,
     spell_out_stacks,
     drop_dead_lets,
     merge_nested_reduce,

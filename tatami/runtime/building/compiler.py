@@ -95,20 +95,21 @@ def _find(given: str, path: str, _search: tuple[str, ...], variable: str = "CC")
         program = shutil.which(words[0], path=path) if words else None
         if program is None:
             raise fail("CompilerMissing", variable, f"{variable} names {given!r}, which does not exist", _NO_COMPILER)
-        return _probe((program, *words[1:]))
+        return probe((program, *words[1:]))
     for name in names:
         program = shutil.which(name, path=path)
         if program is not None:
-            return _probe((program,))
+            return probe((program,))
     if importlib.util.find_spec("ziglang") is not None and not getattr(
         sys, "frozen", False
     ):  # a frozen program has no interpreter to run it
-        return _probe((sys.executable, "-m", "ziglang", "cc" if variable == "CC" else "c++"))
+        return probe((sys.executable, "-m", "ziglang", "cc" if variable == "CC" else "c++"))
     said = f"no {', '.join(names[:-1])} or {names[-1]} in PATH, and ziglang is not installed"
     raise fail("CompilerMissing", "environment", said, _NO_COMPILER)
 
 
-def _probe(argv: tuple[str, ...]) -> Compiler:
+def probe(argv: tuple[str, ...]) -> Compiler:
+    """The compiler of a command. Raises CompilerFailed if it does not answer."""
     limit = min(60.0, time_limit())
     done = apart(lambda seen: run_command((*argv, "--version"), timeout=limit, stop=seen.stop))
     if done.returncode != 0 or not done.tail.strip():

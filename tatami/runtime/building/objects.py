@@ -98,6 +98,20 @@ def build(
     return _built(Units(units), call, cache or default_cache(), None)[0]
 
 
+def build_objects(units: Sequence[Unit], target: Target, compiler: Compiler, headers: Mapping[str, str]) -> list[bytes]:
+    """The objects of `units`, for a linker or an archive, each from the cache if it is there. Raises CompilerFailed."""
+    call = _CompilerCall(compiler, target, headers, (), time_limit(), None)
+
+    def made(seen: Apart) -> list[bytes]:
+        with _opened(call, default_cache(), seen.stop) as objects:
+            return objects.bodies(tuple(dict.fromkeys(units)))
+
+    try:
+        return apart(made)
+    except OSError as error:
+        raise _unwritable(error) from None
+
+
 def build_keyed(
     units: Units,
     target: Target,
@@ -242,6 +256,10 @@ class _Objects:
         arguments = (*first, "-o", "all.so", *self._files(units, progress), *last)
         run_compiler(call.compiler, arguments, cwd=self._folder, timeout=call.timeout, stop=self._stop)
         return _made(self._folder / "all.so", call.compiler)
+
+    def bodies(self, units: Sequence[Unit]) -> list[bytes]:
+        """The objects of these units, which are all."""
+        return [(self._folder / name).read_bytes() for name in self._files(units, None)]
 
     def _files(self, units: Sequence[Unit], progress: Callable[[int, int], None] | None) -> list[str]:
         """Names of the files with the objects of these units: runs that have others are left out."""

@@ -90,7 +90,7 @@ class Measurer:
     opened: Open
     limits: Limits = field(default_factory=Limits)
     command: Sequence[str] = WORKER
-    live: dict[str, Decisions] = field(default_factory=dict)
+    live: dict[str, Add] = field(default_factory=dict)
     """The programs that the worker has, which a new one gets again."""
     _process: subprocess.Popen[bytes] | None = None
     _cancel: object = None
@@ -113,19 +113,21 @@ class Measurer:
             except Ended:
                 pass  # a new worker is started for the next request
 
-    def add(self, name: str, decisions: Decisions) -> Outcome:
-        """Compile a candidate and compare it with the reference; it stays in the worker if it is right. Never raises Ended."""
+    def add(self, name: str, decisions: Decisions, folder: str = "") -> Outcome:
+        """Compile a candidate and compare it with the reference; it stays in the worker if it is right. `folder`: another program
+        than the opened one. Never raises Ended."""
+        request = Add(name, decisions, folder)
         try:
-            reply = self._ask(Add(name, decisions))
+            reply = self._ask(request)
         except Ended as ended:
             return ended.outcome
         match reply:
             case Done():
-                self.live[name] = decisions
+                self.live[name] = request
                 return Outcome("right")
             case Wrong(why=why):
                 if name == OWN:
-                    self.live[name] = decisions
+                    self.live[name] = request
                 return Outcome("wrong", why)
             case Refused(why=why):
                 return Outcome("refused", why)
@@ -133,15 +135,15 @@ class Measurer:
                 raise _unexpected(reply)
 
     def turns(self, names: Sequence[str], count: int, seed: int) -> dict[str, list[float]]:
-        """Seconds per call of each program, a number per turn. Raises Ended, after which the program is forgotten."""
-        reply = self._ask(Turns(tuple(names), count, BATCH, seed))
+        """Seconds per call of each program, a number per turn. Raises Ended, after which the program that it names is forgotten."""
+        reply = self._ask(Turns(tuple(names), count, BATCH, seed), names)
         if isinstance(reply, Timed):
             return reply.seconds
         raise Ended(names[-1], Outcome("refused", reply.why)) if isinstance(reply, Refused) else _unexpected(reply)
 
     def clocks(self, names: Sequence[str], count: int) -> dict[str, dict[str, list[float]]]:
         """Seconds of each kernel of each program, a number per turn. Raises Ended."""
-        reply = self._ask(Clocks(tuple(names), count))
+        reply = self._ask(Clocks(tuple(names), count), names)
         if isinstance(reply, Clocked):
             return reply.seconds
         raise Ended(names[-1], Outcome("refused", reply.why)) if isinstance(reply, Refused) else _unexpected(reply)
@@ -169,15 +171,32 @@ class Measurer:
 
     # -- the process -----------------------------------------------------------------------------
 
-    def _ask(self, request: Request) -> Reply:
-        """The reply to one request. Raises Ended."""
+    def _ask(self, request: Request, needed: Sequence[str] = ()) -> Reply:
+        """The reply to one request. `needed`: programs without which it makes no sense. Raises Ended."""
         if self._process is None:
-            self._start(request)
+            self._start()
+        if gone := [n for n in needed if n not in self.live]:
+            raise Ended(gone[0], Outcome("crashed", "it ended a worker in which it was compiled again"))
         self._send(request)
         return self._reply()
 
-    def _start(self, request: Request) -> None:
-        """A new worker, with the programs that the last one had."""
+    def _start(self) -> None:
+        """A new worker with the programs that the last one had, without those that it does not survive. Raises Ended if it does
+        not come up."""
+        while True:
+            self._spawn()
+            known = len(self.live)
+            try:
+                for request in list(self.live.values()):
+                    self._send(request)
+                    self._reply()
+                return
+            except Ended:
+                if len(self.live) == known:  # it ended between programs, so that the next one would too
+                    raise
+
+    def _spawn(self) -> None:
+        """A new worker that has read the opened program. Raises Ended."""
         package = str(Path(__file__).parents[3])
         path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
         settings = {"PYTHONPATH": path, "TATAMI_PROGRAM_CACHE": "0"}  # whole programs of candidates would fill the cache
@@ -193,10 +212,6 @@ class Measurer:
         self._cancel = at_end(self.close)
         self._send(self.opened)
         self._reply()
-        for name, decisions in list(self.live.items()):
-            if not (isinstance(request, Add) and request.name == name):
-                self._send(Add(name, decisions))
-                self._reply()
 
     def _send(self, request: Request) -> None:
         assert self._process is not None and self._process.stdin is not None

@@ -28,10 +28,12 @@ class Open(msgspec.Struct, frozen=True, tag="open"):
 
 
 class Add(msgspec.Struct, frozen=True, tag="add"):
-    """Compile the program with these decisions, and compare it with the reference."""
+    """Compile a program with these decisions, and compare it with the reference. `folder`: another program with the inputs and
+    outputs of the opened one; "": that one."""
 
     name: str
     decisions: Decisions
+    folder: str = ""
 
 
 class Turns(msgspec.Struct, frozen=True, tag="turns"):

@@ -11,9 +11,8 @@ from tatami.compilation import Compilation
 from tatami.core.module import Module
 from tatami.decisions import Decisions
 from tatami.frontend.rewrites.inline import CallVerdict
-from tatami.pipeline import compile_stages
 from tatami.region.ir import Program, Step
-from tatami.search.proposal import Proposal
+from tatami.search.proposal import Proposal, with_decisions
 from tatami.search.suggesters.pricing import Pricing
 
 
@@ -27,7 +26,8 @@ def calls(compilation: Compilation, sizes: Mapping[str, int]) -> list[Proposal]:
     before = seconds_of_run(compilation, sizes) if own else None
     for graph, verdict in own.items():
         answer: Literal["inline", "call"] = "call" if verdict.inlined else "inline"
-        other = _with_answer(compilation, verdict.key, answer)
+        decided = {**compilation.decisions.calls, verdict.key: answer}
+        other = with_decisions(compilation, msgspec.structs.replace(compilation.decisions, calls=decided))
         if other.stages["calls"][graph].inlined == verdict.inlined:
             continue  # something stands against it
         after = seconds_of_run(other, sizes)
@@ -41,14 +41,6 @@ def calls(compilation: Compilation, sizes: Mapping[str, int]) -> list[Proposal]:
             reason = f"{after * 1e6:.4g} us of kernels instead of {before * 1e6:.4g} us"
             out.append(Proposal("calls", line, verdict.key, decision, after, terms, reason))
     return out
-
-
-def _with_answer(compilation: Compilation, key: str, answer: Literal["inline", "call"]) -> Compilation:
-    """The same compilation with another decision about the calls of one graph."""
-    decisions = msgspec.structs.replace(compilation.decisions, calls={**compilation.decisions.calls, key: answer})
-    given = {"frontend": compilation.stages["frontend"]}
-    stages = compile_stages(given, compilation.target, decisions, lambda name, make: make(), compilation.hints)
-    return Compilation(stages, compilation.observer, compilation.target, decisions, compilation.hints)
 
 
 def seconds_of_run(compilation: Compilation, sizes: Mapping[str, int]) -> float | None:

@@ -9,8 +9,21 @@ from typing import Any
 
 from tatami.core import ops as scalar_ops
 from tatami.core.dtype import DType
+from tatami.core.expr import Shape, expr
 from tatami.frontend.operation import NoAttrs
-from tatami.frontend.operations.elementwise import Alpha, Clamp, Gelu, HardSigmoid, LeakyAlpha, Powi, Quantize, Selu, Shrink, To
+from tatami.frontend.operations.elementwise import (
+    Alpha,
+    Clamp,
+    Dequantize,
+    Gelu,
+    HardSigmoid,
+    LeakyAlpha,
+    Powi,
+    Quantize,
+    Selu,
+    Shrink,
+    To,
+)
 from tatami.tiny.build import Value
 from tatami.tiny.ir import MOVEMENT, Op, PadOp
 from tatami.tiny.lowering.rule import Rule, Use, wide
@@ -234,15 +247,31 @@ def quantize(use: Use[Quantize]) -> Value:
     return y.cast(use.attrs.to)  # saturates
 
 
-def dequantize(use: Use[Quantize]) -> Value:
-    """(x - zero point) * scale; scale per tensor or along `axis`."""
-    x, scale = use[0], wide(use[1])
-    axis = use.attrs.axis % x.rank if x.rank else 0
-    wider = x.cast(DType.i32 if x.dtype.itemsize < 4 else DType.i64) if x.dtype.is_int else x
-    zero = use.optional(2)
+def dequantize(use: Use[Dequantize]) -> Value:
+    """(x - zero point) * scale; scale per tensor, along `axis`, or per block of `axis`."""
+    x, scale, zero = use[0], wide(use[1]), use.optional(2)
+    axis, block = use.attrs.axis % x.rank if x.rank else 0, use.attrs.block
+
+    def placed(t: Value) -> Value:
+        return _along_blocks(t, axis, block, x.shape) if block else _along(t, axis, x.rank)
+
+    kind = use.operand_types[0]
+    assert kind is not None
+    to = kind.dtype if not (kind.dtype.is_int or kind.dtype.is_small_int) else DType.i32 if x.dtype.itemsize < 4 else DType.i64
+    wider = converted(x, kind.dtype, to)
     if zero is not None:
-        wider = wider - _along(zero.cast(wider.dtype), axis, x.rank)
-    return (wider.cast(scale.dtype) * _along(scale, axis, x.rank)).cast(use.attrs.to)
+        zero_kind = use.operand_types[2]
+        assert zero_kind is not None
+        wider = wider - placed(converted(zero, zero_kind.dtype, to))
+    return (wider.cast(scale.dtype) * placed(scale)).cast(use.attrs.to)
+
+
+def _along_blocks(t: Value, axis: int, block: int, shape: Shape) -> Value:
+    """One number per block of an axis as one per element."""
+    lead, rest = t.shape[:axis], t.shape[axis + 1 :]
+    wide = t.unsqueeze(axis + 1).expand((*lead, t.shape[axis], expr(block), *rest))
+    whole = wide.reshape((*lead, t.shape[axis] * block, *rest))
+    return whole.shrink((0,) * len(shape), shape)
 
 
 ELEMENTWISE: dict[str, Rule] = {

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tatami.core.dtype import DType
 from tatami.core.expr import Shape
 from tatami.core.module import Module
 from tatami.core.ops import OPS, ScalarOp
@@ -23,6 +22,7 @@ from tatami.core.signature import Input, Output, Signature, is_constant
 from tatami.core.tensor import Tensor
 from tatami.tiny import ir
 from tatami.tiny.passes.tidy import tidy
+from tatami.tiny.views.narrow_factors import codes_of_factors, is_widening, multiplied
 
 GROWTH = 4
 """Maximum ratio of a constant's elements to those of its sources; a larger constant stays in main."""
@@ -30,7 +30,7 @@ GROWTH = 4
 
 def split_setup(module: Module[ir.Program], keeps_narrow: bool = False) -> Module[ir.Program]:
     """`module` with the constant computed values of main in `setup`; unchanged if there are none. `keeps_narrow`: the widening
-    of 8-bit integers to fp32 stays in main, where the micro-kernels of a CPU do it in registers."""
+    of 8-bit integers, fp16 and bf16 to fp32 stays in main if a product reads it, where the micro-kernels of a CPU do it in registers."""
     main = module.main
     by_id = {n.id: n for n in main.nodes}
     constant = constant_values(module.constants, main)
@@ -107,14 +107,25 @@ def computed_constants(program: ir.Program, constant: Mapping[str, bool], keeps_
     by_id = {n.id: n for n in program.nodes}
     wanted: dict[str, None] = {}
     work = _work(program, constant)
+    factors = multiplied(program) if keeps_narrow else frozenset()
+    codes = codes_of_factors(program) if keeps_narrow else {}
     reads = [(s, isinstance(n.op, ir.CallOp)) for n in program.nodes if n.id not in constant for s in n.src]
-    for ident, is_passed in [*reads, *((o, False) for o in program.outputs)]:
+    reads += [(o, False) for o in program.outputs]
+    while reads:
+        ident, is_passed = reads.pop()
         if ident not in constant:
             continue
         moves = is_passed and constant[ident] and isinstance(by_id[ident].op, ir.MOVEMENT)
-        while not moves and (isinstance(by_id[ident].op, ir.MOVEMENT) or _tells_a_product(by_id[ident], by_id, keeps_narrow)):
-            ident = by_id[ident].src[0]
+        while not moves:
+            node = by_id[ident]
+            is_stored_narrow = keeps_narrow and is_widening(node, by_id, factors)
+            if not (is_stored_narrow or isinstance(node.op, ir.MOVEMENT) or _tells_a_product(node, by_id)):
+                break
+            ident = node.src[0]
         node = by_id[ident]
+        if ident in codes and not is_passed:
+            reads += [(leaf, False) for leaf in codes[ident].leaves]
+            continue
         if isinstance(node.op, ir.InputOp | ir.ConstOp | ir.IotaOp) or not (constant[ident] or work[ident]):
             continue
         if _elements(node.shape) > max(GROWTH * _source_elements(node, by_id), 1 << 20):
@@ -124,14 +135,13 @@ def computed_constants(program: ir.Program, constant: Mapping[str, bool], keeps_
     return sorted(wanted, key=lambda i: order[i])
 
 
-def _tells_a_product(node: ir.Node, by_id: Mapping[str, ir.Node], keeps_narrow: bool) -> bool:
+def _tells_a_product(node: ir.Node, by_id: Mapping[str, ir.Node]) -> bool:
     """True if the node is a rounding to tf32 or a widening of codes or integers: a product must see it to choose its operands'
     dtype."""
     if not isinstance(node.op, ir.CastOp):
         return node.op == ir.Elementwise("tf32")
     source = by_id[node.src[0]].dtype
-    is_stored_narrow = keeps_narrow and node.dtype == DType.fp32 and source in (DType.i8, DType.u8)
-    return source.is_fp8 or node.dtype.widens(source) or is_stored_narrow
+    return source.is_fp8 or node.dtype.widens(source)
 
 
 def _work(program: ir.Program, constant: Mapping[str, bool]) -> dict[str, bool]:

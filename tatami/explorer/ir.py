@@ -1,0 +1,170 @@
+"""The document of a page (decision 0094).
+
+    Explored = about the compilation, stages, things, kernels, graph, memory, measured times
+    a stage  = its text by lines, each with the number of the thing that it tells of
+    a thing  = a node, a value, a Region, a let, a kernel, a register: its stage, its label, the things it comes from
+
+The walk over `Things.origins`, up and down, leads from a line to all that it comes from and all that became of it. Nothing here is read back by the
+compiler: documents of stages are.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+NOTHING = -1
+"""The thing of a line that tells of nothing alone."""
+
+
+class StageText(msgspec.Struct, frozen=True):
+    """The text of a stage. `things`: per line, the number of its thing, or NOTHING."""
+
+    name: str
+    lines: tuple[str, ...]
+    things: tuple[int, ...]
+
+
+class Things(msgspec.Struct, frozen=True):
+    """All things, column by column; the number of a thing is its place. `stage`: number of its stage; `origins`: things of
+    earlier stages, or the enclosing thing of its own, that it comes from."""
+
+    stage: tuple[int, ...]
+    label: tuple[str, ...]
+    origins: tuple[tuple[int, ...], ...]
+
+
+class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plan that was not chosen, on one line, with the rule or the comparison that it loses. `seconds`: its estimate; `terms`: all
+    of the estimate as text."""
+
+    plan: str
+    why: str
+    seconds: float | None = None
+    terms: str = ""
+
+
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A plan of a kernel. `when`: conditions on sizes, empty for always; `lines`: its fields as text; `fields`: as JSON values;
+    `terms`: its estimate as text."""
+
+    when: str
+    plan: str
+    lines: tuple[str, ...]
+    fields: dict[str, object]
+    terms: str = ""
+    budget: str = ""
+    """Shares of registers and shared memory on a GPU, as text."""
+
+
+class Neighbour(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An edge to another kernel: the rule by which the two are separate, and the reason in this case."""
+
+    producer: str
+    consumer: str
+    other: str
+    rule: str
+    why: str = ""
+
+
+class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Region or a step as a row. `thing`: the thing in `region` (or `execution`) to go to; `nodes`: things of the model.
+
+    flops, bytes: at the page's sizes, None where data decide a size. estimate, seconds, bound: in seconds; `seconds` is measured,
+    `bound` what the machine's peaks allow. key: names the Region in decisions."""
+
+    program: str
+    name: str
+    kind: str
+    thing: int
+    sources: tuple[str, ...]
+    nodes: tuple[int, ...] = ()
+    symbols: tuple[str, ...] = ()
+    flops: float | None = None
+    bytes: float | None = None
+    work: str = ""
+    """Formulas of flops and bytes over size symbols."""
+    estimate: float | None = None
+    seconds: float | None = None
+    bound: float | None = None
+    wave: int = -1
+    key: str = ""
+    by: str = ""
+    """The one who chose the plan: `planner`, `tuned` (a table that ships with Tatami) or `user` (a decisions document)."""
+    choices: tuple[Choice, ...] = ()
+    rejected: tuple[Candidate, ...] = ()
+    separate: tuple[Neighbour, ...] = ()
+    moves: str = ""
+    """For a kernel that only copies, the reason."""
+
+
+class GraphNode(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node of the model. `inputs`: numbers of nodes of the same graph; `kernel`: number of its row, -1 for none; `path`: its
+    modules, outermost first; `thing`: its line in `frontend`."""
+
+    op: str
+    name: str
+    type: str
+    inputs: tuple[int, ...]
+    thing: int
+    kernel: int = -1
+    path: tuple[str, ...] = ()
+    kind: str = "operation"
+    edges: tuple[str, ...] = ()
+    """Per input, the dtype and shape of the tensor that comes from it."""
+
+
+class Block(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A buffer of the arena: bytes [offset, offset + bytes) from instruction `first` through `last`."""
+
+    id: str
+    type: str
+    offset: int
+    bytes: int
+    first: int
+    last: int
+    thing: int = NOTHING
+
+
+class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The arena of a program. `steps`: names of its instructions; `peak`: its bytes; `without_reuse`: the sum of all buffers;
+    `missing`: the reason why there is no picture."""
+
+    program: str
+    steps: tuple[str, ...] = ()
+    waves: tuple[int, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    peak: int = 0
+    without_reuse: int = 0
+    missing: str = ""
+
+
+class Peaks(msgspec.Struct, frozen=True):
+    """Rates of the machine: floating-point operations and bytes per second. `measured`: False if they are those of its
+    description."""
+
+    flops: float
+    memory: float
+    cache: float
+    measured: bool
+
+
+class Explored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that a page shows. `sizes`: the values of size symbols at which figures are taken; `whole`: measured seconds
+    of the program; `decisions`: the document for --decisions that repeats this compilation."""
+
+    tatami: str
+    model: str
+    target: str
+    sizes: dict[str, int]
+    stages: tuple[StageText, ...]
+    things: Things
+    kernels: tuple[Kernel, ...]
+    graphs: dict[str, tuple[GraphNode, ...]]
+    memory: tuple[Memory, ...]
+    decisions: dict[str, object]
+    peaks: Peaks | None = None
+    whole: float | None = None
+    warnings: tuple[str, ...] = ()
+    report: str = ""
+    """The text of `tatami explain`."""
+    schema: int = 1

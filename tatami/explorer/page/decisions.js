@@ -1,0 +1,43 @@
+// What was decided and by whom, as a table and as the document that repeats it; warnings and the whole report.
+
+import { el, say, show } from "./dom.js";
+import { LinePane } from "./lines.js";
+import { nameOf } from "./kernels.js";
+
+export class DecisionsView {
+  constructor(app) {
+    this.app = app;
+    this.node = el("section", { class: "view decisions", "aria-label": "decisions" });
+    this.done = false;
+  }
+
+  update() {
+    if (this.done) return;
+    this.done = true;
+    const { page } = this.app;
+    const text = JSON.stringify(page.decisions, null, 1);
+    const copy = async (e) => {
+      try { await navigator.clipboard.writeText(text); e.target.textContent = "copied"; } catch { this.select(); e.target.textContent = "press Ctrl-C"; }
+      say(e.target.textContent);
+    };
+    this.raw = el("textarea", { readonly: true, rows: 14, "aria-label": "decisions document", spellcheck: "false" });
+    this.raw.value = text;
+    const report = new LinePane("report", page.report.split("\n"), () => {});
+    report.node.style.height = "36em";
+    const rows = page.kernels.map((k, number) => ({ ...k, number })).filter((k) => k.choices?.length);
+    show(this.node, el("div", { class: "scroll pad" },
+      page.warnings?.length ? [el("h3", {}, `Warnings (${page.warnings.length})`), el("ul", { class: "reasons" }, page.warnings.map((w) => el("li", {}, w)))] : "",
+      el("h3", {}, "Plans and who chose them"),
+      el("table", {}, el("thead", {}, el("tr", {}, ["kernel", "plan", "when", "by"].map((n) => el("th", { scope: "col" }, n)))),
+        el("tbody", {}, rows.flatMap((k) => k.choices.map((c) => el("tr", {},
+          el("th", { scope: "row" }, el("a", { href: "#", onclick: (e) => { e.preventDefault(); this.app.state.set({ view: "kernels", kernel: k.number }, true); } }, nameOf(k))),
+          el("td", {}, c.plan), el("td", {}, c.when || (k.choices.length > 1 ? "else" : "always")), el("td", {}, k.by)))))),
+      el("h3", {}, "The document that repeats them ", el("button", { onclick: copy }, "copy")), el("p", { class: "quiet" }, "tatami run MODEL --decisions FILE obeys it; an edited one too, or it is refused with the reason."), this.raw,
+      el("h3", {}, "The whole report"), report.node));
+  }
+
+  select() {
+    this.raw.focus();
+    this.raw.select();
+  }
+}

@@ -1,0 +1,178 @@
+"""The Regions of a program that are worth tuning, and the search of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tatami.core.codec import to_builtins
+from tatami.decisions import Decisions
+from tatami.ledger.records import Subject
+from tatami.runtime.building.cache import content_key
+from tatami.search.context import Context, seconds_of
+from tatami.search.cut import Place, cut, places, port_bytes
+from tatami.search.guarded import behind_sizes
+from tatami.search.measuring.measurer import Measurer
+from tatami.search.measuring.noise import ratios
+from tatami.search.proposal import Proposal
+from tatami.search.results import Change
+from tatami.search.strategy import Candidate, Search, candidate, worth_measuring
+from tatami.search.suggesters.tiling import tiling
+from tatami.search.whole import Times
+from tatami.storage.dump import write_dump
+
+LEAST_SHARE = 0.005
+"""Share of the program's time below which a Region is not tuned."""
+Clocks = Mapping[str, Sequence[float]]
+"""Kernel -> its seconds, a number per turn."""
+
+
+@dataclass
+class Job:
+    """One subject of the search: the Regions that have the same key and sizes. `share`: of the program's time."""
+
+    place: Place
+    names: list[str]
+    share: float
+    candidates: list[Candidate]
+    own: Decisions
+    subject: Subject
+
+    @property
+    def proposals(self) -> str:
+        """A hash of what a search of it looks at."""
+        return content_key(["proposals", *(c.key for c in self.candidates)])[:32]
+
+
+@dataclass
+class Win:
+    """A winner of a Region's search, with the fragment for the program's decisions."""
+
+    job: Job
+    candidate: Candidate
+    ratio: float
+    decision: Decisions
+
+    @property
+    def saved(self) -> float:
+        """Share of the program's time that it saves, if its kernels gain there what they gain alone."""
+        return self.job.share * (1 - self.ratio)
+
+    def shows(self, before: Clocks, after: Clocks) -> bool:
+        """True if the Region's kernels are faster in the program too, by the median of the turns."""
+        own, other = self.times(before), self.times(after)
+        return min(own) > 0 and median(ratios(own, other)) < 1
+
+    def times(self, clocked: Clocks) -> list[float]:
+        """Seconds of the Region's kernels in each turn."""
+        turns = len(next(iter(clocked.values())))
+        each = [{k: taken[t] for k, taken in clocked.items()} for t in range(turns)]
+        return [sum(seconds_of(n, times) for n in self.job.names) for times in each]
+
+    def change(self, before: Clocks, after: Clocks) -> Change:
+        """The row of the table about it."""
+        names = tuple(n.removeprefix("main/") for n in self.job.names)
+        seconds = median(self.times(before)), median(self.times(after))
+        return Change(names, self.job.place.key, *seconds, plan_words(self.job.place), self.candidate.proposal.line)
+
+
+def jobs(context: Context, times: Times) -> list[Job]:
+    """The different Regions that are worth tuning, the largest share first. `times`: seconds of each kernel."""
+    compilation = context.compilation
+    total = sum(times.values()) or 1.0
+    by_subject: dict[str, list[Proposal]] = {}
+    for p in tiling(compilation, context.sizes):
+        if p.subject not in context.fixed.plans:
+            by_subject.setdefault(p.subject, []).append(p)
+    every = list(places(compilation, context.sizes))
+    data = sum(sum(port_bytes(p)) for p in {p.form: p for p in every}.values())
+    found: dict[object, Job] = {}
+    for place in every:
+        proposals = by_subject.get(place.key)
+        if not proposals:
+            continue
+        name = f"{place.program}/{place.region.name}"
+        share = seconds_of(name, times) / total
+        if place.form in found:
+            job = found[place.form]
+            job.names.append(name)
+            job.share += share
+            continue
+        own = Decisions(plans={place.key: place.decision()})
+        caches = "cold" if _is_met_cold(place, data, compilation.target.l3_bytes) else "warm"
+        subject = context.subject_of(place.key, place.sizes, caches)
+        usable = [p for p in worth_measuring(proposals) if behind_sizes(place, p.decision) is not None]
+        found[place.form] = Job(place, [name], share, [candidate(p, p.decision, own) for p in usable], own, subject)
+    wanted = [j for j in found.values() if j.share >= LEAST_SHARE and j.candidates]
+    return sorted(wanted, key=lambda j: -j.share)
+
+
+def _is_met_cold(place: Place, data: int, cache: int) -> bool:
+    """True if the program uses more data than the last cache holds between two runs of the kernel, and a good part of what the
+    kernel reads are constants, which nothing has read since."""
+    constant, other = port_bytes(place)
+    return cache > 0 and data > cache and 4 * constant >= constant + other
+
+
+def search_region(context: Context, job: Job, measurer: Measurer, folder: Path, until: float) -> tuple[Win | None, bool]:
+    """(the winner of one Region, True if the search came to its end)."""
+    known = context.records.winner(job.subject, job.proposals)
+    if known is not None:
+        return _win(job, known[0], known[1]), True
+    name = job.names[0].removeprefix("main/")
+    context.say(name)
+    compilation = context.compilation
+    write_dump(folder, {"region": cut(compilation, job.place)}, ["region"], compilation.target)
+    flush = 2 * compilation.target.l3_bytes if job.subject.caches == "cold" else 0
+    measurer.reopen(context.opened(folder, job.place.sizes, flush))
+    search = Search(
+        job.subject,
+        job.own,
+        measurer,
+        context.records,
+        until,
+        context.patience,
+        lambda text: context.say(f"{name}: {text}"),
+        context.options.seed,
+    )
+    found = search.run(job.candidates)
+    context.measured += found.measured
+    for c, outcome in found.faults:
+        line = c.proposal.line if c is not None else "the compiler's own decision"
+        context.report(line, name, outcome, folder, c.decision if c is not None else job.own)
+    winner = found.winner.key if found.winner is not None else ""
+    if found.is_complete:
+        context.records.finish(job.subject, job.proposals, winner, found.ratio)
+    return _win(job, winner, found.ratio), found.is_complete
+
+
+def _win(job: Job, winner: str, ratio: float | None) -> Win | None:
+    c = next((c for c in job.candidates if c.key == winner), None)
+    decision = behind_sizes(job.place, c.decision) if c is not None else None
+    if c is None or decision is None or ratio is None:
+        return None
+    return Win(job, c, ratio, decision)
+
+
+def joined(decisions: Sequence[Decisions]) -> Iterator[Decisions]:
+    """Decisions of which several may be about one key: choices behind guards of different sizes follow each other."""
+    plans: dict[str, object] = {}
+    for d in decisions:
+        for key, value in d.plans.items():
+            before = plans.get(key)
+            if isinstance(before, list | tuple) and isinstance(value, list | tuple):
+                plans[key] = [*value[:1], *before]
+            else:
+                plans[key] = value
+        yield Decisions(d.partitions, {}, d.calls)
+    yield Decisions(plans=plans)
+
+
+def plan_words(place: Place) -> str:
+    """The kind of the plan that a Region has now, with its fields that are numbers or words."""
+    plan = place.choices[-1].plan
+    value = to_builtins(plan)
+    kept = {k: v for k, v in value.items() if k != "kind" and isinstance(v, int | str | bool) and v not in ("", 0, False)}
+    return " ".join([str(value.get("kind", type(plan).__name__)), *(f"{k}={v}" for k, v in kept.items())])[:120]

@@ -1,0 +1,239 @@
+"""The search for another structure of a program: calls inlined or kept, kernels cut or joined.
+
+    calls     each called graph with the other answer, in the whole program
+    fusion    steps between partitions (suggesters/fusion.py). Each is measured alone: the kernels that it replaces against
+              those in their place. Those that win are taken together, and adopted if the whole program is faster; else the
+              half that saves most is tried, and so on. Then the steps from the new partition, until none wins.
+
+Equal steps of a program, and of other programs, are measured once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from tatami.core.codec import to_builtins
+from tatami.decisions import Decisions
+from tatami.region.fusion.partition import program_key
+from tatami.runtime.building.cache import content_key
+from tatami.search.context import Context, seconds_of
+from tatami.search.cut_groups import Step, step_of
+from tatami.search.measuring.measurer import Measurer
+from tatami.search.measuring.noise import GAIN
+from tatami.search.proposal import merged
+from tatami.search.results import Change, Whole
+from tatami.search.strategy import TEST, Candidate, Search
+from tatami.search.suggesters.calls import calls
+from tatami.search.suggesters.fusion import Move, moved, moves
+from tatami.search.whole import Times, WholeProgram
+from tatami.storage.dump import write_dump
+
+MOST_ROUNDS = 4
+"""Maximum number of partitions adopted one after another."""
+LEAST_SHARE = 0.005
+"""Share of the program's time that the replaced kernels of a step have at least."""
+OTHER_SIZES = (0.25, 4.0)
+"""Ratios to the sizes of the search of those at which a step must not lose either."""
+
+
+@dataclass
+class Subject:
+    """Steps that are equal but for names. `seconds`: of all kernels that they replace, in the program."""
+
+    step: Step
+    moves: list[Move]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Won:
+    """Equal steps that are faster alone. `ratio`: of the new kernels' time to that of the old ones."""
+
+    subject: Subject
+    ratio: float
+
+    @property
+    def saved(self) -> float:
+        """Seconds that they save in the program, if they gain there what they gain alone."""
+        return self.subject.seconds * (1 - self.ratio)
+
+    @property
+    def line(self) -> str:
+        """The steps in a few words, for the table at the end."""
+        first = self.subject.moves[0].proposal.line
+        more = len(self.subject.moves) - 1
+        return f"{first} and {more} like it" if more else first
+
+    def change(self) -> Change:
+        """The row of the table at the end."""
+        names = tuple(dict.fromkeys(_name(m, k).removeprefix("main/") for m in self.subject.moves for k in m.replaced))
+        seconds = self.subject.seconds
+        old = f"{len(self.subject.step.before)} kernels" if len(self.subject.step.before) > 1 else "1 kernel"
+        return Change(names, self.subject.step.key, seconds, seconds * self.ratio, old, self.line)
+
+
+class Structure:
+    """The search for one program. `changes`, `dropped`, `whole`: for the result; `left`: steps that were not measured in time."""
+
+    def __init__(self, context: Context, whole: WholeProgram, alone: Measurer, folder: Path) -> None:
+        self.context = context
+        self.program = whole
+        self.alone = alone
+        self.folder = folder
+        self.changes: list[Change] = []
+        self.dropped: list[str] = []
+        self.whole: Whole | None = None
+        self.left = 0
+
+    def run(self, times: Times, until: float) -> Times:
+        """Search until no step wins, or `until` (monotonic seconds). The times of the kernels in the program as it is then."""
+        times = self._calls(times, until)
+        for _ in range(MOST_ROUNDS):
+            won = self._measured(times, until)
+            adopted = self._adopted(won) if won else None
+            if adopted is None:
+                break
+            times = adopted
+        return times
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def _calls(self, times: Times, until: float) -> Times:
+        for p in calls(self.context.compilation, self.context.sizes):
+            if p.subject in self.context.fixed.calls:
+                continue
+            if time.monotonic() >= until:
+                self.left += 1
+                continue
+            found = self.program.step(merged([self.context.compilation.decisions, p.decision]), p.line)
+            if found.is_better and found.whole is not None and found.against_base is not None:
+                before = sum(times.values())
+                change = Change((), p.subject, before, before * found.against_base, "", p.line)
+                self._adopt(merged([self.context.compilation.decisions, p.decision]), [change], found.whole)
+                times = found.times
+        return times
+
+    def _adopt(self, decisions: Decisions, changes: Sequence[Change], whole: Whole) -> None:
+        self.context.adopt(decisions)
+        self.changes += changes
+        self.whole = whole
+        self.context.gain = 1 - whole.ratio
+
+    # -- kernels cut and joined ------------------------------------------------------------------
+
+    def _subjects(self, times: Times) -> list[Subject]:
+        """The different steps from the partition as it is, those of the most promising estimate first."""
+        context = self.context
+        least = LEAST_SHARE * sum(times.values())
+        found: dict[object, Subject] = {}
+        for m in moves(context.compilation, context.sizes):
+            seconds = sum(seconds_of(_name(m, k), times) for k in m.replaced)
+            step = step_of(context.compilation, m, context.sizes)
+            if step is None or m.proposal.subject in self.context.fixed.partitions:
+                continue
+            subject = found.setdefault((step.key, *sorted(step.sizes.items())), Subject(step, [], 0.0))
+            subject.moves.append(m)
+            subject.seconds += seconds
+        return sorted((s for s in found.values() if s.seconds >= least), key=_promise)
+
+    def _measured(self, times: Times, until: float) -> list[Won]:
+        won: list[Won] = []
+        self.left = 0
+        for subject in self._subjects(times):
+            ratio, is_complete = self._ratio(subject, until)
+            self.left += not is_complete
+            if ratio is not None:
+                won.append(Won(subject, ratio))
+                self.context.say(f"{won[-1].line}: {ratio:.3f} of the time of the kernels")
+        return sorted(won, key=lambda w: -w.saved)
+
+    def _ratio(self, subject: Subject, until: float) -> tuple[float | None, bool]:
+        """(the ratio of a step that is faster, True if the measurement came to its end). A partition has no guard: where sizes
+        are open, it must not lose at smaller and larger ones either."""
+        ratio, is_faster, is_complete = self._alone(subject, subject.step, until)
+        if not is_faster:
+            return None, is_complete
+        for factor in OTHER_SIZES if subject.step.sizes else ():
+            sizes = {n: max(1, round(v * factor)) for n, v in subject.step.sizes.items()}
+            other, _, is_complete = self._alone(subject, replace(subject.step, sizes=sizes), until)
+            if not is_complete or (other is not None and other > 1 + GAIN):
+                return None, is_complete
+        return ratio, True
+
+    def _alone(self, subject: Subject, step: Step, until: float) -> tuple[float | None, bool, bool]:
+        """(the ratio of a step at given sizes, True if it is faster beyond noise, True if the measurement came to its end). The
+        ratio is None where the step cannot be measured. Nothing is measured after `until`."""
+        context, first = self.context, subject.moves[0].proposal
+        about = context.subject_of(f"fusion:{step.key}", step.sizes, "warm")
+        key = content_key(["candidate", step.key])[:32]
+        known = context.records.winner(about, key)
+        if known is not None:
+            return known[1], bool(known[0]), True
+        if time.monotonic() >= until:
+            return None, False, False
+        context.say(first.line)
+        folders = [self.folder / f"step{step.key[:16]}" / side for side in ("before", "after")]
+        for folder, side in zip(folders, (step.before, step.after), strict=True):
+            module = step.module(context.compilation, side)
+            write_dump(folder, {"region@explicit": module}, ["region@explicit"], context.compilation.target)
+        self.alone.reopen(context.opened(folders[0], step.sizes))
+        own = Decisions(plans=context.compilation.decisions.plans)
+        candidate = Candidate(first, own, key, str(folders[1]))
+        seed = context.options.seed
+        search = Search(about, own, self.alone, context.records, until, context.patience, context.say, seed)
+        found = search.run([candidate])
+        context.measured += found.measured
+        for c, outcome in found.faults:
+            if outcome.verdict != "refused":  # sizes that the program does not have
+                context.report(first.line, "kernels alone", outcome, folders[0 if c is None else 1], own)
+        tested = context.records.rounds(about).get((key, TEST))
+        ratio = tested.ratio if tested is not None else None
+        if found.is_complete:
+            context.records.finish(about, key, key if found.winner is not None else "", ratio)
+        return ratio, found.winner is not None, found.is_complete
+
+    def _adopted(self, won: Sequence[Won]) -> Times | None:
+        """The times after the steps that show in the whole program; None if none does."""
+        left = list(won)
+        while left:
+            decisions, taken = self._decisions(left)
+            found = self.program.step(decisions, "the whole program with kernels cut or joined")
+            if found.is_better and found.whole is not None:
+                changes = [w.change() for w in left if any(m in taken for m in w.subject.moves)]
+                self._adopt(decisions, changes, found.whole)
+                return found.times
+            kept = left[: len(left) // 2]
+            self.dropped += [w.line for w in left if w not in kept]
+            left = kept
+        return None
+
+    def _decisions(self, won: Sequence[Won]) -> tuple[Decisions, list[Move]]:
+        """The decisions with these steps, and the steps that could be taken together."""
+        compilation = self.context.compilation
+        taken: list[Move] = []
+        partitions: dict[str, object] = {}
+        wanted = [m for w in won for m in w.subject.moves]
+        for program in dict.fromkeys(m.program for m in wanted):
+            partition, possible = moved(compilation, program, [m for m in wanted if m.program == program])
+            taken += possible
+            partitions[program_key(compilation.stages["tiny"].programs[program])] = to_builtins(
+                msgspec.structs.replace(partition, verdicts=())
+            )
+        return merged([compilation.decisions, Decisions(partitions=partitions)]), taken
+
+
+def _name(move: Move, group: int) -> str:
+    """The kernel of a group, as clocks name it."""
+    return f"{move.program}/r{group}"
+
+
+def _promise(s: Subject) -> tuple[float, str]:
+    """The order of measuring: by the time that the estimates promise to save, steps without an estimate last."""
+    terms = s.moves[0].proposal.terms
+    saved = (terms["replaced"] - terms["changed"]) / max(terms["replaced"], 1e-12) if terms else float("-inf")
+    return -saved * s.seconds, s.step.key

@@ -1,0 +1,1 @@
+"""Facts that a program shows by itself, for every later layer."""

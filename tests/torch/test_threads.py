@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from tatami import backends  # noqa: E402
 from tatami.backends.torch_program import KEPT_THREADS, TorchProgram  # noqa: E402
+from tatami.runtime.cpu.program import CpuProgram  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(self: TorchProgram) -> object:
         found = threaded(self)
+        assert isinstance(found.program, CpuProgram)
         seen.append(found.program.threads)
         return found
 

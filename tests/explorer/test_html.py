@@ -105,6 +105,30 @@ def test_explore_measures_kernels_when_asked(tmp_path: Path) -> None:
     assert all(k.seconds for k in page.kernels if k.program == "main" and k.symbols)
 
 
+def test_explore_plays_the_stages_back_when_asked(tmp_path: Path) -> None:
+    out = tmp_path / "p.html"
+    result = CliRunner().invoke(main, ["explore", str(ATTENTION), "--playback", "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    checks = document_in(out.read_text()).checks
+    assert {"frontend", "tiny", "region"} <= {c.stage for c in checks} and not any(c.differs for c in checks)
+    assert all(c.error < 1e-4 for c in checks)
+
+
+def test_an_edited_stage_is_the_first_divergence_of_its_page(tmp_path: Path) -> None:
+    folder, out = tmp_path / "dump", tmp_path / "p.html"
+    harp = tmp_path / "m.harp"
+    harp.write_text("graph main(x: f32[16]) -> (y: f32[16]) {\n    return exp(x) + 1.0\n}\n")
+    assert CliRunner().invoke(main, ["compile", str(harp), "-o", str(folder), "--dump=all"]).exit_code == 0
+    tiny = folder / "2_tiny.json"
+    text = tiny.read_text()
+    assert text.count('"EXP"') == 1
+    tiny.write_text(text.replace('"EXP"', '"SIN"'))
+    result = CliRunner().invoke(main, ["explore", str(folder), "--playback", "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    checks = document_in(out.read_text()).checks
+    assert next(c.stage for c in checks if c.differs) == "tiny" and "instead of" in next(c.differs for c in checks if c.differs)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [(["-o", "page.txt"], "not the name of an .html file"), (["--target", "reference"], "no stages to show"),

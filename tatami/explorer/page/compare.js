@@ -58,6 +58,9 @@ export class CompareView {
       this.other = await read(found.textContent);
       if (this.other.schema !== this.app.page.schema) throw new Error(`it has schema ${this.other.schema}, this page ${this.app.page.schema}`);
       this.fault = "";
+      this.shown = null;
+      this.update(); // a page of another maker may lack what is shown
+      return;
     } catch (error) {
       this.other = null;
       this.fault = `${file.name} cannot be compared: ${error.message}`;

@@ -74,12 +74,21 @@ export class StagesView {
     return el("div", { class: "pane", role: "group", "aria-label": `stage ${pane.name}`, "data-stage": pane.name },
       el("header", {},
         choice(`stage of pane ${k + 1}`, all.filter((n) => n === pane.name || !open.includes(n)).map((n) => [n, n]), pane.name, (n) => this.set(open.map((o) => (o === pane.name ? n : o)))),
+        this.check(pane),
         el("span", { class: "grow" }),
         search,
         el("button", { title: "fold all", onclick: () => pane.foldAll(true), "aria-label": `fold ${pane.name}` }, "⊟"),
         el("button", { title: "unfold all", onclick: () => pane.foldAll(false), "aria-label": `unfold ${pane.name}` }, "⊞"),
         open.length > 1 ? el("button", { title: "close", onclick: () => this.set(open.filter((o) => o !== pane.name)), "aria-label": `close ${pane.name}` }, "×") : ""),
       pane.node);
+  }
+
+  /** The result of playback for a stage: a mark, which leads to the output that differs. */
+  check(pane) {
+    const found = (this.app.page.checks || []).find((c) => c.stage === pane.name);
+    if (!found) return "";
+    if (found.differs) return el("button", { class: "differs", title: found.differs, onclick: () => { pane.find(found.output); say(found.differs); } }, "✗ differs");
+    return el("span", { class: "agrees", title: found.skipped || `relative error ${(found.error ?? 0).toExponential(1)}` }, found.skipped ? "not run" : "✓ agrees");
   }
 
   set(open) {

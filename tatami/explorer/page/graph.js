@@ -1,7 +1,7 @@
 // The model's graph on a canvas: pan, zoom, fold, search; every action by keyboard too.
 
 import { choice, el, say, show } from "./dom.js";
-import { drawingOf, FOLD_BEYOND, groupsOf } from "./model.js";
+import { drawingOf, firstOpen, FOLD_BEYOND, groupsOf } from "./model.js";
 import { nameOf } from "./kernels.js";
 
 const HUES = [212, 28, 145, 280, 350, 90, 190, 50, 320, 165, 240, 10];
@@ -42,6 +42,7 @@ export class GraphView {
       this.tree = groupsOf(this.nodes(), this.grouping, page.kernels);
       this.opened.clear();
       this.foldFrom = this.nodes().length > FOLD_BEYOND;
+      if (this.foldFrom) for (const group of firstOpen(this.tree)) this.opened.set(group.id, true);
       this.lay();
       this.buildTools(names, hasPaths);
       requestAnimationFrame(() => { this.fit(true); this.showChosen(); });
@@ -306,9 +307,12 @@ export class GraphView {
     pen.fillStyle = colours.quiet;
     pen.strokeStyle = colours.paper;
     pen.lineWidth = 3;
+    const told = new Set(); // edges that leave one box with one shape are labelled once
     for (const e of this.scale > 0.75 ? [...labels, ...chosen] : []) {
       const [x, y] = e.points[0];
       const short = /\[.*\]/.exec(e.type)?.[0] ?? "";
+      if (told.has(e.from)) continue;
+      told.add(e.from);
       pen.strokeText(cut(short, 26), x + 4, y + 13);
       pen.fillText(cut(short, 26), x + 4, y + 13);
     }

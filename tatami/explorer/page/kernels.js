@@ -173,6 +173,7 @@ export class KernelsView {
     const deep = (l) => l.length - l.trimStart().length;
     let to = from + 1;
     while (to < stage.lines.length && (ends ? !ends(stage.lines[to]) : !stage.lines[to].trim() || deep(stage.lines[to]) > deep(stage.lines[from]))) to++;
+    while (!stage.lines[to - 1].trim()) to--;
     const lines = stage.lines.slice(from, to);
     const pane = new LinePane(name, lines, (line) => this.app.state.set({ view: "stages", panes: [...new Set(["frontend", "region", name])].join(","), thing: stage.things[from + line] }, true));
     pane.node.style.height = `calc(${Math.min(24, lines.length) + 1} * var(--line))`;

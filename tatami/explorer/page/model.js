@@ -3,6 +3,7 @@
 import { layOut, MARGIN, TITLE } from "./layout.js";
 
 const LETTER = 6.6, LINE = 15;
+const MOST_FIRST = 60; // boxes that a large graph shows at first
 export const FOLD_BEYOND = 150; // nodes of a graph from which groups begin folded
 
 /** The group of each node, as a path of names. */
@@ -29,6 +30,23 @@ export function groupsOf(nodes, grouping, kernels) {
     home.push(at);
   });
   return { root, home };
+}
+
+/** The groups of a large graph that begin open: the largest, as long as few boxes are shown. */
+export function firstOpen(tree) {
+  const inside = (g) => g.groups.size + g.nodes.length;
+  const open = [];
+  let shown = inside(tree.root);
+  const folded = [...tree.root.groups.values()];
+  for (;;) {
+    folded.sort((a, b) => b.total - a.total);
+    const next = folded.findIndex((g) => g.groups.size && shown + inside(g) - 1 <= MOST_FIRST);
+    if (next < 0) return open;
+    const [group] = folded.splice(next, 1);
+    open.push(group);
+    shown += inside(group) - 1;
+    folded.push(...group.groups.values());
+  }
 }
 
 /** The boxes, frames and edges to draw. `isOpen(group)`: True if the group shows what is inside. */

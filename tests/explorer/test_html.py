@@ -74,6 +74,26 @@ def test_the_script_holds_every_module_once() -> None:
         assert code.count(first) == 1, module
 
 
+def test_each_module_imports_what_it_uses() -> None:
+    texts = {m.stem: m.read_text() for m in MODULES}
+    exported = {
+        name: stem
+        for stem, text in texts.items()
+        for name in re.findall(r"^export (?:async )?(?:const|function|class) (\w+)", text, re.MULTILINE)
+    }
+    assert len(exported) > 30
+    for stem, text in texts.items():
+        imported = set(re.findall(r"\w+", " ".join(re.findall(r"^import \{([^}]*)\}", text, re.MULTILINE))))
+        code = re.sub(r"//[^\n]*|/\*.*?\*/|^import [^;]*;", "", text, flags=re.MULTILINE | re.DOTALL)
+        code = re.sub(r'"[^"\n]*"', " ", code)
+        used = {n for n in exported if exported[n] != stem and re.search(rf"(?<![\w.$]){n}\b(?!:)", code)}
+        declared = set(re.findall(r"\b(?:const|let|function|class) (\w+)", code))
+        taken = set(re.findall(r"\w+", " ".join(re.findall(r"\(([^()]*)\)\s*(?:=>|\{)|^  \w+\(", code, re.MULTILINE))))
+        methods = set(re.findall(r"^  (\w+)\([^()]*\) \{", code, re.MULTILINE))
+        assert used - declared - taken - methods <= imported, stem
+        assert imported <= exported.keys(), stem
+
+
 def test_no_two_modules_name_the_same_thing() -> None:
     names = re.findall(r"^(?:async )?(?:const|let|function|class) (\w+)", script(), re.MULTILINE)
     assert len(names) > 50 and sorted(names) == sorted(set(names))

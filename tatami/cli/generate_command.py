@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
 
 import click
 import msgspec
@@ -18,22 +17,40 @@ MOST_PROMPT = 1 << 22
 """Maximum bytes of a prompt from standard input."""
 
 
-def generate_command(model: str, options: Mapping[str, Any]) -> None:
+class Options(msgspec.Struct, frozen=True):
+    """The options of `tatami generate`, by their names there."""
+
+    prompt: str | None
+    most: int
+    chat: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repetition_penalty: float
+    seed: int | None
+    stops: tuple[str, ...]
+    context: int | None
+    threads: int | None
+
+
+def generate_command(model: str, given: Mapping[str, object]) -> None:
     """Print the text as it comes, and then, on standard error, how long it took."""
-    sampling = Sampling(**{f: options[f] for f in msgspec.structs.asdict(Sampling())})
-    prompt = options["prompt"]
-    if prompt in (None, "-"):
+    options = msgspec.convert(given, Options)
+    sampling = Sampling(**{f: getattr(options, f) for f in msgspec.structs.asdict(Sampling())})
+    prompt = options.prompt
+    if prompt is None or prompt == "-":
         data = sys.stdin.buffer.read(MOST_PROMPT + 1)
         if len(data) > MOST_PROMPT:
             raise fail("InputTooLarge", "prompt", f"more than {MOST_PROMPT} bytes", "give a shorter prompt")
         prompt = data.decode("utf-8", errors="replace")
-    generator = Generator.open(model, context=options["context"], threads=options["threads"])
+    generator = Generator.open(model, context=options.context, threads=options.threads)
     assert generator.tokenizer is not None
-    if options["chat"]:
+    if options.chat:
         tokens = generator.tokenizer.conversation([{"role": "user", "content": prompt}])
     else:
         tokens = generator.tokenizer.tokens(prompt)
-    sequence = generator.sequence(tokens, options["most"], sampling, options["stops"])
+    sequence = generator.sequence(tokens, options.most, sampling, options.stops)
     started = time.perf_counter()
     first = 0.0
 

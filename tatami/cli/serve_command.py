@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 
 from tatami.core.diagnostic import fail
 from tatami.generation.generator import Generator
@@ -17,7 +18,18 @@ KEY = "TATAMI_API_KEY"
 """Environment variable of the key that clients have to send."""
 
 
-def serve_command(model: str, host: str, port: int, slots: int, context: int | None, places: int, threads: int | None) -> None:
+class Options(msgspec.Struct, frozen=True):
+    """The options of `tatami serve`, by their names there."""
+
+    host: str
+    port: int
+    slots: int
+    places: int
+    context: int | None
+    threads: int | None
+
+
+def serve_command(model: str, given: Mapping[str, object]) -> None:
     """Serve a model until SIGINT or SIGTERM."""
     try:
         import uvicorn
@@ -29,6 +41,8 @@ def serve_command(model: str, host: str, port: int, slots: int, context: int | N
         raise fail(
             "MissingPackage", error.name, f"the package {error.name!r} is not installed", 'pip install "tatami[serve]"'
         ) from None
+    options = msgspec.convert(given, Options)
+    host, port, slots, places = options.host, options.port, options.slots, options.places
     key = os.environ.get(KEY)
     if key is None and host not in {*LOCAL, "::1"}:
         raise fail("InvalidAttribute", "--host", f"{host[:60]!a} is reached from other machines", f"set {KEY}, or leave it out")
@@ -36,7 +50,7 @@ def serve_command(model: str, host: str, port: int, slots: int, context: int | N
         raise fail("InvalidAttribute", KEY, "it is not a key", "use at least 8 printable ASCII characters")
     if not 0 <= port < 1 << 16 or not 1 <= places <= 1 << 16:
         raise fail("InvalidAttribute", "--port, --queue", f"{port}, {places}", "give numbers below 65536")
-    generator = Generator.open(model, context=context, slots=slots, threads=threads)
+    generator = Generator.open(model, context=options.context, slots=slots, threads=options.threads)
     name = Path(model).stem
     server = Server(generator, name, key=key, places=slots + places)
     web = uvicorn.Server(

@@ -38,8 +38,8 @@ class Program(Protocol):
     def signature(self) -> Signature:
         """Names and shapes of its inputs."""
 
-    def __call__(self, **arrays: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Results by name."""
+    def __call__(self, arrays: Mapping[str, np.ndarray], /) -> Mapping[str, np.ndarray]:
+        """The results of a step, by name."""
 
 
 class Engine:
@@ -138,7 +138,7 @@ class Engine:
     def _run(self, tokens: np.ndarray, positions: np.ndarray, caches: Mapping[str, np.ndarray]) -> np.ndarray:
         keys = int(positions.max()) + 1
         span = self._span[: -(-keys // SPAN) * SPAN]  # rows see their own positions only; numpy ends it with the context
-        return self.program(tokens=tokens, positions=positions, span=span, **caches)["logits"]
+        return self.program({"tokens": tokens, "positions": positions, "span": span, **caches})["logits"]
 
     def _take(self, slot: int, logits: np.ndarray) -> None:
         """Add the token that follows, tell its text, and free the slot if the sequence ends."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator as Pieces
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ from tatami.generation.text import TextStream
 from tatami.generation.tokens import Tokenizer
 
 Prompt: TypeAlias = "str | Sequence[int]"
-"""A text, or its tokens."""
+"""The beginning of a sequence: a text, or its tokens."""
 MOST = 1 << 24
 """The largest context, number of tokens or of slots that is accepted."""
 
@@ -81,7 +82,7 @@ class Generator:
 
     def stream(
         self, prompt: Prompt, most: int = 64, sampling: Sampling | None = None, stops: Sequence[str] = ()
-    ) -> Iterator[str]:
+    ) -> Pieces[str, None, None]:
         """The text after `prompt`, piece by piece; it ends with at most `most` tokens, an end token, or before one of `stops`.
         Leaving the loop frees the sequence's place."""
         sequence = self.sequence(prompt, most, sampling, stops)

@@ -14,7 +14,7 @@ Reason: TypeAlias = Literal["stop", "length", "cancelled"]
 
 
 class Result(NamedTuple):
-    """What was generated."""
+    """The text and tokens that follow a prompt."""
 
     text: str
     tokens: tuple[int, ...]
@@ -49,5 +49,5 @@ class Sequence:
         self.reason = self.reason or "cancelled"
 
     def result(self) -> Result:
-        """What was generated so far."""
+        """The text and tokens so far, and the reason of their end."""
         return Result(self.text.whole, tuple(self.generated), self.reason or "cancelled", len(self.prompt))

@@ -42,9 +42,7 @@ class TextStream:
         last = self.decode(self._tokens[self._begin :])[len(before) :]
         self._read = len(self._tokens)
         found = self._given(last)
-        if self.is_stopped:
-            return found
-        held, self._held = self._held, ""
+        held, self._held = self._held, ""  # empty if `last` holds a stop string
         self.whole += held
         return found + held
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.gguf.file import GgufFile, Metadata, read_header
@@ -88,7 +89,7 @@ class Tokenizer:
         return self.tokens(text, begins=begins)
 
 
-def _needed(module: str, package: str) -> Any:
+def _needed(module: str, package: str) -> ModuleType:
     from importlib import import_module
 
     try:
@@ -159,7 +160,7 @@ class _Vocabulary:
             chat_template=template if isinstance(template, str) else None,
         )
 
-    def by_scores(self, lib: Any) -> Any:
+    def by_scores(self, lib: ModuleType) -> tokenizers.Tokenizer:
         scores = self.value("scores", ())
         if not isinstance(scores, tuple) or len(scores) != len(self.pieces) or any(isinstance(s, str) for s in scores):
             raise self.broken("it has another number of scores than of tokens")
@@ -191,7 +192,7 @@ class _Vocabulary:
         work.decoder = lib.decoders.Sequence([*spaces, lib.decoders.Strip(" ", 1, 0)] if leads else spaces)
         return work
 
-    def by_merges(self, lib: Any) -> Any:
+    def by_merges(self, lib: ModuleType) -> tokenizers.Tokenizer:
         pattern = self.value("pre", "default")
         if pattern not in WORDS:
             why = f"words cut by {str(pattern)[:40]!a} are not supported"

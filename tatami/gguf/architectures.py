@@ -1,4 +1,4 @@
-"""What differs between the architectures, from a file's metadata.
+"""Differences between the architectures, and the sizes of a model, from a file's metadata.
 
 llama    rotary pairs are neighbours; frequencies may be divided by factors of the file
 qwen2    halves; biases of q, k and v
@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from tatami.core.diagnostic import TatamiError, fail
-from tatami.gguf.file import GgufFile, Metadata
+from tatami.gguf.file import GgufFile, Metadata, Scalar
 
 MOST = 1 << 20
 """The largest width, count or length that a model may name."""
 
 
 class Architecture(NamedTuple):
-    """What a name of an architecture stands for."""
+    """The rules of an architecture by which its graph differs from that of others."""
 
     interleaved: bool = False
     """True if neighbours are rotated together; else halves of a head."""
@@ -37,11 +37,11 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gemma": Architecture(activation="gelu", scales_embedding=True),
     "phi3": Architecture(fused=True),
 }
-"""Value of general.architecture -> what it stands for."""
+"""Value of general.architecture -> the rules of its graph."""
 
 
 class Sizes(NamedTuple):
-    """The numbers of a model."""
+    """The sizes and constants of one model."""
 
     architecture: Architecture
     name: str
@@ -50,7 +50,7 @@ class Sizes(NamedTuple):
     heads: int
     key_heads: int
     head: int
-    """Elements of a head."""
+    """Number of elements of a key, a value or a query of one head."""
     rotated: int
     """Elements of a head that are rotated, from its first."""
     base: float
@@ -122,10 +122,10 @@ class _Metadata:
     def unsupported(self, why: str, suggestion: str) -> TatamiError:
         return fail("UnsupportedModel", self.file.path.name, f"{why} is not supported", suggestion)
 
-    def _value(self, key: str, default: Metadata | None) -> Metadata:
+    def _value(self, key: str, default: Scalar | None) -> Scalar:
         if not key.startswith("general."):
             key = f"{self.prefix}.{key}"
-        value = self.values.get(key, default)
+        value: Metadata | None = self.values.get(key, default)
         if isinstance(value, tuple) and value and all(v == value[0] for v in value):
             value = value[0]  # the same number for every layer
         if value is None:

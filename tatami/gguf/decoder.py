@@ -172,7 +172,7 @@ class _Decoder:
             cache = g.input(f"{name}.{layer}", shape, DType.fp32, role="state", mutability="mutable")
             written = cache.scatter(2, place, new)
             g.update(cache, written)
-            seen.append(self.shared(written[:, :, 0:"T"]))  # type: ignore[misc]
+            seen.append(self.shared(written[:, :, 0:"T"]))
         keys, values = seen
         scores = (q @ keys.transpose()) * (1 / sqrt(s.head))
         own = self.positions.reshape(("B", 1, "S", 1)).expand(scores.shape)

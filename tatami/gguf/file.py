@@ -26,6 +26,7 @@ MAX_ARRAY = 1 << 22
 MAX_HEADER = 1 << 28
 """Maximum bytes of the header."""
 MAX_RANK = 4
+"""Maximum number of axes of a tensor: the format's own limit."""
 _NUMBERS: dict[int, str] = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
 """Code of a metadata type -> format of `struct`."""
 _BOOL, _TEXT, _ARRAY = 7, 8, 9
@@ -45,7 +46,7 @@ class StoredTensor(NamedTuple):
 
 
 class GgufFile(NamedTuple):
-    """What the header says. Tensors are read one by one, since weights are larger than memory should hold twice."""
+    """The metadata of a file, and the places of its tensors. Each is read by itself, since weights are larger than memory should hold twice."""
 
     path: Path
     metadata: Mapping[str, Metadata]

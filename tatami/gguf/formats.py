@@ -1,4 +1,4 @@
-"""Formats of tensors in a GGUF file: weights of a block, and its bytes (notes: narrow §2.1)."""
+"""Formats of tensors in a GGUF file: weights of a block, and its bytes."""
 
 from __future__ import annotations
 

@@ -58,11 +58,11 @@ class Form:
 
 
 def usage(sequences: Several[Sequence], prompts: int) -> dict[str, int]:
-    """Counts of tokens."""
+    """The counts of tokens that an answer reports, by their names in OpenAI's interface."""
     generated = sum(len(s.generated) for s in sequences)
     return {"prompt_tokens": prompts, "completion_tokens": generated, "total_tokens": prompts + generated}
 
 
 def event(value: object) -> bytes:
-    """A server-sent event."""
+    """The bytes of a server-sent event that carries a value as JSON."""
     return b"data: " + msgspec.json.encode(value) + b"\n\n"

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tatami.core.diagnostic import TatamiError
+from tatami.generation.engine import Told
 from tatami.generation.generator import Generator, Prompt
 from tatami.generation.sequences import Sequence
 from tatami.serve.answers import Form
@@ -44,7 +45,7 @@ class Server:
         self.created = int(time.time())
 
     def app(self) -> Starlette:
-        """The ASGI application."""
+        """The ASGI application of all routes, which starts and ends the worker."""
         routes = [
             Route("/v1/completions", self._answering(self.completions), methods=["POST"]),
             Route("/v1/chat/completions", self._answering(self.chat), methods=["POST"]),
@@ -142,7 +143,7 @@ class Server:
         return _json({"status": "ok" if alive else "ending"}, 200 if alive else 503)
 
     async def show_metrics(self, _: Request) -> Response:
-        """Answer GET /metrics."""
+        """Answer GET /metrics in the text format of Prometheus."""
         return PlainTextResponse(self.metrics.text(self.worker.now()), media_type="text/plain; version=0.0.4")
 
     # -- text ------------------------------------------------------------------------------------
@@ -183,10 +184,10 @@ class Job:
         self.started = time.monotonic()
         self.left = len(sequences)
 
-    def told(self) -> list[tuple[Sequence, Callable[[Sequence, str], None]]]:
+    def told(self) -> list[tuple[Sequence, Told]]:
         """Each sequence with what the worker tells."""
 
-        def teller(index: int) -> Callable[[Sequence, str], None]:
+        def teller(index: int) -> Told:
             def tell(_: Sequence, text: str) -> None:
                 with suppress(RuntimeError):  # the loop has ended
                     self.loop.call_soon_threadsafe(self.pieces.put_nowait, (index, text))
@@ -211,7 +212,7 @@ class Job:
             self.cancel()
 
     def cancel(self) -> None:
-        """End what has not ended."""
+        """Cancel the sequences that have not ended."""
         for s in self.sequences:
             s.cancel()
 
@@ -248,7 +249,7 @@ class Job:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Events(StreamingResponse):
+class Events(StreamingResponse):  # type: ignore[misc]  # the package has no types here
     """Answers as events, which end with their client. `usage_of`: number of tokens of the prompts if counts are wanted."""
 
     def __init__(self, job: Job, form: Form, usage_of: int | None) -> None:

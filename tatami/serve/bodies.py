@@ -4,7 +4,7 @@ was asked for looks like one that obeys."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -35,7 +35,8 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Common(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Fields of both kinds of requests. Those from `top_k` on are not OpenAI's; the last ones may only say nothing."""
+    """Fields of both kinds of requests. `top_k`, `min_p` and `repetition_penalty` are not
+    OpenAI's; the penalties and biases after them are accepted if they change nothing."""
 
     model: str
     n: Annotated[int, Meta(ge=1, le=MOST_CHOICES)] | None = None
@@ -117,7 +118,8 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def plain(self) -> dict[str, object]:
         """The message as templates read it."""
         content = self.content if isinstance(self.content, str) else "".join(p.text for p in self.content)
-        return {"role": self.role, "content": content} | ({"name": self.name} if self.name is not None else {})
+        name: dict[str, object] = {} if self.name is None else {"name": self.name}
+        return {"role": self.role, "content": content, **name}
 
 
 class Chat(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -128,7 +130,7 @@ class Chat(Common, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_completion_tokens: Count | None = None
     logprobs: Literal[False] | None = None
     top_logprobs: None = None
-    tools: Annotated[list[Any], Meta(max_length=0)] | None = None
+    tools: Annotated[list[object], Meta(max_length=0)] | None = None
     tool_choice: Literal["none", "auto"] | None = None
     parallel_tool_calls: bool | None = None
     response_format: TextFormat | None = None

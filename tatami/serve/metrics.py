@@ -36,7 +36,7 @@ class Metrics:
                 self._seconds[key] = self._seconds.get(key, 0.0) + value
 
     def value(self, name: str, label: str = "") -> float:
-        """A count."""
+        """The value of a count of HELP."""
         key = f"{name}{{{label}}}" if label else name
         with self._lock:
             return self._counts[key] + self._seconds.get(key, 0.0)

@@ -26,7 +26,7 @@ class Worker:
         self._thread = threading.Thread(target=self._work, name="tatami-engine", daemon=True)
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the thread, which works until `close`."""
         self._thread.start()
 
     def close(self) -> None:

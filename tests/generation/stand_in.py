@@ -43,7 +43,7 @@ class StandIn:
         )
         self.steps: list[tuple[int, ...]] = []
 
-    def __call__(self, **arrays: np.ndarray) -> Mapping[str, np.ndarray]:
+    def __call__(self, arrays: Mapping[str, np.ndarray], /) -> Mapping[str, np.ndarray]:
         tokens, positions, cache = arrays["tokens"], arrays["positions"], arrays["keys.0"]
         self.steps.append(tokens.shape)
         assert cache.base is not None, "the caches are views of the engine's"

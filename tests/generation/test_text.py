@@ -46,7 +46,7 @@ def test_bytes_that_are_no_character_are_not_held_for_ever() -> None:
 
 @given(st.text("abc", max_size=30), st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=3))
 def test_the_text_ends_before_the_first_stop_string(text: str, stops: list[str]) -> None:
-    """Before the one that is complete first; of those that end together, before the longest."""
+    """The stop string that is complete first counts; of those that end together, the longest."""
     pieces, stream = given_out(text, tuple(stops))
     want = text
     for end in range(1, len(text) + 1):

@@ -46,7 +46,7 @@ def whole(path: Path) -> Path:
 
 
 def refusal(data: bytes, folder: Path) -> str:
-    """What is said of a file with these bytes; it is said within a second."""
+    """The text of the only diagnostic for a file with these bytes, which comes within two seconds."""
     path = folder / "hostile.gguf"
     path.write_bytes(data)
     started = time.monotonic()

@@ -40,7 +40,7 @@ class Written:
 
 def config_of(kind: str, **changes: Any) -> Any:
     """A small model's numbers; head_dim 48 where the architecture names it."""
-    sizes = {
+    sizes: dict[str, Any] = {
         "hidden_size": HIDDEN, "intermediate_size": INNER, "vocab_size": VOCABULARY, "num_attention_heads": HEADS,
         "num_key_value_heads": KEY_HEADS, "num_hidden_layers": LAYERS, "max_position_embeddings": 512, "rms_norm_eps": 1e-6,
         "tie_word_embeddings": kind in ("gemma", "qwen3"), "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,

@@ -38,12 +38,12 @@ class Slow(StandIn):
     seconds = 0.0
     fails = 0
 
-    def __call__(self, **arrays: np.ndarray) -> Mapping[str, np.ndarray]:
+    def __call__(self, arrays: Mapping[str, np.ndarray], /) -> Mapping[str, np.ndarray]:
         time.sleep(self.seconds)
         if self.fails:
             self.fails -= 1
             raise RuntimeError("a planted fault")
-        return super().__call__(**arrays)
+        return super().__call__(arrays)
 
 
 def text_of(tokens: Iterable[int]) -> str:

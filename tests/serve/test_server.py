@@ -52,7 +52,7 @@ def test_completions_of_several_prompts_and_of_tokens(client: openai.OpenAI) -> 
 
 def test_a_conversation(client: openai.OpenAI) -> None:
     messages = [{"role": "user", "content": "3 1"}, {"role": "user", "content": [{"type": "text", "text": "4"}]}]
-    found = client.chat.completions.create(model=MODEL, messages=messages, max_completion_tokens=5, temperature=0)  # type: ignore[arg-type]
+    found = client.chat.completions.create(model=MODEL, messages=messages, max_completion_tokens=5, temperature=0)
     assert found.choices[0].message.content == text_of(after((3, 1, 4), 5))
     assert found.choices[0].message.role == "assistant"
 

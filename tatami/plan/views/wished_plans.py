@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,8 +24,19 @@ def scalar_plan(region: Region, wish: Wish) -> Scalar:
 
 def rows_plan(region: Region, wish: Wish, width: int) -> CpuRows:
     """Vector loops for a Region that is not opaque."""
-    wished = (wish.outer, wish.vector, _by_name(wish.storage), wish.blocks, wish.nontemporal, wish.turns)
-    return _rows_plan(region, *wished, width)
+    wished = _Wished(wish.outer, wish.vector, _by_name(wish.storage), wish.blocks, wish.nontemporal, wish.turns)
+    return _rows_plan(region, wished, width)
+
+
+class _Wished(NamedTuple):
+    """A wish that can be a key."""
+
+    outer: tuple[str, ...]
+    vector: str
+    storage: tuple[tuple[str, Storage], ...]
+    blocks: Blocks | None
+    nontemporal: tuple[str, ...]
+    turns: bool
 
 
 def _by_name(storage: Mapping[str, Storage]) -> tuple[tuple[str, Storage], ...]:
@@ -39,24 +51,16 @@ def _scalar_plan(region: Region, storage: tuple[tuple[str, Storage], ...]) -> Sc
 
 
 @lru_cache(maxsize=512)
-def _rows_plan(
-    region: Region,
-    outer: tuple[str, ...],
-    vector: str,
-    storage: tuple[tuple[str, Storage], ...],
-    blocks: Blocks | None,
-    nontemporal: tuple[str, ...],
-    turns: bool,
-    width: int,
-) -> CpuRows:
+def _rows_plan(region: Region, wished: _Wished, width: int) -> CpuRows:
     """A wish does not tell sizes, so that the planner has the same one for many of them."""
-    wish = Wish(outer, vector, dict(storage), blocks, nontemporal, turns)
+    blocks, nontemporal = wished.blocks, wished.nontemporal
+    wish = Wish(wished.outer, wished.vector, dict(wished.storage), blocks, nontemporal, wished.turns)
     joined = axes_to_join(source_of(region), width)
     if blocks is not None:
         axis = next((group[0] for group in joined if blocks.axis in group), blocks.axis)
         blocks = msgspec.structs.replace(blocks, axis=axis)
     plain = form_of(region, joined, blocks, (), width)
-    turned = readers_to_turn(plain.region, tuple(plain.lets.values()), width) if turns else ()
+    turned = readers_to_turn(plain.region, tuple(plain.lets.values()), width) if wished.turns else ()
     s = Scheduler(form_of(region, joined, blocks, turned, width), wish, joined)
     phases, stored = s.schedule()
     if blocks is not None:

@@ -361,14 +361,17 @@ def report(request: Request, output: str) -> None:
     "-o", "--output", type=click.Path(), metavar="FILE.html", help="page to write; default: the model's name with .html"
 )
 @click.option("--bench", is_flag=True, help="time the kernels on this machine")
+@click.option("--playback", is_flag=True, help="run every stage that computes, and show the first that differs")
 @click.option("--serve", is_flag=True, help="serve the page on 127.0.0.1, with plans to edit, and write nothing")
 @click.option("--port", type=click.IntRange(1, 65535), help="port to serve at; default: a free one")
-def explore(request: Request, output: str | None, bench: bool, serve: bool, port: int | None) -> None:
+def explore(request: Request, **options: object) -> None:
     """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of
     C leads back to the model's node, and the node to its line of C. The page needs no network and no server."""
+    import msgspec
+
     from tatami.cli.explore_command import Exploring, explore_command
 
-    explore_command(request, Exploring(output, bench, serve, port))
+    explore_command(request, msgspec.convert(options, Exploring))
 
 
 @main.command(short_help="measure this machine anew")

@@ -72,7 +72,7 @@ def note(what: str, why: str) -> None:
 
 class SessionOptions:
     """Options with the names and usual values of ONNX Runtime's. `intra_op_num_threads`: threads of a program; 0:
-    TATAMI_NUM_THREADS, else all cores."""
+    TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores."""
 
     def __init__(self) -> None:
         self.__dict__["_values"] = {"intra_op_num_threads": 0, **{name: usual for name, (usual, _) in _NO_EFFECT.items()}}

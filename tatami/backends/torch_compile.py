@@ -35,6 +35,7 @@ from tatami.core.expr import Expr
 from tatami.core.faults.arguments import seconds_argument
 from tatami.core.sizes.binding import solve
 from tatami.execution.ir import Choose, Launch
+from tatami.runtime.cores import thread_count
 from tatami.runtime.cpu.watch import can_watch
 from tatami.torch.decompose import decompositions
 from tatami.torch.import_graph import import_graph
@@ -52,7 +53,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pack: without gradients, programs keep packed copies of parameters (of those of matrix products where the system can watch
     writes of them), and each call checks whether these changed. freeze: a promise that parameters change only by writes that PyTorch counts, so that
     no call has to check.
-    target: by default the machine that holds the tensors, "cpu" or that GPU. tune: seconds to search for faster plans of each graph
+    target: by default the machine that holds the tensors, "cpu" or that GPU. threads: by default TATAMI_NUM_THREADS, else PyTorch's
+    number at the time of each call. tune: seconds to search for faster plans of each graph
     by measuring (docs/tune.md); 0: no search."""
 
     fallback: bool = True
@@ -245,15 +247,17 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
     may run it."""
     if not imported.graph._updates:
         return None
+    fixed = threads_asked_for(options)
+    threads = torch.get_num_threads() if fixed is None else fixed
     try:
         target = options.target or target_of(gm)
         compilation = prepare(imported.module(), target=target, precision=options.precision)
         if options.tune > 0:
             from tatami.search.tune import tuned
 
-            found = tuned(compilation, options.tune, {}, options.threads)
+            found = tuned(compilation, options.tune, {}, threads)
             compilation = prepare(imported.module(), target=target, precision=options.precision, decisions=found)
-        function = build(compilation, options.threads)
+        function = build(compilation, threads)
     except TatamiError as error:
         if not options.fallback:
             raise
@@ -263,7 +267,14 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
     report.programs += 1
     report.alive.add(function)
     report.kernels += sum(isinstance(i.op, Launch | Choose) for i in function.execution.main.instructions)
-    return TorchProgram(imported, function, report, _held(gm), options.freeze)
+    return TorchProgram(imported, function, report, _held(gm), options.freeze, fixed)
+
+
+def threads_asked_for(options: Options) -> int | None:
+    """The number of threads that the options or TATAMI_NUM_THREADS fix; None for PyTorch's, which follows OMP_NUM_THREADS."""
+    if options.threads is None and not os.environ.get("TATAMI_NUM_THREADS", "").strip():
+        return None
+    return thread_count(options.threads)
 
 
 def target_of(gm: fx.GraphModule) -> str:

@@ -33,6 +33,8 @@ from tatami.torch.dtypes import TO_TORCH
 from tatami.torch.imported import Argument, Given, Imported, Result, View
 from tatami.torch.sizes import in_order
 
+KEPT_THREADS = 4
+"""Maximum number of numbers of threads for which a program is kept, each with packed parameters of its own."""
 KEPT_SIZES = 1024
 """Maximum number of tuples of sizes for which derived values are kept."""
 
@@ -60,6 +62,17 @@ class Bound:
     """Sizes among the outputs, and shape, strides and offset of views of arguments, at their positions."""
 
 
+@dataclass
+class Threaded:
+    """A program for one number of threads: its calls by sizes, and its held parameters, None without any. `only`: the call of a
+    program without open sizes."""
+
+    program: Any
+    parameters: Parameters | None
+    bound: dict[tuple[int, ...], Bound]
+    only: Bound | None = None
+
+
 class OutOfRange(TatamiError, IndexError, RuntimeError):
     """An index outside its axis. Eager operators raise either IndexError or RuntimeError; handlers of both catch this."""
 
@@ -74,16 +87,23 @@ RAISED = {"IndexOutOfRange": OutOfRange, "DivisionByZero": DivisionByZero}
 
 class TorchProgram:
     """A program called with the arguments of the fx graph, in order; it returns the values of the graph's output. `names`:
-    position -> name of a parameter. `freeze`: parameters change only by writes that PyTorch counts."""
+    position -> name of a parameter. `freeze`: parameters change only by writes that PyTorch counts. `threads`: None for
+    PyTorch's number at the time of each call."""
 
     def __init__(
-        self, imported: Imported, function: CompiledFunction, report: GraphReport, names: Mapping[int, str], freeze: bool
+        self,
+        imported: Imported,
+        function: CompiledFunction,
+        report: GraphReport,
+        names: Mapping[int, str],
+        freeze: bool,
+        threads: int | None,
     ) -> None:
         self.imported = imported
         self.function = function
         self.report = report
-        self._bound: dict[tuple[int, ...], Bound] = {}
-        self._only: Bound | None = None
+        self._names, self._freeze, self._threads = names, freeze, threads
+        self._by_threads: dict[int, Threaded] = {}
         by_name = {a.name: a for a in imported.arguments}
         self._taken: tuple[Argument | None, ...] = tuple(by_name.get(i.tensor) for i in function.arguments)
         """Per input of the program its argument; None is the key of random numbers."""
@@ -101,11 +121,24 @@ class TorchProgram:
         self._sources = self._size_sources()
         program = function.program
         self._fast = isinstance(program, CpuProgram | CudaProgram) and "main" not in program.layouts.hosted
-        self._parameters = None
-        """The held inputs of a CPU program; None if there are none."""
-        if isinstance(program, CpuProgram) and any(p.storage == "held" for p in function.arguments):
-            self._parameters = Parameters(program, function.arguments, self._taken, names, report, freeze)
         self._device = device_of(program)
+
+    def _threaded(self) -> Threaded:
+        """The program for the number of threads of this call."""
+        count = torch.get_num_threads() if self._threads is None else self._threads
+        found = self._by_threads.get(count)
+        if found is not None:
+            return found
+        program = self.function.program
+        parameters = None
+        if isinstance(program, CpuProgram):
+            program = program if program.threads == count else program.with_threads(count)
+            if any(p.storage == "held" for p in self.function.arguments):
+                given = (self.function.arguments, self._taken, self._names, self.report, self._freeze)
+                parameters = Parameters(program, *given)
+        while len(self._by_threads) >= KEPT_THREADS:
+            self._by_threads.pop(next(iter(self._by_threads)), None)
+        return self._by_threads.setdefault(count, Threaded(program, parameters, {}))
 
     # -- sizes -----------------------------------------------------------------------------------
     def _size_sources(self) -> tuple[tuple[Expr, int, int], ...]:
@@ -121,21 +154,20 @@ class TorchProgram:
                 found.setdefault(size, (size, argument.position, axis))
         return tuple(s for s in found.values() if s[0].as_int() is None)
 
-    def _bind(self, args: Sequence[Any]) -> Bound:
+    def _bind(self, own: Threaded, args: Sequence[Any]) -> Bound:
         key = tuple(args[p] if axis < 0 else args[p].shape[axis] for _, p, axis in self._sources)
-        bound = self._bound.get(key)
+        bound = own.bound.get(key)
         if bound is None:
             sizes: dict[str, int] = {}
             solve([(size, int(value), "") for (size, _, _), value in zip(self._sources, key)], sizes)
-            bound = self._at(sizes)
-            if len(self._bound) >= KEPT_SIZES:
-                self._bound.clear()
-            self._bound[tuple(map(int, key))] = bound
+            bound = self._at(own.program, sizes)
+            if len(own.bound) >= KEPT_SIZES:
+                own.bound.clear()
+            own.bound[tuple(map(int, key))] = bound
         return bound
 
-    def _at(self, sizes: dict[str, int]) -> Bound:
+    def _at(self, program: Any, sizes: dict[str, int]) -> Bound:
         self._check_sizes(sizes)
-        program = self.function.program
         at = program.sized("main", sizes) if self._fast and isinstance(program, CpuProgram | CudaProgram) else None
         results = tuple(_allocation(r, sizes) for r in self._results)
         outputs = tuple(_at_sizes(o, sizes) for o in self.imported.outputs)
@@ -152,15 +184,16 @@ class TorchProgram:
 
     # -- calls -----------------------------------------------------------------------------------
     def __call__(self, *args: Any) -> Any:
-        bound = self._only
+        own = self._threaded()
+        bound = own.only
         if bound is None:
-            bound = self._bind(args)
+            bound = self._bind(own, args)
             if not self._sources:
-                self._only = bound
-        program: Any = self.function.program
+                own.only = bound
+        program: Any = own.program
         held: Mapping[int, torch.Tensor] = {}
-        if self._parameters is not None:
-            program, held = self._parameters.prepared(args)
+        if own.parameters is not None:
+            program, held = own.parameters.prepared(args)
         tensors = [held[k] if k in held else self._readable(args, a) for k, a in enumerate(self._taken)]
         made = [self._allocate(r, d) for r, d in zip(bound.results, self._dtypes)]
         try:

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tatami.cli.terminal import show_diagnostics
+from tatami.cli.terminal import keep_diagnostics, show_diagnostics
 
 if TYPE_CHECKING:
     from tatami.cli.request import Request
@@ -34,6 +34,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami tune model.onnx --budget 10m -o tuned.json
                                           measure other plans than the compiler's; run --decisions tuned.json
   tatami explain model.onnx               what was fused, what was not, and why
+  tatami diff before after                two dumps, compared by node
+  tatami report model.onnx                one file to attach to a report of a fault, without the weights
   tatami explore model.onnx               one page for a browser: every stage, linked from the model to the C
   tatami calibrate                        measure this machine anew: plans of target cpu are made by its rates
   tatami check model.harp                 all that is wrong with a text, with line and column
@@ -49,7 +51,7 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
 MODEL is .harp, .onnx, .gguf, .json (a document of any stage), .tatami (f.save), or the folder of a dump. The chain:
 frontend, tiny, indexbook, poly_view, region, poly_core, plan, loop | gpu, execution, c | cu.
 
-Environment: TATAMI_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
+Environment: TATAMI_NUM_THREADS, OMP_NUM_THREADS, TATAMI_LOG (debug, info), TATAMI_CACHE_DIR, TATAMI_LEDGER, TATAMI_PROGRAM_CACHE=0 (compile anew),
 TATAMI_CALIBRATE=0 (plan by the usual rates of the instruction set), TATAMI_SANITIZE (docs/custom_kernels.md).
 """
 """The text of `tatami --help`."""
@@ -109,9 +111,13 @@ def refusing(command: Callable[..., object]) -> Callable[..., None]:
         except TatamiError as error:
             show_diagnostics(error.diagnostics)
             sys.exit(1)
+        except (click.ClickException, click.exceptions.Exit):
+            raise  # options that do not go together: click prints the usage and exits with 2
         except KeyboardInterrupt:
             say_interrupted()
             sys.exit(130)
+        except (click.ClickException, click.exceptions.Exit):  # a wrong use of options, which click tells itself
+            raise
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
@@ -150,8 +156,18 @@ def parse_defines(defines: tuple[str, ...]) -> dict[str, int]:
 
 @click.group(help=TUTORIAL, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="tatami")
-def main() -> None:
+@click.option(
+    "--diagnostics",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="before the command: diagnostics on stderr as text, or as one JSON list at its end",
+)
+@click.pass_context
+def main(context: click.Context, diagnostics: str) -> None:
     """The command `tatami`; SIGTERM ends it with exit code 143."""
+    if diagnostics == "json":
+        keep_diagnostics(context)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
@@ -208,34 +224,42 @@ def playback(request: Request, inputs: tuple[str, ...]) -> None:
 @main.command(short_help="time and roofline per kernel; counts on an emulated GPU")
 @common
 @click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy|shape:2x3")
-@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
+)
 @click.option("--seconds", type=click.FloatRange(0, 600), help="how long to measure; default: 1")
 @click.option("--ledger", type=click.Path(), help="the ledger to add to; default: that of the user")
 @click.option("--svg", type=click.Path(), help="draw the kernels under the machine's roofline")
 @click.option("--trace", type=click.Path(), help="write the waves as a trace that Perfetto and Chrome open")
-def bench(request: Request, **options: Any) -> None:
+def bench(request: Request, **options: object) -> None:
     """Time each kernel of MODEL on this machine, next to the plan's estimate and the bound by the machine's measured peaks.
 
     On an emulated GPU nothing is timed: the instructions of each role of warps are counted, with their bytes of shared and
     global memory and bank conflicts, and compared with what the simulation of the kernel was given."""
+    import msgspec
+
     from tatami.cli.run_commands import Benching, bench_command
 
-    bench_command(request, Benching(**options))
+    bench_command(request, msgspec.convert(options, Benching))
 
 
 @main.command(short_help="search for better plans by measuring")
 @common
 @click.option("--budget", default="10m", show_default=True, metavar="TIME", help="how long to search: 90s, 10m, 2h")
+@click.option(
+    "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
+)
+@click.option("--sizes", multiple=True, metavar="NAME=1,16,512", help="several values of an open size, each tuned for itself")
 @click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
 @click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
 @click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")
-def tune(request: Request, budget: str, threads: int | None, output: str, ledger: str | None) -> None:
-    """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D, and write those that are
-    faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps what was found;
+def tune(request: Request, **options: Any) -> None:
+    """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D and --sizes, and write
+    those that are faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps what was found;
     started again, the search goes on, and measures nothing twice."""
-    from tatami.cli.tune_command import tune_command
+    from tatami.cli.tune_command import Tuning, tune_command
 
-    tune_command(request, budget, threads, Path(output), ledger)
+    tune_command(request, Tuning(**options))
 
 
 @main.group(short_help="measurements of this machine")
@@ -297,19 +321,39 @@ def prune(path: str | None, older: int | None) -> None:
 @click.option("--svg", type=click.Path(), metavar="FILE", help="also draw the model, the operations of a kernel in one frame")
 @click.option("--dot", type=click.Path(), metavar="FILE", help="the same drawing as DOT text")
 @click.option("--candidates", is_flag=True, help="instead: every plan that each kernel may have, with its estimate or refusal")
-@click.option("--json", "as_json", is_flag=True, help="print the candidates as JSON")
-def explain(request: Request, svg: str | None, dot: str | None, candidates: bool, as_json: bool) -> None:
+@click.option("--tree", is_flag=True, help="print a tree: kernels, their plans, and the edges inside and between them")
+@click.option("--json", "as_json", is_flag=True, help="print the report, or the candidates, as JSON")
+def explain(request: Request, **views: object) -> None:
     """Fused and not fused, with the rule and the gain; plans chosen and rejected; copies and host steps."""
-    from tatami.cli.run_commands import candidates_command, explain_command
+    from msgspec import convert
 
-    if as_json and not candidates:
-        raise click.UsageError("--json prints candidates: give --candidates too")
-    if not candidates:
-        explain_command(request, svg, dot)
-    elif svg or dot:
-        raise click.UsageError("--svg and --dot draw the compilation as it is: leave --candidates out")
-    else:
-        candidates_command(request, as_json)
+    from tatami.cli.explain_command import Views, explain_command
+
+    explain_command(request, convert(views, Views))
+
+
+@main.command(short_help="compare two dumps by node")
+@click.argument("before", type=click.Path())
+@click.argument("after", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="print the differences as a JSON list")
+@refusing
+def diff(before: str, after: str, as_json: bool) -> None:
+    """Compare two dumps, folders or documents of one stage: nodes added, removed and changed, whatever their names are. Exit code
+    1 if there are differences."""
+    from tatami.cli.diff_command import diff_command
+
+    diff_command(Path(before), Path(after), as_json)
+
+
+@main.command(short_help="one file with all that a report of a fault needs")
+@common
+@click.option("-o", "--output", default="tatami-report.zip", show_default=True, type=click.Path(), help="file to write")
+def report(request: Request, output: str) -> None:
+    """Pack into one file what a fault of MODEL needs to be understood: versions, target, every stage, diagnostics and playback. The
+    weights are left out; names and shapes of the model are in it."""
+    from tatami.cli.report_command import report_command
+
+    report_command(request, Path(output))
 
 
 @main.command(short_help="see the whole compilation in a browser")
@@ -318,12 +362,14 @@ def explain(request: Request, svg: str | None, dot: str | None, candidates: bool
     "-o", "--output", type=click.Path(), metavar="FILE.html", help="page to write; default: the model's name with .html"
 )
 @click.option("--bench", is_flag=True, help="time the kernels on this machine")
-def explore(request: Request, output: str | None, bench: bool) -> None:
+@click.option("--serve", is_flag=True, help="serve the page on 127.0.0.1, with plans to edit, and write nothing")
+@click.option("--port", type=click.IntRange(1, 65535), help="port to serve at; default: a free one")
+def explore(request: Request, output: str | None, bench: bool, serve: bool, port: int | None) -> None:
     """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of
     C leads back to the model's node, and the node to its line of C. The page needs no network and no server."""
     from tatami.cli.explore_command import Exploring, explore_command
 
-    explore_command(request, Exploring(output, bench))
+    explore_command(request, Exploring(output, bench, serve, port))
 
 
 @main.command(short_help="measure this machine anew")

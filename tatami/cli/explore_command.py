@@ -13,34 +13,59 @@ from tatami.build import build
 from tatami.cli.request import Request
 from tatami.cli.terminal import printable
 from tatami.core.diagnostic import fail
+from tatami.decisions import load_decisions
 from tatami.storage.dump import write_text
 
 if TYPE_CHECKING:
     from tatami.compilation import Compilation
+    from tatami.explorer.messages import Edit
     from tatami.explorer.times import Measured
 
 
 @dataclass(frozen=True)
 class Exploring:
-    """Options of `tatami explore`. `output`: the file to write, None for the model's name with .html; `bench`: kernels are timed."""
+    """Options of `tatami explore`. `output`: the file to write, None for the model's name with .html; `bench`: kernels are timed;
+    `serve`: the page is served instead of written, at `port`, None for a free one."""
 
     output: str | None
     bench: bool
+    serve: bool = False
+    port: int | None = None
 
 
 def explore_command(request: Request, options: Exploring) -> None:
-    """Compile, and write the page. Raises TatamiError."""
+    """Compile, and write the page or serve it. Raises TatamiError."""
     from tatami.explorer.document import explored, source_text
     from tatami.explorer.html import html
+    from tatami.explorer.serve import Server, serve
 
+    if options.serve and options.output is not None:
+        raise fail("InvalidAttribute", "-o", "--serve writes no file", "leave -o or --serve out")
+    if options.port is not None and not options.serve:
+        raise fail("InvalidAttribute", "--port", "a file needs no port", "add --serve, or leave --port out")
+    path = page_path(request.model, options.output)
     compilation = request.compilation()
     if compilation.target.kind == "reference":
         raise fail("InvalidAttribute", "--target", "the target reference has no stages to show", "give another --target")
-    path = page_path(request.model, options.output)
     found = measured(compilation, request.sizes) if options.bench else None
     sizes = found.sizes if found is not None else request.sizes
     page = explored(compilation, Path(request.model).name, source_text(request.model), sizes, found)
-    click.echo(printable(str(write_text(path, html(page)))))
+    if not options.serve:
+        click.echo(printable(str(write_text(path, html(page)))))
+    else:
+        serve(
+            Server(page, edit_of(request), "tatami.cli.explore_worker"),
+            options.port or 0,
+            lambda address: click.echo(f"{address}  (Ctrl-C ends it)"),
+        )
+
+
+def edit_of(request: Request) -> Edit:
+    """The compilation that edits start from; no plan is edited yet."""
+    from tatami.explorer.messages import Edit
+
+    decided = load_decisions(request.decisions)
+    return Edit(request.model, request.target, dict(request.sizes), request.precision, request.trust, decided, "", {})
 
 
 def page_path(model: str, output: str | None) -> Path:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tatami.core.diagnostic import TatamiError, fail
+from tatami.decisions import Decisions
 from tatami.prepare import prepare, signature_symbols
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Request:
     target: str | None
     sizes: Mapping[str, int]
     precision: str | None
-    decisions: str | None
+    decisions: Decisions | str | None
     trust: bool
     compare: bool = False
 

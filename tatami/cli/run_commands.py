@@ -111,7 +111,7 @@ def check_json_command(models: tuple[str, ...], trust: bool) -> None:
         faults = error.diagnostics
     click.echo(dump_text(to_builtins(list(faults))), nl=False)
     if faults:
-        raise click.exceptions.Exit(1)
+        raise SystemExit(1)
 
 
 def _printed(text: str) -> None:
@@ -179,38 +179,6 @@ def playback_command(
         markup=False,
     )
     raise SystemExit(1)
-
-
-def explain_command(
-    request: Request,
-    svg: str | None = None,
-    dot: str | None = None,
-) -> None:
-    """`tatami explain`: print the report; `svg`, `dot`: files for the picture of the compilation."""
-    from tatami.core.drawing import dot as dot_text
-    from tatami.core.drawing import svg as svg_text
-    from tatami.report.compiled_picture import compiled_picture
-    from tatami.report.explain import explain
-
-    compilation = request.compilation()
-    console.print(printable(explain(compilation)), markup=False)
-    for file, draw in ((svg, svg_text.svg), (dot, dot_text.dot)):
-        if file is not None:
-            write_text(Path(file), draw(compiled_picture(compilation)))
-            console.print(printable(f"wrote {file}"), markup=False)
-
-
-def candidates_command(request: Request, as_json: bool) -> None:
-    """`tatami explain --candidates`: print every plan that each Region may have, with its estimate or refusal."""
-    from tatami.search.listing import candidates_json, candidates_text
-
-    compilation = request.compilation()
-    if compilation.target.kind == "reference":
-        raise fail("InvalidAttribute", "--candidates", "the target reference has no plans", "give another --target")
-    if as_json:
-        click.echo(json.dumps(candidates_json(compilation, compilation.hints), indent=1))
-    else:
-        console.print(printable(candidates_text(compilation, compilation.hints)), markup=False)
 
 
 def calibrate_command(output: str | None) -> None:

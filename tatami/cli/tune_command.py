@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -15,38 +16,93 @@ from rich.console import Console
 from tatami.cli.request import Request
 from tatami.cli.run_commands import console, print_columns
 from tatami.cli.terminal import printable, show_diagnostics
+from tatami.compilation import Compilation
 from tatami.core.diagnostic import fail
+from tatami.core.signature import symbols
 from tatami.decisions import decisions_text
 from tatami.ledger.database import default_path, open_ledger
 from tatami.ledger.exchange import csv_text, merge, prune, summary
 from tatami.ledger.records import Records, revision
 from tatami.runtime.cores import thread_count
+from tatami.search.clusters import tune_sizes
 from tatami.search.results import Options, Progress, Tell, Tuned
-from tatami.search.session import Session, fault_folder
+from tatami.search.session import fault_folder
 from tatami.storage.dump import write_text
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 """Unit of a budget -> seconds."""
 
 
-def tune_command(request: Request, budget: str, threads: int | None, output: Path, ledger: str | None) -> None:
-    """`tatami tune`: search, print the table, write the decisions document."""
-    seconds = read_budget(budget)
+@dataclass(frozen=True)
+class Tuning:
+    """The options of the command. `budget`: a time such as 10m; `sizes`: texts such as B=1,16."""
+
+    budget: str
+    sizes: Sequence[str]
+    threads: int | None
+    output: str
+    ledger: str | None
+
+
+def tune_command(request: Request, options: Tuning) -> None:
+    """`tatami tune`: search, print a table for each tuple of sizes, write the decisions document."""
+    seconds = read_budget(options.budget)
+    output = Path(options.output)
     if output.suffix.lower() != ".json":
         raise fail("InvalidAttribute", "-o", f"{str(output)[:60]!r} is not the name of a .json file", "write -o tuned.json")
-    compilation = request.compilation()
-    path = Path(ledger) if ledger else default_path()
+    clusters = read_clusters(options.sizes, request.sizes)
+    compilation = replace(request, sizes={**request.sizes, **clusters[0]}).compilation()
+    _check_open(compilation, clusters[0])
+    path = Path(options.ledger) if options.ledger else default_path()
+    results: list[tuple[Mapping[str, int], Tuned]] = []
     with open_ledger(path) as connection, _bar() as tell:
-        options = Options(seconds, request.sizes, thread_count(threads), fault_folder(path))
-        session = Session(compilation, options, Records(connection), tell)
-        found = session.run()
+        asked = Options(seconds, request.sizes, thread_count(options.threads), fault_folder(path))
+        results += tune_sizes(compilation, asked, clusters, Records(connection), tell)
     show_diagnostics(compilation.warnings)
-    show(found)
-    write_text(output, decisions_text(found.decisions))
+    for sizes, found in results:
+        if sizes:
+            console.print(f"at {', '.join(f'{n}={v}' for n, v in sizes.items())}", markup=False)
+        show(found)
+    last = results[-1][1]
+    write_text(output, decisions_text(last.decisions))
     console.print(printable(f"wrote {output}; measurements are in {path}"), markup=False)
-    if found.is_interrupted:
+    if last.is_interrupted:
         console.print("interrupted: the same command goes on from here", markup=False)
         sys.exit(130)
+
+
+def read_clusters(texts: Sequence[str], given: Mapping[str, int]) -> list[dict[str, int]]:
+    """The tuples of sizes in texts such as B=1,16: the first values of all symbols, then the second ones. One empty tuple without
+    texts. Raises InvalidAttribute.
+
+    >>> read_clusters(["B=1,16", "L=128,32"], {})
+    [{'B': 1, 'L': 128}, {'B': 16, 'L': 32}]
+    """
+    found: dict[str, list[int]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        parts = values.split(",")
+        if not name or not all(re.fullmatch(r"\d{1,12}", p, re.ASCII) for p in parts):
+            raise fail("InvalidAttribute", "--sizes", f"{text[:60]!r} is no list of sizes", "write --sizes B=1,16,512")
+        if name in found or name in given:
+            raise fail(
+                "InvalidAttribute", "--sizes", f"{name[:60]!r} is given twice", "give each size once, by -D or by --sizes"
+            )
+        found[name] = [int(p) for p in parts]
+    lengths = {len(v) for v in found.values()}
+    if len(lengths) > 1:
+        how = "give equally many: the first values are one tuple, the second ones another"
+        raise fail("InvalidAttribute", "--sizes", "the sizes have different numbers of values", how)
+    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)] or [{}]
+
+
+def _check_open(compilation: Compilation, sizes: Mapping[str, int]) -> None:
+    """Raise InvalidAttribute for sizes that the program does not leave open: their value decides its code."""
+    left = symbols(compilation.stages["region"].main.signature)
+    for name in sizes:
+        if name not in left:
+            why = f"the code of the model depends on the value of {name!r}, so that it can have one"
+            raise fail("InvalidAttribute", "--sizes", why, f"give it by -D {name}=…, and tune each value by itself")
 
 
 def read_budget(text: str) -> float:

@@ -71,10 +71,14 @@ def script() -> str:
     return "\n".join(order.values())
 
 
+def packed(page: Explored) -> str:
+    """The document as text for a data element: gzip in base64, the same for equal documents."""
+    return base64.b64encode(gzip.compress(msgspec.json.encode(page), mtime=0)).decode("ascii")
+
+
 def html(page: Explored, edits: str = "") -> str:
-    """The page as a document of HTML. `edits`: the address that checks edited plans (`serve.py`); empty for a page that stands
+    """The page as a document of HTML. `edits`: the address that compiles edited plans (`serve.py`); empty for a page that stands
     alone."""
-    data = base64.b64encode(gzip.compress(msgspec.json.encode(page), mtime=0)).decode("ascii")
     code = script()
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode("ascii")
     connect = "'self'" if edits else "'none'"
@@ -97,7 +101,7 @@ def html(page: Explored, edits: str = "") -> str:
 <body>
 <div id="page"></div>
 <div id="said" role="status" aria-live="polite"></div>
-<script type="application/octet-stream" id="data">{data}</script>
+<script type="application/octet-stream" id="data">{packed(page)}</script>
 <script type="module">{code}</script>
 </body>
 </html>

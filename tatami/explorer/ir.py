@@ -34,21 +34,24 @@ class Things(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plan that was not chosen, on one line, with the rule or the comparison that it loses; `estimate` in seconds by term."""
+    """A plan that was not chosen, on one line, with the rule or the comparison that it loses. `seconds`: its estimate; `terms`: all
+    of the estimate as text."""
 
     plan: str
     why: str
-    estimate: dict[str, float] = {}
+    seconds: float | None = None
+    terms: str = ""
 
 
 class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plan of a kernel. `when`: conditions on sizes, empty for always; `lines`: its fields as text; `fields`: as JSON values."""
+    """A plan of a kernel. `when`: conditions on sizes, empty for always; `lines`: its fields as text; `fields`: as JSON values;
+    `terms`: its estimate as text."""
 
     when: str
     plan: str
     lines: tuple[str, ...]
     fields: dict[str, object]
-    estimate: dict[str, float] = {}
+    terms: str = ""
     budget: str = ""
     """Shares of registers and shared memory on a GPU, as text."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+
+import msgspec
 
 from tatami.compilation import Compilation
 from tatami.core.algebra.visit import free_vars
@@ -17,13 +18,28 @@ from tatami.explorer.things import Catalogue
 from tatami.node_names import node_names
 from tatami.plan.ir import RegionPlan
 from tatami.plan.loops.estimate import number_at
-from tatami.plan.show import name_plan, show_budget, show_plan
+from tatami.plan.show import name_plan, show_budget, show_estimate, show_plan
 from tatami.plan.tuned import tuned_table
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Program, Region, Step
 from tatami.region.views.kinds import kind_of
 from tatami.report.copies import moves
 from tatami.report.explain import trace
+
+REASONS: Mapping[str, str] = {
+    "region_size": "one kernel would hold too many values",
+    "contraction_operand": "a product or its sum takes its operands from memory",
+    "epilogue_operand": "the value is an operand of the work behind a sum, and has other readers or work of its own",
+    "epilogue_reduce": "a reduction cannot follow a sum in one kernel: a tile of results has only a part of what it reduces",
+    "epilogue_shape": "the work behind a sum has other elements than the sum",
+    "one_contraction": "a kernel computes one product",
+    "scatter_operand": "a scatter reads its values where they are made once",
+    "scan": "a scan and its neighbour go through the values in different order",
+    "fan_out": "several kernels read the value, and computing it again would cost more",
+    "no_common_axes": "the two reductions share no axis that a kernel could run over",
+    "shape": "the consumer reads the rows in another shape",
+}
+"""Rules that keep two kernels apart -> what they say, where a verdict has no reason of its own."""
 
 
 def kernels(compilation: Compilation, things: Catalogue, sizes: Mapping[str, int]) -> list[Kernel]:
@@ -45,7 +61,6 @@ def kernels(compilation: Compilation, things: Catalogue, sizes: Mapping[str, int
             wave, symbols = runs.pop(at, (-1, ()))
             names = sorted(node_names(stages.get_made, program, item))
             paths = dict.fromkeys(path for n in names for path in nodes_of(program, n))
-            figures = _figures(facts.get(at), sizes)
             row = Kernel(
                 program,
                 item.name,
@@ -54,13 +69,12 @@ def kernels(compilation: Compilation, things: Catalogue, sizes: Mapping[str, int
                 trace(compilation, program, item),
                 tuple(n for path in paths if (n := things.find("frontend", path)) != NOTHING),
                 symbols=symbols,
-                **figures,
                 wave=wave,
                 separate=tuple(separate.get(item.name, ())),
                 moves=copies.get(at, ""),
-                **_planned(plans.get(at), compilation),
             )
-            rows.append(row)
+            row = _with_figures(row, facts[at], sizes) if at in facts else row
+            rows.append(_with_plan(row, plans[at], compilation) if at in plans else row)
     for (program, name), (wave, symbols) in runs.items():
         number = things.find("execution", (program, name))
         rows.append(
@@ -81,12 +95,10 @@ def _runs(compilation: Compilation) -> dict[tuple[str, str], tuple[int, tuple[st
     return out
 
 
-def _figures(facts: RegionFacts | None, sizes: Mapping[str, int]) -> dict[str, Any]:
-    if facts is None:
-        return {}
+def _with_figures(row: Kernel, facts: RegionFacts, sizes: Mapping[str, int]) -> Kernel:
     moved = facts.bytes_read + facts.bytes_written
     work = f"{facts.flops} operations, {facts.bytes_read} bytes read, {facts.bytes_written} written"
-    return {"flops": _at(facts.flops, sizes), "bytes": _at(moved, sizes), "work": work}
+    return msgspec.structs.replace(row, flops=_at(facts.flops, sizes), bytes=_at(moved, sizes), work=work)
 
 
 def _at(size: Expr, sizes: Mapping[str, int]) -> float | None:
@@ -99,24 +111,22 @@ def _chosen_by(key: str, compilation: Compilation) -> str:
     return "tuned" if key in tuned_table(compilation.target.name) else "planner"
 
 
-def _planned(plan: RegionPlan | None, compilation: Compilation) -> dict[str, Any]:
-    if plan is None:
-        return {}
+def _with_plan(row: Kernel, plan: RegionPlan, compilation: Compilation) -> Kernel:
     choices = tuple(
         Choice(
             " and ".join(map(condition_text, c.conditions)),
             name_plan(c.plan),
             tuple(show_plan(c.plan)),
             to_builtins(c.plan),
-            c.estimate,
+            show_estimate(c.estimate),
             show_budget(c.estimate, compilation.target),
         )
         for c in plan.choices
     )
-    rejected = tuple(Candidate(r.plan, r.why, r.estimate) for r in plan.rejected)
+    rejected = tuple(Candidate(r.plan, r.why, r.estimate.get("total"), show_estimate(r.estimate)) for r in plan.rejected)
     total = plan.choices[-1].estimate.get("total") if plan.choices else None
     by = _chosen_by(plan.key, compilation)
-    return {"key": plan.key, "by": by, "choices": choices, "rejected": rejected, "estimate": total}
+    return msgspec.structs.replace(row, key=plan.key, by=by, choices=choices, rejected=rejected, estimate=total)
 
 
 def _cost(seconds: float) -> str:
@@ -131,23 +141,23 @@ def _separate(compilation: Compilation, program: str, body: Program) -> Iterator
         names = [item.name] if isinstance(item, Step) else [let.name for let in item.lets]
         for name in (*names, *(o.name for o in item.outputs)):
             home.setdefault(name, item.name)
-    found: dict[str, list[Neighbour]] = {}
+    found: dict[str, dict[tuple[str, str, str], Neighbour]] = {}
 
     def tell(producer: str, consumer: str, rule: str, why: str) -> None:
         one, two = home.get(producer), home.get(consumer)
         if one is None or two is None or one == two:
             return
         for own, other in ((one, two), (two, one)):
-            neighbour = Neighbour(producer, consumer, other, rule, why)
-            if neighbour not in found.setdefault(own, []):
-                found[own].append(neighbour)
+            told = found.setdefault(own, {})
+            if why or (producer, consumer, rule) not in told:
+                told[producer, consumer, rule] = Neighbour(producer, consumer, other, rule, why)
 
     partitions = stages.get_made("partition") or {}
     for v in partitions[program].verdicts if program in partitions else ():
         if not v.fused:
-            tell(v.producer, v.consumer, v.rule, v.why or _cost(v.delta_seconds))
+            tell(v.producer, v.consumer, v.rule, v.why or _cost(v.delta_seconds) or REASONS.get(v.rule, ""))
     view = stages.get_made("poly_view")
     for e in view.programs[program].edges if view is not None and program in view.programs else ():
         if not e.fusible:
             tell(e.producer, e.consumer, e.rule, e.change)
-    return iter(found.items())
+    return ((own, list(told.values())) for own, told in found.items())

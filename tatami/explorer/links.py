@@ -211,7 +211,7 @@ def _first_named(text: str, registers: Mapping[str, int]) -> int:
     return next((registers[m[0]] for m in _NAME.finditer(text) if m[0] in registers), NOTHING)
 
 
-def _origins(module: Module[Any], program: str) -> Mapping[str, tuple[str, ...]]:
+def _origins(module: Module[object], program: str) -> Mapping[str, tuple[str, ...]]:
     return module.origins.get(program) or module.origins.get("main", {})
 
 

@@ -6,7 +6,12 @@
     measuring/       the worker process, and the rule when a difference of times counts
     strategy.py      successive halving over the candidates of one Region
     guarded.py       a winner behind the sizes that it was measured at
-    session.py       the search for one model: Regions by their share of the time, then the whole program
+    context.py       the state that the steps of one search share
+    structure.py     calls, and kernels cut or joined (cut_groups.py: the two programs in which a step is measured)
+    regions.py       the Regions that are worth tuning, by their share of the time
+    whole.py         the whole program, with other decisions against its own
+    session.py       the search for one model; results.py: its options and its result
+    clusters.py      the same for several tuples of sizes
     tune.py          the same within `tt.compile`
 
 It stands above the pipeline. The compiler stays a function of (model, target, decisions): what a search finds is a decisions

@@ -27,13 +27,17 @@ PATIENCE = 0.1
 
 
 class Context:
-    """One search. `compilation` has the decisions that are adopted so far; `records`: the open ledger.
+    """One search. `compilation` has the decisions that are adopted so far; `fixed`: decisions that stay as they are; `records`:
+    the open ledger.
 
     `measured`: number of candidates compiled and compared; `gain`: share of the program's time that is saved; `done`: share of
     the work that is over."""
 
-    def __init__(self, compilation: Compilation, options: Options, records: Records, tell: Tell) -> None:
+    def __init__(
+        self, compilation: Compilation, options: Options, records: Records, tell: Tell, fixed: Decisions | None = None
+    ) -> None:
         self.compilation = compilation
+        self.fixed = compilation.decisions if fixed is None else fixed
         self.options = options
         self.records = records
         self._tell = tell
@@ -58,7 +62,7 @@ class Context:
         return self.subject_of(f"program:{content_key(chain_parts(self.compilation))[:32]}", self.sizes, "warm")
 
     def subject_of(self, region: str, sizes: Mapping[str, int], caches: str) -> Subject:
-        """What a measurement of this search is about, as the ledger keeps it."""
+        """The subject of a measurement of this search, as the ledger keeps it."""
         return Subject(region, self.hash, sizes_text(sizes), self.options.threads, caches, self.revision)
 
     def adopt(self, decisions: Decisions) -> None:

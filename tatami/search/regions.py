@@ -84,7 +84,7 @@ def jobs(context: Context, times: Times) -> list[Job]:
     total = sum(times.values()) or 1.0
     by_subject: dict[str, list[Proposal]] = {}
     for p in tiling(compilation, context.sizes):
-        if p.subject not in compilation.decisions.plans:
+        if p.subject not in context.fixed.plans:
             by_subject.setdefault(p.subject, []).append(p)
     every = list(places(compilation, context.sizes))
     data = sum(sum(port_bytes(p)) for p in {p.form: p for p in every}.values())

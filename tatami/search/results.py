@@ -15,7 +15,8 @@ from tatami.search.measuring.measurer import WORKER, Limits
 @dataclass(frozen=True)
 class Options:
     """The options of a search. `budget`: seconds; `sizes`: values of size symbols, others have the usual ones; `faults`: folder
-    for documents of wrong candidates; `command`, `limits`: of the workers."""
+    for documents of wrong candidates; `command`, `limits`: of the workers; `cuts`: whether calls and the cut into kernels are
+    searched too."""
 
     budget: float
     sizes: Mapping[str, int]
@@ -24,6 +25,7 @@ class Options:
     seed: int = 0
     command: Sequence[str] = WORKER
     limits: Limits = field(default_factory=Limits)
+    cuts: bool = True
 
 
 class Change(msgspec.Struct, frozen=True):

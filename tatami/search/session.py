@@ -19,6 +19,7 @@ import msgspec
 
 from tatami.compilation import Compilation
 from tatami.core.diagnostic import fail
+from tatami.decisions import Decisions
 from tatami.ledger.records import Records
 from tatami.runtime.building.temporary import build_folder
 from tatami.search.context import Context
@@ -52,13 +53,16 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Session:
-    """The search for one compilation. `records`: the open ledger."""
+    """The search for one compilation. `records`: the open ledger; `fixed`: the decisions that it leaves as they are; None: all
+    that the compilation has."""
 
-    def __init__(self, compilation: Compilation, options: Options, records: Records, tell: Tell) -> None:
+    def __init__(
+        self, compilation: Compilation, options: Options, records: Records, tell: Tell, fixed: Decisions | None = None
+    ) -> None:
         if compilation.first not in UP_TO_REGION or compilation.target.kind != "cpu":
             why = f"the plans of a {compilation.target.name} program made from the stage {compilation.first} are not measured"
             raise fail("InvalidAttribute", "tune", why, "tune a model, or a document up to region, for this CPU")
-        self.context = Context(compilation, options, records, tell)
+        self.context = Context(compilation, options, records, tell, fixed)
 
     def run(self) -> Tuned:
         """Search until everything is done or the time is over."""
@@ -72,7 +76,7 @@ class Session:
             with Measurer(whole.opened, context.options.limits, context.options.command) as alone:
                 structure = Structure(context, whole, alone, folder)
                 try:
-                    times = structure.run(times, context.at_share(FOR_STRUCTURE))
+                    times = structure.run(times, context.at_share(FOR_STRUCTURE)) if context.options.cuts else times
                     wanted = jobs(context, times)
                     left = len(wanted)
                     for number, job in enumerate(wanted):

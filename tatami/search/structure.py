@@ -64,13 +64,13 @@ class Won:
 
     @property
     def line(self) -> str:
-        """The words for the table."""
+        """The steps in a few words, for the table at the end."""
         first = self.subject.moves[0].proposal.line
         more = len(self.subject.moves) - 1
         return f"{first} and {more} like it" if more else first
 
     def change(self) -> Change:
-        """The row of the table."""
+        """The row of the table at the end."""
         names = tuple(dict.fromkeys(_name(m, k).removeprefix("main/") for m in self.subject.moves for k in m.replaced))
         seconds = self.subject.seconds
         old = f"{len(self.subject.step.before)} kernels" if len(self.subject.step.before) > 1 else "1 kernel"
@@ -89,8 +89,6 @@ class Structure:
         self.dropped: list[str] = []
         self.whole: Whole | None = None
         self.left = 0
-        self.fixed = context.compilation.decisions
-        """What the user has decided, which stays."""
 
     def run(self, times: Times, until: float) -> Times:
         """Search until no step wins, or `until` (monotonic seconds). The times of the kernels in the program as it is then."""
@@ -107,7 +105,7 @@ class Structure:
 
     def _calls(self, times: Times, until: float) -> Times:
         for p in calls(self.context.compilation, self.context.sizes):
-            if p.subject in self.fixed.calls:
+            if p.subject in self.context.fixed.calls:
                 continue
             if time.monotonic() >= until:
                 self.left += 1
@@ -136,7 +134,7 @@ class Structure:
         for m in moves(context.compilation, context.sizes):
             seconds = sum(seconds_of(_name(m, k), times) for k in m.replaced)
             step = step_of(context.compilation, m, context.sizes)
-            if step is None or m.proposal.subject in self.fixed.partitions:
+            if step is None or m.proposal.subject in self.context.fixed.partitions:
                 continue
             subject = found.setdefault((step.key, *sorted(step.sizes.items())), Subject(step, [], 0.0))
             subject.moves.append(m)

@@ -107,7 +107,8 @@ class WholeProgram:
         return Comparison(True, median(found), whole_of(times, name), self._medians(name))
 
     def add(self, name: str, decisions: Decisions, what: str) -> bool:
-        """Compile the program with other decisions; False, with a report, if its results are wrong or it does not run."""
+        """Compile the program with other decisions. The result is False if its results are wrong, it does not run, or the compiler
+        refuses it; all but a refusal are reported as faults."""
         self._has(OWN)
         self._has(self.base)
         outcome = self.measurer.add(name, decisions)

@@ -80,6 +80,10 @@ class Browser:
         """The text of the first element of a CSS selector."""
         return str(self.one(selector).text)
 
+    def said(self) -> str:
+        """The last text told to a screen reader."""
+        return str(self.js("return document.getElementById('said').textContent"))
+
     def press(self, *keys: str) -> None:
         """Press keys, wherever the focus is; names of keys as in selenium's Keys."""
         from selenium.webdriver import ActionChains, Keys

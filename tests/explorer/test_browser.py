@@ -63,7 +63,7 @@ def test_a_line_of_c_marks_the_node_of_the_model(browser: Browser, digits: Path)
     marked = browser.js(MARKED, "frontend", "origin")
     assert [part in text for text, part in zip(marked, ("= conv(image", "= batch_norm", "= relu"), strict=True)] == [True] * 3
     assert "region r0" in browser.js(MARKED, "region", "origin")[0]
-    assert "tatami_" in browser.text("#marked") and browser.text("#said") == browser.text("#marked")
+    assert "tatami_" in browser.text("#marked") and browser.said() == browser.text("#marked")
 
 
 def test_a_node_marks_what_became_of_it(browser: Browser, digits: Path) -> None:
@@ -97,7 +97,7 @@ def test_lines_fold_and_are_found(browser: Browser, digits: Path) -> None:
     browser.one('[aria-label="find in loop"]').send_keys("simd\n")
     assert browser.wait(lambda: [e for e in browser.all('.pane[data-stage="loop"] .line.active') if "simd" in e.text])
     browser.one('[aria-label="find in loop"]').send_keys("\ue009a\ue000no such line\n")
-    assert "nothing in loop" in browser.wait(lambda: browser.text("#said"))
+    assert "nothing in loop" in browser.wait(lambda: browser.said())
 
 
 def test_kernels_are_sorted_and_opened(browser: Browser, digits: Path) -> None:
@@ -185,9 +185,9 @@ def test_nodes_are_reached_by_keys(browser: Browser, digits: Path) -> None:
     browser.open(digits, "view=model")
     browser.js("document.querySelector('canvas').focus()")
     browser.press("ARROW_DOWN", "ARROW_DOWN", "ARROW_DOWN")
-    assert browser.text("#said").startswith("batch_norm")
+    assert browser.said().startswith("batch_norm")
     browser.press("ARROW_UP")
-    assert browser.text("#said").startswith("conv") and "kernel r0" in browser.text(".side")
+    assert browser.said().startswith("conv") and "kernel r0" in browser.text(".side")
     browser.press("ENTER")
     assert browser.text("h2").startswith("r0")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,8 +15,10 @@ from tatami.core.dtype import DType
 from tatami.explorer.document import explored
 from tatami.explorer.graph import common
 from tatami.explorer.ir import NOTHING, Explored
+from tatami.explorer.kernels import REASONS
 from tatami.frontend.graph import Graph
 from tatami.prepare import prepare
+from tatami.region.fusion import edge_rules
 from tatami.stages import show
 from tests.explorer.pages import ATTENTION, DIGITS, hostile, origins, page_of, thing_of
 
@@ -113,6 +117,15 @@ def test_kernels_have_their_plans_figures_and_neighbours() -> None:
     assert first.estimate is not None and first.choices[0].fields["kind"]
     assert {page.things.label[n] for n in first.nodes} == {"conv_0", "batch_norm_1", "relu_2"}
     assert [(s.other, s.rule) for s in first.separate] == [("r1", "epilogue_reduce")]
+
+
+def test_every_rule_that_keeps_kernels_apart_is_explained() -> None:
+    source = Path(edge_rules.__file__).read_text()
+    refusals = source[source.index("def refusal") :]
+    rules = set(re.findall(r'(?:return|else|None if [^\n]*? else) "(\w+)"', refusals)) - {"pointwise"}
+    assert {"scan", "shape", "fan_out", "epilogue_reduce", "region_size"} <= rules <= REASONS.keys()
+    page = digits()
+    assert all(s.why for k in page.kernels for s in k.separate)
 
 
 def test_a_plan_that_a_user_fixed_is_said_to_be() -> None:

@@ -56,7 +56,7 @@ def test_a_decision_of_the_json_is_obeyed(model: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--json"], "give --candidates too"),
+        (["--json", "--tree"], "give one of them"),
         (["--candidates", "--svg", "x.svg"], "leave --candidates out"),
         (["--candidates", "--target", "reference"], "the target reference has no plans"),
     ],

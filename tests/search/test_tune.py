@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import tatami as tt
 from tatami.cli import main
-from tatami.cli.tune_command import read_budget
+from tatami.cli.tune_command import read_budget, read_clusters
 from tatami.core.diagnostic import TatamiError
 from tatami.decisions import load_decisions
 from tests.search.tuned_models import two_layers
@@ -40,7 +40,7 @@ def test_the_command_writes_decisions_that_run_obeys(tmp_path: Path) -> None:
     out = tmp_path / "tuned.json"
     model = "examples/digits/digits.onnx"
     for compiled in (True, False):
-        done = CliRunner().invoke(main, ["tune", model, "-D", "N=16", "--budget", "60s", "-o", str(out)])
+        done = CliRunner().invoke(main, ["tune", model, "-D", "N=16", "--budget", "10m", "-o", str(out)])
         assert done.exit_code == 0, done.output
         assert (" 0 candidates compiled" in done.output) != compiled
     load_decisions(out)
@@ -60,3 +60,24 @@ def test_a_budget_is_a_time(text: str, seconds: float) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(TatamiError, match="InvalidAttribute"):
         read_budget(text)
+
+
+@pytest.mark.parametrize(
+    "texts", [["B"], ["B="], ["B=1,"], ["=1"], ["B=-1"], ["B=1.5"], ["B=1,2", "L=3"], ["B=1", "B=2"], ["N=1"]]
+)
+def test_what_is_no_list_of_sizes_is_refused(texts: list[str]) -> None:
+    with pytest.raises(TatamiError, match="InvalidAttribute"):
+        read_clusters(texts, {"N": 16})
+
+
+def test_each_tuple_of_sizes_has_its_winners_behind_its_guard(tmp_path: Path) -> None:
+    out = tmp_path / "tuned.json"
+    model = "examples/digits/digits.onnx"
+    done = CliRunner().invoke(main, ["tune", model, "--sizes", "N=4,64", "--budget", "20m", "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "at N=4\n" in done.output and "at N=64\n" in done.output
+    assert not load_decisions(out).partitions
+    for n in (4, 64, 7):
+        assert CliRunner().invoke(main, ["run", model, "-D", f"N={n}", "--decisions", str(out), "--check"]).exit_code == 0
+    refused = CliRunner().invoke(main, ["tune", model, "--sizes", "M=4,64", "-o", str(out)])
+    assert refused.exit_code != 0 and "E1301" in refused.output

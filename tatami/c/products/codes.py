@@ -7,8 +7,8 @@
     tatami_codeslie_<t>_<mr>x<nr>_<lanes>   the same for a as a matrix [rows][pitch]; the second size is its pitch
 
 <t> is f32i8 or f32i4, then `s` if there are scales and `z` if there are zero points; pointers of what there is not are not
-read. Codes of 4 bits are signed, eight of k in an element of 32 bits, lowest bits first: [ceil(depth/8)][nr]; a block is then a
-multiple of 8, or all of k. Up to mr rows each code is widened in registers, and memory is read once, in its order.
+read. Codes of 4 bits are signed, eight of k in an element of 32 bits (nibble.c): [ceil(depth/8)][nr]; a block is then a
+multiple of 8, or all of k, and kc is a multiple of the block, or of 8 where one block is all of k. Up to mr rows each code is widened in registers, and memory is read once, in its order.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def _unit(c: _Codes, low: Sequence[int], high: Sequence[int]) -> Unit:
     tile = (c.mr, c.nr, c.lanes)
     start, step, more = ("k0", "r * pitch", ", pitch") if c.lies else ("k0 * r", "r * depth", "")
     arguments = f"wide_codes, to, k0 == 0, wide_codes, 1{more}, {c.nr}, cp"
+    own = f"pitch, codes + k0{f' / {GROUP}' if c.bits == 4 else ''} * {c.nr}, scales + q, zeros + q, c, cp, k1 - k0, block, k0 == 0"
     nibble = routine_page("nibble").fill(WIDE=4 * c.lanes, LOOKS_UP=c.lanes == 16) if c.bits == 4 else ""
     text = routine_page("codes").fill(
         ELEMENT=element_text("f32i8", c.lanes),
@@ -100,7 +101,7 @@ def _unit(c: _Codes, low: Sequence[int], high: Sequence[int]) -> Unit:
         SCALES=c.scales,
         MR=c.mr,
         LESS=c.mr - 1,
-        LOWS=[f"case {rows}: low_{rows}(a, pitch, codes, scales, zeros, c, cp, depth, block); return 0;" for rows in low],
+        LOWS=[f"case {rows}: low_{rows}(a + {'k0' if c.lies else f'k0 * {rows}'}, {own}); break;" for rows in low],
         CASES=[f"case {rows}: tile_{rows}(k1 - k0, row + {start}, {arguments}); break;" for rows in high],
         REFUSED=_REFUSED,
         STEP=step,
@@ -149,6 +150,7 @@ class _LowPanel:
             LAST=[f"if (steps % {GROUP}) b += {c.nr};"] if c.bits == 4 else [],
             JOINS=self.joins() if self.is_held else [],
             WRITES=[f"*(U *)(c + {i} * cp + {v * c.lanes}) = c{i}_{v};" for i, v in self.places],
+            ADDS=[f"*(U *)(c + {i} * cp + {v * c.lanes}) += c{i}_{v};" for i, v in self.places],
         )
 
     def part(self, row: int, vector: int, which: int) -> str:

@@ -44,6 +44,12 @@ export class CompareView {
     return differing(a, b);
   }
 
+  put(page) {
+    this.other = page;
+    this.fault = "";
+    this.shown = null;
+  }
+
   async open(file) {
     if (!file) return;
     try {

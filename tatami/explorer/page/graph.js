@@ -157,6 +157,10 @@ export class GraphView {
     return place ? this.app.page.stages[place[0]].lines[place[1]].trim() : this.app.page.things.label[thing];
   }
 
+  redraw() {
+    this.draw();
+  }
+
   // -- looking ------------------------------------------------------------------------------------
 
   /** All of the graph in sight; `readable`: as much of its upper end as can be read. */
@@ -298,15 +302,15 @@ export class GraphView {
       pen.stroke();
       tip(pen, chosen.map((e) => e.points[e.points.length - 1]), colours.accent);
     }
-    pen.font = "10px ui-monospace, monospace";
+    pen.font = "9.5px ui-monospace, monospace";
     pen.fillStyle = colours.quiet;
     pen.strokeStyle = colours.paper;
     pen.lineWidth = 3;
     for (const e of this.scale > 0.75 ? [...labels, ...chosen] : []) {
       const [x, y] = e.points[0];
       const short = /\[.*\]/.exec(e.type)?.[0] ?? "";
-      pen.strokeText(cut(short, 26), x + 5, y + 13);
-      pen.fillText(cut(short, 26), x + 5, y + 13);
+      pen.strokeText(cut(short, 26), x + 4, y + 13);
+      pen.fillText(cut(short, 26), x + 4, y + 13);
     }
   }
 

@@ -1,8 +1,9 @@
 // The table of kernels, and the page of one: Region, plan, rejected plans, loops, code, and why it is a kernel of its own.
 
 import { el, say, show } from "./dom.js";
+import { planForm } from "./edit.js";
 import { LinePane } from "./lines.js";
-import { bytes, count, percent, seconds, terms } from "./numbers.js";
+import { bytes, count, percent, seconds } from "./numbers.js";
 
 /** Seconds of a kernel: measured, else estimated. */
 export function timeOf(kernel) {
@@ -121,7 +122,7 @@ export class KernelsView {
       el("dl", { class: "facts" }, facts.map(([n, v]) => el("div", {}, el("dt", {}, n), el("dd", {}, v)))),
       el("div", { class: "columns" },
         el("div", {},
-          (k.choices || []).map((c, at) => this.choice(k, c, at)),
+          (k.choices || []).map((c) => this.choice(k, c)),
           (k.rejected || []).length ? this.rejected(k) : ""),
         el("div", {},
           k.separate?.length ? this.separate(k) : "",
@@ -130,12 +131,11 @@ export class KernelsView {
           k.symbols?.length ? this.symbols(k) : "")));
   }
 
-  choice(k, c, at) {
-    const edit = this.app.editPlan ? this.app.editPlan(k, at) : "";
+  choice(k, c) {
     return [el("h3", {}, k.choices.length > 1 ? `Plan ${c.when ? `when ${c.when}` : "else"}` : "Plan"),
       el("pre", { class: "block" }, c.lines.join("\n")),
-      c.estimate ? el("p", { class: "terms" }, `estimate: ${terms(c.estimate)}`) : "",
-      c.budget ? el("p", { class: "terms" }, c.budget) : "", edit];
+      c.terms ? el("p", { class: "terms" }, `estimate: ${c.terms}`) : "",
+      c.budget ? el("p", { class: "terms" }, c.budget) : "", planForm(this.app, k, c)];
   }
 
   rejected(k) {
@@ -144,8 +144,8 @@ export class KernelsView {
     return [el("h3", {}, `Rejected plans (${k.rejected.length})`),
       el("table", { class: "rejected" }, el("thead", {}, el("tr", {}, ["plan", "estimate", "why"].map((n) => el("th", { scope: "col" }, n)))),
         el("tbody", {},
-          best ? el("tr", { class: "chosen" }, el("td", {}, "chosen: ", k.choices[k.choices.length - 1].plan), el("td", { class: "n" }, bar(best, "good"), seconds(best)), el("td", {}, terms(k.choices[k.choices.length - 1].estimate))) : "",
-          k.rejected.map((r) => el("tr", {}, el("td", {}, r.plan), el("td", { class: "n" }, bar(r.estimate?.total, ""), seconds(r.estimate?.total)), el("td", { title: terms(r.estimate) }, r.why)))))];
+          best ? el("tr", { class: "chosen" }, el("td", {}, "chosen: ", k.choices[k.choices.length - 1].plan), el("td", { class: "n" }, bar(best, "good"), seconds(best)), el("td", {}, `chosen by the ${k.by === "planner" ? "planner: the fastest by estimate" : k.by === "tuned" ? "table of tuned plans" : "user"}`)) : "",
+          k.rejected.map((r) => el("tr", {}, el("td", {}, r.plan), el("td", { class: "n" }, bar(r.seconds, ""), seconds(r.seconds)), el("td", { title: r.terms || null }, r.why)))))];
   }
 
   separate(k) {

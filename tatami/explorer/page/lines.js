@@ -28,7 +28,11 @@ export class LinePane {
     }, this.sheet);
     this.node = el("div", { class: "line-pane" }, this.box, this.ruler);
     this.refold();
-    new ResizeObserver(() => { this.measure(); this.draw(); }).observe(this.box);
+    new ResizeObserver(() => {
+      this.measure();
+      if (this.waits && this.box.clientHeight) this.bringMark();
+      this.draw();
+    }).observe(this.box);
   }
 
   measure() {
@@ -136,14 +140,18 @@ export class LinePane {
     this.marks = marks;
     const order = [...marks.keys()].sort((a, b) => a - b);
     this.order = order;
-    if (bring && order.length && this.height) {
-      const top = this.box.scrollTop / this.height;
-      const seen = this.box.clientHeight / this.height;
-      const self = order.find((k) => marks.get(k) === "self");
-      const inSight = (k) => { const p = this.placeOf(k); return p >= top && p <= top + seen - 1; };
-      if (self !== undefined ? !inSight(self) : !order.some(inSight)) this.bring(self ?? order[0]);
-    }
+    this.waits = bring && order.length > 0; // a pane that has no place yet brings its mark once it has one
+    if (this.waits && this.box.clientHeight) this.bringMark();
     this.draw();
+  }
+
+  bringMark() {
+    this.waits = false;
+    const top = this.box.scrollTop / this.height;
+    const seen = this.box.clientHeight / this.height;
+    const self = this.order.find((k) => this.marks.get(k) === "self");
+    const inSight = (k) => { const p = this.placeOf(k); return p >= top && p <= top + seen - 1; };
+    if (self !== undefined ? !inSight(self) : !this.order.some(inSight)) this.bring(self ?? this.order[0]);
   }
 
   placeOf(line) {

@@ -71,6 +71,13 @@ class App {
     }
   }
 
+  /** Show another compilation next to this one. */
+  compareWith(page) {
+    if (!this.views.has("compare")) this.views.set("compare", new CompareView(this));
+    this.views.get("compare").put(page);
+    this.state.set({ view: "compare", stage: "" }, true);
+  }
+
   tabKey(e, k) {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
     if (!by) return;
@@ -94,8 +101,7 @@ class App {
   turn() {
     const dark = getComputedStyle(document.documentElement).getPropertyValue("--dark").trim() === "1";
     this.theme(dark ? "light" : "dark");
-    this.update();
-    window.dispatchEvent(new Event("resize"));
+    for (const view of this.views.values()) view.redraw?.();
   }
 
   theme(name) {

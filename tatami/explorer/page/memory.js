@@ -41,7 +41,8 @@ export class MemoryView {
 
   picture(m, at, peak) {
     const steps = m.steps.length;
-    const wide = Math.max(16, Math.min(90, 900 / steps));
+    const room = Math.max(400, (this.node.clientWidth || 1280) - 330 - LEFT - 60);
+    const wide = Math.max(16, Math.min(120, room / steps));
     const x = (s) => LEFT + s * wide;
     const y = (b) => HIGH - (b / Math.max(1, m.peak)) * (HIGH - 24);
     const width = LEFT + steps * wide + 20;

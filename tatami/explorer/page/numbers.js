@@ -29,11 +29,3 @@ export function percent(value) {
 function digits(value) {
   return value === 0 ? "0" : value >= 1000 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
 }
-
-/** The terms of an estimate as one line, the total first. */
-export function terms(estimate) {
-  const parts = Object.entries(estimate || {}).filter(([n]) => !n.startsWith("at."));
-  const plain = new Set(["smem_bytes", "registers", "ctas_per_sm", "waves", "wave_eff", "pipeline_eff", "threads"]);
-  parts.sort((a, b) => (b[0] === "total") - (a[0] === "total"));
-  return parts.map(([n, v]) => `${n.replaceAll("_", " ")} ${plain.has(n) ? digits(v) : seconds(v)}`).join(", ");
-}

@@ -102,7 +102,7 @@ export class StagesView {
     say(this.status.textContent);
   }
 
-  focus() {
-    this.panes[0]?.box.focus();
+  redraw() {
+    for (const pane of this.panes) pane.draw();
   }
 }

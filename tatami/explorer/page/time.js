@@ -21,9 +21,10 @@ export class TimeView {
     const kernels = page.kernels.map((k, number) => ({ ...k, number })).filter((k) => k.program === "main" && timeOf(k) !== null && k.wave >= 0);
     if (!kernels.length) { show(this.node, el("p", { class: "empty" }, "No times: compile for this machine with --bench, or for a target whose plans have estimates.")); return; }
     const total = kernels.reduce((sum, k) => sum + timeOf(k), 0);
+    const without = page.kernels.filter((k) => k.program === "main" && k.symbols?.length && timeOf(k) === null).length;
     show(this.node,
       el("div", { class: "tools" }, el("b", {}, measured(page) ? "measured" : "estimated"), el("span", { class: "quiet" }, measured(page) ? `whole program ${seconds(page.whole)}, kernels ${seconds(total)}` : `kernels ${seconds(total)} by their plans; --bench measures`), el("span", { class: "kinds" }, [...new Set(kernels.map((k) => k.kind))].map((kind) => el("span", {}, el("i", { style: `--hue:${hueOf({ kind })}` }), kind))), el("span", { class: "grow" }), el("span", { class: "quiet" }, "tatami bench --trace FILE writes a trace for Perfetto")),
-      el("div", { class: "scroll" }, el("h3", {}, "Waves"), this.waves(kernels, total), el("h3", {}, "Roofline"), this.roofline(kernels, total)));
+      el("div", { class: "scroll" }, el("h3", {}, "Waves"), this.waves(kernels, total), without ? el("p", { class: "quiet" }, `${without} kernel${without > 1 ? "s" : ""} without an estimate not shown`) : "", el("h3", {}, "Roofline"), this.roofline(kernels, total)));
   }
 
   open(k) {

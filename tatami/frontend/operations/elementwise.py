@@ -220,8 +220,8 @@ def _dequantize(attrs: Dequantize, operands: Operands, site: Site) -> tuple[Tens
     for kind in (x, *types[2:]):
         small = kind.dtype.is_small and not kind.dtype.is_small_int
         want(not small, f"dequantize of {kind.dtype}", "cast to fp32, and multiply", site, "UnsupportedDType")
-    for kind in (scale.dtype, attrs.to):
-        want(not kind.is_small, f"dequantize with or to {kind}", "use a float dtype", site, "UnsupportedDType")
+    for dtype in (scale.dtype, attrs.to):
+        want(not dtype.is_small, f"dequantize with or to {dtype}", "use a float dtype", site, "UnsupportedDType")
     if not attrs.block:
         _check_scale(attrs, x, scale, site)
         return (TensorType(attrs.to, x.shape),)

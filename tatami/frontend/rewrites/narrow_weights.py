@@ -89,8 +89,9 @@ def _value(m: Rewriting, b: _Blocks) -> str:
     if b.bits == 4:
         whole = -(-depth // NIBBLES)
         words = m.constant(Tensor(_words(b.codes)))
-        place = m.one("iota", [], {"shape": (NIBBLES,), "dtype": DType.i32, "start": 28, "step": -4})
-        places = m.one("reshape", [place], {"shape": (1, NIBBLES, 1)})
+        half = m.one("iota", [], {"shape": (2, 1), "axis": 0, "dtype": DType.i32, "start": 28, "step": -4})
+        byte = m.one("iota", [], {"shape": (1, 4), "axis": 1, "dtype": DType.i32, "step": 8})
+        places = m.one("reshape", [m.joined("sub", half, byte)], {"shape": (1, NIBBLES, 1)})
         spread = [
             _spread(m, t, (whole, NIBBLES, columns), depth) for t in (m.one("unsqueeze", [words], {"axes": (1,)}), places)
         ]
@@ -104,12 +105,13 @@ def _value(m: Rewriting, b: _Blocks) -> str:
 
 
 def _words(codes: np.ndarray) -> np.ndarray:
-    """Codes of 4 bits as elements of 32 bits, lowest bits first, filled up with 0."""
+    """Codes of 4 bits as elements of 32 bits, filled up with 0: byte j has code j in its low half and code j + 4 in its high half,
+    so that one mask leaves four neighbours of k in the bytes of an element."""
     depth, columns = codes.shape
     out = np.zeros((-(-depth // NIBBLES), columns), np.uint32)
     for i in range(NIBBLES):
         part = codes[i::NIBBLES].astype(np.uint32) & 15
-        out[: len(part)] |= part << (4 * i)
+        out[: len(part)] |= part << (8 * (i % 4) + i // 4 * 4)
     return out.view(np.int32)
 
 

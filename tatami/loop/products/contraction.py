@@ -112,7 +112,7 @@ class _Contraction(ContractionOperands):
     def split_n(self) -> Stmts:
         panels = self.local_panels(ZERO if self.ready_rows is not None else self.m)
         rows = panels.name if self.ready_rows is None else self.ready_rows.tensor
-        is_ready = self.rows_lie is not None or self.ready_rows is not None
+        is_ready = self.reads_rows or self.ready_rows is not None
         count = ceildiv(self.m, expr(self.mr))
         q, s = self.counter(count), self.counter(self.batches * self.slivers)
         all_rows = Rows(ZERO, self.m, count)
@@ -223,7 +223,10 @@ class _Contraction(ContractionOperands):
 
         if self.codes is not None:
             kind = "codeslie" if self.rows_lie is not None else "codes"
-            call = self.codes_call(kind, (a, a_size, rows), (c, c_pitch), s, slivers)
+            if self.quantised_rows is not None:
+                call = self.block_dots_call(i0, rows, (c, c_pitch), s)
+            else:
+                call = self.codes_call(kind, (a, a_size, rows), (c, c_pitch), s, slivers)
             products = (*self.prefetch(values, i0, rows, j0), call)
             return products if result is not None else (*products, *self.epilogue(values, i0, i0 + rows, j0, j1, sums))
 

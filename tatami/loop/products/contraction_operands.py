@@ -9,12 +9,21 @@ from tatami.core.algebra.simplify import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, maximum, product, var
+from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import lanes_of
 from tatami.loop.emit.template import misfit
 from tatami.loop.products.parts_of_k import PartsOfK
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, IN_PLACE_PITCH, CpuContraction
 from tatami.region.ir import Cast, Read, Reduce, Region, RegionExpr
-from tatami.region.views.dequantised import Dequantised, find_dequantised, row_at, rows_of
+from tatami.region.views.dequantised import (
+    NIBBLES,
+    Dequantised,
+    QuantisedRows,
+    find_dequantised,
+    find_quantised_rows,
+    row_at,
+    rows_of,
+)
 from tatami.region.views.kinds import ContractionShape, contractions
 from tatami.region.views.matrix import Matrix, by_images, result_matrix, side_matrix
 from tatami.region.views.narrow import Groups, groups_of, in_groups, joined, lying_groups, operand_dtypes
@@ -68,6 +77,7 @@ class ContractionOperands(PartsOfK):
         self.sliver = plan.nr if plan.by_tiles else self.nr
         self.slivers = ceildiv(self.n, expr(self.nr))
         self.codes = self.ready_codes()
+        self.quantised_rows = self.ready_quantised_rows()
         self.ready = self.ready_operand(self.rhs, self.n_axes, self.sliver, self.n) if self.codes is None else self.codes.codes
         self.tile = dot if plan.by_tiles else f"{dot or element + self.narrow_slivers()}_{tile}_{lanes}"
         self.ready_rows = self.ready_panels()
@@ -123,6 +133,8 @@ class ContractionOperands(PartsOfK):
     def narrow_slivers(self) -> str:
         """Name of the element type of ready slivers if it is narrower than the sums; else empty."""
         if self.codes is not None:
+            if self.quantised_rows is not None:
+                return f"i4{'z' if self.codes.zero else ''}"
             return f"i{self.codes.bits}{'s' if self.codes.scale else ''}{'z' if self.codes.zero else ''}"
         held = None if self.ready is None else self.memrefs[self.ready.tensor].dtype
         return NARROW.get(held, "") if held is not None and held != self.dtype else ""
@@ -166,6 +178,23 @@ class ContractionOperands(PartsOfK):
         columns = self.linear(self.n_axes)
         for read, each in found.parts:
             if not self.lies_in_blocks(read, (row_at(each, found.k), columns), (rows_of(each, self.k), self.n), self.nr):
+                return None
+        return found
+
+    def ready_quantised_rows(self) -> QuantisedRows | None:
+        """The parts of lhs if it is integers with scales for the blocks of rhs, which is codes of 4 bits: sums of a block are
+        then sums of integers. Else None."""
+        codes, k = self.codes, self.k.as_int()
+        if codes is None or codes.bits != 4 or codes.scale is None or not codes.block or k is None or k % NIBBLES:
+            return None
+        found = find_quantised_rows(self.lhs, Types(self.region), codes.k)
+        if found is None or found.block != codes.block:
+            return None
+        row = self.linear(self.m_axes)
+        for read, columns in ((found.codes, self.k), (found.scale, ceildiv(self.k, expr(found.block)))):
+            memref = self.memrefs[read.tensor]
+            lead = linearize(read.map[:-1], memref.shape[:-1])
+            if memref.layout != ROW_MAJOR or memref.shape[-1] != columns or lead != row:
                 return None
         return found
 

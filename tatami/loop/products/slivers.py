@@ -17,7 +17,7 @@ from tatami.loop.emit.template import Stmts, name_of
 from tatami.loop.products.finished_sums import FinishedSums
 from tatami.loop.products.packing import Panel
 from tatami.region.ir import Read, RegionExpr
-from tatami.region.views.dequantised import Dequantised, rows_of
+from tatami.region.views.dequantised import Dequantised, QuantisedRows, rows_of
 from tatami.region.views.matrix import Matrix
 
 COPIED_ROWS = 4
@@ -59,19 +59,27 @@ class Slivers(FinishedSums):
     ready: Read | None
     codes: Dequantised | None
     """The parts of the columns' operand if they are slivers of codes; else None."""
+    quantised_rows: QuantisedRows | None
+    """The parts of the rows' operand if it is integers that meet codes; else None."""
     tile: str
     copied: Matrix | None
     """The columns' operand in memory, if it is a matrix whose slivers are plain copies; else None."""
 
     def local_panels(self, rows: Expr) -> loop.LocalBuffer:
         """Buffer for panels of that many rows; empty if rows are used in place."""
-        return self.local(ZERO if self.rows_lie is not None else rows * self.k)
+        return self.local(ZERO if self.reads_rows else rows * self.k)
+
+    @property
+    def reads_rows(self) -> bool:
+        """True if rows of lhs are used where they lie."""
+        return self.rows_lie is not None or self.quantised_rows is not None
 
     def local_sliver(self) -> loop.LocalBuffer:
         """Buffer for one block of k of a sliver (for AMX tiles all of k); empty if the slivers are ready."""
         if self.codes is not None:
             m = self.m.as_int()
-            return self.local(ZERO if m is not None and m <= self.mr else expr(self.depth_of_codes()) * self.nr)
+            is_low = m is not None and m <= self.mr
+            return self.local(ZERO if is_low or self.quantised_rows is not None else expr(self.depth_of_codes()) * self.nr)
         depth = self.k if self.plan.by_tiles else ceildiv(self.k, self.k_blocks)
         return self.local(ZERO if self.ready is not None else depth * self.nr)
 
@@ -80,6 +88,19 @@ class Slivers(FinishedSums):
         assert self.codes is not None
         unit = self.codes.block or self.codes.group
         return max(1, self.plan.kc // unit) * unit
+
+    def block_dots_call(self, first: Expr, number: Expr, to: tuple[loop.Pointer, Expr], s: Expr) -> loop.Call:
+        """The call that multiplies `number` rows of integers from `first` on with sliver `s` of codes (c/products/block_dots.py).
+        `to`: the place and the pitch of the sums."""
+        rows, codes = self.quantised_rows, self.codes
+        assert rows is not None and codes is not None and codes.scale is not None
+        blocks = rows_of(rows.block, self.k)
+        q, row_scale = loop.Pointer(rows.codes.tensor, first * self.k), loop.Pointer(rows.scale.tensor, first * blocks)
+        b = loop.Pointer(codes.codes.tensor, s * rows_of(codes.group, self.k) * self.nr)
+        scale = loop.Pointer(codes.scale.tensor, s * blocks * self.nr)
+        zero = b if codes.zero is None else loop.Pointer(codes.zero.tensor, s * blocks * self.nr)
+        sizes = map(loop.Integer, (number, to[1], self.k, expr(codes.block)))
+        return loop.Call(f"tatami_blockdots_{self.tile}", (q, b, to[0], row_scale, scale, zero, *sizes), True)
 
     def codes_call(
         self, kind: str, rows: tuple[loop.Pointer, Expr, Expr], to: tuple[loop.Pointer, Expr], s: Expr, room: loop.Pointer
@@ -161,7 +182,7 @@ class Slivers(FinishedSums):
 
     def pack_rows(self, values: dict[str, Expr], to: str, i0: Expr, rows: Expr) -> Stmts:
         """Pack all panels of a block of rows, for all of k; nothing if rows are used in place."""
-        if self.rows_lie is not None:
+        if self.reads_rows:
             return ()
         count = ceildiv(rows, expr(self.mr))
         q = self.counter(count)

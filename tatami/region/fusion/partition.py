@@ -35,6 +35,7 @@ from tatami.tiny.ir import (
     Program,
     ResultOp,
 )
+from tatami.tiny.views.narrow_factors import codes_of_factors
 
 LEAST_VECTOR = 4096
 """Minimum multiply-adds of a vector-matrix product of integers that is packed (plan/cpu/contraction.py)."""
@@ -111,10 +112,15 @@ class _Partitioner:
         return not why
 
     def vectors_of_integers(self) -> set[str]:
-        """Large vector-matrix products of integers on CPUs, and the virtual values that they read."""
+        """Large vector-matrix products of integers on CPUs, dequantised or not, and the virtual values that they read."""
         if self.target.kind != "cpu":
             return set()
-        integers = [p for v, p in self.dots.items() if self.nodes[v].dtype == DType.i32]
+        codes = {v for found in codes_of_factors(self.program).values() for v in found.members[:1]}
+        integers = [
+            p
+            for v, p in self.dots.items()
+            if self.nodes[v].dtype == DType.i32 or {a.tensor for a in self.statements[p].reads} <= codes
+        ]
         out = {p for p in integers if estimate(self.groups.domain(p), self.groups.sizes) >= LEAST_VECTOR}
         work = list(out)
         while work:

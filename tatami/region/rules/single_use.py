@@ -5,7 +5,7 @@ from __future__ import annotations
 from tatami.region.ir import At, Binary, Const, Let, Reduce, Ref, Region, RegionExpr
 from tatami.region.rules.inlining import inline_lets, is_elementwise, uses_of_lets, yielded_lets
 from tatami.region.rules.movement import is_view
-from tatami.region.views.dequantised import find_dequantised
+from tatami.region.views.dequantised import find_dequantised, find_quantised_rows
 from tatami.region.walk import LetUse, Types, let_uses, lets_by_name, nodes, used_lets
 
 MAX_NODES = 48
@@ -43,14 +43,21 @@ def inline_single_use(region: Region) -> Region:
 
 
 def inline_dequantised(region: Region) -> Region:
-    """A matrix that is dequantised from memory goes into the sums of products that read it, however often they repeat it: their
+    """A matrix that is dequantised from memory, and rows of integers with scales, go into the sums of products that read it, however often they repeat it: their
     kernel reads codes, and widens them in registers.
 
     d [k, n] = cast(w[k, n], fp32) * s[k//32, n];  sum over k of x[m, k] * d
     ->   sum over k of x[m, k] * (cast(w[k, n], fp32) * s[k//32, n])
     """
     types, kept = Types(region), yielded_lets(region)
-    chosen = {let.name for let in region.lets if let.name not in kept and find_dequantised(let.expr, types) is not None}
+
+    def is_chosen(let: Let) -> bool:
+        if let.name in kept or not let.axes:
+            return False
+        rows = find_quantised_rows(let.expr, types, let.axes[-1])
+        return rows is not None or find_dequantised(let.expr, types) is not None
+
+    chosen = {let.name for let in region.lets if is_chosen(let)}
     return inline_lets(region, lambda let, use: let.name in chosen) if chosen else region
 
 

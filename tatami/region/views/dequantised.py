@@ -48,9 +48,7 @@ class Dequantised(msgspec.Struct, frozen=True):
         """The matrix as an expression."""
         codes: RegionExpr = self.codes
         if self.bits == 4:
-            at = Index(var(self.k) - floordiv(var(self.k), expr(NIBBLES)) * NIBBLES, DType.i32)
-            place = Binary("add", Binary("mul", at, Const(-4, DType.i32)), Const(_SIGN_SHIFT, DType.i32))
-            codes = Binary("shr", Binary("shl", codes, place), Const(_SIGN_SHIFT, DType.i32))
+            codes = Binary("shr", Binary("shl", codes, _place(self.k)), Const(_SIGN_SHIFT, DType.i32))
         out: RegionExpr = Cast(codes, DType.fp32)
         if self.zero is not None:
             out = Binary("sub", out, Cast(self.zero, DType.fp32))
@@ -59,11 +57,7 @@ class Dequantised(msgspec.Struct, frozen=True):
 
 def find_dequantised(e: RegionExpr, types: Types) -> Dequantised | None:
     """The parts of an operand that is a dequantised matrix; None for others, a mere cast among them."""
-    x, scale, zero = e, None, None
-    if isinstance(x, Binary) and x.fn == "mul" and isinstance(x.y, Read):
-        x, scale = x.x, x.y
-    if isinstance(x, Binary) and x.fn == "sub" and isinstance(x.y, Cast) and isinstance(x.y.x, Read):
-        x, zero = x.x, x.y.x
+    x, scale, zero = _parts(e)
     if not isinstance(x, Cast):
         return None
     codes, bits = x.x, 8
@@ -82,6 +76,46 @@ def find_dequantised(e: RegionExpr, types: Types) -> Dequantised | None:
     is_aligned = all(read.map == (row, codes.map[1]) for read, _ in found.parts[1:])
     is_whole = bits == 8 or block % NIBBLES == 0
     return found if k and found.value == e and dtypes == wanted and is_float and is_aligned and is_whole else None
+
+
+def _parts(e: RegionExpr) -> tuple[RegionExpr, Read | None, Read | None]:
+    """The cast of the codes, the scale, and the zero point of an expression of this form."""
+    scale, zero = None, None
+    if isinstance(e, Binary) and e.fn == "mul" and isinstance(e.y, Read):
+        e, scale = e.x, e.y
+    if isinstance(e, Binary) and e.fn == "sub" and isinstance(e.y, Cast) and isinstance(e.y.x, Read):
+        e, zero = e.x, e.y.x
+    return e, scale, zero
+
+
+def _place(k: str) -> RegionExpr:
+    """The shift left after which the number of step `k` has the upper 4 bits: byte j of an element has step j in its low half
+    and step j + 4 in its high half."""
+    step = var(k)
+    half = Index(floordiv(step, expr(4)) - floordiv(step, expr(NIBBLES)) * 2, DType.i32)
+    byte = Index(step - floordiv(step, expr(4)) * 4, DType.i32)
+    high = Binary("add", Binary("mul", half, Const(-4, DType.i32)), Const(_SIGN_SHIFT, DType.i32))
+    return Binary("sub", high, Binary("mul", byte, Const(8, DType.i32)))
+
+
+class QuantisedRows(msgspec.Struct, frozen=True):
+    """The rows' operand of a product as integers of 8 bits with a scale for each row and block of k."""
+
+    codes: Read
+    scale: Read
+    block: int
+
+
+def find_quantised_rows(e: RegionExpr, types: Types, k: str) -> QuantisedRows | None:
+    """The parts of an operand ``cast(q[m, k], fp32) * s[m, k//32]`` that is summed over `k`; None for others."""
+    if not isinstance(e, Binary) or e.fn != "mul" or not isinstance(e.x, Cast) or not isinstance(e.y, Read):
+        return None
+    codes, scale = e.x.x, e.y
+    if not isinstance(codes, Read) or not codes.map or not scale.map or e.x.to != DType.fp32:
+        return None
+    name, block = _divided(scale.map[-1])
+    fits = types.dtype(codes) == DType.i8 and types.dtype(scale) == DType.fp32 and codes.map[:-1] == scale.map[:-1]
+    return QuantisedRows(codes, scale, block) if fits and name == k and block and codes.map[-1] == var(k) else None
 
 
 def stored_operand(region: Region, e: RegionExpr) -> str:

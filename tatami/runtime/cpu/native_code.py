@@ -210,6 +210,15 @@ class NativeCode(LoadedModule):
         changed."""
         return Digest(self._library, self._pool, spans)
 
+    def _take_threads(self, pool: int, threads: int) -> None:
+        """Compute with another pool: nothing that depends on the number of threads is shared with the program copied."""
+        self.planner = Planner(self.layouts, threads)
+        self.threads = threads
+        self._pool = ctypes.c_void_p(pool)
+        self._sized, self._recent = OrderedDict(), None
+        self._lock, self._arenas, self.placements = threading.Lock(), [], {}
+        self.results = Results()
+
     @property
     def pool(self) -> ctypes.c_void_p:
         """The address of the thread pool that kernels use."""

@@ -56,7 +56,7 @@ def load_program(body: bytes, runtime: bytes | None = None, *, keep: bool = Fals
 
 
 def get_pool(threads: int | None = None, *, flush_denormals: bool = False) -> int:
-    """The address of a `tatami_pool` with that many threads (None: TATAMI_NUM_THREADS, else the usable cores)."""
+    """The address of a `tatami_pool` with that many threads (None: as `thread_count` says)."""
     key = (thread_count(threads), flush_denormals)
     library = runtime_library()
     with _lock:

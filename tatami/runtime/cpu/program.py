@@ -24,7 +24,7 @@ from tatami.execution.ir import ExecutionPlan, launches
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.building.library import Library
 from tatami.runtime.cpu.native_code import Entry, NativeCode
-from tatami.runtime.cpu.pool import reserve
+from tatami.runtime.cpu.pool import get_pool, reserve
 from tatami.runtime.cpu.quick_call import QuickCall
 from tatami.runtime.cpu.restored import hold_once
 from tatami.runtime.loaded import Where
@@ -52,6 +52,12 @@ class CpuProgram(NativeCode):
             self._reserve()
 
     # -- constants -------------------------------------------------------------------------------
+
+    def with_threads(self, threads: int) -> CpuProgram:
+        """The same program, its code and constants shared, computing with another number of threads."""
+        made = copy.copy(self)
+        made._take_threads(get_pool(threads), threads)
+        return made
 
     def prepared(self, held: Sequence[Array]) -> CpuProgram:
         """The same program over the results of `setup` for `held`, the current arrays for the names in `layouts.held`."""

@@ -17,11 +17,11 @@ RNG = np.random.default_rng(11)
 
 
 def words(codes: np.ndarray) -> np.ndarray:
-    """Codes of 4 bits, eight of k in an element, lowest bits first."""
+    """Codes of 4 bits, eight of k in an element: byte j has step j and, above it, step j + 4."""
     k, n = codes.shape
     padded = np.zeros((-(-k // 8) * 8, n), np.uint32)
     padded[:k] = codes.astype(np.int64) & 15
-    shifts = 4 * np.arange(8, dtype=np.uint32)
+    shifts = np.array([0, 8, 16, 24, 4, 12, 20, 28], np.uint32)
     return np.bitwise_or.reduce(padded.reshape(-1, 8, n) << shifts[:, None], axis=1).astype(np.uint32)
 
 

@@ -1,5 +1,5 @@
-/* c[rows][nr] = a * (codes - zero) * scale over k < depth: at most @MR rows meet codes that are widened in registers. More rows
-   meet kc steps of k at a time, which are widened once, into `wide_codes`.
+/* c[rows][nr] = a * (codes - zero) * scale over k < depth: kc steps of k at a time, each summed from zero. At most @MR rows meet
+   codes that are widened in registers. More rows meet codes that are widened once, into `wide_codes`.
    @ELEMENT   types: element.c
    @NIBBLE    `nibble`: nibble.c, where codes have 4 bits; empty for bytes
    @LOW       the function of each height of the only panel: codes_panel.c
@@ -51,12 +51,16 @@ int @NAME(void *const *buffers, const int64_t *sizes) {
   const T *scales = buffers[4];
   const int8_t *zeros = buffers[5];
   const int64_t rows = sizes[0], pitch = sizes[1], cp = sizes[2], depth = sizes[3], block = sizes[4], kc = sizes[5];
+  if (rows == 0) return 0;
   if (rows <= @MR) {
-    switch (rows) {
-    case 0: return 0;
-    @LOWS
-    default: return @REFUSED;
+    for (int64_t k0 = 0; k0 < depth; k0 += kc) {
+      const int64_t k1 = depth - k0 < kc ? depth : k0 + kc, q = k0 / block * @NR;
+      switch (rows) {
+      @LOWS
+      default: return @REFUSED;
+      }
     }
+    return 0;
   }
   const int64_t panels = (rows + @LESS) / @MR;
   for (int64_t k0 = 0; k0 < depth; k0 += kc) {

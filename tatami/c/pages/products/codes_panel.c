@@ -1,4 +1,4 @@
-/* The only panel of a product with codes: its rows of c, held in registers as c<row>_<vector>, over all of k, block by block.
+/* The only panel of a product with codes: its rows of c, held in registers as c<row>_<vector>, over `depth` steps of k, block by block.
    Few rows keep the sums of a block apart, and multiply these with its scales; more rows meet codes that have been multiplied.
    @FUNCTION       name of the function
    @B              type that holds codes
@@ -11,10 +11,10 @@
    @ONE            step t of k, and the pointers moved on
    @LAST           the pointer moved past an element of B that is used in part
    @JOINS          sums of a block added to the sums
-   @WRITES         sums stored to c
+   @WRITES @ADDS   sums stored to c; added to it
 */
 static __attribute__((noinline)) void @FUNCTION(const T *a, int64_t pitch, const @B *b, const T *scales, const int8_t *zeros,
-                                                T *c, int64_t cp, int64_t depth, int64_t block) {
+                                                T *c, int64_t cp, int64_t depth, int64_t block, int64_t first) {
   V @SUMS;
   (void)pitch, (void)scales, (void)zeros;
   @POINTERS
@@ -33,5 +33,9 @@ static __attribute__((noinline)) void @FUNCTION(const T *a, int64_t pitch, const
     @LAST
     @JOINS
   }
-  @WRITES
+  if (first) {
+    @WRITES
+  } else {
+    @ADDS
+  }
 }

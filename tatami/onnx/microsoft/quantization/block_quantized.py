@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.expr import ceildiv, expr
+from tatami.core.expr import ceildiv, expr, product
 from tatami.core.tensor import numpy_dtype
 from tatami.onnx.arithmetic import Num, size_of
 from tatami.onnx.importer import Importer
@@ -93,9 +93,31 @@ def constant_weights(m: Importer, n: OnnxNode, bits: int) -> str | None:
     return m.one("dequantize", [m.add_constant(t) for t in constants], {"to": DType.fp32, "axis": 1, "block": block})
 
 
+def rounded_blocks(x: Num, depth: int, block: int) -> Num:
+    """[M, K] rounded to integers of 8 bits with a scale for each row and block of k: its greatest magnitude is 127."""
+    m, rows = x.m, x.shape[0]
+    blocks = x.reshape(rows, depth // block, block)
+    scale = Num(m, m.one("reduce_max", [blocks.fn("abs").tensor], {"axes": (2,)})) * (1 / 127)
+    codes = (
+        (blocks / scale.fn("ne", 0).where(scale, 1).unsqueeze(2)).fn("round").fn("clamp", lo=-127.0, hi=127.0).cast(DType.i8)
+    )
+    return codes.reshape(rows, depth).cast(DType.fp32) * per_element(scale, 1, block, depth)
+
+
+def _in_eight_bits(m: Importer, n: OnnxNode, a: str, weights: str) -> str | None:
+    """The product with operand `a` rounded as `accuracy_level` 4 permits (`rounded_blocks`); None where that gains nothing: other
+    levels, other bits, blocks that do not divide k."""
+    depth, block = n.attr("K"), n.attr("block_size")
+    if n.attr("accuracy_level", 0) != 4 or n.attr("bits", 4) != 4 or depth % block or depth == block:
+        return None
+    lead = m.shape(a)[:-1]
+    rounded = rounded_blocks(Num(m, a).reshape(product(lead), depth), depth, block)
+    return m.one("reshape", [m.one("linear", [rounded.tensor, weights])], {"shape": (*lead, expr(n.attr("N")))})
+
+
 def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
-    """MatMulNBits. `accuracy_level` is a lower bound; the product is computed in the operand's own dtype, which exceeds all of
-    them."""
+    """MatMulNBits. `accuracy_level` is a lower bound: at level 4 the operand may be rounded to 8 bits for each row and block, as
+    it is for weights of 4 bits; all else is computed in the operand's own dtype, which exceeds every level."""
     bits = n.attr("bits", 4)
     if bits not in (2, 4, 8) or n.attr("weight_prepacked", 0):
         raise unsupported(
@@ -105,7 +127,11 @@ def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
     if any(size == 0 for size in m.shape(m.operand(n, 1))):  # an omitted projection
         out = m.one("full", [], {"shape": (*m.shape(a)[:-1], expr(n.attr("N"))), "value": 0, "dtype": m.dtype(a)})
         return [m.result(m.joined("add", out, bias) if bias else out)]
-    weights = constant_weights(m, n, bits) or weights_of_bits(m, n, bits).cast(m.dtype(a)).tensor
+    narrow = constant_weights(m, n, bits)
+    out = None if narrow is None else _in_eight_bits(m, n, a, narrow)
+    if out is not None:
+        return [m.result(m.joined("add", out, bias) if bias else out)]
+    weights = narrow or weights_of_bits(m, n, bits).cast(m.dtype(a)).tensor
     return [m.result(m.one("linear", [a, weights, *([bias] if bias else [])]))]
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto
 
-from tests.onnx.microsoft.against_onnxruntime import agree, node
+import tatami as tt
+from tatami.report.playback import play_back
+from tests.onnx.microsoft.against_onnxruntime import agree, model_of, node
 
 RNG = np.random.default_rng(8)
 LOOSE = (1e-3, 1e-3)
@@ -107,3 +110,43 @@ def test_rows_beyond_the_table_are_zeros() -> None:
     weights = {"d": RNG.integers(0, 256, (20, 32)).astype("u1"), "s": RNG.uniform(0.01, 0.1, (20, 2)).astype("f4")}
     made = node("GatherBlockQuantized", ["d", "i", "s"], block_size=32)
     agree(made, {"i": np.array([3, 20, -20, -21, 19, 99])}, weights=weights)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cpu:avx2", "cpu:generic"])
+@pytest.mark.parametrize(("rows", "block", "zero"), [(1, 32, ""), (5, 16, "packed"), (30, 64, "packed")])
+def test_operands_rounded_to_eight_bits_at_level_four(rows: int, block: int, zero: str, target: str) -> None:
+    """Sums of integers for each block, against float64 of the rounded operand; the packed weights keep 4 bits."""
+    n, k = 70, 192
+    blocks = k // block
+    codes = RNG.integers(0, 16, (n, k)).astype("u1")
+    weights = {"b": (codes[:, 0::2] | codes[:, 1::2] << 4).reshape(n, blocks, block // 2)}
+    weights["s"] = RNG.uniform(0.01, 0.03, (n, blocks)).astype("f4")
+    points = RNG.integers(0, 16, (n, blocks)).astype("u1") if zero else np.full((n, blocks), 8, "u1")
+    if zero:
+        even = np.pad(points, ((0, 0), (0, blocks % 2)))
+        weights["z"] = even[:, 0::2] | even[:, 1::2] << 4
+    made = node("MatMulNBits", ["a", *weights], N=n, K=k, bits=4, block_size=block, accuracy_level=4)
+    a = x(rows, k)
+    model = model_of([made], {"a": a}, {"y": (TensorProto.FLOAT, None)}, weights)
+    f = tt.compile(model.SerializeToString(), target=target, threads=1)
+    a[0, :block] = 0
+    parts = a.reshape(rows, blocks, block)
+    scale = np.abs(parts).max(2) * np.float32(1 / 127)
+    rounded = np.rint(parts / np.where(scale == 0, np.float32(1), scale)[:, :, None]) * scale[:, :, None].astype("f8")
+    real = (codes - np.repeat(points, block, 1).astype("f8")) * np.repeat(weights["s"], block, 1)
+    (y,) = f(a=a).values()
+    wanted = rounded.reshape(rows, k) @ real.T
+    assert "tatami_blockdots_f32i4" in f.stages["loop"].text
+    assert np.abs(y - wanted).max() <= 2e-6 * np.abs(wanted).max()
+    played = play_back(f.compilation.values(), {"a": a}, {}, f(a=a))
+    assert played.first_divergence is None
+
+
+def test_level_four_of_an_open_number_of_rows() -> None:
+    """One program for each number of rows, 0 included, with a bias; blocks that do not divide k stay in fp32."""
+    for k, is_rounded in ((128, True), (100, False)):
+        weights = {"b": RNG.integers(0, 256, (24, -(-k // 32), 16)).astype("u1")}
+        weights |= {"s": RNG.uniform(0.01, 0.03, (24, -(-k // 32))).astype("f4"), "bias": x(24)}
+        made = node("MatMulNBits", ["a", "b", "s", "", "", "bias"], N=24, K=k, bits=4, block_size=32, accuracy_level=4)
+        feeds = [{"a": x(b, t, k)} for b, t in ((1, 1), (2, 5))]
+        agree(made, *feeds, weights=weights, open={"a": ("B", "T", k)}, tolerance=LOOSE if is_rounded else (2e-2, 2e-2))

@@ -1,0 +1,1 @@
+"""Products of floats and narrow weights next to ONNX Runtime: `python -m benchmarks.narrow`."""

@@ -1,0 +1,148 @@
+"""Products of floats and narrow weights next to ONNX Runtime, one thread each, in processes of their own that take turns.
+
+python -m benchmarks.narrow                       measures, writes the record and docs/performance-narrow.md
+python -m benchmarks.narrow --only int4 --rows 1  some rows, printed only
+python -m benchmarks.narrow --report              the page from the record
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from benchmarks.cpu.environment import environment
+from benchmarks.cpu.machine import describe
+from benchmarks.narrow.layers import FORMATS, made
+
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "benchmarks/results/narrow.json"
+PAGE = ROOT / "docs/performance-narrow.md"
+ENGINES = ("tatami", "onnxruntime")
+SIZES = ((4096, 4096), (2048, 5632))
+ROWS = (1, 4, 32, 256)
+
+
+class Row(msgspec.Struct):
+    """One product: seconds of a call and relative error to float64, by engine."""
+
+    format: str
+    rows: int
+    k: int
+    n: int
+    seconds: dict[str, float]
+    errors: dict[str, float]
+
+
+class Record(msgspec.Struct):
+    """All rows, and the machine that they were measured on."""
+
+    machine: dict[str, str]
+    rows: list[Row]
+
+
+class Worker:
+    """An engine in a process of its own."""
+
+    def __init__(self, engine: str, model: Path, x: Path, cache: Path) -> None:
+        command = [sys.executable, "-m", "benchmarks.narrow.worker", engine, str(model), str(x)]
+        variables = environment(1) | {"TATAMI_CACHE_DIR": str(cache)}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=variables
+        )
+        if self.said() != "ready":
+            raise SystemExit(f"{engine} did not get ready for {model.name}")
+
+    def said(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def ask(self, line: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.said()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure(name: str, rows: int, k: int, n: int, rounds: int) -> Row:
+    """The least mean of a block of calls for each engine, in turns."""
+    layer = made(name, k, n)
+    x = np.random.default_rng(1).standard_normal((rows, k)).astype(np.float32)
+    wanted = x.astype(np.float64) @ layer.real
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "model.onnx").write_bytes(layer.model(rows))
+        np.save(folder / "x.npy", x)
+        workers = {e: Worker(e, folder / "model.onnx", folder / "x.npy", folder / "cache") for e in ENGINES}
+        seconds = dict.fromkeys(ENGINES, float("inf"))
+        for _ in range(rounds):
+            for engine, worker in workers.items():
+                seconds[engine] = min(seconds[engine], float(worker.ask("block")))
+        errors = {}
+        for engine, worker in workers.items():
+            y = np.load(worker.ask(f"write {folder / engine}.npy"))
+            errors[engine] = float(np.linalg.norm(y - wanted) / np.linalg.norm(wanted))
+            worker.close()
+    return Row(name, rows, k, n, seconds, errors)
+
+
+def page(record: Record) -> str:
+    """The page of a record."""
+    machine = ", ".join(f"{k} {v}" for k, v in record.machine.items())
+    lines = [
+        "# Performance: narrow weights",
+        "",
+        "Written by `python -m benchmarks.narrow`: y = x @ w for weights narrower than fp32, one thread, next to ONNX Runtime.",
+        "",
+        "*ms* is the least mean of a block of calls; the engines take turns, each in a process of its own. *ratio* is ONNX Runtime's",
+        "time over Tatami's. *error* is the norm of the difference from float64, relative to the norm of the result. Where ONNX",
+        "Runtime's error is near 1e-2, it rounds x to 8 bits: unasked for `DequantizeLinear`, as a permission of the file for",
+        "accuracy 4; Tatami does not ([0087](decisions/0087-narrow-weights.md)). Blocks have 32 steps of k. Repeated calls find",
+        "weights of less than the L3 cache there; in a model they come from memory.",
+        "",
+        f"Machine: {machine}.",
+    ]
+    for k, n in dict.fromkeys((r.k, r.n) for r in record.rows):
+        lines += ["", f"## {k} x {n}", "", "| weights | rows | ms | ONNX Runtime ms | ratio | error | ONNX Runtime's error |"]
+        lines.append("| --- | --- | --- | --- | --- | --- | --- |")
+        for r in record.rows:
+            if (r.k, r.n) == (k, n):
+                (ours, theirs), (error, other) = ([d[e] for e in ENGINES] for d in (r.seconds, r.errors))
+                times = f"{ours * 1e3:.3g} | {theirs * 1e3:.3g} | {theirs / ours:.2f}"
+                lines.append(f"| {r.format} | {r.rows} | {times} | {error:.1e} | {other:.1e} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--report", action="store_true", help="write the page from the record, measure nothing")
+    parser.add_argument("--only", default="", help="formats whose name contains this text; nothing is recorded")
+    parser.add_argument("--rows", type=int, action="append", help="this number of rows only; nothing is recorded")
+    parser.add_argument("--rounds", type=int, default=6, help="blocks of each engine")
+    asked = parser.parse_args()
+    if not asked.report:
+        rows = []
+        for k, n in SIZES:
+            for name in FORMATS:
+                for count in asked.rows or ROWS:
+                    if asked.only in name:
+                        rows.append(measure(name, count, k, n, asked.rounds))
+                        print(msgspec.json.encode(rows[-1]).decode(), flush=True)
+        if asked.only or asked.rows:
+            return
+        RECORD.write_bytes(msgspec.json.format(msgspec.json.encode(Record(describe(), rows)), indent=1) + b"\n")
+    PAGE.write_text(page(msgspec.json.decode(RECORD.read_bytes(), type=Record)))
+
+
+if __name__ == "__main__":
+    main()

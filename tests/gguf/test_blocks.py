@@ -56,7 +56,7 @@ def test_codes_stay_narrow(name: str, dtype: str, blocks: int) -> None:
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q4_K", "Q8_0", "Q6_K"])
 def test_no_wide_copy_of_a_product_s_weights(name: str) -> None:
-    """What a program holds of a matrix of codes is less than half of what it would be in fp32."""
+    """A program holds less than half of the bytes that a matrix of codes would take in fp32."""
     form = next(f for f in FORMATS.values() if f.name == name)
     g = Graph("product")
     matrix = Matrix(g, "w", split_blocks(raw_blocks(form, 512, 512).tobytes(), form, (512, 512)))

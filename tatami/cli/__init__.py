@@ -116,8 +116,6 @@ def refusing(command: Callable[..., object]) -> Callable[..., None]:
         except KeyboardInterrupt:
             say_interrupted()
             sys.exit(130)
-        except (click.ClickException, click.exceptions.Exit):  # a wrong use of options, which click tells itself
-            raise
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
@@ -250,16 +248,17 @@ def bench(request: Request, **options: object) -> None:
     "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
 )
 @click.option("--sizes", multiple=True, metavar="NAME=1,16,512", help="several values of an open size, each tuned for itself")
-@click.option("--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else all cores")
 @click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
 @click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")
-def tune(request: Request, **options: Any) -> None:
+def tune(request: Request, **options: object) -> None:
     """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D and --sizes, and write
-    those that are faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps what was found;
-    started again, the search goes on, and measures nothing twice."""
+    those that are faster as decisions. Every candidate is compared with the float64 reference before it is timed. Ctrl-C keeps
+    what was found; started again, the search goes on, and measures nothing twice."""
+    import msgspec
+
     from tatami.cli.tune_command import Tuning, tune_command
 
-    tune_command(request, Tuning(**options))
+    tune_command(request, msgspec.convert(options, Tuning))
 
 
 @main.group(short_help="measurements of this machine")

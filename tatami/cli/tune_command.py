@@ -38,7 +38,7 @@ class Tuning:
     """The options of the command. `budget`: a time such as 10m; `sizes`: texts such as B=1,16."""
 
     budget: str
-    sizes: Sequence[str]
+    sizes: tuple[str, ...]
     threads: int | None
     output: str
     ledger: str | None

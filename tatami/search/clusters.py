@@ -15,7 +15,7 @@ from tatami.search.results import Options, Tell, Tuned
 from tatami.search.session import Session
 
 Sizes = Mapping[str, int]
-"""Values of size symbols."""
+"""Name of a size symbol -> its value, in one tuple of sizes."""
 
 
 def tune_sizes(

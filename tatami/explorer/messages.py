@@ -1,4 +1,4 @@
-"""What the server of a page and the process that compiles an edited plan tell each other, as JSON."""
+"""The messages between the server of a page and the process that compiles an edited plan, as JSON."""
 
 from __future__ import annotations
 

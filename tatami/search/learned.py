@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -61,11 +61,21 @@ def features(estimate: float, terms: Mapping[str, float], decision: Decisions) -
     ]
 
 
-def _plan(choices: object) -> Mapping[str, Any]:
+def _plan(choices: object) -> Mapping[str, object]:
     """The plan of a decision about one Region: its last choice."""
     last = choices[-1] if isinstance(choices, list | tuple) and choices else choices
     plan = last.get("plan", last) if isinstance(last, Mapping) else {}
     return plan if isinstance(plan, Mapping) else {}
+
+
+class Model(Protocol):
+    """A regressor of scikit-learn."""
+
+    def fit(self, rows: np.ndarray, wanted: np.ndarray, /) -> Model:
+        """Train it; the result is the regressor itself."""
+
+    def predict(self, rows: np.ndarray, /) -> np.ndarray:
+        """A number for each row."""
 
 
 class Learned:
@@ -83,8 +93,10 @@ class Learned:
         self.wanted = np.array([math.log(t.seconds / t.estimate) for t in self.timings])
         self._model = self._fitted(np.ones(len(found), bool))
 
-    def _fitted(self, chosen: np.ndarray) -> Any:
-        model = self._trees.HistGradientBoostingRegressor(max_iter=200, learning_rate=0.05, min_samples_leaf=8, random_state=0)
+    def _fitted(self, chosen: np.ndarray) -> Model:
+        model: Model = self._trees.HistGradientBoostingRegressor(
+            max_iter=200, learning_rate=0.05, min_samples_leaf=8, random_state=0
+        )
         return model.fit(self.rows[chosen], self.wanted[chosen])
 
     def correct(self, proposal: Proposal) -> float:

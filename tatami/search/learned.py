@@ -75,7 +75,7 @@ class Model(Protocol):
         """Train it; the result is the regressor itself."""
 
     def predict(self, rows: np.ndarray, /) -> np.ndarray:
-        """A number for each row."""
+        """The predicted number of each row, in order."""
 
 
 class Learned:

@@ -11,7 +11,7 @@
     html.py       the document and `page/` as one HTML file
     serve.py      the page on 127.0.0.1, with plans to edit
     messages.py   what the server and the process that compiles an edited plan tell each other
-    page/         what runs in the browser: modules of JavaScript and a style sheet
+    page/         what runs in the browser: modules of JavaScript and a style sheet; a file or more per view in page/views/
 
     compilation -> ir.Explored -> one HTML file
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import posixpath
 import re
 from dataclasses import dataclass
 from html import escape
@@ -21,7 +22,7 @@ from tatami.core.faults.arguments import path_argument
 from tatami.explorer.ir import Explored
 from tatami.storage.dump import write_text
 
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{[^}]*\} from "([./\w]+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=const |function |async function |class )", re.MULTILINE)
 FIRST = "main"
 """The module that starts the page."""
@@ -64,7 +65,7 @@ def script() -> str:
         waiting.append(name)
         text = page_file(f"{name}.js")
         for module in _IMPORT.findall(text):
-            add(module)
+            add(posixpath.normpath(posixpath.join(posixpath.dirname(name), module)))
         order[waiting.pop()] = _EXPORT.sub("", _IMPORT.sub("", text))
 
     add(FIRST)

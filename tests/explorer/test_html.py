@@ -23,7 +23,7 @@ from tatami.explorer.ir import Explored
 from tatami.prepare import prepare
 from tests.explorer.pages import ATTENTION, DIGITS, HOSTILE, ROOT, hostile, page_of
 
-MODULES = sorted((ROOT / "tatami" / "explorer" / "page").glob("*.js"))
+MODULES = sorted((ROOT / "tatami" / "explorer" / "page").rglob("*.js"))
 
 
 @cache

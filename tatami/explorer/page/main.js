@@ -1,17 +1,17 @@
 // The page: the views, the tabs between them, the keys that work everywhere.
 
-import { CompareView } from "./compare.js";
+import { CompareView } from "./views/compare.js";
 import { read } from "./data.js";
-import { DecisionsView } from "./decisions.js";
+import { DecisionsView } from "./views/decisions.js";
 import { differing } from "./diff.js";
 import { el, say, show } from "./dom.js";
-import { GraphView } from "./graph.js";
-import { KernelsView } from "./kernels.js";
+import { GraphView } from "./views/graph.js";
+import { KernelsView } from "./views/kernels.js";
 import { Links } from "./links.js";
-import { MemoryView } from "./memory.js";
-import { StagesView } from "./stages.js";
+import { MemoryView } from "./views/memory.js";
+import { StagesView } from "./views/stages.js";
 import { State } from "./state.js";
-import { TimeView } from "./time.js";
+import { TimeView } from "./views/time.js";
 
 const VIEWS = [
   ["stages", "Stages", StagesView],

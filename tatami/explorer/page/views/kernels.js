@@ -1,9 +1,9 @@
 // The table of kernels: sorted, filtered, each row the way to the page of a kernel.
 
-import { el, say, show } from "./dom.js";
-import { measured, nameOf, timeOf } from "./figures.js";
+import { el, say, show } from "../dom.js";
+import { measured, nameOf, timeOf } from "../figures.js";
 import { KernelPage } from "./kernel.js";
-import { bytes, count, percent, seconds } from "./numbers.js";
+import { bytes, count, percent, seconds } from "../numbers.js";
 
 export class KernelsView {
   constructor(app) {

@@ -1,11 +1,11 @@
 // Two compilations side by side: another page is opened from a file, and nothing leaves the machine.
 
-import { choice, el, say, show } from "./dom.js";
-import { read } from "./data.js";
-import { differing } from "./diff.js";
-import { nameOf, timeOf } from "./figures.js";
-import { LinePane } from "./lines.js";
-import { seconds } from "./numbers.js";
+import { choice, el, say, show } from "../dom.js";
+import { read } from "../data.js";
+import { differing } from "../diff.js";
+import { nameOf, timeOf } from "../figures.js";
+import { LinePane } from "../lines.js";
+import { seconds } from "../numbers.js";
 
 export class CompareView {
   constructor(app) {

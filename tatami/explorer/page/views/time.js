@@ -1,8 +1,8 @@
 // Time: the waves of `main` in order with their kernels, and the kernels under the machine's roofs.
 
-import { el, show, svg } from "./dom.js";
-import { measured, nameOf, timeOf } from "./figures.js";
-import { count, percent, seconds } from "./numbers.js";
+import { el, show, svg } from "../dom.js";
+import { measured, nameOf, timeOf } from "../figures.js";
+import { count, percent, seconds } from "../numbers.js";
 
 const INK = { contraction: 28, streaming_pair: 28, stencil: 165, rows: 212, map: 220 };
 const hueOf = (kernel) => INK[kernel.kind] ?? 280;

@@ -1,10 +1,10 @@
 // The page of one kernel: Region, plan, rejected plans, loops, code, and why it is a kernel of its own.
 
-import { el } from "./dom.js";
+import { el } from "../dom.js";
 import { planForm } from "./edit.js";
-import { LinePane } from "./lines.js";
-import { nameOf } from "./figures.js";
-import { bytes, count, seconds } from "./numbers.js";
+import { LinePane } from "../lines.js";
+import { nameOf } from "../figures.js";
+import { bytes, count, seconds } from "../numbers.js";
 
 export class KernelPage {
   /** `view`: the KernelsView, which opens other kernels. */

@@ -1,10 +1,10 @@
 // A plan's fields as a form: the server checks and compiles them, and the page shows the refusal or what changed.
 
-import { read } from "./data.js";
-import { differing } from "./diff.js";
-import { el, say, show } from "./dom.js";
-import { LinePane } from "./lines.js";
-import { seconds } from "./numbers.js";
+import { read } from "../data.js";
+import { differing } from "../diff.js";
+import { el, say, show } from "../dom.js";
+import { LinePane } from "../lines.js";
+import { seconds } from "../numbers.js";
 
 /** A form for a plan of a kernel, or "" on a page that nobody serves. */
 export function planForm(app, kernel, choice) {

@@ -1,7 +1,7 @@
 // The arena: every buffer as a rectangle, instructions across and addresses up; what lives at the peak is listed.
 
-import { choice, el, show, svg } from "./dom.js";
-import { bytes, percent } from "./numbers.js";
+import { choice, el, show, svg } from "../dom.js";
+import { bytes, percent } from "../numbers.js";
 
 const BUFFER_HUES = [212, 28, 145, 280, 350, 90, 190, 50, 320, 165];
 const HIGH = 420,

@@ -1,6 +1,6 @@
 // The model as groups: nodes by module or by kernel, groups open or folded, and what a drawing of them holds.
 
-import { layOut, MARGIN, TITLE } from "./layout.js";
+import { layOut, MARGIN, TITLE } from "../layout.js";
 
 const LETTER = 6.6,
   LINE = 15;

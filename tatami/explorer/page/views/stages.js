@@ -1,7 +1,7 @@
 // Stages side by side: a line's origins and what became of it are marked in every open pane.
 
-import { choice, el, say, show } from "./dom.js";
-import { LinePane } from "./lines.js";
+import { choice, el, say, show } from "../dom.js";
+import { LinePane } from "../lines.js";
 
 const MOST_PANES = 4;
 

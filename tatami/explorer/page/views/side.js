@@ -1,7 +1,7 @@
 // The side of the graph: nodes that a search found, and the chosen node with its kernel, its source and its neighbours.
 
-import { el, show } from "./dom.js";
-import { nameOf } from "./figures.js";
+import { el, show } from "../dom.js";
+import { nameOf } from "../figures.js";
 
 export const MOST_FOUND = 200; // nodes at which a search stops
 const MOST_SHOWN = 50; // found nodes in the list

@@ -1,8 +1,8 @@
 // The model's graph on a canvas: pan, zoom, fold, search; every action by keyboard too.
 
-import { choice, el, say, show } from "./dom.js";
+import { choice, el, say, show } from "../dom.js";
 import { drawingOf, firstOpen, FOLD_BEYOND, groupsOf } from "./model.js";
-import { nameOf } from "./figures.js";
+import { nameOf } from "../figures.js";
 import { Painter } from "./paint.js";
 import { MOST_FOUND, NodePanel } from "./side.js";
 

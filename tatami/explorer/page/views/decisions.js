@@ -1,8 +1,8 @@
 // What was decided and by whom, as a table and as the document that repeats it; warnings and the whole report.
 
-import { el, say, show } from "./dom.js";
-import { LinePane } from "./lines.js";
-import { nameOf } from "./figures.js";
+import { el, say, show } from "../dom.js";
+import { LinePane } from "../lines.js";
+import { nameOf } from "../figures.js";
 
 export class DecisionsView {
   constructor(app) {

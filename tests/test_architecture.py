@@ -68,6 +68,7 @@ operations, sizes put into a graph, the frames of a program."""
 OFFERED = {"operations", "views"}
 """Folders in a layer that later layers may import: operations of the table, and what one value shows by itself."""
 NUMPY_FILES = {
+    "core/numbers/codes.py",
     "core/numbers/numerics.py",
     "core/tensor.py",
     "core/numbers/trees.py",

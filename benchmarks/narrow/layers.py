@@ -107,7 +107,7 @@ def _bits(accuracy: int) -> Callable[[Layer], None]:
 
 def _both_quantised(layer: Layer) -> None:
     wide = _codes(layer, np.int8, -127, 128, 0, False)
-    by = [layer.constant("xs", np.float32(0.03)), layer.constant("xz", np.uint8(128))]
+    by = [layer.constant("xs", np.array(0.03, np.float32)), layer.constant("xz", np.array(128, np.uint8))]
     codes = layer.node("QuantizeLinear", ["x", *by], "codes")
     layer.node("MatMul", [layer.node("DequantizeLinear", [codes, *by], "values"), wide], "y")
 

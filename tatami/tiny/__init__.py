@@ -12,7 +12,7 @@ Invariants (``verify``):
 
     lowering/    the rules of `lower`, a file per family of operations        meaning/    parts of `run`: native routines, products
     passes/      the steps of `normalize`                                     loading/    parts of `load`, which reads documents
-    checks/      rules of `verify` that others ask too
+    checks/      rules of `verify` that others ask too                        views/      facts that a program shows by itself
 
 A dump::
 

@@ -127,7 +127,7 @@ class _LowPanel:
         self.pointers = [f"a{i}" for i in range(rows)] if c.lies else ["a0"]
 
     def text(self) -> str:
-        """The function."""
+        """The C text of the function."""
         c = self.c
         step_of_b = c.nr if c.bits == 4 else self.group * c.nr
         body = [line for u in range(self.group) for line in self.step(str(u), u, u % self.sets)]

@@ -105,20 +105,21 @@ class _Rewriting(Rewriting):
         a = node.inputs[0]
         if self.dtype(a) != DType.fp32 or self.dtype(node.outputs[0]) != DType.fp32:
             return None
-        attrs = attributes(OPS[node.op], node)
-        return self.of_codes(node, attrs) or (None if node.op == "conv" else self.of_blocks(node, attrs))
+        return self.of_codes(node) or (None if node.op == "conv" else self.of_blocks(node))
 
-    def of_blocks(self, node: Node, attrs: Matmul | Gemm | Conv) -> str | None:
+    def of_blocks(self, node: Node) -> str | None:
         """The product with its weights as codes in memory; None if they are not dequantised constants."""
+        attrs = attributes(OPS[node.op], node)
         is_turned = node.op == "linear" or (isinstance(attrs, Gemm) and attrs.trans_b)
         narrow = narrow_weight(self, node.inputs[1], 1 if is_turned else 0)
         if narrow is None:
             return None
         return self.one(node.op, [node.inputs[0], narrow, *node.inputs[2:]], to_builtins(attrs))
 
-    def of_codes(self, node: Node, attrs: Matmul | Gemm | Conv) -> str | None:
+    def of_codes(self, node: Node) -> str | None:
         """The product as sums of integers, or of floats and integers; None if that is not exact or not faster."""
         a, b = node.inputs[:2]
+        attrs = attributes(OPS[node.op], node)
         left, right = self.codes_of(a), self.codes_of(b)
         if right is None:
             return None

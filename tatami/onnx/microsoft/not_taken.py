@@ -82,7 +82,7 @@ LIMITS: dict[str, str] = {
     "Inverse": "matrices of order up to 32",
     "Irfft": "one axis of a size that is a number",
     "LinearAttention": "not with a window of states",
-    "MatMulNBits": "2, 4 and 8 bits, not prepacked; each accuracy_level is computed in the operand's own dtype",
+    "MatMulNBits": "2, 4 and 8 bits, not prepacked; level 4 with constant weights of 4 bits rounds the operand to 8 bits for each row and block; all else is computed in the operand's own dtype",
     "MoE": "not with use_sparse_mixer; gelu is its tanh form, as in ONNX Runtime",
     "MurmurHash3": "numbers of 32 and 64 bits, not strings",
     "NGramRepeatBlock": "rows of a length that is a number",

@@ -34,7 +34,7 @@ class Dequantised(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[tuple[Read, int], ...]:
-        """What is read, and the steps of k for each of its rows (0: one row for all)."""
+        """The reads of codes, zero points and scales, each with the steps of k for one of its rows (0: one row for all)."""
         own = ((self.zero, self.block), (self.scale, self.block))
         return ((self.codes, self.group), *((read, each) for read, each in own if read is not None))
 
@@ -80,11 +80,14 @@ def find_dequantised(e: RegionExpr, types: Types) -> Dequantised | None:
 
 def _parts(e: RegionExpr) -> tuple[RegionExpr, Read | None, Read | None]:
     """The cast of the codes, the scale, and the zero point of an expression of this form."""
-    scale, zero = None, None
-    if isinstance(e, Binary) and e.fn == "mul" and isinstance(e.y, Read):
-        e, scale = e.x, e.y
-    if isinstance(e, Binary) and e.fn == "sub" and isinstance(e.y, Cast) and isinstance(e.y.x, Read):
-        e, zero = e.x, e.y.x
+    scale: Read | None = None
+    zero: Read | None = None
+    match e:
+        case Binary(fn="mul", x=x, y=Read() as scale):
+            e = x
+    match e:
+        case Binary(fn="sub", x=x, y=Cast(x=Read() as zero)):
+            e = x
     return e, scale, zero
 
 

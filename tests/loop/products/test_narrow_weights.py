@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -38,7 +39,7 @@ def constants(f: tt.CompiledFunction) -> int:
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize(("m", "k", "n"), SHAPES)
 def test_halves(m: int, k: int, n: int, dtype: type, target: str) -> None:
-    w = RNG.standard_normal((k, n)).astype(dtype)
+    w: np.ndarray = RNG.standard_normal((k, n)).astype(dtype)
     g = Graph("g")
     x = g.input("x", (m, k), DType.fp32)
     g.output("y", x @ g.constant(w, "w").cast(DType.fp32))
@@ -50,7 +51,7 @@ def test_halves(m: int, k: int, n: int, dtype: type, target: str) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_halves_of_an_open_number_of_rows(dtype: type) -> None:
-    w = RNG.standard_normal((96, 72)).astype(dtype)
+    w: np.ndarray = RNG.standard_normal((96, 72)).astype(dtype)
     g = Graph("g")
     x = g.input("x", ("M", 96), DType.fp32)
     g.output("y", (x @ g.constant(w, "w").cast(DType.fp32)).relu())
@@ -133,7 +134,7 @@ def test_codes(size: tuple[int, int, int], kind: str, block: int | None, has_zer
 @pytest.mark.parametrize("product", ["linear", "gemm", "turned"])
 @pytest.mark.parametrize("kind", ["i4", "u8"])
 def test_weights_with_a_row_for_each_column(kind: str, product: str) -> None:
-    """[N, K] as PyTorch and MatMulNBits have it, with a bias."""
+    """[N, K], the layout of PyTorch and MatMulNBits, with a bias."""
     w, bias = Weights(kind, 96, 40, 32, True), RNG.standard_normal(40).astype(np.float32)
     g = Graph("g")
     x, b = g.input("x", (5, 96), DType.fp32), g.constant(bias, "b")
@@ -230,7 +231,7 @@ def test_codes_that_are_an_output_too() -> None:
         ((2, 24), {"axis": 0}, "rank 2"),
     ],
 )
-def test_scales_that_do_not_fit_are_refused(shape: tuple[int, ...], attrs: dict[str, int], why: str) -> None:
+def test_scales_that_do_not_fit_are_refused(shape: tuple[int, ...], attrs: dict[str, Any], why: str) -> None:
     g = Graph("g")
     x = g.constant(np.zeros((64, 24), ml_dtypes.int4), "w")
     with pytest.raises(tt.TatamiError, match=why):

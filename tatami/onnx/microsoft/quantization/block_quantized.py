@@ -128,9 +128,9 @@ def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
         out = m.one("full", [], {"shape": (*m.shape(a)[:-1], expr(n.attr("N"))), "value": 0, "dtype": m.dtype(a)})
         return [m.result(m.joined("add", out, bias) if bias else out)]
     narrow = constant_weights(m, n, bits)
-    out = None if narrow is None else _in_eight_bits(m, n, a, narrow)
-    if out is not None:
-        return [m.result(m.joined("add", out, bias) if bias else out)]
+    rounded = None if narrow is None else _in_eight_bits(m, n, a, narrow)
+    if rounded is not None:
+        return [m.result(m.joined("add", rounded, bias) if bias else rounded)]
     weights = narrow or weights_of_bits(m, n, bits).cast(m.dtype(a)).tensor
     return [m.result(m.one("linear", [a, weights, *([bias] if bias else [])]))]
 

@@ -22,6 +22,7 @@ from tatami.core.expr import Expr, Shape, var
 from tatami.core.signature import Input, Output
 from tatami.derivative.step import Cotangents, Step, zeros_like
 from tatami.derivative.tidy import discard_unread
+from tatami.frontend import ir
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.ir import Node
@@ -35,10 +36,10 @@ ControlRule: TypeAlias = Callable[[Step, Reverse], Cotangents]
 def gradient_graph(root: Graph, name: str, reverse: Reverse) -> str:
     """The name of a graph of the same module: (inputs of `name`, cotangents of its float results) -> cotangents of its float
     inputs. Made once for each graph."""
-    made = f"{name}.gradient"
-    if made in root._graphs:
-        return made
     before = root._graphs[name].graph()
+    made, is_new = _made_once(root, "gradient", name, before)
+    if not is_new:
+        return made
     g = root.subgraph(made)
     fill(g, before)
     g.origins.update(root._graphs[name].origins)
@@ -57,6 +58,20 @@ def gradient_graph(root: Graph, name: str, reverse: Reverse) -> str:
         g.output(unused_output(g, f"{tensor}.gradient"), zeros_like(Tensor(g, tensor)) if value is None else value)
     discard_unread(g, 0)
     return made
+
+
+def _made_once(root: Graph, kind: str, name: str, before: ir.Graph, carried: int = 0) -> tuple[str, bool]:
+    """The name of the graph of this kind that is made of `before`, for a loop of `carried` states, and True if it has to be made: a graph of that name that is
+    there already may be of a document that was edited since, or a user's own."""
+    known: dict[tuple[str, str, int], tuple[ir.Graph, str]] = root.__dict__.setdefault("_derived", {})
+    found = known.get((kind, name, carried))
+    if found is not None and found[0] == before:
+        return found[1], False
+    made = f"{name}.{kind}"
+    while made in root._graphs:
+        made += "'"
+    known[kind, name, carried] = before, made
+    return made, True
 
 
 def _input(g: Graph, stem: str, shape: Shape, dtype: DType) -> Tensor:
@@ -125,7 +140,7 @@ def _loop(s: Step, reverse: Reverse) -> Cotangents:
     body = root._graphs[a.body].graph()
     ports = call_inputs(body, root._constants)
     states, invariants = ports[2 : 2 + a.carried], ports[2 + a.carried :]
-    stacks, turns = _stacked_states(s, body.signature.outputs)
+    stacks, turns = _stacked_states(s)
     name = _turn(root, s, (states, invariants), reverse)
     state_seeds = [s.cotangent(k) for k, p in enumerate(states) if p.dtype.is_float]
     totals = [zeros_like(x) for x, p in zip(_operands(s, 2)[a.carried :], invariants, strict=True) if p.dtype.is_float]
@@ -135,19 +150,20 @@ def _loop(s: Step, reverse: Reverse) -> Cotangents:
     return _placed([*states, *invariants], 2, out)
 
 
-def _stacked_states(s: Step, outputs: Sequence[Output]) -> tuple[list[Tensor], Expr]:
+def _stacked_states(s: Step) -> tuple[list[Tensor], Expr]:
     """The states before each turn, [turns, …], and the number of turns. The loop itself is replaced by one that gives them too."""
     root, g, a = s.graph.root, s.graph, s.attrs
-    kept = f"{a.body}.states"
-    if kept not in root._graphs:
+    body = root._graphs[a.body].graph()
+    ports = call_inputs(body, root._constants)[2 : 2 + a.carried]
+    kept, is_new = _made_once(root, "states", a.body, body, a.carried)
+    if is_new:
         made = root.subgraph(kept)
-        fill(made, root._graphs[a.body].graph())
+        fill(made, body)
         made.origins.update(root._graphs[a.body].origins)
-        for p in call_inputs(root._graphs[a.body].graph(), root._constants)[2 : 2 + a.carried]:
+        for p in ports:
             made.output(unused_output(made, f"{p.tensor}.before"), Tensor(made, p.tensor))
     size = a.size if a.size is not None or a.trip is not None else g.fresh_size("T")
     at = next(k for k, n in enumerate(g._nodes) if n.name == s.node.name)
-    ports = call_inputs(root._graphs[a.body].graph(), root._constants)[2 : 2 + a.carried]
     names = [g._fresh(f"{s.node.name}.before.{k}") for k in range(a.carried)]
     attrs = {**s.node.attrs, "body": kept}
     if size is not None:
@@ -157,7 +173,6 @@ def _stacked_states(s: Step, outputs: Sequence[Output]) -> tuple[list[Tensor], E
     types = g._infer(made_node, s.node.name)[-a.carried :] if a.carried else ()
     g._nodes[at] = made_node
     stacks = [g._define(n, t, at) for n, t in zip(names, types, strict=True)]
-    assert len(ports) == len(stacks)
     return stacks, turns
 
 
@@ -166,10 +181,10 @@ def _turn(root: Graph, s: Step, ports: tuple[Sequence[Input], Sequence[Input]], 
     invariants; then the stacked states, the cotangents of the rows, the invariants. Outputs: condition, cotangents, sums."""
     a = s.attrs
     states, invariants = ports
-    name = f"{a.body}.backwards"
-    if name in root._graphs:
-        return name
     body = root._graphs[a.body].graph()
+    name, is_new = _made_once(root, "backwards", a.body, body, a.carried)
+    if not is_new:
+        return name
     inner = gradient_graph(root, a.body, reverse)
     g = root.subgraph(name)
     g._defaults = dict(body.signature.defaults)

@@ -138,3 +138,14 @@ def test_a_state_that_grows_is_refused() -> None:
     with pytest.raises(TatamiError) as info:
         gradient(g, of="y", wrt=["x"])
     assert "loop has no derivative where a result's size is found by the run (S)" in info.value.diagnostics[0].why
+
+
+def test_a_graph_that_is_called_like_a_derivative_is_not_taken_for_it() -> None:
+    """A user's own `f.gradient`, or that of a document whose `f` was edited after it was differentiated."""
+    g, inputs = called_twice()
+    other = g.subgraph("f.gradient")
+    other.output("r", other.input("a", ("N",), tt.fp32) * 3.0)
+    g.output("z", g.call(other, g.input("v", (4,), tt.fp32)))
+    module = with_loss(g.module())
+    assert error(module, {**inputs, "v": draw(4)}, {}) < 1e-6
+    assert {"f.gradient", "f.gradient'"} <= set(gradient(module, of="loss_", wrt=["x", "v"]).programs)

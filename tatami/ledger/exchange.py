@@ -109,17 +109,18 @@ def prune(connection: sqlite3.Connection, *, keep_revision: str, before: float |
 def summary(connection: sqlite3.Connection) -> Iterator[tuple[str, ...]]:
     """A row per subject, with a heading: what was measured, and the best."""
     yield ("region", "sizes", "threads", "caches", "candidates", "not right", "own us", "best us", "ratio", "best")
-    query = """
-        SELECT region, sizes, threads, caches, count(DISTINCT candidate),
-            count(DISTINCT CASE WHEN verdict IN ('wrong', 'hung', 'crashed') THEN candidate END),
-            min(CASE WHEN verdict = 'faster' THEN ratio END)
-        FROM candidates GROUP BY region, target, sizes, threads, caches, revision ORDER BY region, sizes"""
-    for region, sizes, threads, caches, count, bad, ratio in connection.execute(query).fetchall():
+    subject = "region, target, sizes, threads, caches, revision"
+    query = f"""
+        SELECT {subject}, count(DISTINCT candidate),
+            count(DISTINCT CASE WHEN verdict IN ('wrong', 'hung', 'crashed') THEN candidate END)
+        FROM candidates GROUP BY {subject} ORDER BY region, sizes, max(at)"""
+    for *key, count, bad in connection.execute(query).fetchall():
         best = connection.execute(
-            "SELECT own_seconds, seconds, line FROM candidates WHERE region = ? AND sizes = ? AND threads = ? AND caches = ?"
-            " AND verdict = 'faster' AND ratio = ?",
-            (region, sizes, threads, caches, ratio),
+            f"SELECT own_seconds, seconds, ratio, line FROM candidates WHERE ({subject}) = (?, ?, ?, ?, ?, ?)"
+            " AND verdict = 'faster' ORDER BY ratio LIMIT 1",
+            key,
         ).fetchone()
-        own, seconds, line = best or (None, None, "the compiler's own")
+        own, seconds, ratio, line = best or (None, None, None, "the compiler's own")
+        region, _, sizes, threads, caches, _ = key
         times = ["" if t is None else f"{t * 1e6:.1f}" for t in (own, seconds)]
         yield (region, sizes, str(threads), caches, str(count), str(bad or ""), *times, f"{ratio:.3f}" if ratio else "", line)

@@ -15,6 +15,8 @@ from tatami.core.files.own_files import package_digest
 from tatami.core.target import Target
 from tatami.decisions import Decisions
 from tatami.runtime.building.cache import content_key
+from tatami.runtime.building.compiler import compile_flags, find_compiler
+from tatami.runtime.building.sanitizer import sanitizer_flags
 
 T = TypeVar("T")
 KERNEL_LAYERS = ("core", "region", "poly_core", "plan", "loop", "execution", "c", "runtime")
@@ -76,10 +78,17 @@ def revision() -> str:
 
 
 def target_hash(target: Target) -> str:
-    """A stamp of the machine: instructions, vectors, caches and cores. Measured rates are left out, since each calibration gives
-    other ones."""
+    """A stamp of the machine: instructions, vectors, caches and cores, and the C compiler with its flags. Measured rates are left
+    out, since each calibration gives other ones. Raises CompilerMissing for a CPU."""
     still = msgspec.structs.replace(target, clock=0.0, flops_fp32=0.0, bandwidth=0.0, launch_seconds=0.0)
-    return content_key(["target", msgspec.json.encode(to_builtins(still))])[:32]
+    return content_key(["target", msgspec.json.encode(to_builtins(still)), *_compiled_by(target)])[:32]
+
+
+def _compiled_by(target: Target) -> tuple[str, ...]:
+    if target.kind != "cpu":
+        return ()
+    compiler = find_compiler()
+    return (compiler.fingerprint, *compile_flags(compiler, target), *sanitizer_flags(compiler))
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:
@@ -150,7 +159,7 @@ class Records:
             return None
         try:
             return msgspec.json.decode(row[0], type=kind)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
     def timings(self, target: str) -> list[Timing]:

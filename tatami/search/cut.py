@@ -48,6 +48,11 @@ class Place:
         """The key of the plan and the sizes: Regions with the same ones are tuned once."""
         return self.key, tuple(sorted(self.sizes.items()))
 
+    @property
+    def measured_key(self) -> str:
+        """The key of the plan and the constant operands: a constant is packed once, at load, an input at each call."""
+        return " ".join([self.key, *sorted(self.constants)])
+
     def decision(self) -> object:
         """The plans that the Region has now, as a document."""
         return to_builtins(kept_choices(self.choices, self.region))

@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tatami.core.diagnostic import TatamiError
+from tatami.core.target import PRESETS
 from tatami.ledger.database import open_ledger
-from tatami.ledger.records import Measured, Records, Subject
+from tatami.ledger.records import Measured, Records, Subject, target_hash
+from tatami.runtime.building.compiler import find_compiler
 from tatami.storage.dump import make_folder, write_text
 
 SUBJECT = Subject("k@cpu:avx2", "t", "s0=4", 2, "warm", "r")
@@ -131,6 +134,20 @@ def test_rows_that_tatami_does_not_write_are_not_believed(tmp_path: Path) -> Non
         records.keep_program(SUBJECT, "times", {"main/r0": "fast"})
         assert {c for c, _ in records.rounds(SUBJECT)} == {"good"}
         assert records.program(SUBJECT, "times", dict[str, float]) is None
+        row = (*SUBJECT.key[:4], SUBJECT.revision, "deep", '{"more": ' + "[" * 500_000, 0.0)
+        connection.execute("INSERT INTO programs VALUES (?,?,?,?,?,?,?,?)", row)
+        assert records.program(SUBJECT, "deep", Measured) is None
+
+
+def test_measurements_of_another_compiler_or_other_flags_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = PRESETS["cpu:avx2"]
+    found = set()
+    for quick in ("0", "1"):
+        monkeypatch.setenv("TATAMI_QUICK_BUILD", quick)
+        found.add(target_hash(target))
+    monkeypatch.setattr("tatami.ledger.records.find_compiler", lambda: replace(find_compiler(), fingerprint="another"))
+    found.add(target_hash(target))
+    assert len(found) == 3 and target_hash(replace(target, clock=1.0)) in found
 
 
 def test_writers_in_many_processes_lose_nothing(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tatami.bench.measure import ledger_rows
 from tatami.core.diagnostic import TatamiError
@@ -70,6 +71,15 @@ def test_measurements_of_other_versions_are_removed(tmp_path: Path) -> None:
         assert prune(connection, keep_revision="r", before=None) == 0
         assert prune(connection, keep_revision="s", before=None) == 2
         assert records.rounds(SUBJECT) == {} and records.winner(SUBJECT, "p") is None
+
+
+def test_the_summary_keeps_machines_and_versions_apart(tmp_path: Path) -> None:
+    with open_ledger(tmp_path / "l.sqlite") as connection:
+        for target, revision, line in (("t", "r", "one"), ("u", "r", "two"), ("t", "s", "three")):
+            faster = Measured("c", 99, line, "{}", "faster", seconds=1e-6, own_seconds=2e-6, ratio=0.5, turns=24)
+            Records(connection).keep(replace(SUBJECT, target=target, revision=revision), faster)
+        _, *rows = summary(connection)
+    assert sorted(row[-1] for row in rows) == ["one", "three", "two"]
 
 
 def test_the_summary_names_the_best(tmp_path: Path) -> None:

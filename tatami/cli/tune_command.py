@@ -28,7 +28,7 @@ from tatami.search.clusters import tune_sizes
 from tatami.search.learned import Learned
 from tatami.search.results import Options, Progress, Tell, Tuned
 from tatami.search.session import fault_folder
-from tatami.storage.dump import write_text
+from tatami.storage.dump import make_folder, write_text
 from tatami.targets import resolve_target
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -54,15 +54,26 @@ def tune_command(request: Request, options: Tuning) -> None:
     output = Path(options.output)
     if output.suffix.lower() != ".json":
         raise fail("InvalidAttribute", "-o", f"{str(output)[:60]!r} is not the name of a .json file", "write -o tuned.json")
+    if output.is_dir():
+        raise fail("FileUnwritable", str(output)[:200], "it is a folder", "name a file: -o tuned.json")
+    make_folder(output.parent)  # known before the search, not after it
     clusters = read_clusters(options.sizes, request.sizes)
     compilation = replace(request, sizes={**request.sizes, **clusters[0]}).compilation()
     _check_open(compilation, clusters[0])
     path = Path(options.ledger) if options.ledger else default_path()
     results: list[tuple[Mapping[str, int], Tuned]] = []
+    is_interrupted = False
     with open_ledger(path) as connection, _bar() as tell:
         threads, learned = thread_count(options.threads), options.learned
         asked = Options(seconds, request.sizes, threads, fault_folder(path), learned=learned)
-        results += tune_sizes(compilation, asked, clusters, Records(connection), tell)
+        try:
+            for result in tune_sizes(compilation, asked, clusters, Records(connection), tell):
+                results.append(result)
+                is_interrupted = result[1].is_interrupted
+        except KeyboardInterrupt:  # between the searches for two tuples of sizes
+            if not results:
+                raise
+            is_interrupted = True
     show_diagnostics(compilation.warnings)
     for sizes, found in results:
         if sizes:
@@ -71,7 +82,7 @@ def tune_command(request: Request, options: Tuning) -> None:
     last = results[-1][1]
     write_text(output, decisions_text(last.decisions))
     console.print(printable(f"wrote {output}; measurements are in {path}"), markup=False)
-    if last.is_interrupted:
+    if is_interrupted:
         console.print("interrupted: the same command goes on from here", markup=False)
         sys.exit(130)
 

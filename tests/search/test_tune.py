@@ -51,6 +51,15 @@ def test_the_command_writes_decisions_that_run_obeys(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["ledger", "prune"]).output.startswith("0 rows")
 
 
+def test_a_document_that_cannot_be_written_is_known_before_the_search(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.json").mkdir()
+    for out in (tmp_path / "file" / "tuned.json", tmp_path / "folder.json"):
+        done = CliRunner().invoke(main, ["tune", "examples/digits/digits.onnx", "-o", str(out)])
+        assert done.exit_code == 1 and "FileUnwritable" in done.output
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("7", 7)])
 def test_a_budget_is_a_time(text: str, seconds: float) -> None:
     assert read_budget(text) == seconds

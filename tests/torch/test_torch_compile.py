@@ -141,7 +141,7 @@ def test_without_fallback_one_diagnostic_lists_everything() -> None:
         compiled(two)(torch.eye(3))
 
 
-@pytest.mark.parametrize("options", [{"falback": True}, {"threads": "many"}])
+@pytest.mark.parametrize("options", [{"falback": True}, {"threads": "many"}, {"tune": -1}, {"tune": "60"}])
 def test_unknown_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Exception, match="E1009 InvalidAttribute"):
         torch.compile(lambda x: x + 1, backend=backends.torch_backend, options=options)(torch.ones(2))

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tatami.bench.inputs import UNBOUND_SIZE
-from tatami.compilation import Compilation
+from tatami.compilation import Compilation, unmet_decisions
 from tatami.core.codec import to_builtins
 from tatami.core.signature import symbols
 from tatami.decisions import Decisions, decisions_text
 from tatami.ledger.records import Records, Subject, decision_text, revision, sizes_text, target_hash
+from tatami.plan.decide import Decided, apply_decisions
 from tatami.report.timings import estimate_sizes
 from tatami.runtime.building.cache import content_key
 from tatami.search.measuring.measurer import Outcome, memory_limit
@@ -70,6 +71,26 @@ class Context:
     def subject_of(self, region: str, sizes: Mapping[str, int], caches: str) -> Subject:
         """The subject of a measurement of this search, as the ledger keeps it."""
         return Subject(region, self.hash, sizes_text(sizes), self.options.threads, caches, self.revision)
+
+    def decided_plans(self) -> Decided:
+        """The plans that stay as they are, with the Regions of the program now."""
+        return apply_decisions(self.compilation.stages["region"], self.compilation.target, self.fixed.plans)
+
+    def is_call_decided(self, graph: str) -> bool:
+        """True if a decision that stays says what the calls of a graph (its hash) are."""
+        return graph in self.fixed.calls or "" in self.fixed.calls
+
+    def is_voided(self, decisions: Decisions) -> bool:
+        """True if a decision that stays would be about nothing in the program with these decisions, since other kernels are in
+        the place of those that it is about."""
+        if not self.fixed.plans and not self.fixed.partitions:
+            return False
+        now, then = (self._unmet(c) for c in (self.compilation, with_decisions(self.compilation, decisions)))
+        return not then <= now
+
+    def _unmet(self, compilation: Compilation) -> set[str]:
+        assert compilation.stages["region"]
+        return {d.at for d in unmet_decisions(self.fixed, compilation.stages, compilation.target)}
 
     def adopt(self, decisions: Decisions) -> None:
         """Go on with the compilation that has these decisions."""

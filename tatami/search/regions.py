@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +84,9 @@ def jobs(context: Context, times: Times) -> list[Job]:
     compilation = context.compilation
     total = sum(times.values()) or 1.0
     by_subject: dict[str, list[Proposal]] = {}
+    decided = context.decided_plans()
     for p in tiling(compilation, context.sizes):
-        if p.subject not in context.fixed.plans:
+        if not decided.decides(p.subject):
             by_subject.setdefault(p.subject, []).append(p)
     every = list(places(compilation, context.sizes))
     data = sum(sum(port_bytes(p)) for p in {p.form: p for p in every}.values())
@@ -102,7 +104,7 @@ def jobs(context: Context, times: Times) -> list[Job]:
             continue
         own = Decisions(plans={place.key: place.decision()})
         caches = "cold" if _is_met_cold(place, data, compilation.target.l3_bytes) else "warm"
-        subject = context.subject_of(place.key, place.sizes, caches)
+        subject = context.subject_of(place.measured_key, place.sizes, caches)
         usable = [p for p in worth_measuring(proposals, context.correct) if behind_sizes(place, p.decision) is not None]
         found[place.form] = Job(place, [name], share, [candidate(p, p.decision, own) for p in usable], own, subject)
     wanted = [j for j in found.values() if j.share >= LEAST_SHARE and j.candidates]
@@ -121,6 +123,8 @@ def search_region(context: Context, job: Job, measurer: Measurer, folder: Path, 
     known = context.records.winner(job.subject, job.proposals)
     if known is not None:
         return _win(job, known[0], known[1]), True
+    if time.monotonic() >= until:
+        return None, False
     name = job.names[0].removeprefix("main/")
     context.say(name)
     compilation = context.compilation
@@ -137,11 +141,13 @@ def search_region(context: Context, job: Job, measurer: Measurer, folder: Path, 
         lambda text: context.say(f"{name}: {text}"),
         context.options.seed,
     )
-    found = search.run(job.candidates)
-    context.measured += found.measured
-    for c, outcome in found.faults:
-        line = c.proposal.line if c is not None else "the compiler's own decision"
-        context.report(line, name, outcome, folder, c.decision if c is not None else job.own)
+    try:
+        found = search.run(job.candidates)
+    finally:  # the ledger has the verdicts, so that no later search meets these faults again
+        context.measured += search.measured
+        for c, outcome in search.faults:
+            line = c.proposal.line if c is not None else "the compiler's own decision"
+            context.report(line, name, outcome, folder, c.decision if c is not None else job.own)
     winner = found.winner.key if found.winner is not None else ""
     if found.is_complete:
         context.records.finish(job.subject, job.proposals, winner, found.ratio)

@@ -19,6 +19,8 @@ import msgspec
 
 from tatami.core.codec import to_builtins
 from tatami.decisions import Decisions
+from tatami.ledger.records import Measured, decision_text
+from tatami.plan.key import plan_key
 from tatami.region.fusion.partition import program_key
 from tatami.runtime.building.cache import content_key
 from tatami.search.context import Context, seconds_of
@@ -77,8 +79,19 @@ class Won:
         return Change(names, self.subject.step.key, seconds, seconds * self.ratio, old, self.line)
 
 
+@dataclass(frozen=True)
+class Alone:
+    """A step measured in programs of its own. `ratio`: None where it was not timed to the end; `is_complete`: False if time ran
+    out; `is_refused`: True if the program does not have such sizes."""
+
+    ratio: float | None = None
+    is_faster: bool = False
+    is_complete: bool = True
+    is_refused: bool = False
+
+
 class Structure:
-    """The search for one program. `changes`, `dropped`, `whole`: for the result; `left`: steps that were not measured in time."""
+    """The search for one program. `changes`, `dropped`, `whole`: for the result."""
 
     def __init__(self, context: Context, whole: WholeProgram, alone: Measurer, folder: Path) -> None:
         self.context = context
@@ -88,7 +101,13 @@ class Structure:
         self.changes: list[Change] = []
         self.dropped: list[str] = []
         self.whole: Whole | None = None
-        self.left = 0
+        self._calls_left = 0
+        self._steps_left = 0
+
+    @property
+    def left(self) -> int:
+        """Number of calls and steps that were not measured in time."""
+        return self._calls_left + self._steps_left
 
     def run(self, times: Times, until: float) -> Times:
         """Search until no step wins, or `until` (monotonic seconds). The times of the kernels in the program as it is then."""
@@ -105,16 +124,17 @@ class Structure:
 
     def _calls(self, times: Times, until: float) -> Times:
         for p in calls(self.context.compilation, self.context.sizes):
-            if p.subject in self.context.fixed.calls:
+            decisions = merged([self.context.compilation.decisions, p.decision])
+            if self.context.is_call_decided(p.subject) or self.context.is_voided(decisions):
                 continue
             if time.monotonic() >= until:
-                self.left += 1
+                self._calls_left += 1
                 continue
-            found = self.program.step(merged([self.context.compilation.decisions, p.decision]), p.line)
+            found = self.program.step(decisions, p.line)
             if found.is_better and found.whole is not None and found.against_base is not None:
                 before = sum(times.values())
                 change = Change((), p.subject, before, before * found.against_base, "", p.line)
-                self._adopt(merged([self.context.compilation.decisions, p.decision]), [change], found.whole)
+                self._adopt(decisions, [change], found.whole)
                 times = found.times
         return times
 
@@ -127,14 +147,20 @@ class Structure:
     # -- kernels cut and joined ------------------------------------------------------------------
 
     def _subjects(self, times: Times) -> list[Subject]:
-        """The different steps from the partition as it is, those of the most promising estimate first."""
+        """The different steps from the partition as it is, those of the most promising estimate first. Decided
+        partitions stay, and so do kernels with decided plans."""
         context = self.context
         least = LEAST_SHARE * sum(times.values())
         found: dict[object, Subject] = {}
+        decided = context.decided_plans()
+        plans = context.compilation.stages["plan"].programs
+        kept = {f"{n}/{r.region}" for n, p in plans.items() for r in p.regions if decided.decides(r.key)}
         for m in moves(context.compilation, context.sizes):
+            if m.proposal.subject in context.fixed.partitions or any(_name(m, k) in kept for k in m.replaced):
+                continue
             seconds = sum(seconds_of(_name(m, k), times) for k in m.replaced)
             step = step_of(context.compilation, m, context.sizes)
-            if step is None or m.proposal.subject in self.context.fixed.partitions:
+            if step is None:
                 continue
             subject = found.setdefault((step.key, *sorted(step.sizes.items())), Subject(step, [], 0.0))
             subject.moves.append(m)
@@ -143,10 +169,10 @@ class Structure:
 
     def _measured(self, times: Times, until: float) -> list[Won]:
         won: list[Won] = []
-        self.left = 0
+        self._steps_left = 0
         for subject in self._subjects(times):
             ratio, is_complete = self._ratio(subject, until)
-            self.left += not is_complete
+            self._steps_left += not is_complete
             if ratio is not None:
                 won.append(Won(subject, ratio))
                 self.context.say(f"{won[-1].line}: {ratio:.3f} of the time of the kernels")
@@ -155,47 +181,59 @@ class Structure:
     def _ratio(self, subject: Subject, until: float) -> tuple[float | None, bool]:
         """(the ratio of a step that is faster, True if the measurement came to its end). A partition has no guard: where sizes
         are open, it must not lose at smaller and larger ones either."""
-        ratio, is_faster, is_complete = self._alone(subject, subject.step, until)
-        if not is_faster:
-            return None, is_complete
+        found = self._alone(subject, subject.step, until)
+        if not found.is_faster:
+            return None, found.is_complete
         for factor in OTHER_SIZES if subject.step.sizes else ():
             sizes = {n: max(1, round(v * factor)) for n, v in subject.step.sizes.items()}
-            other, _, is_complete = self._alone(subject, replace(subject.step, sizes=sizes), until)
-            if not is_complete or (other is not None and other > 1 + GAIN):
-                return None, is_complete
-        return ratio, True
+            other = self._alone(subject, replace(subject.step, sizes=sizes), until)
+            if not other.is_refused and (other.ratio is None or other.ratio > 1 + GAIN):
+                return None, other.is_complete
+        return found.ratio, True
 
-    def _alone(self, subject: Subject, step: Step, until: float) -> tuple[float | None, bool, bool]:
-        """(the ratio of a step at given sizes, True if it is faster beyond noise, True if the measurement came to its end). The
-        ratio is None where the step cannot be measured. Nothing is measured after `until`."""
+    def _alone(self, subject: Subject, step: Step, until: float) -> Alone:
+        """Measure a step at its sizes; from the ledger if that was done before. Nothing is measured after `until`."""
         context, first = self.context, subject.moves[0].proposal
         about = context.subject_of(f"fusion:{step.key}", step.sizes, "warm")
-        key = content_key(["candidate", step.key])[:32]
+        own = self._plans_of(step)
+        key = content_key(["candidate", step.key, decision_text(own)])[:32]
         known = context.records.winner(about, key)
         if known is not None:
-            return known[1], bool(known[0]), True
+            verdict = context.records.rounds(about).get((key, 0))
+            return Alone(known[1], bool(known[0]), is_refused=verdict is not None and verdict.verdict == "refused")
         if time.monotonic() >= until:
-            return None, False, False
+            return Alone(is_complete=False)
         context.say(first.line)
         folders = [self.folder / f"step{step.key[:16]}" / side for side in ("before", "after")]
         for folder, side in zip(folders, (step.before, step.after), strict=True):
             module = step.module(context.compilation, side)
             write_dump(folder, {"region@explicit": module}, ["region@explicit"], context.compilation.target)
         self.alone.reopen(context.opened(folders[0], step.sizes))
-        own = Decisions(plans=context.compilation.decisions.plans)
         candidate = Candidate(first, own, key, str(folders[1]))
         seed = context.options.seed
         search = Search(about, own, self.alone, context.records, until, context.patience, context.say, seed)
-        found = search.run([candidate])
-        context.measured += found.measured
-        for c, outcome in found.faults:
-            if outcome.verdict != "refused":  # sizes that the program does not have
-                context.report(first.line, "kernels alone", outcome, folders[0 if c is None else 1], own)
-        tested = context.records.rounds(about).get((key, TEST))
-        ratio = tested.ratio if tested is not None else None
+        try:
+            found = search.run([candidate])
+        finally:  # the ledger has the verdicts, so that no later search meets these faults again
+            context.measured += search.measured
+            for c, outcome in search.faults:
+                if outcome.verdict != "refused":
+                    context.report(first.line, "kernels alone", outcome, folders[0 if c is None else 1], own)
+                elif c is None:
+                    refused = Measured(key, 0, first.line, decision_text(first.decision), "refused", outcome.why)
+                    context.records.keep(about, refused)
+        rounds = context.records.rounds(about)
+        ratio = rounds[key, TEST].ratio if (key, TEST) in rounds else None
         if found.is_complete:
             context.records.finish(about, key, key if found.winner is not None else "", ratio)
-        return ratio, found.winner is not None, found.is_complete
+        is_refused = (key, 0) in rounds and rounds[key, 0].verdict == "refused"
+        return Alone(ratio, found.winner is not None, found.is_complete, is_refused)
+
+    def _plans_of(self, step: Step) -> Decisions:
+        """The plans that are decided for kernels of a step."""
+        compilation = self.context.compilation
+        keys = {plan_key(r, compilation.target) for r in (*step.before, *step.after)}
+        return Decisions(plans={k: p for k, p in compilation.decisions.plans.items() if k in keys})
 
     def _adopted(self, won: Sequence[Won]) -> Times | None:
         """The times after the steps that show in the whole program; None if none does."""
@@ -205,10 +243,11 @@ class Structure:
             found = self.program.step(decisions, "the whole program with kernels cut or joined")
             if found.is_better and found.whole is not None:
                 changes = [w.change() for w in left if any(m in taken for m in w.subject.moves)]
+                self.dropped = [line for line in self.dropped if line not in {c.new for c in changes}]
                 self._adopt(decisions, changes, found.whole)
                 return found.times
             kept = left[: len(left) // 2]
-            self.dropped += [w.line for w in left if w not in kept]
+            self.dropped += [w.line for w in left if w not in kept and w.line not in self.dropped]
             left = kept
         return None
 

@@ -1,7 +1,7 @@
 """A worker with planted faults, in the place of `tatami.search.measuring.worker`: `python -m tests.search.planted_worker FILE`.
 
-FILE has a JSON object: `faults`, from a part of a candidate's document to what it does (wrong, hang, crash, late, noise, or large:
-slow at sizes above 100), and `log`, a file that gets a line for each timing of a candidate. Times are made up: a program's document decides them, so that no test
+FILE has a JSON object: `faults`, from a part of a candidate's document to what it does (wrong, hang, crash, late, noise; at sizes
+above 100, large: slow, and large wrong), and `log`, a file that gets a line for each timing of a candidate. Times are made up: a program's document decides them, so that no test
 depends on the machine.
 """
 
@@ -38,6 +38,11 @@ class Planted(Worker):
         return next((what for part, what in setup["faults"].items() if part in text), "")
 
     @property
+    def is_large(self) -> bool:
+        """True if the program runs at sizes above 100."""
+        return max(self.request.hints.values(), default=0) > 100
+
+    @property
     def texts(self) -> dict[str, str]:
         """Program -> its document."""
         return self.__dict__.setdefault("_texts", {OWN: ""})
@@ -56,7 +61,8 @@ class Planted(Worker):
             if what == "crash":
                 ctypes.string_at(0)
             found = call()
-            return {n: 2 * a + 1 if what == "wrong" else a for n, a in found.items()}
+            is_wrong = what == "wrong" or (what == "large wrong" and self.is_large)
+            return {n: 2 * a + 1 if is_wrong else a for n, a in found.items()}
 
         return planted
 
@@ -76,7 +82,7 @@ class Planted(Worker):
             elif what == "noise":  # now twice as fast and now half as fast, and lucky in the first rounds
                 factors = np.where(np.arange(request.count) % 2 == 0, 0.5, 2.0)
                 factors = np.full(request.count, 0.4) if request.seed < TEST else factors
-            elif what == "large" and max(self.request.hints.values(), default=0) > 100:
+            elif what == "large" and self.is_large:
                 factors = np.full(request.count, 2.0)
             else:
                 factors = GOOD + rng.uniform(0.0, 0.01, request.count)

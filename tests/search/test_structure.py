@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,14 @@ import tatami as tt
 from tatami.compilation import Compilation, decisions_of
 from tatami.decisions import Decisions
 from tatami.ledger.database import open_ledger
+from tatami.ledger.records import Records
 from tatami.prepare import prepare
+from tatami.search.context import Context
 from tatami.search.cut_groups import step_of
+from tatami.search.results import Options
 from tatami.search.suggesters.fusion import moved, moves
 from tatami.storage.dump import write_dump
+from tests.search.cases import called_twice
 from tests.search.tuned_models import TARGET, planted, session, two_layers
 
 pytestmark = pytest.mark.runs_on("cpu:avx2")
@@ -63,6 +68,46 @@ def test_open_sizes_are_measured_at_others_too(tmp_path: Path) -> None:
 def test_a_partition_that_loses_at_another_size_is_not_adopted(tmp_path: Path) -> None:
     found = session(tmp_path, planted(tmp_path, {"partition": "large"}), "B")
     assert not found.decisions.partitions and "s0=128" in sizes_of_steps(tmp_path)
+
+
+def test_a_partition_that_is_wrong_at_another_size_is_not_adopted(tmp_path: Path) -> None:
+    found = session(tmp_path, planted(tmp_path, {"partition": "large wrong"}), "B")
+    assert not found.decisions.partitions and {f.verdict for f in found.faults} == {"wrong"}
+    again = session(tmp_path, planted(tmp_path, {}), "B")
+    assert not again.decisions.partitions and again.measured == 0
+
+
+@pytest.mark.parametrize("is_keyed", [True, False])
+def test_a_plan_that_the_user_decided_stays(tmp_path: Path, is_keyed: bool) -> None:
+    compilation = prepare(two_layers(), target=TARGET)
+    plans = decisions_of(compilation.stages).plans
+    key = next(k for k, p in plans.items() if "cpu_contraction" in str(p))
+    given = Decisions(plans={key if is_keyed else "": plans[key]})
+    found = session(tmp_path, planted(tmp_path, {}), decisions=given)
+    assert found.decisions.plans.items() >= given.plans.items() and (key in found.decisions.plans) == is_keyed
+    assert not tt.compile(two_layers(), target=TARGET, decisions=found.decisions).compilation.warnings
+
+
+def test_a_decision_about_all_calls_stays() -> None:
+    for fixed, is_decided in ((Decisions(calls={"": "inline"}), True), (Decisions(calls={"other": "call"}), False)):
+        context = Context(
+            prepare(two_layers(), target=TARGET),
+            Options(1.0, {}, 1, Path()),
+            Records(sqlite3.connect(":memory:")),
+            lambda p: None,
+            fixed,
+        )
+        assert context.is_call_decided("graph") == is_decided
+
+
+def test_a_call_is_not_inlined_if_a_decided_partition_would_be_void(tmp_path: Path) -> None:
+    compilation = prepare(called_twice(tmp_path)[0], target=TARGET)
+    assert compilation.stages["plan"]
+    own, (verdict, *_) = decisions_of(compilation.stages), compilation.stages["calls"].values()
+    other = Decisions(calls={verdict.key: "call" if verdict.inlined else "inline"})
+    for fixed, is_voided in ((Decisions(partitions=own.partitions), True), (Decisions(), False)):
+        context = Context(compilation, Options(1.0, {}, 1, Path()), Records(sqlite3.connect(":memory:")), lambda p: None, fixed)
+        assert context.is_voided(other) == is_voided and not context.is_voided(fixed)
 
 
 def test_a_partition_that_the_user_decided_stays(tmp_path: Path) -> None:

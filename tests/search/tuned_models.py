@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from tatami.ledger.database import open_ledger
 from tatami.ledger.records import Records
 from tatami.prepare import prepare
 from tatami.search.measuring.measurer import Limits
-from tatami.search.results import Options, Tuned
+from tatami.search.results import Options, Tell, Tuned
 from tatami.search.session import Session
 
 TARGET = "cpu:avx2"
@@ -45,12 +47,19 @@ def planted(folder: Path, faults: Mapping[str, str]) -> tuple[str, ...]:
     return sys.executable, "-m", "tests.search.planted_worker", str(file)
 
 
-def session(folder: Path, command: tuple[str, ...], rows: int | str = 32, decisions: Decisions | None = None) -> Tuned:
-    """Tune the model with the ledger in `folder`."""
+def session(
+    folder: Path,
+    command: tuple[str, ...],
+    rows: int | str = 32,
+    decisions: Decisions | None = None,
+    tell: Tell = lambda p: None,
+    **more: Any,
+) -> Tuned:
+    """Tune the model with the ledger in `folder`. `more`: other options of the search."""
     sizes = {"B": 32} if isinstance(rows, str) else {}
-    options = Options(600.0, sizes, 1, folder / "faults", command=command, limits=QUICK)
+    options = replace(Options(600.0, sizes, 1, folder / "faults", command=command, limits=QUICK), **more)
     with open_ledger(folder / "ledger.sqlite") as connection:
-        return Session(compilation(rows, decisions), options, Records(connection), lambda p: None).run()
+        return Session(compilation(rows, decisions), options, Records(connection), tell).run()
 
 
 def timings(folder: Path) -> list[str]:

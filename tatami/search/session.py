@@ -21,6 +21,7 @@ from tatami.compilation import Compilation
 from tatami.core.diagnostic import fail
 from tatami.decisions import Decisions
 from tatami.ledger.records import Records
+from tatami.runtime.building.cache import content_key
 from tatami.runtime.building.temporary import build_folder
 from tatami.search.context import Context
 from tatami.search.measuring.measurer import Ended, Measurer
@@ -42,14 +43,17 @@ TUNED = "tuned"
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The end of a search in the ledger. `winners`: candidate key of each winner that the whole program was compared with;
-    `keys`: of those that stay; `whole`: against the program as it was."""
+    """The end of a search in the ledger. `keys`: candidate keys of the winners that stay; `whole`: the program with them against
+    the one as it was; `dropped`: lines of the winners that do not stay."""
 
-    winners: tuple[str, ...]
     changes: tuple[Change, ...]
     whole: Whole | None
     keys: tuple[str, ...]
-    dropped: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
+
+
+NOTHING = Kept((), None, ())
+"""The end of a search without a winner."""
 
 
 class Session:
@@ -65,17 +69,19 @@ class Session:
         self.context = Context(compilation, options, records, tell, fixed)
 
     def run(self) -> Tuned:
-        """Search until everything is done or the time is over."""
+        """Search until everything is done, the time is over, or Ctrl-C. After Ctrl-C the winners so far are compared in the whole
+        program; a second one, or one during that comparison, leaves them to the next search."""
         context = self.context
+        wins: list[Win] = []
+        wanted: list[Job] = []
+        left = 0
+        kept = NOTHING
+        is_interrupted = False
         with build_folder() as folder, WholeProgram(context, folder / "whole") as whole:
-            times = whole.profile()
-            wins: list[Win] = []
-            wanted: list[Job] = []
-            left = 0
-            is_interrupted = False
             with Measurer(whole.opened, context.options.limits, context.options.command) as alone:
                 structure = Structure(context, whole, alone, folder)
                 try:
+                    times = whole.profile()
                     times = structure.run(times, context.at_share(FOR_STRUCTURE)) if context.options.cuts else times
                     wanted = jobs(context, times)
                     left = len(wanted)
@@ -88,15 +94,16 @@ class Session:
                             wins.append(win)
                             context.gain += win.saved
                 except KeyboardInterrupt:
-                    is_interrupted = (
-                        True  # the winners so far are compared in the whole program, unless that is interrupted too
-                    )
-            kept = self._ended(whole, wins, structure.whole)
+                    is_interrupted = True
+            try:
+                kept = self._ended(whole, wins) if wins else NOTHING
+            except KeyboardInterrupt:
+                is_interrupted = True
         chosen = [w.decision for w in wins if w.candidate.key in kept.keys]
         return Tuned(
             decisions=merged([context.compilation.decisions, *joined(chosen)]),
             changes=(*structure.changes, *kept.changes),
-            whole=kept.whole,
+            whole=kept.whole if chosen else structure.whole,
             measured=context.measured,
             regions=len(wanted),
             left=left + structure.left,
@@ -112,43 +119,51 @@ class Session:
         left = self.context.at_share(1 - FOR_WHOLE) - now
         return now + left * ahead[0].share / max(sum(j.share for j in ahead), 1e-9)
 
-    def _ended(self, whole: WholeProgram, wins: list[Win], before: Whole | None) -> Kept:
-        """The comparison at the end: from the ledger if the same winners were compared before. `before`: the one of the structure
-        that was adopted."""
-        keys = tuple(sorted(w.candidate.key for w in wins))
+    def _ended(self, whole: WholeProgram, wins: Sequence[Win]) -> Kept:
+        """The comparison at the end: from the ledger if the same winners were compared before."""
+        keys = sorted(w.candidate.key for w in wins)
         records, subject = self.context.records, self.context.subject
-        kept = records.program(subject, "tuned", Kept)
-        if kept is None or kept.winners != keys:
-            kept = self._compared(whole, wins, keys) if wins else Kept(keys, (), None, (), ())
-            records.keep_program(subject, "tuned", kept)
-        return kept if kept.keys else msgspec.structs.replace(kept, whole=before)
+        note = f"tuned:{content_key(keys)[:32]}"
+        kept = records.program(subject, note, Kept)
+        if kept is None:
+            kept = self._compared(whole, wins)
+            records.keep_program(subject, note, kept)
+        return kept
 
-    def _compared(self, whole: WholeProgram, wins: Sequence[Win], keys: tuple[str, ...]) -> Kept:
+    def _compared(self, whole: WholeProgram, wins: Sequence[Win]) -> Kept:
         """Compare the program with the winners with the one without; drop those that do not show."""
         left = list(wins)
         dropped: list[str] = []
         while left:
             self.context.say("whole program")
-            decisions = merged([self.context.compilation.decisions, *joined([w.decision for w in left])])
-            failed = Kept(keys, (), None, (), tuple(w.candidate.proposal.line for w in wins))
-            if not whole.add(TUNED, decisions, "the tuned program"):
-                return failed
-            try:
-                clocked = whole.clocked([whole.base, TUNED])
-                before, after = clocked[whole.base], clocked[TUNED]
-                shown = [w for w in left if w.shows(before, after)]
-                times = whole.turns([OWN, whole.base, TUNED])
-            except Ended as ended:
-                whole.report("the tuned program", ended.outcome, decisions)
-                return failed
-            if len(shown) == len(left) and is_no_gain(ratios(times[whole.base], times[TUNED])):
-                shown = sorted(left, key=lambda w: w.saved)[(len(left) + 1) // 2 :]
-            if len(shown) == len(left):
-                changes = tuple(w.change(before, after) for w in left)
-                return Kept(keys, changes, whole_of(times, TUNED), tuple(w.candidate.key for w in left), tuple(dropped))
+            shown, kept = self._together(whole, left)
+            if kept is not None:
+                return msgspec.structs.replace(kept, dropped=tuple(dropped))
             dropped += [w.candidate.proposal.line for w in left if w not in shown]
             left = shown
-        return Kept(keys, (), None, (), tuple(dropped))
+        return msgspec.structs.replace(NOTHING, dropped=tuple(dropped))
+
+    def _together(self, whole: WholeProgram, wins: Sequence[Win]) -> tuple[list[Win], Kept | None]:
+        """(the winners to go on with, the end if all of them stay). If a program with all of them is wrong or does not gain, the
+        half that saves most is next."""
+        half = sorted(wins, key=lambda w: w.saved)[(len(wins) + 1) // 2 :]
+        decisions = merged([self.context.compilation.decisions, *joined([w.decision for w in wins])])
+        if not whole.add(TUNED, decisions, "the tuned program"):
+            return half, None
+        try:
+            clocked = whole.clocked([whole.base, TUNED])
+            times = whole.turns([OWN, whole.base, TUNED])
+        except Ended as ended:
+            whole.report("the tuned program", ended, decisions)
+            return half, None
+        before, after = clocked[whole.base], clocked[TUNED]
+        shown = [w for w in wins if w.shows(before, after)]
+        if len(shown) < len(wins):
+            return shown, None
+        if is_no_gain(ratios(times[whole.base], times[TUNED])):
+            return half, None
+        changes = tuple(w.change(before, after) for w in wins)
+        return shown, Kept(changes, whole_of(times, TUNED), tuple(w.candidate.key for w in wins))
 
 
 def fault_folder(ledger: Path) -> Path:

@@ -99,7 +99,7 @@ class WholeProgram:
         try:
             times = self.turns([OWN, self.base, name])
         except Ended as ended:
-            self.report(what, ended.outcome, decisions)
+            self.report(what, ended, decisions)
             return failed
         found = ratios(times[self.base], times[name])
         if not is_faster(found):
@@ -114,7 +114,7 @@ class WholeProgram:
         outcome = self.measurer.add(name, decisions)
         self.context.measured += 1
         if outcome.verdict not in ("right", "refused"):
-            self.report(what, outcome, decisions)
+            self._report(what, outcome, decisions)
         return outcome.verdict == "right"
 
     def turns(self, names: Sequence[str]) -> dict[str, list[float]]:
@@ -140,8 +140,15 @@ class WholeProgram:
             raise _unmeasurable(ended.outcome) from None
         return {k: median(v) for k, v in found.items()}
 
-    def report(self, what: str, outcome: Outcome, decisions: Decisions) -> None:
-        """Keep the documents of a fault of Tatami."""
+    def report(self, what: str, ended: Ended, decisions: Decisions) -> None:
+        """Keep the documents of a program that ended the worker while it was timed: the one with these decisions, or one that
+        was adopted."""
+        if ended.name in self.decided:
+            self._report("the program", ended.outcome, self.decided[ended.name])
+        else:
+            self._report(what, ended.outcome, decisions)
+
+    def _report(self, what: str, outcome: Outcome, decisions: Decisions) -> None:
         self.context.report(what, "the whole program", outcome, Path(self.opened.folder), decisions)
 
     def _has(self, name: str) -> None:
@@ -150,7 +157,7 @@ class WholeProgram:
             return
         outcome = self.measurer.add(name, self.decided[name])
         if outcome.verdict == "wrong":
-            self.report("the program", outcome, self.decided[name])
+            self._report("the program", outcome, self.decided[name])
         elif outcome.verdict != "right":
             raise _unmeasurable(outcome)
 

@@ -90,6 +90,26 @@ def test_a_second_search_measures_nothing(tmp_path: Path) -> None:
     assert second.measured == 0 and second.decisions == first.decisions and second.changes == first.changes
 
 
+def test_after_the_budget_nothing_is_measured(tmp_path: Path) -> None:
+    found = session(tmp_path, planted(tmp_path, {}), budget=1e-3)
+    assert found.measured == 0 and found.left > 0 and not timings(tmp_path) and not found.decisions.plans
+
+
+def test_a_program_with_all_winners_that_is_wrong_costs_half_of_them(tmp_path: Path) -> None:
+    keys: set[str] = set()
+    with (tmp_path / "log").open("w"):
+        session(tmp_path, planted(tmp_path, {}), cuts=False)
+    with open_ledger(tmp_path / "ledger.sqlite") as connection:
+        keys = {key for (key,) in connection.execute("SELECT region FROM searches WHERE winner <> ''")}
+        connection.execute("DELETE FROM programs WHERE what LIKE 'tuned:%'")
+    last = max(keys).split()[0]
+    assert len(keys) == 2
+    (tmp_path / "log").unlink()
+    found = session(tmp_path, planted(tmp_path, {f',"{last}":': "wrong"}), cuts=False)
+    assert [f.verdict for f in found.faults] == ["wrong"] and len(found.decisions.plans) <= 1 and found.dropped
+    assert any(line.startswith("tuned ") for line in timings(tmp_path))
+
+
 def test_winners_of_open_sizes_stand_behind_their_sizes(tmp_path: Path) -> None:
     found = session(tmp_path, planted(tmp_path, {}), "B")
     assert found.changes or found.dropped

@@ -107,11 +107,8 @@ class Measurer:
         self.opened = opened
         self.live.clear()
         if self._process is not None:
-            try:
-                self._send(opened)
-                self._reply()
-            except Ended:
-                pass  # a new worker is started for the next request
+            with contextlib.suppress(Ended):  # a new worker is started for the next request
+                self._ask(opened)
 
     def add(self, name: str, decisions: Decisions, folder: str = "") -> Outcome:
         """Compile a candidate and compare it with the reference; it stays in the worker if it is right. `folder`: another program
@@ -173,12 +170,16 @@ class Measurer:
 
     def _ask(self, request: Request, needed: Sequence[str] = ()) -> Reply:
         """The reply to one request. `needed`: programs without which it makes no sense. Raises Ended."""
-        if self._process is None:
-            self._start()
-        if gone := [n for n in needed if n not in self.live]:
-            raise Ended(gone[0], Outcome("crashed", "it ended a worker in which it was compiled again"))
-        self._send(request)
-        return self._reply()
+        try:
+            if self._process is None:
+                self._start()
+            if gone := [n for n in needed if n not in self.live]:
+                raise Ended(gone[0], Outcome("crashed", "it ended a worker in which it was compiled again"))
+            self._send(request)
+            return self._reply()
+        except KeyboardInterrupt:
+            self.close()  # its reply would be taken for that of the next request
+            raise
 
     def _start(self) -> None:
         """A new worker with the programs that the last one had, without those that it does not survive. Raises Ended if it does
@@ -187,9 +188,11 @@ class Measurer:
             self._spawn()
             known = len(self.live)
             try:
-                for request in list(self.live.values()):
+                for name, request in list(self.live.items()):
                     self._send(request)
-                    self._reply()
+                    reply = self._reply()
+                    if not (isinstance(reply, Done) or (isinstance(reply, Wrong) and name == OWN)):
+                        del self.live[name]
                 return
             except Ended:
                 if len(self.live) == known:  # it ended between programs, so that the next one would too

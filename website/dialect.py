@@ -1,4 +1,5 @@
-"""Markdown as GitHub reads it, for the Markdown of MkDocs, and a check that both find the same blocks.
+"""Markdown as GitHub reads it, for the Markdown of MkDocs, and checks of what becomes of a page: the same blocks, no
+requests.
 
 The pages are written for GitHub (CommonMark with tables). MkDocs uses Python-Markdown, which takes a list for a part of the
 paragraph above it unless a blank line stands between them.
@@ -17,6 +18,7 @@ ITEM = re.compile(r"(?:[-*+]|1[.)]) +\S")
 """A line that begins a list: GitHub lets only number 1 interrupt a paragraph."""
 WITHIN = re.compile(r"\s|[-*+] |\d+[.)] |$")
 """The line before an item if it needs no blank line: blank, indented (of the item above it), or an item."""
+FETCHED = re.compile(r"""<(?!a\b)[a-z]+\b[^>]*?\b(?:src|href|srcset|data|poster)=["']?(?:https?:)?//[^>]*>""", re.IGNORECASE)
 BLOCKS = ("h1", "h2", "h3", "h4", "li", "tr", "pre", "blockquote", "img")
 
 
@@ -38,6 +40,11 @@ def lost_blocks(markdown: str, html: str) -> list[str]:
     github = tags(MarkdownIt("commonmark").enable("table").render(markdown))
     ours = tags(html)
     return [f"{name}: {ours[name]} in the site, {github[name]} at GitHub" for name in BLOCKS if ours[name] != github[name]]
+
+
+def requests(html: str) -> list[str]:
+    """Tags that make a browser fetch something from another host; a link that a reader follows is not one."""
+    return [m[0] for m in FETCHED.finditer(html)]
 
 
 def tags(html: str) -> Counter[str]:

@@ -9,7 +9,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from website.dialect import for_python_markdown, lost_blocks
+from website.dialect import for_python_markdown, lost_blocks, requests
 from website.home import home
 from website.links import for_site
 from website.navigation import MAP, navigation
@@ -65,3 +65,10 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         for fault in lost_blocks(page.markdown or "", html):
             log.warning("%s: %s", place, fault)
     return html
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Ends a strict build where reading the page would need a network."""
+    for fault in requests(output):
+        log.warning("%s: %s", page.file.src_uri, fault)
+    return output

@@ -14,7 +14,7 @@ import pytest
 
 import tatami as tt
 from tests.docs.pages import DOCS, LINK, ROOT
-from website.dialect import for_python_markdown, lost_blocks
+from website.dialect import for_python_markdown, lost_blocks, requests
 from website.home import home, ratios
 from website.links import for_site
 from website.navigation import MAP, Entry, navigation, pages
@@ -82,6 +82,16 @@ def test_a_list_below_a_paragraph_stays_a_list() -> None:
 def test_a_lost_block_is_found() -> None:
     assert lost_blocks("Words\n- a\n- b\n", "<p>Words - a - b</p>") == ["li: 0 in the site, 2 at GitHub"]
     assert lost_blocks("# A\n\n| a |\n|---|\n| b |\n", "<h1 id='a'>A</h1><table><tr></tr><tr></tr></table>") == []
+
+
+def test_a_request_is_found() -> None:
+    fetched = (
+        '<link rel="stylesheet" href="https://a.b/c.css">',
+        "<img alt=x src='//a.b/c.png'>",
+        "<script src=http://a.b/c.js>",
+    )
+    page = f"""<a class="x" href="https://a.b">a</a> <script src="assets/c.js"></script> {" ".join(fetched)} <article href="d.html">"""
+    assert requests(page) == list(fetched)
 
 
 def test_the_first_page_has_the_sentences_and_figures_of_their_sources() -> None:

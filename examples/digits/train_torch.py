@@ -1,7 +1,7 @@
-"""Train the digits network and export it to ONNX with a symbolic batch.
+"""Train the digits network in PyTorch and export it to ONNX with a symbolic batch; `train.py` trains it without PyTorch.
 
     pip install torch==2.13.0 scikit-learn onnx onnxscript
-    python examples/digits/train.py
+    python examples/digits/train_torch.py
 
 Data: the handwritten digits bundled with scikit-learn (1,797 images of 8x8, 16 grey levels; the test set of the UCI
 "Optical Recognition of Handwritten Digits" data set by E. Alpaydin and C. Kaynak, CC BY 4.0). The split is fixed:

@@ -67,7 +67,7 @@ class Threaded:
     """A program for one number of threads: its calls by sizes, and its held parameters, None without any. `only`: the call of a
     program without open sizes."""
 
-    program: Any
+    program: object
     parameters: Parameters | None
     bound: dict[tuple[int, ...], Bound]
     only: Bound | None = None
@@ -166,7 +166,7 @@ class TorchProgram:
             own.bound[tuple(map(int, key))] = bound
         return bound
 
-    def _at(self, program: Any, sizes: dict[str, int]) -> Bound:
+    def _at(self, program: object, sizes: dict[str, int]) -> Bound:
         self._check_sizes(sizes)
         at = program.sized("main", sizes) if self._fast and isinstance(program, CpuProgram | CudaProgram) else None
         results = tuple(_allocation(r, sizes) for r in self._results)

@@ -248,6 +248,7 @@ def bench(request: Request, **options: object) -> None:
     "--threads", type=click.IntRange(1, 1024), help="default: TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else all cores"
 )
 @click.option("--sizes", multiple=True, metavar="NAME=1,16,512", help="several values of an open size, each tuned for itself")
+@click.option("--learned", is_flag=True, help="order candidates by estimates that the ledger corrects (extra tune)")
 @click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
 @click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")
 def tune(request: Request, **options: object) -> None:
@@ -302,6 +303,18 @@ def merge(path: str | None, files: tuple[str, ...]) -> None:
     from tatami.cli.tune_command import merge_command
 
     merge_command(path, files)
+
+
+@ledger.command()
+@LEDGER
+@click.option("--target", help="the CPU target whose timings are learned from; default: this machine")
+@refusing
+def learn(path: str | None, target: str | None) -> None:
+    """Learn a correction of the cost model from the candidates that were timed, and print how well it orders those of Regions that
+    it has not seen, next to the plain estimates. `tatami tune --learned` uses it."""
+    from tatami.cli.tune_command import learn_command
+
+    learn_command(path, target or "cpu")
 
 
 @ledger.command()
@@ -361,14 +374,17 @@ def report(request: Request, output: str) -> None:
     "-o", "--output", type=click.Path(), metavar="FILE.html", help="page to write; default: the model's name with .html"
 )
 @click.option("--bench", is_flag=True, help="time the kernels on this machine")
+@click.option("--playback", is_flag=True, help="run every stage that computes, and show the first that differs")
 @click.option("--serve", is_flag=True, help="serve the page on 127.0.0.1, with plans to edit, and write nothing")
 @click.option("--port", type=click.IntRange(1, 65535), help="port to serve at; default: a free one")
-def explore(request: Request, output: str | None, bench: bool, serve: bool, port: int | None) -> None:
+def explore(request: Request, **options: object) -> None:
     """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of
     C leads back to the model's node, and the node to its line of C. The page needs no network and no server."""
+    import msgspec
+
     from tatami.cli.explore_command import Exploring, explore_command
 
-    explore_command(request, Exploring(output, bench, serve, port))
+    explore_command(request, msgspec.convert(options, Exploring))
 
 
 @main.command(short_help="measure this machine anew")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     from tatami.compilation import Compilation
     from tatami.explorer.messages import Edit
     from tatami.explorer.times import Measured
+    from tatami.report.playback import Playback
 
 
 @dataclass(frozen=True)
 class Exploring:
     """Options of `tatami explore`. `output`: the file to write, None for the model's name with .html; `bench`: kernels are timed;
-    `serve`: the page is served instead of written, at `port`, None for a free one."""
+    `playback`: stages are run and compared; `serve`: the page is served instead of written, at `port`, None for a free one."""
 
     output: str | None
     bench: bool
+    playback: bool = False
     serve: bool = False
     port: int | None = None
 
 
 def explore_command(request: Request, options: Exploring) -> None:
     """Compile, and write the page or serve it. Raises TatamiError."""
-    from tatami.explorer.document import explored, source_text
+    from tatami.explorer.document import explored, source_text, with_checks
     from tatami.explorer.html import html
     from tatami.explorer.serve import Server, serve
 
@@ -44,12 +46,14 @@ def explore_command(request: Request, options: Exploring) -> None:
     if options.port is not None and not options.serve:
         raise fail("InvalidAttribute", "--port", "a file needs no port", "add --serve, or leave --port out")
     path = page_path(request.model, options.output)
-    compilation = request.compilation()
+    compilation = replace(request, compare=options.playback).compilation()
     if compilation.target.kind == "reference":
         raise fail("InvalidAttribute", "--target", "the target reference has no stages to show", "give another --target")
     found = measured(compilation, request.sizes) if options.bench else None
     sizes = found.sizes if found is not None else request.sizes
     page = explored(compilation, Path(request.model).name, source_text(request.model), sizes, found)
+    if options.playback:
+        page = with_checks(page, played(compilation, sizes))
     if not options.serve:
         click.echo(printable(str(write_text(path, html(page)))))
     else:
@@ -75,6 +79,18 @@ def page_path(model: str, output: str | None) -> Path:
     if Path(output).suffix.lower() != ".html":
         raise fail("InvalidAttribute", "-o", f"{output[:60]!r} is not the name of an .html file", "write -o page.html")
     return Path(output)
+
+
+def played(compilation: Compilation, sizes: Mapping[str, int]) -> Playback:
+    """All stages that compute and the compiled program, run on the same generated inputs. Raises TatamiError where the program does
+    not run."""
+    from tatami.bench.inputs import gather_inputs
+    from tatami.report.playback import play_back
+
+    function = build(compilation, sizes=sizes)
+    arrays, bound = gather_inputs(function.signature, function.arguments, (), sizes)
+    function.sizes.update(bound)
+    return play_back(compilation.values(), arrays, bound, function(arrays))
 
 
 def measured(compilation: Compilation, sizes: Mapping[str, int], seconds: float = 1.0) -> Measured:

@@ -63,6 +63,7 @@ def gradient_command(model: str, of: str | None, wrt: tuple[str, ...], output: s
     module = gradient(model, of=of, wrt=list(wrt), trust=trust)
     path = output if output is not None else f"{Path(model).stem}.gradient.harp"
     if Path(path).suffix.lower() == ".json":
+        _refuse_model(Path(path), model)
         write_text(Path(path), document_text(to_document("frontend", module, resolve_target("reference"))))
         click.echo(printable(f"wrote {path}"))
     else:
@@ -77,8 +78,7 @@ def write_harp(module: Module[Graph], output: str, model: str) -> None:
     if output == "-":
         click.echo(found.text, nl=False)
         return
-    if path.exists() and path.resolve() == Path(model).resolve():
-        raise fail("FileUnwritable", str(path)[:200], "it is the model itself", "name another file: -o other.harp")
+    _refuse_model(path, model)
     if path.suffix.lower() != ".harp":
         raise fail("FileUnwritable", str(path)[:200], "its suffix is not .harp", f"write -o {path.stem or 'model'}.harp")
     if found.constants:
@@ -86,3 +86,8 @@ def write_harp(module: Module[Graph], output: str, model: str) -> None:
         click.echo(printable(f"wrote {path.with_suffix('.npz')} ({len(found.constants)} constants)"))
     write_text(path, found.text)
     click.echo(printable(f"wrote {path}"))
+
+
+def _refuse_model(path: Path, model: str) -> None:
+    if path.exists() and path.resolve() == Path(model).resolve():
+        raise fail("FileUnwritable", str(path)[:200], "it is the model itself", f"name another file: -o other{path.suffix}")

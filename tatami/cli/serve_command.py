@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -64,6 +65,7 @@ def serve_command(model: str, given: Mapping[str, object]) -> None:
             access_log=False,
         )
     )
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of every write to a client that has left
     with listening(host, port) as opened:
         there = opened.getsockname()[1]
         where = f"http://{f'[{host}]' if ':' in host else host}:{there}/v1"

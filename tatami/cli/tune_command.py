@@ -22,12 +22,14 @@ from tatami.core.signature import symbols
 from tatami.decisions import decisions_text
 from tatami.ledger.database import default_path, open_ledger
 from tatami.ledger.exchange import csv_text, merge, prune, summary
-from tatami.ledger.records import Records, revision
+from tatami.ledger.records import Records, revision, target_hash
 from tatami.runtime.cores import thread_count
 from tatami.search.clusters import tune_sizes
+from tatami.search.learned import Learned
 from tatami.search.results import Options, Progress, Tell, Tuned
 from tatami.search.session import fault_folder
 from tatami.storage.dump import write_text
+from tatami.targets import resolve_target
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 """Unit of a budget -> seconds."""
@@ -35,13 +37,15 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True)
 class Tuning:
-    """The options of the command. `budget`: a time such as 10m; `sizes`: texts such as B=1,16."""
+    """The options of the command. `budget`: a time such as 10m; `sizes`: texts such as B=1,16; `learned`: order candidates by
+    estimates that the ledger corrects."""
 
     budget: str
     sizes: tuple[str, ...]
     threads: int | None
     output: str
     ledger: str | None
+    learned: bool = False
 
 
 def tune_command(request: Request, options: Tuning) -> None:
@@ -56,7 +60,8 @@ def tune_command(request: Request, options: Tuning) -> None:
     path = Path(options.ledger) if options.ledger else default_path()
     results: list[tuple[Mapping[str, int], Tuned]] = []
     with open_ledger(path) as connection, _bar() as tell:
-        asked = Options(seconds, request.sizes, thread_count(options.threads), fault_folder(path))
+        threads, learned = thread_count(options.threads), options.learned
+        asked = Options(seconds, request.sizes, threads, fault_folder(path), learned=learned)
         results += tune_sizes(compilation, asked, clusters, Records(connection), tell)
     show_diagnostics(compilation.warnings)
     for sizes, found in results:
@@ -83,7 +88,7 @@ def read_clusters(texts: Sequence[str], given: Mapping[str, int]) -> list[dict[s
         name, _, values = text.partition("=")
         parts = values.split(",")
         if not name or not all(re.fullmatch(r"\d{1,12}", p, re.ASCII) for p in parts):
-            raise fail("InvalidAttribute", "--sizes", f"{text[:60]!r} is no list of sizes", "write --sizes B=1,16,512")
+            raise fail("InvalidAttribute", "--sizes", f"{text[:60]!r} is not a list of sizes", "write --sizes B=1,16,512")
         if name in found or name in given:
             raise fail(
                 "InvalidAttribute", "--sizes", f"{name[:60]!r} is given twice", "give each size once, by -D or by --sizes"
@@ -189,6 +194,17 @@ def merge_command(path: str | None, files: tuple[str, ...]) -> None:
             taken, refused = merge(connection, Path(file))
             more = f", {refused} refused" if refused else ""
             console.print(printable(f"{file}: {taken} rows taken{more}"), markup=False)
+
+
+def learn_command(path: str | None, target: str) -> None:
+    """`tatami ledger learn`: print the rank correlations of plain and of corrected estimates."""
+    with open_ledger(_path(path)) as connection:
+        found = Learned(Records(connection), target_hash(resolve_target(target))).quality()
+    console.print(f"{found.timings} timed candidates, {found.subjects} subjects with three or more", markup=False)
+    console.print(
+        "rank correlation of estimates and times within a subject, mean over Regions that were left out:", markup=False
+    )
+    console.print(f"  plain {found.plain:.2f}, corrected {found.corrected:.2f}", markup=False)
 
 
 def prune_command(path: str | None, older: int | None) -> None:

@@ -35,7 +35,7 @@ def check_program(layouts: Layouts, step_name: Callable[[str, str], str]) -> Non
             "InvalidExecution",
             "library",
             f"steps of the model run in Python: {'; '.join(steps[:MOST_STEPS])}{more}",
-            "fix the sizes that they find with -D, or leave these operations to the code that calls the library",
+            "make what decides their sizes a constant of the model, or leave these operations to the code that calls the library",
         )
     if layouts.held:
         raise fail(

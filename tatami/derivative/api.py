@@ -14,7 +14,7 @@ from tatami.derivative.step import zeros_like
 from tatami.derivative.tidy import discard_unread
 from tatami.frontend import ir
 from tatami.frontend.graph import Graph
-from tatami.frontend.graph_api.place import caller
+from tatami.frontend.graph_api.place import caller, placed
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.reopen import closed, reopened
 
@@ -45,15 +45,17 @@ def gradient(
     outputs = list(root._updates)
     if of is None and len(outputs) == 1:
         of = outputs[0]
-    if of not in outputs:
-        raise fail("UnknownName", "of", f"{of!r} is not an output of the model", f"name one of {_listed(outputs)}")
+    if not isinstance(of, str) or of not in outputs:
+        why = f"the model has {len(outputs)} outputs" if of is None else f"{of!r:.80} is not an output of the model"
+        raise fail("UnknownName", "of", why, f"name one of {_listed(outputs)}")
     ports = [p.tensor for p in root._inputs]
     for name in names:
         if name not in ports:
             why = f"{name!r} is neither an input nor a constant of the model"
             raise fail("UnknownName", "wrt", why, f"name one of {_listed(ports)}")
         _refuse_shared_constant(module, name)
-    tensors = between(root, Tensor(root, of), [Tensor(root, name) for name in names])
+    with placed(f"gradient of {of}"):
+        tensors = between(root, Tensor(root, of), [Tensor(root, name) for name in names])
     for name, value in zip(names, tensors, strict=True):
         root.output(unused_output(root, f"{name}.gradient"), value)
     return closed(root, module)

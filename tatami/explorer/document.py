@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
+import msgspec
+
 import tatami
 from tatami.compilation import Compilation, decisions_of
 from tatami.core.codec import to_builtins
@@ -21,6 +23,7 @@ from tatami.explorer.things import Catalogue
 from tatami.explorer.times import Measured, with_times
 from tatami.plan.usual_sizes import USUAL
 from tatami.report.explain import explain
+from tatami.report.playback import Playback, StageResult
 from tatami.report.timings import estimate_sizes, stated_peaks
 from tatami.runtime.cores import thread_count
 from tatami.stages import STAGES, stage
@@ -64,6 +67,20 @@ def explored(
         report=explain(compilation),
     )
     return page if measured is None else with_times(page, measured)
+
+
+def with_checks(page: ir.Explored, played: Playback) -> ir.Explored:
+    """The page with the results of playback."""
+    return msgspec.structs.replace(page, checks=tuple(map(_check, played.results)))
+
+
+def _check(r: StageResult) -> ir.Check:
+    error = max((a.error for a in r.agreements), default=0.0)
+    d = next((a.difference for a in r.agreements if a.difference is not None), None)
+    if d is None:
+        return ir.Check(r.stage, error, skipped=r.skipped)
+    text = f"{d.output} at {list(d.index)}: {d.value} instead of {d.expected} ({d.count} elements)"
+    return ir.Check(r.stage, error, d.output, text)
 
 
 def _lines(name: str, value: Module[object]) -> Iterator[Line]:

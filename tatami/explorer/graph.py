@@ -68,7 +68,7 @@ def _kind(node: Node) -> str:
 
 def _module_paths(graph: Graph, origins: Mapping[str, tuple[str, ...]]) -> list[Path]:
     """The modules that each node stands in: by the slashes of its name in the model's file, else by the names of the parameters
-    that it reads; a node with neither stands where the nodes around it do."""
+    that it or another node from the same place reads; a node with neither stands where the nodes around it do."""
     weights = {i.tensor for i in graph.signature.inputs if i.storage != "argument"}
     found: list[Path | None] = []
     for node in graph.graph:
@@ -76,6 +76,12 @@ def _module_paths(graph: Graph, origins: Mapping[str, tuple[str, ...]]) -> list[
         slashed = [tuple(part for part in n.split("/")[:-1] if part) for n in names]
         dotted = [tuple(n.split(".")[:-1]) for n in node.inputs if n in weights and "." in n]
         found.append(next((p for p in (*slashed, *dotted) if p), None))
+    of_place: dict[tuple[str, ...], Path] = {}
+    for node, path in zip(graph.graph, found, strict=True):
+        if path is not None:
+            of_place.setdefault(origins.get(node.name, ()), path)
+    of_place.pop((), None)
+    found = [p if p is not None else of_place.get(origins.get(n.name, ())) for n, p in zip(graph.graph, found, strict=True)]
     before: list[Path] = []
     last: Path = ()
     for path in found:

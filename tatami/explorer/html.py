@@ -22,7 +22,7 @@ from tatami.explorer.ir import Explored
 from tatami.storage.dump import write_text
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+)\.js";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?:(?=const |function |async function |class )|\{[^}]*\};\n?)", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=const |function |async function |class )", re.MULTILINE)
 FIRST = "main"
 """The module that starts the page."""
 _TITLE = "Tatami explorer"

@@ -138,6 +138,17 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: str = ""
 
 
+class Check(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A stage run on the inputs of playback. `error`: the largest relative error; `output`, `differs`: the first output that
+    differs from the reference, and where; `skipped`: the reason why the stage was not run."""
+
+    stage: str
+    error: float = 0.0
+    output: str = ""
+    differs: str = ""
+    skipped: str = ""
+
+
 class Peaks(msgspec.Struct, frozen=True):
     """Rates of the machine: floating-point operations and bytes per second. `measured`: False if they are those of its
     description."""
@@ -163,6 +174,8 @@ class Explored(msgspec.Struct, frozen=True, omit_defaults=True):
     memory: tuple[Memory, ...]
     decisions: dict[str, object]
     peaks: Peaks | None = None
+    checks: tuple[Check, ...] = ()
+    """Playback of the stages that compute, in order; empty if it was not requested."""
     whole: float | None = None
     warnings: tuple[str, ...] = ()
     report: str = ""

@@ -106,8 +106,13 @@ class Generator:
     ) -> list[Result]:
         """Results in the order of the prompts. Up to `slots` run together; one that ends makes room for the next."""
         sequences = [self.sequence(p, most, sampling, stops) for p in prompts]
-        for sequence in sequences:
-            self.engine.add(sequence, lambda *_: None)
-        while not self.engine.is_idle:
-            self.engine.step()
+        try:
+            for sequence in sequences:
+                self.engine.add(sequence, lambda *_: None)
+            while any(s.reason is None for s in sequences):
+                self.engine.step()
+        finally:  # a prompt that is refused, or a step that fails, leaves no sequence behind
+            for sequence in sequences:
+                sequence.cancel()
+            self.engine.drop_cancelled()
         return [s.result() for s in sequences]

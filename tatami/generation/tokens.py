@@ -161,6 +161,8 @@ class _Vocabulary:
         )
 
     def by_scores(self, lib: ModuleType) -> tokenizers.Tokenizer:
+        """Every cut of a piece into two others is a merge, the best score first. Letters that are no pieces themselves are never
+        merged, since `tokenizers` merges pieces only; vocabularies have all letters of their pieces."""
         scores = self.value("scores", ())
         if not isinstance(scores, tuple) or len(scores) != len(self.pieces) or any(isinstance(s, str) for s in scores):
             raise self.broken("it has another number of scores than of tokens")

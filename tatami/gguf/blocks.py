@@ -1,9 +1,10 @@
-"""Tensors in blocks: raw bytes to codes and scales in numpy, and the graph operations that make numbers of them.
+"""Tensors in blocks: raw bytes to codes, scales and offsets in numpy, and the graph operations that compute with them.
 
     value[n, k] = codes[n, k] * scale[n, k // block] + offset[n, k // block]
+    x @ value^T = x @ dequantize(codes, scale)^T + (sums of x over blocks) @ offset^T
 
-A scale or offset is a number of 16 bits per block, or, in K formats, one per 256 weights times a small integer per block. Both
-are multiplied in the graph, so that a file's bits are all that a program holds of a weight."""
+Codes are signed numbers of 4 or 8 bits, which a product reads as they are (`frontend/rewrites/narrow_weights.py`); codes from 0 on
+are shifted, and the offset with them. A scale of K formats is a small integer times a number of 16 bits, exact in fp32."""
 
 from __future__ import annotations
 
@@ -14,26 +15,18 @@ import ml_dtypes
 import numpy as np
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, exact_div
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.gguf.formats import Format
 
 
-class Factor(NamedTuple):
-    """A number per block: `of_group` [N, groups] in fp16, times `of_block` [N, blocks] if there is one."""
-
-    of_group: np.ndarray
-    of_block: np.ndarray | None = None
-
-
 class Blocks(NamedTuple):
-    """The codes [N, K] of a matrix in blocks, and what they are multiplied with and added to. `scale` None: numbers as they
-    are, in fp32, fp16 or bf16."""
+    """The codes [N, K] of a matrix, and the scales and offsets [N, blocks] in fp32. `scale` None: numbers as they are, in fp32,
+    fp16 or bf16."""
 
     codes: np.ndarray
-    scale: Factor | None = None
-    offset: Factor | None = None
+    scale: np.ndarray | None = None
+    offset: np.ndarray | None = None
 
 
 def split_blocks(data: bytes, form: Format, shape: tuple[int, ...]) -> Blocks:
@@ -53,8 +46,9 @@ _PLAIN: dict[str, type | np.dtype] = {
 
 
 def _half(raw: np.ndarray) -> np.ndarray:
-    """[N, blocks, 2] bytes as [N, blocks] fp16."""
-    return np.ascontiguousarray(raw).view("<f2")[..., 0]
+    """[N, blocks, 2] bytes of fp16 as [N, blocks] fp32."""
+    numbers: np.ndarray = np.ascontiguousarray(raw).view("<f2")[..., 0].astype(np.float32)
+    return numbers
 
 
 def _joined(codes: np.ndarray) -> np.ndarray:
@@ -72,35 +66,47 @@ def _bits(raw: np.ndarray) -> np.ndarray:
     return np.unpackbits(raw, axis=-1, bitorder="little")
 
 
+def _signed(codes: np.ndarray, middle: int) -> np.ndarray:
+    """Codes from 0 on as [N, K] signed ones, `middle` as 0: 4 bits if they fit, else 8."""
+    return _joined(codes.astype(np.int8) - np.int8(middle)).astype(ml_dtypes.int4 if middle == 8 else np.int8)
+
+
+def _shifted(codes: np.ndarray, middle: int, scale: np.ndarray, offset: np.ndarray) -> Blocks:
+    """Blocks of codes * scale + offset, with signed codes."""
+    return Blocks(_signed(codes, middle), scale, offset + np.float32(middle) * scale)
+
+
 def _q4_0(raw: np.ndarray) -> Blocks:
-    codes = _nibbles(raw[..., 2:]).astype(np.int8) - 8
-    return Blocks(_joined(codes).astype(ml_dtypes.int4), Factor(_half(raw[..., :2])))
+    return Blocks(_signed(_nibbles(raw[..., 2:]), 8), _half(raw[..., :2]))
 
 
 def _q4_1(raw: np.ndarray) -> Blocks:
-    codes = _joined(_nibbles(raw[..., 4:])).astype(ml_dtypes.uint4)
-    return Blocks(codes, Factor(_half(raw[..., :2])), Factor(_half(raw[..., 2:4])))
+    return _shifted(_nibbles(raw[..., 4:]), 8, _half(raw[..., :2]), _half(raw[..., 2:4]))
 
 
 def _q5_0(raw: np.ndarray) -> Blocks:
-    codes = (_nibbles(raw[..., 6:]) | _bits(raw[..., 2:6]) << 4).astype(np.int8) - 16
-    return Blocks(_joined(codes), Factor(_half(raw[..., :2])))
+    return Blocks(_signed(_nibbles(raw[..., 6:]) | _bits(raw[..., 2:6]) << 4, 16), _half(raw[..., :2]))
 
 
 def _q5_1(raw: np.ndarray) -> Blocks:
-    codes = _nibbles(raw[..., 8:]) | _bits(raw[..., 4:8]) << 4
-    return Blocks(_joined(codes), Factor(_half(raw[..., :2])), Factor(_half(raw[..., 2:4])))
+    return _shifted(_nibbles(raw[..., 8:]) | _bits(raw[..., 4:8]) << 4, 16, _half(raw[..., :2]), _half(raw[..., 2:4]))
 
 
 def _q8_0(raw: np.ndarray) -> Blocks:
-    return Blocks(_joined(np.ascontiguousarray(raw[..., 2:]).view(np.int8)), Factor(_half(raw[..., :2])))
+    return Blocks(_joined(np.ascontiguousarray(raw[..., 2:]).view(np.int8)), _half(raw[..., :2]))
+
+
+def _of_groups(group: np.ndarray, each: np.ndarray) -> np.ndarray:
+    """A number [N, groups] times a small integer for each of its blocks [N, groups, blocks], as [N, all blocks]."""
+    return _joined(group[..., None] * each.astype(np.float32))
 
 
 def _scales_of_six_bits(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The eight scales and eight offsets [N, groups, 8] in the 12 bytes of a K block."""
-    a, b, c = raw[..., :4], raw[..., 4:8], raw[..., 8:12]
+    """The scales and offsets [N, all blocks] of K blocks: two numbers of 16 bits, and twice eight of 6 bits in 12 bytes."""
+    a, b, c = raw[..., 4:8], raw[..., 8:12], raw[..., 12:16]
     scales = np.concatenate([a & 63, c & 15 | (a >> 6) << 4], axis=-1)
-    return scales, np.concatenate([b & 63, c >> 4 | (b >> 6) << 4], axis=-1)
+    lows = np.concatenate([b & 63, c >> 4 | (b >> 6) << 4], axis=-1)
+    return _of_groups(_half(raw[..., :2]), scales), _of_groups(-_half(raw[..., 2:4]), lows)
 
 
 def _runs_of_64(raw: np.ndarray) -> np.ndarray:
@@ -109,24 +115,19 @@ def _runs_of_64(raw: np.ndarray) -> np.ndarray:
 
 
 def _q4_k(raw: np.ndarray) -> Blocks:
-    scales, lows = _scales_of_six_bits(raw[..., 4:16])
-    codes = _joined(_runs_of_64(raw[..., 16:])).astype(ml_dtypes.uint4)
-    return Blocks(codes, Factor(_half(raw[..., :2]), _joined(scales)), Factor(-_half(raw[..., 2:4]), _joined(lows)))
+    return _shifted(_runs_of_64(raw[..., 16:]), 8, *_scales_of_six_bits(raw))
 
 
 def _q5_k(raw: np.ndarray) -> Blocks:
-    scales, lows = _scales_of_six_bits(raw[..., 4:16])
     high = np.unpackbits(raw[..., 16:48, None], axis=-1, bitorder="little").swapaxes(-1, -2)
-    codes = _runs_of_64(raw[..., 48:]) | high << 4
-    return Blocks(_joined(codes), Factor(_half(raw[..., :2]), _joined(scales)), Factor(-_half(raw[..., 2:4]), _joined(lows)))
+    return _shifted(_runs_of_64(raw[..., 48:]) | high << 4, 16, *_scales_of_six_bits(raw))
 
 
 def _q6_k(raw: np.ndarray) -> Blocks:
     low = _nibbles(raw[..., :128].reshape(*raw.shape[:2], 2, 64)).reshape(*raw.shape[:2], 2, 4, 32)
     pairs = raw[..., 128:192].reshape(*raw.shape[:2], 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8).reshape(4, 1) & 3
-    codes = (low | pairs << 4).astype(np.int8) - 32
-    scales = _joined(np.ascontiguousarray(raw[..., 192:208]).view(np.int8))
-    return Blocks(_joined(codes), Factor(_half(raw[..., 208:]), scales))
+    scales = np.ascontiguousarray(raw[..., 192:208]).view(np.int8)
+    return Blocks(_signed(low | pairs << 4, 32), _of_groups(_half(raw[..., 208:]), scales))
 
 
 _SPLIT: dict[str, Callable[[np.ndarray], Blocks]] = {
@@ -146,47 +147,32 @@ class Matrix:
 
     def __init__(self, graph: Graph, name: str, blocks: Blocks) -> None:
         self.codes = graph.constant(blocks.codes, name, role="param")
-        self.factors = [
-            None
-            if f is None
-            else (graph.constant(f.of_group, f"{name}.{part}", role="param"), self._of_block(graph, name, part, f))
-            for part, f in (("scale", blocks.scale), ("offset", blocks.offset))
-        ]
+        self.scale, self.offset = (
+            None if numbers is None else graph.constant(numbers, f"{name}.{part}", role="param")
+            for part, numbers in (("scale", blocks.scale), ("offset", blocks.offset))
+        )
+        self.depth = blocks.codes.shape[1]
+        self.block = 0 if blocks.scale is None else self.depth // blocks.scale.shape[1]
 
-    @staticmethod
-    def _of_block(graph: Graph, name: str, part: str, f: Factor) -> Tensor | None:
-        return None if f.of_block is None else graph.constant(f.of_block, f"{name}.{part}.of_block", role="param")
-
-    def values(self) -> Tensor:
-        """All numbers [N, K] in fp32."""
-        return self._made(lambda t: t)
+    def product(self, x: Tensor) -> Tensor:
+        """x [.., K] times the transposed matrix."""
+        if self.scale is None:
+            return x @ self.codes.cast(DType.fp32).transpose()
+        y = x @ self.codes.dequantize(self.scale, axis=1, block=self.block).transpose()
+        if self.offset is None:
+            return y
+        sums = x.reshape((*x.shape[:-1], self.depth // self.block, self.block)).sum(x.rank)
+        return y + sums @ self.offset.transpose()
 
     def rows(self, index: Tensor) -> Tensor:
         """The numbers [*index, K] of some rows."""
-        return self._made(lambda t: t.take(index, 0))
+        value = self.codes.take(index, 0).cast(DType.fp32)
+        if self.scale is not None:
+            value = value * self._along(self.scale.take(index, 0))
+        return value if self.offset is None else value + self._along(self.offset.take(index, 0))
 
-    def _made(self, of: Callable[[Tensor], Tensor]) -> Tensor:
-        value = of(self.codes).cast(DType.fp32)
-        scale, offset = (self._along(f, of, value) for f in self.factors)
-        value = value if scale is None else value * scale
-        return value if offset is None else value + offset
-
-    @staticmethod
-    def _along(factor: tuple[Tensor, Tensor | None] | None, of: Callable[[Tensor], Tensor], like: Tensor) -> Tensor | None:
-        """A factor repeated along the weights of its blocks, in the shape of `like`."""
-        if factor is None:
-            return None
-        group, block = factor
-        number = of(group).cast(DType.fp32)
-        if block is not None:
-            each = of(block).cast(DType.fp32)
-            number = _repeated(number, each.shape[-1]) * each
-        return _repeated(number, like.shape[-1])
-
-
-def _repeated(x: Tensor, size: Expr) -> Tensor:
-    """The elements of the last axis, each repeated so often that there are `size`."""
-    *lead, count = x.shape
-    times = exact_div(size, count)
-    assert times is not None
-    return x.unsqueeze(x.rank).expand((*lead, count, times)).reshape((*lead, size))
+    def _along(self, numbers: Tensor) -> Tensor:
+        """A number per block [.., blocks], repeated along the weights of the block."""
+        *lead, count = numbers.shape
+        wide = numbers.unsqueeze(numbers.rank).expand((*lead, count, self.block))
+        return wide.reshape((*lead, self.depth))

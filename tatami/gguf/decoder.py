@@ -75,7 +75,7 @@ class _Decoder:
     def linear(self, x: Tensor, name: str, rows: int) -> Tensor:
         """x [.., K] times the transposed weight [rows, K], plus its bias if the file has one."""
         columns = int(str(x.shape[-1]))
-        y = x @ self.matrix(name, rows, columns).values().transpose()
+        y = self.matrix(name, rows, columns).product(x)
         if f"{name}.bias" in self.file.tensors:
             y = y + self.vector(f"{name}.bias", rows).expand(y.shape)
         return y
@@ -104,7 +104,7 @@ class _Decoder:
         last = self.norm(x[:, -1], "output_norm")
         is_tied = "output.weight" not in self.file.tensors
         head = embedding if is_tied else self.matrix("output", vocabulary, s.width)
-        logits = last @ head.values().transpose()
+        logits = head.product(last)
         if "output.bias" in self.file.tensors:
             logits = logits + self.vector("output.bias", vocabulary).expand(logits.shape)
         g.output("logits", logits)

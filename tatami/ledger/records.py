@@ -59,6 +59,17 @@ class Measured(msgspec.Struct, frozen=True):
     spread: float | None = None
 
 
+class Timing(msgspec.Struct, frozen=True):
+    """A candidate that was timed: its decision and the terms of its estimate as JSON, seconds estimated and measured."""
+
+    region: str
+    sizes: str
+    decision: str
+    estimate: float
+    terms: str
+    seconds: float
+
+
 def revision() -> str:
     """A stamp of the files that decide the code of kernels."""
     return package_digest(KERNEL_LAYERS)[:32]
@@ -141,6 +152,18 @@ class Records:
             return msgspec.json.decode(row[0], type=kind)
         except msgspec.DecodeError:
             return None
+
+    def timings(self, target: str) -> list[Timing]:
+        """The candidates for plans that were timed on a machine, each in its last round. Seconds are the ratio to the compiler's
+        own plan times that plan's."""
+        rows = self.connection.execute(
+            "SELECT region, sizes, decision, estimate, terms, ratio * own_seconds, max(round) FROM candidates"
+            " WHERE target = ? AND ratio > 0 AND own_seconds > 0 AND estimate > 0 AND region NOT LIKE 'fusion:%' AND region NOT LIKE 'program:%'"
+            " GROUP BY region, sizes, threads, caches, revision, candidate ORDER BY at, rowid",
+            (target,),
+        )
+        found = (Timing(*row[:6]) for row in rows if len(row[2]) <= MOST_TEXT and len(row[4]) <= MOST_TEXT)
+        return [t for t in found if math.isfinite(t.seconds) and math.isfinite(t.estimate)]
 
     # -- kernels of `tatami bench` ---------------------------------------------------------------
 

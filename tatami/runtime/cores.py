@@ -28,7 +28,7 @@ def thread_count(threads: int | None = None) -> int:
 
 
 def environment_threads() -> int | None:
-    """The number of TATAMI_NUM_THREADS, which is checked; else the first number of OMP_NUM_THREADS, where a text that is no
+    """The number of TATAMI_NUM_THREADS, which is checked; else the first number of OMP_NUM_THREADS, where any text but a
     number from 1 to 1024 counts as absent, as for OpenMP; None without either."""
     text = os.environ.get("TATAMI_NUM_THREADS", "").strip()
     if text:

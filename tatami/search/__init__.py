@@ -5,6 +5,7 @@
     cut.py           a program of one Region, in which candidates for its plan are measured
     measuring/       the worker process, and the rule when a difference of times counts
     strategy.py      successive halving over the candidates of one Region
+    learned.py       a correction of estimates that the ledger teaches, for the order of candidates
     guarded.py       a winner behind the sizes that it was measured at
     context.py       the state that the steps of one search share
     structure.py     calls, and kernels cut or joined (cut_groups.py: the two programs in which a step is measured)

@@ -18,7 +18,7 @@ from tatami.search.measuring.measurer import Outcome, memory_limit
 from tatami.search.measuring.messages import Open
 from tatami.search.proposal import with_decisions
 from tatami.search.results import Fault, Options, Progress, Tell
-from tatami.search.strategy import Patience
+from tatami.search.strategy import Correct, Patience
 from tatami.storage.dump import write_bytes, write_text
 from tatami.storage.program_cache import chain_parts
 
@@ -51,6 +51,12 @@ class Context:
         self.hash = target_hash(compilation.target)
         self.revision = revision()
         self.subject = self._program_subject()
+        self.correct = self._correction() if options.learned else None
+
+    def _correction(self) -> Correct:
+        from tatami.search.learned import Learned
+
+        return Learned(self.records, self.hash).correct
 
     def _all_sizes(self) -> dict[str, int]:
         """A value for each size symbol of `main`."""

@@ -103,7 +103,7 @@ def jobs(context: Context, times: Times) -> list[Job]:
         own = Decisions(plans={place.key: place.decision()})
         caches = "cold" if _is_met_cold(place, data, compilation.target.l3_bytes) else "warm"
         subject = context.subject_of(place.key, place.sizes, caches)
-        usable = [p for p in worth_measuring(proposals) if behind_sizes(place, p.decision) is not None]
+        usable = [p for p in worth_measuring(proposals, context.correct) if behind_sizes(place, p.decision) is not None]
         found[place.form] = Job(place, [name], share, [candidate(p, p.decision, own) for p in usable], own, subject)
     wanted = [j for j in found.values() if j.share >= LEAST_SHARE and j.candidates]
     return sorted(wanted, key=lambda j: -j.share)

@@ -16,7 +16,7 @@ from tatami.search.measuring.measurer import WORKER, Limits
 class Options:
     """The options of a search. `budget`: seconds; `sizes`: values of size symbols, others have the usual ones; `faults`: folder
     for documents of wrong candidates; `command`, `limits`: of the workers; `cuts`: whether calls and the cut into kernels are
-    searched too."""
+    searched too; `learned`: whether candidates are ordered by estimates corrected by the ledger (learned.py)."""
 
     budget: float
     sizes: Mapping[str, int]
@@ -26,6 +26,7 @@ class Options:
     command: Sequence[str] = WORKER
     limits: Limits = field(default_factory=Limits)
     cuts: bool = True
+    learned: bool = False
 
 
 class Change(msgspec.Struct, frozen=True):

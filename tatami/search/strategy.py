@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import TypeAlias
 
 import msgspec
 
@@ -37,6 +38,8 @@ TEST = 99
 """The round of the test in the ledger, after all others."""
 BEHIND = 1.5
 """Minimum ratio to the own decision for a candidate to leave after any round."""
+Correct: TypeAlias = Callable[[Proposal], float]
+"""Seconds of a proposal that has an estimate, by a correction that was learned (learned.py)."""
 MOST_CANDIDATES = 32
 """Maximum number of candidates of one subject, the best by estimate."""
 ESTIMATED_BEHIND = 8.0
@@ -295,10 +298,11 @@ class Search:
         return m
 
 
-def worth_measuring(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """The proposals in the order in which they are measured: by estimate, without those that are far behind the best one. A
-    proposal without an estimate comes last."""
-    known = sorted((p for p in proposals if p.estimate is not None), key=lambda p: (p.estimate, p.line))
-    limit = ESTIMATED_BEHIND * (known[0].estimate or 0.0) if known else 0.0
-    near = [p for p in known if (p.estimate or 0.0) <= limit]
+def worth_measuring(proposals: Sequence[Proposal], correct: Correct | None = None) -> list[Proposal]:
+    """The proposals in the order in which they are measured: by estimate, corrected by `correct`, without those that are far
+    behind the best one. A proposal without an estimate comes last."""
+    seconds = {id(p): correct(p) if correct is not None else p.estimate for p in proposals if p.estimate is not None}
+    known = sorted((p for p in proposals if id(p) in seconds), key=lambda p: (seconds[id(p)], p.line))
+    limit = ESTIMATED_BEHIND * seconds[id(known[0])] if known else 0.0
+    near = [p for p in known if seconds[id(p)] <= limit]
     return [*near, *(p for p in proposals if p.estimate is None)][:MOST_CANDIDATES]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from tatami.runtime.building.compiler import find_compiler, find_cxx_compiler
 from tests.deploy.test_library import DIGITS
 
 QEMU = next((q for n in ("qemu-aarch64-static", "qemu-aarch64") if (q := shutil.which(n))), None)
+HASWELL = shutil.which("qemu-x86_64-static") or shutil.which("qemu-x86_64")
 LINKED = ("-lm", "-pthread", "-Wl,-rpath,$ORIGIN")
 
 
@@ -50,9 +52,8 @@ def wanted() -> np.ndarray:
 def test_the_examples_build_and_run_in_an_empty_environment(options: tuple[str, ...], tmp_path: Path) -> None:
     names = written(tmp_path, *options)
     library = "libmodel.a" if "--static" in options else "libmodel.so"
-    assert names == {library, "model.h", "CMakeLists.txt", "example.c", "example.cpp"} | (
-        {"constants.bin"} - {*(["constants.bin"] if "--embed" in options else [])}
-    )
+    constants = set() if "--embed" in options else {"constants.bin"}
+    assert names == {library, "model.h", "CMakeLists.txt", "example.c", "example.cpp"} | constants
     for compiler, source in ((find_compiler(), "example.c"), (find_cxx_compiler(), "example.cpp")):
         command = [*compiler.argv, "-Wall", "-Wextra", "-Werror", source, library, *LINKED, "-o", f"./{source}.out"]
         subprocess.run(command, cwd=tmp_path, check=True)
@@ -99,6 +100,20 @@ def test_an_archive_for_another_machine(tmp_path: Path) -> None:
         pytest.skip("compiled; no qemu-user to run it")
     done = subprocess.run([QEMU, "./example", "3"], cwd=tmp_path, capture_output=True, text=True, check=True)
     np.testing.assert_allclose(shown(done.stdout), wanted(), rtol=1e-3, atol=1e-8)
+
+
+@pytest.mark.skipif(HASWELL is None or platform.machine() != "x86_64", reason="no qemu-user for x86-64")
+@pytest.mark.parametrize("target", ["cpu:avx2", "cpu:avx512"])
+def test_a_cpu_without_the_instructions_is_told_what_it_lacks(target: str, tmp_path: Path) -> None:
+    written(tmp_path, target=target)
+    command = [*find_compiler().argv, "example.c", "libmodel.so", *LINKED, "-o", "example"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    emulated = [str(HASWELL), "-cpu", "Haswell", "./example", "3"]
+    done = subprocess.run(emulated, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if target == "cpu:avx2":
+        np.testing.assert_allclose(shown(done.stdout), wanted(), rtol=1e-3, atol=1e-8)
+    else:
+        assert done.returncode == 1 and "error 6: this CPU or its system lacks AVX-512F" in done.stderr
 
 
 @pytest.mark.parametrize(

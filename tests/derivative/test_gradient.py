@@ -108,6 +108,15 @@ def test_tensors_of_a_graph_have_derivatives_in_that_graph() -> None:
     np.testing.assert_allclose(run(g.module(), {"x": x_, "w": w_}, mode="float64")["next"], w_ - x_.T @ x_ @ w_, rtol=1e-12)
 
 
+def test_a_fault_of_tensors_names_the_line_of_the_caller() -> None:
+    g, other = Graph("g"), Graph("other")
+    y = g.input("x", (4,), tt.fp32).exp()
+    with pytest.raises(TatamiError) as info:
+        tt.gradient(g, y, [other.input("z", (4,), tt.fp32)])
+    (found,) = info.value.diagnostics
+    assert found.at.startswith("test_gradient.py:") and found.why == "'z' belongs to graph 'other'"
+
+
 def test_what_a_derivative_does_not_need_is_left_out() -> None:
     g = Graph("lean")
     x = g.input("x", (4,), tt.fp32)
@@ -176,6 +185,7 @@ def refused(of: object, wrt: object, make: Callable[[Graph, Tensor], Tensor] = l
     ("of", "wrt", "words"),
     [
         ("z", ["x"], "'z' is not an output"),
+        (3, ["x"], "3 is not an output"),
         ("y", ["z"], "'z' is neither an input nor a constant"),
         ("y", ["n"], "'n' is i64"),
         ("y", ["other"], "'y' does not depend on 'other' through floats"),
@@ -187,6 +197,13 @@ def refused(of: object, wrt: object, make: Callable[[Graph, Tensor], Tensor] = l
 )
 def test_names_that_do_not_fit_are_refused(of: object, wrt: object, words: str) -> None:
     assert words in refused(of, wrt)
+
+
+def test_an_output_of_several_has_to_be_named() -> None:
+    with pytest.raises(TatamiError) as info:
+        gradient(mlp(), wrt=["x"])
+    (found,) = info.value.diagnostics
+    assert found.why == "the model has 2 outputs" and found.at == "of"
 
 
 def test_the_operation_that_leaves_the_floats_is_named() -> None:

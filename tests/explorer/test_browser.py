@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+import tatami as tt
 from tatami.core.dtype import DType
 from tatami.explorer.document import explored
 from tatami.explorer.html import html
+from tatami.explorer.ir import Check
 from tatami.frontend.graph import Graph
 from tatami.prepare import prepare
 from tests.explorer.browser import Browser, opened
@@ -214,7 +219,9 @@ def test_everything_goes_by_keys_alone(browser: Browser, digits: Path) -> None:
     assert browser.js("return getComputedStyle(document.documentElement).getPropertyValue('--dark')") != dark
     browser.press("?")
     assert browser.wait(lambda: browser.all("dialog[open]"))
-    browser.press("ESCAPE", "4", "ARROW_RIGHT")
+    browser.press("ESCAPE")
+    browser.wait(lambda: not browser.all("dialog[open]"))
+    browser.press("4")
     assert browser.wait(lambda: browser.all(".memory svg"))
 
 
@@ -236,6 +243,18 @@ def test_memory_shows_the_peak_and_what_holds_it(browser: Browser, digits: Path)
     assert "(the peak)" not in browser.text(".side h2")
 
 
+def test_a_divergence_is_shown_in_its_pane(browser: Browser, tmp_path: Path) -> None:
+    page = page_of(ATTENTION)
+    checks = (Check("frontend", 1e-7), Check("tiny", 0.5, "y", "y at [0]: 1.0 instead of 2.0 (3 elements)"))
+    page = msgspec.structs.replace(page, checks=checks)
+    browser.open(written(tmp_path / "p.html", html(page)), "panes=frontend,tiny,c")
+    assert "agrees" in browser.text('.pane[data-stage="frontend"] header')
+    browser.one('.pane[data-stage="tiny"] button.differs').click()
+    assert browser.said() == checks[1].differs
+    browser.press("6")
+    assert "First divergence: stage tiny, output y at [0]" in browser.text(".decisions")
+
+
 def test_two_pages_are_compared_without_a_request(browser: Browser, digits: Path, tmp_path: Path) -> None:
     other = written(tmp_path / "sm80.html", html(page_of(DIGITS, "sm80")))
     browser.open(digits, "view=compare&stage=region")
@@ -248,6 +267,23 @@ def test_two_pages_are_compared_without_a_request(browser: Browser, digits: Path
     assert browser.wait(lambda: browser.text("summary").startswith("0 of") and not browser.all(".line.differs"))
     browser.one("#other").send_keys(str(written(tmp_path / "no.html", "<p>no</p>")))
     assert "not a page of tatami explore" in browser.text("[role=alert]")
+    broken = base64.b64encode(gzip.compress(b'{"schema": 1, "stages": 3}')).decode()
+    browser.one("#other").send_keys(str(written(tmp_path / "broken.html", f'<p id="data">{broken}</p>')))
+    browser.wait(lambda: "broken.html cannot be compared" in browser.text("[role=alert]"))
+
+
+def test_a_notebook_shows_the_page_in_a_frame(browser: Browser, tmp_path: Path) -> None:
+    shown = tt.compile(ATTENTION, target="cpu:avx2").explore("attention")._repr_html_()
+    path = written(tmp_path / "notebook.html", f"<!DOCTYPE html><meta charset='utf-8'>{shown}")
+    browser.driver.get(path.as_uri())
+    browser.driver.switch_to.frame(browser.one("iframe"))
+    try:
+        browser.one("[data-view=kernels]").click()
+        assert "r0" in browser.text("table.kernels tbody")
+        browser.one("[data-view=stages]").click()
+        browser.wait(lambda: browser.all(".stages .line"))
+    finally:
+        browser.driver.switch_to.default_content()
 
 
 def test_a_difference_of_two_texts_is_what_an_edit_changed(browser: Browser, digits: Path) -> None:

@@ -161,13 +161,28 @@ def test_modules_come_from_names_with_slashes_and_from_parameters() -> None:
     g = Graph("g")
     x = g.input("x", (16, 16), DType.fp32)
     w = g.input("layers.0.w", (16, 16), DType.fp32, role="param", storage="const_pool")
-    h = g.op("relu", g.op("matmul", x, w))
+    h = g.op("matmul", x, w)
+    h = g.op("relu", h)
     g.output("y", g.op("exp", h, node="/head/act/Exp"))
     nodes = explored(prepare(g, target="cpu:avx2"), "g").graphs["main"]
     assert {n.op: n.path for n in nodes} == {
         "input": (), "matmul": ("layers", "0"), "relu": (), "exp": ("head", "act"), "output": (),
     }  # fmt: skip
+    attention = page_of(ATTENTION).graphs["main"]
+    assert {n.path for n in attention} == {()}
     assert common(("a", "b"), ("a", "c")) == ("a",)
+
+
+def test_nodes_from_one_place_stand_in_one_module() -> None:
+    g = Graph("g")
+    x = g.input("x", (16, 16), DType.fp32)
+    w = g.input("layers.0.w", (16,), DType.fp32, role="param", storage="const_pool")
+    mean = g.op("exp", x, node="first")
+    g.output("y", g.op("mul", mean, w.expand((16, 16)), node="second"))
+    for name in ("first", "expand", "second"):
+        g.origins[name] = ("norm (norm.py:1)",)
+    nodes = explored(prepare(g, target="cpu:avx2"), "g").graphs["main"]
+    assert {n.op: n.path for n in nodes if n.kind == "operation"} == dict.fromkeys(("exp", "expand", "mul"), ("layers", "0"))
 
 
 def test_a_restart_from_a_later_stage_shows_what_there_is() -> None:

@@ -74,6 +74,26 @@ def test_the_script_holds_every_module_once() -> None:
         assert code.count(first) == 1, module
 
 
+def test_each_module_imports_what_it_uses() -> None:
+    texts = {m.stem: m.read_text() for m in MODULES}
+    exported = {
+        name: stem
+        for stem, text in texts.items()
+        for name in re.findall(r"^export (?:async )?(?:const|function|class) (\w+)", text, re.MULTILINE)
+    }
+    assert len(exported) > 30
+    for stem, text in texts.items():
+        imported = set(re.findall(r"\w+", " ".join(re.findall(r"^import \{([^}]*)\}", text, re.MULTILINE))))
+        code = re.sub(r"//[^\n]*|/\*.*?\*/|^import [^;]*;", "", text, flags=re.MULTILINE | re.DOTALL)
+        code = re.sub(r'"[^"\n]*"', " ", code)
+        used = {n for n in exported if exported[n] != stem and re.search(rf"(?<![\w.$]){n}\b(?!:)", code)}
+        declared = set(re.findall(r"\b(?:const|let|function|class) (\w+)", code))
+        taken = set(re.findall(r"\w+", " ".join(re.findall(r"\(([^()]*)\)\s*(?:=>|\{)|^  \w+\(", code, re.MULTILINE))))
+        methods = set(re.findall(r"^  (\w+)\([^()]*\) \{", code, re.MULTILINE))
+        assert used - declared - taken - methods <= imported, stem
+        assert imported <= exported.keys(), stem
+
+
 def test_no_two_modules_name_the_same_thing() -> None:
     names = re.findall(r"^(?:async )?(?:const|let|function|class) (\w+)", script(), re.MULTILINE)
     assert len(names) > 50 and sorted(names) == sorted(set(names))
@@ -103,6 +123,30 @@ def test_explore_measures_kernels_when_asked(tmp_path: Path) -> None:
     page = document_in(out.read_text())
     assert page.whole and page.peaks is not None and page.peaks.measured
     assert all(k.seconds for k in page.kernels if k.program == "main" and k.symbols)
+
+
+def test_explore_plays_the_stages_back_when_asked(tmp_path: Path) -> None:
+    out = tmp_path / "p.html"
+    result = CliRunner().invoke(main, ["explore", str(ATTENTION), "--playback", "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    checks = document_in(out.read_text()).checks
+    assert {"frontend", "tiny", "region"} <= {c.stage for c in checks} and not any(c.differs for c in checks)
+    assert all(c.error < 1e-4 for c in checks)
+
+
+def test_an_edited_stage_is_the_first_divergence_of_its_page(tmp_path: Path) -> None:
+    folder, out = tmp_path / "dump", tmp_path / "p.html"
+    harp = tmp_path / "m.harp"
+    harp.write_text("graph main(x: f32[16]) -> (y: f32[16]) {\n    return exp(x) + 1.0\n}\n")
+    assert CliRunner().invoke(main, ["compile", str(harp), "-o", str(folder), "--dump=all"]).exit_code == 0
+    tiny = folder / "2_tiny.json"
+    text = tiny.read_text()
+    assert text.count('"EXP"') == 1
+    tiny.write_text(text.replace('"EXP"', '"SIN"'))
+    result = CliRunner().invoke(main, ["explore", str(folder), "--playback", "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    checks = document_in(out.read_text()).checks
+    assert next(c.stage for c in checks if c.differs) == "tiny" and "instead of" in next(c.differs for c in checks if c.differs)
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,16 @@ def test_wrong_numbers_are_one_diagnostic(name: str, value: object) -> None:
         Generator(StandIn(), **{name: value})  # type: ignore[arg-type]
 
 
+def test_a_batch_that_is_refused_leaves_nothing_behind() -> None:
+    program = StandIn()
+    generator = Generator(program, context=64, slots=2)
+    with pytest.raises(TatamiError, match="64 tokens"):
+        generator.batch([(1, 2), (3,), tuple(range(64))], most=5)
+    assert generator.engine.is_idle
+    assert not program.steps
+    assert generator.generate((1, 2), most=5).tokens == after((1, 2), 5)
+
+
 def test_caches_beyond_all_memory_are_refused() -> None:
     with pytest.raises(TatamiError, match="E1803"):
         Generator(StandIn(), context=1 << 24, slots=1 << 24)

@@ -10,7 +10,7 @@ from gguf.quants import dequantize
 import tatami as tt
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
-from tatami.gguf.blocks import Factor, Matrix, split_blocks
+from tatami.gguf.blocks import Matrix, split_blocks
 from tatami.gguf.formats import FORMATS, Format
 
 
@@ -34,7 +34,7 @@ def test_numbers_are_those_of_the_format(code: int) -> None:
     want = dequantize(raw, gguf.GGMLQuantizationType(code)).reshape(3, 512)
     g = Graph("blocks")
     matrix = Matrix(g, "w", split_blocks(raw.tobytes(), form, (3, 512)))
-    g.output("all", matrix.values())
+    g.output("all", matrix.product(g.constant(np.eye(512, dtype=np.float32))).transpose())
     g.output("some", matrix.rows(g.input("index", (2,), DType.i64)))
     found = tt.compile(g, target="reference")(index=np.array([2, 0]))
     assert np.abs(want).max() > 0
@@ -43,14 +43,24 @@ def test_numbers_are_those_of_the_format(code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "blocks"), [("Q4_0", "int4", 16), ("Q4_K", "uint4", 16), ("Q8_0", "int8", 16), ("Q6_K", "int8", 32)]
+    ("name", "dtype", "blocks"), [("Q4_0", "int4", 16), ("Q4_K", "int4", 16), ("Q8_0", "int8", 16), ("Q6_K", "int8", 32)]
 )
 def test_codes_stay_narrow(name: str, dtype: str, blocks: int) -> None:
-    """A weight is a code; scales of K formats are small integers per block, and one number of 16 bits per 256 weights."""
     form = next(f for f in FORMATS.values() if f.name == name)
     found = split_blocks(raw_blocks(form, 2, 512).tobytes(), form, (2, 512))
     assert found.codes.dtype.name == dtype
-    assert isinstance(found.scale, Factor)
-    assert found.scale.of_group.dtype == np.float16
-    per_block = found.scale.of_group if found.scale.of_block is None else found.scale.of_block
-    assert per_block.shape == (2, blocks)
+    assert found.scale is not None
+    assert found.scale.shape == (2, blocks)
+    assert (found.offset is not None) == (name == "Q4_K")
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q4_K", "Q8_0", "Q6_K"])
+def test_no_wide_copy_of_a_product_s_weights(name: str) -> None:
+    """A program holds less than half of the bytes that a matrix of codes would take in fp32."""
+    form = next(f for f in FORMATS.values() if f.name == name)
+    g = Graph("product")
+    matrix = Matrix(g, "w", split_blocks(raw_blocks(form, 512, 512).tobytes(), form, (512, 512)))
+    g.output("y", matrix.product(g.input("x", ("B", "S", 512), DType.fp32)))
+    f = tt.compile(g)
+    f(x=np.ones((1, 3, 512), np.float32))
+    assert f.memory["constants"] < 512 * 512 * 2

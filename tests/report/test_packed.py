@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from base64 import b64encode
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +43,6 @@ def test_no_weight_and_no_path_is_in_the_report() -> None:
     g.output("y", g.input("x", ("N", 64), tt.fp32) @ g.constant(weights, "w"))
     found = packed(lambda: prepare(g, target="cpu:generic"), lambda compilation: played(compilation, {"N": 3}))
     text = "".join(found.files.values())
-    from base64 import b64encode
-
     assert b64encode(weights.tobytes()).decode()[:60] not in text and str(Path.home()) not in text
     document = json.loads(found.files["0_frontend.json"])
     assert document["constants"] and all("data" not in c and c["sha256"] for c in document["constants"].values())

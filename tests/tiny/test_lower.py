@@ -12,6 +12,7 @@ from tatami.frontend.graph import Graph
 from tatami.tiny.ir import CallOp, ConstOp, ReduceOp, SizeOp
 from tatami.tiny.lower import lower
 from tatami.tiny.show import uop_name
+from tatami.tiny.verify import verify
 
 H, F = DType.fp16, DType.fp32
 
@@ -130,3 +131,13 @@ def test_ten_thousand_nodes_lower():
         x = -x
     g.output("y", x)
     assert len(lower(g.module()).main.nodes) == 10_001
+
+
+def test_a_graph_that_nothing_calls_may_read_constants() -> None:
+    g = Graph("main")
+    f = g.subgraph("f")
+    a = f.input("a", (4,), DType.fp32)
+    f.output("b", a * f.constant(np.arange(4, dtype=np.float32), name="w"))
+    g.output("y", g.input("x", (4,), DType.fp32).exp())
+    module = lower(g.module())
+    assert [p.tensor for p in module.programs["f"].signature.inputs] == ["a", "w"] and not verify(module)

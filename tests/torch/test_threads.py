@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,10 +11,11 @@ torch = pytest.importorskip("torch")
 
 from tatami import backends  # noqa: E402
 from tatami.backends.torch_program import KEPT_THREADS, TorchProgram  # noqa: E402
+from tatami.runtime.cpu.program import CpuProgram  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     monkeypatch.delenv("TATAMI_NUM_THREADS", raising=False)
     torch._dynamo.reset()
@@ -28,6 +30,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(self: TorchProgram) -> object:
         found = threaded(self)
+        assert isinstance(found.program, CpuProgram)
         seen.append(found.program.threads)
         return found
 
@@ -74,7 +77,12 @@ def test_a_program_itself_follows_each_call(monkeypatch: pytest.MonkeyPatch) -> 
     """Dynamo compiles a graph anew for another number of threads; a backward program that was made before is called with it."""
     programs: list[TorchProgram] = []
     threaded = TorchProgram._threaded
-    monkeypatch.setattr(TorchProgram, "_threaded", lambda self: (programs.append(self), threaded(self))[1])
+
+    def noted(self: TorchProgram) -> object:
+        programs.append(self)
+        return threaded(self)
+
+    monkeypatch.setattr(TorchProgram, "_threaded", noted)
     x = torch.randn(64, requires_grad=True)
     torch.set_num_threads(2)
     loss = torch.compile(torch.tanh, backend=backends.torch_backend)(x).sum()

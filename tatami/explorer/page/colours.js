@@ -1,11 +1,25 @@
 // Colours of the text of stages: comments, numbers, words of the language. A line is cut into pieces [text, class].
 
-const WORDS = {
-  c: new Set("for if else return static inline const int int64_t int32_t int16_t int8_t uint64_t uint32_t uint16_t uint8_t size_t void float double char struct typedef goto while do break continue restrict sizeof unsigned long short switch case default __global__ __shared__ __device__ __launch_bounds__ template typename constexpr auto bool true false asm volatile extern".split(" ")),
-  text: new Set("for if else parallel once simd by call kernel program region input output in out over sum max min where and or of while plan rejected estimate computes fused wave arena constant buffer index edge pattern reads outside forbidden dependence excluded function routine run when true false layout const const_pool param assume default cast select graph let return".split(" ")),
-};
+import { el } from "./dom.js";
+
+const C_WORDS = [
+  "for if else return static inline const int int64_t int32_t int16_t int8_t uint64_t uint32_t uint16_t uint8_t size_t void float",
+  "double char struct typedef goto while do break continue restrict sizeof unsigned long short switch case default template",
+  "typename constexpr auto bool true false asm volatile extern __global__ __shared__ __device__ __launch_bounds__",
+];
+const TEXT_WORDS = [
+  "for if else parallel once simd by call kernel program region input output in out over sum max min where and or of while plan",
+  "rejected estimate computes fused wave arena constant buffer index edge pattern reads outside forbidden dependence excluded",
+  "function routine run when true false layout const const_pool param assume default cast select graph let return",
+];
+const wordsOf = (lines) => new Set(lines.join(" ").split(" "));
+const WORDS = { c: wordsOf(C_WORDS), text: wordsOf(TEXT_WORDS) };
 const TYPE = /^(fp|f|i|u|bf|c)\d+(x\d+)?$|^bool$|^index$|^f32x\d+|^i32x\d+/;
-const PIECE = { source: /\/\/.*$|#.*$|"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d[\w.]*/g, c: /\/\*.*?\*\/|\/\/.*$|"(?:[^"\\]|\\.)*"|#\w+|[A-Za-z_]\w*|\d[\w.]*/g, text: /#.*$|"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d[\w.]*/g };
+const PIECE = {
+  source: /\/\/.*$|#.*$|"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d[\w.]*/g,
+  c: /\/\*.*?\*\/|\/\/.*$|"(?:[^"\\]|\\.)*"|#\w+|[A-Za-z_]\w*|\d[\w.]*/g,
+  text: /#.*$|"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*|\d[\w.]*/g,
+};
 
 /** The pieces of a line of the language `c`, `source` (a model's own text) or `text` (in which // divides). */
 export function pieces(line, language) {
@@ -35,7 +49,7 @@ export function languageOf(stage) {
   return stage === "c" || stage === "cu" ? "c" : stage === "source" ? "source" : "text";
 }
 
-/** A line as spans, or "…" after so many characters. */
-export function span(line, language, el) {
+/** A line as text and spans with the class of each piece. */
+export function span(line, language) {
   return pieces(line, language).map(([text, name]) => (name ? el("span", { class: `t-${name}` }, text) : text));
 }

@@ -3,7 +3,7 @@
 import { choice, el, say, show } from "./dom.js";
 import { read } from "./data.js";
 import { differing } from "./diff.js";
-import { nameOf, timeOf } from "./kernels.js";
+import { nameOf, timeOf } from "./figures.js";
 import { LinePane } from "./lines.js";
 import { seconds } from "./numbers.js";
 
@@ -22,20 +22,63 @@ export class CompareView {
     this.shown = key;
     const pick = el("input", { type: "file", id: "other", accept: ".html", onchange: (e) => this.open(e.target.files[0]) });
     if (!this.other) {
-      show(this.node, el("div", { class: "empty" }, el("h2", {}, "Compare with another page"), el("p", {}, "Choose a page that tatami explore wrote: the same model before an edit, for another target, or of another revision. It is read in the browser."), el("p", {}, el("label", { for: "other" }, "page: "), pick), this.fault ? el("p", { class: "fault", role: "alert" }, this.fault) : ""));
+      show(
+        this.node,
+        el(
+          "div",
+          { class: "empty" },
+          el("h2", {}, "Compare with another page"),
+          el(
+            "p",
+            {},
+            "Choose a page that tatami explore wrote: the same model before an edit, for another target, or of another revision. It is read in the browser.",
+          ),
+          el("p", {}, el("label", { for: "other" }, "page: "), pick),
+          this.fault ? el("p", { class: "fault", role: "alert" }, this.fault) : "",
+        ),
+      );
       return;
     }
-    const one = this.app.page, two = this.other;
+    const one = this.app.page,
+      two = this.other;
     const both = one.stages.filter((s) => two.stages.some((t) => t.name === s.name)).map((s) => s.name);
     const changed = new Map(both.map((n) => [n, this.sets(n)]));
-    const name = both.includes(this.app.state.get("stage")) ? this.app.state.get("stage") : both.find((n) => changed.get(n)[0].size + changed.get(n)[1].size) ?? both[0];
+    const name = both.includes(this.app.state.get("stage"))
+      ? this.app.state.get("stage")
+      : (both.find((n) => changed.get(n)[0].size + changed.get(n)[1].size) ?? both[0]);
     const panes = [one, two].map((page, k) => {
       const pane = new LinePane(name, page.stages.find((s) => s.name === name).lines, () => {});
       pane.differs = changed.get(name)[k];
-      return el("div", { class: "pane" }, el("header", {}, el("b", {}, `${page.model} · ${page.target}`), el("span", { class: "quiet" }, ` ${pane.differs.size} of ${pane.lines.length} lines differ`)), pane.node);
+      return el(
+        "div",
+        { class: "pane" },
+        el(
+          "header",
+          {},
+          el("b", {}, `${page.model} · ${page.target}`),
+          el("span", { class: "quiet" }, ` ${pane.differs.size} of ${pane.lines.length} lines differ`),
+        ),
+        pane.node,
+      );
     });
-    show(this.node, el("div", { class: "tools" }, choice("stage to compare", both.map((n) => [n, `${n} (${changed.get(n)[0].size + changed.get(n)[1].size})`]), name, (n) => this.app.state.set({ stage: n })), el("span", { class: "grow" }), el("label", { for: "other" }, "other page: "), pick),
-      this.kernels(one, two), el("div", { class: "panes" }, panes));
+    show(
+      this.node,
+      el(
+        "div",
+        { class: "tools" },
+        choice(
+          "stage to compare",
+          both.map((n) => [n, `${n} (${changed.get(n)[0].size + changed.get(n)[1].size})`]),
+          name,
+          (n) => this.app.state.set({ stage: n }),
+        ),
+        el("span", { class: "grow" }),
+        el("label", { for: "other" }, "other page: "),
+        pick,
+      ),
+      this.kernels(one, two),
+      el("div", { class: "panes" }, panes),
+    );
     say(`${changed.get(name)[0].size} lines of ${name} differ`);
   }
 
@@ -56,8 +99,12 @@ export class CompareView {
       const found = new DOMParser().parseFromString(await file.text(), "text/html").getElementById("data");
       if (!found) throw new Error("it is not a page of tatami explore");
       this.other = await read(found.textContent);
-      if (this.other.schema !== this.app.page.schema) throw new Error(`it has schema ${this.other.schema}, this page ${this.app.page.schema}`);
+      if (this.other.schema !== this.app.page.schema)
+        throw new Error(`it has schema ${this.other.schema}, this page ${this.app.page.schema}`);
       this.fault = "";
+      this.shown = null;
+      this.update(); // a page of another maker may lack what is shown
+      return;
     } catch (error) {
       this.other = null;
       this.fault = `${file.name} cannot be compared: ${error.message}`;
@@ -70,11 +117,45 @@ export class CompareView {
     const named = (page) => new Map(page.kernels.filter((k) => k.program !== "setup").map((k) => [nameOf(k), k]));
     const [a, b] = [named(one), named(two)];
     const plan = (k) => (k?.choices ?? []).map((c) => c.plan).join("; ");
-    const rows = [...new Set([...a.keys(), ...b.keys()])].filter((n) => !a.has(n) || !b.has(n) || plan(a.get(n)) !== plan(b.get(n)) || a.get(n).sources.join() !== b.get(n).sources.join());
-    const whole = (page) => page.whole ?? page.kernels.reduce((sum, k) => sum + (k.program === "main" ? timeOf(k) ?? 0 : 0), 0);
-    const cell = (k) => (k ? [plan(k) || k.kind, el("span", { class: "quiet" }, ` ${seconds(timeOf(k))}`)] : el("i", { class: "quiet" }, "none"));
-    return el("details", { open: rows.length > 0 && rows.length < 12 }, el("summary", {}, `${rows.length} of ${new Set([...a.keys(), ...b.keys()]).size} kernels changed; kernels take ${seconds(whole(one))} and ${seconds(whole(two))}`),
-      rows.length ? el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "kernel"), el("th", { scope: "col" }, `${one.model} · ${one.target}`), el("th", { scope: "col" }, `${two.model} · ${two.target}`))),
-        el("tbody", {}, rows.map((n) => el("tr", {}, el("th", { scope: "row" }, n), el("td", {}, cell(a.get(n))), el("td", {}, cell(b.get(n))))))) : "");
+    const rows = [...new Set([...a.keys(), ...b.keys()])].filter(
+      (n) => !a.has(n) || !b.has(n) || plan(a.get(n)) !== plan(b.get(n)) || a.get(n).sources.join() !== b.get(n).sources.join(),
+    );
+    const whole = (page) =>
+      page.whole ?? page.kernels.reduce((sum, k) => sum + (k.program === "main" ? (timeOf(k) ?? 0) : 0), 0);
+    const cell = (k) =>
+      k ? [plan(k) || k.kind, el("span", { class: "quiet" }, ` ${seconds(timeOf(k))}`)] : el("i", { class: "quiet" }, "none");
+    return el(
+      "details",
+      { open: rows.length > 0 && rows.length < 12 },
+      el(
+        "summary",
+        {},
+        `${rows.length} of ${new Set([...a.keys(), ...b.keys()]).size} kernels changed; kernels take ${seconds(whole(one))} and ${seconds(whole(two))}`,
+      ),
+      rows.length
+        ? el(
+            "table",
+            {},
+            el(
+              "thead",
+              {},
+              el(
+                "tr",
+                {},
+                el("th", { scope: "col" }, "kernel"),
+                el("th", { scope: "col" }, `${one.model} · ${one.target}`),
+                el("th", { scope: "col" }, `${two.model} · ${two.target}`),
+              ),
+            ),
+            el(
+              "tbody",
+              {},
+              rows.map((n) =>
+                el("tr", {}, el("th", { scope: "row" }, n), el("td", {}, cell(a.get(n))), el("td", {}, cell(b.get(n)))),
+              ),
+            ),
+          )
+        : "",
+    );
   }
 }

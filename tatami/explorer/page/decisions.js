@@ -2,7 +2,7 @@
 
 import { el, say, show } from "./dom.js";
 import { LinePane } from "./lines.js";
-import { nameOf } from "./kernels.js";
+import { nameOf } from "./figures.js";
 
 export class DecisionsView {
   constructor(app) {
@@ -17,7 +17,13 @@ export class DecisionsView {
     const { page } = this.app;
     const text = JSON.stringify(page.decisions, null, 1);
     const copy = async (e) => {
-      try { await navigator.clipboard.writeText(text); e.target.textContent = "copied"; } catch { this.select(); e.target.textContent = "press Ctrl-C"; }
+      try {
+        await navigator.clipboard.writeText(text);
+        e.target.textContent = "copied";
+      } catch {
+        this.select();
+        e.target.textContent = "press Ctrl-C";
+      }
       say(e.target.textContent);
     };
     this.raw = el("textarea", { readonly: true, rows: 14, "aria-label": "decisions document", spellcheck: "false" });
@@ -25,15 +31,117 @@ export class DecisionsView {
     const report = new LinePane("report", page.report.split("\n"), () => {});
     report.node.style.height = "36em";
     const rows = page.kernels.map((k, number) => ({ ...k, number })).filter((k) => k.choices?.length);
-    show(this.node, el("div", { class: "scroll pad" },
-      page.warnings?.length ? [el("h3", {}, `Warnings (${page.warnings.length})`), el("ul", { class: "reasons" }, page.warnings.map((w) => el("li", {}, w)))] : "",
-      el("h3", {}, "Plans and who chose them"),
-      el("table", {}, el("thead", {}, el("tr", {}, ["kernel", "plan", "when", "by"].map((n) => el("th", { scope: "col" }, n)))),
-        el("tbody", {}, rows.flatMap((k) => k.choices.map((c) => el("tr", {},
-          el("th", { scope: "row" }, el("a", { href: "#", onclick: (e) => { e.preventDefault(); this.app.state.set({ view: "kernels", kernel: k.number }, true); } }, nameOf(k))),
-          el("td", {}, c.plan), el("td", {}, c.when || (k.choices.length > 1 ? "else" : "always")), el("td", {}, k.by)))))),
-      el("h3", {}, "The document that repeats them ", el("button", { onclick: copy }, "copy")), el("p", { class: "quiet" }, "tatami run MODEL --decisions FILE obeys it; an edited one too, or it is refused with the reason."), this.raw,
-      el("h3", {}, "The whole report"), report.node));
+    show(
+      this.node,
+      el(
+        "div",
+        { class: "scroll pad" },
+        page.warnings?.length
+          ? [
+              el("h3", {}, `Warnings (${page.warnings.length})`),
+              el(
+                "ul",
+                { class: "reasons" },
+                page.warnings.map((w) => el("li", {}, w)),
+              ),
+            ]
+          : "",
+        page.checks?.length ? [el("h3", {}, "Playback"), this.checks()] : "",
+        el("h3", {}, "Plans and who chose them"),
+        el(
+          "table",
+          {},
+          el(
+            "thead",
+            {},
+            el(
+              "tr",
+              {},
+              ["kernel", "plan", "when", "by"].map((n) => el("th", { scope: "col" }, n)),
+            ),
+          ),
+          el(
+            "tbody",
+            {},
+            rows.flatMap((k) =>
+              k.choices.map((c) =>
+                el(
+                  "tr",
+                  {},
+                  el(
+                    "th",
+                    { scope: "row" },
+                    el(
+                      "a",
+                      {
+                        href: "#",
+                        onclick: (e) => {
+                          e.preventDefault();
+                          this.app.state.set({ view: "kernels", kernel: k.number }, true);
+                        },
+                      },
+                      nameOf(k),
+                    ),
+                  ),
+                  el("td", {}, c.plan),
+                  el("td", {}, c.when || (k.choices.length > 1 ? "else" : "always")),
+                  el("td", {}, k.by),
+                ),
+              ),
+            ),
+          ),
+        ),
+        el("h3", {}, "The document that repeats them ", el("button", { onclick: copy }, "copy")),
+        el(
+          "p",
+          { class: "quiet" },
+          "tatami run MODEL --decisions FILE obeys it; an edited one too, or it is refused with the reason.",
+        ),
+        this.raw,
+        el("h3", {}, "The whole report"),
+        report.node,
+      ),
+    );
+  }
+
+  checks() {
+    const first = this.app.page.checks.find((c) => c.differs);
+    return [
+      el(
+        "p",
+        {},
+        first
+          ? [el("b", { class: "fault" }, `First divergence: stage ${first.stage}`), `, output ${first.differs}`]
+          : "No stage differs from the reference.",
+      ),
+      el(
+        "table",
+        {},
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            ["stage", "agrees", "relative error", ""].map((n) => el("th", { scope: "col" }, n)),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          this.app.page.checks.map((c) =>
+            el(
+              "tr",
+              {},
+              el("th", { scope: "row" }, c.stage),
+              el("td", {}, c.differs ? el("b", { class: "fault" }, "no") : c.skipped ? "" : "yes"),
+              el("td", { class: "n" }, c.skipped ? "" : (c.error ?? 0).toExponential(1)),
+              el("td", {}, c.differs || c.skipped || ""),
+            ),
+          ),
+        ),
+      ),
+    ];
   }
 
   select() {

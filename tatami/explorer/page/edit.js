@@ -13,13 +13,32 @@ export function planForm(app, kernel, choice) {
   const fields = Object.entries(choice.fields);
   const inputs = new Map();
   const answer = el("div", { class: "answer", "aria-live": "polite" });
-  const form = el("form", { class: "edit", onsubmit: (e) => { e.preventDefault(); send(); } },
-    el("div", { class: "fields" }, fields.map(([name, value]) => {
-      const input = el("input", { name, value: typeof value === "string" ? value : JSON.stringify(value), readonly: name === "kind", spellcheck: "false", autocomplete: "off" });
-      inputs.set(name, input);
-      return el("label", {}, el("span", { class: "quiet" }, name), input);
-    })),
-    el("div", {}, el("button", { type: "submit" }, "check and compile"), " ", el("button", { type: "reset" }, "undo edits")));
+  const form = el(
+    "form",
+    {
+      class: "edit",
+      onsubmit: (e) => {
+        e.preventDefault();
+        send();
+      },
+    },
+    el(
+      "div",
+      { class: "fields" },
+      fields.map(([name, value]) => {
+        const input = el("input", {
+          name,
+          value: typeof value === "string" ? value : JSON.stringify(value),
+          readonly: name === "kind",
+          spellcheck: "false",
+          autocomplete: "off",
+        });
+        inputs.set(name, input);
+        return el("label", {}, el("span", { class: "quiet" }, name), input);
+      }),
+    ),
+    el("div", {}, el("button", { type: "submit" }, "check and compile"), " ", el("button", { type: "reset" }, "undo edits")),
+  );
 
   const plan = () => Object.fromEntries(fields.map(([name, was]) => [name, parsed(inputs.get(name).value, was)]));
 
@@ -28,10 +47,23 @@ export function planForm(app, kernel, choice) {
     form.querySelector("button").disabled = true;
     show(answer, el("p", { class: "quiet" }, "compiling …"));
     try {
-      const reply = await fetch(address, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ key: kernel.key, plan: edited }) });
+      const reply = await fetch(address, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ key: kernel.key, plan: edited }),
+      });
       if (!reply.ok) throw new Error(await reply.text());
       const found = await reply.json();
-      if (found.faults?.length) show(answer, el("h3", {}, "Refused"), el("ul", { class: "reasons faults" }, found.faults.map((f) => el("li", {}, el("b", {}, `${f.code} ${f.kind}`), ` at ${f.at}: ${f.why}; ${f.suggestion}`))));
+      if (found.faults?.length)
+        show(
+          answer,
+          el("h3", {}, "Refused"),
+          el(
+            "ul",
+            { class: "reasons faults" },
+            found.faults.map((f) => el("li", {}, el("b", {}, `${f.code} ${f.kind}`), ` at ${f.at}: ${f.why}; ${f.suggestion}`)),
+          ),
+        );
       else show(answer, accepted(app, kernel, await read(found.page), edited));
     } catch (error) {
       show(answer, el("p", { class: "fault" }, `no answer: ${error.message}`));
@@ -45,7 +77,11 @@ export function planForm(app, kernel, choice) {
 
 function parsed(text, was) {
   if (typeof was === "string") return text;
-  try { return JSON.parse(text); } catch { return text; }
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
 }
 
 function accepted(app, kernel, page, edited) {
@@ -59,9 +95,35 @@ function accepted(app, kernel, page, edited) {
   pane.node.style.height = "22em";
   const first = [...come].sort((x, y) => x - y)[0];
   if (first !== undefined) requestAnimationFrame(() => pane.bring(first));
-  return [el("h3", {}, "Accepted"), el("p", {}, `estimate ${seconds(kernel.estimate) || "unknown"} → ${seconds(now?.estimate) || "unknown"}; ${gone.size} lines of ${name} went, ${come.size} came`),
-    el("div", {}, el("button", { type: "button", onclick: () => { app.compareWith(page); } }, "compare the two compilations"), " ", el("button", { type: "button", onclick: () => saved("decisions.json", JSON.stringify(decision, null, 1)) }, "save as decisions.json")),
-    pane.node];
+  return [
+    el("h3", {}, "Accepted"),
+    el(
+      "p",
+      {},
+      `estimate ${seconds(kernel.estimate) || "unknown"} → ${seconds(now?.estimate) || "unknown"}; ${gone.size} lines of ${name} went, ${come.size} came`,
+    ),
+    el(
+      "div",
+      {},
+      el(
+        "button",
+        {
+          type: "button",
+          onclick: () => {
+            app.compareWith(page);
+          },
+        },
+        "compare the two compilations",
+      ),
+      " ",
+      el(
+        "button",
+        { type: "button", onclick: () => saved("decisions.json", JSON.stringify(decision, null, 1)) },
+        "save as decisions.json",
+      ),
+    ),
+    pane.node,
+  ];
 }
 
 function saved(name, text) {

@@ -3,9 +3,14 @@
 // The same steps as the drawings of `tatami explain --svg`: layers by the longest way, long edges through gaps of their own,
 // order by means of neighbours, places by isotonic regression. It runs here since folding a group changes every place.
 
-const GAP = 18, LAYER = 34, MARGIN = 12, TITLE = 22;
+const GAP = 18;
+const LAYER = 34;
+export const MARGIN = 12; // between a frame and what it holds
+export const TITLE = 22; // height of a frame's title
 const MOST_DUMMIES = 30000; // pieces of long edges beyond which they go straight
-const SWEEPS = 8, SWEEPS_LARGE = 2, LARGE = 3000;
+const SWEEPS = 8,
+  SWEEPS_LARGE = 2,
+  LARGE = 3000;
 
 /** items: [{id, w, h}] or [{id, children: items, edges, title}]; edges: [[from, to]] by id. Adds x, y (centres) to each item; returns {w, h, ways}. */
 export function layOut(items, edges) {
@@ -24,7 +29,8 @@ function level(items, edges) {
   const pairs = [];
   const seen = new Set();
   for (const [a, b] of edges) {
-    const p = place.get(a), q = place.get(b);
+    const p = place.get(a),
+      q = place.get(b);
     const key = p * items.length + q;
     if (p === undefined || q === undefined || p === q || seen.has(key)) continue;
     seen.add(key);
@@ -62,14 +68,25 @@ function level(items, edges) {
     for (const k of row) nodes[k].y = y + high / 2;
     y += high + LAYER;
   }
-  let left = Infinity, right = -Infinity;
-  for (const n of nodes) { left = Math.min(left, n.x - n.w / 2); right = Math.max(right, n.x + n.w / 2); }
+  let left = Infinity,
+    right = -Infinity;
+  for (const n of nodes) {
+    left = Math.min(left, n.x - n.w / 2);
+    right = Math.max(right, n.x + n.w / 2);
+  }
   if (!nodes.length) left = right = 0;
-  items.forEach((item, k) => { item.x = nodes[k].x - left; item.y = nodes[k].y; });
+  items.forEach((item, k) => {
+    item.x = nodes[k].x - left;
+    item.y = nodes[k].y;
+  });
   const ways = new Map();
   for (const [key, chain] of chains) {
-    const p = Math.floor(key / items.length), q = key % items.length;
-    ways.set(`${items[p].id} ${items[q].id}`, chain.map((d) => [nodes[d].x - left, nodes[d].y]));
+    const p = Math.floor(key / items.length),
+      q = key % items.length;
+    ways.set(
+      `${items[p].id} ${items[q].id}`,
+      chain.map((d) => [nodes[d].x - left, nodes[d].y]),
+    );
   }
   return { w: right - left, h: Math.max(0, y - LAYER), ways };
 }
@@ -86,15 +103,23 @@ function layers(total, pairs) {
     while (stack.length) {
       const top = stack[stack.length - 1];
       const next = out[top[0]][top[1]++];
-      if (next === undefined) { state[top[0]] = 2; stack.pop(); }
-      else if (state[next] === 1) back.add(top[0] * total + next);
-      else if (!state[next]) { state[next] = 1; stack.push([next, 0]); }
+      if (next === undefined) {
+        state[top[0]] = 2;
+        stack.pop();
+      } else if (state[next] === 1) back.add(top[0] * total + next);
+      else if (!state[next]) {
+        state[next] = 1;
+        stack.push([next, 0]);
+      }
     }
   }
   const forward = pairs.map(([p, q]) => (back.has(p * total + q) ? [q, p] : [p, q]));
   const after = Array.from({ length: total }, () => []);
   const waiting = new Int32Array(total);
-  for (const [p, q] of forward) { after[p].push(q); waiting[q]++; }
+  for (const [p, q] of forward) {
+    after[p].push(q);
+    waiting[q]++;
+  }
   const layer = new Array(total).fill(0);
   const ready = [];
   for (let k = 0; k < total; k++) if (!waiting[k]) ready.push(k);
@@ -111,7 +136,10 @@ function layers(total, pairs) {
 
 function order(rows, nodes) {
   const place = new Float64Array(nodes.length);
-  const number = (row) => row.forEach((k, at) => { place[k] = at; });
+  const number = (row) =>
+    row.forEach((k, at) => {
+      place[k] = at;
+    });
   rows.forEach(number);
   const sweeps = nodes.length > LARGE ? SWEEPS_LARGE : SWEEPS;
   for (let sweep = 0; sweep < sweeps; sweep++) {
@@ -132,7 +160,10 @@ function order(rows, nodes) {
 function spread(rows, nodes) {
   for (const row of rows) {
     let x = 0;
-    for (const k of row) { nodes[k].x = x + nodes[k].w / 2; x += nodes[k].w + GAP; }
+    for (const k of row) {
+      nodes[k].x = x + nodes[k].w / 2;
+      x += nodes[k].w + GAP;
+    }
   }
   const sweeps = nodes.length > LARGE ? SWEEPS_LARGE * 2 : SWEEPS;
   for (let sweep = 0; sweep < sweeps; sweep++) {
@@ -144,7 +175,13 @@ function spread(rows, nodes) {
         return near.length ? near.reduce((sum, n) => sum + nodes[n].x, 0) / near.length : nodes[k].x;
       });
       const weights = row.map((k) => ((down ? nodes[k].up : nodes[k].down).length ? (nodes[k].dummy ? 8 : 1) : 0.01));
-      apart(wanted, weights, row.map((k) => nodes[k].w)).forEach((x, at) => { nodes[row[at]].x = x; });
+      apart(
+        wanted,
+        weights,
+        row.map((k) => nodes[k].w),
+      ).forEach((x, at) => {
+        nodes[row[at]].x = x;
+      });
     }
   }
 }
@@ -166,5 +203,3 @@ function apart(wanted, weights, widths) {
   for (const [mean, , members] of blocks) for (let i = 0; i < members; i++) out.push(mean + shifts[out.length]);
   return out;
 }
-
-export { MARGIN, TITLE };

@@ -21,11 +21,24 @@ export class LinePane {
     this.rows = new Map();
     this.active = 0;
     this.sheet = el("div", { class: "sheet" });
-    this.ruler = el("canvas", { class: "ruler", "aria-hidden": "true", onclick: (e) => this.scrollToShare(e.offsetY / this.ruler.clientHeight) });
-    this.box = el("div", {
-      class: "lines", role: "listbox", tabindex: "0", "aria-label": `lines of ${name}`,
-      onscroll: () => this.draw(), onkeydown: (e) => this.key(e), onclick: (e) => this.click(e),
-    }, this.sheet);
+    this.ruler = el("canvas", {
+      class: "ruler",
+      "aria-hidden": "true",
+      onclick: (e) => this.scrollToShare(e.offsetY / this.ruler.clientHeight),
+    });
+    this.box = el(
+      "div",
+      {
+        class: "lines",
+        role: "listbox",
+        tabindex: "0",
+        "aria-label": `lines of ${name}`,
+        onscroll: () => this.draw(),
+        onkeydown: (e) => this.key(e),
+        onclick: (e) => this.click(e),
+      },
+      this.sheet,
+    );
     this.node = el("div", { class: "line-pane" }, this.box, this.ruler);
     this.refold();
     new ResizeObserver(() => {
@@ -91,7 +104,11 @@ export class LinePane {
     const first = Math.max(0, Math.floor(this.box.scrollTop / this.height) - EXTRA);
     const last = Math.min(this.shown.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / this.height) + EXTRA);
     const wanted = new Set(this.shown.slice(first, last));
-    for (const [k, row] of this.rows) if (!wanted.has(k)) { row.remove(); this.rows.delete(k); }
+    for (const [k, row] of this.rows)
+      if (!wanted.has(k)) {
+        row.remove();
+        this.rows.delete(k);
+      }
     for (let place = first; place < last; place++) this.row(place);
     this.box.setAttribute("aria-activedescendant", this.rows.has(this.active) ? `${this.id}-${this.active}` : "");
     this.drawRuler();
@@ -103,17 +120,30 @@ export class LinePane {
     const mark = this.marks.get(k);
     const shut = this.folded.has(k);
     let row = this.rows.get(k);
-    if (row && row.dataset.shut !== String(shut)) { row.remove(); row = undefined; }
+    if (row && row.dataset.shut !== String(shut)) {
+      row.remove();
+      row = undefined;
+    }
     if (!row) {
       const can = this.ends.has(k);
-      row = el("div", { role: "option", id: `${this.id}-${k}`, "data-line": k, "data-shut": String(shut) },
+      row = el(
+        "div",
+        { role: "option", id: `${this.id}-${k}`, "data-line": k, "data-shut": String(shut) },
         el("span", { class: "gutter", "aria-hidden": "true" }, k + 1),
         el("span", { class: `fold${can ? " can" : ""}`, "aria-hidden": "true" }, can ? (shut ? "▸" : "▾") : ""),
-        el("span", { class: "code" }, span(this.lines[k], this.language, el), shut ? el("span", { class: "cut" }, ` … ${this.ends.get(k) - k} lines`) : ""));
+        el(
+          "span",
+          { class: "code" },
+          span(this.lines[k], this.language),
+          shut ? el("span", { class: "cut" }, ` … ${this.ends.get(k) - k} lines`) : "",
+        ),
+      );
       this.rows.set(k, row);
       this.sheet.append(row);
     }
-    row.className = ["line", mark && `m-${mark}`, k === this.active && "active", this.differs.has(k) && "differs"].filter(Boolean).join(" ");
+    row.className = ["line", mark && `m-${mark}`, k === this.active && "active", this.differs.has(k) && "differs"]
+      .filter(Boolean)
+      .join(" ");
     row.setAttribute("aria-selected", mark === "self");
     row.style.top = `${place * this.height}px`;
   }
@@ -126,7 +156,10 @@ export class LinePane {
     const pen = c.getContext("2d");
     const style = getComputedStyle(document.documentElement);
     const total = Math.max(1, this.lines.length);
-    const put = (line, colour) => { pen.fillStyle = colour; pen.fillRect(0, (line / total) * high, 10, Math.max(2, high / total)); };
+    const put = (line, colour) => {
+      pen.fillStyle = colour;
+      pen.fillRect(0, (line / total) * high, 10, Math.max(2, high / total));
+    };
     for (const k of this.differs) put(k, style.getPropertyValue("--differs"));
     for (const [k, mark] of this.marks) put(k, style.getPropertyValue(`--${mark}-line`));
   }
@@ -150,13 +183,21 @@ export class LinePane {
     const top = this.box.scrollTop / this.height;
     const seen = this.box.clientHeight / this.height;
     const self = this.order.find((k) => this.marks.get(k) === "self");
-    const inSight = (k) => { const p = this.placeOf(k); return p >= top && p <= top + seen - 1; };
+    const inSight = (k) => {
+      const p = this.placeOf(k);
+      return p >= top && p <= top + seen - 1;
+    };
     if (self !== undefined ? !inSight(self) : !this.order.some(inSight)) this.bring(self ?? this.order[0]);
   }
 
   placeOf(line) {
-    let low = 0, high = this.shown.length;
-    while (low < high) { const mid = (low + high) >> 1; if (this.shown[mid] < line) low = mid + 1; else high = mid; }
+    let low = 0,
+      high = this.shown.length;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (this.shown[mid] < line) low = mid + 1;
+      else high = mid;
+    }
     return low;
   }
 
@@ -187,7 +228,8 @@ export class LinePane {
     const place = this.activePlace();
     const top = place * this.height;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
-    else if (top + this.height > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + this.height - this.box.clientHeight;
+    else if (top + this.height > this.box.scrollTop + this.box.clientHeight)
+      this.box.scrollTop = top + this.height - this.box.clientHeight;
     this.draw();
   }
 
@@ -197,10 +239,17 @@ export class LinePane {
     const to = (p) => this.go(this.shown[Math.min(Math.max(0, p), this.shown.length - 1)]);
     const next = (order) => order !== undefined && this.go(order);
     const act = {
-      ArrowDown: () => to(place + 1), ArrowUp: () => to(place - 1), PageDown: () => to(place + page), PageUp: () => to(place - page),
-      Home: () => to(0), End: () => to(this.shown.length - 1), Enter: () => this.pick(this.active), " ": () => this.pick(this.active),
+      ArrowDown: () => to(place + 1),
+      ArrowUp: () => to(place - 1),
+      PageDown: () => to(place + page),
+      PageUp: () => to(place - page),
+      Home: () => to(0),
+      End: () => to(this.shown.length - 1),
+      Enter: () => this.pick(this.active),
+      " ": () => this.pick(this.active),
       f: () => this.fold(this.active),
-      n: () => next((this.order || []).find((k) => k > this.active)), p: () => next((this.order || []).findLast((k) => k < this.active)),
+      n: () => next((this.order || []).find((k) => k > this.active)),
+      p: () => next((this.order || []).findLast((k) => k < this.active)),
     }[event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
@@ -213,7 +262,11 @@ export class LinePane {
     const total = this.lines.length;
     for (let i = 1; i <= total; i++) {
       const k = (this.active + (back ? -i : i) + total * 2) % total;
-      if (this.lines[k].toLowerCase().includes(low)) { this.bring(k); this.go(k); return true; }
+      if (this.lines[k].toLowerCase().includes(low)) {
+        this.bring(k);
+        this.go(k);
+        return true;
+      }
     }
     return false;
   }

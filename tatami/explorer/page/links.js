@@ -12,7 +12,11 @@ export class Links {
     const next = starts.slice();
     this.starts = starts;
     this.down = new Int32Array(starts[total]);
-    this.up.forEach((origins, thing) => origins.forEach((o) => { this.down[next[o]++] = thing; }));
+    this.up.forEach((origins, thing) =>
+      origins.forEach((o) => {
+        this.down[next[o]++] = thing;
+      }),
+    );
     this.linesOf = page.stages.map((stage) => {
       const lines = new Map();
       stage.things.forEach((thing, line) => {
@@ -37,7 +41,12 @@ export class Links {
   walk(things, neighbours) {
     const seen = new Set(things);
     const work = [...things];
-    while (work.length) for (const t of neighbours(work.pop())) if (!seen.has(t)) { seen.add(t); work.push(t); }
+    while (work.length)
+      for (const t of neighbours(work.pop()))
+        if (!seen.has(t)) {
+          seen.add(t);
+          work.push(t);
+        }
     for (const t of things) seen.delete(t);
     return seen;
   }

@@ -13,8 +13,27 @@ import { StagesView } from "./stages.js";
 import { State } from "./state.js";
 import { TimeView } from "./time.js";
 
-const VIEWS = [["stages", "Stages", StagesView], ["kernels", "Kernels", KernelsView], ["model", "Model", GraphView], ["memory", "Memory", MemoryView], ["time", "Time", TimeView], ["decisions", "Decisions", DecisionsView], ["compare", "Compare", CompareView]];
-const KEYS = [["1 … 7", "the views"], ["/", "find"], ["t", "dark or light"], ["?", "this list"], ["↑ ↓ Page Home End", "move in a text"], ["Enter", "mark what a line comes from and what became of it"], ["n, p", "next and previous marked line"], ["f", "fold here"], ["arrows, + − 0", "in the model: along edges, zoom, fit"], ["f, s, Enter", "in the model: fold the frame, show in stages, show the kernel"]];
+const VIEWS = [
+  ["stages", "Stages", StagesView],
+  ["kernels", "Kernels", KernelsView],
+  ["model", "Model", GraphView],
+  ["memory", "Memory", MemoryView],
+  ["time", "Time", TimeView],
+  ["decisions", "Decisions", DecisionsView],
+  ["compare", "Compare", CompareView],
+];
+const KEYS = [
+  ["1 … 7", "the views"],
+  ["/", "find"],
+  ["t", "dark or light"],
+  ["?", "this list"],
+  ["↑ ↓ Page Home End", "move in a text"],
+  ["Enter", "mark what a line comes from and what became of it"],
+  ["n, p", "next and previous marked line"],
+  ["f", "fold here"],
+  ["arrows, + − 0", "in the model: along edges, zoom, fit"],
+  ["f, s, Enter", "in the model: fold the frame, show in stages, show the kernel"],
+];
 
 class App {
   static differing = differing; // for tests in a console
@@ -27,16 +46,57 @@ class App {
     this.theme(stored() ?? "");
     document.title = `${page.model} · Tatami explorer`;
     this.main = el("main", { id: "main" });
-    this.tabs = VIEWS.map(([name, title], k) => el("button", { role: "tab", id: `tab-${name}`, "aria-controls": "main", "data-view": name, title: `key ${k + 1}`, onclick: () => this.go(name), onkeydown: (e) => this.tabKey(e, k) }, title));
-    this.help = el("dialog", { "aria-label": "keys" }, el("h2", {}, "Keys"), el("dl", { class: "keys" }, KEYS.map(([k, what]) => [el("dt", {}, k), el("dd", {}, what)])), el("button", { onclick: () => this.help.close() }, "close"));
-    const sizes = Object.entries(page.sizes).map(([n, v]) => `${n}=${v}`).join(" ");
-    show(document.getElementById("page"),
-      el("header", { class: "top" },
-        el("h1", {}, el("span", { class: "mark", "aria-hidden": "true" }), page.model), el("span", { class: "quiet" }, [page.target, sizes].filter(Boolean).join(" · ")),
-        el("nav", { role: "tablist", "aria-label": "views" }, this.tabs), el("span", { class: "grow" }),
-        page.warnings?.length ? el("button", { class: "warn", onclick: () => this.go("decisions") }, `${page.warnings.length} warning${page.warnings.length > 1 ? "s" : ""}`) : "",
-        el("button", { onclick: () => this.turn(), "aria-label": "dark or light", title: "dark or light (t)" }, "◐"), el("button", { onclick: () => this.help.showModal(), "aria-label": "keys", title: "keys (?)" }, "?")),
-      this.main, this.help);
+    this.tabs = VIEWS.map(([name, title], k) =>
+      el(
+        "button",
+        {
+          role: "tab",
+          id: `tab-${name}`,
+          "aria-controls": "main",
+          "data-view": name,
+          title: `key ${k + 1}`,
+          onclick: () => this.go(name),
+          onkeydown: (e) => this.tabKey(e, k),
+        },
+        title,
+      ),
+    );
+    this.help = el(
+      "dialog",
+      { "aria-label": "keys" },
+      el("h2", {}, "Keys"),
+      el(
+        "dl",
+        { class: "keys" },
+        KEYS.map(([k, what]) => [el("dt", {}, k), el("dd", {}, what)]),
+      ),
+      el("button", { onclick: () => this.help.close() }, "close"),
+    );
+    const sizes = Object.entries(page.sizes)
+      .map(([n, v]) => `${n}=${v}`)
+      .join(" ");
+    show(
+      document.getElementById("page"),
+      el(
+        "header",
+        { class: "top" },
+        el("h1", {}, el("span", { class: "mark", "aria-hidden": "true" }), page.model),
+        el("span", { class: "quiet" }, [page.target, sizes].filter(Boolean).join(" · ")),
+        el("nav", { role: "tablist", "aria-label": "views" }, this.tabs),
+        el("span", { class: "grow" }),
+        page.warnings?.length
+          ? el(
+              "button",
+              { class: "warn", onclick: () => this.go("decisions") },
+              `${page.warnings.length} warning${page.warnings.length > 1 ? "s" : ""}`,
+            )
+          : "",
+        el("button", { onclick: () => this.turn(), "aria-label": "dark or light", title: "dark or light (t)" }, "◐"),
+        el("button", { onclick: () => this.help.showModal(), "aria-label": "keys", title: "keys (?)" }, "?"),
+      ),
+      this.main,
+      this.help,
+    );
     document.addEventListener("keydown", (e) => this.key(e));
     this.state.listen(() => this.update());
     this.update();
@@ -67,7 +127,10 @@ class App {
   showNode(thing) {
     for (const [name, nodes] of Object.entries(this.page.graphs)) {
       const at = nodes.findIndex((n) => n.thing === thing);
-      if (at >= 0) { this.state.set({ view: "model", graph: name, node: at }, true); return; }
+      if (at >= 0) {
+        this.state.set({ view: "model", graph: name, node: at }, true);
+        return;
+      }
     }
   }
 
@@ -106,16 +169,29 @@ class App {
 
   theme(name) {
     if (name) document.documentElement.dataset.theme = name;
-    try { if (name) localStorage.setItem("tatami-theme", name); } catch { /* a page from a file may have no storage */ }
+    try {
+      if (name) localStorage.setItem("tatami-theme", name);
+    } catch {
+      /* a page from a file may have no storage */
+    }
   }
 }
 
 function stored() {
-  try { return localStorage.getItem("tatami-theme"); } catch { return null; }
+  try {
+    return localStorage.getItem("tatami-theme");
+  } catch {
+    return null;
+  }
 }
 
-read(document.getElementById("data").textContent).then((page) => {
-  window.explorer = new App(page);
-}).catch((error) => {
-  show(document.getElementById("page"), el("p", { class: "empty", role: "alert" }, `This page cannot be shown: ${error.message}`));
-});
+read(document.getElementById("data").textContent)
+  .then((page) => {
+    window.explorer = new App(page);
+  })
+  .catch((error) => {
+    show(
+      document.getElementById("page"),
+      el("p", { class: "empty", role: "alert" }, `This page cannot be shown: ${error.message}`),
+    );
+  });

@@ -25,7 +25,10 @@ export class StagesView {
   /** The stages that are open, from the address; at first the model, its Regions and the code. */
   open() {
     const all = this.names();
-    const asked = this.app.state.get("panes").split(",").filter((n) => all.includes(n));
+    const asked = this.app.state
+      .get("panes")
+      .split(",")
+      .filter((n) => all.includes(n));
     if (asked.length) return asked.slice(0, MOST_PANES);
     const code = all.includes("cu") ? "cu" : all.includes("c") ? "c" : all[all.length - 1];
     return [...new Set(["frontend", "region", code].filter((n) => all.includes(n)))];
@@ -34,9 +37,15 @@ export class StagesView {
   update() {
     const open = this.open();
     const key = open.join(",");
-    if (key !== this.shownPanes) { this.shownPanes = key; this.build(open); }
+    if (key !== this.shownPanes) {
+      this.shownPanes = key;
+      this.build(open);
+    }
     const thing = this.app.state.number("thing");
-    if (thing !== this.shownThing) { this.shownThing = thing; this.mark(thing); }
+    if (thing !== this.shownThing) {
+      this.shownThing = thing;
+      this.mark(thing);
+    }
   }
 
   build(open) {
@@ -48,13 +57,29 @@ export class StagesView {
       }
       return this.made.get(name);
     });
-    show(this.row, this.panes.map((pane, k) => this.frame(pane, k, open)));
+    show(
+      this.row,
+      this.panes.map((pane, k) => this.frame(pane, k, open)),
+    );
     const other = this.names().filter((n) => !open.includes(n));
-    show(this.tools,
-      el("span", { class: "legend" }, el("i", { class: "m-self" }), "chosen", el("i", { class: "m-origin" }), "it comes from", el("i", { class: "m-became" }), "became of it"),
+    show(
+      this.tools,
+      el(
+        "span",
+        { class: "legend" },
+        el("i", { class: "m-self" }),
+        "chosen",
+        el("i", { class: "m-origin" }),
+        "it comes from",
+        el("i", { class: "m-became" }),
+        "became of it",
+      ),
       this.status,
       el("span", { class: "grow" }),
-      open.length < MOST_PANES && other.length ? choice("add a stage", [["", "+ stage"], ...other.map((n) => [n, n])], "", (n) => this.set([...open, n])) : "");
+      open.length < MOST_PANES && other.length
+        ? choice("add a stage", [["", "+ stage"], ...other.map((n) => [n, n])], "", (n) => this.set([...open, n]))
+        : "",
+    );
     this.shownThing = null;
     requestAnimationFrame(() => this.panes.forEach((p) => p.draw()));
   }
@@ -62,7 +87,9 @@ export class StagesView {
   frame(pane, k, open) {
     const all = this.names();
     const search = el("input", {
-      type: "search", placeholder: "find", "aria-label": `find in ${pane.name}`,
+      type: "search",
+      placeholder: "find",
+      "aria-label": `find in ${pane.name}`,
       onkeydown: (e) => {
         if (e.key !== "Enter") return;
         e.preventDefault();
@@ -71,15 +98,61 @@ export class StagesView {
         if (!found) say(`nothing in ${pane.name} has ${e.target.value}`);
       },
     });
-    return el("div", { class: "pane", role: "group", "aria-label": `stage ${pane.name}`, "data-stage": pane.name },
-      el("header", {},
-        choice(`stage of pane ${k + 1}`, all.filter((n) => n === pane.name || !open.includes(n)).map((n) => [n, n]), pane.name, (n) => this.set(open.map((o) => (o === pane.name ? n : o)))),
+    return el(
+      "div",
+      { class: "pane", role: "group", "aria-label": `stage ${pane.name}`, "data-stage": pane.name },
+      el(
+        "header",
+        {},
+        choice(
+          `stage of pane ${k + 1}`,
+          all.filter((n) => n === pane.name || !open.includes(n)).map((n) => [n, n]),
+          pane.name,
+          (n) => this.set(open.map((o) => (o === pane.name ? n : o))),
+        ),
+        this.check(pane),
         el("span", { class: "grow" }),
         search,
         el("button", { title: "fold all", onclick: () => pane.foldAll(true), "aria-label": `fold ${pane.name}` }, "⊟"),
         el("button", { title: "unfold all", onclick: () => pane.foldAll(false), "aria-label": `unfold ${pane.name}` }, "⊞"),
-        open.length > 1 ? el("button", { title: "close", onclick: () => this.set(open.filter((o) => o !== pane.name)), "aria-label": `close ${pane.name}` }, "×") : ""),
-      pane.node);
+        open.length > 1
+          ? el(
+              "button",
+              {
+                title: "close",
+                onclick: () => this.set(open.filter((o) => o !== pane.name)),
+                "aria-label": `close ${pane.name}`,
+              },
+              "×",
+            )
+          : "",
+      ),
+      pane.node,
+    );
+  }
+
+  /** The result of playback for a stage: a mark, which leads to the output that differs. */
+  check(pane) {
+    const found = (this.app.page.checks || []).find((c) => c.stage === pane.name);
+    if (!found) return "";
+    if (found.differs)
+      return el(
+        "button",
+        {
+          class: "differs",
+          title: found.differs,
+          onclick: () => {
+            pane.find(found.output);
+            say(found.differs);
+          },
+        },
+        "✗ differs",
+      );
+    return el(
+      "span",
+      { class: "agrees", title: found.skipped || `relative error ${(found.error ?? 0).toExponential(1)}` },
+      found.skipped ? "not run" : "✓ agrees",
+    );
   }
 
   set(open) {
@@ -94,11 +167,21 @@ export class StagesView {
     const marks = this.app.links.marks(thing);
     const names = this.names();
     for (const pane of this.panes) pane.setMarks(marks[names.indexOf(pane.name)]);
-    if (thing < 0) { show(this.status, el("span", { class: "quiet" }, "Choose a line: what it comes from and what became of it is marked in every pane.")); return; }
+    if (thing < 0) {
+      show(
+        this.status,
+        el("span", { class: "quiet" }, "Choose a line: what it comes from and what became of it is marked in every pane."),
+      );
+      return;
+    }
     const { stage, label } = this.app.page.things;
     const total = marks.reduce((n, m) => n + m.size, 0);
-    show(this.status, el("b", {}, label[thing]), ` of ${names[stage[thing]]}: ${total} lines in ${marks.filter((m) => m.size).length} stages `,
-      el("button", { class: "plain", onclick: () => this.app.state.set({ thing: "" }) }, "clear"));
+    show(
+      this.status,
+      el("b", {}, label[thing]),
+      ` of ${names[stage[thing]]}: ${total} lines in ${marks.filter((m) => m.size).length} stages `,
+      el("button", { class: "plain", onclick: () => this.app.state.set({ thing: "" }) }, "clear"),
+    );
     say(this.status.textContent);
   }
 

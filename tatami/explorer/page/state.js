@@ -8,7 +8,10 @@ export class State {
     this.listeners = [];
     this.read();
     window.addEventListener("hashchange", () => {
-      if (location.hash.slice(1) !== this.text()) { this.read(); this.tell(); }
+      if (location.hash.slice(1) !== this.text()) {
+        this.read();
+        this.tell();
+      }
     });
   }
 
@@ -17,7 +20,9 @@ export class State {
   }
 
   text() {
-    return new URLSearchParams(Object.entries(this.values).filter(([, v]) => v !== "" && v !== null && v !== undefined)).toString();
+    return new URLSearchParams(
+      Object.entries(this.values).filter(([, v]) => v !== "" && v !== null && v !== undefined),
+    ).toString();
   }
 
   get(name, otherwise = "") {
@@ -36,7 +41,9 @@ export class State {
     try {
       if (step) history.pushState(null, "", address);
       else history.replaceState(null, "", address);
-    } catch { /* a page inside a notebook has no address of its own */ }
+    } catch {
+      /* a page inside a notebook has no address of its own */
+    }
     this.tell();
   }
 

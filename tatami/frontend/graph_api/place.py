@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+_BUILDERS = ("tatami.frontend.graph", "tatami.derivative")
+"""Beginnings of the names of modules that build a graph for a caller."""
 _PLACE: ContextVar[str | None] = ContextVar("place", default=None)
 
 
@@ -21,12 +23,12 @@ def placed(at: str) -> Iterator[None]:
 
 
 def caller() -> str:
-    """The Python line outside this package that called: ``model.py:12``; within `placed`, its place."""
+    """The Python line that called the modules that build graphs: ``model.py:12``; within `placed`, its place."""
     place = _PLACE.get()
     if place is not None:
         return place
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tatami.frontend.graph"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BUILDERS):
         frame = frame.f_back
     path = frame.f_code.co_filename.replace("\\", "/").rsplit("/", 1)[-1]
     return f"{path}:{frame.f_lineno}"

@@ -1,5 +1,6 @@
 # make demo    compile the digits network for this CPU and classify held-out images
 # make test    all tests      make check   tests, lint, format, types
+# make docs    the documentation as a site, in build/site
 # make gpu     on a machine with a GPU: correctness, lane tables, benchmarks, in under nine minutes and without a network
 PYTHON ?= python3
 VENV   ?= .venv
@@ -17,7 +18,7 @@ WHEELS      ?= wheels
 GPU_NEEDS   := msgspec islpy lark platformdirs ml_dtypes click rich markdown-it-py mdurl pygments cuda-bindings~=13.0.0 cuda-pathfinder
 PLATFORMS   := $(foreach n,2_28 2_27 2_24 2_17,--platform manylinux_$(n)_x86_64) --platform manylinux2014_x86_64 --platform any
 
-.PHONY: demo test check lint types newest bench clean update-golden gpu gpu-wheels
+.PHONY: demo test check docs lint types newest bench clean update-golden gpu gpu-wheels
 
 demo: $(STAMP)
 	$(PY) examples/digits/demo.py
@@ -34,6 +35,11 @@ lint: $(VENV)/.check-extras
 
 types: $(VENV)/.check-extras
 	$(PY) -m mypy
+
+# Without `--quiet`, which would hide the warnings that end a strict build. The notice of MkDocs 2 is about its next version,
+# which pyproject.toml excludes.
+docs: $(VENV)/.docs-extras
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
 
 # On another Python: what a change of the language or its library breaks first, in some four minutes.
 NEWEST ?= python3.13
@@ -68,6 +74,10 @@ $(VENV)/.tested-extras: $(STAMP)
 
 $(VENV)/.check-extras: $(STAMP)
 	$(PY) -m pip install --quiet --editable ".[check]"
+	touch $@
+
+$(VENV)/.docs-extras: $(STAMP)
+	$(PY) -m pip install --quiet --editable ".[docs]"
 	touch $@
 
 clean:

@@ -39,11 +39,13 @@ def compile(
     max_specialisations: int | None = None,
     tune: float | None = None,
 ) -> CompiledFunction:
-    """Compile `model` for `target` into a Function. target: a name, a Target, its document or a .json file of it; None for the machine that a document was made for, else this CPU.
+    """Compile `model` for `target` into a Function.
 
+    target: a name, a Target, its document or a .json file of it; None for the machine that a document was made for, else this CPU.
     model: a path (.onnx, .json, the folder of a dump), the bytes of an .onnx file, a Graph, a document, an onnx.ModelProto, a torch.nn.Module or an ExportedProgram.
     example_inputs: values for inputs of an ONNX model that are to be constant; for a torch module, the arguments to export it with; `dynamic_shapes` marks their open sizes as in torch.export.
-    sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one; a list of numbers and ranges requests a program for each, in addition to the one that serves all: {"B": [1, 8, (16, 512)]}. threads: default TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else the cores that affinity and quotas leave.
+    sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one; a list of numbers and ranges requests a program for each, in addition to the one that serves all: {"B": [1, 8, (16, 512)]}.
+    threads: default TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else the cores that affinity and quotas leave.
     progress: True for a bar on stderr (where that is a terminal), or a function told (what, done, total).
     max_specialisations: programs kept for sizes that the program for all sizes does not serve (64); 0 refuses such calls.
     tune: seconds to search for faster plans by measuring, at the sizes given or usual ones (docs/tune.md); None: no search.

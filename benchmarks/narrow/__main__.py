@@ -8,6 +8,7 @@ python -m benchmarks.narrow --report              the page from the record
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -104,10 +105,12 @@ def page(record: Record) -> str:
         "",
         "Written by `python -m benchmarks.narrow`: y = x @ w for weights narrower than fp32, one thread, next to ONNX Runtime.",
         "",
-        "*ms* is the least mean of a block of calls; the engines take turns, each in a process of its own. *ratio* is ONNX Runtime's",
-        "time over Tatami's. *error* is the norm of the difference from float64, relative to the norm of the result. Where ONNX",
-        "Runtime's error is near 1e-2, it rounds x to 8 bits: unasked for `DequantizeLinear`, as a permission of the file for",
-        "accuracy 4; Tatami does not ([0087](decisions/0087-narrow-weights.md)). Blocks have 32 steps of k. Repeated calls find",
+        "*ms* is the least mean of a block of calls; the engines take turns, each in a process of its own. On a busy",
+        "machine (a *load* above the cores) milliseconds are several times those of a quiet one, and ratios differ by half from run to",
+        "run. *ratio* is ONNX Runtime's time over Tatami's. *error* is the norm of the difference from float64, relative to the norm of the result. Where ONNX",
+        "Runtime's error is near 1e-2, it rounds x to 8 bits: unasked for `DequantizeLinear`, which Tatami does not",
+        "([0087](decisions/0087-narrow-weights.md)), and as a permission of the file for accuracy 4, which both take",
+        "([0088](decisions/0088-rounded-operands-of-level-4.md)). Blocks have 32 steps of k. Repeated calls find",
         "weights of less than the L3 cache there; in a model they come from memory.",
         "",
         f"Machine: {machine}.",
@@ -140,7 +143,10 @@ def main() -> None:
                         print(msgspec.json.encode(rows[-1]).decode(), flush=True)
         if asked.only or asked.rows:
             return
-        RECORD.write_bytes(msgspec.json.format(msgspec.json.encode(Record(describe(), rows)), indent=1) + b"\n")
+        RECORD.write_bytes(
+            msgspec.json.format(msgspec.json.encode(Record(describe() | {"load": f"{os.getloadavg()[2]:.0f}"}, rows)), indent=1)
+            + b"\n"
+        )
     PAGE.write_text(page(msgspec.json.decode(RECORD.read_bytes(), type=Record)))
 
 

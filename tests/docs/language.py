@@ -43,7 +43,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tatami"
-READ = ("tatami", "tests", "benchmarks", "examples", "docs", "README.md")
+READ = ("tatami", "tests", "benchmarks", "examples", "website", "docs", "README.md")
 """Files and folders of the repository that are read where no path is given."""
 PACKAGE_RULES = ("short", "constant", "undocumented")
 """Rules that are held for the package alone: names of tests say what a test holds."""

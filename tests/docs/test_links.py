@@ -11,7 +11,13 @@ from tests.docs.pages import DOCS, LINK, ROOT, anchors, line_of, slug, without_c
 
 PAGES = sorted(
     p
-    for p in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]
+    for p in [
+        *ROOT.glob("*.md"),
+        *DOCS.rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        *(ROOT / "benchmarks").rglob("*.md"),
+        ROOT / "website/home.md",
+    ]
 )
 NAMING = sorted([*DOCS.glob("*.md"), *(DOCS / "design").glob("*.md"), *(DOCS / "notes").glob("*.md")])
 MADE = re.compile(r"^```python\n# (\S+\.py)$", re.MULTILINE)

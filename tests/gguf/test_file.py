@@ -45,14 +45,18 @@ def whole(path: Path) -> Path:
     return path
 
 
+LIMIT = 20.0
+"""Maximum seconds until a file is refused: a count that is believed takes hours. It is much less on an idle machine."""
+
+
 def refusal(data: bytes, folder: Path) -> str:
-    """The text of the only diagnostic for a file with these bytes, which comes within two seconds."""
+    """The text of the only diagnostic for a file with these bytes, which comes within `LIMIT`."""
     path = folder / "hostile.gguf"
     path.write_bytes(data)
     started = time.monotonic()
     with pytest.raises(TatamiError) as raised:
         tt.compile(path)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < LIMIT
     (found,) = raised.value.diagnostics
     return str(found)
 

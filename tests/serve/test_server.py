@@ -135,7 +135,7 @@ def post(data: bytes, path: str = "/v1/completions") -> bytes:
 def test_a_client_that_leaves_frees_its_place(stream: bool, waits: bool) -> None:
     """While its answer is generated, and while it waits for a slot."""
     with serving(slots=1 if waits else 4, places=4) as running:
-        running.program.seconds = 0.01
+        running.program.seconds = 0.05
         sockets = []
         for _ in range(4):
             s = socket.create_connection(("127.0.0.1", running.port))
@@ -145,9 +145,7 @@ def test_a_client_that_leaves_frees_its_place(stream: bool, waits: bool) -> None
             time.sleep(0.01)
         for s in sockets:
             s.close()
-        started = time.monotonic()
-        assert running.is_idle_within(5)
-        assert time.monotonic() - started < 1.5  # 200 tokens take two seconds
+        assert running.is_idle_within(8)  # 200 tokens take ten seconds
         assert running.server.metrics.value("tatami_cancelled_total") == 4
 
 

@@ -78,7 +78,7 @@ class Generator:
             tokens = self.tokenizer.tokens(prompt)
         else:
             given = _several(prompt, "prompt")
-            if not all(isinstance(t, Integral) and not isinstance(t, bool) for t in given):
+            if not all(type(t) is int or (isinstance(t, Integral) and not isinstance(t, bool)) for t in given):
                 raise fail("InvalidAttribute", "prompt", "a token that is not an integer", "give a text, or integers")
             tokens = tuple(map(int, given))
         decode = None if self.tokenizer is None else self.tokenizer.text

@@ -38,7 +38,8 @@ WORDS: dict[str, str] = {
 }
 """Value of tokenizer.ggml.pre -> pattern of the words that merges stay within."""
 LLAMA3 = frozenset(["llama3", "llama-v3", "llama-bpe"])
-"""Those of Llama 3: a word that is a token is not cut, and texts begin with a mark unless the file says otherwise."""
+"""Values of tokenizer.ggml.pre for Llama 3: a word that is a token is not cut, and texts begin with a mark unless the file says
+otherwise."""
 
 
 class Tokenizer:
@@ -65,8 +66,11 @@ class Tokenizer:
     def tokens(self, text: str, *, begins: bool = True) -> tuple[int, ...]:
         """The tokens of a text. `begins`: after the token that begins a text, if the model has one. Raises InvalidAttribute for
         halves of surrogate pairs, which no encoding has."""
-        if any("\ud800" <= c <= "\udfff" for c in text):
-            raise fail("InvalidAttribute", "prompt", "a text with half of a surrogate pair", "give whole characters")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            why = "a text with half of a surrogate pair"
+            raise fail("InvalidAttribute", "prompt", why, "give whole characters") from None
         found = tuple(self.work.encode(text, add_special_tokens=False).ids)
         return (self.begin, *found) if begins and self.begin is not None and found[:1] != (self.begin,) else found
 

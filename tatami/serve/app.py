@@ -158,10 +158,13 @@ class Server:
             for j in range(count):
                 how = body.sampling(i * count + j)
                 try:
-                    sequences.append(await asyncio.to_thread(self.generator.sequence, prompt, most, how, body.stops))
+                    sequence = await asyncio.to_thread(self.generator.sequence, prompt, most, how, body.stops)
                 except TatamiError as error:
                     raise BadRequest(error.diagnostics[0].why, param=error.diagnostics[0].at) from None
-                prompt = sequences[-1].prompt  # the text's tokens serve all its answers
+                if not j:
+                    await asyncio.to_thread(self.worker.check, sequence.prompt)
+                    prompt = sequence.prompt  # tokens of a prompt that fits serve all its answers
+                sequences.append(sequence)
         job = Job(sequences, self.metrics)
         self.worker.submit(job.told())
         read = sum(len(s.prompt) for s in sequences[::count])

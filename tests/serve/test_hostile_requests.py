@@ -198,6 +198,16 @@ def test_a_prompt_becomes_tokens_once(running: Running, monkeypatch: pytest.Monk
     assert (status, len(found["choices"]), texts) == (200, 8, ["1 2"])
 
 
+def test_a_prompt_that_does_not_fit_is_refused_before_its_answers_are_made(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    work = running.server.generator.sequence
+    monkeypatch.setattr(running.server.generator, "sequence", lambda *a: made.append(a) or work(*a))
+    status, found = ask(running, json.dumps(BASE | {"n": 32, "prompt": "1 " * 400_000}).encode())
+    assert (status, found["error"]["code"], len(made)) == (400, "context_length_exceeded", 1)
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]", "[::1]:80"])
 def test_names_of_this_machine_reach_it(running: Running, host: str) -> None:
     assert ask(running, None, "/v1/models", "GET", Host=host)[0] == 200

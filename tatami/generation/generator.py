@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator as Pieces
 from collections.abc import Iterable, Sequence
-from numbers import Integral
+from operator import index
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tatami.core.diagnostic import fail
 from tatami.core.faults.arguments import path_argument
@@ -19,6 +19,7 @@ from tatami.generation.tokens import Tokenizer
 
 Prompt: TypeAlias = "str | Sequence[int]"
 """The beginning of a sequence: a text, or its tokens."""
+Element = TypeVar("Element")
 MOST = 1 << 24
 """The largest context, number of tokens or of slots that is accepted."""
 
@@ -69,7 +70,7 @@ class Generator:
         """A sequence for `engine.add`. Raises InvalidAttribute."""
         if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST:
             raise fail("InvalidAttribute", "most", f"{str(most)[:40]!a} tokens", f"give a number from 1 to {MOST}")
-        stops = (stops,) if isinstance(stops, str) else tuple(_several(stops, "stops"))
+        stops = (stops,) if isinstance(stops, str) else _several(stops, "stops")
         if not all(isinstance(s, str) and s for s in stops):
             raise fail("InvalidAttribute", "stops", "a stop string is empty, or not a text", "give texts")
         if isinstance(prompt, str):
@@ -78,9 +79,12 @@ class Generator:
             tokens = self.tokenizer.tokens(prompt)
         else:
             given = _several(prompt, "prompt")
-            if not all(type(t) is int or (isinstance(t, Integral) and not isinstance(t, bool)) for t in given):
+            try:
+                tokens = tuple(map(index, given))
+            except TypeError:
+                tokens = ()
+            if len(tokens) != len(given) or any(isinstance(t, bool) for t in given):
                 raise fail("InvalidAttribute", "prompt", "a token that is not an integer", "give a text, or integers")
-            tokens = tuple(map(int, given))
         decode = None if self.tokenizer is None else self.tokenizer.text
         return Running(tokens, most, sampling or Sampling(), TextStream(decode, stops))
 
@@ -122,7 +126,7 @@ class Generator:
         return [s.result() for s in sequences]
 
 
-def _several(value: object, name: str) -> tuple[object, ...]:
+def _several(value: Iterable[Element], name: str) -> tuple[Element, ...]:
     """The elements of an argument. Raises InvalidAttribute for what has none."""
     if not isinstance(value, Iterable):
         raise fail("InvalidAttribute", name, f"{type(value).__name__} is not a list", "give a text, or a list")

@@ -147,11 +147,10 @@ def test_names_of_a_user_are_strings_only(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
-def test_names_that_c_cannot_hold_are_refused(name: str) -> None:
+def test_names_that_c_cannot_hold_are_refused() -> None:
     """Two of them could be one name in the library."""
     g = Graph()
-    g.output("y", g.input(name, ("N",), F32) * 2.0)
+    g.output("y", g.input("a\0b", ("N",), F32) * 2.0)
     with pytest.raises(TatamiError, match=r"E1802 .*names of inputs or outputs that C cannot hold"):
         make_library(prepare(g, target="cpu:generic"))
 

@@ -203,7 +203,12 @@ def test_a_prompt_that_does_not_fit_is_refused_before_its_answers_are_made(
 ) -> None:
     made: list[object] = []
     work = running.server.generator.sequence
-    monkeypatch.setattr(running.server.generator, "sequence", lambda *a: made.append(a) or work(*a))
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return work(*given)
+
+    monkeypatch.setattr(running.server.generator, "sequence", counted)
     status, found = ask(running, json.dumps(BASE | {"n": 32, "prompt": "1 " * 400_000}).encode())
     assert (status, found["error"]["code"], len(made)) == (400, "context_length_exceeded", 1)
 

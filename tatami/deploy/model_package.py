@@ -11,6 +11,7 @@ others are copied; a dtype is never changed."""
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -100,7 +101,9 @@ class Model:
 
     def __init__(self, threads: int = 0) -> None:
         self._handle = ctypes.c_void_p()
-        constants = str(Path(__file__).with_name("constants.bin")).encode()
+        if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads <= 1024:
+            raise ModelError(f"threads is {threads!r}, not a number from 0 to 1024")
+        constants = os.fsencode(Path(__file__).with_name("constants.bin"))
         _check(_library.tatami_model_create(constants, threads, ctypes.byref(self._handle)))
 
     def __del__(self) -> None:

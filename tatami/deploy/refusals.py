@@ -48,6 +48,14 @@ def check_program(layouts: Layouts, step_name: Callable[[str, str], str]) -> Non
     kinds = {b.id: b.kind for b in plan.buffers}
     passed = [p for id, p in zip(plan.input_buffers, plan.signature.inputs) if kinds[id] == "input"]
     ports: tuple[Input | Output, ...] = (*passed, *plan.signature.outputs)
+    unsaid = [p.tensor for p in ports if "\0" in p.tensor]
+    if unsaid:
+        raise fail(
+            "InvalidExecution",
+            "library",
+            f"names of inputs or outputs that C cannot hold: {', '.join(map(ascii, unsaid))[:400]}",
+            "rename them: without null characters",
+        )
     lying = [p.tensor for p in ports if p.layout is not None and p.layout.kind != "row_major"]
     if lying:
         raise fail(

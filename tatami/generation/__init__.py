@@ -2,6 +2,7 @@
 
 sampling.py      logits -> a token: greedy, temperature, top-k, top-p, min-p, repetition penalty, seeds
 tokens.py        text <-> tokens, by the vocabulary of a GGUF file
+templates.py     a conversation -> text, by the model's template in a process of its own (template_process.py)
 text.py          tokens -> text as it comes: whole characters, stop strings
 sequences.py     a request: its tokens, its place in the caches, why it ended
 engine.py        steps of the program for several sequences, which begin and end at any step

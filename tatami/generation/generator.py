@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator as Pieces
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from tatami.core.diagnostic import fail
 from tatami.core.faults.arguments import path_argument
@@ -18,6 +19,7 @@ from tatami.generation.tokens import Tokenizer
 
 Prompt: TypeAlias = "str | Sequence[int]"
 """The beginning of a sequence: a text, or its tokens."""
+Element = TypeVar("Element")
 MOST = 1 << 24
 """The largest context, number of tokens or of slots that is accepted."""
 
@@ -51,6 +53,8 @@ class Generator:
         path = Path(path_argument(path, "path"))
         if path.suffix.lower() != ".gguf":
             raise fail("UnknownFormat", str(path)[:200], "only a .gguf file has a vocabulary", "convert the model to GGUF")
+        if context is not None and (isinstance(context, bool) or not isinstance(context, int)):
+            raise fail("InvalidAttribute", "context", f"context is {str(context)[:40]!a}", f"give a number from 1 to {MOST}")
         sizes = sizes_of(read_header(path))
         room = sizes.original_context or sizes.context
         if context is not None and context > room:
@@ -66,7 +70,7 @@ class Generator:
         """A sequence for `engine.add`. Raises InvalidAttribute."""
         if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST:
             raise fail("InvalidAttribute", "most", f"{str(most)[:40]!a} tokens", f"give a number from 1 to {MOST}")
-        stops = (stops,) if isinstance(stops, str) else tuple(stops)
+        stops = (stops,) if isinstance(stops, str) else _several(stops, "stops")
         if not all(isinstance(s, str) and s for s in stops):
             raise fail("InvalidAttribute", "stops", "a stop string is empty, or not a text", "give texts")
         if isinstance(prompt, str):
@@ -74,8 +78,12 @@ class Generator:
                 raise fail("InvalidAttribute", "prompt", "a text without a tokenizer", "give tokens, or a tokenizer")
             tokens = self.tokenizer.tokens(prompt)
         else:
-            tokens = tuple(prompt)
-            if not all(isinstance(t, int) and not isinstance(t, bool) for t in tokens):
+            given = _several(prompt, "prompt")
+            try:
+                tokens = tuple(map(index, given))
+            except TypeError:
+                tokens = ()
+            if len(tokens) != len(given) or any(isinstance(t, bool) for t in given):
                 raise fail("InvalidAttribute", "prompt", "a token that is not an integer", "give a text, or integers")
         decode = None if self.tokenizer is None else self.tokenizer.text
         return Running(tokens, most, sampling or Sampling(), TextStream(decode, stops))
@@ -116,3 +124,10 @@ class Generator:
                 sequence.cancel()
             self.engine.drop_cancelled()
         return [s.result() for s in sequences]
+
+
+def _several(value: Iterable[Element], name: str) -> tuple[Element, ...]:
+    """The elements of an argument. Raises InvalidAttribute for what has none."""
+    if not isinstance(value, Iterable):
+        raise fail("InvalidAttribute", name, f"{type(value).__name__} is not a list", "give a text, or a list")
+    return tuple(value)

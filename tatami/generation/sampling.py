@@ -9,12 +9,14 @@ penalty, the first of equal ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 
 import msgspec
 import numpy as np
 
 from tatami.core.diagnostic import fail
+
+SMALLEST = 5e-324
+"""The least number above 0 of 64 bits."""
 
 
 class Sampling(msgspec.Struct, frozen=True):
@@ -34,23 +36,32 @@ class Sampling(msgspec.Struct, frozen=True):
     """Seed of the draws; None: other tokens in each call."""
 
     def __post_init__(self) -> None:
-        rules = (
-            ("temperature", 0 <= self.temperature <= 1e3, "from 0 to 1000"),
-            ("top_k", 0 <= self.top_k <= 1 << 31, "0 or more"),
-            ("top_p", 0 < self.top_p <= 1, "above 0, at most 1"),
-            ("min_p", 0 <= self.min_p <= 1, "from 0 to 1"),
-            ("repetition_penalty", 0 < self.repetition_penalty <= 1e3, "above 0, at most 1000"),
-            ("seed", self.seed is None or 0 <= self.seed < 1 << 64, "from 0 to 2^64 - 1"),
+        rules: tuple[tuple[str, type, float, float, str], ...] = (
+            ("temperature", float, 0, 1e3, "from 0 to 1000"),
+            ("top_k", int, 0, 1 << 31, "from 0 to 2^31"),
+            ("top_p", float, SMALLEST, 1, "above 0, at most 1"),
+            ("min_p", float, 0, 1, "from 0 to 1"),
+            ("repetition_penalty", float, 1e-3, 1e3, "from 0.001 to 1000"),
+            ("seed", int, 0, (1 << 64) - 1, "from 0 to 2^64 - 1"),
         )
-        for name, holds, wanted in rules:
+        for name, kind, least, most, wanted in rules:
             value = getattr(self, name)
-            if not holds or (isinstance(value, float) and not isfinite(value)):
-                raise fail("InvalidAttribute", name, f"{name} is {str(value)[:40]}", f"give a number {wanted}")
+            if name == "seed" and value is None:
+                continue
+            is_number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
+            if not is_number or not least <= value <= most:
+                whole = "a whole number" if kind is int else "a number"
+                raise fail("InvalidAttribute", name, f"{name} is {ascii(value)[:40]}", f"give {whole} {wanted}")
 
 
 def choose(logits: np.ndarray, seen: Sequence[int], how: Sampling, random: np.random.Generator) -> int:
-    """A token for the logits [V]; `seen`: the tokens so far, the prompt's too."""
+    """A token for the logits [V]; `seen`: the tokens so far, the prompt's too. Raises HostFault for logits that are
+    not numbers."""
     values = logits.astype(np.float64)
+    if not np.isfinite(values.max()):
+        raise fail(
+            "HostFault", "logits", "no token: the largest logit is not a finite number", "check the weights of the model"
+        )
     if how.repetition_penalty != 1 and len(seen):
         tokens = np.unique(np.asarray(seen))
         some = values[tokens]
@@ -62,7 +73,8 @@ def choose(logits: np.ndarray, seen: Sequence[int], how: Sampling, random: np.ra
 
 def probabilities(values: np.ndarray, how: Sampling) -> np.ndarray:
     """Probabilities [V] of a draw from penalised logits in float64."""
-    values = values / how.temperature
+    with np.errstate(over="ignore"):  # 0 and less: the least temperatures make them -inf
+        values = (values - values.max()) / how.temperature
     if 0 < how.top_k < len(values):
         least = np.partition(values, -how.top_k)[-how.top_k]
         values = np.where(values < least, -np.inf, values)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING
 
 from tatami.core.diagnostic import TatamiError, fail
+from tatami.generation.templates import render
 from tatami.gguf.file import GgufFile, Metadata, read_header
 
 if TYPE_CHECKING:
@@ -36,15 +37,25 @@ WORDS: dict[str, str] = {
     "qwen2": _OF_SINGLE_DIGITS,
 }
 """Value of tokenizer.ggml.pre -> pattern of the words that merges stay within."""
+LLAMA3 = frozenset(["llama3", "llama-v3", "llama-bpe"])
+"""Values of tokenizer.ggml.pre for Llama 3: a word that is a token is not cut, and texts begin with a mark unless the file says
+otherwise."""
 
 
 class Tokenizer:
-    """Text to tokens and back. `ends`: tokens that end a text; `chat_template`: how a conversation is written, or None."""
+    """Text to tokens and back. `begin`: the token before each text, if the model wants one; `ends`: tokens that end a text;
+    `chat_template`: how a conversation is written, or None; `marks`: texts of the file's marks, by their names in templates."""
 
     def __init__(
-        self, work: tokenizers.Tokenizer, *, begin: int | None, ends: frozenset[int], chat_template: str | None = None
+        self,
+        work: tokenizers.Tokenizer,
+        *,
+        begin: int | None,
+        ends: frozenset[int],
+        chat_template: str | None = None,
+        marks: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.work, self.begin, self.ends, self.chat_template = work, begin, ends, chat_template
+        self.work, self.begin, self.ends, self.chat_template, self.marks = work, begin, ends, chat_template, marks
 
     @classmethod
     def of_file(cls, path: str | Path) -> Tokenizer:
@@ -53,7 +64,13 @@ class Tokenizer:
         return _Vocabulary(read_header(Path(path))).tokenizer()
 
     def tokens(self, text: str, *, begins: bool = True) -> tuple[int, ...]:
-        """The tokens of a text. `begins`: after the token that begins a text, if the model has one."""
+        """The tokens of a text. `begins`: after the token that begins a text, if the model has one. Raises InvalidAttribute for
+        halves of surrogate pairs, which no encoding has."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            why = "a text with half of a surrogate pair"
+            raise fail("InvalidAttribute", "prompt", why, "give whole characters") from None
         found = tuple(self.work.encode(text, add_special_tokens=False).ids)
         return (self.begin, *found) if begins and self.begin is not None and found[:1] != (self.begin,) else found
 
@@ -62,31 +79,13 @@ class Tokenizer:
         found: str = self.work.decode(list(tokens), skip_special_tokens=True)
         return found
 
-    def piece(self, token: int | None) -> str:
-        """The text of a mark, as templates write it."""
-        return "" if token is None else self.work.id_to_token(token) or ""
-
     def conversation(self, messages: Sequence[Mapping[str, object]]) -> tuple[int, ...]:
         """The tokens of a conversation up to the place of the next answer, as the model's template writes it. Raises
         InvalidAttribute without a template, or if it refuses the messages; MissingPackage."""
         if self.chat_template is None:
             raise fail("InvalidAttribute", "messages", "the model has no chat template", "give a prompt instead")
-        sandbox = _needed("jinja2.sandbox", "jinja2")
-        world = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-
-        def refuse(why: object) -> None:
-            raise ValueError(str(why))
-
-        world.globals["raise_exception"] = refuse
-        end = min(self.ends) if self.ends else None
-        known = {"bos_token": self.piece(self.begin), "eos_token": self.piece(end), "add_generation_prompt": True}
-        try:
-            text = world.from_string(self.chat_template).render(messages=messages, **known)
-        except Exception as error:  # a template is a program of the model's maker
-            why = f"the model's template: {str(error)[:200] or type(error).__name__}"
-            raise fail("InvalidAttribute", "messages", why, "give roles and texts as the model knows them") from None
-        begins = self.begin is not None and not text.startswith(self.piece(self.begin))
-        return self.tokens(text, begins=begins)
+        text = render(self.chat_template, {"messages": messages, **self.marks, "add_generation_prompt": True})
+        return self.tokens(text)
 
 
 def _needed(module: str, package: str) -> ModuleType:
@@ -151,13 +150,15 @@ class _Vocabulary:
             raise self.broken(str(error)[:200]) from None
         ends = {self.mark(k) for k in ("eos", "eot", "eom")} - {None}
         ends |= {i for i, p in enumerate(self.pieces) if self.types[i] == CONTROL and p in TURN_ENDS}
-        begins = self.value("add_bos_token", kind == "llama")
+        begins = self.value("add_bos_token", kind == "llama" or self.value("pre") in LLAMA3)
+        numbers = {f"{name}_token": self.mark(name) for name in ("bos", "eos")}
         template = self.file.metadata.get("tokenizer.chat_template")
         return Tokenizer(
             work,
             begin=self.mark("bos") if begins else None,
             ends=frozenset(e for e in ends if e is not None),
             chat_template=template if isinstance(template, str) else None,
+            marks={name: "" if number is None else self.pieces[number] for name, number in numbers.items()},
         )
 
     def by_scores(self, lib: ModuleType) -> tokenizers.Tokenizer:
@@ -206,7 +207,7 @@ class _Vocabulary:
                 raise self.broken(f"a merge of {text[:40]!a}")
             merges.append((first, second))
         vocabulary = {p: i for i, p in enumerate(self.pieces)}
-        work = lib.Tokenizer(lib.models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False, byte_fallback=False))
+        work = lib.Tokenizer(lib.models.BPE(vocab=vocabulary, merges=merges, ignore_merges=pattern in LLAMA3))
         split = lib.pre_tokenizers.Split(lib.Regex(WORDS[str(pattern)]), "isolated")
         letters = lib.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         work.pre_tokenizer = lib.pre_tokenizers.Sequence([split, letters])

@@ -86,7 +86,7 @@ def sizes_of(file: GgufFile) -> Sizes:
     rotated = at.count("rope.dimension_count", head)
     if rotated > head or rotated % 2:
         raise at.broken(f"{rotated} of {head} elements of a head are rotated")
-    scaling = at.text("rope.scaling.type", "none")
+    scaling = at.text("rope.scaling.type", "linear")
     if scaling not in ("none", "linear", "longrope"):
         raise at.unsupported(f"rotary scaling {scaling[:20]!a}", "the scalings are linear, longrope and factors of frequencies")
     return Sizes(
@@ -99,7 +99,7 @@ def sizes_of(file: GgufFile) -> Sizes:
         head=head,
         rotated=rotated,
         base=at.number("rope.freq_base", 10000.0),
-        divisor=at.number("rope.scaling.factor", 1.0) if scaling == "linear" else 1.0,
+        divisor=at.number("rope.scaling.factor", at.number("rope.scale_linear", 1.0)) if scaling == "linear" else 1.0,
         magnitude=at.number("rope.scaling.attn_factor", 1.0),
         eps=at.number("attention.layer_norm_rms_epsilon"),
         window=at.count("attention.sliding_window", 0, least=0),

@@ -165,9 +165,15 @@ class _Reader:
         found = self.entries(tensors, self.tensor)
         start = -(-self.at // alignment) * alignment
         placed = {name: t._replace(first=start + t.first) for name, t in found.items()}
-        for name, t in placed.items():
+        end = start
+        for name, t in sorted(placed.items(), key=lambda item: item[1].first):
             if t.first + t.nbytes > self.size:
                 raise self.broken(f"{_shown(name)} lies past its end")
+            if t.first < end:  # bytes that many tensors share would be many times the file in memory
+                raise self.broken(f"{_shown(name)} overlaps another tensor")
+            if t.first % alignment:
+                raise self.broken(f"{_shown(name)} is not aligned to {alignment} bytes")
+            end = t.first + t.nbytes
         return GgufFile(self.path, metadata, placed)
 
     def entries(self, count: int, read: Callable[[], StoredTensor]) -> dict[str, StoredTensor]:

@@ -90,9 +90,10 @@ class Server:
 
     def _check_access(self, request: Request) -> None:
         if self.key is None:
-            host = request.headers.get("host", "").rpartition(":")
-            name = host[0] if host[0] and host[2].isdigit() else "".join(host)
-            if name.lower() not in LOCAL:
+            origin = request.headers.get("origin")  # a browser sends that of the page which asks
+            if not _is_local(request.headers.get("host", "")) or (
+                origin is not None and not _is_local(origin.partition("://")[2])
+            ):
                 raise BadRequest("without a key the server is for this machine", status=403)
             return
         given = request.headers.get("authorization", "")
@@ -157,9 +158,13 @@ class Server:
             for j in range(count):
                 how = body.sampling(i * count + j)
                 try:
-                    sequences.append(await asyncio.to_thread(self.generator.sequence, prompt, most, how, body.stops))
+                    sequence = await asyncio.to_thread(self.generator.sequence, prompt, most, how, body.stops)
                 except TatamiError as error:
                     raise BadRequest(error.diagnostics[0].why, param=error.diagnostics[0].at) from None
+                if not j:
+                    await asyncio.to_thread(self.worker.check, sequence.prompt)
+                    prompt = sequence.prompt  # tokens of a prompt that fits serve all its answers
+                sequences.append(sequence)
         job = Job(sequences, self.metrics)
         self.worker.submit(job.told())
         read = sum(len(s.prompt) for s in sequences[::count])
@@ -264,6 +269,12 @@ class Events(StreamingResponse):  # type: ignore[misc]  # the package has no typ
             pass
         finally:
             self.job.cancel()
+
+
+def _is_local(place: str) -> bool:
+    """True if ``host`` or ``host:port`` names this machine."""
+    host, colon, port = place.rpartition(":")
+    return (host if host and port.isdigit() else f"{host}{colon}{port}").lower() in LOCAL
 
 
 def _json(value: object, status: int = 200) -> Response:

@@ -46,15 +46,17 @@ class Worker:
         running = len(self.engine.running)
         return {"tatami_running": running, "tatami_waiting": max(0, self._open - running), "tatami_places": self.places}
 
+    def check(self, prompt: tuple[int, ...]) -> None:
+        """Raise BadRequest 400 for a prompt that does not fit."""
+        try:
+            self.engine.check(prompt)
+        except TatamiError as error:
+            (found,) = error.diagnostics
+            raise BadRequest(f"{found.at}: {found.why}", param=found.at, code="context_length_exceeded") from None
+
     def submit(self, sequences: list[tuple[Sequence, Told]]) -> None:
-        """Queue the sequences of one request, all or none. Raises BadRequest 400 for prompts that do not fit, 429 if there are
-        not enough places, 503 while the server ends."""
-        for sequence, _ in sequences:
-            try:
-                self.engine.check(sequence.prompt)
-            except TatamiError as error:
-                (found,) = error.diagnostics
-                raise BadRequest(f"{found.at}: {found.why}", param=found.at, code="context_length_exceeded") from None
+        """Queue the sequences of one request, whose prompts are checked, all or none. Raises BadRequest 429 if there are not
+        enough places, 503 while the server ends."""
         with self._wake:
             if self._closing:
                 raise BadRequest("the server is ending", status=503)

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.api import prepare
 from tatami.bench.inputs import gather_inputs
+from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
+from tatami.deploy.library import make_library
 from tatami.execution.arena import Planner
 from tatami.execution.frames import Layouts
 from tatami.frontend.graph import Graph
@@ -142,6 +145,14 @@ def test_names_of_a_user_are_strings_only(tmp_path: Path) -> None:
     assert 'system("touch' not in texts
     agree(made, g, {'in"\\': floats(3)})
     assert not (tmp_path / "x").exists()
+
+
+def test_names_that_c_cannot_hold_are_refused() -> None:
+    """Two of them could be one name in the library."""
+    g = Graph()
+    g.output("y", g.input("a\0b", ("N",), F32) * 2.0)
+    with pytest.raises(TatamiError, match=r"E1802 .*names of inputs or outputs that C cannot hold"):
+        make_library(prepare(g, target="cpu:generic"))
 
 
 @pytest.mark.parametrize("name", ["power_iteration", "search", "kv_cache"])

@@ -117,6 +117,22 @@ model.run({"s": s[::2], "x": x})
 assert np.array_equal(s[::2], np.full((2, 8), 3.5)) and np.array_equal(s[1::2], np.ones((2, 8)))
 model.run({"s": s[:2], "x": x})
 assert s[0, 0] == 4.75 and s[1, 0] == 3.5
+both = np.ones((3, 8), np.float32)
+for given, words in (({"s": both[:2], "x": both[1:]}, "shares memory"), ({"s": both[:2], "x": both[:2]}, "shares memory")):
+    try:
+        model.run(given)
+    except state_ful.ModelError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError
+assert (both == 1).all()
+for threads in (-1, 1 << 32, (1 << 32) + 1, 2.0, True, "2"):
+    try:
+        state_ful.Model(threads)
+    except state_ful.ModelError as error:
+        assert "threads" in str(error)
+    else:
+        raise AssertionError
 s.flags.writeable = False
 try:
     model.run({"s": s[:2], "x": x})

@@ -109,6 +109,14 @@ def test_illegal_size_symbols(name):
     assert fails(lambda: Graph().input("x", (name,), F)).code in ("E1305",)
 
 
+def test_names_that_no_file_can_hold_are_refused():
+    g = Graph()
+    x = g.input("x", (2,), F)
+    for call in (lambda: g.input("\ud800", (2,), F), lambda: g.output("y\udfff", x), lambda: g.constant(np.ones(2), "\ud800")):
+        d = fails(call)
+        assert d.code == "E1009" and "surrogate" in d.why
+
+
 def test_slicing_as_numpy():
     g = Graph()
     a = np.arange(60).reshape(5, 12).astype(np.float32)

@@ -140,7 +140,7 @@ def test_a_stop_string_is_no_part_of_the_text() -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "words"),
-    [((), "it has no tokens"), (tuple(range(64)), "64 tokens"), ((1, VOCABULARY), "outside the vocabulary"), ((-1,), "outside"), ((1.5,), "not an integer"), ("text", "without a tokenizer")],
+    [((), "it has no tokens"), (tuple(range(64)), "64 tokens"), ((1, VOCABULARY), "outside the vocabulary"), ((-1,), "outside"), ((1.5,), "not an integer"), ((True,), "not an integer"), (None, "NoneType is not a list"), (3, "int is not a list"), ("text", "without a tokenizer")],
 )  # fmt: skip
 def test_a_prompt_that_cannot_be_served_is_one_diagnostic(prompt: object, words: str) -> None:
     generator = Generator(StandIn(), context=64)
@@ -148,6 +148,13 @@ def test_a_prompt_that_cannot_be_served_is_one_diagnostic(prompt: object, words:
         generator.generate(prompt)  # type: ignore[arg-type]
     assert len(raised.value.diagnostics) == 1
     assert generator.engine.is_idle
+
+
+def test_tokens_of_numpy_are_tokens() -> None:
+    generator = Generator(StandIn(), context=64)
+    assert generator.generate(np.array([3, 1, 4]), most=5).tokens == after((3, 1, 4), 5)  # type: ignore[arg-type]
+    with pytest.raises(TatamiError, match="E1009 InvalidAttribute at stops"):
+        generator.generate((1,), stops=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["context", "slots", "chunk"])

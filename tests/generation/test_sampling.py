@@ -48,13 +48,21 @@ def test_the_narrowest_options_leave_the_most_likely(how: Sampling) -> None:
 
 
 def test_the_least_temperature_is_no_overflow() -> None:
-    found = probabilities(LOGITS.astype(np.float64), Sampling(temperature=1e-300))
-    assert found[LOGITS.argmax()] == 1
+    for least in (1e-300, 1e-310, 5e-324):
+        found = probabilities(LOGITS.astype(np.float64), Sampling(temperature=least, top_p=0.5))
+        assert found[LOGITS.argmax()] == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_numbers_are_one_diagnostic(value: float, temperature: float) -> None:
+    with pytest.raises(TatamiError, match="E1805 HostFault at logits"):
+        choose(np.array([1, value], np.float32), (), Sampling(temperature=temperature), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("temperature", -0.1), ("temperature", float("nan")), ("temperature", float("inf")), ("top_k", -1), ("top_p", 0.0), ("top_p", 1.1), ("min_p", -1.0), ("min_p", 2.0), ("repetition_penalty", 0.0), ("seed", -1), ("seed", 1 << 64)],
+    [("temperature", -0.1), ("temperature", float("nan")), ("temperature", float("inf")), ("top_k", -1), ("top_p", 0.0), ("top_p", 1.1), ("min_p", -1.0), ("min_p", 2.0), ("repetition_penalty", 0.0), ("seed", -1), ("seed", 1 << 64), ("repetition_penalty", 1e-320), ("top_k", "a"), ("top_k", 2.5), ("seed", 1.5), ("temperature", None), ("temperature", True), ("top_k", True)],
 )  # fmt: skip
 def test_a_value_out_of_range_is_one_diagnostic(name: str, value: Any) -> None:
     with pytest.raises(TatamiError, match=f"E1009 InvalidAttribute at {name}"):

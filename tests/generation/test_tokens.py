@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tatami.core.diagnostic import TatamiError
+from tatami.generation import templates
 from tatami.generation.tokens import WORDS, Tokenizer
 from tests.generation.vocabularies import (
     MARKS,
@@ -79,10 +80,10 @@ def test_merges_are_those_of_the_file(pattern: str, tmp_path: Path) -> None:
     work, pieces, merges = by_merges(WORDS[pattern])
     path = vocabulary_file(tmp_path / "v.gguf", lambda w: write_merges(w, pieces, merges, pattern))
     found = Tokenizer.of_file(path)
-    assert found.begin is None
+    assert found.begin == (len(pieces) - 3 if pattern == "llama-bpe" else None)
     assert found.ends == {len(pieces) - 2}
     for text in SAMPLES:
-        assert list(found.tokens(text)) == work.encode(text).ids
+        assert list(found.tokens(text, begins=False)) == work.encode(text).ids
         assert found.text(found.tokens(text)) == text
 
 
@@ -109,12 +110,73 @@ def test_a_conversation_is_written_by_the_template(llama: Tokenizer) -> None:
         "{{ messages.append(1) }}",
         "{{ cycler.__init__.__globals__.os.system('id') }}",
         "{{ missing.attribute }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{{ 'a' * 10 ** 10 }}",
+        "{{ '%1000000000d' % 1 }}",
+        "{% for a in range(9999) %}{{ 'a' * 100000 }}{% endfor %}",
     ],
 )
 def test_a_hostile_template_is_one_diagnostic(template: str, tmp_path: Path) -> None:
     path = vocabulary_file(tmp_path / "v.gguf", lambda w: write_llama(w, template))
     with pytest.raises(TatamiError, match=r"E1009 .*the model's template"):
         Tokenizer.of_file(path).conversation([{"role": "user", "content": "x"}])
+
+
+def test_a_template_that_does_not_end_is_one_diagnostic(llama: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates, "SECONDS", 1)
+    loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    monkeypatch.setattr(llama, "chat_template", loop)
+    with pytest.raises(TatamiError, match=r"E1009 .*the model's template: it needs more than 1 s"):
+        llama.conversation([{"role": "user", "content": "x"}])
+
+
+def test_a_template_gets_the_end_that_the_file_names(tmp_path: Path) -> None:
+    """Not another mark that ends a turn and has a smaller number."""
+    pieces, scores, types = pieces_with_scores()
+    end = 3
+
+    def write(w: Any) -> None:
+        w.add_tokenizer_model("llama")
+        w.add_token_list(pieces)
+        w.add_token_scores(scores)
+        w.add_token_types(types)
+        w.add_eos_token_id(end)
+        w.add_chat_template("{{ eos_token }}")
+
+    found = Tokenizer.of_file(vocabulary_file(tmp_path / "v.gguf", write))
+    assert found.ends == {2, end}
+    assert found.conversation([]) == (end,)
+
+
+def test_a_template_may_write_the_begin_of_a_model_that_wants_none(tmp_path: Path) -> None:
+    _, pieces, merges = by_merges(WORDS["qwen2"])
+
+    def write(w: Any) -> None:
+        write_merges(w, pieces, merges, "qwen2")
+        w.add_chat_template("{{ bos_token }}a{{ eos_token }}")
+
+    found = Tokenizer.of_file(vocabulary_file(tmp_path / "v.gguf", write))
+    assert found.begin is None
+    begin, *middle, end = found.conversation([])
+    assert (begin, end) == (len(pieces) - 3, len(pieces) - 2)
+    assert tuple(middle) == found.tokens("a")
+
+
+@pytest.mark.parametrize(("pattern", "is_whole"), [("llama-bpe", True), ("gpt-2", False)])
+def test_a_word_of_llama_3_that_is_a_token_is_not_cut(pattern: str, is_whole: bool, tmp_path: Path) -> None:
+    """No merges lead to "abc" here."""
+    path = vocabulary_file(tmp_path / "v.gguf", _merges(["a", "b", "c", "ab", "abc"], ["a b"], pattern))
+    assert Tokenizer.of_file(path).tokens("abc", begins=False) == ((4,) if is_whole else (3, 2))
+
+
+def test_messages_that_are_not_data_and_halves_of_characters_are_refused(llama: Tokenizer) -> None:
+    with pytest.raises(TatamiError, match="E1009 InvalidAttribute at messages"):
+        llama.conversation([{"role": "user", "content": object()}])
+    for text in ("\ud800", "a\udfff"):
+        with pytest.raises(TatamiError, match=r"E1009 InvalidAttribute at .*surrogate"):
+            llama.tokens(text)
+        with pytest.raises(TatamiError, match="E1009 InvalidAttribute"):
+            llama.conversation([{"role": "user", "content": text}])
 
 
 def test_a_conversation_without_a_template_is_refused(tmp_path: Path) -> None:

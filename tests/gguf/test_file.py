@@ -164,6 +164,36 @@ def test_hostile_metadata_is_one_diagnostic(key: str, value: Any, words: str, tm
     assert words in str(raised.value)
 
 
+def test_tensors_that_share_bytes_are_one_diagnostic(tmp_path: Path) -> None:
+    """A small file could be many times its size in memory."""
+
+    def of(*places: int) -> bytes:
+        entries = b"".join(text(f"t{i}") + struct.pack("<IQIQ", 1, 64, 0, at) for i, at in enumerate(places))
+        return struct.pack("<4sIQQ", b"GGUF", 3, len(places), 0) + entries + bytes(1024)
+
+    assert "'t1' overlaps another tensor" in refusal(of(0, 0), tmp_path)
+    assert "'t0' overlaps another tensor" in refusal(of(224, 0), tmp_path)
+    assert "'t1' is not aligned to 32 bytes" in refusal(of(0, 260), tmp_path)
+    path = tmp_path / "apart.gguf"
+    path.write_bytes(of(256, 0))
+    assert len(read_header(path).tensors) == 2
+
+
+@pytest.mark.parametrize(
+    ("metadata", "divisor"),
+    [
+        ({}, 1.0),
+        ({"llama.rope.scaling.factor": 4.0}, 4.0),
+        ({"llama.rope.scale_linear": 2.0}, 2.0),
+        ({"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0, "llama.rope.scale_linear": 2.0}, 4.0),
+        ({"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0}, 1.0),
+    ],
+)
+def test_a_factor_without_a_type_is_linear_scaling(metadata: dict[str, Any], divisor: float, tmp_path: Path) -> None:
+    file = read_header(whole(tmp_path / "m.gguf"))
+    assert sizes_of(file._replace(metadata={**file.metadata, **metadata})).divisor == divisor
+
+
 def test_missing_and_misshapen_tensors_are_named(tmp_path: Path) -> None:
     data = whole(tmp_path / "m.gguf").read_bytes()
     assert "it has no tensor blk.0.attn_norm.weight" in refusal(data, tmp_path)

@@ -62,6 +62,7 @@ CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "1"}], "max_tok
         ({"max_tokens": 1.5}, "max_tokens"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
+        ({"repetition_penalty": 1e-320}, "repetition_penalty"),
         ({"top_p": 0}, "top_p"),
         ({"top_k": -1}, "top_k"),
         ({"n": 0}, "n"),
@@ -167,6 +168,49 @@ def test_another_model_other_pages_and_methods(running: Running) -> None:
 def test_pages_of_other_hosts_cannot_reach_a_local_server(running: Running, host: str) -> None:
     assert ask(running, json.dumps(BASE).encode(), Host=host)[0] in (400, 403)
     assert ask(running, None, "/v1/models", "GET", Host=host)[0] in (400, 403)
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost.evil:80", "null", "", "http://127.0.0.1.evil"])
+def test_pages_of_other_origins_cannot_ask_a_local_server(running: Running, origin: str) -> None:
+    """A form of text/plain goes to another origin without a question."""
+    assert ask(running, json.dumps(BASE).encode(), Origin=origin, **{"Content-Type": "text/plain"})[0] == 403
+    assert ask(running, json.dumps(BASE).encode(), Origin="http://localhost:3000")[0] == 200
+
+
+def test_the_least_temperature_harms_nobody(running: Running) -> None:
+    status, _ = ask(running, json.dumps(BASE | {"temperature": 1e-310}).encode())
+    assert status == 200
+    assert works(running)
+
+
+def test_a_prompt_becomes_tokens_once(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    tokenizer = running.server.generator.tokenizer
+    assert tokenizer is not None
+    work = tokenizer.tokens
+
+    def counted(text: str) -> tuple[int, ...]:
+        texts.append(text)
+        return work(text)
+
+    monkeypatch.setattr(tokenizer, "tokens", counted)
+    status, found = ask(running, json.dumps(BASE | {"n": 8}).encode())
+    assert (status, len(found["choices"]), texts) == (200, 8, ["1 2"])
+
+
+def test_a_prompt_that_does_not_fit_is_refused_before_its_answers_are_made(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    work = running.server.generator.sequence
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return work(*given)
+
+    monkeypatch.setattr(running.server.generator, "sequence", counted)
+    status, found = ask(running, json.dumps(BASE | {"n": 32, "prompt": "1 " * 400_000}).encode())
+    assert (status, found["error"]["code"], len(made)) == (400, "context_length_exceeded", 1)
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]", "[::1]:80"])

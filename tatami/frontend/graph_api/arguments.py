@@ -90,9 +90,11 @@ def pads(value: object, n: int, what: str) -> tuple[tuple[Expr, Expr], ...]:
 
 
 def name(value: object, what: str) -> str:
-    """`value`, a str that is a name. Raises E1009 for anything else."""
+    """`value`, a str that is a name, which UTF-8 can write. Raises E1009 for anything else."""
     if not isinstance(value, str):
         raise fail("InvalidAttribute", what, f"{value!r} is not a name", "names are strings")
+    if value.encode("utf-8", "ignore").decode() != value:
+        raise fail("InvalidAttribute", what, f"{value!a} has half of a surrogate pair", "names are whole characters")
     return value
 
 

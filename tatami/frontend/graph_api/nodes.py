@@ -130,9 +130,7 @@ class Nodes(Makers, Kernels):
         return Tensor(self, name)
 
     def _claim(self, name: str, where: str) -> None:
-        if not isinstance(name, str):
-            raise fail("InvalidAttribute", where, f"{name!r} is not a name", "names are strings")
-        if not name or name in self._names or name in self._payloads():
+        if not named(name, where) or name in self._names or name in self._payloads():
             raise fail("DuplicateId", where, f"{name!r} is empty or already used", "choose another name")
         self._names.add(name)
 

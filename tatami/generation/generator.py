@@ -28,8 +28,9 @@ class Generator:
     """Text from a decoder's program (`tt.compile("model.gguf")`). `tokenizer` None: prompts are tokens, and results have no
     text. `context`: most tokens of a sequence; `slots`: sequences that run together; `chunk`: tokens of a prompt per step.
 
-    >>> generator = Generator.open("model.gguf")                     # doctest: +SKIP
-    >>> for text in generator.stream("Once", most=20): print(text, end="")   # doctest: +SKIP
+        generator = Generator.open("model.gguf")
+        for text in generator.stream("Once", most=20):
+            print(text, end="")
     """
 
     def __init__(

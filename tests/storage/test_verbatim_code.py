@@ -146,7 +146,15 @@ MAKERS = {
     "frontend/operation.py": "attributes for a loader that was given trust",
     "gpu/streaming/custom_body.py": "our own text of trees",
     **dict.fromkeys(
-        ("c/print.py", "c/kernels/print_kernel.py", "c/routines.py", "c/products/microkernel.py", "c/products/amx_tiles.py"),
+        (
+            "c/print.py",
+            "c/kernels/print_kernel.py",
+            "c/routines.py",
+            "c/products/microkernel.py",
+            "c/products/amx_tiles.py",
+            "c/products/codes.py",
+            "c/products/block_dots.py",
+        ),
         "C that we print",
     ),
     "c/user_routine.py": "the unit around a body, which it asks to be code",

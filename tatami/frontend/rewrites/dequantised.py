@@ -29,6 +29,7 @@ from tatami.frontend.ops import OPS
 from tatami.frontend.rewrites.integer_products import Integers, as_signed, integer_conv, integer_matmul
 from tatami.frontend.rewrites.narrow_weights import narrow_weight
 from tatami.frontend.rewrites.rewriting import Rewriting
+from tatami.frontend.rewrites.spelled_scales import SpelledScales
 
 LONGEST_SUM = (2**31 - 1) // 255**2
 """Maximum number of terms, each a product of two differences of 8 bits, for which a sum of 32 bits cannot overflow."""
@@ -60,8 +61,11 @@ def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
         return module
     programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
     for name, graph in module.programs.items():
-        if any(n.op == "dequantize" for n in graph.graph):
-            work = _Rewriting(graph, module, target, constants, dict(module.origins.get(name, {})))
+        if any(n.op == "cast" for n in graph.graph) and any(n.op in _PRODUCTS for n in graph.graph):
+            spelled = SpelledScales(graph, module, constants, dict(origins.get(name, {})))
+            programs[name], origins[name] = spelled.result(), spelled.origins
+        if any(n.op == "dequantize" for n in programs[name].graph):
+            work = _Rewriting(programs[name], module, target, constants, dict(origins.get(name, {})))
             programs[name], origins[name] = work.result(), work.origins
     return replace(module, programs=programs, constants=constants, origins=origins)
 

@@ -8,7 +8,7 @@ by which plans name them. Its operands are inputs; constants stay constants, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -19,6 +19,7 @@ from tatami.bench.inputs import generate
 from tatami.compilation import Compilation
 from tatami.core.algebra.visit import concrete
 from tatami.core.codec import to_builtins
+from tatami.core.layout import MemRef
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, Signature
 from tatami.core.tensor import Tensor
@@ -79,29 +80,47 @@ def places(compilation: Compilation, sizes: Mapping[str, int]) -> Iterator[Place
                 yield Place(name, region, names, r.key, constants, found, r.choices)
 
 
-def cut(compilation: Compilation, place: Place, seed: int = 0) -> Module[Program]:
-    """The program of one Region. Constants have the model's values, or generated ones where `setup` computes them."""
-    region, names = _renamed(place), place.names
-    module = compilation.stages["region"]
-    program = module.programs[place.program]
-    ports = dict(zip(program.inputs, program.signature.inputs))
-    old = {new: name for name, new in names.tensors.items()}
-    rng = np.random.default_rng(seed)
-    constants: dict[str, Tensor] = {}
-    inputs = []
-    for p in region.inputs:
-        is_constant = p.name in place.constants
-        plain = Input(p.name, p.memref.dtype, p.memref.shape)
-        inputs.append(msgspec.structs.replace(plain, role="const", storage="const_pool") if is_constant else plain)
-        if is_constant:
-            port = ports.get(old[p.name])
-            given = module.constants.get(port.tensor) if port is not None else None
-            shape = concrete(p.memref.shape, place.sizes)
-            constants[p.name] = given or Tensor(generate(rng, p.memref.dtype, shape))
-    outputs = tuple(Output(t.name, t.memref.dtype, t.memref.shape) for t in region.outputs)
-    signature = Signature(tuple(inputs), outputs, defaults=dict(place.sizes))
-    body = Program(signature, tuple(i.tensor for i in inputs), tuple(o.tensor for o in outputs), (region,))
-    return Module({"main": body}, constants)
+def cut(compilation: Compilation, place: Place) -> Module[Program]:
+    """The program of one Region."""
+    region = _renamed(place)
+    part = Part(place.program, place.names.tensors, place.constants, place.sizes)
+    inputs = {p.name: p.memref for p in region.inputs}
+    return part.module(compilation, inputs, {t.name: t.memref for t in region.outputs}, (region,))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a program with canonical names. `tensors`: name in the model -> canonical name; `constants`: inputs known at load;
+    `sizes`: values of its symbols."""
+
+    program: str
+    tensors: Mapping[str, str]
+    constants: frozenset[str]
+    sizes: Mapping[str, int]
+
+    def module(
+        self, compilation: Compilation, inputs: Mapping[str, MemRef], outputs: Mapping[str, MemRef], body: Sequence[Region]
+    ) -> Module[Program]:
+        """The part as a program of its own. Constants have the model's values, or generated ones where `setup` computes them."""
+        whole = compilation.stages["region"]
+        program = whole.programs[self.program]
+        ports = dict(zip(program.inputs, program.signature.inputs))
+        old = {new: name for name, new in self.tensors.items()}
+        rng = np.random.default_rng(0)
+        constants: dict[str, Tensor] = {}
+        made = []
+        for name, memref in inputs.items():
+            is_constant = name in self.constants
+            plain = Input(name, memref.dtype, memref.shape)
+            made.append(msgspec.structs.replace(plain, role="const", storage="const_pool") if is_constant else plain)
+            if is_constant:
+                port = ports.get(old[name])
+                given = whole.constants.get(port.tensor) if port is not None else None
+                shape = concrete(memref.shape, self.sizes)
+                constants[name] = given or Tensor(generate(rng, memref.dtype, shape))
+        results = tuple(Output(n, m.dtype, m.shape) for n, m in outputs.items())
+        signature = Signature(tuple(made), results, defaults=dict(self.sizes))
+        return Module({"main": Program(signature, tuple(inputs), tuple(outputs), tuple(body))}, constants)
 
 
 def _renamed(place: Place) -> Region:

@@ -8,21 +8,16 @@ Both have the same inputs and outputs, by canonical names, so that equal steps o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
-import numpy as np
 
-from tatami.bench.inputs import generate
 from tatami.compilation import Compilation
-from tatami.core.algebra.visit import concrete
 from tatami.core.codec import to_builtins
 from tatami.core.layout import MemRef
 from tatami.core.module import Module
-from tatami.core.signature import Input, Output, Signature
-from tatami.core.tensor import Tensor
 from tatami.plan.memory.constant_arguments import constant_arguments
 from tatami.plan.named_region import constant_tensors
 from tatami.region.ir import Program, Region
@@ -30,6 +25,7 @@ from tatami.region.lower import lower_program
 from tatami.region.partition_ir import Partition
 from tatami.region.views.canonical_key import Renaming, canonical, rename
 from tatami.runtime.building.cache import content_key
+from tatami.search.cut import Part
 from tatami.search.suggesters.fusion import Move
 
 
@@ -60,29 +56,11 @@ class Step:
         sides = [msgspec.json.encode([to_builtins(r) for r in side]) for side in (self.before, self.after)]
         return content_key(["fusion", *sides, *sorted(self.constants)])[:32]
 
-    def module(self, compilation: Compilation, side: Sequence[Region], seed: int = 0) -> Module[Program]:
-        """The program of one side, in explicit form. Constants have the model's values, or generated ones."""
-        region = compilation.stages["region"]
-        program = region.programs[self.program]
-        ports = dict(zip(program.inputs, program.signature.inputs))
-        old = {new: name for name, new in self.tensors.items()}
-        rng = np.random.default_rng(seed)
-        constants: dict[str, Tensor] = {}
-        inputs: list[Input] = []
-        for name in self.inputs:
-            memref = self.memrefs[name]
-            plain = Input(name, memref.dtype, memref.shape)
-            inputs.append(
-                msgspec.structs.replace(plain, role="const", storage="const_pool") if name in self.constants else plain
-            )
-            if name in self.constants:
-                port = ports.get(old[name])
-                given = region.constants.get(port.tensor) if port is not None else None
-                shape = concrete(memref.shape, self.sizes)
-                constants[name] = given if given is not None else Tensor(generate(rng, memref.dtype, shape))
-        outputs = tuple(Output(n, self.memrefs[n].dtype, self.memrefs[n].shape) for n in self.outputs)
-        signature = Signature(tuple(inputs), outputs, defaults=dict(self.sizes))
-        return Module({"main": Program(signature, self.inputs, self.outputs, tuple(side))}, constants)
+    def module(self, compilation: Compilation, side: Sequence[Region]) -> Module[Program]:
+        """The program of one side, in explicit form."""
+        part = Part(self.program, self.tensors, self.constants, self.sizes)
+        inputs, outputs = ({n: self.memrefs[n] for n in names} for names in (self.inputs, self.outputs))
+        return part.module(compilation, inputs, outputs, side)
 
 
 def step_of(compilation: Compilation, move: Move, sizes: Mapping[str, int]) -> Step | None:
@@ -101,16 +79,22 @@ def step_of(compilation: Compilation, move: Move, sizes: Mapping[str, int]) -> S
         return None
     rest = sorted(inside - {*outputs}, key=lambda n: (n not in made[0], [*made[0], *made[1]].index(n)))
     tensors = {n: f"t{k}" for k, n in enumerate((*inputs, *outputs, *rest))}
-    symbols = {n: f"s{k}" for k, n in enumerate(_symbols((*before, *after)))}
+    sides = [[(r, canonical(r)[1]) for r in side] for side in (before, after)]
+    used = dict.fromkeys(s for side in sides for _, names in side for s in names.symbols)
+    symbols = {n: f"s{k}" for k, n in enumerate(used)}
     if any(n not in sizes for n in symbols) or (symbols and move.program != "main"):
         return None
     module = compilation.stages["region"]
     known = constant_tensors(module, move.program) | frozenset(constant_arguments(module).get(move.program, ()))
-    names = Renaming(tensors, {}, {}, symbols)
+
+    def renamed(side: Sequence[tuple[Region, Renaming]]) -> tuple[Region, ...]:
+        names = [Renaming(tensors, n.lets, n.axes, symbols) for _, n in side]
+        return tuple(rename(r, n, f"r{k}") for k, ((r, _), n) in enumerate(zip(side, names, strict=True)))
+
     return Step(
         program=move.program,
-        before=tuple(_renamed(before, names)),
-        after=tuple(_renamed(after, names)),
+        before=renamed(sides[0]),
+        after=renamed(sides[1]),
         tensors=tensors,
         inputs=tuple(tensors[n] for n in inputs),
         outputs=tuple(tensors[n] for n in outputs),
@@ -136,13 +120,3 @@ def _reads_early(side: Sequence[Region]) -> bool:
             return True
         ready |= {t.name for t in r.outputs}
     return False
-
-
-def _symbols(regions: Sequence[Region]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(s for r in regions for s in canonical(r)[1].symbols))
-
-
-def _renamed(regions: Sequence[Region], names: Renaming) -> Iterator[Region]:
-    for k, r in enumerate(regions):
-        own = canonical(r)[1]
-        yield rename(r, msgspec.structs.replace(names, lets=own.lets, axes=own.axes), f"r{k}")

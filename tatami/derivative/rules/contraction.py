@@ -118,19 +118,30 @@ def _of_bias(s: Step) -> Tensor | None:
     return s.g.cast(s[2].dtype).sum([k for k in range(s.g.rank) if k != channel])
 
 
+def _with_batch(s: Step) -> tuple[Tensor, Tensor]:
+    """The input and the cotangent, with a batch of 1 where the operation has none."""
+    x, g = s[0], _own(s)
+    return (x, g) if x.rank == s[1].rank else (x.unsqueeze(0), g.unsqueeze(0))
+
+
+def _steps(s: Step) -> Steps:
+    """Stride, padding and dilation of a convolution, a number or a pair for each dimension of its window."""
+    a, n = s.attrs, s[1].rank - 2
+    return filled(a.stride, n), conv_padding(a.padding, n), filled(a.dilation, n)
+
+
 def _conv(s: Step) -> Cotangents | None:
     """The input's is the opposite convolution with the same weight; the weight's correlates input and cotangent over the
     batch, with stride and dilation exchanged."""
-    w, a, n = s[1], s.attrs, s[1].rank - 2
-    batched = s[0].rank == w.rank
-    x, g = (s[0], _own(s)) if batched else (s[0].unsqueeze(0), _own(s).unsqueeze(0))
-    stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
+    w, a = s[1], s.attrs
+    x, g = _with_batch(s)
+    stride, padding, dilation = _steps(s)
     if s.needs(1) and any(size.as_int() is None for size in g.shape[2:]):
         return None
     of_x = of_w = None
     if s.needs(0):
         extra = []
-        for i in range(n):
+        for i in range(w.rank - 2):
             reached = (g.shape[2 + i] - 1) * stride[i] + dilation[i] * (w.shape[2 + i] - 1) + 1 - padding[i][0] - padding[i][1]
             extra.append((x.shape[2 + i] - reached).as_int())
         more = tuple(k if k is not None else stride[i] - 1 for i, k in enumerate(extra))
@@ -143,10 +154,9 @@ def _conv(s: Step) -> Cotangents | None:
 
 
 def _conv_transpose(s: Step) -> Cotangents | None:
-    w, a, n = s[1], s.attrs, s[1].rank - 2
-    batched = s[0].rank == w.rank
-    x, g = (s[0], _own(s)) if batched else (s[0].unsqueeze(0), _own(s).unsqueeze(0))
-    stride, dilation, padding = filled(a.stride, n), filled(a.dilation, n), conv_padding(a.padding, n)
+    w, a = s[1], s.attrs
+    x, g = _with_batch(s)
+    stride, padding, dilation = _steps(s)
     if s.needs(1) and any(size.as_int() is None for size in x.shape[2:]):
         return None
     of_x = None

@@ -25,6 +25,12 @@ export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+/** A table with a row of headings. */
+export function table(headings, rows, attributes = {}) {
+  const names = headings.map((n) => el("th", { scope: "col" }, n));
+  return el("table", attributes, el("thead", {}, el("tr", {}, names)), el("tbody", {}, rows));
+}
+
 /** Replace all children of a node. */
 export function show(node, ...children) {
   node.replaceChildren();

@@ -1,6 +1,6 @@
 // Two compilations side by side: another page is opened from a file, and nothing leaves the machine.
 
-import { choice, el, say, show } from "../dom.js";
+import { choice, el, say, show, table } from "../dom.js";
 import { read } from "../data.js";
 import { differing } from "../diff.js";
 import { nameOf, timeOf } from "../figures.js";
@@ -120,8 +120,7 @@ export class CompareView {
     const rows = [...new Set([...a.keys(), ...b.keys()])].filter(
       (n) => !a.has(n) || !b.has(n) || plan(a.get(n)) !== plan(b.get(n)) || a.get(n).sources.join() !== b.get(n).sources.join(),
     );
-    const whole = (page) =>
-      page.whole ?? page.kernels.reduce((sum, k) => sum + (k.program === "main" ? (timeOf(k) ?? 0) : 0), 0);
+    const whole = (page) => page.whole ?? page.kernels.reduce((sum, k) => sum + (k.program === "main" ? (timeOf(k) ?? 0) : 0), 0);
     const cell = (k) =>
       k ? [plan(k) || k.kind, el("span", { class: "quiet" }, ` ${seconds(timeOf(k))}`)] : el("i", { class: "quiet" }, "none");
     return el(
@@ -133,26 +132,10 @@ export class CompareView {
         `${rows.length} of ${new Set([...a.keys(), ...b.keys()]).size} kernels changed; kernels take ${seconds(whole(one))} and ${seconds(whole(two))}`,
       ),
       rows.length
-        ? el(
-            "table",
-            {},
-            el(
-              "thead",
-              {},
-              el(
-                "tr",
-                {},
-                el("th", { scope: "col" }, "kernel"),
-                el("th", { scope: "col" }, `${one.model} · ${one.target}`),
-                el("th", { scope: "col" }, `${two.model} · ${two.target}`),
-              ),
-            ),
-            el(
-              "tbody",
-              {},
-              rows.map((n) =>
-                el("tr", {}, el("th", { scope: "row" }, n), el("td", {}, cell(a.get(n))), el("td", {}, cell(b.get(n)))),
-              ),
+        ? table(
+            ["kernel", `${one.model} · ${one.target}`, `${two.model} · ${two.target}`],
+            rows.map((n) =>
+              el("tr", {}, el("th", { scope: "row" }, n), el("td", {}, cell(a.get(n))), el("td", {}, cell(b.get(n)))),
             ),
           )
         : "",

@@ -1,6 +1,6 @@
 // What was decided and by whom, as a table and as the document that repeats it; warnings and the whole report.
 
-import { el, say, show } from "../dom.js";
+import { el, say, show, table } from "../dom.js";
 import { LinePane } from "../lines.js";
 import { nameOf } from "../figures.js";
 
@@ -48,45 +48,31 @@ export class DecisionsView {
           : "",
         page.checks?.length ? [el("h3", {}, "Playback"), this.checks()] : "",
         el("h3", {}, "Plans and who chose them"),
-        el(
-          "table",
-          {},
-          el(
-            "thead",
-            {},
-            el(
-              "tr",
-              {},
-              ["kernel", "plan", "when", "by"].map((n) => el("th", { scope: "col" }, n)),
-            ),
-          ),
-          el(
-            "tbody",
-            {},
-            rows.flatMap((k) =>
-              k.choices.map((c) =>
+        table(
+          ["kernel", "plan", "when", "by"],
+          rows.flatMap((k) =>
+            k.choices.map((c) =>
+              el(
+                "tr",
+                {},
                 el(
-                  "tr",
-                  {},
+                  "th",
+                  { scope: "row" },
                   el(
-                    "th",
-                    { scope: "row" },
-                    el(
-                      "a",
-                      {
-                        href: "#",
-                        onclick: (e) => {
-                          e.preventDefault();
-                          this.app.state.set({ view: "kernels", kernel: k.number }, true);
-                        },
+                    "a",
+                    {
+                      href: "#",
+                      onclick: (e) => {
+                        e.preventDefault();
+                        this.app.state.set({ view: "kernels", kernel: k.number }, true);
                       },
-                      nameOf(k),
-                    ),
+                    },
+                    nameOf(k),
                   ),
-                  el("td", {}, c.plan),
-                  el("td", {}, c.when || (k.choices.length > 1 ? "else" : "always")),
-                  el("td", {}, k.by),
                 ),
+                el("td", {}, c.plan),
+                el("td", {}, c.when || (k.choices.length > 1 ? "else" : "always")),
+                el("td", {}, k.by),
               ),
             ),
           ),
@@ -114,30 +100,16 @@ export class DecisionsView {
           ? [el("b", { class: "fault" }, `First divergence: stage ${first.stage}`), `, output ${first.differs}`]
           : "No stage differs from the reference.",
       ),
-      el(
-        "table",
-        {},
-        el(
-          "thead",
-          {},
+      table(
+        ["stage", "agrees", "relative error", ""],
+        this.app.page.checks.map((c) =>
           el(
             "tr",
             {},
-            ["stage", "agrees", "relative error", ""].map((n) => el("th", { scope: "col" }, n)),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          this.app.page.checks.map((c) =>
-            el(
-              "tr",
-              {},
-              el("th", { scope: "row" }, c.stage),
-              el("td", {}, c.differs ? el("b", { class: "fault" }, "no") : c.skipped ? "" : "yes"),
-              el("td", { class: "n" }, c.skipped ? "" : (c.error ?? 0).toExponential(1)),
-              el("td", {}, c.differs || c.skipped || ""),
-            ),
+            el("th", { scope: "row" }, c.stage),
+            el("td", {}, c.differs ? el("b", { class: "fault" }, "no") : c.skipped ? "" : "yes"),
+            el("td", { class: "n" }, c.skipped ? "" : (c.error ?? 0).toExponential(1)),
+            el("td", {}, c.differs || c.skipped || ""),
           ),
         ),
       ),

@@ -1,6 +1,6 @@
 // The page of one kernel: Region, plan, rejected plans, loops, code, and why it is a kernel of its own.
 
-import { el } from "../dom.js";
+import { el, table } from "../dom.js";
 import { planForm } from "./edit.js";
 import { LinePane } from "../lines.js";
 import { nameOf } from "../figures.js";
@@ -104,21 +104,9 @@ export class KernelPage {
         : "";
     return [
       el("h3", {}, `Rejected plans (${k.rejected.length})`),
-      el(
-        "table",
-        { class: "rejected" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ["plan", "estimate", "why"].map((n) => el("th", { scope: "col" }, n)),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
+      table(
+        ["plan", "estimate", "why"],
+        [
           best
             ? el(
                 "tr",
@@ -141,7 +129,8 @@ export class KernelPage {
               el("td", { title: r.terms || null }, r.why),
             ),
           ),
-        ),
+        ],
+        { class: "rejected" },
       ),
     ];
   }
@@ -171,8 +160,7 @@ export class KernelPage {
     const number = (name) => page.stages.findIndex((s) => s.name === name);
     const lowered = page.stages.some((s) => s.name === "gpu") ? "gpu" : "loop";
     const code = lowered === "gpu" ? "cu" : "c";
-    const first = (stage, test) =>
-      number(stage) < 0 ? null : [number(stage), page.stages[number(stage)].lines.findIndex(test)];
+    const first = (stage, test) => (number(stage) < 0 ? null : [number(stage), page.stages[number(stage)].lines.findIndex(test)]);
     return k.symbols.map((symbol) => [
       this.text(
         lowered,

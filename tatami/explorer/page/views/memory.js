@@ -1,6 +1,6 @@
 // The arena: every buffer as a rectangle, instructions across and addresses up; what lives at the peak is listed.
 
-import { choice, el, show, svg } from "../dom.js";
+import { choice, el, show, svg, table } from "../dom.js";
 import { bytes, percent } from "../numbers.js";
 
 const BUFFER_HUES = [212, 28, 145, 280, 350, 90, 190, 50, 320, 165];
@@ -64,39 +64,25 @@ export class MemoryView {
           { class: "side" },
           el("h2", {}, `At instruction ${at}`, at === peak ? " (the peak)" : ""),
           el("p", { class: "quiet" }, `${m.steps[at]}, wave ${m.waves[at]}: ${bytes(size[at])} in ${live[at].length} buffers`),
-          el(
-            "table",
-            {},
-            el(
-              "thead",
-              {},
-              el(
-                "tr",
-                {},
-                ["buffer", "bytes", "address", "lives"].map((n) => el("th", { scope: "col" }, n)),
-              ),
-            ),
-            el(
-              "tbody",
-              {},
-              live[at]
-                .toSorted((a, b) => b.bytes - a.bytes)
-                .map((b) =>
+          table(
+            ["buffer", "bytes", "address", "lives"],
+            live[at]
+              .toSorted((a, b) => b.bytes - a.bytes)
+              .map((b) =>
+                el(
+                  "tr",
+                  {},
                   el(
-                    "tr",
-                    {},
-                    el(
-                      "th",
-                      { scope: "row" },
-                      el("button", { class: "plain", onclick: () => this.go(b) }, b.id),
-                      el("div", { class: "quiet" }, b.type),
-                    ),
-                    el("td", { class: "n" }, bytes(b.bytes)),
-                    el("td", { class: "n" }, b.offset),
-                    el("td", { class: "n" }, `${b.first}–${b.last}`),
+                    "th",
+                    { scope: "row" },
+                    el("button", { class: "plain", onclick: () => this.go(b) }, b.id),
+                    el("div", { class: "quiet" }, b.type),
                   ),
+                  el("td", { class: "n" }, bytes(b.bytes)),
+                  el("td", { class: "n" }, b.offset),
+                  el("td", { class: "n" }, `${b.first}–${b.last}`),
                 ),
-            ),
+              ),
           ),
           at !== peak ? el("p", {}, el("button", { onclick: () => this.app.state.set({ at: "" }) }, "go to the peak")) : "",
         ),

@@ -122,6 +122,7 @@ class TorchProgram:
         program = function.program
         self._fast = isinstance(program, CpuProgram | CudaProgram) and "main" not in program.layouts.hosted
         self._device = device_of(program)
+        self._on_cpu = self._device.type == "cpu"
 
     def _threaded(self) -> Threaded:
         """The program for the number of threads of this call."""
@@ -250,13 +251,15 @@ class TorchProgram:
         if a is None:
             return torch.randint(-(2**63), 2**63 - 1, (), device=self._device)
         tensor: torch.Tensor = args[a.position]
+        if self._on_cpu and tensor.is_cpu and a.order is None and _lies_plainly(tensor):
+            return tensor  # the common case, without the object that `tensor.device` makes
         if tensor.device != self._device:  # a number that PyTorch keeps on the host while tensors are on a GPU
             tensor = tensor.to(self._device)
         lies = in_order(tensor, a.order)
-        if self._device.type == "cuda" and tensor.data_ptr() % ALIGNMENT:
+        if not self._on_cpu and tensor.data_ptr() % ALIGNMENT:
             self._count(a.name)
             return lies.clone(memory_format=torch.contiguous_format)
-        if lies.is_contiguous() and not lies.is_conj() and not lies.is_neg():
+        if _lies_plainly(lies):
             return tensor
         self._count(a.name)
         return lies.contiguous().resolve_neg()
@@ -301,6 +304,11 @@ class TorchProgram:
             k, tensor = next(ports)
             outputs.append(DeviceArray(program.device, tensor.data_ptr(), bound.results[k].lies, o.dtype, tensor))
         program.run("main", arrays, bound.sizes, outputs)
+
+
+def _lies_plainly(tensor: torch.Tensor) -> bool:
+    """True if the bytes in memory are the elements in row-major order."""
+    return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
 
 
 def device_of(program: object) -> torch.device:

@@ -125,8 +125,9 @@ class _Import:
             return self.out.graph.constant(to_numpy(held), self.frame.names.get(position), role="param")
         name = self.frame.names.get(position, f"arg{position}")
         shape = shape_of(value)
-        order = tuple(range(len(shape))) if self.frame.logical else memory_order(shape, strides_of(value))
-        lies = tuple(shape[a] for a in order) if order is not None else shape
+        order = None if self.frame.logical else memory_order(shape, strides_of(value))
+        order = None if order is None or is_row_major(order) else order
+        lies = shape if order is None else tuple(shape[a] for a in order)
         updated = node in self.updates or position in self.updated
         graph = self.out.graph
         if updated:
@@ -136,7 +137,7 @@ class _Import:
         else:
             x = graph.input(name, lies, dtype)
         self.out.arguments.append(Argument(position, name, order, updated))
-        return x if order is None or is_row_major(order) else x.permute(_inverse(order))
+        return x if order is None else x.permute(_inverse(order))
 
     def attribute(self, node: fx.Node) -> Tensor:
         """A tensor held by the graph, as a constant."""
@@ -223,7 +224,7 @@ class _Import:
     def put(self, port: Argument, old: Tensor, value: Tensor | Number) -> None:
         """Write the value to the argument, in its order of axes in memory."""
         written = self.m.filled(self.m.tensor(value, old.dtype), old.shape)
-        if port.order is not None and not is_row_major(port.order):
+        if port.order is not None:
             written = written.permute(port.order)
         graph = self.out.graph
         graph.update(Tensor(graph, port.name), written)

@@ -28,7 +28,7 @@ class Unsupported:
 @dataclass(frozen=True)
 class Argument:
     """A tensor argument of the fx graph. `position`: its number among the placeholders; `name`: the input's; `order`: the
-    order of its axes in memory (None: made contiguous for each call)."""
+    order of its axes in memory, if that is not their own; an argument that lies otherwise is copied at each call."""
 
     position: int
     name: str

@@ -109,9 +109,9 @@ def memory_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
     return _place_ones(order, ones, len(shape))
 
 
-def in_order(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:
+def in_order(tensor: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
     """The tensor with its axes in memory order; unchanged for None."""
-    return tensor if order is None or list(order) == list(range(len(order))) else tensor.permute(*order)
+    return tensor if order is None else tensor.permute(*order)
 
 
 def _place_ones(order: Sequence[int], ones: Sequence[int], rank: int) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from tatami.core.expr import (
     Floor,
     Var,
     exact_div,
+    expr,
     floordiv,
     maximum,
     var,
@@ -30,6 +31,9 @@ Extents = Mapping[str, Expr]
 
 def bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
     """Inclusive (low, high) of `e` over the box of `extents`, as size expressions; None if unknown."""
+    numbers = _numeric_bounds(e, extents)
+    if numbers is not None:
+        return expr(numbers[0]), expr(numbers[1])
     remainder = _remainder_bounds(e, extents)
     if remainder is not None:
         return remainder
@@ -46,6 +50,24 @@ def bounds(e: Expr, extents: Extents) -> tuple[Expr, Expr] | None:
         if coef < 0:
             term_low, term_high = term_high, term_low
         low, high = low + term_low * coef, high + term_high * coef
+    return low, high
+
+
+def _numeric_bounds(e: Expr, extents: Extents) -> tuple[int, int] | None:
+    """`bounds` of a sum of multiples of axes whose sizes are numbers, the most frequent case, without size expressions."""
+    low = high = 0
+    for mono, coef in e.terms:
+        if not mono:
+            low, high = low + coef, high + coef
+            continue
+        if len(mono) > 1 or not isinstance(mono[0], Var):
+            return None
+        size = extents.get(mono[0].name)
+        number = None if size is None else size.as_int()
+        if number is None:
+            return None
+        reach = coef * (number - 1)
+        low, high = (low, high + reach) if coef > 0 else (low + reach, high)
     return low, high
 
 

@@ -146,6 +146,8 @@ def _pair(second: ContractionPattern, operand: PolyAccess, program: ProgramValue
 
 def _follow_one_another(firsts: list[str], statements: dict[str, Statement], patterns: dict[str, ContractionPattern]) -> bool:
     """True if one of the products depends on another's result."""
+    if len(firsts) < 2:
+        return False
     order = {v: k for k, v in enumerate(statements)}
     oldest = min(order[f] for f in firsts)
     stack = [a.tensor for f in firsts for a in statements[patterns[f].product].reads]

@@ -88,7 +88,11 @@ class _Partitioner:
         self.apart: dict[str, str] = {}
         """Product → the reason why it is not part of a streaming pair, for products that could be."""
         self.decided = DecidedSizes(program, self.statements)
-        by_calls = {v: {n.id for n in program.nodes if isinstance(n.op, CallOp) and v in n.src} for v in self.resident}
+        by_calls: dict[str, set[str]] = {}
+        for n in program.nodes:
+            if isinstance(n.op, CallOp):
+                for v in self.resident.intersection(n.src):
+                    by_calls.setdefault(v, set()).add(n.id)
         readers = {v: self.uses.get(v, set()) | by_calls.get(v, set()) for v in self.statements}
         self.streaming = streaming_units(
             ProgramValues(self.nodes, self.statements, self.patterns, self.edges, readers, self.resident), self.is_worth

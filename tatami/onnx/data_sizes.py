@@ -7,13 +7,14 @@ all integers of an operand as sizes (the operations `extent` and `extents`). One
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
+from tatami.core.algebra.order import greatest
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, product
+from tatami.core.expr import ONE, ZERO, Expr, Shape, ceildiv, expr, minimum, product
 from tatami.frontend.ir import Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.ops import OPS
@@ -47,25 +48,52 @@ def data_numbers(m: Importer, n: OnnxNode, position: int) -> list[Entry] | None:
 
 def _entry(m: Importer, tensor: str, position: int | None) -> Entry:
     """One integer of a tensor of rank 1 (`position`) or 0 (None), traced through nodes that only move integers."""
-    made = {o: node for node in m.nodes for o in node.outputs}
-    name = tensor
-    index: tuple[int, ...] = () if position is None else (position,)
-    while name in made:
-        node = made[name]
-        if node.op == "size":
-            return expr(attributes(OPS["size"], node).value)
-        step = _moved_from(m, node, index)
-        if step is None:
-            break
-        name, index = step
+    name, index = _origin(m, tensor, () if position is None else (position,), INTEGERS)
+    if isinstance(name, Expr):
+        return name
     if name in m.constants:
         return expr(int(m.constants[name].array[index]))
     return _number(m, name, index)
 
 
-def _moved_from(m: Importer, node: Node, index: tuple[int, ...]) -> tuple[str, tuple[int, ...]] | None:
+def size_in_float(m: Importer, tensor: str) -> Expr | None:
+    """The size that a rank-0 tensor of floats is: a size of an axis after Cast. None for other numbers. An open size is assumed
+    to be at most EXACT."""
+    found, _ = _origin(m, tensor, (), {*INTEGERS, DType.fp32, DType.fp64})
+    if m.dtype(tensor) not in (DType.fp32, DType.fp64) or not isinstance(found, Expr):
+        return None
+    number = found.as_int()
+    if number is None:
+        m.assume(minimum(found, EXACT), found)
+    return found if number is None or abs(number) <= EXACT else None
+
+
+INTEGERS = frozenset((DType.i32, DType.i64))
+"""Dtypes of sizes in a model; a cast between them moves an integer."""
+EXACT = 2**24
+"""fp32 holds every integer up to it."""
+
+
+def _origin(m: Importer, tensor: str, index: tuple[int, ...], dtypes: Collection[DType]) -> tuple[str | Expr, tuple[int, ...]]:
+    """Where an element of a tensor comes from, through nodes that only move it and casts between `dtypes`: a size, or a tensor
+    and the index in it."""
+    made = {o: node for node in m.nodes for o in node.outputs}
+    while tensor in made:
+        node = made[tensor]
+        if node.op == "size":
+            return expr(attributes(OPS["size"], node).value), ()
+        step = _moved_from(m, node, index, dtypes)
+        if step is None:
+            break
+        tensor, index = step
+    return tensor, index
+
+
+def _moved_from(
+    m: Importer, node: Node, index: tuple[int, ...], dtypes: Collection[DType]
+) -> tuple[str, tuple[int, ...]] | None:
     """The operand of `node`, and the index in it, from which element `index` of the result comes; None if the element is
-    computed, or sizes are open."""
+    computed, or sizes are open. A cast from one of `dtypes` to another leaves an element as it is."""
     shapes = [[s.as_int() for s in m.shape(i)] for i in node.inputs if i]
     if not shapes or any(s is None for shape in (*shapes, [s.as_int() for s in m.shape(node.outputs[0])]) for s in shape):
         return None
@@ -74,7 +102,7 @@ def _moved_from(m: Importer, node: Node, index: tuple[int, ...]) -> tuple[str, t
     match node.op:
         case "identity":
             return node.inputs[0], index
-        case "cast" if attrs.to in (DType.i32, DType.i64) and m.dtype(node.inputs[0]) in (DType.i32, DType.i64):
+        case "cast" if attrs.to in dtypes and m.dtype(node.inputs[0]) in dtypes:
             return node.inputs[0], index
         case "reshape" | "squeeze" | "unsqueeze":
             whole = tuple(s.as_int() or 0 for s in m.shape(node.outputs[0]))
@@ -211,6 +239,12 @@ def read_expansion(m: Importer, entries: Sequence[Entry], shape: Shape) -> Shape
             asked.append(s if e == ONE else e)
     out = read_sizes(m, asked)
     return (*shape[: len(shape) - len(entries)], *out) if len(entries) < len(shape) else out
+
+
+def size_range(m: Importer, start: Expr, limit: Expr, delta: int, dtype: DType) -> Num:
+    """start, start + delta, … before limit, all of them sizes, as integers of `dtype`; delta is not 0."""
+    length = greatest(0, ceildiv(limit - start, expr(delta)) if delta > 0 else ceildiv(start - limit, expr(-delta)))
+    return Num(m, m.one("iota", [], {"shape": (length,), "axis": 0, "dtype": dtype, "start": start, "step": delta}))
 
 
 def read_range(m: Importer, start: Num, limit: Num, delta: Num) -> Num:

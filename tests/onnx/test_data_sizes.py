@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
@@ -70,6 +70,24 @@ def test_ranges_of_the_data(kind: int) -> None:
     rows = ((0, 7, 2), (3, -8, -5), (5, 5, 1), (2, 9, -1), (-4, 5, 3))
     dtype = np.int64 if kind == INT64 else np.float32
     compare(made, *(dict(zip(names, (np.array(v, dtype) for v in row), strict=True)) for row in rows))
+
+
+@pytest.mark.parametrize(("start", "delta", "is_counted"), [(0, 1, True), (2, 3, True), (9, -2, True), (0.5, 1, False)])
+@pytest.mark.parametrize("to", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_a_range_of_floats_to_a_size(start: float, delta: float, is_counted: bool, to: int) -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "first"], ["n"], axis=0),
+        helper.make_node("Cast", ["n"], ["limit"], to=to),
+        helper.make_node("Range", ["start", "limit", "delta"], ["y"]),
+        helper.make_node("Add", ["y", "half"], ["z"]),
+    ]
+    dtype = np.float32 if to == TensorProto.FLOAT else np.float64
+    numbers = {"start": np.array(start, dtype), "delta": np.array(delta, dtype), "half": np.array(0.5, dtype)}
+    held = [numpy_helper.from_array(v, k) for k, v in numbers.items()]
+    made = model(nodes, [("x", FLOAT, ["N"])], [("z", to, [None])], [*held, *ints(first=0)])
+    compare(made, *({"x": x(n)} for n in (1, 4, 7, 8, 0)))
+    assert ("extent" in tt.compile(made, threads=1).explain()) is not is_counted
 
 
 def test_one_program_of_the_backend_serves_every_value_and_another_where_a_size_broadcasts() -> None:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tatami.core.algebra.order import greatest
 from tatami.core.dtype import DType
-from tatami.core.expr import ceildiv, expr
+from tatami.core.expr import expr
 from tatami.core.tensor import dtype_of, numpy_dtype
 from tatami.onnx.arithmetic import Num
-from tatami.onnx.data_sizes import read_range
+from tatami.onnx.data_sizes import EXACT, read_range, size_in_float, size_range
 from tatami.onnx.importer import Importer, element_dtype
 from tatami.onnx.node import OnnxNode
 from tatami.onnx.operands import data_dependent, unsupported
@@ -29,6 +28,9 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
         return [Value(array=(start + np.arange(count) * delta).astype(start.dtype))]
     sizes = [m.sizes(v) for v in values]
     kinds = [np.asarray(v.array).dtype if v.array is not None else numpy_dtype(v.dtype) for v in values]
+    counted = _counted_in_float(m, values)
+    if counted is not None:
+        return [counted]
     if any(s is None for s in sizes) and m.reads_sizes:
         return [m.result(read_range(m, *(Num(m, m.rank_0(m.data(v))) for v in values)).tensor)]
     for position, (size, kind) in enumerate(zip(sizes, kinds, strict=True)):
@@ -40,9 +42,22 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
     by = step.as_int()
     if not by:
         raise data_dependent(m, n, "delta", 2)
-    length = greatest(0, ceildiv(last - first, expr(by)) if by > 0 else ceildiv(first - last, expr(-by)))
-    dtype = dtype_of(np.zeros(0, kinds[0]))
-    return [m.result(m.one("iota", [], {"shape": (length,), "axis": 0, "dtype": dtype, "start": first, "step": by}))]
+    return [m.result(size_range(m, first, last, by, dtype_of(np.zeros(0, kinds[0]))).tensor)]
+
+
+def _counted_in_float(m: Importer, values: list[Value]) -> Value | None:
+    """A range of floats from a whole number, by whole numbers, to a size that a Cast made a float; None for another."""
+    start, limit, delta = values
+    first, by = m.known(start), m.known(delta)
+    if first is None or by is None or m.known(limit) is not None or first.dtype.kind != "f":
+        return None
+    begin, step = float(first.reshape(())), float(by.reshape(()))
+    if not begin.is_integer() or not step.is_integer() or not step or max(abs(begin), abs(step)) > EXACT:
+        return None
+    last = size_in_float(m, m.rank_0(m.data(limit)))
+    if last is None:
+        return None
+    return m.result(size_range(m, expr(int(begin)), last, int(step), DType.i64).cast(dtype_of(first)).tensor)
 
 
 def _eye_like(m: Importer, n: OnnxNode) -> list[Value]:

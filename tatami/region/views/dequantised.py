@@ -63,8 +63,10 @@ def find_dequantised(e: RegionExpr, types: Types) -> Dequantised | None:
     codes, bits = x.x, 8
     if isinstance(codes, Binary) and isinstance(codes.x, Binary):
         codes, bits = codes.x.x, 4
-    if not isinstance(codes, Read) or len(codes.map) != 2 or (bits == 8 and scale is None and zero is None):
+    given = [read for read in (codes, scale, zero) if read is not None]
+    if not all(isinstance(read, Read) and len(read.map) == 2 for read in given) or (bits == 8 and len(given) == 1):
         return None
+    assert isinstance(codes, Read)
     k = codes.map[0].as_name() if bits == 8 else _divided(codes.map[0])[0]
     by = scale or zero
     block = 0 if by is None or by.map[0] == ZERO else _divided(by.map[0])[1]

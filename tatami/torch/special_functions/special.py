@@ -98,7 +98,7 @@ def modified_first(order: int, scaled: bool = False) -> Handler:
         size = abs(x)
         near, far = size.minimum(edge), size.maximum(edge)
         small = _polynomial(near * near * 0.25, _series(order, 1, terms)) * (near * 0.5 if order else 1.0)
-        large = _polynomial(1.0 / far, _alternating(_expansion(order, more))) / (far * (2 * math.pi)).sqrt()
+        large = _polynomial(1.0 / far, _alternating(_expansion(order, more))) / (far.sqrt() * math.sqrt(2 * math.pi))
         if scaled:
             out = m.graph.where(size <= edge, small * (-near).exp(), large)
         else:

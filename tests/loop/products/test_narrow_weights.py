@@ -208,6 +208,16 @@ def test_a_scale_for_each_step_of_k_is_left_to_the_product_of_floats() -> None:
     close(tt.compile(g, threads=1)(x=value)["y"], value, codes * scales[:, None].astype(np.float64))
 
 
+def test_a_scale_that_is_one_number_of_the_call() -> None:
+    w = RNG.integers(-128, 128, (33, 19), dtype=np.int8)
+    g = Graph("g")
+    x, scale = g.input("x", (5, 33), DType.fp32), g.input("scale", (), DType.fp32)
+    g.output("y", x @ (g.constant(w, "w").cast(DType.fp32) * scale))
+    value, by = RNG.standard_normal((5, 33)).astype(np.float32), np.array(0.125, np.float32)
+    for target in (*TARGETS, "reference"):
+        close(tt.compile(g, target=target)(x=value, scale=by)["y"], value, w * by)
+
+
 def test_codes_that_are_an_output_too() -> None:
     """The matrix itself is asked for as floats: it exists."""
     w = Weights("u4", 64, 32, 32, True)

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from tatami.runtime.cuda.program import CudaProgram
     from tatami.runtime.emulated.program import EmulatedProgram
 
-_WORTH_A_TRIM = 1 << 20
-"""Minimum bytes of constants for which freeing unused memory of the heap pays: looking for it takes 50 ms in a fragmented heap
-of a gigabyte."""
-
 
 def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[str, int] | None = None) -> CompiledFunction:
     """The callable of a prepared compilation. `sizes`: values of symbols that no input decides. Raises TatamiError."""
@@ -148,11 +144,11 @@ def load_stored(compilation: Compilation, program: StoredProgram, threads: int |
     from tatami.runtime.cores import thread_count
     from tatami.runtime.cpu.pool import get_pool, load_program
     from tatami.runtime.cpu.program import CpuProgram
-    from tatami.runtime.machine.host import trim_heap
+    from tatami.runtime.machine.host import WORTH_A_TRIM, trim_heap
 
     library = load_program(program.library, program.runtime, keep=is_asked_for())
     loaded = CpuProgram(program.execution, library, get_pool(threads), thread_count(threads), where=where(compilation))
-    if loaded.constant_bytes >= _WORTH_A_TRIM:
+    if loaded.constant_bytes >= WORTH_A_TRIM:
         trim_heap()
     return loaded
 

@@ -31,6 +31,7 @@ from tatami.backends.onnx_session_options import RunOptions, SessionOptions, not
 from tatami.backends.onnx_session_values import ModelMetadata, NodeArg, OrtValue, given, taken
 from tatami.core.diagnostic import TatamiError, diagnostic
 from tatami.core.files.plain_file import read_plain
+from tatami.runtime.machine.host import WORTH_A_TRIM, trim_heap
 
 Signature: TypeAlias = tuple[tuple[str, np.dtype, tuple[int, ...]], ...]
 PROVIDERS = ("CPUExecutionProvider",)
@@ -109,6 +110,10 @@ class InferenceSession:
             self._engine = self.engine(file, model, folder, self._options.intra_op_num_threads or None)
         except TatamiError as error:
             raise at_load(error) from error
+        weights = sum(len(i.raw_data) for i in model.graph.initializer)
+        del model
+        if weights >= WORTH_A_TRIM:
+            trim_heap()
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None

@@ -27,6 +27,7 @@ from tatami.runtime.cpu.native_code import Entry, NativeCode
 from tatami.runtime.cpu.pool import get_pool, reserve
 from tatami.runtime.cpu.quick_call import QuickCall
 from tatami.runtime.cpu.restored import hold_once
+from tatami.runtime.cpu.shared_blocks import shared_block
 from tatami.runtime.loaded import Where
 from tatami.runtime.memory import BufferUse, Memory
 from tatami.runtime.python_runs import PythonRun
@@ -97,9 +98,12 @@ class CpuProgram(NativeCode):
         self.is_prepared = True
         if setup is not None:
             self._run_setup(held, bound, pooled)
+        block.flags.writeable = False
+        if not self.layouts.held:
+            self._block = shared_block(pooled)
+            pooled = self._block.arrays
         self._take_constants(pooled)
         self.constant_shapes = shapes
-        block.flags.writeable = False
         if not self.layouts.held:  # with held inputs `setup` reads them again
             hold_once(setup, given, pooled, bound)
         for tensor in given.values():

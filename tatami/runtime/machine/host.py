@@ -66,6 +66,10 @@ def check_runs_here(target: Target) -> None:
         )
 
 
+WORTH_A_TRIM = 1 << 20
+"""Minimum bytes of weights for which `trim_heap` pays: looking for free memory takes 50 ms in a fragmented heap of a gigabyte."""
+
+
 def trim_heap() -> None:
     """Return free memory of the process's heap to the system, if the C library can do so (glibc). Otherwise it keeps up to 64
     MB of freed blocks, which a process that has loaded its model does not need."""

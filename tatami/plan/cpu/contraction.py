@@ -132,15 +132,18 @@ def image_candidate(
     swap = _wants_swap(region, one, rows, columns, target, sizes, constants)
     wide, narrow = (rows, columns) if swap else (columns, rows)
     packed = (c.lhs if swap else c.rhs) in constants
-    tile = register_tile(target, lets_by_name(region)[c.acc].dtype.itemsize)
+    itemsize = lets_by_name(region)[c.acc].dtype.itemsize
+    tile = register_tile(target, itemsize)
     sides = in_place_sides(region, Sides(c.acc, swap, packed, images=images), (narrow, wide, k), tile, target)
     if min(narrow - 1, wide // 8, k // 8, rows * columns * k // 4096) < 1 or not (
         packed or "n" in sides or wide >= MANY_PLACES
     ):
         return None
-    plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, MicroKernel(tile))
+    plan = contraction_plan(one, target, (b, narrow, wide, k), swap, constants, MicroKernel(tile, itemsize))
     split = "batch" if packed else "n"
     mc = max(1, min(plan.mc // plan.mr, -(-narrow // (max(1, target.cores) * plan.mr)))) * plan.mr
+    if split == "n" and narrow > plan.mr:
+        plan = msgspec.structs.replace(plan, nc=copied_band(wide, k, plan.nr, itemsize, plan.nc, target))
     plan = msgspec.structs.replace(plan, split=split, parts=1, mc=mc, in_place=sides, images=images)
     plan = with_packed_rows(region, c, plan, sides, constants)
     plan = as_obeyed(region, contractions(region)[0], plan)
@@ -289,8 +292,7 @@ def contraction_plan(
         split = "m"
         mc = min(mc, max(2, -(-narrow // (4 * cores * mr))) * mr)
     if split == "n" and narrow > mr:
-        most = max(target.l2_bytes // 4 // (max(1, k) * itemsize), BAND_BYTES // itemsize)
-        nc = even_band(-(-wide // nr), min(nc, most, -(-wide // (BANDS * cores))) // nr, cores) * nr
+        nc = copied_band(wide, k, nr, itemsize, nc, target)
     if by_tiles:
         most = min(target.l2_bytes // 2 // (max(1, k) * itemsize), -(-wide // (BANDS * cores) if split == "n" else wide))
         nc = max(1, min(BAND, most // nr)) * nr
@@ -303,6 +305,13 @@ def contraction_plan(
         return plan
     rows = max(mr, target.l2_bytes // 2 // (kc * itemsize) // mr * mr)
     return msgspec.structs.replace(plan, split="k", parts=parts, mc=rows)
+
+
+def copied_band(wide: int, k: int, nr: int, itemsize: int, most: int, target: Target) -> int:
+    """Columns, at most about `most`, that are copied together for all rows: a quarter of L2, and several bands a thread."""
+    cores = max(1, target.cores)
+    fit = max(target.l2_bytes // 4 // (max(1, k) * itemsize), BAND_BYTES // itemsize)
+    return even_band(-(-wide // nr), min(most, fit, -(-wide // (BANDS * cores))) // nr, cores) * nr
 
 
 def even_band(slivers: int, most: int, threads: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import TypeAlias, assert_never
+from operator import attrgetter
+from typing import TypeAlias, assert_never, get_args
 
 import msgspec
 
@@ -20,50 +21,43 @@ LetUse: TypeAlias = ir.Ref | ir.At
 
 def children(e: ir.RegionExpr) -> tuple[ir.RegionExpr, ...]:
     """The operands, in order of evaluation."""
-    if type(e) in _LEAVES:  # most nodes: one look instead of a class after another
-        return ()
-    match e:
-        case ir.ReadAt(indices=indices):
-            return indices
-        case ir.Unary(x=x) | ir.Cast(x=x):
-            return (x,)
-        case ir.Binary(x=x, y=y):
-            return (x, y)
-        case ir.Select(pred=pred, then=then, other=other):
-            return (pred, then, other)
-        case ir.Reduce(body=body) | ir.Scan(body=body):
-            return (body,)
-        case ir.Random(key=key):
-            return (key,)
-        case ir.BroadcastInDim(operand=operand) | ir.Transpose(operand=operand):
-            return (operand,)
-        case ir.Read() | ir.Ref() | ir.At() | ir.Const() | ir.Index() | ir.Within():
-            return ()
-        case _:
-            assert_never(e)
+    return _OPERANDS[type(e)](e)
 
 
 def with_children(e: ir.RegionExpr, parts: tuple[ir.RegionExpr, ...]) -> ir.RegionExpr:
     """The same node with other operands."""
-    match e:
-        case ir.Read() | ir.Ref() | ir.At() | ir.Const() | ir.Index() | ir.Within():
-            return e
-        case ir.ReadAt():
-            return msgspec.structs.replace(e, indices=parts)
-        case ir.Unary() | ir.Cast():
-            return msgspec.structs.replace(e, x=parts[0])
-        case ir.Binary():
-            return msgspec.structs.replace(e, x=parts[0], y=parts[1])
-        case ir.Select():
-            return ir.Select(*parts)
-        case ir.Reduce() | ir.Scan():
-            return msgspec.structs.replace(e, body=parts[0])
-        case ir.Random():
-            return msgspec.structs.replace(e, key=parts[0])
-        case ir.BroadcastInDim() | ir.Transpose():
-            return msgspec.structs.replace(e, operand=parts[0])
-        case _:
-            assert_never(e)
+    names = _FIELDS[type(e)]
+    if names == ("indices",):
+        return msgspec.structs.replace(e, indices=parts)
+    return msgspec.structs.replace(e, **dict(zip(names, parts, strict=True))) if names else e
+
+
+_FIELDS: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys((ir.Read, ir.Ref, ir.At, ir.Const, ir.Index, ir.Within), ()),
+    ir.ReadAt: ("indices",),
+    ir.Unary: ("x",),
+    ir.Cast: ("x",),
+    ir.Binary: ("x", "y"),
+    ir.Select: ("pred", "then", "other"),
+    ir.Reduce: ("body",),
+    ir.Scan: ("body",),
+    ir.Random: ("key",),
+    ir.BroadcastInDim: ("operand",),
+    ir.Transpose: ("operand",),
+}
+"""The fields of each kind of node that are its operands, in order of evaluation; `indices` is a tuple of them."""
+assert _FIELDS.keys() == set(get_args(ir.RegionExpr)), "a kind of node has no entry"
+
+
+def _operands(names: tuple[str, ...]) -> Callable[[ir.RegionExpr], tuple[ir.RegionExpr, ...]]:
+    """The operands in fields of these names; walks ask it of every node, so that a look into a table pays."""
+    if not names:
+        return lambda e: ()
+    get = attrgetter(*names)
+    return get if names == ("indices",) or len(names) > 1 else lambda e: (get(e),)
+
+
+_OPERANDS = {kind: _operands(names) for kind, names in _FIELDS.items()}
 
 
 def rewrite(e: ir.RegionExpr, change: Callable[[ir.RegionExpr], ir.RegionExpr]) -> ir.RegionExpr:
@@ -79,11 +73,9 @@ def nodes(e: ir.RegionExpr) -> Iterator[ir.RegionExpr]:
     while stack:
         node = stack.pop()
         yield node
-        if type(node) not in _LEAVES:
-            stack.extend(reversed(children(node)))
-
-
-_LEAVES = frozenset((ir.Read, ir.Ref, ir.At, ir.Const, ir.Index, ir.Within))
+        parts = _OPERANDS[type(node)](node)
+        if parts:
+            stack.extend(parts[::-1])
 
 
 def reads(e: ir.RegionExpr) -> list[ir.Read | ir.ReadAt]:

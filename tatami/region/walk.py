@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from operator import attrgetter
-from typing import TypeAlias, assert_never, get_args
+from typing import Any, TypeAlias, assert_never, get_args
 
 import msgspec
 
@@ -53,7 +53,7 @@ def _operands(names: tuple[str, ...]) -> Callable[[ir.RegionExpr], tuple[ir.Regi
     """The operands in fields of these names; walks ask it of every node, so that a look into a table pays."""
     if not names:
         return lambda e: ()
-    get = attrgetter(*names)
+    get: Callable[[ir.RegionExpr], Any] = attrgetter(*names)
     return get if names == ("indices",) or len(names) > 1 else lambda e: (get(e),)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from tatami.c.print_main import Memory, constant_names, print_main
 from tatami.core.algebra.visit import concrete, free_vars
+from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.numbers.compared import Expected
@@ -23,6 +24,7 @@ from tatami.cu.print_main import print_main as print_cuda_main
 from tatami.execution.arena import Planner
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import ExecutionPlan
+from tatami.plan.usual_sizes import USUAL
 
 Array: TypeAlias = np.ndarray
 SAMPLES = 64
@@ -43,12 +45,19 @@ def philox_fill(dtype: DType, shape: tuple[int, ...], key: int) -> Array:
     return filled
 
 
-def default_sizes(signature: Signature, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Symbol -> value: as given, else its default, else a small number that differs from axis to axis."""
-    out = {**signature.defaults, **sizes}
-    for k, name in enumerate(symbols(signature)):
-        out.setdefault(name, 3 + 2 * k)
-    return {n: out[n] for n in out}
+def sizes_of_case(signature: Signature, sizes: Mapping[str, int], least: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Sizes by symbol, as given, else small ones; then, for models whose operations need larger sizes, multiples of `least`,
+    for which quotients of a symbol have a few elements; last the usual size of all."""
+    small = small_sizes(signature)
+    yield {**small, **sizes}
+    for factor in (1, 2, 4):
+        yield {**small, **{n: factor * size for n, size in least.items()}, **signature.defaults, **sizes}
+    yield {**dict.fromkeys(small, USUAL), **least, **signature.defaults, **sizes}
+
+
+def small_sizes(signature: Signature) -> dict[str, int]:
+    """Symbol -> its default, else a small number that differs from axis to axis."""
+    return {**{name: 3 + 2 * k for k, name in enumerate(symbols(signature))}, **signature.defaults}
 
 
 @dataclass(frozen=True)
@@ -63,12 +72,13 @@ class StandAlone:
 def stand_alone_main(
     execution: Module[ExecutionPlan],
     reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, object]],
-    sizes: Mapping[str, int],
+    cases: Iterable[Mapping[str, int]] = ({},),
     threads: int = 1,
 ) -> StandAlone:
-    """`main.c` of a program for the CPU. `reference(inputs, sizes)` returns the outputs."""
+    """`main.c` of a program for the CPU, at the first of `cases`, sizes by symbol, that its operations take.
+    `reference(inputs, sizes)` returns the outputs."""
     layouts = Layouts(execution)
-    bound, expected = _case(execution, layouts, reference, sizes)
+    bound, expected = _case(execution, layouts, reference, cases)
     planner = Planner(layouts, threads)
     memory = {}
     for program, values in bound.items():
@@ -82,11 +92,11 @@ def stand_alone_cuda_main(
     source: CudaSource,
     execution: Module[ExecutionPlan],
     reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, object]],
-    sizes: Mapping[str, int],
+    cases: Iterable[Mapping[str, int]] = ({},),
 ) -> StandAlone:
-    """`main.cu` of a program for a GPU. `reference(inputs, sizes)` returns the outputs."""
+    """`main.cu` of a program for a GPU, like `main.c`."""
     layouts = Layouts(execution)
-    bound, expected = _case(execution, layouts, reference, sizes)
+    bound, expected = _case(execution, layouts, reference, cases)
     text = print_cuda_main(source, layouts.module, bound["main"], expected, bound.get("setup"))
     return StandAlone("main.cu", text, tuple(constant_places(execution)))
 
@@ -95,16 +105,27 @@ def _case(
     execution: Module[ExecutionPlan],
     layouts: Layouts,
     reference: Callable[[dict[str, Array], dict[str, int]], Mapping[str, object]],
-    sizes: Mapping[str, int],
+    cases: Iterable[Mapping[str, int]],
 ) -> tuple[dict[str, dict[str, int]], tuple[Expected, ...]]:
-    """(program -> sizes, the reference's outputs for Philox inputs)."""
+    """(program -> sizes, the reference's outputs for Philox inputs). Raises TatamiError: the fault of the first case,
+    if none can be."""
     plan = layouts.module.main
     signature = plan.signature
-    chosen = default_sizes(signature, sizes)
     kinds = {b.id: b.kind for b in plan.buffers}
     ports = [p for id, p in zip(plan.input_buffers, signature.inputs) if kinds[id] == "input"]
-    shapes = {p.tensor: concrete(p.shape, chosen) for p in ports}
-    bound = {"main": bind_sizes(signature, shapes, {k: v for k, v in chosen.items() if not _is_decided(k, signature)})}
+    fault: TatamiError | None = None
+    for sizes in cases:
+        chosen = {**small_sizes(signature), **sizes}
+        shapes = {p.tensor: concrete(p.shape, chosen) for p in ports}
+        try:
+            main = bind_sizes(signature, shapes, {k: v for k, v in chosen.items() if not _is_decided(k, signature)})
+        except TatamiError as error:
+            fault = fault or error
+            continue
+        break
+    else:
+        raise fault or fail("MeaningMissing", "main", "no sizes are given", "give sizes of a case")
+    bound = {"main": main}
     inputs = {p.tensor: philox_fill(p.dtype, shapes[p.tensor], k) for k, p in enumerate(ports)}
     results = reference({n: a.copy() for n, a in inputs.items()}, bound["main"])
     expected = tuple(_expected(np.asarray(results[p.tensor]), p.dtype) for p in signature.outputs)

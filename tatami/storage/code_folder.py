@@ -88,9 +88,10 @@ def print_program(compilation: Compilation, sizes: Mapping[str, int]) -> Printed
         with explained("execution", compilation.observer.from_document):
             main = stand_alone(compilation, sizes)
     except TatamiError as error:
-        if error.diagnostics[0].kind != "MeaningMissing":
+        kind, why = error.diagnostics[0].kind, error.diagnostics[0].why
+        if kind != "MeaningMissing" and (sizes or kind != "AxisAlignmentMismatch"):
             raise
-        no_main = error.diagnostics[0].why
+        no_main = why if kind == "MeaningMissing" else f"{why}; give sizes: -D NAME=VALUE"
     constants: dict[str, Tensor] = {}
     if main is not None:
         texts[main.file] = main.text
@@ -118,10 +119,12 @@ def stand_alone(compilation: Compilation, sizes: Mapping[str, int]) -> StandAlon
         return None
     execution = compilation.stages["execution"]
     from tatami.execution.frames import Layouts
-    from tatami.runtime.stand_alone import stand_alone_cuda_main, stand_alone_main
+    from tatami.plan.usual_sizes import least_sizes
+    from tatami.runtime.stand_alone import sizes_of_case, stand_alone_cuda_main, stand_alone_main
 
     if Layouts(execution).hosted:
         return None
+    cases = sizes_of_case(execution.main.signature, sizes, least_sizes(compilation.stages["region"].main))
     if "cu" in compilation.stages:
-        return stand_alone_cuda_main(compilation.stages["cu"].main, execution, compilation.reference_run, sizes)
-    return stand_alone_main(execution, compilation.reference_run, sizes)
+        return stand_alone_cuda_main(compilation.stages["cu"].main, execution, compilation.reference_run, cases)
+    return stand_alone_main(execution, compilation.reference_run, cases)

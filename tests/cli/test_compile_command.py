@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
+from onnx import helper, numpy_helper
 
 import tatami as tt
 from tatami.cli import main
@@ -130,3 +132,29 @@ def test_a_program_from_the_cache_is_written_without_the_packages_that_make_one(
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
     assert {p.name: p.read_bytes() for p in second.iterdir()} == first
+
+
+def of_best(count: int, pooled: bool) -> onnx.ModelProto:
+    """The `count` greatest numbers of [1, 1, N], after pooling by 8 if `pooled`."""
+    nodes = [helper.make_node("TopK", ["p" if pooled else "x", "k"], ["y", "i"], axis=2)]
+    if pooled:
+        nodes.insert(0, helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[8], strides=[8]))
+    ports = [[helper.make_tensor_value_info(n, 1, [1, 1, s])] for n, s in (("x", "N"), ("y", count))]
+    graph = helper.make_graph(nodes, "g", *ports, [numpy_helper.from_array(np.array([count]), "k")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.mark.parametrize(("count", "pooled"), [(2, False), (3, True), (7, True), (100, False)])
+def test_the_main_has_sizes_that_the_model_takes(count: int, pooled: bool, tmp_path: Path) -> None:
+    onnx.save(of_best(count, pooled), tmp_path / "m.onnx")
+    assert "main.c" in compiled(str(tmp_path / "m.onnx"), tmp_path / "out")
+
+
+def test_without_sizes_that_the_model_takes_there_is_no_main(tmp_path: Path) -> None:
+    onnx.save(of_best(5000, False), tmp_path / "m.onnx")
+    done = tatami("compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"))
+    assert done.exit_code == 0 and "no stand-alone main" in done.output and "-D NAME=VALUE" in done.output
+    assert not (tmp_path / "out" / "main.c").exists() and (tmp_path / "out" / "entry.c").exists()
+    wrong = tatami("compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "wrong"), "-D", "N=9")
+    assert wrong.exit_code and "E1304" in wrong.output
+    assert (tatami("compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "more"), "-D", "N=6000")).exit_code == 0

@@ -113,7 +113,7 @@ def regions() -> Module[Program]:
 def test_main_c_fills_held_inputs_once_for_both_programs(tmp_path: Path) -> None:
     module = regions()
     execution = plan_of(module)
-    main_c = stand_alone_main(execution, lambda inputs, sizes: run_regions(module, inputs, sizes), {})
+    main_c = stand_alone_main(execution, lambda inputs, sizes: run_regions(module, inputs, sizes))
     done = build_and_run(tmp_path, execution, main_c)
     assert done.returncode == 0 and done.stdout.endswith("ok\n"), done.stdout + done.stderr
 

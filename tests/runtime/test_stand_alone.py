@@ -55,7 +55,7 @@ def with_setup() -> Module[Program]:
 @pytest.mark.parametrize("regions", [chain(3), with_setup()], ids=["chain", "setup"])
 def test_main_c_agrees_with_the_reference(tmp_path: Path, regions: Module[Program]) -> None:
     execution = plan_of(regions)
-    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {"N": 50})
+    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), [{"N": 50}])
     done = build_and_run(tmp_path, execution, main)
     assert done.returncode == 0, done.stdout + done.stderr
     name = regions.main.signature.outputs[0].tensor
@@ -64,7 +64,7 @@ def test_main_c_agrees_with_the_reference(tmp_path: Path, regions: Module[Progra
 
 def test_main_c_sees_a_wrong_result(tmp_path: Path) -> None:
     execution = plan_of(chain(3))
-    main = stand_alone_main(execution, lambda inputs, sizes: {"y": inputs["in-n0"]}, {"N": 50})
+    main = stand_alone_main(execution, lambda inputs, sizes: {"y": inputs["in-n0"]}, [{"N": 50}])
     done = build_and_run(tmp_path, execution, main)
     assert done.returncode == 1 and "WRONG" in done.stdout
 
@@ -73,7 +73,7 @@ def test_an_update_is_compared_in_its_input(tmp_path: Path) -> None:
     body = (region("r0", "add", ("n0", "n1"), "n2", N),)
     regions = Module({"main": program(body, {"n0": N, "n1": N}, {"s": ("n2", N)}, updates={"s": "in-n0"})})
     execution = plan_of(regions)
-    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {})
+    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes))
     assert build_and_run(tmp_path, execution, main).returncode == 0
 
 
@@ -82,7 +82,7 @@ def test_a_program_with_host_steps_is_refused() -> None:
 
     execution = plan_of(Module({"main": host_main()}))
     with pytest.raises(TatamiError, match="E1802"):
-        stand_alone_main(execution, lambda i, s: {"y": np.zeros(1, np.float32), "z": np.zeros(1, np.float32)}, {})
+        stand_alone_main(execution, lambda i, s: {"y": np.zeros(1, np.float32), "z": np.zeros(1, np.float32)})
 
 
 def test_fill_is_exact_in_every_dtype() -> None:
@@ -100,7 +100,7 @@ def test_main_c_prints_the_names_of_outputs_as_text_only(tmp_path: Path) -> None
     signature = replace(regions.main.signature, outputs=(replace(output, tensor=hostile),))
     regions = Module({"main": replace(regions.main, signature=signature)}, regions.constants)
     execution = plan_of(regions)
-    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), {"N": 50})
+    main = stand_alone_main(execution, lambda inputs, sizes: run_regions(regions, inputs, sizes), [{"N": 50}])
     assert hostile[:4] not in main.text and "#include <\\303" not in main.text
     done = build_and_run(tmp_path, execution, main)
     assert done.returncode == 0 and f"{hostile}: largest error 0" in done.stdout and not (tmp_path / "x").exists()

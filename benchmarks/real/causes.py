@@ -18,7 +18,7 @@ SPEED = {
 }
 """Model -> what its time goes to."""
 MEMORY = {
-    "lore-process": "a batch of 1 breaks an assumption of the program of open sizes, so that a second program serves it. Each of the "
-    "two holds the packed weights, 42 MB.",
+    "swift-f0": "the arena of its values takes 4.4 MB and its constants 1.1, of some 11 added; the rest is what the interpreter does "
+    "not give back of the memory that loading took for a moment, 7 MB at most.",
 }
 """Model -> what its memory goes to."""

@@ -307,7 +307,7 @@ def _fixed(size: Expr) -> str:
 
 
 def _port(kind: str, k: int, port: Input | Output, updates: int) -> str:
-    alignment = max(port.alignment if isinstance(port, Input) else 0, port.dtype.itemsize)
+    alignment = max(port.alignment, port.dtype.itemsize)
     row = (
         escaped(port.tensor),
         f"{kind}_shape_{k}",

@@ -363,6 +363,7 @@ class HostArrays:
     take_output = staticmethod(take_output)
     empty = staticmethod(empty)
     aligned_copy = staticmethod(aligned_copy)
+    address = staticmethod(address)
     overlaps = staticmethod(overlaps)
     copy = staticmethod(np.copyto)
     give = staticmethod(give)

@@ -181,9 +181,18 @@ def empty(device: Device, shape: Sequence[int], dtype: DType, at: str = "memory"
     return DeviceArray(device, block.address, shape, dtype, block)
 
 
-def upload(device: Device, array: np.ndarray, dtype: DType) -> DeviceArray:
-    """An array on the device with the values of a host array. Raises OutOfMemory."""
-    made = empty(device, array.shape, dtype)
+def empty_at(device: Device, shape: Sequence[int], dtype: DType, alignment: int) -> DeviceArray:
+    """An uninitialised array at a multiple of `alignment` bytes. Raises OutOfMemory."""
+    made = empty(device, shape, dtype)
+    if alignment < 2 or made.address % alignment == 0:
+        return made
+    block = Block(device, math.prod(shape) * dtype.itemsize + alignment, device.current_stream())
+    return DeviceArray(device, block.address + -block.address % alignment, shape, dtype, block)
+
+
+def upload(device: Device, array: np.ndarray, dtype: DType, alignment: int = 0) -> DeviceArray:
+    """An array on the device with the values of a host array, at a multiple of `alignment` bytes. Raises OutOfMemory."""
+    made = empty_at(device, array.shape, dtype, alignment)
     made.write_from(np.ascontiguousarray(array).reshape(array.shape))
     return made
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from tatami.core.ops import OPS
 from tatami.core.target import Target
+from tatami.plan.gpu.memory_occ import memory_occ
 from tatami.plan.ir import Sm90Pair
 from tatami.plan.pairs.simulate import simulate_pair
 from tatami.plan.pairs.sm_load import WeightWork, pair_pipeline_of
@@ -36,7 +37,8 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     copied = work.blocks * bk * streamed_of(plan) * size + work.count * bm * firsts_of(plan) * plan.depth * size
     stored = work.count * p.groups * p.store_bytes
     parts = 2.0 * stored / target.bandwidth if plan.split > 1 else 0.0  # written, and read again
-    memory = work.moved / target.bandwidth
+    share = memory_occ(work.count, p.ctas_per_sm, plan.stages * bk * streamed_of(plan) * size, target)
+    memory = work.moved / (target.bandwidth * share)
     launch = target.launch_seconds * ((3 if view.high or view.low else 1) + (plan.split > 1))
     products = (p.scores, p.result)
     read = work.blocks * p.groups * sum(m.smem_bytes for m in products)
@@ -50,6 +52,7 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
         "total": max(compute, memory) + prologue + parts + launch,
         "waves": work.count / (target.sms * p.ctas_per_sm),
         "wave_eff": work.blocks / (target.sms * sum(work.tiles)),
+        "memory_occ": share,
         "pipeline_eff": math / (target.sms * found.cycles),
         "ctas_per_sm": float(need.ctas_per_sm),
         "smem_bytes": float(need.smem_bytes),

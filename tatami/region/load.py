@@ -47,9 +47,9 @@ def load(document: Any) -> Module[Program]:
     return module
 
 
-def _aligned(body: Mapping[str, Any]) -> list[str]:
-    """The tensors whose MemRefs in the JSON of a Region say an alignment."""
-    ports = (*body.get("inputs", ()), *body.get("outputs", ()))
+def _aligned(body: object) -> list[str]:
+    """The tensors whose MemRefs in the JSON of a Region, which is well-formed, say an alignment."""
+    ports = (*body.get("inputs", ()), *body.get("outputs", ())) if isinstance(body, dict) else ()
     return [p["name"] for p in ports if "alignment" in p["memref"]]
 
 

@@ -17,12 +17,12 @@ VARIABLE = "TATAMI_CALL_DEPTH"
 
 
 def most_calls() -> int:
-    """The maximum depth. Raises InvalidAttribute for a setting that is no depth."""
+    """The maximum depth. Raises InvalidAttribute for any other setting."""
     given = os.environ.get(VARIABLE, "")
     if not given:
         return USUAL_DEPTH
     if not given.isascii() or not given.isdigit() or not 1 <= int(given[:9]) <= GREATEST_DEPTH:
-        why = f"{given[:40]!r} is no depth of calls"
+        why = f"{given[:40]!r} is not a depth of calls"
         raise fail("InvalidAttribute", VARIABLE, why, f"set it to a number from 1 to {GREATEST_DEPTH}, or leave it out")
     return int(given)
 

@@ -83,7 +83,7 @@ def lower(
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What the kernels of one program are made for: the target, the forms of its Regions, bytes of alignment that are promised
+    """The setting of the kernels of one program: the target, the forms of its Regions, bytes of alignment that are promised
     of its inputs, and who is told of each kernel."""
 
     target: Target

@@ -210,7 +210,7 @@ def test_a_recursion_is_cut_with_its_chain_at_a_depth_to_be_set(target: str, mon
         deeper(x=x, n=np.int32(12))
     for wrong in ("0", "101", "ten", "-1"):
         monkeypatch.setenv("TATAMI_CALL_DEPTH", wrong)
-        with pytest.raises(TatamiError, match="is no depth of calls"):
+        with pytest.raises(TatamiError, match="is not a depth of calls"):
             tt.parse(COUNTED)
 
 

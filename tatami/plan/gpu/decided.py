@@ -53,8 +53,8 @@ def _staged(plan: STAGED, count: int) -> STAGED:
 
 
 def decided_choice(choice: Guarded, region: Region, target: Target, sizes: Mapping[str, int]) -> Guarded:
-    """A decided choice with the plan of the algorithm that it asks for, and its estimate; attention in two passes and streams
-    of Regions that are no product have none, whoever chooses them."""
+    """A decided choice with the plan of the algorithm that it asks for, and its estimate; attention in two passes, and streams
+    of Regions without a product, have none, whoever chooses them."""
     plan = with_algorithm(choice.plan, region, target, sizes)
     if isinstance(plan, GpuStream):
         view = "" if region.opaque is not None else product_of(region)

@@ -17,10 +17,10 @@ from tatami.core import view
 from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.core.tensor import numpy_dtype
 from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.ops import OPS as SCALAR_OPS
+from tatami.core.tensor import numpy_dtype
 from tatami.decisions import Decisions
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ from tatami.runtime.building.leftovers import at_end
 from tatami.runtime.building.nvrtc import Cubin, compile_cubin, nvrtc_version
 from tatami.runtime.cores import usable_cores
 
-FORMAT = "cubin 1"
+FORMAT = "cubin 2"
 """Version of the entries in the cache."""
 
 
@@ -52,7 +53,14 @@ def compile_units(
 def unit_key(unit: Unit, headers: Mapping[str, str], arch: str) -> str:
     """The key of a unit's machine code in the cache: NVRTC's version, architecture, text and headers."""
     named = [part for item in sorted(headers.items()) for part in item]
-    return content_key((FORMAT, nvrtc_version(), arch, unit.symbol, unit.text, "headers", *named))
+    return content_key((FORMAT, nvrtc_version(), arch, unit.symbol, unit.text, *options(unit), "headers", *named))
+
+
+def options(unit: Unit) -> tuple[str, ...]:
+    """NVRTC's options for a unit. With TATAMI_CUDA_WAIT=N waits at barriers end the kernel with a trap after N milliseconds."""
+    wait = os.environ.get("TATAMI_CUDA_WAIT", "")
+    limit = (f"-DTT_WAIT_MILLISECONDS={int(wait)}",) if wait.isascii() and wait.isdigit() and int(wait[:9]) > 0 else ()
+    return (*(() if unit.contracts else ("--fmad=false",)), *limit)
 
 
 def _compile_all(
@@ -70,9 +78,12 @@ def _compile_all(
 
 def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str, stop: threading.Event) -> dict[str, Cubin]:
     if getattr(sys, "frozen", False):  # a frozen program has no interpreter to start
-        return {u.symbol: compile_cubin(u.text, arch, headers, f"{u.symbol}.cu") for u in units}
+        return {u.symbol: compile_cubin(u.text, arch, headers, f"{u.symbol}.cu", options(u)) for u in units}
     limit = time_limit() + 2.0 * len(units)
-    asked = [json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu"}) for u in units]
+    asked = [
+        json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu", "more": list(options(u))})
+        for u in units
+    ]
     command = [sys.executable, "-m", "tatami.runtime.building.nvrtc_worker"]
     done = _ended(command, "\n".join(asked) + "\n", limit, stop)
     if done is None:

@@ -199,5 +199,10 @@ def upload(device: Device, array: np.ndarray, dtype: DType, alignment: int = 0) 
 
 def host_bytes(size: int) -> ctypes.Array[ctypes.c_uint8]:
     """`size` bytes at a multiple of 64, as ctypes memory."""
-    room = (ctypes.c_uint8 * (size + 64))()
-    return (ctypes.c_uint8 * size).from_buffer(room, -ctypes.addressof(room) % 64)
+    return aligned_bytes(size, 64)
+
+
+def aligned_bytes(size: int, alignment: int) -> ctypes.Array[ctypes.c_uint8]:
+    """`size` bytes of the host at a multiple of `alignment`, as ctypes memory."""
+    room = (ctypes.c_uint8 * (size + alignment))()
+    return (ctypes.c_uint8 * size).from_buffer(room, -ctypes.addressof(room) % alignment)

@@ -17,7 +17,7 @@ from tatami.core.call_depth import most_calls, too_deep
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
-from tatami.core.kernel import THREADS, Condition, is_met
+from tatami.core.kernel import LARGE_GRID, THREADS, Condition, grid_fault, is_met
 from tatami.execution.arena import Planner, callee_sizes
 from tatami.execution.frames import Layouts, calls_of
 from tatami.execution.ir import (
@@ -270,6 +270,8 @@ class Resolver:
         grid = tuple(scope.size(g) for g in op.grid)
         if 0 in grid:
             return after
+        if why := grid_fault(grid):
+            raise fail("ResourceExceeded", f"{op.kernel}: {at()}", why, LARGE_GRID)
         args: list[Argument] = []
         for a in op.args:
             match a:

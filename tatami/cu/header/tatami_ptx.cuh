@@ -263,8 +263,8 @@ TT_DEV void tt_mbarrier_wait(tt_u32 barrier, tt_u32 parity) {
   unsigned long long began, now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
   while (!tt_mbarrier_try_wait_parity(barrier, parity)) {
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    if (now - began > TT_WAIT_MILLISECONDS * 1000000ull) asm volatile("trap;");
+    asm volatile("{\n\t.reg .pred p;\n\tmov.u64 %0, %%globaltimer;\n\tsetp.gt.u64 p, %0, %1;\n\t@p trap;\n\t}"
+                 : "=&l"(now) : "l"(began + TT_WAIT_MILLISECONDS * 1000000ull));
   }
 }
 #else

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.tensor_map_types import FAULTY_DRIVER, MAP_TYPES, SMALL_BIT, SMALL_SPAN
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import aligned_bytes
 from tatami.runtime.cuda.driver import At
@@ -22,18 +23,6 @@ _Number = TypeVar("_Number", ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int)
 
 MAP_BYTES = 128
 """Bytes of a tensor map, which a kernel takes by value."""
-SMALL_SPAN = 128 << 10
-"""Bytes of a tensor below which faulty drivers set the bit wrongly."""
-FAULTY_DRIVER = 13010
-"""Last version of the driver that sets the bit wrongly."""
-SMALL_BIT = 21
-"""Bit of the 64-bit word 1 of a map which, set for a small tensor, makes reads past its end wrong with drivers up to 13.1."""
-
-_TYPES = {
-    DType.u8: "UINT8", DType.i8: "UINT8", DType.bool: "UINT8", DType.u16: "UINT16", DType.i16: "UINT16", DType.u32: "UINT32",
-    DType.i32: "INT32", DType.u64: "UINT64", DType.i64: "INT64", DType.fp16: "FLOAT16", DType.bf16: "BFLOAT16",
-    DType.fp32: "FLOAT32", DType.fp64: "FLOAT64", DType.f8e4m3fn: "UINT8", DType.f8e5m2: "UINT8",
-}  # fmt: skip
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
@@ -65,7 +54,7 @@ def encode(device: Device, map: Map, address: int, at: At) -> bytes:
     refuses it."""
     check(map, address, at)
     api = device.driver.api
-    kind = getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{'TFLOAT32' if map.tf32 else _TYPES[map.dtype]}")
+    kind = getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{'TFLOAT32' if map.tf32 else MAP_TYPES[map.dtype]}")
     swizzle = getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[map.swizzle]}")
     rank = len(map.dims)
     head = (int(kind), rank, ctypes.c_void_p(address), _array(ctypes.c_uint64, map.dims), _array(ctypes.c_uint64, map.strides))
@@ -99,7 +88,7 @@ def check(map: Map, address: int, at: At) -> None:
     rank = len(map.dims)
     rules: list[tuple[bool, str]] = [
         (1 <= rank <= 5, f"a tensor map has 1 to 5 dimensions, not {rank}"),
-        (map.dtype in _TYPES, f"no tensor map holds {map.dtype}"),
+        (map.dtype in MAP_TYPES, f"no tensor map holds {map.dtype}"),
         (address % 16 == 0, f"the tensor starts at {address:#x}, which is not a multiple of 16"),
         (len(map.strides) == rank - 1, f"{len(map.strides)} strides for {rank} dimensions"),
     ]

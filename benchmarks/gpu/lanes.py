@@ -435,31 +435,42 @@ def product(kind: str, word: str, ta: int, tb: int, swizzle: int) -> Kernel:
 # -- comparing -------------------------------------------------------------------------------------
 
 
-def compare(where: Where, arch: str, keep: bool) -> list[dict[str, object]]:
-    """A row per kernel: whether results of `where` equal those of the emulated machine. `keep`: write the tables down."""
-    kernels = all_kernels(arch)
-    expected = Emulated(f"emulated-{arch}").run(kernels, headers(()))
-    rows: list[dict[str, object]] = []
-    for k in kernels:
-        try:
-            found = where.run([k], headers(()))[k.symbol]
-        except Exception as error:
-            rows.append({"name": k.symbol, "ok": False, "why": f"{type(error).__name__}: {error}"[:600]})
-            continue
-        wrong = np.flatnonzero(found != expected[k.symbol])
+class Tables:
+    """The tables of an architecture: what the emulated machine gives, computed at the first question."""
+
+    def __init__(self, where: Where, arch: str, keep: bool) -> None:
+        self.where = where
+        self.arch = arch
+        self.keep = keep
+        self.kernels = all_kernels(arch)
+        self._expected: dict[str, np.ndarray] = {}
+
+    def expected(self, symbol: str) -> np.ndarray:
+        """The words that the emulated machine gives."""
+        if not self._expected:
+            self._expected = Emulated(f"emulated-{self.arch}").run(self.kernels, headers(()))
+        return self._expected[symbol]
+
+    def row(self, k: Kernel) -> dict[str, object]:
+        """Whether the words of `where` equal those of the emulated machine; with `keep` the table is written down."""
+        expected = self.expected(k.symbol)
+        found = self.where.run([k], headers(()))[k.symbol]
+        wrong = np.flatnonzero(found != expected)
         row: dict[str, object] = {"name": k.symbol, "ok": not wrong.size}
         if wrong.size:
             at = int(wrong[0])
             row["why"] = (
                 f"{wrong.size} of {k.words} words differ; word {at} (thread {at * k.threads // k.words}): "
-                f"{found[at]:#010x}, emulated {expected[k.symbol][at]:#010x}"
+                f"{found[at]:#010x}, emulated {expected[at]:#010x}"
             )
-        rows.append(row)
-        if keep:
+        if self.keep:
             GOLDEN.mkdir(exist_ok=True)
             np.save(GOLDEN / f"{k.symbol}.npy", found)
-    left = sorted(unasked(all_kernels("sm90")))
-    return [*rows, {"name": "functions without a table", "skipped": ", ".join(left)}] if left else rows
+        return row
+
+    def left(self) -> dict[str, object]:
+        """The functions of the header that have no table."""
+        return {"name": "functions without a table", "skipped": ", ".join(sorted(unasked(all_kernels("sm90"))))}
 
 
 def unasked(kernels: Sequence[Kernel]) -> set[str]:

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import lanes
+from benchmarks.gpu import isolated, lanes, machine
 from benchmarks.gpu.cases import checked, gemm, timed
+from benchmarks.gpu.isolated import Isolated
 from benchmarks.gpu.places import Emulated, Kernel, OnDevice
-from benchmarks.gpu.report import table_text, tuned_plans
+from benchmarks.gpu.report import as_planted, table_text, tuned_plans
 from benchmarks.gpu.speed import Contest
 from benchmarks.gpu.steps import STEPS
 from tatami.cu.print import headers
@@ -32,7 +33,7 @@ def test_the_whole_command_runs_dry(tmp_path: Path) -> None:
         "--target",
         "emulated-sm80",
         "--only",
-        "limits,lanes,memory,plans,memcheck",
+        "limits,lanes,memory,plans,memcheck,planted",
         "--results",
         str(tmp_path),
     ]
@@ -44,32 +45,143 @@ def test_the_whole_command_runs_dry(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("emulated-sm80-*.json")
     record = json.loads(path.read_text())
     steps = {s["step"]: s for s in record["steps"]}
-    assert [s["ended"] for s in record["steps"]] == ["done"] * 5
-    assert len(steps["lanes"]["rows"]) >= 16 and all(r["ok"] for s in steps.values() for r in s["rows"] if "ok" in r)
+    assert [s["ended"] for s in record["steps"]] == ["done"] * 6
+    assert len(steps["lanes"]["rows"]) >= 16 and all(
+        r["ok"] for name, s in steps.items() for r in s["rows"] if "ok" in r and name != "planted"
+    )
     assert steps["memory"]["rows"][0]["samples"]["Tatami"] and record["machine"]["python"]
     plans = json.loads((tmp_path / "plans-emulated-sm80.json").read_text())["plans"]
     (key,) = plans
     assert key.endswith("@cuda:sm80") and plans[key]["kind"] == "sm80_mma"
     assert "lanes: done" in done.stdout and "0 wrong" in done.stdout
+    found = {r["name"]: r for r in steps["planted"]["rows"]}
+    assert len(found) == len(steps["planted"]["rows"]) == 10 and all(map(as_planted, found.values()))
+    assert [r["ok"] for r in found.values()].count(False) == 5, "five faults cost five rows"
+    assert "signal SIGSEGV" in found["planted: the process ends"]["why"]
+    assert found["planted: the process hangs"]["why"] == "no answer for 6 s"
+    assert "64 of 64 words differ" in found["planted: a wrong result"]["why"]
 
 
 def test_all_steps_together_are_under_nine_minutes() -> None:
-    assert sum(limit for _, limit in STEPS.values()) <= command.SECONDS <= 535
+    assert sum(step.seconds for step in STEPS.values()) <= command.SECONDS <= 535
 
 
-def test_a_step_that_is_stopped_keeps_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "rows.jsonl"
-    out.write_text('{"name": "a", "ok": true}\n{"name": "b", "o')
-    monkeypatch.setattr(command, "run_process", lambda *_: ("stopped after 3 s", "last words"))
-    args: Any = type("Args", (), {"target": "cuda", "dry_run": False})
-    step = command.one_step("lanes", args, 3.0, out)
-    assert step["rows"] == [{"name": "a", "ok": True}] and step["ended"].startswith("stopped") and step["said"] == "last words"
+WORKER = """
+import json, os, sys, time
+lines, faults = open(sys.argv[1], "a"), {3: "sleep", 5: "end", 6: "dead"}
+def tell(row):
+    print(json.dumps(row), file=lines, flush=True)
+for k in range(int(sys.argv[-1]), 9):
+    tell({"begin": k, "name": f"case {k}"})
+    what = faults.get(k)
+    if what == "sleep":
+        time.sleep(60)
+    if what == "end":
+        os._exit(7)
+    tell({"k": k, "name": f"case {k}", "ok": what is None, **({"dead": True, "why": "context"} if what else {})})
+    if what:
+        time.sleep(60)
+tell({"end": 9})
+"""
 
 
-def test_a_process_that_does_not_end_is_ended() -> None:
-    assert command.run_process([sys.executable, "-c", "import time; time.sleep(60)"], 0.5)[0].startswith("stopped")
-    ended, said = command.run_process([sys.executable, "-c", "print('why'); raise SystemExit(3)"], 60)
-    assert ended == "failed (3)" and "why" in said
+def worker(tmp_path: Path) -> tuple[list[str], Path]:
+    (tmp_path / "worker.py").write_text(WORKER)
+    lines = tmp_path / "lines.jsonl"
+    return [sys.executable, str(tmp_path / "worker.py"), str(lines)], lines
+
+
+def test_a_case_that_hangs_faults_or_ends_costs_its_own_row(tmp_path: Path) -> None:
+    command_, lines = worker(tmp_path)
+    seen: list[int] = []
+    step = Isolated(command_, lines, 1.0, lambda rows: seen.append(len(rows)))
+    assert step.run(60.0, dict(os.environ), tmp_path) == "done"
+    assert [r["k"] for r in step.rows] == list(range(9)) and seen == list(range(1, 10))
+    assert [r["k"] for r in step.rows if not r["ok"]] == [3, 5, 6]
+    assert [step.rows[k]["why"] for k in (3, 5, 6)] == ["no answer for 1 s", "ended with code 7", "context"]
+
+
+def test_a_run_that_was_cut_off_goes_on_behind_its_last_case(tmp_path: Path) -> None:
+    command_, lines = worker(tmp_path)
+    old = [{"begin": 0, "name": "case 0"}, {"k": 0, "name": "case 0", "ok": True}, {"begin": 1, "name": "case 1"}]
+    lines.write_text("".join(json.dumps(r) + "\n" for r in old))
+    step = Isolated(command_, lines, 1.0)
+    assert step.run(60.0, dict(os.environ), tmp_path) == "done"
+    assert [r["k"] for r in step.rows] == list(range(9)) and step.rows[1]["why"] == "the run before ended in this case"
+    again = Isolated([sys.executable, "-c", "raise SystemExit(1)"], lines, 1.0)
+    assert again.run(60.0, dict(os.environ), tmp_path) == "done" and again.rows == step.rows
+
+
+def test_a_step_has_no_more_than_its_time(tmp_path: Path) -> None:
+    command_, lines = worker(tmp_path)
+    step = Isolated(command_, lines, 30.0)
+    assert step.run(2.0, dict(os.environ), tmp_path) == "stopped after 2 s"
+    assert [r["k"] for r in step.rows] == [0, 1, 2, 3] and step.rows[3]["why"] == "no time left"
+    missing = Isolated([sys.executable, "-c", "print('why'); raise SystemExit(3)"], tmp_path / "none.jsonl", 1.0)
+    assert missing.run(30.0, dict(os.environ), tmp_path) == "did not begin: ended with code 3" and "why" in missing.said
+
+
+def test_a_killed_worker_takes_its_children_along(tmp_path: Path) -> None:
+    child = "import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print(p.pid, file=open(sys.argv[1], 'w'), flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", child, str(tmp_path / "pid")], start_new_session=True)
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        pass
+    pid = int((tmp_path / "pid").read_text())
+    assert isolated.kill(process)
+    status = Path(f"/proc/{pid}/status")
+    assert not status.exists() or "zombie" in status.read_text()
+
+
+def test_the_record_is_whole_after_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["gpu", "--dry-run", "--only", "first", "--results", str(tmp_path), "--target", "emulated-sm80"]
+    )
+    record = command.Record(command.arguments())
+    found: list[int] = []
+
+    def run(self: Isolated, seconds: float, env: dict[str, str], folder: Path) -> str:
+        for k in range(3):
+            self.add({"k": k, "name": f"case {k}", "ok": True})
+            made = json.loads(record.path.read_text())
+            found.append(len(made["steps"][0]["rows"]))
+            assert made["steps"][0]["ended"] == "running" and record.path.with_suffix(".txt").exists()
+        return "done"
+
+    monkeypatch.setattr(Isolated, "run", run)
+    record.run()
+    assert found == [1, 2, 3] and record.is_well() and not list(tmp_path.glob("*.part"))
+
+
+def test_time_given_is_shared_and_results_go_where_they_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUT", str(tmp_path / "out"))
+    monkeypatch.setattr(sys, "argv", ["gpu", "--only", "lanes,gemm", "--seconds", "220"])
+    args = command.arguments()
+    assert args.results == tmp_path / "out" and args.seconds == 220
+    limits: list[float] = []
+
+    def step(self: command.Record, name: str, each: float, limit: float, folder: Path) -> None:
+        limits.append(limit)
+        self.value["steps"].append({"step": name, "ended": "done", "seconds": 0.0, "rows": []})
+
+    monkeypatch.setattr(command.Record, "step", step)
+    monkeypatch.setattr(command, "sample_clocks", lambda to: None)
+    command.Record(args).run()
+    share = STEPS["lanes"].seconds / (STEPS["lanes"].seconds + STEPS["gemm"].seconds)
+    assert limits == pytest.approx([220 * share, 220], abs=1.0)
+
+
+def test_facts_of_the_machine_are_never_fatal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: Any, **__: Any) -> Any:
+        raise subprocess.TimeoutExpired("nvidia-smi", 20)
+
+    monkeypatch.setattr(machine.shutil, "which", lambda name: name)
+    monkeypatch.setattr(machine.subprocess, "run", slow)
+    assert machine.describe("cuda")["device"] == "cuda" and machine.commit() == ""
+    (tmp_path / "clocks.csv").write_text("t, 1700, 2600, 400.5, 60\nt, 1500, 2600, 500.5, 61\nt, 1600, 2600, [N/A], 61\n")
+    assert machine.median_clocks(tmp_path / "clocks.csv", 0) == {}
+    (tmp_path / "clocks.csv").write_text("t, 1, 1, 1, 1\nt, 1700, 2600, 400.5, 60\nt, 1500, 2600, 500.5, 61\nt, 16")
+    assert machine.median_clocks(tmp_path / "clocks.csv", 1) == {"sm_mhz": 1600, "watts": 450.5}
+    assert machine.median_clocks(tmp_path / "none.csv", 0) == {}
 
 
 def test_every_function_of_the_header_is_asked() -> None:
@@ -133,9 +245,10 @@ def test_lanes_on_a_device_are_compared_with_the_machines(monkeypatch: pytest.Mo
         where = OnDevice("cuda")
         first = where.run(some, headers(()))
         monkeypatch.setattr(where, "run", lambda ks, hs: first)  # an emulated GPU runs one program
-        assert [r["ok"] for r in lanes.compare(where, "sm80", keep=False) if "ok" in r] == [True, True]
+        tables = lanes.Tables(where, "sm80", keep=False)
+        assert [tables.row(k)["ok"] for k in some] == [True, True]
         first["shuffles"][17] ^= 1
-        (wrong,) = [r for r in lanes.compare(where, "sm80", keep=False) if r.get("ok") is False]
+        (wrong,) = [r for k in some if not (r := tables.row(k))["ok"]]
         assert wrong["name"] == "shuffles" and "word 17 (thread 1)" in str(wrong["why"])
 
 
@@ -193,8 +306,8 @@ def test_a_case_is_checked_on_a_device_with_poisoned_outputs(monkeypatch: pytest
             return made[-1]
 
         monkeypatch.setattr(tt, "compile", compiled)
-        run = steps.Run("cuda", 60.0, dry=False)
-        assert run.arch == "sm80" and not run.is_late
+        run = steps.Run("cuda", dry=False)
+        assert run.arch == "sm80"
         row = steps.check(run, gemm(8, 8, 8, tt.fp16))
         assert row["ok"] and 0 <= row["error"] <= row["tolerance"]
         monkeypatch.setattr(gpu, "execute", lambda launch: None)  # a kernel that writes nothing leaves the poison

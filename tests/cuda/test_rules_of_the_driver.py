@@ -64,7 +64,7 @@ MAPS = [
 def test_the_stand_in_refuses_the_maps_that_a_driver_refuses(
     what: str, change: dict[str, Any], address: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the compiler's own check, so that a fault of that check would show."""
+    """The compiler's own check is off, so that a fault of that check would show."""
     from tatami.runtime.cuda import tensor_map
 
     monkeypatch.setattr(tensor_map, "check", lambda *_: None)
@@ -156,7 +156,7 @@ def test_kernels_without_matrix_instructions_are_compiled_without_contraction(mo
 
 @pytest.mark.skipif(not nvrtc.has_nvrtc(), reason="NVRTC is not installed")
 def test_a_limit_of_waits_is_in_the_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the limit a kernel reads the clock and traps; ptxas then serialises wgmma (C7518), which a debug build may."""
+    """A kernel with the limit reads the clock and traps; ptxas then serialises wgmma (C7518), which a debug build may."""
     g = tt.Graph("g")
     g.output("y", g.input("a", (256, 256), tt.fp16) @ g.input("b", (256, 256), tt.fp16))
     source = prepare(g, target="sm90").stages["cu"].main

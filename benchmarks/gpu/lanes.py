@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import tatami as tt
+from benchmarks.gpu.lanes_sm90 import more_kernels
 from benchmarks.gpu.places import Emulated, Kernel, Where
 from tatami.core.tensor import numpy_dtype
 from tatami.cu.print import headers
@@ -279,6 +280,7 @@ def sm90_kernels() -> Iterator[Kernel]:
     yield from meetings()
     yield from stores()
     yield from products()
+    yield from more_kernels()
 
 
 def loads() -> Iterator[Kernel]:
@@ -378,7 +380,6 @@ def stored(symbol: str, call: str, given: np.ndarray, dims: tuple[int, ...], box
     words, own = (int(np.prod(x)) * dtype.itemsize // 4 for x in (dims, box))
     body = f"""\
 {FILL.format(words=own, threads=32, value="p0[i]")}
-  for (int i = lane; i < {words}; i += 32) p1[i] = 0;
   tt_fence_proxy_async();
   tt_sync_threads();
   if (lane == 0) {{
@@ -387,7 +388,17 @@ def stored(symbol: str, call: str, given: np.ndarray, dims: tuple[int, ...], box
     tt_bulk_wait_read<0>();
     tt_bulk_wait<0>();
   }}"""
-    return Kernel(symbol, "sm_90a", body, given, words, shared=8192, map=Map(dtype, dims, strides, box, 0), map_is_output=True)
+    return Kernel(
+        symbol,
+        "sm_90a",
+        body,
+        given,
+        words,
+        shared=8192,
+        map=Map(dtype, dims, strides, box, 0),
+        map_is_output=True,
+        is_zeroed=True,
+    )
 
 
 def products() -> Iterator[Kernel]:

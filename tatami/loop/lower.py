@@ -94,7 +94,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 def promised_alignments(program: Program) -> dict[str, int]:
     """Tensor of an argument -> bytes of which its address is a multiple, where the signature says more than the dtype."""
-    ports = zip(program.inputs, program.signature.inputs, strict=True)
+    ports = zip(program.inputs, program.signature.inputs)
     return {n: p.alignment for n, p in ports if p.alignment > p.dtype.itemsize and p.storage != "const_pool"}
 
 

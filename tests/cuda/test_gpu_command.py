@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import isolated, lanes, machine
+from benchmarks.gpu import isolated, lanes, lanes_sm90, machine
 from benchmarks.gpu.cases import checked, gemm, timed
 from benchmarks.gpu.isolated import Isolated
 from benchmarks.gpu.places import Emulated, Kernel, OnDevice
@@ -185,10 +185,9 @@ def test_facts_of_the_machine_are_never_fatal(tmp_path: Path, monkeypatch: pytes
 
 
 def test_every_function_of_the_header_is_asked() -> None:
-    """Functions that the step does not test are named; they are those that need a cluster of blocks."""
     kernels = lanes.all_kernels("sm90")
     left = lanes.unasked(kernels)
-    assert all("cluster" in name or name == "tt_map_shared" for name in left), left
+    assert left == set()
     without = [k for k in kernels if "ldmatrix" not in k.symbol]
     assert lanes.unasked(without) - left == {"tt_ldmatrix_x4", "tt_ldmatrix_x4_trans"}
 
@@ -210,6 +209,15 @@ def test_every_function_of_the_header_is_asked() -> None:
         "cp_async_arrive",
         "mma_e4m3",
         "wgmma_f16_mnmn_sw128",
+        "cluster_words",
+        "cluster_arrivals",
+        "multicast_3",
+        "wgmma_tf32",
+        "wgmma_e4m3",
+        "wgmma_f16_registers_mn",
+        "wgmma_mn_128_sw128",
+        "wgmma_mn_64_sw32",
+        "tma_tf32_ties",
     ],
 )
 def test_lane_kernels_are_cuda(symbol: str) -> None:
@@ -230,6 +238,46 @@ def test_products_of_every_order_are_numpys() -> None:
     for order, a, b in (("kk", 0, 0), ("kmn", 0, 1), ("mnk", 1, 0), ("mnmn", 1, 1)):
         wanted = (both[:64].T if a else both[:64]) @ (both[64:] if b else both[64:].T)
         np.testing.assert_array_equal(found[f"wgmma_f16_{order}_sw128"].view(np.float32).reshape(128, 32), wanted[row, column])
+
+
+def test_products_of_other_kinds_are_numpys() -> None:
+    """tf32, fp8, and B along n in two, in two narrower and in four boxes; A and B are halves of one tensor."""
+    kernels = {k.symbol: k for k in lanes_sm90.more_kernels() if k.symbol.startswith("wgmma") and "registers" not in k.symbol}
+    found = Emulated("emulated-sm90").run(list(kernels.values()), headers(()))
+    thread = np.arange(128)[:, None]
+    for symbol, k in kernels.items():
+        n = k.words // 64
+        i = np.arange(n // 2)[None, :]
+        row, column = 16 * (thread // 32) + thread % 32 // 4 + 8 * (i // 2 % 2), 8 * (i // 4) + 2 * (thread % 4) + i % 2
+        if "mn" in symbol:
+            both = k.given.reshape(128, 128).astype(np.float64)
+            wanted = both[:64, :64].T @ both[64:, :n]
+        else:
+            kind = {"tf32": np.float32, "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}[symbol.removeprefix("wgmma_")]
+            both = k.given.view(np.dtype(kind)).reshape(128, -1).astype(np.float64)
+            wanted = both[:64] @ both[64:].T
+        np.testing.assert_array_equal(found[symbol].view(np.float32).reshape(128, n // 2), wanted[row, column], err_msg=symbol)
+
+
+def test_clusters_and_ties_are_what_the_manual_says() -> None:
+    kernels = {k.symbol: k for k in (*lanes_sm90.clusters(), lanes_sm90.ties())}
+    found = Emulated("emulated-sm90").run(list(kernels.values()), headers(()))
+    words = kernels["cluster_words"].given.view(np.uint32)
+    got = found["cluster_words"].reshape(2, 3, 32)
+    np.testing.assert_array_equal(got[:, 0], words[:64].reshape(2, 32)[::-1])
+    np.testing.assert_array_equal(got[:, 1], np.arange(32) + np.array([[1000], [0]]))
+    np.testing.assert_array_equal(got[:, 2], np.array([[0], [3]]) + np.zeros((2, 32), int))
+    np.testing.assert_array_equal(found["cluster_arrivals"].reshape(2, 32), np.array([[1], [7]]) + np.zeros((2, 32), int))
+    for mask in (1, 2, 3):
+        both = found[f"multicast_{mask}"].reshape(2, 512)
+        for rank in (0, 1):
+            np.testing.assert_array_equal(
+                both[rank], found["multicast_1"][:512] if mask >> rank & 1 else np.full(512, 0xFFFFFFFF)
+            )
+    given = kernels["tma_tf32_ties"].given.astype(np.int64)
+    low, up = given & 0x1FFF, (given >> 13 << 13) + 0x2000
+    rounded = np.where((low > 0x1000) | ((low == 0x1000) & (given >> 13 & 1 == 1)), up, given >> 13 << 13)
+    np.testing.assert_array_equal(found["tma_tf32_ties"], rounded)
 
 
 def on(gpu: EmulatedGpu, kernels: list[Kernel]) -> None:

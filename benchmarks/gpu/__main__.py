@@ -33,6 +33,8 @@ from benchmarks.gpu.report import as_planted, table_text, tuned_plans
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+CACHE = ROOT / ".gpu-cache"
+"""Machine code that was made beforehand (cubin_cache.py)."""
 SECONDS = 530.0
 """Maximum seconds of all steps together."""
 LEAST = 3.0
@@ -190,7 +192,8 @@ def worker(name: str, args: argparse.Namespace, lines: Path) -> Sequence[str]:
 def environment() -> dict[str, str]:
     """The environment of a step's process."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
-    return {**os.environ, "PYTHONPATH": path}
+    made = {"TATAMI_CACHE_DIR": str(CACHE)} if CACHE.is_dir() and not os.environ.get("TATAMI_CACHE_DIR") else {}
+    return {**os.environ, "PYTHONPATH": path, **made}
 
 
 if __name__ == "__main__":

@@ -13,16 +13,20 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import isolated, lanes, lanes_sm90, machine
+from benchmarks.gpu import cubin_cache, isolated, lanes, lanes_sm90, machine
 from benchmarks.gpu.cases import checked, gemm, timed
+from benchmarks.gpu.first import models
 from benchmarks.gpu.isolated import Isolated
 from benchmarks.gpu.places import Emulated, Kernel, OnDevice
 from benchmarks.gpu.report import as_planted, table_text, tuned_plans
 from benchmarks.gpu.speed import Contest
 from benchmarks.gpu.steps import STEPS
+from tatami.api import prepare
 from tatami.cu.print import headers
 from tatami.runtime.building.nvrtc import compile_cubin, has_nvrtc
-from tests.cuda.emulated_gpu import EmulatedGpu, emulated_gpu
+from tatami.runtime.cuda import cubins
+from tests.cuda.emulated_gpu import EmulatedGpu, emulated_gpu, gpu
+from tests.cuda.fake_driver import FakeDriver
 
 ROOT = Path(__file__).parents[2]
 
@@ -333,6 +337,20 @@ def test_the_table_says_what_was_wrong_and_what_was_reached() -> None:
     assert "gemm: stopped after 80 s, 2 rows, 1 wrong" in text and "x: IndexError" in text
     assert "50% of cuBLAS at 8192" in text and " 0.50 " in text
     assert tuned_plans(record) == {"plans": {"k": {"kind": "sm90_mma"}}}
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
+def test_machine_code_made_beforehand_is_what_a_device_looks_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cubin_cache.fill("h100", tmp_path, ("models",)) >= len(models())
+    kept = cubins.Cache(tmp_path)
+    monkeypatch.setattr(cubins, "_compile_all", lambda units, *_: {} if not units else pytest.fail("a kernel was missing"))
+    fake = FakeDriver(attributes={"MULTIPROCESSOR_COUNT": 132, "L2_CACHE_SIZE": 50 << 20})
+    fake.device_name = "NVIDIA H100 80GB HBM3"
+    with gpu(fake):
+        for make, options in models().values():
+            compilation = prepare(make(False), target="cuda", **options)
+            source = compilation.stages["cu"].main
+            assert cubins.compile_units(source.units, source.headers, compilation.target.arch, cache=kept)
 
 
 def test_every_case_can_be_made_and_has_a_name_of_its_own() -> None:

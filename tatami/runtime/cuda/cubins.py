@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -102,24 +103,26 @@ def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str, 
 
 
 def _ended(command: list[str], text: str, limit: float, stop: threading.Event) -> subprocess.CompletedProcess[str] | None:
-    """The finished command, which got `text` on stdin; None if it was stopped. It does not outlive this process."""
+    """The finished command, which got `text` on stdin; None if it was stopped. It does not outlive this process. The text is a
+    file: a pipe is not filled further by `communicate` once a wait for the answer was cut off."""
     deadline = time.monotonic() + limit
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        not_at_end = at_end(process.kill)
-        given: str | None = text
-        try:
-            while True:
-                try:
-                    out, said = process.communicate(given, timeout=max(0.0, min(0.2, deadline - time.monotonic())))
-                    return subprocess.CompletedProcess(command, process.returncode, out, said)
-                except subprocess.TimeoutExpired:
-                    given = None  # the text is sent once
-                    if stop.is_set() or time.monotonic() > deadline:
-                        return None
-        finally:
-            process.kill()
-            not_at_end()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as given:
+        given.write(text)
+        given.seek(0)
+        with subprocess.Popen(command, stdin=given, stdout=pipe, stderr=pipe, text=True) as process:
+            not_at_end = at_end(process.kill)
+            try:
+                while True:
+                    try:
+                        out, said = process.communicate(timeout=max(0.0, min(0.2, deadline - time.monotonic())))
+                        return subprocess.CompletedProcess(command, process.returncode, out, said)
+                    except subprocess.TimeoutExpired:
+                        if stop.is_set() or time.monotonic() > deadline:
+                            return None
+            finally:
+                process.kill()
+                not_at_end()
 
 
 class _Answer(TypedDict):

@@ -49,7 +49,7 @@ class Isolated:
         self.rows = [r for r in seen if "begin" not in r and "end" not in r]
         if any("end" in r for r in seen):
             return "done"
-        begin = 1 + max((int(r.get("k", r.get("begin", -1))) for r in seen), default=-1)
+        begin = 1 + max((int(r["k"] if "k" in r else r["begin"]) for r in seen if "end" not in r), default=-1)
         lost = [r for r in seen if "begin" in r and r["begin"] == begin - 1]
         if lost and not any(r.get("k") == begin - 1 for r in self.rows):
             self.add({"k": begin - 1, "name": lost[-1]["name"], "ok": False, "why": "the run before ended in this case"})

@@ -204,7 +204,7 @@ def _part(padded: str, axis: int, nodes: Nodes) -> _Part | None:
     for k, (lo, hi) in enumerate(zip(cut.op.lo, cut.op.hi, strict=True)):
         if k != axis and (lo != ZERO or hi != x.shape[k] or pad.op.pad[k] != (ZERO, ZERO)):
             return None
-    before, lo, hi = pad.op.pad[axis][0].as_int(), cut.op.lo[axis].as_int(), cut.op.hi[axis].as_int()
-    if before is None or lo is None or hi is None:
+    before, first, end = pad.op.pad[axis][0].as_int(), cut.op.lo[axis].as_int(), cut.op.hi[axis].as_int()
+    if before is None or first is None or end is None:
         return None
-    return _Part(cut.src[0], before, before + hi - lo, lo - before)
+    return _Part(cut.src[0], before, before + end - first, first - before)

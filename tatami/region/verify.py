@@ -12,7 +12,7 @@ from tatami.core.expr import Shape, shape_text
 from tatami.core.layout import layout_fault
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
-from tatami.core.signature import MOST_ALIGNMENT, port_fault, repeated_input, symbols
+from tatami.core.signature import MOST_ALIGNMENT, Input, Output, port_fault, repeated_input, symbols
 from tatami.region.checks.lets import check_let
 from tatami.region.checks.yields import check_yields
 from tatami.region.ir import Program, Region, Step
@@ -90,7 +90,8 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
         for o in program.outputs
         if o not in known
     ]
-    for port in (*program.signature.inputs, *program.signature.outputs):
+    ports: tuple[Input | Output, ...] = (*program.signature.inputs, *program.signature.outputs)
+    for port in ports:
         if why := port_fault(port):
             out.append(diagnostic("LayoutMismatch", f"{name}: {port.tensor}", why, "write a power of two, or leave it out"))
     for o, port in zip(program.outputs, program.signature.outputs):

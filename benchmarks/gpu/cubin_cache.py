@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -32,7 +33,7 @@ def device_target(chip: str) -> Target:
     return msgspec.structs.replace(CHIPS[chip].target, name="cuda:0", chip=chip)
 
 
-def programs(groups: tuple[str, ...]) -> Iterator[tuple[str, Callable[[], tt.Graph], dict[str, str]]]:
+def programs(groups: tuple[str, ...]) -> Iterator[tuple[str, Callable[[], tt.Graph], dict[str, Any]]]:
     """(name, graph, options) of every program that `make gpu` compiles as it stands."""
     if "models" in groups:
         for name, (make, options) in models().items():

@@ -81,7 +81,7 @@ def boxed(where: Where) -> Row:
 # -- models --------------------------------------------------------------------------------------------
 
 
-def models() -> dict[str, tuple[Callable[[bool], tt.Graph], dict[str, str]]]:
+def models() -> dict[str, tuple[Callable[[bool], tt.Graph], dict[str, Any]]]:
     """One model of each kind by name: (its graph, small for an emulated GPU; options of the compilation)."""
 
     def of(make: Callable[[tt.Graph, Callable[..., Any], bool], Any]) -> Callable[[bool], tt.Graph]:
@@ -92,7 +92,7 @@ def models() -> dict[str, tuple[Callable[[bool], tt.Graph], dict[str, str]]]:
 
         return graph
 
-    tf32 = {"precision": "tf32"}
+    tf32: dict[str, Any] = {"precision": "tf32"}
     return {
         "add": (of(lambda g, i, s: i("a", (1000,), tt.fp32) * 2.0 + i("b", (1000,), tt.fp32)), {}),
         "product fp32": (of(lambda g, i, s: i("a", (64, 40), tt.fp32) @ i("b", (40, 24), tt.fp32)), {}),

@@ -463,7 +463,7 @@ class Tables:
         return self._expected[symbol]
 
     def row(self, k: Kernel) -> dict[str, object]:
-        """Whether the words of `where` equal those of the emulated machine; with `keep` the table is written down."""
+        """True in `ok` if the words of `where` equal those of the emulated machine; with `keep` the table is written down."""
         expected = self.expected(k.symbol)
         found = self.where.run([k], headers(()))[k.symbol]
         wrong = np.flatnonzero(found != expected)

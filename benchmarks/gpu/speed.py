@@ -202,7 +202,7 @@ def captured(torch: Any, calls: Sequence[Call], remarks: dict[str, str], name: s
 
 
 CEILINGS = ("copy", "cuBLAS bf16 8192")
-"""What a machine is asked of itself: bytes a second of a large copy (read and written), and a large product of cuBLAS."""
+"""Names of the rates of a machine: bytes a second of a large copy (read and written), and a large product of cuBLAS."""
 
 
 def ceiling(target: str, name: str) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def first(run: Run) -> list[OneCase]:
 def one_of_each(run: Run) -> list[OneCase]:
     """A model of each kind, called three times at other addresses, against float64."""
 
-    def row(make: Callable[[bool], tt.Graph], options: dict[str, str]) -> Row:
+    def row(make: Callable[[bool], tt.Graph], options: dict[str, Any]) -> Row:
         f = tt.compile(make(run.dry), target=run.target, **options)
         inputs = random_inputs(f, 1)
         wanted = f.compilation.reference_run({n: a.astype(np.float64) for n, a in inputs.items()}, {})
@@ -97,7 +97,7 @@ def covered(run: Run, family: str, row: Row) -> Row:
     return {"ok": error < 1e-2, "error": error}
 
 
-def product_of(family: str, row: Row, m: int) -> tuple[tt.Graph, dict[str, str]]:
+def product_of(family: str, row: Row, m: int) -> tuple[tt.Graph, dict[str, Any]]:
     """The model of a row of the covering set: a product with its epilogue."""
     n, k, d = m + 16, m - 32, row.get("dtype", tt.fp32)
     g, b = tt.Graph("g"), ((2,) if row["batch"] else ())

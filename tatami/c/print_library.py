@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from tatami.c.bind_text import bind_text
 from tatami.c.size_text import size_text
 from tatami.core.algebra.visit import evaluate
-from tatami.core.call_depth import most_calls
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.kernel import THREADS
 from tatami.core.numbers.compared import escaped
 from tatami.core.page import page

@@ -18,9 +18,9 @@ from tatami.core.kernel import is_met
 from tatami.core.module import Module
 from tatami.core.numbers.compared import Expected, double_text, names_text, values_text
 from tatami.core.page import Page, page
-from tatami.core.tensor_map_types import FAULTY_DRIVER, MAP_TYPES, SMALL_BIT, SMALL_SPAN
 from tatami.cu.expr_text import STORED_TYPE
 from tatami.cu.ir import Source
+from tatami.cu.map_types import FAULTY_DRIVER, MAP_TYPES, SMALL_BIT, SMALL_SPAN
 from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
 
 CODES = {d: "TT_U8" if d.is_small else f"TT_{d.value.upper()}" for d in STORED_TYPE}

@@ -10,7 +10,7 @@ from importlib.resources import files
 from tatami.build import program_text, where
 from tatami.c.print_library import Constants, CpuBit, print_library
 from tatami.compilation import Compilation
-from tatami.core.call_depth import most_calls
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.tensor import Tensor
 from tatami.deploy.refusals import check_program, check_target
 from tatami.execution.arena import pool_offsets

@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from tatami.core.call_depth import reached
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, var
+from tatami.core.faults.call_depth import reached
 from tatami.core.signature import Input, Output
 from tatami.derivative.step import Cotangents, Step, zeros_like
 from tatami.derivative.tidy import discard_unread

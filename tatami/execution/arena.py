@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from tatami.core.algebra.visit import evaluate
-from tatami.core.call_depth import most_calls
 from tatami.core.diagnostic import fail
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.kernel import THREADS
 from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_SLOTS, Layouts, callees
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, If, Instruction, Loop

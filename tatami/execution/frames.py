@@ -3,7 +3,7 @@
     main: n3 | n7 | call 4: arena, link | loop 6: arena, scratch, carried 0, link | relu: n2 | n5 | body: n1
 
 Slots hold byte offsets from the program's own arena; a link is the distance from the program's first slot to the
-callee's, 0 if the call would be too deep (core/call_depth.py), which is a fault when it happens. The C entry and
+callee's, 0 if the call would be too deep (core/faults/call_depth.py), which is a fault when it happens. The C entry and
 the arena planner both read this description.
 """
 

@@ -12,9 +12,9 @@ from typing import TypeAlias, assert_never
 import numpy as np
 
 from tatami.core.algebra.visit import evaluate
-from tatami.core.call_depth import most_calls, too_deep
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr
+from tatami.core.faults.call_depth import most_calls, too_deep
 from tatami.core.faults.size_fault import negative_size
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, cast, storage_dtype

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from tatami.core.algebra.assumed import Assumed
 from tatami.core.algebra.visit import free_vars, substitute
-from tatami.core.call_depth import most_calls
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, shape_text
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, symbols
 from tatami.execution.frames import callees

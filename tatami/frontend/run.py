@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tatami.core.algebra.visit import free_vars
-from tatami.core.call_depth import most_calls, too_deep
 from tatami.core.dtype import DType
+from tatami.core.faults.call_depth import most_calls, too_deep
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Array, Mode, cast
 from tatami.core.numbers.run_programs import Observe, checked_inputs, known_sizes, loop_results, turn_while

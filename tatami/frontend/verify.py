@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core.algebra.visit import free_vars
-from tatami.core.call_depth import most_calls, without_ends
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape_text
+from tatami.core.faults.call_depth import most_calls, without_ends
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, port_fault

@@ -204,9 +204,8 @@ class Function:
     def _learn(self, taken: Sequence[Taken], sizes: dict[str, int]) -> None:
         """Prepare a quick call for these shapes, after a call whose arrays were all used in place."""
         make = getattr(self.program, "quick", None)
-        plain = all(t.kind == "numpy" and not t.copied for t in taken) and not any(
-            p.layout or p.alignment for p in (*self.arguments, *self.signature.outputs)
-        )
+        ports: tuple[Input | Output, ...] = (*self.arguments, *self.signature.outputs)
+        plain = all(t.kind == "numpy" and not t.copied for t in taken) and not any(p.layout or p.alignment for p in ports)
         if make is None or not plain or self._mutable:
             return
         shapes = tuple(t.original.shape for t in taken)

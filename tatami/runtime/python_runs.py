@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tatami.core.algebra.visit import evaluate
-from tatami.core.call_depth import most_calls
 from tatami.core.dtype import DType
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.sizes.binding import bind_loop_results
 from tatami.execution.arena import Frame, callee_sizes, place_buffers, slots
 from tatami.execution.frames import callees

@@ -16,9 +16,9 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from tatami.core.algebra.visit import evaluate, free_vars
-from tatami.core.call_depth import most_calls, too_deep
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.faults.call_depth import most_calls, too_deep
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
 from tatami.core.numbers.run_programs import turn_while

@@ -23,6 +23,7 @@ from benchmarks.gpu.speed import Contest
 from benchmarks.gpu.steps import STEPS
 from tatami.api import prepare
 from tatami.cu.print import headers
+from tatami.runtime.building.cache import Cache
 from tatami.runtime.building.nvrtc import compile_cubin, has_nvrtc
 from tatami.runtime.cuda import cubins
 from tests.cuda.emulated_gpu import EmulatedGpu, emulated_gpu, gpu
@@ -178,8 +179,8 @@ def test_facts_of_the_machine_are_never_fatal(tmp_path: Path, monkeypatch: pytes
     def slow(*_: Any, **__: Any) -> Any:
         raise subprocess.TimeoutExpired("nvidia-smi", 20)
 
-    monkeypatch.setattr(machine.shutil, "which", lambda name: name)
-    monkeypatch.setattr(machine.subprocess, "run", slow)
+    monkeypatch.setattr("benchmarks.gpu.machine.shutil.which", lambda name: name)
+    monkeypatch.setattr("benchmarks.gpu.machine.subprocess.run", slow)
     assert machine.describe("cuda")["device"] == "cuda" and machine.commit() == ""
     (tmp_path / "clocks.csv").write_text("t, 1700, 2600, 400.5, 60\nt, 1500, 2600, 500.5, 61\nt, 1600, 2600, [N/A], 61\n")
     assert machine.median_clocks(tmp_path / "clocks.csv", 0) == {}
@@ -257,7 +258,7 @@ def test_products_of_other_kinds_are_numpys() -> None:
             both = k.given.reshape(128, 128).astype(np.float64)
             wanted = both[:64, :64].T @ both[64:, :n]
         else:
-            kind = {"tf32": np.float32, "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}[symbol.removeprefix("wgmma_")]
+            kind = {"tf32": "float32", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}[symbol.removeprefix("wgmma_")]
             both = k.given.view(np.dtype(kind)).reshape(128, -1).astype(np.float64)
             wanted = both[:64] @ both[64:].T
         np.testing.assert_array_equal(found[symbol].view(np.float32).reshape(128, n // 2), wanted[row, column], err_msg=symbol)
@@ -342,7 +343,7 @@ def test_the_table_says_what_was_wrong_and_what_was_reached() -> None:
 @pytest.mark.skipif(not has_nvrtc(), reason="NVRTC is not installed")
 def test_machine_code_made_beforehand_is_what_a_device_looks_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cubin_cache.fill("h100", tmp_path, ("models",)) >= len(models())
-    kept = cubins.Cache(tmp_path)
+    kept = Cache(tmp_path)
     monkeypatch.setattr(cubins, "_compile_all", lambda units, *_: {} if not units else pytest.fail("a kernel was missing"))
     fake = FakeDriver(attributes={"MULTIPROCESSOR_COUNT": 132, "L2_CACHE_SIZE": 50 << 20})
     fake.device_name = "NVIDIA H100 80GB HBM3"

@@ -1,4 +1,4 @@
-"""What the driver and the compiler of a GPU ask for: aligned maps, fp8, options of NVRTC, the pool, the tuned plans of a chip."""
+"""Demands of the driver and the compiler of a GPU: aligned maps, fp8, options of NVRTC, the pool, the tuned plans of a chip."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ def test_torchs_small_floats_go_in_and_out(name: str) -> None:
     made = tt.compile(g)(x=given)
     assert made["y"].dtype == getattr(torch, name) and torch.equal(made["y"].float(), given.float().flip(1))
     assert torch.equal(made["z"], given.float() * 2)
-    assert give(np.zeros(3, np.float32), "torch").dtype == torch.float32
+    plain: Any = give(np.zeros(3, np.float32), "torch")
+    assert plain.dtype == torch.float32
 
 
 def test_a_device_keeps_freed_memory_for_the_next_call() -> None:
@@ -147,7 +148,7 @@ def test_kernels_without_matrix_instructions_are_compiled_without_contraction(mo
     h.output("y", h.input("a", (64, 64), tt.fp16) @ h.input("b", (64, 64), tt.fp16))
     units = [u for graph in (g, h) for u in prepare(graph, target="sm80").stages["cu"].main.units]
     assert [cubins.options(u) for u in units] == [("--fmad=false",), ()]
-    header = {}
+    header: dict[str, str] = {}
     keys = {cubins.unit_key(u, header, "sm_80") for u in units}
     monkeypatch.setenv("TATAMI_CUDA_WAIT", "2000")
     assert cubins.options(units[1]) == ("-DTT_WAIT_MILLISECONDS=2000",)

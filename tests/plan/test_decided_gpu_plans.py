@@ -15,7 +15,7 @@ from tatami.api import build, prepare
 from tatami.core.diagnostic import TatamiError
 from tatami.core.target import PRESETS
 from tatami.decisions import Decisions
-from tatami.plan.choose_gpu import stream_plan
+from tatami.plan.gpu.stream import stream_plan
 from tatami.plan.ir import GpuStream, GpuSync, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.plan.key import plan_key
 from tatami.stages import show

@@ -187,7 +187,7 @@ RECURSIVE_TARGETS = ["reference", "cpu", "emulated-sm80"]
 @pytest.mark.parametrize("target", RECURSIVE_TARGETS)
 def test_a_recursion_ends_by_data(target: str) -> None:
     counted, shrinking, twice = (tt.compile(tt.parse(text), target=target) for text in (COUNTED, SHRINKING, TWICE))
-    x = np.float32([1, -2, 3])
+    x = np.array([1, -2, 3], np.float32)
     for n in range(5):
         assert np.array_equal(counted(x=x, n=np.int32(n))["output"], 2**n * x + 2**n - 1)
         assert shrinking(x=np.arange(1, 9, dtype=np.float32), k=np.int32(n))["output"] == sum(range(1, n + 1))
@@ -219,7 +219,7 @@ def test_a_recursion_is_written_as_it_was_read_and_has_a_derivative() -> None:
     assert tt.parse(decompile(module)).programs.keys() == module.programs.keys()
     square = COUNTED.replace("x * 2.0 + 1.0", "x * x")
     gradient = tt.gradient(tt.parse(square), of="output", wrt=["x"])
-    x = np.float32([1, 2, 3])
+    x = np.array([1, 2, 3], np.float32)
     for target in ("reference", "cpu"):
         f = tt.compile(gradient, target=target)
         for n in range(3):

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import msgspec
 
-from tatami.core.call_depth import reached
 from tatami.core.diagnostic import fail
+from tatami.core.faults.call_depth import reached
 from tatami.core.module import Module, Origins
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operations.control import CALLEES, bound_sizes
@@ -67,7 +67,7 @@ class _Signatures:
 def callees_of(node: Node, graph: Graph, module: Module[Graph], circles: Set[str]) -> list[tuple[str, str, Sizes]]:
     """(attribute, callee, sizes it fixes) for each graph that a node calls; empty if it calls none. `circles`: graphs that call
     themselves."""
-    out = []
+    out: list[tuple[str, str, Sizes]] = []
     for attribute in CALLEES.get(node.op, ()):
         name = node.attrs[attribute]
         if name in circles:

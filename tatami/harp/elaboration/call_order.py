@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 
-from tatami.core.call_depth import most_calls, reached, without_ends
 from tatami.core.diagnostic import Diagnostic
+from tatami.core.faults.call_depth import most_calls, reached, without_ends
 from tatami.harp import ir
 from tatami.harp.source import Source
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from tatami.c.print_entry import FAULT_DEPTH, FAULT_EXTENT, FAULT_SIZES
 from tatami.core.algebra.visit import concrete
-from tatami.core.call_depth import reached, too_deep
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
+from tatami.core.faults.call_depth import reached, too_deep
 from tatami.core.faults.size_fault import negative_size
 from tatami.core.module import Module
 from tatami.core.signature import Equation

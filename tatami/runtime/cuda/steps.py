@@ -13,10 +13,10 @@ from functools import cached_property, partial
 from typing import NamedTuple, TypeAlias, assert_never
 
 from tatami.core.algebra.visit import evaluate
-from tatami.core.call_depth import most_calls, too_deep
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
+from tatami.core.faults.call_depth import most_calls, too_deep
 from tatami.core.kernel import LARGE_GRID, THREADS, Condition, grid_fault, is_met
 from tatami.execution.arena import Planner, callee_sizes
 from tatami.execution.frames import Layouts, calls_of

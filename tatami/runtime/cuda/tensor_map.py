@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.tensor_map_types import FAULTY_DRIVER, MAP_TYPES, SMALL_BIT, SMALL_SPAN
+from tatami.cu.map_types import FAULTY_DRIVER, MAP_TYPES, SMALL_BIT, SMALL_SPAN
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import aligned_bytes
 from tatami.runtime.cuda.driver import At

@@ -352,7 +352,7 @@ class FakeDriver:
         return Launch(symbol, args=tuple(args), **shape)
 
     def refuses(self, launch: Launch) -> bool:
-        """True for a launch that no hardware takes: a grid, a block or a cluster out of range."""
+        """True if no hardware takes the launch: its grid, its block or its cluster is out of range."""
         x, y, z = launch.grid
         threads = launch.block[0] * launch.block[1] * launch.block[2]
         cluster = launch.cluster or (1, 1, 1)

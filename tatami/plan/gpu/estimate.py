@@ -6,7 +6,7 @@
 The kernel is simulated (plan/gpu/simulate.py): pipeline_eff is the share of the peak that its pipeline reaches, overlap_gain
 the seconds that epilogue_overlap saves. prologue is the latency of the first block of k; wave_eff is the share of the SMs' time
 in which they have tiles: tiles / (SMs * tiles of the busiest SM). memory_occ is the share of the bandwidth that its copies can
-ask for (plan/gpu/memory_occ.py).
+ask for (plan/simulation/memory_occ.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 
 from tatami.core.dtype import DType
 from tatami.core.target import Target
-from tatami.plan.gpu.memory_occ import memory_occ
 from tatami.plan.gpu.simulate import simulate
 from tatami.plan.gpu.sm_load import PLAIN, Pipeline, Traffic, pipeline_of, tensor_flops
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import figures_of
+from tatami.plan.simulation.memory_occ import memory_occ
 from tatami.plan.views.product_limits import needs
 from tatami.plan.views.stream_k_cut import Cut, cut_of
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 from tatami.core.expr import product
 from tatami.core.target import Target
-from tatami.plan.gpu.memory_occ import memory_occ
 from tatami.plan.ir import GpuStream
 from tatami.plan.loops.schedule import size_at
 from tatami.plan.simulation.figures import figures_of
+from tatami.plan.simulation.memory_occ import memory_occ
 from tatami.region.ir import Region
 from tatami.region.views.product import GemmView
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 from tatami.core.ops import OPS
 from tatami.core.target import Target
-from tatami.plan.gpu.memory_occ import memory_occ
 from tatami.plan.ir import Sm90Pair
 from tatami.plan.pairs.simulate import simulate_pair
 from tatami.plan.pairs.sm_load import WeightWork, pair_pipeline_of
 from tatami.plan.pairs.work import pair_work
 from tatami.plan.simulation.figures import figures_of
+from tatami.plan.simulation.memory_occ import memory_occ
 from tatami.plan.views.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair, streamed_of
 from tatami.region.ir import Binary, Region, Select, Unary
 from tatami.region.views.pairs.pair import PairView

@@ -54,7 +54,7 @@ class _Index:
         return self.where(inside, place(self, counted), self.size(below))
 
     def size(self, e: Expr) -> Rewrite:
-        """A size at every element."""
+        """The value of a size, at every element of the index."""
         return Rewrite(ir.ExpandOp(self.shape, ()), (Rewrite(ir.SizeOp(e), (), DType.i64, ()),), DType.i64, self.shape)
 
     def apply(self, fn: str, a: Rewrite, b: Rewrite) -> Rewrite:

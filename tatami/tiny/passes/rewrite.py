@@ -1,4 +1,4 @@
-"""What a rule of rewriting takes and gives."""
+"""The arguments and the answer of a rule of rewriting."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ several threads at once; each call has its own memory.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -25,20 +24,13 @@ from tatami.core.signature import Input, Output, Signature, symbols
 from tatami.core.tensor import numpy_dtype
 from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
+from tatami.runtime.bound_call import Array, BoundCall
 from tatami.runtime.cpu.quick_call import QuickCall, Shapes
 from tatami.runtime.memory import Memory
 from tatami.runtime.written import count_write
 
 KEPT_SHAPES = 256
 """Maximum number of tuples of shapes for which quick calls are kept."""
-
-
-class Array(Protocol):
-    """A numpy array, or a device array for a program on a GPU."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of elements per axis."""
 
 
 A = TypeVar("A", bound=Array)
@@ -94,38 +86,6 @@ class LoadedProgram(Protocol[A]):
 
     def memory(self, sizes: Mapping[str, int]) -> Memory:
         """Bytes by purpose, at these sizes."""
-
-
-class BoundCall:
-    """A call with its arrays fixed. `outputs` are overwritten by each call. For one thread at a time."""
-
-    def __init__(
-        self,
-        call: Callable[[], None],
-        outputs: dict[str, object],
-        refresh: tuple[tuple[Array, Callable[[], Array]], ...],
-        copy: Callable[[object, Array], None],
-    ) -> None:
-        self._call = call
-        self._copy = copy
-        self.outputs = outputs
-        self._refresh = refresh
-        """(to, the values): inputs that kernels cannot read where they lie, copied again before each call."""
-        self._write_back: tuple[tuple[object, Array], ...] = ()
-        self._written: tuple[object, ...] = ()
-        """Arrays of the caller that each call writes."""
-        self._lock = threading.Lock()
-
-    def __call__(self) -> dict[str, Any]:
-        with self._lock:
-            for to, source in self._refresh:
-                self._copy(to, source())
-            self._call()
-            for theirs, ours in self._write_back:
-                self._copy(theirs, ours)
-            for value in self._written:
-                count_write(value)
-        return self.outputs
 
 
 class Function:

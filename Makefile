@@ -14,11 +14,12 @@ SKIP   ?=
 # Of the machine that `make gpu` runs on; `make gpu-wheels` fetches what such a machine may lack, to be brought along.
 GPU_PYTHON  ?= python3
 GPU_VERSION ?= 3.12
+GPU_CHIP    ?= h100
 WHEELS      ?= wheels
 GPU_NEEDS   := msgspec islpy lark platformdirs ml_dtypes click rich markdown-it-py mdurl pygments cuda-bindings~=13.0.0 cuda-pathfinder
 PLATFORMS   := $(foreach n,2_28 2_27 2_24 2_17,--platform manylinux_$(n)_x86_64) --platform manylinux2014_x86_64 --platform any
 
-.PHONY: demo test check docs lint types newest bench clean update-golden gpu gpu-wheels
+.PHONY: demo test check docs lint types newest bench clean update-golden gpu gpu-wheels gpu-cache
 
 demo: $(STAMP)
 	$(PY) examples/digits/demo.py
@@ -56,6 +57,10 @@ gpu:
 	if ls $(WHEELS)/*.whl >/dev/null 2>&1; then \
 	  $(GPU_PYTHON) -m pip install -q --no-index --no-deps --no-compile --upgrade --target .gpu-site $(WHEELS)/*.whl; fi
 	PYTHONPATH=$$PYTHONPATH:$(CURDIR)/.gpu-site $(GPU_PYTHON) -m benchmarks.gpu $(GPU_ARGS)
+
+# Machine code of what `make gpu` compiles, to be brought along: its minutes then go to kernels.
+gpu-cache: $(STAMP)
+	$(PY) -m benchmarks.gpu.cubin_cache --chip $(GPU_CHIP)
 
 gpu-wheels:
 	$(PYTHON) -m pip download -q --no-deps --only-binary=:all: --python-version $(GPU_VERSION) --implementation cp \

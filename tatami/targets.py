@@ -51,7 +51,7 @@ def _named(target: str) -> Target:
         return as_this_machine(PRESETS[target])
     gpu = PRESETS.get(target.removeprefix("emulated-"))
     if gpu is not None and gpu.kind == "cuda":
-        return msgspec.structs.replace(gpu, name=target, emulated=True)
+        return msgspec.structs.replace(gpu, name=target, emulated=True, chip=gpu.name)
     from tatami.runtime.cuda.device import cuda_target, split_name
 
     device = split_name(target)

@@ -2,12 +2,15 @@
 
     python -m benchmarks.gpu                      all steps on target cuda
     python -m benchmarks.gpu --only lanes,gemm    some of them
-    python -m benchmarks.gpu --dry-run            the same command on the emulated GPU, at tiny sizes
+    python -m benchmarks.gpu --seconds 300        as much as that time allows: each step gets its share
+    python -m benchmarks.gpu --resume             go on behind the last case of a run that was cut off
+    python -m benchmarks.gpu --dry-run            the same command on the emulated GPU, at tiny sizes, with planted faults
     python -m benchmarks.gpu --report FILE        the table of a record
 
-Each step is a process of its own with a limit; one that fails or is stopped keeps its rows and costs no other step its
-run. The record goes to benchmarks/results/<device>-<date>.json, tuned plans next to it, lane tables to benchmarks/gpu/lanes.
-It runs from a plain checkout: no network, no installation, whatever Python finds.
+Each step is a process of its own that says when it begins a case (isolated.py): a case that hangs, faults or ends the process costs
+one row. The record and its table are written after every case, to `--results`, else to $OUT if that is set, else to
+benchmarks/results; rows as they come lie in a folder next to it. Tuned plans go next to the record, lane tables to
+benchmarks/gpu/lanes. It runs from a plain checkout: no network, no installation, whatever Python finds.
 """
 
 from __future__ import annotations
@@ -17,114 +20,180 @@ import datetime
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.machine import describe
-from benchmarks.gpu.report import table_text, tuned_plans
-from benchmarks.gpu.steps import STEPS, run_step
+from benchmarks.gpu.isolated import Isolated, Row
+from benchmarks.gpu.machine import describe, median_clocks, sample_clocks
+from benchmarks.gpu.report import as_planted, table_text, tuned_plans
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+CACHE = ROOT / ".gpu-cache"
+"""Machine code that was made beforehand (cubin_cache.py)."""
 SECONDS = 530.0
 """Maximum seconds of all steps together."""
+LEAST = 3.0
+"""Seconds below which a step is not begun."""
+TOOLS = ("memcheck", "racecheck")
+"""Steps that run under compute-sanitizer's tool of that name."""
 
 
 def main() -> None:
     args = arguments()
     if args.step:
-        run_step(args.step, args.target, args.dry_run, args.out, args.seconds)
+        from benchmarks.gpu.steps import run_step
+
+        run_step(args.step, args.target, args.dry_run, args.lines, args.begin)
         return
     if args.report:
         print(table_text(json.loads(args.report.read_text())))
         return
-    record = run_all(args)
-    text = table_text(record)
-    print(text)
-    folder = args.results
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{record['machine']['slug']}-{record['date'][:10]}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
-    path.with_suffix(".txt").write_text(text + "\n")
-    plans = tuned_plans(record)
-    if plans:
-        path.with_name(f"plans-{record['machine']['slug']}.json").write_text(json.dumps(plans, indent=1) + "\n")
-    print(f"wrote {path}")
-    raise SystemExit(0 if all(s["ended"] == "done" for s in record["steps"]) else 1)
+    record = Record(args)
+    record.run()
+    print(table_text(record.value))
+    print(f"wrote {record.path}")
+    raise SystemExit(0 if record.is_well() else 1)
 
 
 def arguments() -> argparse.Namespace:
+    from benchmarks.gpu.steps import PLANTED, STEPS
+
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--target", default="", help="cuda (default), cuda:1, cuda:sm80; emulated-… with --dry-run")
-    parser.add_argument("--only", default="", help=f"steps, with commas: {', '.join(STEPS)}")
-    parser.add_argument("--dry-run", action="store_true", help="on the emulated GPU, at tiny sizes")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the record")
+    parser.add_argument("--only", default="", help=f"steps, with commas: {', '.join((*STEPS, *PLANTED))}")
+    parser.add_argument("--dry-run", action="store_true", help="on the emulated GPU, at tiny sizes, with planted faults")
+    parser.add_argument("--results", type=Path, help="folder of the record (default: $OUT, else benchmarks/results)")
+    parser.add_argument("--resume", action="store_true", help="keep the rows of the last run, and go on behind them")
     parser.add_argument("--report", type=Path, help="only print the table of a record")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of all steps together")
-    parser.add_argument("--step", choices=list(STEPS), help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=0.0, help=f"of all steps together (default {SECONDS:.0f})")
+    parser.add_argument("--step", choices=[*STEPS, *PLANTED], help=argparse.SUPPRESS)
+    parser.add_argument("--begin", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--lines", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.target = args.target or ("emulated-sm90" if args.dry_run else "cuda")
-    args.only = [s for s in args.only.split(",") if s] or list(STEPS)
-    unknown = [s for s in args.only if s not in STEPS]
+    args.seconds = args.seconds or (SECONDS if not args.dry_run else 3600.0)
+    args.results = args.results or (Path(os.environ["OUT"]) if os.environ.get("OUT") else RESULTS)
+    every = [*STEPS, *(PLANTED if args.dry_run else ())]
+    args.only = [s for s in args.only.split(",") if s] or every
+    unknown = [s for s in args.only if s not in (*STEPS, *PLANTED)]
     if unknown:
-        parser.error(f"no step {unknown[0]!r}: they are {', '.join(STEPS)}")
+        parser.error(f"no step {unknown[0]!r}: they are {', '.join((*STEPS, *PLANTED))}")
     return args
 
 
-def run_all(args: argparse.Namespace) -> dict[str, Any]:
-    """Every step in turn; the record."""
-    end = time.monotonic() + args.seconds
-    steps: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in args.only:
-            left = end - time.monotonic()
-            limit = min(STEPS[name][1] if not args.dry_run else args.seconds, left)
-            if limit < 3:
-                steps.append({"step": name, "ended": "no time left", "rows": []})
-                continue
-            steps.append(one_step(name, args, limit, Path(folder) / f"{name}.jsonl"))
-            print(f"{name}: {steps[-1]['ended']} in {steps[-1]['seconds']:.1f} s", file=sys.stderr, flush=True)
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "target": args.target,
-        "dry_run": args.dry_run,
-        "machine": describe(args.target),
-        "steps": steps,
-    }
+@dataclass
+class Record:
+    """The record of a run, which is written after every row."""
 
+    args: argparse.Namespace
+    value: dict[str, Any] = field(default_factory=dict)
 
-def one_step(name: str, args: argparse.Namespace, limit: float, out: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.gpu", "--step", name, "--target", args.target, "--out", str(out)]
-    command += ["--seconds", str(limit)] + (["--dry-run"] if args.dry_run else [])
-    if name in ("memcheck", "racecheck"):
-        tool = shutil.which("compute-sanitizer")
-        if tool is None or args.dry_run:
-            return {"step": name, "ended": "done", "seconds": 0.0, "rows": [], "remark": "compute-sanitizer is not here"}
-        command = [tool, "--tool", name, "--error-exitcode", "9", *command]
-    began = time.monotonic()
-    ended, said = run_process(command, limit)
-    rows = [json.loads(line) for line in out.read_text().splitlines() if line.endswith("}")] if out.exists() else []
-    step: dict[str, Any] = {"step": name, "ended": ended, "seconds": time.monotonic() - began, "rows": rows}
-    return step if ended == "done" else {**step, "said": said}
+    def __post_init__(self) -> None:
+        self.args.results.mkdir(parents=True, exist_ok=True)
+        self.value = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "target": self.args.target,
+            "dry_run": self.args.dry_run,
+            "machine": describe(self.args.target),
+            "steps": [],
+        }
 
+    @property
+    def path(self) -> Path:
+        """The file of the record."""
+        folder: Path = self.args.results
+        return folder / f"{self.value['machine']['slug']}-{self.value['date'][:10]}.json"
 
-def run_process(command: Sequence[str], limit: float) -> tuple[str, str]:
-    """How a process ended, and its last words."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)}
-    with tempfile.TemporaryFile("w+") as log:
+    def write(self) -> None:
+        """Put the record and its table in place of the last ones: whoever cuts the run off finds whole files."""
+        plans = tuned_plans(self.value)
+        texts = {
+            self.path: json.dumps(self.value, indent=1) + "\n",
+            self.path.with_suffix(".txt"): table_text(self.value) + "\n",
+        }
+        if plans:
+            texts[self.path.with_name(f"plans-{self.value['machine']['slug']}.json")] = json.dumps(plans, indent=1) + "\n"
+        for path, text in texts.items():
+            part = path.with_name(path.name + ".part")
+            part.write_text(text)
+            part.replace(path)
+
+    def is_well(self) -> bool:
+        """True if every step was done, and planted faults cost what they were to cost."""
+        rows = [r for s in self.value["steps"] if s["step"] == "planted" for r in s["rows"]]
+        return all(s["ended"] == "done" for s in self.value["steps"]) and all(map(as_planted, rows))
+
+    def run(self) -> None:
+        """Every step in turn. Time that a step leaves goes to those after it."""
+        from benchmarks.gpu.steps import PLANTED, STEPS
+
+        known = {**STEPS, **PLANTED}
+        folder = self.args.results / "rows"
+        if not self.args.resume:
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        self.write()
+        samples = folder / "clocks.csv"
+        clocks = sample_clocks(samples) if not self.args.dry_run else None
+        end = time.monotonic() + self.args.seconds
         try:
-            done = subprocess.run(command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT, timeout=limit, check=False)
-            ended = "done" if done.returncode == 0 else f"failed ({done.returncode})"
-        except subprocess.TimeoutExpired:
-            ended = f"stopped after {limit:.0f} s"
-        log.seek(0)
-        return ended, log.read()[-4000:]
+            for k, name in enumerate(self.args.only):
+                left = end - time.monotonic()
+                share = known[name].seconds / sum(known[n].seconds for n in self.args.only[k:])
+                since = len(samples.read_text().splitlines()) if samples.exists() else 0
+                self.step(name, known[name].each, max(left * share, 0.0), folder)
+                self.value["steps"][-1] |= {"clocks": median_clocks(samples, since)} if clocks is not None else {}
+                self.write()
+                step = self.value["steps"][-1]
+                print(f"{name}: {step['ended']} in {step['seconds']:.1f} s", file=sys.stderr, flush=True)
+        finally:
+            if clocks is not None:
+                clocks.terminate()
+
+    def step(self, name: str, each: float, limit: float, folder: Path) -> None:
+        """One step; its rows are in the record as they come."""
+        step: dict[str, Any] = {"step": name, "ended": "running", "seconds": 0.0, "rows": []}
+        self.value["steps"].append(step)
+        command = worker(name, self.args, folder / f"{name}.jsonl")
+        if not command:
+            step |= {"ended": "done", "remark": "compute-sanitizer is not here"}
+            return
+        if limit < LEAST:
+            step["ended"] = "no time left"
+            return
+        began = time.monotonic()
+
+        def told(rows: list[Row]) -> None:
+            step.update(rows=rows, seconds=time.monotonic() - began)
+            self.write()
+
+        isolated = Isolated(command, folder / f"{name}.jsonl", each if name != "planted" or self.args.dry_run else 15.0, told)
+        ended = isolated.run(limit, environment(), ROOT)
+        step.update(ended=ended, rows=isolated.rows, seconds=time.monotonic() - began)
+        if ended != "done" or isolated.said:
+            step["said"] = isolated.said
+
+
+def worker(name: str, args: argparse.Namespace, lines: Path) -> Sequence[str]:
+    """The command of a step's process; none if its tool is not here."""
+    command = [sys.executable, "-m", "benchmarks.gpu", "--step", name, "--target", args.target, "--lines", str(lines)]
+    command += ["--dry-run"] if args.dry_run else []
+    if name not in TOOLS:
+        return command
+    tool = shutil.which("compute-sanitizer")
+    return [] if tool is None or args.dry_run else [tool, "--tool", name, "--error-exitcode", "9", *command]
+
+
+def environment() -> dict[str, str]:
+    """The environment of a step's process."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    made = {"TATAMI_CACHE_DIR": str(CACHE)} if CACHE.is_dir() and not os.environ.get("TATAMI_CACHE_DIR") else {}
+    return {**os.environ, "PYTHONPATH": path, **made}
 
 
 if __name__ == "__main__":

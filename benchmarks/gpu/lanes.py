@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import tatami as tt
+from benchmarks.gpu.lanes_sm90 import more_kernels
 from benchmarks.gpu.places import Emulated, Kernel, Where
 from tatami.core.tensor import numpy_dtype
 from tatami.cu.print import headers
@@ -279,6 +280,7 @@ def sm90_kernels() -> Iterator[Kernel]:
     yield from meetings()
     yield from stores()
     yield from products()
+    yield from more_kernels()
 
 
 def loads() -> Iterator[Kernel]:
@@ -378,7 +380,6 @@ def stored(symbol: str, call: str, given: np.ndarray, dims: tuple[int, ...], box
     words, own = (int(np.prod(x)) * dtype.itemsize // 4 for x in (dims, box))
     body = f"""\
 {FILL.format(words=own, threads=32, value="p0[i]")}
-  for (int i = lane; i < {words}; i += 32) p1[i] = 0;
   tt_fence_proxy_async();
   tt_sync_threads();
   if (lane == 0) {{
@@ -387,7 +388,17 @@ def stored(symbol: str, call: str, given: np.ndarray, dims: tuple[int, ...], box
     tt_bulk_wait_read<0>();
     tt_bulk_wait<0>();
   }}"""
-    return Kernel(symbol, "sm_90a", body, given, words, shared=8192, map=Map(dtype, dims, strides, box, 0), map_is_output=True)
+    return Kernel(
+        symbol,
+        "sm_90a",
+        body,
+        given,
+        words,
+        shared=8192,
+        map=Map(dtype, dims, strides, box, 0),
+        map_is_output=True,
+        is_zeroed=True,
+    )
 
 
 def products() -> Iterator[Kernel]:
@@ -435,31 +446,42 @@ def product(kind: str, word: str, ta: int, tb: int, swizzle: int) -> Kernel:
 # -- comparing -------------------------------------------------------------------------------------
 
 
-def compare(where: Where, arch: str, keep: bool) -> list[dict[str, object]]:
-    """A row per kernel: whether results of `where` equal those of the emulated machine. `keep`: write the tables down."""
-    kernels = all_kernels(arch)
-    expected = Emulated(f"emulated-{arch}").run(kernels, headers(()))
-    rows: list[dict[str, object]] = []
-    for k in kernels:
-        try:
-            found = where.run([k], headers(()))[k.symbol]
-        except Exception as error:
-            rows.append({"name": k.symbol, "ok": False, "why": f"{type(error).__name__}: {error}"[:600]})
-            continue
-        wrong = np.flatnonzero(found != expected[k.symbol])
+class Tables:
+    """The tables of an architecture: what the emulated machine gives, computed at the first question."""
+
+    def __init__(self, where: Where, arch: str, keep: bool) -> None:
+        self.where = where
+        self.arch = arch
+        self.keep = keep
+        self.kernels = all_kernels(arch)
+        self._expected: dict[str, np.ndarray] = {}
+
+    def expected(self, symbol: str) -> np.ndarray:
+        """The words that the emulated machine gives."""
+        if not self._expected:
+            self._expected = Emulated(f"emulated-{self.arch}").run(self.kernels, headers(()))
+        return self._expected[symbol]
+
+    def row(self, k: Kernel) -> dict[str, object]:
+        """True in `ok` if the words of `where` equal those of the emulated machine; with `keep` the table is written down."""
+        expected = self.expected(k.symbol)
+        found = self.where.run([k], headers(()))[k.symbol]
+        wrong = np.flatnonzero(found != expected)
         row: dict[str, object] = {"name": k.symbol, "ok": not wrong.size}
         if wrong.size:
             at = int(wrong[0])
             row["why"] = (
                 f"{wrong.size} of {k.words} words differ; word {at} (thread {at * k.threads // k.words}): "
-                f"{found[at]:#010x}, emulated {expected[k.symbol][at]:#010x}"
+                f"{found[at]:#010x}, emulated {expected[at]:#010x}"
             )
-        rows.append(row)
-        if keep:
+        if self.keep:
             GOLDEN.mkdir(exist_ok=True)
             np.save(GOLDEN / f"{k.symbol}.npy", found)
-    left = sorted(unasked(all_kernels("sm90")))
-    return [*rows, {"name": "functions without a table", "skipped": ", ".join(left)}] if left else rows
+        return row
+
+    def left(self) -> dict[str, object]:
+        """The functions of the header that have no table."""
+        return {"name": "functions without a table", "skipped": ", ".join(sorted(unasked(all_kernels("sm90"))))}
 
 
 def unasked(kernels: Sequence[Kernel]) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import shutil
+import statistics
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -44,5 +45,33 @@ def said(command: list[str]) -> str:
     """The text that a command prints; empty if it is missing or fails."""
     if shutil.which(command[0]) is None:
         return ""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+CLOCKS = "timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu"
+
+
+def sample_clocks(to: Path) -> subprocess.Popen[bytes] | None:
+    """Write clocks and power five times a second to a file, until the process is ended; None without nvidia-smi."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    command = ["nvidia-smi", f"--query-gpu={CLOCKS}", "--format=csv,noheader,nounits", "-lms", "200"]
+    with to.open("wb") as file:
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
+
+
+def median_clocks(samples: Path, since: int) -> dict[str, float]:
+    """Medians of the clock of the SMs in MHz and of the power in W, of the lines from number `since` on."""
+    if not samples.exists():
+        return {}
+    lines = [line.split(", ") for line in samples.read_text(errors="replace").splitlines()[since:]]
+    rows = [line for line in lines if len(line) == len(CLOCKS.split(","))]
+    try:
+        found = [(float(r[1]), float(r[3])) for r in rows]
+    except ValueError:
+        return {}
+    return {"sm_mhz": statistics.median(a for a, _ in found), "watts": statistics.median(b for _, b in found)} if found else {}

@@ -41,11 +41,16 @@ class Kernel:
     """True if the map describes p1; False: p0."""
     headers: str = ""
     """Text that follows the PTX header: the wgmma shapes."""
+    ctas: int = 1
+    """Number of CTAs, which are one cluster."""
+    is_zeroed: bool = False
+    """True if p1 holds zeros when the kernel begins; else it is poisoned."""
 
     @property
     def text(self) -> str:
         more = ", TT_GRID_CONSTANT tt_tensor_map map" if self.map else ""
-        head = f'#include "tatami_ptx.cuh"\nTT_KERNEL({self.threads}, 1) {self.symbol}(const tt_u32* p0, tt_u32* p1{more})'
+        kind = f"TT_KERNEL({self.threads}, 1)" if self.ctas == 1 else f"TT_KERNEL_CLUSTER({self.threads}, {self.ctas})"
+        head = f'#include "tatami_ptx.cuh"\n{kind} {self.symbol}(const tt_u32* p0, tt_u32* p1{more})'
         return f"{head} {{\n{self.body}\n}}\n"
 
 
@@ -75,8 +80,13 @@ class Emulated:
                 m = k.map
                 over = made if k.map_is_output else given
                 im2col = m.corners and Im2col(*m.corners, m.steps or (1,) * len(m.corners[0]), *m.box)
-                arguments.append(MapOver(over, over, k.map_is_output, m.dtype, m.dims, m.strides, m.box, m.swizzle, im2col))
-            machine.launch(k.symbol, arguments, LaunchShape((1, 1, 1), k.threads, (1, 1, 1), k.shared, 0, 1, False))
+                facts = (m.dtype, m.dims, m.strides, m.box, m.swizzle)
+                arguments.append(MapOver(over, over, k.map_is_output, *facts, im2col, m.tf32))
+            if k.is_zeroed:
+                made[...] = 0
+                machine.filled(made)
+            shape = LaunchShape((k.ctas, 1, 1), k.threads, (k.ctas, 1, 1), k.shared, 0, k.ctas, False)
+            machine.launch(k.symbol, arguments, shape)
             out[k.symbol] = made.copy()
             machine.drop(given)
             machine.drop(made)
@@ -110,11 +120,16 @@ class OnDevice:
 
     def _one(self, loaded: Kernels, k: Kernel) -> np.ndarray:
         given = upload(self.device, k.given.view(np.uint32), DType.u32)
-        made = self.poisoned((k.words,), DType.u32)
+        made = (
+            upload(self.device, np.zeros(k.words, np.uint32), DType.u32)
+            if k.is_zeroed
+            else self.poisoned((k.words,), DType.u32)
+        )
         args: tuple[Any, ...] = (Place(0, 0), Place(1, 0))
         if k.map is not None:
             args = (*args, MapAt(Place(int(k.map_is_output), 0), k.map))
-        step = KernelStep(k.symbol, lambda: "", (1, 1, 1), (k.threads, 1, 1), None, k.shared, args, ())
+        cluster = (k.ctas, 1, 1) if k.ctas > 1 else None
+        step = KernelStep(k.symbol, lambda: "", (k.ctas, 1, 1), (k.threads, 1, 1), cluster, k.shared, args, ())
         with self.device:
             loaded.launch(step, (given.address, made.address), self.device.current_stream())
         values: np.ndarray = made.numpy()

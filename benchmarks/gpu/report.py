@@ -61,3 +61,21 @@ def tuned_plans(record: Mapping[str, Any]) -> dict[str, Any]:
     """key → the plan that ran fastest and right, as `tt.compile(..., decisions=...)` takes it."""
     best = fastest_plans(record)
     return {"plans": {key: row["document"] for key, (row, _) in best.items()}} if best else {}
+
+
+SAME = {"no answer": ("KernelDeadlock",), "fault": ("OutOfBounds", "DeviceFault", "E18"), "differ": (), "ended with": ()}
+"""Names of a planted fault besides its own: the emulated GPU finds some before they happen."""
+WANTED = {
+    "planted: a kernel hangs": "no answer",
+    "planted: the process hangs": "no answer",
+    "planted: the process ends": "ended with",
+}
+"""Words of the rows that a case's own process cannot write."""
+
+
+def as_planted(row: Mapping[str, Any]) -> bool:
+    """True if a row of the step `planted` says what its fault was to cost."""
+    wanted, why = str(row.get("wanted") or WANTED.get(row["name"], "right")), str(row.get("why", ""))
+    if wanted == "right":
+        return row.get("ok") is True
+    return row.get("ok") is False and any(word in why for word in (wanted, *SAME[wanted]))

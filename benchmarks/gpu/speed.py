@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -201,19 +201,23 @@ def captured(torch: Any, calls: Sequence[Call], remarks: dict[str, str], name: s
     return replay
 
 
-def ceilings(target: str) -> Iterator[dict[str, Any]]:
-    """Bytes a second of a large copy (read and written), and of a large product of cuBLAS."""
+CEILINGS = ("copy", "cuBLAS bf16 8192")
+"""Names of the rates of a machine: bytes a second of a large copy (read and written), and a large product of cuBLAS."""
+
+
+def ceiling(target: str, name: str) -> dict[str, Any]:
+    """One of `CEILINGS`."""
     torch = load_torch()
     if target.startswith("emulated") or torch is None:
-        yield {"name": "ceilings", "skipped": "no PyTorch with a GPU here"}
-        return
+        return {"skipped": "no PyTorch with a GPU here"}
     named = split_name(target)
     device = torch.device("cuda", named[0] if named else 0)
-    x = torch.randn(1 << 29, device=device)
-    y = torch.empty_like(x)
-    yield {"name": "copy", "gbytes": 2 * x.nbytes / _seconds(torch, lambda: y.copy_(x)) / 1e9}
+    if name == "copy":
+        x = torch.randn(1 << 29, device=device)
+        y = torch.empty_like(x)
+        return {"gbytes": 2 * x.nbytes / _seconds(torch, lambda: y.copy_(x)) / 1e9}
     a, b = (torch.randn(8192, 8192, device=device, dtype=torch.bfloat16) for _ in range(2))
-    yield {"name": "cuBLAS bf16 8192", "tflops": 2 * 8192**3 / _seconds(torch, lambda: a @ b) / 1e12}
+    return {"tflops": 2 * 8192**3 / _seconds(torch, lambda: a @ b) / 1e12}
 
 
 def _seconds(torch: Any, call: Call) -> float:

@@ -1,38 +1,40 @@
-"""The steps of `make gpu`. Each writes a line of JSON per row as it goes, so that a step that is stopped keeps its rows."""
+"""The steps of `make gpu`: the cases of each, in the order in which they are asked."""
 
 from __future__ import annotations
 
-import json
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 import tatami as tt
 from benchmarks.gpu.cases import Case, checked, timed, tiny
-from benchmarks.gpu.lanes import compare
+from benchmarks.gpu.first import maps_and_launches, memory_of, models, planted
+from benchmarks.gpu.lanes import Tables
 from benchmarks.gpu.places import Where, place
-from benchmarks.gpu.speed import Contest, ceilings
+from benchmarks.gpu.speed import CEILINGS, Contest, ceiling
+from benchmarks.gpu.worker import OneCase, Row, work
 from tatami.api import prepare
 from tatami.core.algebra.visit import evaluate
 from tatami.core.codec import to_builtins
 from tatami.core.tensor import numpy_dtype
 from tatami.decisions import Decisions
-
-Row: TypeAlias = dict[str, Any]
+from tatami.plan.choose_gpu import measurable
+from tatami.plan.ir import Guarded
+from tatami.plan.key import plan_key
+from tatami.plan.rename import kept_choices
 
 
 class Run:
-    """The target, time and place of a step. `dry`: the emulated GPU in place of one, at tiny sizes."""
+    """The target and place of a step. `dry`: the emulated GPU in place of one, at tiny sizes."""
 
-    def __init__(self, target: str, seconds: float, dry: bool) -> None:
+    def __init__(self, target: str, dry: bool) -> None:
         self.target = target
         self.dry = dry
-        self.end = time.monotonic() + seconds
         self.where: Where = place(target)
 
     @property
@@ -41,31 +43,90 @@ class Run:
 
         return resolve_target(self.target).isa
 
-    @property
-    def is_late(self) -> bool:
-        return time.monotonic() > self.end
+
+def first(run: Run) -> list[OneCase]:
+    """A launch and a tensor map: everything else stands on them."""
+    return maps_and_launches(run.where, run.arch)
 
 
-def lanes(run: Run) -> Iterator[Row]:
+def one_of_each(run: Run) -> list[OneCase]:
+    """A model of each kind, called three times at other addresses, against float64."""
+
+    def row(make: Callable[[bool], tt.Graph], options: dict[str, Any]) -> Row:
+        f = tt.compile(make(run.dry), target=run.target, **options)
+        inputs = random_inputs(f, 1)
+        wanted = f.compilation.reference_run({n: a.astype(np.float64) for n, a in inputs.items()}, {})
+        errors = []
+        for _ in range(3):
+            made = f(inputs)
+            errors.append(max(distance(memory_of(made[n]), np.asarray(wanted[n], np.float64)) for n in wanted))
+        plans = [type(r.choices[0].plan).__name__ for r in f.compilation.stages["plan"].main.regions]
+        return {"ok": max(errors) < 5e-3, "error": max(errors), "plan": plans}
+
+    return [OneCase(name, partial(row, make, options)) for name, (make, options) in models().items()]
+
+
+def covering_set(run: Run) -> list[OneCase]:
+    """Plans that hold every pair of choices of a template, at sizes that no tile divides, against float64."""
+    from tests.cu.every_choice.covering import covering
+
+    families = ("sm90", "copied") if run.arch == "sm90" else ("sm80", "fma", "tf32")
+    found = [(family, row) for family in families for row in covering(family)[0]]
+    if run.dry:
+        found = found[::40]
+    return [
+        OneCase(f"{family} {' '.join(map(str, row.values()))}", partial(covered, run, family, row)) for family, row in found
+    ]
+
+
+def covered(run: Run, family: str, row: Row) -> Row:
+    """The row of one plan of the covering set."""
+    from tests.cu.every_choice.covering import plan_of
+
+    g, options = product_of(family, row, 80 if run.dry else 320)
+    prepared = prepare(g, target=run.target, **options)
+    key = plan_key(prepared.stages["region"].main.body[0], prepared.target)
+    plan = plan_of(family, row)
+    f = tt.compile(g, target=run.target, decisions=Decisions(plans={key: plan}), **options)
+    inputs = random_inputs(f, hash_of(str(row)))
+    outputs = {p.tensor: run.where.poisoned([int(evaluate(s, {})) for s in p.shape], p.dtype) for p in f.signature.outputs}
+    f(inputs, out=outputs)
+    exact = {n: a if a.dtype.itemsize == 1 else a.astype(np.float64) for n, a in inputs.items()}
+    wanted = f.compilation.reference_run(exact, {})
+    error = max(distance(memory_of(o), np.asarray(wanted[n], np.float64)) for n, o in outputs.items())
+    return {"ok": error < 1e-2, "error": error}
+
+
+def product_of(family: str, row: Row, m: int) -> tuple[tt.Graph, dict[str, Any]]:
+    """The model of a row of the covering set: a product with its epilogue."""
+    n, k, d = m + 16, m - 32, row.get("dtype", tt.fp32)
+    g, b = tt.Graph("g"), ((2,) if row["batch"] else ())
+    ta, tb = (side == "t" for side in row["order"])
+    x, y = g.input("x", b + ((k, m) if ta else (m, k)), d), g.input("y", b + ((n, k) if tb else (k, n)), d)
+    wide = tt.fp32 if d.is_fp8 else d
+    x, y = (t.cast(tt.fp32) if d.is_fp8 else t for t in (x, y))
+    z = (x.transpose(-1, -2) if ta else x) @ (y.transpose(-1, -2) if tb else y)
+    if "bias" in row["epilogue"]:
+        z = z + g.input("bias", (n,), wide).expand((*b, m, n))
+    if "residual" in row["epilogue"]:
+        z = z + g.input("r", (*b, m, n), wide)
+    if "relu" in row["epilogue"]:
+        z = z.relu()
+    g.output("z", z.cast(tt.fp16) if d.is_fp8 else z)
+    rounded = family == "tf32" or (family in ("sm90", "copied") and d.itemsize != 2)
+    return g, {"precision": "tf32"} if rounded else {}
+
+
+def lanes(run: Run) -> list[OneCase]:
     """Each function of the PTX header against the emulated machine."""
-    yield from compare(run.where, run.arch, keep=not run.dry)
+    tables = Tables(run.where, run.arch, keep=not run.dry)
+    rows = [OneCase(k.symbol, partial(tables.row, k)) for k in tables.kernels]
+    return [*rows, OneCase("functions without a table", tables.left)]
 
 
-def kernels(run: Run, small: bool = False) -> Iterator[Row]:
+def kernels(run: Run, small: bool = False) -> list[OneCase]:
     """Results against float64, on outputs that were poisoned."""
-    for case in checked(small or run.dry):
-        if run.is_late:
-            yield {"name": case.name, "skipped": "no time left"}
-            continue
-        yield guarded(case.name, lambda case=case: check(run, case))  # type: ignore[misc]
-
-
-def guarded(name: str, make: Callable[[], Row]) -> Row:
-    """The row, or why there is none: a case that fails does not end the step."""
-    try:
-        return make()
-    except Exception as error:
-        return {"name": name, "ok": False, "why": f"{type(error).__name__}: {error}"[:800]}
+    return [OneCase(case.name, partial(check, run, case)) for case in checked(small or run.dry)]
 
 
 def check(run: Run, case: Case) -> Row:
@@ -97,34 +158,30 @@ def random_inputs(f: Any, seed: int) -> dict[str, np.ndarray]:
     return {name: rng.standard_normal(shape).astype(dtype) for name, (shape, dtype) in shapes.items()}
 
 
-def sanitized(run: Run) -> Iterator[Row]:
+def sanitized(run: Run) -> list[OneCase]:
     """The small cases under compute-sanitizer."""
-    yield from kernels(run, small=True)
+    return kernels(run, small=True)
 
 
-def limits(run: Run) -> Iterator[Row]:
+def limits(run: Run) -> list[OneCase]:
     """Rates of the machine itself: copying, and a large matrix product of its own library."""
-    yield from ceilings(run.target)
+    return [OneCase(name, partial(ceiling, run.target, name)) for name in CEILINGS]
 
 
-def speed(group: str) -> Callable[[Run], Iterator[Row]]:
-    def step(run: Run) -> Iterator[Row]:
-        for case in tiny(group) if run.dry else timed(group):
-            if run.is_late:
-                yield {"name": case.name, "skipped": "no time left"}
-                continue
-            yield guarded(case.name, lambda case=case: Contest(run.target, case).measure())  # type: ignore[misc]
+def speed(group: str) -> Callable[[Run], list[OneCase]]:
+    """Tatami against its peers for the cases of a group."""
+
+    def step(run: Run) -> list[OneCase]:
+        cases = tiny(group) if run.dry else timed(group)
+        return [OneCase(c.name, lambda c=c: Contest(run.target, c).measure()) for c in cases]  # type: ignore[misc]
 
     return step
 
 
-def compiled_peers(run: Run) -> Iterator[Row]:
+def compiled_peers(run: Run) -> list[OneCase]:
     """Cases against torch.compile, tuned as far as it goes (its products are Triton's templates or cuBLAS, whichever is faster)."""
-    for case in tiny("memory") if run.dry else [c for g in ("memory", "gemm", "attention") for c in timed(g)[:2]]:
-        if run.is_late:
-            yield {"name": case.name, "skipped": "no time left"}
-            continue
-        yield guarded(case.name, lambda case=case: Contest(run.target, tuned(case)).measure())  # type: ignore[misc]
+    cases = tiny("memory") if run.dry else [c for g in ("memory", "gemm", "attention") for c in timed(g)[:2]]
+    return [OneCase(c.name, lambda c=c: Contest(run.target, tuned(c)).measure()) for c in cases]  # type: ignore[misc]
 
 
 def tuned(case: Case) -> Case:
@@ -141,48 +198,68 @@ def tuned(case: Case) -> Case:
     return replace(case, peers={"torch.compile": peer})
 
 
-def plans(run: Run) -> Iterator[Row]:
+PLANS = 12
+"""Number of plans of a product that are run."""
+
+
+def plans(run: Run) -> list[OneCase]:
     """The best plans of the cost model for each product, run: a table of decisions."""
-    from tatami.plan.choose_gpu import measurable
-    from tatami.plan.ir import Guarded
-    from tatami.plan.key import plan_key
-    from tatami.plan.rename import kept_choices
+    cases = tiny("gemm") if run.dry else timed("gemm")
+    found: dict[str, Any] = {}
 
-    for case in tiny("gemm") if run.dry else timed("gemm"):
-        compilation = prepare(case.make(), target=run.target)
-        region = compilation.stages["region"].main.body[0]
-        key = plan_key(region, compilation.target)
-        for candidate in measurable(region, compilation.target, {})[: 2 if run.dry else 12]:
-            if run.is_late:
-                yield {"name": case.name, "skipped": "no time left"}
-                return
-            decision = Decisions(plans={key: candidate.plan})
-            row = guarded(case.name, lambda d=decision, c=case: Contest(run.target, c, d).measure(peers=False))  # type: ignore[misc]
-            yield {**row, "plan": candidate.line, "estimate": candidate.estimate["total"], "key": key,
-                   "document": to_builtins(kept_choices((Guarded((), candidate.plan),), region))}  # fmt: skip
+    def row(case: Case, number: int) -> Row:
+        if case.name not in found:
+            compilation = prepare(case.make(), target=run.target)
+            region = compilation.stages["region"].main.body[0]
+            found[case.name] = region, plan_key(region, compilation.target), measurable(region, compilation.target, {})
+        region, key, candidates = found[case.name]
+        if number >= len(candidates):
+            return {"skipped": "there are no more plans"}
+        candidate = candidates[number]
+        made = Contest(run.target, case, Decisions(plans={key: candidate.plan})).measure(peers=False)
+        document = to_builtins(kept_choices((Guarded((), candidate.plan),), region))
+        return {**made, "plan": candidate.line, "estimate": candidate.estimate["total"], "key": key, "document": document}
+
+    numbers = range(2 if run.dry else PLANS)
+    return [OneCase(f"{c.name} plan {k}", partial(row, c, k)) for c in cases for k in numbers]
 
 
-STEPS: Mapping[str, tuple[Callable[[Run], Iterator[Row]], float]] = {
-    "limits": (limits, 20.0),
-    "lanes": (lanes, 60.0),
-    "kernels": (kernels, 80.0),
-    "gemm": (speed("gemm"), 70.0),
-    "memory": (speed("memory"), 30.0),
-    "attention": (speed("attention"), 42.0),
-    "gradient": (speed("gradient"), 18.0),
-    "conv": (speed("conv"), 40.0),
-    "plans": (plans, 55.0),
-    "compiled": (compiled_peers, 45.0),
-    "memcheck": (sanitized, 35.0),
-    "racecheck": (sanitized, 35.0),
+def faults(run: Run) -> list[OneCase]:
+    """Faults that are planted: each costs its own row."""
+    return planted(run.where)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its cases, and the seconds of all and of each that it is given."""
+
+    cases: Callable[[Run], list[OneCase]]
+    seconds: float
+    each: float = 20.0
+
+
+STEPS: Mapping[str, Step] = {
+    "first": Step(first, 20.0, 10.0),
+    "models": Step(one_of_each, 40.0),
+    "covering": Step(covering_set, 90.0, 15.0),
+    "lanes": Step(lanes, 50.0, 10.0),
+    "kernels": Step(kernels, 60.0),
+    "limits": Step(limits, 15.0),
+    "gemm": Step(speed("gemm"), 60.0, 30.0),
+    "attention": Step(speed("attention"), 36.0, 30.0),
+    "conv": Step(speed("conv"), 30.0, 30.0),
+    "memory": Step(speed("memory"), 22.0, 30.0),
+    "gradient": Step(speed("gradient"), 14.0, 30.0),
+    "compiled": Step(compiled_peers, 30.0, 60.0),
+    "plans": Step(plans, 35.0),
+    "memcheck": Step(sanitized, 14.0, 60.0),
+    "racecheck": Step(sanitized, 14.0, 60.0),
 }
-"""Steps by name, in order: the function, and the seconds it may take. Together they are under nine minutes."""
+"""Steps by name, in the order in which they are asked: what everything stands on first. Together they are under nine minutes."""
+PLANTED = {"planted": Step(faults, 60.0, 6.0)}
+"""Steps that a dry run has besides, and that `--only` may name."""
 
 
-def run_step(name: str, target: str, dry: bool, out: Path, seconds: float) -> None:
-    """One step in this process; rows go to `out` line by line."""
-    step, _ = STEPS[name]
-    with out.open("w") as file:
-        for row in step(Run(target, seconds * 0.9, dry)):
-            file.write(json.dumps(row) + "\n")
-            file.flush()
+def run_step(name: str, target: str, dry: bool, lines: Path, begin: int) -> None:
+    """The cases of one step in this process, from number `begin` on; rows go to `lines` line by line."""
+    work({**STEPS, **PLANTED}[name].cases(Run(target, dry)), begin, lines)

@@ -16,13 +16,14 @@ from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.kernel import THREADS
 from tatami.core.numbers.compared import escaped
 from tatami.core.page import page
 from tatami.core.signature import Input, Output
 from tatami.core.sizes.binding import bind_sizes
 from tatami.core.sizes.conditions import equation_text
-from tatami.execution.frames import MAX_DEPTH, MAX_SLOTS, Layouts, callees, header_slots
+from tatami.execution.frames import MAX_SLOTS, Layouts, callees, header_slots
 from tatami.execution.ir import Instruction, Loop
 
 _CODES = {d: k for k, d in enumerate(DType)}
@@ -256,7 +257,7 @@ class _Library:
             count = len(self.layouts.own(program))
             for ins in self.calls(program):
                 count += header_slots(ins)
-                count += sum(self.slot_count(c, depth + 1) for c in callees(ins)) if depth < MAX_DEPTH else 0
+                count += sum(self.slot_count(c, depth + 1) for c in callees(ins)) if depth < most_calls() else 0
             if count > MAX_SLOTS:
                 why = f"its calls unroll to more than {MAX_SLOTS} buffers"
                 raise fail("RecursionDepth", program, why, "call itself fewer times per run")
@@ -307,7 +308,7 @@ def _fixed(size: Expr) -> str:
 
 
 def _port(kind: str, k: int, port: Input | Output, updates: int) -> str:
-    alignment = max(port.alignment if isinstance(port, Input) else 0, port.dtype.itemsize)
+    alignment = max(port.alignment, port.dtype.itemsize)
     row = (
         escaped(port.tensor),
         f"{kind}_shape_{k}",

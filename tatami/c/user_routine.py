@@ -45,7 +45,7 @@ def user_unit(routine: UserRoutine) -> Unit:
 
 
 def _param(p: BufferParam) -> str:
-    return f"{'' if p.written else 'const '}{memory_type(p.dtype)}* restrict {p.name}"
+    return f"{'' if p.written else 'const '}{memory_type(p.dtype)}*{' restrict' if p.noalias else ''} {p.name}"
 
 
 def _copies(routine: UserRoutine, ports: tuple[BufferParam, ...]) -> list[str]:

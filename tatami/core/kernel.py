@@ -61,6 +61,22 @@ def condition_text(c: Condition) -> str:
     return " and ".join(parts) or "always"
 
 
+MOST_BLOCKS, MOST_BLOCKS_BESIDE = 2**31 - 1, 65535
+"""Maximum number of blocks of a GPU's grid along x, and along y and z."""
+
+
+LARGE_GRID = "compile for known sizes, so that the long axis lies along x, or say so in the plan's `bind`"
+"""The suggestion for a grid that breaks a limit."""
+
+
+def grid_fault(grid: tuple[int, ...]) -> str:
+    """The limit of the hardware that a grid breaks, with both numbers; "" if it breaks none."""
+    for name, count, most in zip("xyz", grid, (MOST_BLOCKS, MOST_BLOCKS_BESIDE, MOST_BLOCKS_BESIDE)):
+        if count > most:
+            return f"the grid has {count} blocks along {name}, where a GPU counts {most}"
+    return ""
+
+
 class Window(msgspec.Struct, frozen=True):
     """The range of an im2col map over w and h: from `lower` on, in `steps`, below the tensor's size + `upper`."""
 

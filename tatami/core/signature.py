@@ -30,7 +30,8 @@ class Input(msgspec.Struct, frozen=True, omit_defaults=True):
     storage: Storage = "argument"
     layout: Layout | None = None
     alignment: int = 0
-    """Bytes of which the address is a multiple when kernels run: an argument that lies elsewhere is copied. 0: the dtype's."""
+    """Bytes of which the argument's address is a multiple when kernels run, which their code relies on: an argument that lies
+    elsewhere is copied. 0: the dtype's."""
 
 
 class Output(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -41,6 +42,8 @@ class Output(msgspec.Struct, frozen=True, omit_defaults=True):
     shape: Shape
     updates: str | None = None
     layout: Layout | None = None
+    alignment: int = 0
+    """Bytes of which the address of a result is a multiple, except in an array that the caller gives. 0: the dtype's."""
 
 
 class Equation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -93,14 +96,20 @@ def is_constant(port: Input, pool: Container[str]) -> bool:
 
 
 MOST_ALIGNMENT = 4096
-"""Largest `alignment` of an input in bytes: a page."""
+"""Largest `alignment` of an input or output in bytes: a page."""
+
+
+POOL_ALIGNMENT = 64
+"""Bytes of which the address of a constant is a multiple."""
 
 
 def port_fault(port: Input | Output) -> str:
     """The reason why a port's layout or alignment cannot be had; "" if there is none."""
-    n = port.alignment if isinstance(port, Input) else 0
+    n = port.alignment
     if n and (n < 1 or n > MOST_ALIGNMENT or n & (n - 1)):
         return f"alignment {n} is not a power of two up to {MOST_ALIGNMENT} bytes"
+    if n > POOL_ALIGNMENT and isinstance(port, Input) and port.storage == "const_pool":
+        return f"alignment {n} of a constant: constants lie at multiples of {POOL_ALIGNMENT} bytes"
     return "" if port.layout is None else layout_fault(port.layout, len(port.shape))
 
 

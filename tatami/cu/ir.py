@@ -7,12 +7,15 @@ import msgspec
 from tatami.core.custom.verbatim import NO_CODE, VerbatimCode
 
 
-class Unit(msgspec.Struct, frozen=True):
+class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     """The text of one kernel. `arch` is NVRTC's architecture: sm_80, sm_90a. `symbol` is the entry."""
 
     symbol: str
     arch: str
     text: VerbatimCode
+    contracts: bool = True
+    """True if the compiler may join a multiplication and an addition into one that rounds once. Kernels without matrix
+    instructions write such joins themselves (`tt_fma`), so that their results are the emulated GPU's to the bit."""
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -39,7 +39,8 @@ def print_cu(gpu: Module[Program], execution: Module[Any], target: Target) -> Mo
 def print_unit(kernel: AnyKernel, target: Target) -> Unit:
     """The unit of one kernel, for the target's architecture."""
     text = kernel_text(kernel) if isinstance(kernel, Kernel) else _plain_text(kernel)
-    return Unit(kernel.face.symbol, target.arch, VerbatimCode(text))
+    contracts = isinstance(kernel, BodyKernel) or (isinstance(kernel, Kernel) and kernel.template in ("mma", "pair"))
+    return Unit(kernel.face.symbol, target.arch, VerbatimCode(text), contracts)
 
 
 def _plain_text(kernel: StreamKernel | SortKernel | BodyKernel) -> str:

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
+from tatami.core.dtype import DType
 from tatami.core.expr import Expr
 from tatami.core.kernel import is_met
 from tatami.core.module import Module
@@ -19,10 +20,15 @@ from tatami.core.numbers.compared import Expected, double_text, names_text, valu
 from tatami.core.page import Page, page
 from tatami.cu.expr_text import STORED_TYPE
 from tatami.cu.ir import Source
+from tatami.cu.map_types import FAULTY_DRIVER, MAP_TYPES, SMALL_BIT, SMALL_SPAN
 from tatami.execution.ir import BufferInfo, Choose, Copy, ExecutionPlan, Instruction, Launch, Ptr, SizeArg, TensorMap
 
-CODES = {d: f"TT_{d.value.upper()}" for d in STORED_TYPE}
-"""Type of an element -> its constant in the text."""
+CODES = {d: "TT_U8" if d.is_small else f"TT_{d.value.upper()}" for d in STORED_TYPE}
+"""Type of an element -> its constant in the text; small ones are bytes."""
+PLAIN = tuple(d for d in DType if not d.is_small and d != DType.unknown)
+"""The types of elements in the order of the text's constants."""
+ONES = {DType.f8e4m3fn: 0x38, DType.f8e5m2: 0x3C, DType.f8e4m3fnuz: 0x40, DType.f8e5m2fnuz: 0x40}
+"""Small float -> the code of 1."""
 
 
 def print_main(
@@ -96,6 +102,10 @@ class _Main:
             SETUP=setup.memory("s", {}, numbers) if setup is not None else [],
             MEMORY=self.memory("b", made, numbers),
             CHECKS=[self.check(k, self.info[id]) for k, id in enumerate(self.plan.output_buffers)],
+            MAP_TYPES=", ".join(f"CU_TENSOR_MAP_DATA_TYPE_{t}" for t in (*(MAP_TYPES[d] for d in PLAIN), "TFLOAT32")),
+            FAULTY_DRIVER=FAULTY_DRIVER,
+            SMALL_SPAN=SMALL_SPAN,
+            SMALL_BIT=SMALL_BIT,
         )
 
     def check(self, k: int, b: BufferInfo) -> str:
@@ -129,7 +139,10 @@ class _Main:
                 offset, length = constant_places(self.module)[name]
                 out.append(f"read_constant({array}[{i}], folder, {offset}, {length});")
             elif b.kind == "input":
-                out.append(f"fill({array}[{i}], {CODES[b.dtype]}, {self.count(b)}, {numbers[name]});")
+                call = (
+                    f"fill_codes({array}[{i}], {ONES[b.dtype]}" if b.dtype in ONES else f"fill({array}[{i}], {CODES[b.dtype]}"
+                )
+                out.append(f"{call}, {self.count(b)}, {numbers[name]});")
         for i, b in enumerate(self.plan.buffers):
             if b.parent:
                 base = self.pointer[b.parent][1:]

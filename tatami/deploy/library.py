@@ -10,6 +10,7 @@ from importlib.resources import files
 from tatami.build import program_text, where
 from tatami.c.print_library import Constants, CpuBit, print_library
 from tatami.compilation import Compilation
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.tensor import Tensor
 from tatami.deploy.refusals import check_program, check_target
 from tatami.execution.arena import pool_offsets
@@ -74,6 +75,7 @@ def make_library(compilation: Compilation, *, linked: bool = False) -> Library:
         units = (*program_text(compilation), Unit(text))
     folder = files("tatami.c") / "library_text"
     texts = {f.name: f.read_text(encoding="utf-8") for f in folder.iterdir()}
+    texts["library.h"] = texts["library.h"].replace("TATAMI_MOST_DEPTH = 10", f"TATAMI_MOST_DEPTH = {most_calls()}")
     headers = {**runtime_headers(), **{n: t for n, t in texts.items() if n.endswith(".h")}}
     runtime = [Unit(runtime_text("pool.c")), *(Unit(t) for n, t in sorted(texts.items()) if n.endswith(".c"))]
     return Library(units, tuple(runtime), headers, pieces)

@@ -19,6 +19,7 @@ import msgspec
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, var
+from tatami.core.faults.call_depth import reached
 from tatami.core.signature import Input, Output
 from tatami.derivative.step import Cotangents, Step, zeros_like
 from tatami.derivative.tidy import discard_unread
@@ -26,7 +27,7 @@ from tatami.frontend import ir
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.ir import Node
-from tatami.frontend.operations.control import call_inputs
+from tatami.frontend.operations.control import CALLEES, call_inputs
 from tatami.frontend.reopen import fill
 
 Reverse: TypeAlias = Callable[[Graph, Sequence[Node], Mapping[str, Tensor], Collection[str]], dict[str, Tensor]]
@@ -52,12 +53,22 @@ def gradient_graph(root: Graph, name: str, reverse: Reverse) -> str:
     for o in _float_results(before.signature.outputs):
         seed = _input(g, f"{o.tensor}.cotangent", o.shape, o.dtype)
         seeds[o.tensor] = seeds[o.tensor] + seed if o.tensor in seeds else seed
+    names = {tensor: unused_output(g, f"{tensor}.gradient") for tensor in floats}
+    if _calls_itself(root, name):  # its gradient calls itself too
+        for port in inputs:
+            if port.tensor in names:
+                g.promise(names[port.tensor], port.shape, port.dtype)
     found = reverse(g, tuple(g.nodes), seeds, floats)
     for tensor in floats:
         value = found.get(tensor)
-        g.output(unused_output(g, f"{tensor}.gradient"), zeros_like(Tensor(g, tensor)) if value is None else value)
+        g.output(names[tensor], zeros_like(Tensor(g, tensor)) if value is None else value)
     discard_unread(g, 0)
     return made
+
+
+def _calls_itself(root: Graph, name: str) -> bool:
+    calls = {n: [c.attrs[k] for c in g.nodes for k in CALLEES.get(c.op, ())] for n, g in root._graphs.items()}
+    return name in reached(calls, name)
 
 
 def _made_once(root: Graph, kind: str, name: str, before: ir.Graph, carried: int = 0) -> tuple[str, bool]:

@@ -14,8 +14,9 @@ import msgspec
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.kernel import THREADS
-from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_DEPTH, MAX_SLOTS, Layouts, callees
+from tatami.execution.frames import LOOP_FLAG_BYTES, MAX_SLOTS, Layouts, callees
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, If, Instruction, Loop
 
 ALIGNMENT = 64
@@ -235,7 +236,7 @@ class Planner:
         inner: list[ArenaPlan | None] = []
         for callee in callees(ins):
             sizes = callee_sizes(ins, env)
-            inner.append(self.plan(callee, sizes, depth + 1) if depth < MAX_DEPTH else None)
+            inner.append(self.plan(callee, sizes, depth + 1) if depth < most_calls() else None)
         bytes = end + max((p.bytes for p in inner if p is not None), default=0)
         without = end + sum(p.bytes_without_reuse for p in inner if p is not None)
         return Frame(tuple(scratch), end, tuple(inner), bytes, without)

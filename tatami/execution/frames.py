@@ -3,13 +3,13 @@
     main: n3 | n7 | call 4: arena, link | loop 6: arena, scratch, carried 0, link | relu: n2 | n5 | body: n1
 
 Slots hold byte offsets from the program's own arena; a link is the distance from the program's first slot to the
-callee's, 0 if the call would be more than 10 deep (spec 1 "Entry point"), which is a fault when it happens. The C entry and
+callee's, 0 if the call would be too deep (core/faults/call_depth.py), which is a fault when it happens. The C entry and
 the arena planner both read this description.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,8 +20,6 @@ from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Extent, Host, I
 from tatami.execution.waves import operation_symbols, order, roots
 
 T = TypeVar("T")
-MAX_DEPTH = 10
-"""Maximum depth of calls at run time."""
 PART_BYTES = 64 << 20
 """Bytes of constants that a part of `setup` reads before the next begins."""
 MAX_SLOTS = 1 << 20
@@ -41,6 +39,11 @@ def callees(instruction: Instruction) -> tuple[str, ...]:
             return (body,)
         case _:
             return ()
+
+
+def calls_of(plans: Mapping[str, ExecutionPlan]) -> dict[str, tuple[str, ...]]:
+    """Program -> the programs that it may call."""
+    return {name: tuple(c for ins in plan.instructions for c in callees(ins)) for name, plan in plans.items()}
 
 
 def needs_python(instruction: Instruction) -> bool:

@@ -14,12 +14,13 @@ import numpy as np
 from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr
+from tatami.core.faults.call_depth import most_calls, too_deep
 from tatami.core.faults.size_fault import negative_size
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Mode, cast, storage_dtype
 from tatami.core.numbers.run_programs import Observe, known_sizes, loop_results, turn_while
 from tatami.core.sizes.binding import bind_sizes, check_new_sizes
-from tatami.execution.frames import MAX_DEPTH
+from tatami.execution.frames import calls_of
 from tatami.execution.ir import (
     BufferInfo,
     Call,
@@ -96,10 +97,8 @@ class Machine:
     def program(self, name: str, arguments: Sequence[Array], sizes: Mapping[str, int], depth: int = 0) -> list[Array]:
         """Outputs by signature. `arguments`: the inputs that are not constants; updated ones are written. Raises
         TatamiError."""
-        if depth > MAX_DEPTH:
-            raise fail(
-                "RecursionDepth", name, f"programs call each other more than {MAX_DEPTH} deep", "end the recursion earlier"
-            )
+        if depth > most_calls():
+            raise too_deep(calls_of(self.plans), name, name)
         return _Run(self, name, arguments, dict(sizes), depth).outputs()
 
 

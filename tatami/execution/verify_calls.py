@@ -10,9 +10,10 @@ from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr, Shape, shape_text
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, symbols
-from tatami.execution.frames import MAX_DEPTH, callees
+from tatami.execution.frames import callees
 from tatami.execution.ir import BufferInfo, Copy, ExecutionPlan, If, Instruction, Loop, Op
 from tatami.execution.waves import operation_symbols
 
@@ -181,19 +182,18 @@ def _call(where: str, ins: Instruction, callee: ExecutionPlan, info: dict[str, B
 
 
 def check_depth(module: Module[ExecutionPlan]) -> list[Diagnostic]:
-    """Faults of programs that call each other more than MAX_DEPTH deep without a circle (circles are cut at run time)."""
+    """Faults of programs that call each other too deep without a circle (circles are cut at run time)."""
     calls = {
         name: sorted({c for ins in plan.instructions for c in callees(ins) if c in module.programs})
         for name, plan in module.programs.items()
     }
+    most = most_calls()
     level = dict.fromkeys(calls, 0)
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(most + 1):
         level = {name: max((level[t] + 1 for t in targets), default=0) for name, targets in calls.items()}
-    deep = [n for n, v in level.items() if v > MAX_DEPTH]
+    deep = [n for n, v in level.items() if v > most]
     if deep and not any(_is_in_a_circle(calls, n) for n in deep):
-        return [
-            diagnostic("RecursionDepth", deep[0], f"programs call each other more than {MAX_DEPTH} deep", "inline some of them")
-        ]
+        return [diagnostic("RecursionDepth", deep[0], f"programs call each other more than {most} deep", "inline some of them")]
     return []
 
 

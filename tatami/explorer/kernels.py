@@ -108,7 +108,7 @@ def _at(size: Expr, sizes: Mapping[str, int]) -> float | None:
 def _chosen_by(key: str, compilation: Compilation) -> str:
     if key in compilation.decisions.plans or "" in compilation.decisions.plans:
         return "user"
-    return "tuned" if key in tuned_table(compilation.target.name) else "planner"
+    return "tuned" if key in tuned_table(compilation.target.chip or compilation.target.name) else "planner"
 
 
 def _with_plan(row: Kernel, plan: RegionPlan, compilation: Compilation) -> Kernel:

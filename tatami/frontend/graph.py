@@ -22,7 +22,7 @@ import msgspec
 from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, IntoExpr, expr, var
+from tatami.core.expr import Expr, IntoExpr, expr, shape_text, var
 from tatami.core.faults.arguments import text_argument
 from tatami.core.module import Module
 from tatami.core.signature import Equation, Input, Mutability, Output, Role, Signature, Storage, port_fault
@@ -52,6 +52,8 @@ class Graph(Nodes):
         self._inputs: list[Input] = []
         self._output_names: dict[str, str] = {}
         self._updates: dict[str, str | None] = {}
+        self._promised: dict[str, ir.TensorType] = {}
+        """Results that are declared before they are made, so that other graphs, and this one, can call the graph."""
         self._assumptions: list[Equation] = []
         self._defaults: dict[str, int] = {}
         if parent is None:
@@ -107,6 +109,12 @@ class Graph(Nodes):
     def output(self, name: str, tensor: Tensor) -> None:
         """Name a result. One tensor may have several names."""
         self._put_output(name, tensor, None)
+
+    def promise(self, name: str, shape: Sequence[IntoExpr], dtype: DType) -> None:
+        """Declare a result that `output` will name later. A graph all of whose results are promised can be called before it is
+        made, by a branch of its own too."""
+        where = caller()
+        self._promised[named(name, where)] = ir.TensorType(dtype_named(dtype, where), self._shape(shape, f"result {name!r}"))
 
     def update(self, target: Tensor, value: Tensor) -> None:
         """Let the mutable input `target` take `value` in place, after all its reads; at most once per input."""
@@ -215,7 +223,10 @@ class Graph(Nodes):
 
     # -- result ------------------------------------------------------------------------------------
     def graph(self) -> ir.Graph:
-        """The graph as immutable nodes. Raises E1010 while a dtype is unknown."""
+        """The graph as immutable nodes, without them while promised results are not made. Raises E1010 while a dtype is
+        unknown."""
+        if not self._promised.keys() <= self._updates.keys():
+            return self._announced()
         for name, type in self._tensors.items():
             if type.dtype == DType.unknown:
                 where = self.origins.get(name, (name,))[0]
@@ -237,9 +248,19 @@ class Graph(Nodes):
         signature = Signature(tuple(self._inputs), outputs, tuple(dict.fromkeys(self._assumptions)), dict(self._defaults))
         return with_conditions(ir.Graph(signature, tensors, nodes))
 
+    def _announced(self) -> ir.Graph:
+        """The graph as its callers see it: its inputs and its promised results."""
+        types = {**{i.tensor: ir.TensorType(i.dtype, i.shape) for i in self._inputs}, **self._promised}
+        outputs = tuple(Output(o, t.dtype, t.shape) for o, t in self._promised.items())
+        return ir.Graph(Signature(tuple(self._inputs), outputs, defaults=dict(self._defaults)), types, ())
+
     def module(self) -> Module[ir.Graph]:
-        """The whole module: this graph as `main`, the subgraphs, the constants, and the Python lines as origins."""
+        """The whole module: this graph as `main`, the subgraphs, the constants, and the Python lines as origins. Raises E1602
+        for a promised result that was not made."""
         root = self.root
+        for g in (root, *root._graphs.values()):
+            for name in g._promised.keys() - g._updates.keys():
+                raise fail("UnknownValue", g.name, f"the promised result {name!r} is not made", f"call output({name!r}, …)")
         programs = {"main": root.graph(), **{name: g.graph() for name, g in root._graphs.items()}}
         origins = {"main": dict(root.origins), **{name: dict(g.origins) for name, g in root._graphs.items()}}
         return Module(programs, dict(root._constants), origins)
@@ -269,8 +290,24 @@ class Graph(Nodes):
             raise fail("DuplicateId", where, f"{name!r} is already an input or output", "choose another name")
         if tensor.name in {i.tensor for i in self._inputs} or tensor.name in self._output_names:
             tensor = self.op("identity", tensor, at=where)
+        self._keep_promise(name, tensor, where)
         self._output_names[tensor.name] = name
         self._updates[name] = updates
+
+    def _keep_promise(self, name: str, tensor: Tensor, where: str) -> None:
+        """Check a result against its promise. Raises E1304, E1002."""
+        wanted = self._promised.get(name)
+        if wanted is None:
+            if self._promised:
+                raise fail(
+                    "UnknownValue", where, f"{name!r} is not among the promised results", "promise every result, or none"
+                )
+            return
+        if tensor.dtype != wanted.dtype:
+            raise fail("DTypeMismatch", where, f"{name!r} is promised as {wanted.dtype}, it is {tensor.dtype}", "cast it")
+        if tensor.shape != wanted.shape:
+            why = f"{name!r} is promised with shape {shape_text(wanted.shape)}, it has {shape_text(tensor.shape)}"
+            raise fail("AxisAlignmentMismatch", where, why, "reshape it, or promise its own shape")
 
     def _renames(self) -> dict[str, str]:
         """Tensor name during construction -> name in the finished graph: results are named like their outputs."""

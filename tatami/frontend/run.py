@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tatami.core.algebra.visit import free_vars
-from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.faults.call_depth import most_calls, too_deep
 from tatami.core.module import Module
 from tatami.core.numbers.numerics import Array, Mode, cast
 from tatami.core.numbers.run_programs import Observe, checked_inputs, known_sizes, loop_results, turn_while
@@ -30,7 +30,7 @@ from tatami.frontend.meaning.reduction import REDUCTION
 from tatami.frontend.meaning.scope import Scope
 from tatami.frontend.meaning.trees import TREES
 from tatami.frontend.operation import attributes
-from tatami.frontend.operations.control import Loop, call_inputs
+from tatami.frontend.operations.control import CALLEES, Loop, call_inputs
 from tatami.frontend.operations.result_sizes import found_symbols
 from tatami.frontend.ops import operation
 
@@ -86,6 +86,11 @@ def run_operation(
     return [scope.checked(r, t) for r, t in zip(results, types, strict=True)]
 
 
+def _calls_of(module: Module[Graph]) -> dict[str, list[str]]:
+    """Graph -> the graphs that it may call."""
+    return {name: [n.attrs[k] for n in g.graph for k in CALLEES.get(n.op, ())] for name, g in module.programs.items()}
+
+
 class _Machine:
     def __init__(self, module: Module[Graph], mode: Mode, observe: Observe | None) -> None:
         self.module = module
@@ -94,8 +99,8 @@ class _Machine:
 
     def graph(self, name: str, given: Mapping[str, Array], sizes: Mapping[str, int], depth: int) -> dict[str, Array]:
         """The outputs of one graph on named operands; a value is dropped after its last use."""
-        if depth > 10:
-            raise fail("RecursionDepth", name, "graphs call each other more than 10 deep", "end the recursion")
+        if depth > most_calls():
+            raise too_deep(_calls_of(self.module), name, name)
         graph = self.module.programs[name]
         values: dict[str, Array] = {}
         for port in graph.signature.inputs:

@@ -8,6 +8,7 @@ from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, shape_text
+from tatami.core.faults.call_depth import most_calls, without_ends
 from tatami.core.faults.size_fault import size_fault
 from tatami.core.module import Module
 from tatami.core.signature import Input, Output, port_fault
@@ -17,9 +18,6 @@ from tatami.frontend.operation import Site, is_legal_symbol
 from tatami.frontend.operations.control import CALLEES
 from tatami.frontend.operations.size_conditions import graph_conditions, node_claims
 from tatami.frontend.ops import infer, operands_of
-
-MAX_DEPTH = 10
-"""Maximum depth of calls; a deeper chain is taken for a recursion."""
 
 
 def verify(module: Module[Graph]) -> list[Diagnostic]:
@@ -176,21 +174,26 @@ def _node(node: Node, graph: Graph, defined: Mapping[str, TensorType], later: se
 
 
 def _recursion(module: Module[Graph]) -> list[Diagnostic]:
-    """Faults of chains of calls deeper than 10 graphs; a graph that reaches itself never ends without a condition."""
-    calls: dict[str, list[str]] = {}
+    """Faults of chains of calls that are too deep, and of graphs that call themselves whenever they run. A circle through a
+    branch or the body of a loop may end by data, and is cut when it runs."""
+    most = most_calls()
+    every: dict[str, list[str]] = {}
+    certain: dict[str, list[str]] = {}
     for name, graph in module.programs.items():
-        named = [str(n.attrs.get(k)) for n in graph.graph for k in CALLEES.get(n.op, ())]
-        calls[name] = [c for c in named if c in module.programs]
+        named = [(n.op, str(n.attrs.get(k))) for n in graph.graph for k in CALLEES.get(n.op, ())]
+        every[name] = [c for _, c in named if c in module.programs]
+        certain[name] = [c for op, c in named if c in module.programs and op == "call"]
+    calls = without_ends(every, certain)
     depth: dict[str, int] = dict.fromkeys(calls, 0)
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(most + 1):
         depth = {n: 1 + max((depth[c] for c in callees), default=0) for n, callees in calls.items()}
-    deep = next((n for n, d in depth.items() if d > MAX_DEPTH), None)
+    deep = next((n for n, d in depth.items() if d > most), None)
     if deep is None:
         return []
     chain = [deep]
-    while len(chain) <= MAX_DEPTH:
+    while len(chain) <= most:
         chain.append(max(calls[chain[-1]], key=lambda c: depth[c]))
         if chain[-1] in chain[:-1]:  # it goes round: once is enough to see
             break
-    why = f"graphs call each other more than {MAX_DEPTH} deep: {' -> '.join(c[:40] for c in chain)}{' -> …' if calls[chain[-1]] else ''}"
+    why = f"graphs call each other more than {most} deep: {' -> '.join(c[:40] for c in chain)}{' -> …' if calls[chain[-1]] else ''}"
     return [diagnostic("RecursionDepth", deep, why, "end the recursion; use `loop` to repeat")]

@@ -337,6 +337,8 @@ class BufferParam(msgspec.Struct, frozen=True, tag_field="p", tag="buffer"):
     dtype: DType
     written: bool = False
     noalias: bool = True
+    alignment: int = 0
+    """Bytes of which the address is a multiple, since the program's signature says so of this argument; 0: the dtype's."""
 
 
 class IntegerParam(msgspec.Struct, frozen=True, tag_field="p", tag="integer"):

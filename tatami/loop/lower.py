@@ -77,33 +77,46 @@ def lower(
     programs: dict[str, ir.Program] = {}
     for name, program in region.programs.items():
         plans = {p.region: p for p in plan.programs[name].regions} if name in plan.programs else {}
-        programs[name] = _lower_program(program, plans, target, variants.get(name, {}), told)
+        aligned = promised_alignments(program) if name == "main" else {}
+        programs[name] = _lower_program(program, plans, Setting(target, variants.get(name, {}), aligned, told))
     return Module(programs, region.constants, region.origins)
 
 
-def _lower_program(
-    program: Program,
-    plans: dict[str, RegionPlan],
-    target: Target,
-    variants: Mapping[str, tuple[Region, ...]],
-    told: Callable[[ir.Kernel], object],
-) -> ir.Program:
+class Setting(msgspec.Struct, frozen=True):
+    """The setting of the kernels of one program: the target, the forms of its Regions, bytes of alignment that are promised
+    of its inputs, and who is told of each kernel."""
+
+    target: Target
+    variants: Mapping[str, tuple[Region, ...]]
+    aligned: Mapping[str, int]
+    told: Callable[[ir.Kernel], object]
+
+
+def promised_alignments(program: Program) -> dict[str, int]:
+    """Tensor of an argument -> bytes of which its address is a multiple, where the signature says more than the dtype."""
+    ports = zip(program.inputs, program.signature.inputs)
+    return {n: p.alignment for n, p in ports if p.alignment > p.dtype.itemsize and p.storage != "const_pool"}
+
+
+def _lower_program(program: Program, plans: dict[str, RegionPlan], setting: Setting) -> ir.Program:
+    target = setting.target
     kernels: dict[str, ir.Kernel] = {}
     bindings: list[Binding] = []
-    known: dict[str, ir.Kernel] = {}
+    known: dict[tuple[str, tuple[int, ...]], ir.Kernel] = {}
     steps = [step for step in program.body if isinstance(step, Region)]
-    opened = [_bodies(step, plans.get(step.name), variants.get(step.name), target) for step in steps]
+    opened = [_bodies(step, plans.get(step.name), setting.variants.get(step.name), target) for step in steps]
     alike = Counter(body.key for bodies in opened for body in bodies if body.places)
     for step, bodies in zip(steps, opened, strict=True):
         for i, body in enumerate(bodies):
             if body.places and alike[body.key] < LEAST_ALIKE:
                 body = _body(body.form, body.form, body.choice, {})
-            if body.key not in known:
-                known[body.key] = _kernel(body.region, body.names, body.plan, target, step.name)
-            kernel = known[body.key]
+            aligned = tuple(setting.aligned.get(p.name, 0) for p in body.form.inputs)
+            kernel = known.get((body.key, aligned))
+            if kernel is None:
+                kernel = known[body.key, aligned] = _kernel(body, aligned, target, step.name)
             if kernel.face.symbol not in kernels:
                 kernels[kernel.face.symbol] = kernel
-                told(kernel)
+                setting.told(kernel)
             bindings.append(
                 Binding(
                     region=step.name,
@@ -158,11 +171,15 @@ def _default_plan(region: Region, target: Target) -> SchedulePlan:
     return rows_plan(region, Wish(), target.lanes)
 
 
-def _kernel(region: Region, names: Names, plan: SchedulePlan, target: Target, at: str) -> ir.Kernel:
-    body = lower_region(region, plan, target, at)
+def _kernel(of: _Body, aligned: tuple[int, ...], target: Target, at: str) -> ir.Kernel:
+    region, names = of.region, of.names
+    body = lower_region(region, of.plan, target, at)
     body = msgspec.structs.replace(body, stmts=interleaved(settled(body.stmts)))
     params = tuple(
-        [ir.BufferParam(p.name, p.memref.dtype, False, p.memref.noalias) for p in region.inputs]
+        [
+            ir.BufferParam(p.name, p.memref.dtype, False, p.memref.noalias, alignment)
+            for p, alignment in zip(region.inputs, aligned, strict=True)
+        ]
         + [ir.BufferParam(t.name, t.memref.dtype, True, t.memref.noalias) for t in region.outputs]
     )
     key = content_key((params, len(names.sizes), body))

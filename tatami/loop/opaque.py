@@ -94,7 +94,10 @@ def lower_custom(region: Region, code: KernelCode) -> Body:
     shapes = [port.memref.shape for port in ports]
     ranks = Ranks(tuple(map(len, shapes[:operands])), tuple(map(len, shapes[operands:])))
     names = [f"tatami_in{k}" for k in range(operands)] + [f"tatami_out{k}" for k in range(len(region.outputs))]
-    params = tuple(BufferParam(n, p.memref.dtype, k >= operands) for k, (n, p) in enumerate(zip(names, ports, strict=True)))
+    params = tuple(
+        BufferParam(n, p.memref.dtype, k >= operands, p.memref.noalias)
+        for k, (n, p) in enumerate(zip(names, ports, strict=True))
+    )
     text = bound_text(code.c, ranks, "the C body of a custom kernel")
     user = UserRoutine(
         name="",

@@ -47,6 +47,7 @@ from tatami.plan.ir import (
     TileOrder,
 )
 from tatami.plan.pairs.choose import choose_pair, estimate_of_pair, name_pair, pair_plans, tunable_pairs
+from tatami.plan.views.grid import grid_rules, places
 from tatami.plan.views.pair_limits import PairPlan
 from tatami.plan.views.product_limits import MmaPlan, hard_limits, sm80_instruction, spills, stop_rules
 from tatami.plan.views.product_rules import block_rules, shape_rules
@@ -215,7 +216,7 @@ def fastest(
 
 
 def _rules(plan: MmaPlan | GpuSync, view: GemmView) -> list[str]:
-    return [*shape_rules(plan), *(block_rules(plan) if view.partials else ())]
+    return [*shape_rules(plan), *grid_rules(plan, view), *(block_rules(plan) if view.partials else ())]
 
 
 def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> SchedulePlan:
@@ -357,7 +358,7 @@ def _sync_plans(region: Region, view: GemmView, target: Target) -> list[GpuSync]
         GpuSync(
             tile=tile,
             block=(16, 16),
-            bind={"m.o": "block.y", "n.o": "block.x"},
+            bind=places(view, tile[:2]),
             predicate_tail=tails(view, tile),
             epilogue=epilogue_of(region, view),
             arch=target.isa or "sm80",

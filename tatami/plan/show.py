@@ -63,7 +63,16 @@ def _region(r: RegionPlan, names: tuple[str, ...]) -> list[str]:
     return lines
 
 
-UNITS = {"smem_bytes": " B", "registers": "", "ctas_per_sm": "", "waves": "", "wave_eff": "", "pipeline_eff": "", "threads": ""}
+UNITS = {
+    "smem_bytes": " B",
+    "registers": "",
+    "ctas_per_sm": "",
+    "waves": "",
+    "wave_eff": "",
+    "pipeline_eff": "",
+    "memory_occ": "",
+    "threads": "",
+}
 """Terms of an estimate that are not seconds, with the unit printed after the number."""
 
 

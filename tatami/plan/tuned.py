@@ -47,7 +47,8 @@ def take_tuned(
 ) -> tuple[tuple[Guarded, ...], tuple[Rejected, ...]]:
     """The table's plan instead of the chosen one, for a Region without symbolic sizes, and the rejected choice with the
     reason; else the choices."""
-    entry = tuned_table(target.name).get(key)
+    chip = target.chip or target.name
+    entry = tuned_table(chip).get(key)
     (chosen, *others) = choices
     if entry is None or others or not isinstance(chosen.plan, TUNED):
         return choices, ()
@@ -57,5 +58,5 @@ def take_tuned(
         return choices, ()
     theirs, own = (offered(plan, region, target, {}) for plan in (tuned.plan, chosen.plan))
     best = f"{theirs.line}: {entry.seconds * 1e6:.4g} us by {entry.ranked_by} of {entry.plans} plans"
-    rejected = Rejected(own.line, f"the table of {target.name} has {best}", chosen.estimate)
+    rejected = Rejected(own.line, f"the table of {chip} has {best}", chosen.estimate)
     return (Guarded((), tuned.plan, theirs.estimate),), (rejected,)

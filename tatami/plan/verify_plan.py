@@ -24,6 +24,7 @@ from tatami.plan.ir import (
 )
 from tatami.plan.loops.rules import invalid_plan, schedule_rules
 from tatami.plan.views.fixed_fields import epilogue_fields, pair_fields, product_fields
+from tatami.plan.views.grid import grid_rules
 from tatami.plan.views.pair_limits import pair_limits, pair_rules
 from tatami.plan.views.product_limits import hard_limits
 from tatami.plan.views.product_rules import crowded_rules, group_rules, shape_rules
@@ -101,6 +102,7 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
     broken = shape_rules(plan)
     if not isinstance(view, str):
         broken += group_rules(plan) if view.groups is not None else []
+        broken += grid_rules(plan, view)
         broken += _crowded(plan, region, view) if isinstance(plan, Sm90Mma) else []
         broken += epilogue_fields(plan, view) if isinstance(plan, GpuSync) else product_fields(plan, region, view)
     yield from _rules(region, broken, lambda: hard_limits(plan, dtype, target))

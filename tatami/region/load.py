@@ -24,8 +24,6 @@ from tatami.region.loading.infer import infer_constants, let_axes, read_sizes, r
 from tatami.region.verify import verify
 from tatami.region.walk import Types, children, with_children
 
-PROMISED = 64
-"""Alignment in bytes that a document's MemRef has without saying so."""
 REGION_FIELDS = frozenset(["name", "iters", "reduce_axes", "inputs", "outputs", "lets", "yield", "yields"])
 """Fields that a Region of a document may have."""
 
@@ -39,8 +37,9 @@ def load(document: Any) -> Module[Program]:
     given = document.get("regions", [document.get("region")])
     if not isinstance(given, list) or not given:
         raise fail("InvalidDocument", "regions", "regions is not a list of Regions", "list them in order")
-    regions = [load_region(r.get("region", r) if isinstance(r, dict) else r, f"region {i}") for i, r in enumerate(given)]
-    module = Module({"main": join(regions)})
+    bodies = [r.get("region", r) if isinstance(r, dict) else r for r in given]
+    regions = [load_region(body, f"region {i}") for i, body in enumerate(bodies)]
+    module = Module({"main": join(regions, frozenset(n for body in bodies for n in _aligned(body)))})
     faults = [
         diagnostic("NeutralInvalid", d.at, d.why, d.suggestion) if d.kind == "GuardNotNeutral" else d for d in verify(module)
     ]
@@ -48,9 +47,15 @@ def load(document: Any) -> Module[Program]:
     return module
 
 
-def join(regions: list[Region]) -> Program:
+def _aligned(body: object) -> list[str]:
+    """The tensors whose MemRefs in the JSON of a Region, which is well-formed, say an alignment."""
+    ports = (*body.get("inputs", ()), *body.get("outputs", ())) if isinstance(body, dict) else ()
+    return [p["name"] for p in ports if "alignment" in p["memref"]]
+
+
+def join(regions: list[Region], aligned: frozenset[str]) -> Program:
     """The program of Regions joined by names: its inputs are tensors that no Region makes, its outputs tensors that no Region
-    reads."""
+    reads. `aligned`: tensors whose alignment is part of the signature."""
     made = {t.name: t for r in regions for t in r.outputs}
     read = {p.name: p for r in regions for p in r.inputs}
     inputs = {n: p for n, p in read.items() if n not in made}
@@ -62,11 +67,20 @@ def join(regions: list[Region]) -> Program:
                 p.memref.dtype,
                 p.memref.shape,
                 layout=p.memref.layout if p.memref.layout.kind != "row_major" else None,
-                alignment=p.memref.alignment if p.memref.alignment > PROMISED else 0,
+                alignment=p.memref.alignment if n in aligned else 0,
             )
             for n, p in inputs.items()
         ),
-        tuple(Output(n, t.memref.dtype, t.memref.shape, t.updates or None) for n, t in outputs.items()),
+        tuple(
+            Output(
+                n,
+                t.memref.dtype,
+                t.memref.shape,
+                t.updates or None,
+                alignment=t.memref.alignment if n in aligned and not t.updates else 0,
+            )
+            for n, t in outputs.items()
+        ),
     )
     return Program(signature, tuple(inputs), tuple(outputs), tuple(regions))
 

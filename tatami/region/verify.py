@@ -12,7 +12,7 @@ from tatami.core.expr import Shape, shape_text
 from tatami.core.layout import layout_fault
 from tatami.core.module import Module
 from tatami.core.numbers.routine_types import routine_fault
-from tatami.core.signature import repeated_input, symbols
+from tatami.core.signature import MOST_ALIGNMENT, Input, Output, port_fault, repeated_input, symbols
 from tatami.region.checks.lets import check_let
 from tatami.region.checks.yields import check_yields
 from tatami.region.ir import Program, Region, Step
@@ -90,6 +90,10 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
         for o in program.outputs
         if o not in known
     ]
+    ports: tuple[Input | Output, ...] = (*program.signature.inputs, *program.signature.outputs)
+    for port in ports:
+        if why := port_fault(port):
+            out.append(diagnostic("LayoutMismatch", f"{name}: {port.tensor}", why, "write a power of two, or leave it out"))
     for o, port in zip(program.outputs, program.signature.outputs):
         if o in known and (known[o], dtypes[o]) != (port.shape, port.dtype):
             why = f"output {port.tensor} is {port.dtype}{shape_text(port.shape)}, {o} is {dtypes[o]}{shape_text(known[o])}"
@@ -99,9 +103,9 @@ def verify_program(program: Program, name: str = "main") -> list[Diagnostic]:
 
 def _interface(region: Region, known: dict[str, Shape], dtypes: dict[str, DType]) -> Iterable[Diagnostic]:
     for memref in (*(p.memref for p in region.inputs), *(t.memref for t in region.outputs)):
-        if memref.alignment < 1 or memref.alignment & (memref.alignment - 1):
+        if memref.alignment < 1 or memref.alignment > MOST_ALIGNMENT or memref.alignment & (memref.alignment - 1):
             why = f"alignment {memref.alignment}"
-            yield diagnostic("LayoutMismatch", region.name, why, "use a power of two of bytes")
+            yield diagnostic("LayoutMismatch", region.name, why, f"use a power of two of bytes up to {MOST_ALIGNMENT}")
         if why := layout_fault(memref.layout, len(memref.shape)):
             yield diagnostic("LayoutMismatch", region.name, why, "write the layout's own fields")
     for t in region.outputs:

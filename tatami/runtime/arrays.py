@@ -121,6 +121,14 @@ def _from_array_method(value: object, port: Input) -> Array:
         raise unreadable(port, "array", error, "pass a numpy array") from error
 
 
+UNKNOWN_TO_NUMPY = {
+    "bfloat16": ml_dtypes.bfloat16, "float8_e4m3fn": ml_dtypes.float8_e4m3fn, "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "float8_e5m2": ml_dtypes.float8_e5m2, "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
+}  # fmt: skip
+"""PyTorch's names of dtypes that numpy itself lacks, which are exchanged as bits."""
+
+
 def _from_torch(value: object, port: Input) -> Array:
     torch = sys.modules["torch"]
     if not isinstance(value, torch.Tensor):
@@ -130,8 +138,9 @@ def _from_torch(value: object, port: Input) -> Array:
         if tensor.device.type != "cpu":
             why = f"the tensor is on {tensor.device}"
             raise fail("InputMismatch", port.tensor, why, "pass x.cpu(), or compile for a GPU target")
-        if tensor.dtype == torch.bfloat16:
-            array = np.asarray(tensor.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
+        if (unknown := UNKNOWN_TO_NUMPY.get(str(tensor.dtype).removeprefix("torch."))) is not None:
+            bits = torch.int16 if tensor.dtype == torch.bfloat16 else torch.uint8
+            array = np.asarray(tensor.view(bits).numpy()).view(unknown)
         else:
             array = np.asarray(tensor.resolve_conj().resolve_neg().numpy())
         storage = tensor.untyped_storage().nbytes()
@@ -337,8 +346,8 @@ def give(array: Array, kind: Kind) -> object:
     """An output as an array of the caller's kind, without a copy."""
     if kind == "torch":
         torch = sys.modules["torch"]
-        if array.dtype == ml_dtypes.bfloat16:
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        if (name := array.dtype.name) in UNKNOWN_TO_NUMPY:
+            return torch.from_numpy(array.view(np.int16 if array.itemsize == 2 else np.uint8)).view(getattr(torch, name))
         return torch.from_numpy(array)
     if kind == "jax":
         import importlib
@@ -363,6 +372,7 @@ class HostArrays:
     take_output = staticmethod(take_output)
     empty = staticmethod(empty)
     aligned_copy = staticmethod(aligned_copy)
+    address = staticmethod(address)
     overlaps = staticmethod(overlaps)
     copy = staticmethod(np.copyto)
     give = staticmethod(give)

@@ -9,8 +9,8 @@ several threads at once; each call has its own memory.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -24,20 +24,13 @@ from tatami.core.signature import Input, Output, Signature, symbols
 from tatami.core.tensor import numpy_dtype
 from tatami.execution.ir import ExecutionPlan
 from tatami.runtime.arrays import HostArrays, Kind, Taken, arrange
+from tatami.runtime.bound_call import Array, BoundCall
 from tatami.runtime.cpu.quick_call import QuickCall, Shapes
 from tatami.runtime.memory import Memory
 from tatami.runtime.written import count_write
 
 KEPT_SHAPES = 256
 """Maximum number of tuples of shapes for which quick calls are kept."""
-
-
-class Array(Protocol):
-    """A numpy array, or a device array for a program on a GPU."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Number of elements per axis."""
 
 
 A = TypeVar("A", bound=Array)
@@ -55,8 +48,11 @@ class Arrays(Protocol[A]):
     def empty(self, shape: Sequence[int], dtype: DType) -> A:
         """An uninitialised array in the program's memory. Raises OutOfMemory."""
 
-    def aligned_copy(self, array: A, dtype: DType) -> A:
-        """A copy in the program's memory, aligned and row by row."""
+    def aligned_copy(self, array: A, dtype: DType, alignment: int = 1, /) -> A:
+        """A copy in the program's memory, at a multiple of `alignment` bytes and row by row. Raises OutOfMemory."""
+
+    def address(self, array: A, /) -> int:
+        """The address of the array's first byte."""
 
     def overlaps(self, a: A, b: A) -> bool:
         """True if the two arrays share bytes."""
@@ -90,38 +86,6 @@ class LoadedProgram(Protocol[A]):
 
     def memory(self, sizes: Mapping[str, int]) -> Memory:
         """Bytes by purpose, at these sizes."""
-
-
-class BoundCall:
-    """A call with its arrays fixed. `outputs` are overwritten by each call. For one thread at a time."""
-
-    def __init__(
-        self,
-        call: Callable[[], None],
-        outputs: dict[str, object],
-        refresh: tuple[tuple[Array, Array], ...],
-        copy: Callable[[object, Array], None],
-    ) -> None:
-        self._call = call
-        self._copy = copy
-        self.outputs = outputs
-        self._refresh = refresh
-        """(to, from): inputs that kernels cannot read where they lie, copied again before each call."""
-        self._write_back: tuple[tuple[object, Array], ...] = ()
-        self._written: tuple[object, ...] = ()
-        """Arrays of the caller that each call writes."""
-        self._lock = threading.Lock()
-
-    def __call__(self) -> dict[str, Any]:
-        with self._lock:
-            for to, source in self._refresh:
-                self._copy(to, source)
-            self._call()
-            for theirs, ours in self._write_back:
-                self._copy(theirs, ours)
-            for value in self._written:
-                count_write(value)
-        return self.outputs
 
 
 class Function:
@@ -176,7 +140,7 @@ class Function:
         taken, sizes = self._take(given)
         arrays = self._separate(taken)
         outputs, finish = ((), None) if out is None else self._given_outputs(out, taken, arrays, sizes)
-        results = self.program.run("main", arrays, sizes, outputs)
+        results = self._placed(self.program.run("main", arrays, sizes, outputs), out or {})
         self._write_back(taken, arrays)
         if finish is not None:
             for theirs, made in finish:
@@ -200,9 +164,8 @@ class Function:
     def _learn(self, taken: Sequence[Taken], sizes: dict[str, int]) -> None:
         """Prepare a quick call for these shapes, after a call whose arrays were all used in place."""
         make = getattr(self.program, "quick", None)
-        plain = all(t.kind == "numpy" and not t.copied for t in taken) and not any(
-            p.layout or p.alignment for p in self.arguments
-        )
+        ports: tuple[Input | Output, ...] = (*self.arguments, *self.signature.outputs)
+        plain = all(t.kind == "numpy" and not t.copied for t in taken) and not any(p.layout or p.alignment for p in ports)
         if make is None or not plain or self._mutable:
             return
         shapes = tuple(t.original.shape for t in taken)
@@ -233,10 +196,15 @@ class Function:
             if id in by_id:
                 results.append(by_id[id])
             else:
-                made = array if array is not None else self.arrays.empty([evaluate(s, sizes) for s in port.shape], port.dtype)
-                results.append(made)
+                if array is None:
+                    array = self.arrays.empty([evaluate(s, sizes) for s in port.shape], port.dtype)
+                    if port.alignment and self.arrays.address(array) % port.alignment:
+                        array = self.arrays.aligned_copy(array, port.dtype, port.alignment)
+                results.append(array)
         call = self.program.fast("main", arrays, sizes, results)
-        refresh = tuple((a, t.original) for a, t in zip(arrays, taken) if a is not t.original)
+        refresh = tuple(
+            (a, partial(self._readable, t.original, p)) for a, t, p in zip(arrays, taken, self.arguments) if a is not t.original
+        )
         given_back = self._give(taken, arrays, results, out)
         bound = BoundCall(call, given_back, refresh, self.arrays.copy)
         mutable = [(taken[k].original, arrays[k]) for k in self._mutable if arrays[k] is not taken[k].original]
@@ -250,6 +218,10 @@ class Function:
         return bound
 
     # -- inputs ----------------------------------------------------------------------------------
+
+    def _readable(self, original: Array, port: Input) -> Array:
+        """The caller's array in the port's layout."""
+        return original if port.layout is None else self.arrays.take(original, port).array
 
     def _take(self, given: Mapping[str, object]) -> tuple[list[Taken], dict[str, int]]:
         values = arrange(self.arguments, given, "input")
@@ -305,7 +277,7 @@ class Function:
                         "pass separate arrays",
                     )
                 if self.arrays.overlaps(arrays[k], other):
-                    arrays[j] = self.arrays.aligned_copy(other, self.arguments[j].dtype)
+                    arrays[j] = self.arrays.aligned_copy(other, self.arguments[j].dtype, max(1, self.arguments[j].alignment))
                     self.copies[self._names[j]] = self.copies.get(self._names[j], 0) + 1
         return arrays
 
@@ -321,6 +293,17 @@ class Function:
                 self.arrays.copy(taken[k].original, arrays[k])
 
     # -- outputs ---------------------------------------------------------------------------------
+
+    def _placed(self, results: Sequence[Array], given: Collection[str]) -> Sequence[Array]:
+        """The results, copied where one that the caller gave no array for lies at no multiple of its alignment."""
+        if not any(p.alignment for p in self.signature.outputs):
+            return results
+        return [
+            self.arrays.aligned_copy(array, port.dtype, port.alignment)
+            if port.alignment and port.tensor not in given and self.arrays.address(array) % port.alignment
+            else array
+            for port, array in zip(self.signature.outputs, results)
+        ]
 
     def _given_outputs(
         self, out: Mapping[str, object], taken: Sequence[Taken], arrays: list[Array], sizes: Mapping[str, int]

@@ -10,9 +10,10 @@ import numpy as np
 
 from tatami.core.algebra.visit import evaluate
 from tatami.core.dtype import DType
+from tatami.core.faults.call_depth import most_calls
 from tatami.core.sizes.binding import bind_loop_results
 from tatami.execution.arena import Frame, callee_sizes, place_buffers, slots
-from tatami.execution.frames import MAX_DEPTH, callees
+from tatami.execution.frames import callees
 from tatami.execution.ir import BufferInfo, Instruction, Loop
 from tatami.runtime.arrays import address, check_memory, empty, empty_bytes
 from tatami.runtime.cpu.native_code import NativeCode, Placement
@@ -81,7 +82,7 @@ class PythonRun(NumpyRun):
 
     def loop(self, at: Place, ins: Instruction, op: Loop, inputs: Sequence[Array | None]) -> list[Array]:
         """The results of a loop, by compiled code if all turns have the same shapes, else in Python."""
-        if self.depth >= MAX_DEPTH or not has_native_turns(self.compiled, op):
+        if self.depth >= most_calls() or not has_native_turns(self.compiled, op):
             return super().loop(at, ins, op, inputs)
         trip = None if inputs[0] is None else int(inputs[0])
         keep = True if inputs[1] is None else bool(inputs[1])

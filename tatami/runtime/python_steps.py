@@ -18,12 +18,13 @@ import numpy as np
 from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.core.faults.call_depth import most_calls, too_deep
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
 from tatami.core.numbers.run_programs import turn_while
 from tatami.core.sizes.binding import bind_loop_results, bind_results, check_new_sizes
 from tatami.execution.arena import callee_sizes
-from tatami.execution.frames import MAX_DEPTH, Layouts
+from tatami.execution.frames import Layouts, calls_of
 from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.host_steps import Place, run_host_step
@@ -254,10 +255,8 @@ class SteppedRun(Generic[A]):
 
     def call(self, at: Place, ins: Instruction, program: str, arguments: Sequence[A | None]) -> list[A]:
         """The outputs of a called program. Raises RecursionDepth for a chain that is too deep."""
-        if self.depth >= MAX_DEPTH:
-            raise fail(
-                "RecursionDepth", at(), f"programs call each other more than {MAX_DEPTH} deep", "make the recursion end earlier"
-            )
+        if self.depth >= most_calls():
+            raise too_deep(calls_of(self.program.execution.programs), program, at())
         present = [a for a in arguments if a is not None]
         plan = self.program.execution.programs[program]
         kinds = {b.id: b.kind for b in plan.buffers}

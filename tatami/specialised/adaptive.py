@@ -18,7 +18,7 @@ from tatami.specialised.specialisation import ShapeSet, shapes_by_name
 
 if TYPE_CHECKING:
     from tatami.core.numbers.numerics import Array
-    from tatami.runtime.function import BoundCall
+    from tatami.runtime.bound_call import BoundCall
     from tatami.runtime.memory import Memory
 
 

@@ -39,8 +39,9 @@ from tatami.tiny.ir import (
 from tatami.tiny.passes.equations import padded_reshape, replace_equal_symbols
 from tatami.tiny.passes.hoist import hoist_constants
 from tatami.tiny.passes.invariants import read_unchanged_states
+from tatami.tiny.passes.rewrite import Rewrite
 from tatami.tiny.passes.setup import split_setup
-from tatami.tiny.passes.simplify import Rewrite, simplify
+from tatami.tiny.passes.simplify import simplify
 from tatami.tiny.passes.tidy import live_ids, tidy
 
 

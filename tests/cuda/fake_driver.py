@@ -96,6 +96,7 @@ class FakeDriver:
         self.nodes: dict[int, Node] = {}
         self.maps: list[tuple[Any, ...]] = []
         self.events: set[int] = set()
+        self.kept_bytes = 0
         self.fail_next: dict[str, Any] = {}
         """Function -> status that its next call gives."""
         self._count = 1000
@@ -153,6 +154,16 @@ class FakeDriver:
     def cuDevicePrimaryCtxRetain(self, device: Any) -> tuple[Any, Any]:
         assert isinstance(device, real.CUdevice)
         return OK, real.CUcontext(7000 + int(device))
+
+    def cuDeviceGetDefaultMemPool(self, device: Any) -> tuple[Any, Any]:
+        assert isinstance(device, real.CUdevice)
+        return OK, real.CUmemoryPool(9000 + int(device))
+
+    def cuMemPoolSetAttribute(self, pool: Any, attribute: Any, value: Any) -> tuple[Any]:
+        assert isinstance(pool, real.CUmemoryPool) and isinstance(value, real.cuuint64_t)
+        assert attribute == real.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        self.kept_bytes = int(value)
+        return (self.begin("cuMemPoolSetAttribute", context=False),)
 
     def cuCtxPushCurrent(self, context: Any) -> tuple[Any]:
         assert isinstance(context, real.CUcontext)
@@ -340,6 +351,19 @@ class FakeDriver:
             args.append(int.from_bytes(data, "little", signed=True) if size == 8 else data)
         return Launch(symbol, args=tuple(args), **shape)
 
+    def refuses(self, launch: Launch) -> bool:
+        """True if no hardware takes the launch: its grid, its block or its cluster is out of range."""
+        x, y, z = launch.grid
+        threads = launch.block[0] * launch.block[1] * launch.block[2]
+        cluster = launch.cluster or (1, 1, 1)
+        return (
+            not (1 <= x < 1 << 31 and 1 <= y <= 65535 and 1 <= z <= 65535)
+            or not 1 <= threads <= 1024
+            or launch.block[2] > 64
+            or any(g % c for g, c in zip(launch.grid, cluster))
+            or cluster[0] * cluster[1] * cluster[2] > 8
+        )
+
     def execute(self, launch: Launch) -> None:
         self.launches.append(launch)
         if launch.symbol in self.kernels:
@@ -359,18 +383,19 @@ class FakeDriver:
             else:
                 assert a.id == real.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
                 dependent = bool(a.value.programmaticStreamSerializationAllowed)
-        self.execute(
-            self.read(
-                int(function),
-                pointers,
-                grid=(config.gridDimX, config.gridDimY, config.gridDimZ),
-                block=(config.blockDimX, config.blockDimY, config.blockDimZ),
-                shared=config.sharedMemBytes,
-                cluster=cluster,
-                stream=int(config.hStream),
-                dependent=dependent,
-            )
+        launch = self.read(
+            int(function),
+            pointers,
+            grid=(config.gridDimX, config.gridDimY, config.gridDimZ),
+            block=(config.blockDimX, config.blockDimY, config.blockDimZ),
+            shared=config.sharedMemBytes,
+            cluster=cluster,
+            stream=int(config.hStream),
+            dependent=dependent,
         )
+        if self.refuses(launch):
+            return (INVALID,)
+        self.execute(launch)
         return (OK,)
 
     # -- graphs ----------------------------------------------------------------------------------
@@ -394,7 +419,10 @@ class FakeDriver:
         return OK, real.CUgraphNode(node)
 
     def cuGraphAddKernelNode(self, graph: Any, after: Sequence[Any], count: int, params: Any) -> tuple[Any, Any]:
-        return self.add("cuGraphAddKernelNode", graph, after, count, self.kernel(params))
+        made = self.kernel(params)
+        if self.refuses(made):
+            return INVALID, real.CUgraphNode(0)
+        return self.add("cuGraphAddKernelNode", graph, after, count, made)
 
     def kernel(self, params: Any) -> Launch:
         assert isinstance(params, real.CUDA_KERNEL_NODE_PARAMS)
@@ -452,6 +480,8 @@ class FakeDriver:
         now = self.executables[int(executable)][int(node)]
         made = self.kernel(params)
         assert made.symbol == now.what.symbol
+        if self.refuses(made):
+            return (INVALID,)
         made.cluster, made.dependent = now.what.cluster, now.what.dependent
         now.what = made
         return (OK,)
@@ -491,33 +521,67 @@ class FakeDriver:
 
     # -- tensor maps -----------------------------------------------------------------------------
 
-    def encoded(self, *what: Any) -> Any:
-        """A map whose words are its number and ones, so that a cleared bit shows."""
-        self.maps.append(what)
-        made = real.CUtensorMap()
-        made.opaque = [real.cuuint64_t(len(self.maps)), *(real.cuuint64_t((1 << 64) - 1) for _ in range(15))]
-        return made
+    @property
+    def library(self) -> FakeLibrary:
+        """The functions that take addresses of the caller's memory."""
+        return FakeLibrary(self)
+
+
+class FakeLibrary:
+    """The functions of libcuda that write a tensor map, with what the driver's manual says that they refuse."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
 
     def cuTensorMapEncodeTiled(
-        self, dtype: Any, rank: int, address: int, dims: Any, strides: Any, box: Any, steps: Any, *modes: Any
-    ) -> tuple[Any, Any]:
-        status = self.begin("cuTensorMapEncodeTiled", context=False)
-        assert isinstance(dtype, real.CUtensorMapDataType)
-        kinds = (real.CUtensorMapInterleave, real.CUtensorMapSwizzle, real.CUtensorMapL2promotion, real.CUtensorMapFloatOOBfill)
-        assert len(modes) == 4 and all(isinstance(m, k) for m, k in zip(modes, kinds))
-        assert all(isinstance(x, real.cuuint64_t) for x in (*dims, *strides))
-        assert all(isinstance(x, real.cuuint32_t) for x in (*box, *steps))
-        assert len(dims) == len(box) == len(steps) == rank == len(strides) + 1
-        return status, self.encoded(dtype, address, *(tuple(int(v) for v in x) for x in (dims, strides, box)), modes[1], None)
+        self, to: Any, dtype: int, rank: int, address: Any, dims: Any, strides: Any, box: Any, steps: Any, *modes: int
+    ) -> int:
+        status = self.driver.begin("cuTensorMapEncodeTiled", context=False)
+        sizes, pitches, tile, apart = (tuple(x) for x in (dims, strides, box, steps))
+        refused = not len(dims) == len(box) == len(steps) == rank == len(strides) + 1
+        refused |= any(not 1 <= b <= 256 for b in tile)
+        refused |= self.refuses(to, dtype, rank, address.value, (sizes, pitches, apart), tile[0], modes)
+        return int(INVALID) if refused else self.write(to, status, dtype, address, sizes, pitches, tile, modes[1], None)
 
     def cuTensorMapEncodeIm2col(
-        self, dtype: Any, rank: int, address: int, dims: Any, strides: Any, lower: Any, upper: Any, channels: int, pixels: int,
-        steps: Any, *modes: Any,
-    ) -> tuple[Any, Any]:  # fmt: skip
-        status = self.begin("cuTensorMapEncodeIm2col", context=False)
-        assert isinstance(dtype, real.CUtensorMapDataType) and len(lower) == len(upper) == rank - 2 == len(dims) - 2
-        assert all(isinstance(x, int) for x in (*lower, *upper, channels, pixels)) and len(modes) == 4
-        assert all(isinstance(x, real.cuuint32_t) for x in steps)
-        sizes, pitches, apart = (tuple(int(v) for v in x) for x in (dims, strides, steps))
+        self, to: Any, dtype: int, rank: int, address: Any, dims: Any, strides: Any, lower: Any, upper: Any, channels: int,
+        pixels: int, steps: Any, *modes: int,
+    ) -> int:  # fmt: skip
+        status = self.driver.begin("cuTensorMapEncodeIm2col", context=False)
+        sizes, pitches, apart = (tuple(x) for x in (dims, strides, steps))
+        refused = rank < 3 or not len(lower) == len(upper) == rank - 2 == len(dims) - 2
+        refused |= not 1 <= channels <= 256 or not 1 <= pixels <= 1024
+        bound = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}.get(rank, 0)
+        refused |= any(not -bound <= c < bound for c in (*lower, *upper))
+        refused |= self.refuses(to, dtype, rank, address.value, (sizes, pitches, apart), channels, modes)
         window = Window(tuple(lower), tuple(upper), apart[1:-1])
-        return status, self.encoded(dtype, address, sizes, pitches, (channels, pixels), modes[1], window)
+        made = (channels, pixels)
+        return int(INVALID) if refused else self.write(to, status, dtype, address, sizes, pitches, made, modes[1], window)
+
+    def refuses(self, to: Any, dtype: int, rank: int, address: int, sizes: Any, inner: int, modes: tuple[int, ...]) -> bool:
+        """True if the manual forbids these numbers, for maps of either kind."""
+        dims, strides, steps = sizes
+        kind = real.CUtensorMapDataType(dtype).name.rsplit("_", 1)[1]
+        size = {"UINT8": 1, "UINT16": 2, "FLOAT16": 2, "BFLOAT16": 2, "INT64": 8, "UINT64": 8, "FLOAT64": 8}.get(kind, 4)
+        span = {0: None, 1: 32, 2: 64, 3: 128}[modes[1]]
+        return (
+            to.value % 64 != 0
+            or not 1 <= rank <= 5
+            or address % 16 != 0
+            or any(not 1 <= d <= 1 << 32 for d in dims)
+            or any(s % 16 or s >= 1 << 40 for s in strides)
+            or any(not 1 <= s <= 8 for s in steps)
+            or inner * size % 16 != 0
+            or (span is not None and inner * size > span)
+            or modes[0] != 0
+        )
+
+    def write(self, to: Any, status: Any, dtype: int, address: Any, *rest: Any) -> int:
+        """A map whose words are its number and ones, so that a cleared bit shows."""
+        *what, swizzle, window = rest
+        self.driver.maps.append(
+            (real.CUtensorMapDataType(dtype), address.value, *what, real.CUtensorMapSwizzle(swizzle), window)
+        )
+        words = (ctypes.c_uint64 * 16).from_address(to.value)
+        words[:] = [len(self.driver.maps), *[(1 << 64) - 1] * 15]
+        return int(status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 from unittest import mock
 
@@ -48,3 +50,10 @@ def test_a_compiler_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(cubins, "time_limit", lambda: -1.99)
     with pytest.raises(TatamiError, match="did not end"):
         cubins.compile_units([unit("k0")], HEADERS, "sm_80", cache=Cache(tmp_path))
+
+
+def test_a_worker_that_reads_late_gets_all_of_its_text() -> None:
+    """More than a pipe holds, and no byte of it read before the first look at the answer."""
+    late = "import sys, time; time.sleep(0.5); print(len(sys.stdin.read()))"
+    done = cubins._ended([sys.executable, "-c", late], "x" * 1_000_000, 20.0, threading.Event())
+    assert done is not None and done.stdout.strip() == "1000000"

@@ -100,6 +100,17 @@ def ring(body: Any) -> None:
     kernel(body)["smem"][-1]["swizzle"] = 64 if kernel(body)["smem"][-1]["swizzle"] != 64 else 32
 
 
+def slots(count: int) -> Callable[[Any], None]:
+    """Another number of slots for every barrier of the kernel."""
+
+    def edit(body: Any) -> None:
+        assert kernel(body)["barriers"]
+        for barrier in kernel(body)["barriers"]:
+            barrier["slots"] = count
+
+    return edit
+
+
 def turned(body: Any) -> None:
     for block in blocks(kernel(body)["body"]):
         for s in block:
@@ -122,6 +133,9 @@ NAMED: dict[str, tuple[str, Callable[[Any], None]]] = {
     "Mma.k_steps": ("gemm80", field("Mma", "k_steps", 1)),
     "kernel.tail": ("gemm80", fact("tail", ["m"])),
     "Wait.token": ("gemm80", field("Wait", "token", [])),
+    "barriers without slots": ("gemm90", slots(0)),
+    "barriers of attention without slots": ("attention90", slots(0)),
+    "fewer slots than warpgroups": ("attention90", slots(1)),
     "Weigh first": ("attention80", first("Weigh", "Mma")),
     "no Weigh": ("attention80", without("Weigh")),
     "no Rescale": ("attention80", without("Rescale")),

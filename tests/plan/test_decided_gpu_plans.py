@@ -13,7 +13,11 @@ import pytest
 import tatami as tt
 from tatami.api import build, prepare
 from tatami.core.diagnostic import TatamiError
-from tatami.plan.ir import GpuSync, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
+from tatami.core.target import PRESETS
+from tatami.decisions import Decisions
+from tatami.plan.gpu.stream import stream_plan
+from tatami.plan.ir import GpuStream, GpuSync, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
+from tatami.plan.key import plan_key
 from tatami.stages import show
 from tests.plan.test_plans_are_obeyed import CASES, Case, whole
 
@@ -98,6 +102,17 @@ def test_a_decided_plan_has_an_estimate(name: str) -> None:
     free = prepare(make(), target=target, check=False).stages["plan"].main.regions[0]
     fixed = prepare(make(), target=target, check=False, decisions={"plans": {case.key: whole(case.plan)}}).stages["plan"]
     assert fixed.main.regions[0].choices[-1].estimate == free.choices[-1].estimate != {}
+
+
+def test_a_product_decided_as_a_stream_has_an_estimate() -> None:
+    """The terms of its own template, which are not those of the plan that the compiler would take."""
+    target, _, make = CASES["sm80 product"]
+    region = prepare(make(), target=target).stages["region"].main.body[0]
+    plan = stream_plan(region, prepare(make(), target=target).target, {})
+    decisions = Decisions(plans={plan_key(region, PRESETS["sm80"]): plan})
+    taken = prepare(make(), target=target, decisions=decisions).stages["plan"].main.regions[0].choices[-1]
+    assert isinstance(taken.plan, GpuStream) and 0 < taken.estimate["memory_occ"] <= 1
+    assert taken.estimate["total"] == max(taken.estimate["compute"], taken.estimate["memory"]) + taken.estimate["launch"]
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])

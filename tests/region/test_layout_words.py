@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import tatami as tt
 from tatami.api import Compilation, build, prepare
+from tatami.c.check_launches import check_launches
 from tatami.core.diagnostic import TatamiError
+from tatami.core.module import Module
 from tatami.core.signature import Input
 from tatami.gpu.ir import Kernel
 from tatami.runtime.arrays import take
@@ -109,7 +112,8 @@ def test_alignment_is_part_of_the_signature() -> None:
         x = np.arange(68, dtype=np.float32)[shift : shift + 64]
         for _ in range(3):
             assert np.array_equal(f(x=x)["y"], x + 1)
-    assert prepare(document()).stages["region"].main.signature.inputs[1].alignment == 128
+    signature = prepare(document()).stages["region"].main.signature
+    assert signature.inputs[1].alignment == 128 and signature.outputs[0].alignment == 128
     for wrong in (3, -1, 8192):
         with pytest.raises(TatamiError, match=f"alignment {wrong}"):
             tt.Graph("h").input("x", (4,), tt.fp32, alignment=wrong)
@@ -117,3 +121,54 @@ def test_alignment_is_part_of_the_signature() -> None:
         uops = [{"id": "n1", "uop": "NEG", "dtype": "fp32", "src": ["x"]}]
         with pytest.raises(TatamiError):
             prepare({"signature": {"inputs": [made], "outputs": [{"tensor": "n1"}]}, "uops": uops})
+
+
+def softened(alignment: int, target: str = "cpu:avx2") -> Compilation:
+    g = tt.Graph("g")
+    x = g.input("x", ("B", 64), tt.fp32, alignment=alignment)
+    g.output("y", x * 2.0 + 1.0)
+    g.output("z", x.softmax(1))
+    return prepare(g, target=target)
+
+
+def test_code_relies_on_a_promised_alignment() -> None:
+    """The C compiler is told of the larger alignment, in the kernels that read the argument and in no others."""
+    plain, aligned = (show("c", softened(n).stages["c"]) for n in (0, 64))
+    assert "__builtin_assume_aligned" not in plain
+    assert "p0 = __builtin_assume_aligned(buffers[0], 64)" in aligned and "p1 = __builtin_assume_aligned" not in aligned
+    f = build(softened(64), 1)
+    for shift in (0, 1, 2, 16):
+        x = np.arange(16 + 3 * 64, dtype=np.float32)[shift : shift + 3 * 64].reshape(3, 64)
+        assert np.array_equal(f(x=x)["y"], 2 * x + 1)
+
+
+def test_equal_kernels_of_other_promises_are_two() -> None:
+    g = tt.Graph("g")
+    for k, n in enumerate((0, 64, 64)):
+        g.output(f"y{k}", g.input(f"x{k}", (64,), tt.fp32, alignment=n).exp().sum(0))
+    (program,) = prepare(g).stages["loop"].programs.values()
+    assert sorted(p.alignment for k in program.kernels.values() for p in k.params if not p.written) in ([0, 64], [0, 64, 64])
+
+
+def test_a_promise_that_nothing_keeps_is_refused() -> None:
+    stages = softened(0).stages
+    loop, execution = stages["loop"], stages["execution"]
+    symbol, kernel = next(iter(loop.main.kernels.items()))
+    params = (replace(kernel.params[0], alignment=64), *kernel.params[1:])
+    edited = Module({"main": replace(loop.main, kernels={**loop.main.kernels, symbol: replace(kernel, params=params)})})
+    (fault,) = check_launches(edited, execution)
+    assert fault.code == "E1503" and "at multiples of 64 bytes, which nothing says of" in fault.why
+
+
+def test_results_lie_at_multiples_of_their_alignment() -> None:
+    made = document()
+    made["region"]["outputs"][0]["memref"]["alignment"] = 1024
+    x = {"A": f16(33, 40), "B": f16(40, 24), "bias": f16(24)}
+    for f in (build(prepare(made), 1), build(prepare(made, target="emulated-sm80"), 1)):
+        for _ in range(4):
+            assert f(x)["C"].ctypes.data % 1024 == 0
+        bound = f.bind(x)
+        assert np.array_equal(bound()["C"], f(x)["C"]) and np.asarray(bound.outputs["C"]).ctypes.data % 1024 == 0
+    made["region"]["outputs"][0]["memref"]["alignment"] = 8192
+    with pytest.raises(TatamiError, match="alignment 8192"):
+        prepare(made)

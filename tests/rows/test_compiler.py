@@ -16,7 +16,9 @@ from tatami.api import build, compile, prepare
 from tatami.cli import main
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
+from tatami.core.target import PRESETS
 from tatami.frontend.graph import Graph
+from tatami.plan.gpu.estimate import gpu_estimate
 from tatami.region.ir import Reduce
 from tatami.report.explain import explain
 from tatami.stages import STAGES, show
@@ -393,10 +395,21 @@ def test_the_estimate_is_its_terms() -> None:
     assert terms["compute"] == pytest.approx(flops / (9.89e14 * terms["pipeline_eff"] * terms["wave_eff"]), rel=0.05)
 
 
-def test_overlap_gains_the_shorter_of_load_and_epilogue() -> None:
-    from tatami.core.target import PRESETS
-    from tatami.plan.gpu.estimate import gpu_estimate
+def test_few_blocks_reach_a_share_of_the_memory() -> None:
+    """Bytes under way over what bandwidth and latency hold, recomputed by hand for a product of four tiles."""
+    chip = PRESETS["sm80"]
+    plan = sm80(stages=3)
+    bm, bn, bk = plan.tile
+    small, large = (gpu_estimate(plan, DType.fp16, (1, m, m, 4096), chip) for m in (2 * bm, 64 * bm))
+    under_way = 4 * 3 * (bm + bn) * bk * 2
+    assert small["memory_occ"] < 1
+    assert small["memory_occ"] == pytest.approx(under_way / (chip.bandwidth * 622.7 / chip.clock))
+    moved = 2 * (2 * 2 * bm * 4096 + (2 * bm) ** 2)
+    assert small["memory"] == pytest.approx(moved / (chip.bandwidth * small["memory_occ"]))
+    assert large["memory_occ"] == 1
 
+
+def test_overlap_gains_the_shorter_of_load_and_epilogue() -> None:
     dims = (1, 4096, 4096, 4096)
     on, off = (gpu_estimate(sm80(stages=3, overlap=o), DType.fp16, dims, PRESETS["sm80"]) for o in (True, False))
     assert off["overlap_gain"] == 0 and 0 < on["overlap_gain"] < on["waves"] * (on["prologue"] + 4e-6)

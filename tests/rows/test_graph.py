@@ -20,6 +20,7 @@ from tatami.core.dtype import DType
 from tatami.core.expr import expr
 from tatami.core.module import Module
 from tatami.core.ops import OPS as SCALAR_OPS
+from tatami.core.tensor import numpy_dtype
 from tatami.decisions import Decisions
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
@@ -416,6 +417,58 @@ def test_gathers_along_one_axis_are_one_kernel(target: str, count: int) -> None:
     for k in range(count):
         with pytest.raises(TatamiError, match="IndexOutOfRange"):
             f(inputs | {f"i{k}": np.full((6 - k, 4), 7)})
+
+
+MOVED = {
+    "flip": (lambda t: t.flip(0), lambda a: a[::-1]),
+    "tile": (lambda t: t.tile(0, 3), lambda a: np.tile(a, (3, 1))),
+    "roll": (lambda t: t.roll(2, 0), lambda a: np.roll(a, 2, 0)),
+    "roll back": (lambda t: t.roll(-1, 0), lambda a: np.roll(a, -1, 0)),
+    "view": (lambda t: t.view((6, 4), ["(i0 + 3) % 6", "i1"]), lambda a: np.roll(a, -3, 0)),
+    "all": (lambda t: t.flip(0).roll(1, 0).tile(0, 2), lambda a: np.tile(np.roll(a[::-1], 1, 0), (2, 1))),
+}
+
+
+@pytest.mark.parametrize("target", ["cpu", "emulated-sm80"])
+@pytest.mark.parametrize("name", MOVED)
+def test_a_gather_reads_below_a_view_that_moved_its_axis(name: str, target: str) -> None:
+    """Gather, view, gather along one axis: one kernel, with the faults of the view's own size."""
+    moved, oracle = MOVED[name]
+    g = Graph("g")
+    x, i = g.input("x", (7, 4), DType.fp32), g.input("i", (6, 4), DType.i64)
+    t = moved(x.gather(0, i))
+    size = t.shape[0].as_int()
+    assert size is not None
+    g.output("y", t.gather(0, g.input("j", (9, 4), DType.i32)))
+    f = compile(g, target=target)
+    (region,) = f.stages["region"].value.main.body
+    assert len(region.inputs) == 3
+    a, m, n = f32(7, 4), RNG.integers(-7, 7, (6, 4)), RNG.integers(-size, size, (9, 4)).astype(np.int32)
+    assert np.array_equal(f(x=a, i=m, j=n)["y"], np.take_along_axis(oracle(np.take_along_axis(a, m, 0)), n, 0))
+    for wrong in (size, -size - 1, 2**31 - 1, -(2**31)):
+        with pytest.raises(TatamiError, match="IndexOutOfRange"):
+            f(x=a, i=m, j=np.where(np.arange(36).reshape(9, 4) == 17, wrong, n).astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", [DType.u8, DType.i8, DType.i64])
+def test_a_narrow_index_goes_through_a_view_of_any_size(dtype: DType) -> None:
+    g = Graph("g")
+    x = g.input("x", ("N",), DType.fp32)
+    j = g.input("j", ("M",), dtype)
+    g.output("flipped", x.flip(0).gather(0, j))
+    g.output("tiled", x.tile(0, 3).gather(0, j))
+    g.output("rolled", x.roll(5, 0).gather(0, j))
+    f = compile(g)
+    for size in (1, 100, 200, 300):
+        a = f32(size)
+        lo, hi = max(-size, np.iinfo(numpy_dtype(dtype)).min), min(size, np.iinfo(numpy_dtype(dtype)).max)
+        n = RNG.integers(lo, hi, 50).astype(numpy_dtype(dtype))
+        made, k = f(x=a, j=n), n.astype(np.int64)
+        assert np.array_equal(made["flipped"], a[::-1][k]) and np.array_equal(made["rolled"], np.roll(a, 5)[k])
+        assert np.array_equal(made["tiled"], np.tile(a, 3)[k])
+    assert f(x=np.zeros(0, np.float32), j=np.zeros(0, numpy_dtype(dtype)))["tiled"].shape == (0,)
+    with pytest.raises(TatamiError, match="IndexOutOfRange"):
+        f(x=np.zeros(0, np.float32), j=np.zeros(1, numpy_dtype(dtype)))
 
 
 def test_an_index_from_the_end_counts_in_the_gathered_tensor() -> None:

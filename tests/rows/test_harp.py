@@ -14,6 +14,8 @@ import tatami as tt
 from tatami.api import compile, prepare
 from tatami.cli import main
 from tatami.compilation import Compilation
+from tatami.core.diagnostic import TatamiError
+from tatami.harp.decompile import decompile
 from tatami.report.explain import kernel_origins
 
 RELU = """graph<B=1, N=1> relu(x: f32[B, N]) -> (y: f32[B, N]) {
@@ -159,6 +161,97 @@ def test_ten_graphs_deep_runs_and_eleven_do_not(harp: Path) -> None:
     harp.write_text(chain(10))
     assert np.array_equal(compile(str(harp))(x=np.zeros(3, np.float32))["output"], [9, 9, 9])
     assert "more than 10 deep" in one_fault(harp, chain(11))
+
+
+COUNTED = """
+graph f(x: f32[3], n: i32[]) -> f32[3] { return if_else(n > 0, step, stop, x, n) }
+graph step(x: f32[3], n: i32[]) -> f32[3] { return f(x * 2.0 + 1.0, n - 1) }
+graph stop(x: f32[3], n: i32[]) -> f32[3] { return x }
+graph main(x: f32[3], n: i32[]) -> f32[3] { return f(x, n) }
+"""
+SHRINKING = """
+graph<N> total(x: f32[N], k: i32[]) -> f32[] { return if_else(k > 0, rest, last, x, k) }
+graph<N> rest(x: f32[N], k: i32[]) -> f32[] { return x[0] + total(x[1:], k - 1) }
+graph<N> last(x: f32[N], k: i32[]) -> f32[] { return sum(x * 0.0, 0) }
+graph main(x: f32[8], k: i32[]) -> f32[] { return total(x, k) }
+"""
+TWICE = """
+graph fib(n: i32[]) -> i32[] { return if_else(n < 2, one, two, n) }
+graph one(n: i32[]) -> i32[] { return n * 1 }
+graph two(n: i32[]) -> i32[] { return fib(n - 1) + fib(n - 2) }
+graph main(n: i32[]) -> i32[] { return fib(n) }
+"""
+RECURSIVE_TARGETS = ["reference", "cpu", "emulated-sm80"]
+
+
+@pytest.mark.parametrize("target", RECURSIVE_TARGETS)
+def test_a_recursion_ends_by_data(target: str) -> None:
+    counted, shrinking, twice = (tt.compile(tt.parse(text), target=target) for text in (COUNTED, SHRINKING, TWICE))
+    x = np.array([1, -2, 3], np.float32)
+    for n in range(5):
+        assert np.array_equal(counted(x=x, n=np.int32(n))["output"], 2**n * x + 2**n - 1)
+        assert shrinking(x=np.arange(1, 9, dtype=np.float32), k=np.int32(n))["output"] == sum(range(1, n + 1))
+    assert [int(twice(n=np.int32(n))["output"]) for n in range(6)] == [0, 1, 1, 2, 3, 5]
+
+
+@pytest.mark.parametrize("target", RECURSIVE_TARGETS)
+def test_a_recursion_is_cut_with_its_chain_at_a_depth_to_be_set(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    f, x = tt.compile(tt.parse(COUNTED), target=target), np.zeros(3, np.float32)
+    with pytest.raises(TatamiError) as error:
+        f(x=x, n=np.int32(5))
+    (found,) = error.value.diagnostics
+    assert found.why == "programs call each other more than 10 deep: main -> f -> step -> f -> …"
+    assert "TATAMI_CALL_DEPTH" in found.suggestion
+    assert np.array_equal(f(x=x, n=np.int32(4))["output"], [15, 15, 15])  # a cut call leaves the program as it was
+    monkeypatch.setenv("TATAMI_CALL_DEPTH", "24")
+    deeper = tt.compile(tt.parse(COUNTED), target=target)
+    assert np.array_equal(deeper(x=x, n=np.int32(11))["output"], [2047] * 3)
+    with pytest.raises(TatamiError, match="more than 24 deep: main -> f -> step -> f -> …"):
+        deeper(x=x, n=np.int32(12))
+    for wrong in ("0", "101", "ten", "-1"):
+        monkeypatch.setenv("TATAMI_CALL_DEPTH", wrong)
+        with pytest.raises(TatamiError, match="is not a depth of calls"):
+            tt.parse(COUNTED)
+
+
+def test_a_recursion_is_written_as_it_was_read_and_has_a_derivative() -> None:
+    module = tt.parse(COUNTED)
+    assert tt.parse(decompile(module)).programs.keys() == module.programs.keys()
+    square = COUNTED.replace("x * 2.0 + 1.0", "x * x")
+    gradient = tt.gradient(tt.parse(square), of="output", wrt=["x"])
+    x = np.array([1, 2, 3], np.float32)
+    for target in ("reference", "cpu"):
+        f = tt.compile(gradient, target=target)
+        for n in range(3):
+            assert np.array_equal(f(x=x, n=np.int32(n))["x.gradient"], 2**n * x ** (2**n - 1))
+
+
+def test_a_circle_that_no_data_end_is_refused() -> None:
+    for text in (
+        COUNTED.replace("if_else(n > 0, step, stop, x, n)", "step(x, n)"),
+        COUNTED.replace("return f(x * 2.0 + 1.0, n - 1)", "return main(x, n)"),
+    ):
+        with pytest.raises(TatamiError, match="RecursionDepth"):
+            tt.parse(text)
+
+
+def test_graphs_that_call_each_other_are_promised_in_python() -> None:
+    g = tt.Graph("g")
+    f, step, stop = (g.subgraph(name) for name in ("f", "step", "stop"))
+    inputs = [(h.input("x", ("N",), tt.fp32), h.input("n", (), tt.i32)) for h in (f, step, stop)]
+    f.promise("y", ("N",), tt.fp32)
+    step.output("y", step.call(f, inputs[1][0] * 2.0, inputs[1][1] - 1))
+    stop.output("y", inputs[2][0] + 0.0)
+    f.output("y", f.cond(inputs[0][1] > 0, step, stop, *inputs[0]))
+    g.output("y", g.call(f, g.input("x", ("M",), tt.fp32), g.input("n", (), tt.i32)))
+    run = tt.compile(g)
+    for size in (1, 5):
+        assert np.array_equal(run(x=np.ones(size, np.float32), n=np.int32(3))["y"], np.full(size, 8.0))
+    h = tt.Graph("h")
+    h.subgraph("k").promise("y", (3,), tt.fp32)
+    h.output("y", h.call("k"))
+    with pytest.raises(TatamiError, match="the promised result 'y' is not made"):
+        h.module()
 
 
 # -- G-46: reserved words -----------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ class KernelPrinter:
         lines: list[str] = []
         for i, p in enumerate(self.k.params):
             const = "" if p.written else "const "
-            lines.append(f"  {const}{memory_type(p.dtype)}* const {p.name} = {buffers}[{i}]; (void){p.name};\n")
+            given = f"__builtin_assume_aligned({buffers}[{i}], {p.alignment})" if p.alignment else f"{buffers}[{i}]"
+            lines.append(f"  {const}{memory_type(p.dtype)}* const {p.name} = {given}; (void){p.name};\n")
         for i in range(self.k.face.sizes):
             lines.append(f"  const int64_t s{i} = {sizes}[{i}]; (void)s{i};\n")
         return "".join(lines)

@@ -6,7 +6,7 @@
 #include "model.h"
 #include "tatami.h"
 
-enum { TATAMI_MOST_DEPTH = 10, TATAMI_LINE = 64 };
+enum { TATAMI_MOST_DEPTH = 10, TATAMI_LINE = 64 }; /* the depth is replaced by the setting of the compiler */
 
 /* A call of programs in a program: branches, a loop or one callee. `sizes` gives the symbols of callee `which`, for ours. */
 typedef struct {

@@ -28,7 +28,7 @@ int64_t tatami_setup(void* const*, const int64_t*, const int64_t*, void*, tatami
 enum { BOOL, I8, U8, I16, U16, I32, U32, I64, U64, FP16, BF16, FP32, FP64 };
 
 static void* memory(int64_t bytes) {
-    void* p = aligned_alloc(64, (size_t)(bytes + 63) / 64 * 64 + 64);
+    void* p = aligned_alloc(@ALIGNMENT, (size_t)(bytes + @ALIGNMENT - 1) / @ALIGNMENT * @ALIGNMENT + @ALIGNMENT);
     if (!p) { fprintf(stderr, "no memory for %lld bytes\n", (long long)bytes); exit(2); }
     memset(p, 0xff, (size_t)bytes);
     return p;

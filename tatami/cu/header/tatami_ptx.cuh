@@ -257,7 +257,19 @@ TT_DEV bool tt_mbarrier_try_wait_parity(tt_u32 barrier, tt_u32 parity) {
                : "=r"(done) : "r"(barrier), "r"(parity) : "memory");
   return done != 0;
 }
+#ifdef TT_WAIT_MILLISECONDS
+// A debug build: a wait that does not end in time ends the kernel, which the host then sees as a fault instead of a hang.
+TT_DEV void tt_mbarrier_wait(tt_u32 barrier, tt_u32 parity) {
+  unsigned long long began, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
+  while (!tt_mbarrier_try_wait_parity(barrier, parity)) {
+    asm volatile("{\n\t.reg .pred p;\n\tmov.u64 %0, %%globaltimer;\n\tsetp.gt.u64 p, %0, %1;\n\t@p trap;\n\t}"
+                 : "=&l"(now) : "l"(began + TT_WAIT_MILLISECONDS * 1000000ull));
+  }
+}
+#else
 TT_DEV void tt_mbarrier_wait(tt_u32 barrier, tt_u32 parity) { while (!tt_mbarrier_try_wait_parity(barrier, parity)) {} }
+#endif
 
 // ---- sm_90: boxes of a tensor map to shared memory; x is the innermost coordinate
 TT_DEV void tt_prefetch_tensor_map(const tt_tensor_map* map) {

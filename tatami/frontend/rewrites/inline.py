@@ -24,6 +24,7 @@ from tatami.core.target import Target
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.operation import Site
 from tatami.frontend.operations.control import CALLEES, bind_sizes, bound_sizes, call_inputs
+from tatami.frontend.rewrites.instantiate import graphs_in_circles
 from tatami.frontend.specialise import with_sizes
 
 COMPILE_SECONDS = 0.02
@@ -57,6 +58,7 @@ def choose_calls(
     given = decisions or {}
     kept = _called_otherwise(module)
     sites = _sites(module)
+    circles = graphs_in_circles(module)
     size: dict[str, int] = {}
     out: dict[str, CallVerdict] = {}
     for name in _callees_first(module):
@@ -68,7 +70,7 @@ def choose_calls(
         copies = len(calls) - (0 if name in kept else 1)
         saved = RUNS * sum(_saved(module.programs[caller], node, target) for caller, node in calls)
         spent = COMPILE_SECONDS * size[name] * copies
-        obstacle = _obstacle(graph, module, calls)
+        obstacle = "it calls itself" if name in circles else _obstacle(graph, module, calls)
         answer = given.get(key, given.get("", ""))
         if obstacle:
             verdict, why = False, obstacle
@@ -119,11 +121,13 @@ def _called_otherwise(module: Module[Graph]) -> set[str]:
 
 
 def _callees_first(module: Module[Graph]) -> list[str]:
-    """Every graph after the graphs it calls (calls form no circle: `verify` refuses one)."""
+    """Every graph after the graphs it calls, but for calls that close a circle."""
     out: list[str] = []
+    begun: set[str] = set()
 
     def visit(name: str) -> None:
-        if name not in out:
+        if name not in begun:
+            begun.add(name)
             for node in module.programs[name].graph:
                 for callee in _named(node):
                     visit(callee)

@@ -202,16 +202,6 @@ def contraction_kernel(
     )
 
 
-def block_axes(bind: dict[str, str]) -> dict[str, str]:
-    """Block coordinate -> role: n on x and m on y unless `bind` swaps them; batch on z."""
-    out = {place.removeprefix("block."): axis.split(".")[0] for axis, place in bind.items() if place.startswith("block.")}
-    roles = {place: role for place, role in out.items() if role in ("m", "n")}
-    if sorted(roles.values()) != ["m", "n"]:
-        roles = {"x": "n", "y": "m"}
-    free = next(c for c in "zyx" if c not in roles)
-    return {**roles, free: "b"}
-
-
 def bind_kernel(
     p: Problem, kernel: Kernel, bind: dict[str, str], persistent: int, maps: tuple[TensorMapSpec, ...] = ()
 ) -> tuple[Kernel, Binding]:

@@ -26,7 +26,6 @@ from tatami.gpu.products.frame import (
     Template,
     Work,
     bind_kernel,
-    block_axes,
     contraction_kernel,
     need_mma,
     split_stores,
@@ -49,6 +48,7 @@ from tatami.gpu.statement_ir import (
     ZeroAcc,
 )
 from tatami.plan.ir import INST_K, Sm80Mma
+from tatami.plan.views.grid import block_axes
 from tatami.plan.views.product_limits import edge_ring, needs, neighbours_of, sides, sm80_instruction
 
 K = var("k")

@@ -31,7 +31,6 @@ from tatami.gpu.products.frame import (
     Template,
     Work,
     bind_kernel,
-    block_axes,
     contraction_kernel,
     need_mma,
     split_stores,
@@ -64,6 +63,7 @@ from tatami.gpu.statement_ir import (
     ZeroAcc,
 )
 from tatami.plan.ir import Sm90Mma
+from tatami.plan.views.grid import block_axes
 from tatami.plan.views.product_limits import BARRIER_BYTES, neighbours_of, sm90_instruction
 
 SM90 = Template("mma", "sm90", "mbarrier", "kernel")

@@ -19,13 +19,13 @@ from tatami.gpu.products.frame import (
     Template,
     Work,
     bind_kernel,
-    block_axes,
     contraction_kernel,
     tile_stores,
 )
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.statement_ir import Epilogue, Fma, LoadTile, Loop, StGlobalVec, Stmt, SyncThreads, Token, ZeroAcc
 from tatami.plan.ir import GpuSync
+from tatami.plan.views.grid import block_axes
 from tatami.region.ir import Let
 
 K = var("k")

@@ -169,6 +169,8 @@ class Machine(Actors):
                 return (name, 0), (a.tiles + phase) % 2
             case "turns" | "rounds":
                 which, count = self.among[i]
+                if count > b.slots:
+                    raise Hazard(b.name, f"{count} warpgroups take turns at {b.slots} slots")
                 rounds = a.tiles if b.counts == "turns" else a.position + offset
                 return (name, (which + next_turn) % count), (rounds + self._phase(i, b, phase)) % 2
             case "blocks":

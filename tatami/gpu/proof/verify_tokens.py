@@ -100,6 +100,8 @@ def check_tokens(kernel: Kernel) -> list[Diagnostic]:
         for b in kernel.barriers:
             if b.name not in names:
                 out.append(hazardous(kernel, "kernel", f"barrier {b.name} is never initialised"))
+            if b.slots < 1:
+                out.append(hazardous(kernel, "kernel", f"barrier {b.name} has {b.slots} slots"))
         first_role = next((i for i, s in enumerate(kernel.body) if isinstance(s, Role)), len(kernel.body))
         if not any(isinstance(s, SyncThreads) and s.cluster == (kernel.ctas > 1) for s in kernel.body[:first_role]):
             whose = " of the cluster" if kernel.ctas > 1 else ""

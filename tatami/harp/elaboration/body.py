@@ -47,15 +47,33 @@ class Body:
         self.is_incomplete = False
         """A value was skipped because of a fault that is reported elsewhere."""
         self._returned: ir.Return | None = None
+        self._is_declared = False
 
-    def build(self) -> list[Diagnostic]:
-        """Build the graph; the faults that were found, one per faulty declaration or statement."""
+    def announce(self) -> None:
+        """Declare inputs and results, so that graphs can call this one before it is built."""
+        self._declare()
+        for result in self.declared.results if not self.faults else ():
+            self._guard(self._promise, result)
+
+    def _declare(self) -> None:
+        if self._is_declared:
+            return
+        self._is_declared = True
         for size in self.declared.sizes:
             self._guard(self._size, size)
         for parameter in self.declared.parameters:
             self.scope.names.setdefault(parameter.name.name, UNKNOWN)
         for parameter in self.declared.parameters:
             self._guard(self._input, parameter)
+
+    def _promise(self, result: ir.Result) -> None:
+        dtype, shape = self._type(result.type)
+        with self.scope.at(result.at):
+            self.graph.promise("output" if result.name is None else result.name.name, shape, dtype)
+
+    def build(self) -> list[Diagnostic]:
+        """Build the graph; the faults that were found, one per faulty declaration or statement."""
+        self._declare()
         for statement in self.declared.body:
             self._guard(self._statement, statement)
         if self.declared.results and not any(isinstance(s, ir.Return) for s in self.declared.body):

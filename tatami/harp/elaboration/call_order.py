@@ -6,11 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 
 from tatami.core.diagnostic import Diagnostic
+from tatami.core.faults.call_depth import most_calls, reached, without_ends
 from tatami.harp import ir
 from tatami.harp.source import Source
-
-MAX_DEPTH = 10
-"""Maximum number of graphs in a chain of calls, as in the frontend's verifier."""
 
 
 def callees(graph: ir.Graph, graphs: Mapping[str, ir.Graph]) -> list[ir.Name]:
@@ -47,9 +45,31 @@ def _assigned(graph: ir.Graph) -> Iterator[str]:
                 yield from (t.name for t in targets)
 
 
+def _certain(graph: ir.Graph, graphs: Mapping[str, ir.Graph]) -> set[str]:
+    """The graphs that the body of `graph` calls whenever it runs: not those that it names as arguments."""
+    out: set[str] = set()
+    todo: list[object] = list(graph.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, tuple):
+            todo += node
+        elif isinstance(node, ir.Node):
+            if isinstance(node, ir.Call) and node.callee.name in graphs:
+                out.add(node.callee.name)
+            todo += [getattr(node, f.name) for f in dataclasses.fields(node)]
+    return out
+
+
 def call_order(source: Source, graphs: Mapping[str, ir.Graph]) -> tuple[list[str], dict[str, Diagnostic]]:
-    """(the graphs, callees first; name -> diagnostic for each that closes a circle or a chain of more than 10)."""
-    uses = {name: callees(g, graphs) for name, g in graphs.items()}
+    """(the graphs, callees first where no circle is closed; name -> diagnostic for each that closes a circle which never ends,
+    or a chain that is too deep). A circle through a branch or the body of a loop may end by data."""
+    every = {name: callees(g, graphs) for name, g in graphs.items()}
+    certain = {name: _certain(g, graphs) for name, g in graphs.items()}
+    named = {name: [c.name for c in found] for name, found in every.items()}
+    kept = without_ends(named, certain)
+    begins = {name for name in graphs if name == "main" or "main" in reached(named, name)}  # main cannot be called
+    uses = {name: [c for c in found if c.name in kept[name] or c.name in begins] for name, found in every.items()}
+    most = most_calls()
     order: list[str] = []
     faults: dict[str, Diagnostic] = {}
     depth: dict[str, int] = {}
@@ -65,7 +85,7 @@ def call_order(source: Source, graphs: Mapping[str, ir.Graph]) -> tuple[list[str
                 path.pop()
                 inner = [depth[c.name] for c in uses[name]]
                 depth[name] = 1 + max(inner, default=0)
-                if depth[name] > MAX_DEPTH and name not in faults and max(inner) <= MAX_DEPTH:
+                if depth[name] > most and name not in faults and max(inner) <= most:
                     deepest = max(uses[name], key=lambda c: depth[c.name])
                     faults[name] = _too_deep(source, deepest, _longest(name, uses, depth))
                 order.append(name)
@@ -82,20 +102,22 @@ def call_order(source: Source, graphs: Mapping[str, ir.Graph]) -> tuple[list[str
 
 def _longest(name: str, uses: Mapping[str, list[ir.Name]], depth: Mapping[str, int]) -> list[str]:
     chain = [name]
-    while uses[chain[-1]] and len(chain) <= MAX_DEPTH + 1:
+    while uses[chain[-1]] and len(chain) <= most_calls() + 1:
         chain.append(max((c.name for c in uses[chain[-1]]), key=lambda n: depth[n]))
     return chain
 
 
 def _too_deep(source: Source, at: ir.Name, chain: list[str]) -> Diagnostic:
-    shown = chain if len(chain) <= MAX_DEPTH + 2 else [*chain[:5], "…", *chain[-5:]]
+    shown = chain if len(chain) <= 12 else [*chain[:5], "…", *chain[-5:]]
     circle = chain[0] == chain[-1]
     why = f"{' -> '.join(shown)}: " + (
-        f"the calls never end; graphs call each other at most {MAX_DEPTH} deep"
+        f"the calls never end; graphs call each other at most {most_calls()} deep"
         if circle
-        else f"graphs call each other more than {MAX_DEPTH} deep"
+        else f"graphs call each other more than {most_calls()} deep"
     )
     how = (
-        "repeat with loop(…), which needs no recursion" if circle else "write the work of the innermost graphs in their callers"
+        "end it with if_else(…), or repeat with loop(…)"
+        if circle
+        else "write the work of the innermost graphs in their callers"
     )
     return source.fault("RecursionDepth", at.at, why, how)

@@ -12,7 +12,7 @@ from tatami.frontend import ir as frontend
 from tatami.frontend.graph import Graph
 from tatami.harp import ir
 from tatami.harp.elaboration.body import Body
-from tatami.harp.elaboration.call_order import call_order
+from tatami.harp.elaboration.call_order import call_order, callees
 from tatami.harp.elaboration.constants import Constants
 from tatami.harp.elaboration.scope import Scope, near, relocate
 from tatami.harp.source import Source, Span
@@ -43,6 +43,8 @@ class _Program:
         self.faults: list[Diagnostic] = []
         self.graphs = self._by_name(file)
         self.failed: set[str] = set()
+        self.bodies: dict[str, Body] = {}
+        """The graphs that are built, or announced to graphs that call them."""
 
     def _by_name(self, file: ir.File) -> dict[str, ir.Graph]:
         out: dict[str, ir.Graph] = {}
@@ -75,8 +77,10 @@ class _Program:
                 self.faults.append(circles[name])
                 self.failed.add(name)
                 continue
-            graph = root if name == "main" else root.subgraph(name)
-            self._build(self.graphs[name], graph)
+            for callee in callees(self.graphs[name], self.graphs):
+                if callee.name not in self.bodies and callee.name not in circles and callee.name != "main":
+                    self._body(self.graphs[callee.name], root).announce()
+            self._build(self.bodies.get(name) or self._body(self.graphs[name], root))
         if self.faults:
             return None
         try:
@@ -85,18 +89,23 @@ class _Program:
             self.faults += [located(self.source, d) for d in error.diagnostics]
             return None
 
-    def _build(self, declared: ir.Graph, graph: Graph) -> None:
+    def _body(self, declared: ir.Graph, root: Graph) -> Body:
+        name = declared.name.name
+        graph = root if name == "main" else root.subgraph(name)
         scope = Scope(self.source, graph, self.graphs, self.failed, {}, trust=self.trust)
-        body = Body(declared, graph, scope, self.constants)
+        self.bodies[name] = Body(declared, graph, scope, self.constants)
+        return self.bodies[name]
+
+    def _build(self, body: Body) -> None:
         faults = body.build()
         if not faults:
             try:
-                graph.graph()
+                body.graph.graph()
             except TatamiError as error:
                 faults = [located(self.source, d) for d in error.diagnostics]
         self.faults += faults
         if faults or body.is_incomplete:
-            self.failed.add(declared.name.name)
+            self.failed.add(body.declared.name.name)
 
 
 RESERVED_PROGRAMS = frozenset({"setup"})

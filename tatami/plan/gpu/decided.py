@@ -7,8 +7,20 @@ from collections.abc import Mapping
 import msgspec
 
 from tatami.core.target import Target
-from tatami.plan.choose_gpu import offered, with_algorithm
-from tatami.plan.ir import AUTO_STAGES, TWO_PASS, GpuSync, Guarded, SchedulePlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
+from tatami.plan.choose_gpu import offered, product_of, with_algorithm
+from tatami.plan.gpu.stream_estimate import stream_estimate
+from tatami.plan.ir import (
+    AUTO_STAGES,
+    TWO_PASS,
+    GpuStream,
+    GpuSync,
+    Guarded,
+    SchedulePlan,
+    Sm80Mma,
+    Sm80Pair,
+    Sm90Mma,
+    Sm90Pair,
+)
 from tatami.plan.verify_plan import verify_plan
 from tatami.region.ir import Region
 from tatami.region.views.product import gemm_view
@@ -41,9 +53,13 @@ def _staged(plan: STAGED, count: int) -> STAGED:
 
 
 def decided_choice(choice: Guarded, region: Region, target: Target, sizes: Mapping[str, int]) -> Guarded:
-    """A decided choice with the plan of the algorithm that it asks for, and its estimate; attention in two passes and streams
-    have none."""
+    """A decided choice with the plan of the algorithm that it asks for, and its estimate; attention in two passes, and streams
+    of Regions without a product, have none, whoever chooses them."""
     plan = with_algorithm(choice.plan, region, target, sizes)
+    if isinstance(plan, GpuStream):
+        view = "" if region.opaque is not None else product_of(region)
+        estimate = {} if isinstance(view, str) else stream_estimate(region, view, plan, target, sizes)
+        return msgspec.structs.replace(choice, plan=plan, estimate=estimate)
     is_one = isinstance(plan, STAGED) and plan is choice.plan
     if isinstance(plan, Sm80Pair | Sm90Pair):
         is_one = is_one and plan.algo_choice.get("attention") != TWO_PASS

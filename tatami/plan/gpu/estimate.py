@@ -1,11 +1,12 @@
 """Seconds of a GPU contraction plan, term by term (spec 3 §11).
 
-    compute = 2*MNK padded to tiles / (peak * pipeline_eff * wave_eff)        memory = bytes / bandwidth
+    compute = 2*MNK padded to tiles / (peak * pipeline_eff * wave_eff)        memory = bytes / (bandwidth * memory_occ)
     total   = max(compute, memory) + prologue - overlap_gain + launch + parts (of split-K)
 
 The kernel is simulated (plan/gpu/simulate.py): pipeline_eff is the share of the peak that its pipeline reaches, overlap_gain
 the seconds that epilogue_overlap saves. prologue is the latency of the first block of k; wave_eff is the share of the SMs' time
-in which they have tiles: tiles / (SMs * tiles of the busiest SM).
+in which they have tiles: tiles / (SMs * tiles of the busiest SM). memory_occ is the share of the bandwidth that its copies can
+ask for (plan/simulation/memory_occ.py).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import msgspec
 from tatami.core.dtype import DType
 from tatami.core.target import Target
 from tatami.plan.gpu.simulate import simulate
-from tatami.plan.gpu.sm_load import PLAIN, Traffic, pipeline_of, tensor_flops
+from tatami.plan.gpu.sm_load import PLAIN, Pipeline, Traffic, pipeline_of, tensor_flops
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import figures_of
+from tatami.plan.simulation.memory_occ import memory_occ
 from tatami.plan.views.product_limits import needs
 from tatami.plan.views.stream_k_cut import Cut, cut_of
 
@@ -52,7 +54,8 @@ def gpu_estimate(
     compute = max(seconds + gain - prologue, 0.0)
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
     operands = (m * k * traffic.distinct[0] + k * n * traffic.distinct[1] + m * n * traffic.is_stored) * dtype.itemsize
-    memory = b * (operands + m * n * (traffic.epilogue_bytes + traffic.blocks.stored_bytes)) / target.bandwidth
+    share = _memory_occ(p, target)
+    memory = b * (operands + m * n * (traffic.epilogue_bytes + traffic.blocks.stored_bytes)) / (target.bandwidth * share)
     parts = 0.0
     launch = target.launch_seconds
     if split > 1:  # written, and read once more by a second kernel, in fp32
@@ -71,6 +74,7 @@ def gpu_estimate(
         "waves": waves,
         "wave_eff": wave_eff,
         "pipeline_eff": flops / (peak * wave_eff * compute) if compute else 1.0,
+        "memory_occ": share,
         "ctas_per_sm": float(need.ctas_per_sm),
         "smem_bytes": float(need.smem_bytes),
         "registers": float(need.registers),
@@ -79,6 +83,10 @@ def gpu_estimate(
         "memory_traffic": copied * p.dram_bytes + p.tiles * (p.result_bytes + p.read_bytes),
         **{f"busy.{unit}": share for unit, share in found.busy.items()},
     }
+
+
+def _memory_occ(p: Pipeline, target: Target) -> float:
+    return memory_occ(p.tiles, p.ctas_per_sm, min(p.stages, p.blocks) * p.l2_bytes, target)
 
 
 def _of_cut(
@@ -110,7 +118,8 @@ def _of_cut(
     )
     found = simulate(p, target)
     seconds = found.cycles / target.clock
-    memory = operands / target.bandwidth
+    share = _memory_occ(p, target)
+    memory = operands / (target.bandwidth * share)
     all_pieces = sum(map(cut.pieces_of, range(cut.tiles)))
     results = b * rows * n * (traffic.epilogue_bytes + dtype.itemsize)
     parts = (4.0 * all_pieces * ctas * bm * bn + results) / target.bandwidth
@@ -141,6 +150,7 @@ def _of_cut(
         "tail": own["total"],
         "wave_eff": wave_eff,
         "pipeline_eff": flops / (tensor_flops(dtype, target) * wave_eff * out["compute"]),
+        "memory_occ": min(share, whole.get("memory_occ", 1.0)),
         "ctas_per_sm": float(need.ctas_per_sm),
         "smem_bytes": float(need.smem_bytes),
         "registers": float(need.registers),

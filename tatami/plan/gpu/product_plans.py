@@ -8,6 +8,7 @@ from typing import assert_never
 from tatami.core.kernel import is_divisible
 from tatami.plan.gpu.sm90_shapes import COPYING_REGISTERS, REGISTERS, Loads, TileShape, stages_of
 from tatami.plan.ir import INST_K, Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
+from tatami.plan.views.grid import places
 from tatami.plan.views.product_limits import MmaPlan, sm80_instruction, sm90_depth, sm90_instruction
 from tatami.region.ir import Region
 from tatami.region.views.product import GemmView, mergeable, why_not_plain
@@ -19,7 +20,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
     return Sm80Mma(
         tile=tile,
         stages=stages,
-        bind={"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.y", "n.i.o": "warp.x"},
+        bind={**places(view, tile[:2]), "m.i.o": "warp.y", "n.i.o": "warp.x"},
         warp_tile=warp,
         cache=cached(view),
         vectorize=Vectorize("n.i.i", width),
@@ -48,7 +49,7 @@ def sm90_plan(region: Region, view: GemmView, shape: TileShape, staged: bool, ro
     return Sm90Mma(
         tile=(bm, bn, bk),
         stages=stages,
-        bind={"m.o": "block.y", "n.o": "block.x"},
+        bind=places(view, (bm, bn), shape.swap_ab, shape.split_k),
         cache=cached(view),
         vectorize=Vectorize("n.i.i", loads.width if by_threads else 8),
         predicate_tail=tails(view, (bn * cn, bm * cm, bk) if shape.swap_ab else (bm * cm, bn * cn, bk)),

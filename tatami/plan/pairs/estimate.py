@@ -17,6 +17,7 @@ from tatami.plan.pairs.simulate import simulate_pair
 from tatami.plan.pairs.sm_load import WeightWork, pair_pipeline_of
 from tatami.plan.pairs.work import pair_work
 from tatami.plan.simulation.figures import figures_of
+from tatami.plan.simulation.memory_occ import memory_occ
 from tatami.plan.views.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair, streamed_of
 from tatami.region.ir import Binary, Region, Select, Unary
 from tatami.region.views.pairs.pair import PairView
@@ -36,7 +37,8 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     copied = work.blocks * bk * streamed_of(plan) * size + work.count * bm * firsts_of(plan) * plan.depth * size
     stored = work.count * p.groups * p.store_bytes
     parts = 2.0 * stored / target.bandwidth if plan.split > 1 else 0.0  # written, and read again
-    memory = work.moved / target.bandwidth
+    share = memory_occ(work.count, p.ctas_per_sm, plan.stages * bk * streamed_of(plan) * size, target)
+    memory = work.moved / (target.bandwidth * share)
     launch = target.launch_seconds * ((3 if view.high or view.low else 1) + (plan.split > 1))
     products = (p.scores, p.result)
     read = work.blocks * p.groups * sum(m.smem_bytes for m in products)
@@ -50,6 +52,7 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
         "total": max(compute, memory) + prologue + parts + launch,
         "waves": work.count / (target.sms * p.ctas_per_sm),
         "wave_eff": work.blocks / (target.sms * sum(work.tiles)),
+        "memory_occ": share,
         "pipeline_eff": math / (target.sms * found.cycles),
         "ctas_per_sm": float(need.ctas_per_sm),
         "smem_bytes": float(need.smem_bytes),

@@ -2,6 +2,11 @@
 
 Neighbours of a kernel's innermost axis lie next to each other in what it writes. A transposing view costs no kernel of its
 own, but its elements change places in registers or in shared memory; a copy that keeps the innermost axis needs none of that.
+
+Accesses along the lines are as wide as the target's vectors; across them each element is an access of its own, so that narrow
+elements cost as much as wide ones: bytes count as those of 32-bit elements. The epilogue of a product walks the accumulators
+in the order of the product. A template whose tensor maps and wgmma take either operand as rows (SM90) exchanges the operands
+instead, and then stores a turned result along its lines.
 """
 
 from __future__ import annotations
@@ -36,6 +41,38 @@ def more_across(
     if within == own:
         return 0.0
     return _across(p, within, held, statements, bytes_of) - _across(p, own, held, statements, bytes_of) - between
+
+
+def more_across_of_epilogue(
+    product: str,
+    consumer: str,
+    statements: Mapping[str, Statement],
+    bytes_of: Callable[[str, str], float],
+    exchanges: bool,
+) -> float:
+    """Bytes accessed across their lines in a product that computes `consumer` in its epilogue, minus those of two kernels.
+
+    `exchanges`: the template can compute the turned product; `bytes_of` as in `more_across`.
+    """
+    p, c = statements[product], statements[consumer]
+    if c.kind not in ("elementwise", "copy"):
+        return 0.0
+    own, wanted = _innermost(p), _innermost(c)
+    read = [a for a in c.reads if a.tensor == product]
+    if not read or {p.axes[d].name for a in read for d in _dims(a, wanted)} == own:
+        return 0.0
+    inner = wanted if exchanges else {name for a in read for name in _along(p, a, own)}
+    others = [a for a in c.reads if a.tensor != product]
+    together = 0.0 if exchanges else bytes_of(consumer, consumer)
+    together += sum(bytes_of(a.tensor, consumer) for a in others if _is_across(a, _dims(a, inner)))
+    apart = bytes_of(product, consumer) + sum(bytes_of(a.tensor, consumer) for a in others if _is_across(a, _dims(a, wanted)))
+    return together - apart
+
+
+def _along(product: Statement, access: PolyAccess, own: Set[str]) -> set[str]:
+    """The reader's axes that move along the axis in `own` of the accessed product."""
+    entries = (e for e, axis in zip(access.map, product.axes) if axis.name in own and e is not None)
+    return {name for e in entries for name in free_vars(e)}
 
 
 def _across(

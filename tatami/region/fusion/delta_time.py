@@ -6,11 +6,14 @@ from tatami.core.cost import ACROSS, OVERLAP_TILE, Fusion, estimate, fusion_delt
 from tatami.core.ops import OPS
 from tatami.core.target import Target
 from tatami.poly_view.ir import Edge
-from tatami.region.fusion.crossing_reads import more_across
+from tatami.region.fusion.crossing_reads import more_across, more_across_of_epilogue
 from tatami.region.fusion.growing_groups import GrowingGroups
 from tatami.tiny.ir import (
     Elementwise,
 )
+
+WORD = 4
+"""Bytes of an element for which `ACROSS` holds: vectors of narrower ones have more elements to exchange."""
 
 
 class DeltaTime:
@@ -23,8 +26,10 @@ class DeltaTime:
         self.rates = rates(target)
         self.flops: dict[str, float] = {}
 
-    def _bytes_read(self, tensor: str, reader: str) -> float:
-        return estimate(self.groups.numel(reader), self.groups.sizes) * self.groups.nodes[tensor].dtype.itemsize
+    def _as_words(self, tensor: str, reader: str) -> float:
+        """Bytes that `reader` reads of `tensor` if its elements have 32 bits each, whatever they have: across the lines of
+        memory an access has one element."""
+        return estimate(self.groups.numel(reader), self.groups.sizes) * WORD
 
     def own_flops(self, v: str) -> float:
         """Floating-point operations per element of `v`."""
@@ -48,7 +53,11 @@ class DeltaTime:
         piecewise = 0.0
         if edge.rule == "inline" and not edge.halo:
             piecewise = 0.1 * self.groups.bytes(p) / self.rates.bandwidth
-        across = more_across(p, c, set(self.groups.graph.members[gp]), self.groups.statements, self._bytes_read)
+        if self.groups.growths[gp].kind == "contraction":
+            exchanges = self.target.arch == "sm_90a"
+            across = more_across_of_epilogue(p, c, self.groups.statements, self._as_words, exchanges)
+        else:
+            across = more_across(p, c, set(self.groups.graph.members[gp]), self.groups.statements, self._as_words)
         return fusion_delta(
             self.target,
             Fusion(

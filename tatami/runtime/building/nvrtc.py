@@ -11,7 +11,7 @@ import ctypes.util
 import re
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,9 +32,9 @@ class Cubin(msgspec.Struct, frozen=True):
     """True if the kernel reports faults of its data (`tt_fault`)."""
 
 
-def compile_cubin(text: str, arch: str, headers: Mapping[str, str], name: str = "kernel.cu") -> Cubin:
-    """The machine code of one unit. `arch` is sm_80, sm_90a, …; `headers` are the files that it may include. Raises
-    CompilerFailed with the first lines of the log, MissingPackage without NVRTC."""
+def compile_cubin(text: str, arch: str, headers: Mapping[str, str], name: str = "kernel.cu", more: Sequence[str] = ()) -> Cubin:
+    """The machine code of one unit. `arch` is sm_80, sm_90a, …; `headers` are the files that it may include; `more`: further
+    options of NVRTC. Raises CompilerFailed with the first lines of the log, MissingPackage without NVRTC."""
     lib = _library()
     program = ctypes.c_void_p()
     names = [n.encode() for n in headers]
@@ -45,7 +45,7 @@ def compile_cubin(text: str, arch: str, headers: Mapping[str, str], name: str = 
     )
     _check(lib, status, name)
     try:
-        options = [f"--gpu-architecture={arch}", "-std=c++17", "--ptxas-options=-v", "-default-device"]
+        options = [f"--gpu-architecture={arch}", "-std=c++17", "--ptxas-options=-v", "-default-device", *more]
         status = lib.nvrtcCompileProgram(
             program, len(options), (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         )
@@ -83,7 +83,7 @@ def _check(lib: ctypes.CDLL, status: int, at: str) -> None:
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
     sites = dict.fromkeys([*sys.path, sysconfig.get_paths()["platlib"]])
-    found = [p for s in sites if s for p in sorted(Path(s).glob("nvidia/*/lib/libnvrtc.so.*"), reverse=True)]
+    found = sorted((p for s in sites if s for p in Path(s).glob("nvidia/*/lib/libnvrtc.so.*")), key=_version, reverse=True)
     system = ctypes.util.find_library("nvrtc")
     for path in [*found, *([Path(system)] if system else [])]:
         try:
@@ -94,6 +94,11 @@ def _library() -> ctypes.CDLL:
         except OSError:
             continue
     raise fail("MissingPackage", "cuda", "NVRTC is not installed", "pip install nvidia-cuda-nvrtc")
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """The numbers at the end of a library's name, by which the highest is taken: libnvrtc.so.13 before libnvrtc.so.12."""
+    return tuple(int(n) for n in path.name.partition(".so.")[2].split(".") if n.isdigit())
 
 
 def nvrtc_version() -> str:

@@ -17,7 +17,7 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            made = compile_cubin(asked["text"], asked["arch"], asked["headers"], asked["name"])
+            made = compile_cubin(asked["text"], asked["arch"], asked["headers"], asked["name"], asked["more"])
         except TatamiError as error:
             d = error.diagnostics[0]
             answer: dict[str, object] = {"kind": d.kind, "at": d.at, "why": d.why, "suggestion": d.suggestion}

@@ -16,17 +16,18 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from tatami.c.print_entry import FAULT_EXTENT, FAULT_SIZES
+from tatami.c.print_entry import FAULT_DEPTH, FAULT_EXTENT, FAULT_SIZES
 from tatami.core.algebra.visit import concrete
 from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.dtype import DType
+from tatami.core.faults.call_depth import reached, too_deep
 from tatami.core.faults.size_fault import negative_size
 from tatami.core.module import Module
 from tatami.core.signature import Equation
 from tatami.core.sizes.binding import broken_equation
 from tatami.execution.arena import ArenaPlan, Planner
-from tatami.execution.frames import Layouts
-from tatami.execution.ir import ExecutionPlan
+from tatami.execution.frames import Layouts, callees, calls_of
+from tatami.execution.ir import ExecutionPlan, Instruction
 from tatami.runtime.arrays import address, empty_pages
 from tatami.runtime.building.library import Library
 from tatami.runtime.cpu.digest import Digest
@@ -41,7 +42,6 @@ FAULTS = {
     1: ("IndexOutOfRange", "an index points outside its data", "check the values of the index tensor"),
     2: ("OutOfMemory", "a kernel found no memory for its scratch", "use fewer threads or smaller sizes"),
     3: ("InvalidExecution", "a kernel refused its arguments", "report the program: this is a defect of the compiler"),
-    4: ("RecursionDepth", "programs call each other more than 10 deep", "make the recursion end earlier"),
     6: (
         "OutOfBounds",
         "the body of a custom kernel reads or writes outside its tensors (the sanitizer's report is on stderr)",
@@ -258,11 +258,19 @@ class NativeCode(LoadedModule):
         number = code >> 8
         for name, plan in self.execution.programs.items():
             if number < len(plan.instructions):
-                return fail(
-                    kind, self.step_name(name, plan.instructions[number].debug_name or f"instruction {number}"), why, suggestion
-                )
+                ins = plan.instructions[number]
+                at = self.step_name(name, ins.debug_name or f"instruction {number}")
+                if code & 255 == FAULT_DEPTH:
+                    return self.recursion(ins, at)
+                return fail(kind, at, why, suggestion)
             number -= len(plan.instructions)
         return fail(kind, "program", why, suggestion)
+
+    def recursion(self, ins: Instruction, at: str) -> Exception:
+        """The error for an instruction whose callee is too deep: of two branches the one that goes on."""
+        calls = calls_of(self.execution.programs)
+        deep = max(callees(ins), key=lambda c: len(reached(calls, c)))
+        return too_deep(calls, deep, at)
 
     def broken_sizes(self, program: str, equation: Equation) -> Exception:
         """The error for a call inside compiled code that broke an equation of the called program."""

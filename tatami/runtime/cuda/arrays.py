@@ -19,7 +19,7 @@ from tatami.core.tensor import numpy_dtype
 from tatami.runtime import arrays as host
 from tatami.runtime.arrays import Kind, Taken
 from tatami.runtime.cuda.device import Device
-from tatami.runtime.cuda.device_array import DeviceArray, empty, upload
+from tatami.runtime.cuda.device_array import DeviceArray, empty, empty_at, upload
 from tatami.runtime.cuda.exchange import Found, find, to_torch
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class CudaArrays:
         if found is None:
             taken = host.take(value, port)
             kind: Kind = "torch-host" if taken.kind == "torch" else taken.kind
-            return Taken(upload(self.device, taken.array, port.dtype), taken.original, kind, value)
+            return Taken(upload(self.device, taken.array, port.dtype, port.alignment), taken.original, kind, value)
         self._check(found, port)
         original = DeviceArray(self.device, found.address, found.shape, found.dtype, found.owner)
         if port.mutability == "mutable" and not (found.is_row_major and found.address % ALIGNMENT == 0 and found.writable):
@@ -57,8 +57,8 @@ class CudaArrays:
         ready = original
         if port.layout is not None or not found.is_row_major:
             ready = self._rearranged(found, value, port)
-        elif found.address % max(ALIGNMENT, port.alignment):
-            ready = self.aligned_copy(original, found.dtype)
+        if ready.address % max(ALIGNMENT, port.alignment):
+            ready = self.aligned_copy(ready, found.dtype, port.alignment)
         return Taken(ready, original, _kind(value), value)
 
     def _check(self, found: Found, port: Input | Output) -> None:
@@ -109,11 +109,15 @@ class CudaArrays:
         """An uninitialised array on the device. Raises OutOfMemory."""
         return empty(self.device, shape, dtype)
 
-    def aligned_copy(self, array: DeviceArray, dtype: DType) -> DeviceArray:
-        """A copy on the device, row by row. Raises OutOfMemory."""
-        made = empty(self.device, array.shape, dtype)
+    def aligned_copy(self, array: DeviceArray, dtype: DType, alignment: int = 1) -> DeviceArray:
+        """A copy on the device, at a multiple of `alignment` bytes and row by row. Raises OutOfMemory."""
+        made = empty_at(self.device, array.shape, dtype, alignment)
         made.copy_from(array)
         return made
+
+    def address(self, array: Array) -> int:
+        """The address of the array's first byte, on the device or on the host."""
+        return array.address if isinstance(array, DeviceArray) else host.address(array)
 
     def overlaps(self, a: Array, b: Array) -> bool:
         """True if both arrays are on the same side and the ranges of their bytes overlap."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +25,7 @@ from tatami.runtime.building.leftovers import at_end
 from tatami.runtime.building.nvrtc import Cubin, compile_cubin, nvrtc_version
 from tatami.runtime.cores import usable_cores
 
-FORMAT = "cubin 1"
+FORMAT = "cubin 2"
 """Version of the entries in the cache."""
 
 
@@ -52,7 +54,14 @@ def compile_units(
 def unit_key(unit: Unit, headers: Mapping[str, str], arch: str) -> str:
     """The key of a unit's machine code in the cache: NVRTC's version, architecture, text and headers."""
     named = [part for item in sorted(headers.items()) for part in item]
-    return content_key((FORMAT, nvrtc_version(), arch, unit.symbol, unit.text, "headers", *named))
+    return content_key((FORMAT, nvrtc_version(), arch, unit.symbol, unit.text, *options(unit), "headers", *named))
+
+
+def options(unit: Unit) -> tuple[str, ...]:
+    """NVRTC's options for a unit. With TATAMI_CUDA_WAIT=N waits at barriers end the kernel with a trap after N milliseconds."""
+    wait = os.environ.get("TATAMI_CUDA_WAIT", "")
+    limit = (f"-DTT_WAIT_MILLISECONDS={int(wait)}",) if wait.isascii() and wait.isdigit() and int(wait[:9]) > 0 else ()
+    return (*(() if unit.contracts else ("--fmad=false",)), *limit)
 
 
 def _compile_all(
@@ -70,9 +79,12 @@ def _compile_all(
 
 def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str, stop: threading.Event) -> dict[str, Cubin]:
     if getattr(sys, "frozen", False):  # a frozen program has no interpreter to start
-        return {u.symbol: compile_cubin(u.text, arch, headers, f"{u.symbol}.cu") for u in units}
+        return {u.symbol: compile_cubin(u.text, arch, headers, f"{u.symbol}.cu", options(u)) for u in units}
     limit = time_limit() + 2.0 * len(units)
-    asked = [json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu"}) for u in units]
+    asked = [
+        json.dumps({"text": u.text, "arch": arch, "headers": dict(headers), "name": f"{u.symbol}.cu", "more": list(options(u))})
+        for u in units
+    ]
     command = [sys.executable, "-m", "tatami.runtime.building.nvrtc_worker"]
     done = _ended(command, "\n".join(asked) + "\n", limit, stop)
     if done is None:
@@ -91,24 +103,26 @@ def _compile_some(units: Sequence[Unit], headers: Mapping[str, str], arch: str, 
 
 
 def _ended(command: list[str], text: str, limit: float, stop: threading.Event) -> subprocess.CompletedProcess[str] | None:
-    """The finished command, which got `text` on stdin; None if it was stopped. It does not outlive this process."""
+    """The finished command, which got `text` on stdin; None if it was stopped. It does not outlive this process. The text is a
+    file: a pipe is not filled further by `communicate` once a wait for the answer was cut off."""
     deadline = time.monotonic() + limit
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        not_at_end = at_end(process.kill)
-        given: str | None = text
-        try:
-            while True:
-                try:
-                    out, said = process.communicate(given, timeout=max(0.0, min(0.2, deadline - time.monotonic())))
-                    return subprocess.CompletedProcess(command, process.returncode, out, said)
-                except subprocess.TimeoutExpired:
-                    given = None  # the text is sent once
-                    if stop.is_set() or time.monotonic() > deadline:
-                        return None
-        finally:
-            process.kill()
-            not_at_end()
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as given:
+        given.write(text)
+        given.seek(0)
+        with subprocess.Popen(command, stdin=given, stdout=pipe, stderr=pipe, text=True) as process:
+            not_at_end = at_end(process.kill)
+            try:
+                while True:
+                    try:
+                        out, said = process.communicate(timeout=max(0.0, min(0.2, deadline - time.monotonic())))
+                        return subprocess.CompletedProcess(command, process.returncode, out, said)
+                    except subprocess.TimeoutExpired:
+                        if stop.is_set() or time.monotonic() > deadline:
+                            return None
+            finally:
+                process.kill()
+                not_at_end()
 
 
 class _Answer(TypedDict):

@@ -17,6 +17,11 @@ DLPACK_CUDA = 2
 """DLPack's type of a CUDA device (kDLCUDA)."""
 
 
+KEPT_BYTES = 1 << 30
+"""Bytes of freed memory that the device's pool keeps for the next calls. With the driver's own number, 0, every wait for the
+device gives all of it back to the system, and the next call asks for it again."""
+
+
 class Device:
     """A GPU, by its ordinal. ``with device:`` makes its context current in this thread."""
 
@@ -35,6 +40,9 @@ class Device:
             raise fail("UnknownTarget", f"cuda:{ordinal}", why, EMULATED)
         self.context = driver.call("cuDevicePrimaryCtxRetain", self.handle)
         self.driver_version = int(driver.call("cuDriverGetVersion"))
+        pool = driver.call("cuDeviceGetDefaultMemPool", self.handle)
+        which = driver.api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+        driver.call("cuMemPoolSetAttribute", pool, which, driver.api.cuuint64_t(KEPT_BYTES))
 
     def attribute(self, name: str) -> int:
         """The value of a device attribute, by the end of its name in the driver API."""
@@ -93,6 +101,7 @@ class Device:
         return msgspec.structs.replace(
             base,
             name=f"cuda:{self.ordinal}" + (f":{isa}" if isa else ""),
+            chip=described.name if described else "",
             isa=isa or own,
             arch=self.arch,
             sms=sms,

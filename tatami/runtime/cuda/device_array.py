@@ -181,14 +181,28 @@ def empty(device: Device, shape: Sequence[int], dtype: DType, at: str = "memory"
     return DeviceArray(device, block.address, shape, dtype, block)
 
 
-def upload(device: Device, array: np.ndarray, dtype: DType) -> DeviceArray:
-    """An array on the device with the values of a host array. Raises OutOfMemory."""
-    made = empty(device, array.shape, dtype)
+def empty_at(device: Device, shape: Sequence[int], dtype: DType, alignment: int) -> DeviceArray:
+    """An uninitialised array at a multiple of `alignment` bytes. Raises OutOfMemory."""
+    made = empty(device, shape, dtype)
+    if alignment < 2 or made.address % alignment == 0:
+        return made
+    block = Block(device, math.prod(shape) * dtype.itemsize + alignment, device.current_stream())
+    return DeviceArray(device, block.address + -block.address % alignment, shape, dtype, block)
+
+
+def upload(device: Device, array: np.ndarray, dtype: DType, alignment: int = 0) -> DeviceArray:
+    """An array on the device with the values of a host array, at a multiple of `alignment` bytes. Raises OutOfMemory."""
+    made = empty_at(device, array.shape, dtype, alignment)
     made.write_from(np.ascontiguousarray(array).reshape(array.shape))
     return made
 
 
 def host_bytes(size: int) -> ctypes.Array[ctypes.c_uint8]:
     """`size` bytes at a multiple of 64, as ctypes memory."""
-    room = (ctypes.c_uint8 * (size + 64))()
-    return (ctypes.c_uint8 * size).from_buffer(room, -ctypes.addressof(room) % 64)
+    return aligned_bytes(size, 64)
+
+
+def aligned_bytes(size: int, alignment: int) -> ctypes.Array[ctypes.c_uint8]:
+    """`size` bytes of the host at a multiple of `alignment`, as ctypes memory."""
+    room = (ctypes.c_uint8 * (size + alignment))()
+    return (ctypes.c_uint8 * size).from_buffer(room, -ctypes.addressof(room) % alignment)

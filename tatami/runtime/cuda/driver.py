@@ -4,9 +4,10 @@ Nothing of the bindings is imported before a GPU is used, so that everything els
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -21,10 +22,22 @@ At: TypeAlias = str | Callable[[], str]
 
 
 class Driver:
-    """The API. `api`: the module `cuda.bindings.driver`, or an object with its functions."""
+    """The API. `api`: the module `cuda.bindings.driver`, or an object with its functions; `library`: the driver's own library."""
 
     def __init__(self, api: ModuleType) -> None:
         self.api = api
+
+    @cached_property
+    def library(self) -> ctypes.CDLL:
+        """The library that the bindings call, for functions that write to memory of ours."""
+        given: ctypes.CDLL | None = getattr(self.api, "library", None)
+        return given if given is not None else ctypes.CDLL("libcuda.so.1")
+
+    def call_library(self, name: str, *args: object, at: At = "the device") -> None:
+        """Call one function of the library itself. Raises OutOfMemory and DeviceFault at `at`."""
+        status = self.api.CUresult(getattr(self.library, name)(*args))
+        if int(status):
+            raise self.fault(name, status, at if isinstance(at, str) else at())
 
     def call(self, name: str, *args: object, at: At = "the device") -> Any:
         """The results of one function of the API, without its status. Raises OutOfMemory and DeviceFault at `at`."""

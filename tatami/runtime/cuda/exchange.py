@@ -10,6 +10,7 @@ import numpy as np
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.tensor import dtype_of
+from tatami.runtime.arrays import UNKNOWN_TO_NUMPY
 from tatami.runtime.cuda.device import Device
 from tatami.runtime.cuda.device_array import DeviceArray, order_streams
 from tatami.runtime.cuda.dlpack import from_capsule
@@ -85,7 +86,8 @@ def _from_torch(given: torch.Tensor, at: str) -> Found:
 _TORCH = {
     "bool": DType.bool, "int8": DType.i8, "uint8": DType.u8, "int16": DType.i16, "uint16": DType.u16, "int32": DType.i32,
     "uint32": DType.u32, "int64": DType.i64, "uint64": DType.u64, "float16": DType.fp16, "bfloat16": DType.bf16,
-    "float32": DType.fp32, "float64": DType.fp64,
+    "float32": DType.fp32, "float64": DType.fp64, "float8_e4m3fn": DType.f8e4m3fn, "float8_e5m2": DType.f8e5m2,
+    "float8_e4m3fnuz": DType.f8e4m3fnuz, "float8_e5m2fnuz": DType.f8e5m2fnuz, "float8_e8m0fnu": DType.f8e8m0,
 }  # fmt: skip
 
 
@@ -139,5 +141,8 @@ def to_torch(array: DeviceArray) -> object:
     """A PyTorch tensor in the same memory."""
     import torch
 
+    if array.element.itemsize == 1 and (name := array.dtype.name) in UNKNOWN_TO_NUMPY:  # DLPack of most versions lacks them
+        bits = DeviceArray(array.device, array.address, array.shape, DType.u8, array)
+        return torch.from_dlpack(bits).view(getattr(torch, name))
     tensor: object = torch.from_dlpack(array)
     return tensor

@@ -16,9 +16,10 @@ from tatami.core.algebra.visit import evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
 from tatami.core.expr import Expr
-from tatami.core.kernel import THREADS, Condition, is_met
+from tatami.core.faults.call_depth import most_calls, too_deep
+from tatami.core.kernel import LARGE_GRID, THREADS, Condition, grid_fault, is_met
 from tatami.execution.arena import Planner, callee_sizes
-from tatami.execution.frames import MAX_DEPTH, Layouts
+from tatami.execution.frames import Layouts, calls_of
 from tatami.execution.ir import (
     BufferInfo,
     Call,
@@ -218,10 +219,8 @@ class Resolver:
         return (len(self.steps) - 1,)
 
     def _call(self, ins: Instruction, op: Call, scope: Scope, header: int, run: _Activation) -> tuple[int, ...]:
-        if run.depth >= MAX_DEPTH or self.slots[header + 1] == 0:
-            raise fail(
-                "RecursionDepth", ins.debug_name, f"programs call each other more than {MAX_DEPTH} deep", "make it end earlier"
-            )
+        if run.depth >= most_calls() or self.slots[header + 1] == 0:
+            raise too_deep(calls_of(self.layouts.module.programs), op.program, ins.debug_name)
         callee = self.layouts.module.programs[op.program]
         kinds = {b.id: b.kind for b in callee.buffers}
         inputs = [i for i in callee.input_buffers if kinds[i] == "input"]
@@ -271,6 +270,8 @@ class Resolver:
         grid = tuple(scope.size(g) for g in op.grid)
         if 0 in grid:
             return after
+        if why := grid_fault(grid):
+            raise fail("ResourceExceeded", f"{op.kernel}: {at()}", why, LARGE_GRID)
         args: list[Argument] = []
         for a in op.args:
             match a:

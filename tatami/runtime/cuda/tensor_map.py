@@ -1,33 +1,28 @@
 """TMA descriptors: the rules of the hardware checked with numbers, then the driver's encoder (notes: gpu §7).
 
-A map is 128 bytes that a kernel takes by value. Drivers up to 13.1 set a bit of its second word wrongly for tensors
+A map is 128 bytes that a kernel takes by value. The driver writes it to memory of ours at a multiple of 128 bytes: it asks for
+64, which objects of its Python bindings do not keep. Drivers up to 13.1 set a bit of its second word wrongly for tensors
 that span less than 128 KiB; it is cleared here.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
+from tatami.cu.map_types import FAULTY_DRIVER, MAP_TYPES, SMALL_BIT, SMALL_SPAN
 from tatami.runtime.cuda.device import Device
+from tatami.runtime.cuda.device_array import aligned_bytes
 from tatami.runtime.cuda.driver import At
+
+_Number = TypeVar("_Number", ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int)
 
 MAP_BYTES = 128
 """Bytes of a tensor map, which a kernel takes by value."""
-SMALL_SPAN = 128 << 10
-"""Bytes of a tensor below which faulty drivers set the bit wrongly."""
-FAULTY_DRIVER = 13010
-"""Last version of the driver that sets the bit wrongly."""
-SMALL_BIT = 21
-"""Bit of the 64-bit word 1 of a map which, set for a small tensor, makes reads past its end wrong with drivers up to 13.1."""
-
-_TYPES = {
-    DType.u8: "UINT8", DType.i8: "UINT8", DType.bool: "UINT8", DType.u16: "UINT16", DType.i16: "UINT16", DType.u32: "UINT32",
-    DType.i32: "INT32", DType.u64: "UINT64", DType.i64: "INT64", DType.fp16: "FLOAT16", DType.bf16: "BFLOAT16",
-    DType.fp32: "FLOAT32", DType.fp64: "FLOAT64",
-}  # fmt: skip
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
@@ -59,31 +54,32 @@ def encode(device: Device, map: Map, address: int, at: At) -> bytes:
     refuses it."""
     check(map, address, at)
     api = device.driver.api
-    u64, u32 = api.cuuint64_t, api.cuuint32_t
+    kind = getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{'TFLOAT32' if map.tf32 else MAP_TYPES[map.dtype]}")
+    swizzle = getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[map.swizzle]}")
     rank = len(map.dims)
-    head = (
-        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{'TFLOAT32' if map.tf32 else _TYPES[map.dtype]}"),
-        rank,
-        address,
-        [u64(d) for d in map.dims],
-        [u64(s) for s in map.strides],
+    head = (int(kind), rank, ctypes.c_void_p(address), _array(ctypes.c_uint64, map.dims), _array(ctypes.c_uint64, map.strides))
+    steps = _array(ctypes.c_uint32, map.steps or (1,) * rank)
+    modes = (
+        int(api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE),
+        int(swizzle),
+        int(api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B),
+        int(api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
     )
-    tail = (
-        [u32(s) for s in (map.steps or (1,) * rank)],
-        api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[map.swizzle]}"),
-        api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-    )
+    made = aligned_bytes(MAP_BYTES, MAP_BYTES)
+    to = ctypes.c_void_p(ctypes.addressof(made))
     if map.corners is None:
-        made = device.driver.call("cuTensorMapEncodeTiled", *head, [u32(b) for b in map.box], *tail, at=at)
+        device.driver.call_library("cuTensorMapEncodeTiled", to, *head, _array(ctypes.c_uint32, map.box), steps, *modes, at=at)
     else:
-        lower, upper = map.corners
-        made = device.driver.call("cuTensorMapEncodeIm2col", *head, list(lower), list(upper), *map.box, *tail, at=at)
-    words = list((ctypes.c_uint64 * 16).from_address(int(made.getPtr())))
+        lower, upper = (_array(ctypes.c_int, c) for c in map.corners)
+        device.driver.call_library("cuTensorMapEncodeIm2col", to, *head, lower, upper, *map.box, steps, *modes, at=at)
+    words = list((ctypes.c_uint64 * 16).from_buffer(made))
     if device.driver_version <= FAULTY_DRIVER and map.span < SMALL_SPAN:
         words[1] &= ~(1 << SMALL_BIT)
     return bytes((ctypes.c_uint64 * 16)(*words))
+
+
+def _array(kind: type[_Number], values: Sequence[int]) -> ctypes.Array[_Number]:
+    return (kind * len(values))(*values)
 
 
 def check(map: Map, address: int, at: At) -> None:
@@ -92,7 +88,7 @@ def check(map: Map, address: int, at: At) -> None:
     rank = len(map.dims)
     rules: list[tuple[bool, str]] = [
         (1 <= rank <= 5, f"a tensor map has 1 to 5 dimensions, not {rank}"),
-        (map.dtype in _TYPES, f"no tensor map holds {map.dtype}"),
+        (map.dtype in MAP_TYPES, f"no tensor map holds {map.dtype}"),
         (address % 16 == 0, f"the tensor starts at {address:#x}, which is not a multiple of 16"),
         (len(map.strides) == rank - 1, f"{len(map.strides)} strides for {rank} dimensions"),
     ]

@@ -16,7 +16,7 @@ import numpy as np
 from tatami.core.algebra.visit import concrete, evaluate
 from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr
-from tatami.core.kernel import Condition, KernelFace, is_met
+from tatami.core.kernel import LARGE_GRID, Condition, KernelFace, grid_fault, is_met
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.emulated.report import Explain
@@ -258,6 +258,8 @@ class EmulatedRun(NumpyRun):
             counts=self.emulated.counted is not None,
         )
         at = self.program.step_name(self.name, ins.debug_name or op.kernel)
+        if 0 not in shape.grid and (why := grid_fault(shape.grid)):
+            raise fail("ResourceExceeded", at, why, LARGE_GRID)
         self.machine.launch(op.kernel, arguments, shape, at, self.emulated.explain)
         if self.emulated.counted is not None:
             counts = self.machine.tallies() if 0 not in shape.grid else {}

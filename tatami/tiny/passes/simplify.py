@@ -6,29 +6,14 @@ is tried in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
-
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, maximum, minimum
 from tatami.core.scalar import number, scalar
 from tatami.tiny import ir
+from tatami.tiny.passes.gathered_views import gather_of_view
+from tatami.tiny.passes.rewrite import Answer, Nodes, Rewrite, Rule, uniform_constant
 from tatami.tiny.run import evaluate_node
-
-
-class Rewrite(NamedTuple):
-    """A node to build: its operands are ids or further nodes to build."""
-
-    op: ir.Op
-    src: tuple[str | Rewrite, ...]
-    dtype: DType
-    shape: Shape
-
-
-Nodes: TypeAlias = Mapping[str, ir.Node]
-Answer: TypeAlias = "str | Rewrite | None"
-Rule: TypeAlias = Callable[[ir.Op, "tuple[str, ...]", DType, Shape, Nodes], Answer]
 
 
 def simplify(op: ir.Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
@@ -185,14 +170,6 @@ def constant_in_its_dtype(op: ir.Op, src: tuple[str, ...], dtype: DType, shape: 
     return Rewrite(ir.ConstOp(held), (), dtype, shape)
 
 
-def uniform_constant(ident: str, nodes: Nodes) -> ir.Node | None:
-    """The CONST whose number every element of `ident` is; None if there is none."""
-    node = nodes[ident]
-    while isinstance(node.op, ir.ExpandOp | ir.ReshapeOp | ir.PermuteOp | ir.ShrinkOp | ir.FlipOp):
-        node = nodes[node.src[0]]
-    return node if isinstance(node.op, ir.ConstOp) else None
-
-
 def fold_uniform(op: ir.Op, src: tuple[str, ...], dtype: DType, shape: Shape, nodes: Nodes) -> Answer:
     """An op whose operands are each one number everywhere -> that op's number, expanded."""
     constants = []
@@ -301,7 +278,7 @@ def reduce_of_nothing(op: ir.Op, src: tuple[str, ...], dtype: DType, shape: Shap
 
 
 RULES: dict[type, tuple[Rule, ...]] = {
-    ir.GatherOp: (gather_of_gather,),
+    ir.GatherOp: (gather_of_view, gather_of_gather),
     ir.ReshapeOp: (reshape_of_reshape,),
     ir.PermuteOp: (permute_of_permute,),
     ir.ExpandOp: (expand_of_expand,),

@@ -226,6 +226,45 @@ def test_a_view_that_turns_lines_costs_less_than_a_copy_that_does(target: str) -
     assert "layout" not in the_edge(b, kept, same, target)
 
 
+@pytest.mark.parametrize(("dtype", "times"), [(DType.fp64, 0.5), (DType.fp32, 1), (DType.fp16, 2), (DType.i8, 4)])
+def test_narrow_elements_lose_wider_vectors(dtype: DType, times: float) -> None:
+    """Across the lines each element is an access, along them a vector: a byte of narrow elements costs more."""
+    for target in ("cpu:avx2", "sm80", "sm90"):
+        b = Builder()
+        x, y, w = b.input("x", (1024, 2048), dtype), b.input("y", (1024, 2048), dtype), b.input("w", (2048, 1024), dtype)
+        total = b.op("add", x, y)
+        product = b.op("mul", b.permute(total, 1, 0), w)
+        b.output("z", product)
+        bytes_ = 1024 * 2048 * dtype.itemsize
+        across = the_edge(b, total, product, target)["layout"]
+        assert across == pytest.approx(ACROSS * times * bytes_ / rates(PRESETS[target]).bandwidth)
+
+
+def turned_epilogue(*, turned: bool, beside: bool) -> tuple[Builder, str, str]:
+    """``x @ w`` and what is made of it, transposed if `turned`; `beside`: a residual is added, which lies as the result does."""
+    b = Builder()
+    total = b.matmul(b.input("x", (512, 256)), b.input("w", (256, 1024)))
+    seen = b.permute(total, 1, 0) if turned else total
+    shape = (1024, 512) if turned else (512, 1024)
+    result = b.op("add", seen, b.input("r", shape)) if beside else b.op("neg", seen)
+    b.output("y", result)
+    return b, total, result
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("target", ["cpu:avx2", "sm80", "sm90"])
+def test_a_turned_epilogue_costs_what_no_exchange_of_operands_saves(target: str, beside: bool) -> None:
+    b, total, result = turned_epilogue(turned=False, beside=beside)
+    assert "layout" not in the_edge(b, total, result, target)
+    b, total, result = turned_epilogue(turned=True, beside=beside)
+    once = ACROSS * 512 * 1024 * 4 / rates(PRESETS[target]).bandwidth
+    layout = the_edge(b, total, result, target).get("layout", 0.0)
+    if target == "sm90":  # wgmma and its tensor maps take either operand as rows: the sum need not be turned in memory
+        assert layout == pytest.approx(-once)
+    else:  # stored across the lines in place of read across them; so is the residual, which another kernel reads along them
+        assert layout == pytest.approx(once if beside else 0.0)
+
+
 def half_product(*, beside: bool = False, wide: bool = False) -> tuple[Builder, str, str, str]:
     """x @ w in fp16 and the sum of exp over its rows in fp32; `beside`: it is an output too; `wide`: so is what is summed."""
     b = Builder()

@@ -42,14 +42,17 @@ def _range(m: Importer, n: OnnxNode) -> list[Value]:
     by = step.as_int()
     if not by:
         raise data_dependent(m, n, "delta", 2)
-    return [m.result(size_range(m, first, last, by, dtype_of(np.zeros(0, kinds[0]))).tensor)]
+    dtype = dtype_of(np.zeros(0, kinds[0]))
+    assert dtype is not None, "integers of the model"
+    return [m.result(size_range(m, first, last, by, dtype).tensor)]
 
 
 def _counted_in_float(m: Importer, values: list[Value]) -> Value | None:
     """A range of floats from a whole number, by whole numbers, to a size that a Cast made a float; None for another."""
     start, limit, delta = values
     first, by = m.known(start), m.known(delta)
-    if first is None or by is None or m.known(limit) is not None or first.dtype.kind != "f":
+    dtype = None if first is None else dtype_of(first)
+    if first is None or by is None or m.known(limit) is not None or dtype is None or not dtype.is_float:
         return None
     begin, step = float(first.reshape(())), float(by.reshape(()))
     if not begin.is_integer() or not step.is_integer() or not step or max(abs(begin), abs(step)) > EXACT:
@@ -57,7 +60,7 @@ def _counted_in_float(m: Importer, values: list[Value]) -> Value | None:
     last = size_in_float(m, m.rank_0(m.data(limit)))
     if last is None:
         return None
-    return m.result(size_range(m, expr(int(begin)), last, int(step), DType.i64).cast(dtype_of(first)).tensor)
+    return m.result(size_range(m, expr(int(begin)), last, int(step), DType.i64).cast(dtype).tensor)
 
 
 def _eye_like(m: Importer, n: OnnxNode) -> list[Value]:

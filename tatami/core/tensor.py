@@ -130,9 +130,9 @@ class Tensor:
     def read_again_by(self, reload: Callable[[], bytes | memoryview], *, sure: bool = False) -> None:
         """Let `reload` read the bytes after `release`. `sure`: nobody can have changed them there, so the hash is not
         checked."""
+        self.__dict__.setdefault("sha256", self.sha256)
         self._reload = reload
         self._is_sure = sure
-        self.__dict__.setdefault("sha256", self.sha256)
 
     def release(self) -> None:
         """Free the memory of the bytes if they can be read again: a program holds its constants in the form that kernels

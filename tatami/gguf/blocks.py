@@ -21,7 +21,6 @@ from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.gguf.formats import Format
 
-
 Part: TypeAlias = Literal["codes", "scale", "offset"]
 """A part of a matrix in blocks."""
 Made: TypeAlias = Callable[[], np.ndarray]
@@ -245,4 +244,3 @@ class Matrix:
         *lead, count = numbers.shape
         wide = numbers.unsqueeze(numbers.rank).expand((*lead, count, self.block))
         return wide.reshape((*lead, self.depth))
-

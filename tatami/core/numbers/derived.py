@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
-import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.numbers.words import NIBBLES, words
 from tatami.core.tensor import Tensor, dtype_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 PIECE = 1 << 20
@@ -37,6 +38,10 @@ class Derivation(msgspec.Struct, frozen=True, omit_defaults=True):
     def applied(self, array: np.ndarray) -> np.ndarray:
         """The derived constant's content from that of its source, made piece by piece. Raises ValueError for a rank that the
         derivation is not for."""
+        import numpy as np
+
+        from tatami.core.numbers.words import NIBBLES, words
+
         if self.columns:
             return np.ascontiguousarray(np.broadcast_to(self._signed(array), (1, self.columns)))
         if array.ndim != 2:
@@ -57,6 +62,8 @@ class Derivation(msgspec.Struct, frozen=True, omit_defaults=True):
         return out
 
     def _signed(self, array: np.ndarray) -> np.ndarray:
+        import numpy as np
+
         return array if self.form == "plain" else (array.astype(np.int8).view(np.uint8) - np.uint8(self.minus)).view(np.int8)
 
 

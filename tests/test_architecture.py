@@ -53,6 +53,7 @@ ABOVE = {
     "pipeline",
     "prepare",
     "progress",
+    "quantization",
     "report",
     "search",
     "serve",
@@ -94,6 +95,7 @@ NUMPY_PARTS = (
     "deploy",
     "emulated",
     "generation",
+    "quantization",
     "search",
 )
 MOST_FILES = 20

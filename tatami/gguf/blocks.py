@@ -60,7 +60,7 @@ class StoredMatrix(NamedTuple):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts that it has."""
+        """The parts that the matrix has, in order."""
         first = split_blocks(self.read(0, 1), self.form, self.columns)
         return tuple(part for part in get_args(Part) if getattr(first, part) is not None)
 

@@ -65,9 +65,14 @@ class Quantized:
 
     def table(self) -> str:
         """The layers as text, the most sensitive first if that is known."""
-        rows = sorted(self.layers, key=lambda r: -(r.sensitivity or 0)) if any(r.sensitivity for r in self.layers) else self.layers
+        rows = (
+            sorted(self.layers, key=lambda r: -(r.sensitivity or 0)) if any(r.sensitivity for r in self.layers) else self.layers
+        )
         lines = [("layer", "operator", "weights", "form", "error", "sensitivity")]
-        lines += [(ascii(r.name)[1:-1][:60], r.op, "x".join(map(str, r.shape)), r.form, _text(r.error), _text(r.sensitivity)) for r in rows]
+        lines += [
+            (ascii(r.name)[1:-1][:60], r.op, "x".join(map(str, r.shape)), r.form, _text(r.error), _text(r.sensitivity))
+            for r in rows
+        ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 

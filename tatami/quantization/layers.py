@@ -14,6 +14,7 @@ from tatami.core.diagnostic import fail
 from tatami.quantization.settings import Settings
 
 PRODUCTS = ("MatMul", "Gemm")
+"""Operators that multiply matrices."""
 
 
 class Layer(NamedTuple):
@@ -31,7 +32,7 @@ class Layer(NamedTuple):
 
     @property
     def op(self) -> str:
-        """Name of the operator."""
+        """Name of the operator of the node."""
         return str(self.node.op_type)
 
     @property
@@ -55,7 +56,9 @@ def find_layers(model: onnx.ModelProto, settings: Settings) -> list[Layer]:
     for name in settings.exclude:
         if name not in names:
             near = get_close_matches(name, names, n=3) or names[:5]
-            raise fail("UnknownName", "exclude", f"{name[:80]!a} is no layer with constant weights", f"layers are {_listed(near)}")
+            raise fail(
+                "UnknownName", "exclude", f"{name[:80]!a} is not a layer with constant weights", f"layers are {_listed(near)}"
+            )
     if all(layer.skipped for layer in found):
         why = "it has no product or convolution with constant weights"
         if found:
@@ -116,7 +119,7 @@ def _reason(node: onnx.NodeProto, name: str, array: np.ndarray, settings: Settin
             return "dynamic activations are for products"
     if settings.activations != "float" and array.dtype == np.float16:
         return "integer sums are scaled in fp32, and this layer computes in fp16"
-    if node.op_type == "Gemm" and settings.activations == "dynamic" or node.op_type == "Gemm" and settings.form != "qdq":
-        if attribute(node, "transA", 0) or attribute(node, "alpha", 1) != 1 or attribute(node, "beta", 1) != 1:
-            return "a Gemm with transA, alpha or beta"
+    has_factors = bool(attribute(node, "transA", 0)) or attribute(node, "alpha", 1) != 1 or attribute(node, "beta", 1) != 1
+    if node.op_type == "Gemm" and has_factors and (settings.activations == "dynamic" or settings.form != "qdq"):
+        return "a Gemm with transA, alpha or beta"
     return ""

@@ -41,7 +41,9 @@ def find_ranges(
     if settings.ranges == "minmax":
         return whole
     counts = {name: np.zeros(BINS, np.int64) for name in whole}
-    spans = {name: (0.0, max(-low, high)) if settings.ranges == "entropy" else (low, high) for name, (low, high) in whole.items()}
+    spans = {
+        name: (0.0, max(-low, high)) if settings.ranges == "entropy" else (low, high) for name, (low, high) in whole.items()
+    }
     for name, array in values():
         flat = np.abs(array) if settings.ranges == "entropy" else array
         counts[name] += np.histogram(flat, BINS, spans[name])[0]

@@ -1,9 +1,9 @@
 """The model with quantised layers, in ONNX's operators.
 
-    int8, int4    w -> DequantizeLinear(codes, scales)                                    weights alone
-    MatMulNBits   MatMul(x, w) -> MatMulNBits(x, codes, scales)                           the same as one operator
-    static        x -> DequantizeLinear(QuantizeLinear(x)), weights as above              the form that runtimes call QDQ
-    dynamic       MatMul(x, w) -> MatMulInteger(DynamicQuantizeLinear(x), codes) * scales
+int8, int4    w -> DequantizeLinear(codes, scales)                                    weights alone
+MatMulNBits   MatMul(x, w) -> MatMulNBits(x, codes, scales)                           the same as one operator
+static        x -> DequantizeLinear(QuantizeLinear(x)), weights as above              the form that runtimes call QDQ
+dynamic       MatMul(x, w) -> MatMulInteger(DynamicQuantizeLinear(x), codes) * scales
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tatami.quantization.settings import Settings
 OPSET, BLOCKED_OPSET, BLOCKED_IR = 13, 21, 10
 """Least version of ONNX's operators for scales per column; for blocks and 4 bits; and the file's version for these."""
 MICROSOFT = "com.microsoft"
+"""Domain of ONNX Runtime's own operators."""
 _INTEGERS = 2**31 - 1
 
 
@@ -209,9 +210,7 @@ class _Rewriting:
         numbers = {"K": depth, "N": columns, "bits": bits, "block_size": size, "accuracy_level": self.settings.accuracy_level}
         self.finished("MatMulNBits", operands, node, MICROSOFT, **numbers)
 
-    def finished(
-        self, op: str, operands: Sequence[str], node: onnx.NodeProto, domain: str = "", **attributes: object
-    ) -> None:
+    def finished(self, op: str, operands: Sequence[str], node: onnx.NodeProto, domain: str = "", **attributes: object) -> None:
         """Add the operation that takes the place of a product, and its bias."""
         bias = [i for i in node.input[2:] if i]
         if bias:
@@ -220,7 +219,7 @@ class _Rewriting:
             self.add(op, operands, (node.output[0],), domain, **attributes)
 
     def remove_unread(self) -> None:
-        """Remove weights that nothing reads any more."""
+        """Remove weights in whose place codes are read."""
         old = {layer.weight for layer in self.layers.values()} | set(self.biases)
         used = set(_read(self.graph))
         kept = [t for t in self.graph.initializer if t.name in used or t.name not in old]
@@ -236,7 +235,7 @@ def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
     for node in graph.node:
         for a in node.attribute:
-            for inner in ([a.g] if a.type == onnx.AttributeProto.GRAPH else a.graphs):
+            for inner in [a.g] if a.type == onnx.AttributeProto.GRAPH else a.graphs:
                 yield from _graphs(inner)
 
 

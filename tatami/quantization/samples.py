@@ -25,7 +25,7 @@ def samples_of(calibration: object, model: onnx.ModelProto) -> list[Sample]:
     if isinstance(calibration, Mapping | np.ndarray):
         calibration = [calibration]
     if isinstance(calibration, str | bytes) or not isinstance(calibration, Iterable):
-        _refuse("calibration", f"a {type(calibration).__name__} is no list of samples", "pass a list of dicts of arrays")
+        _refuse("calibration", f"a {type(calibration).__name__} is not a list of samples", "pass a list of dicts of arrays")
     out: list[Sample] = []
     for sample in calibration:
         if len(out) == MOST:
@@ -43,7 +43,9 @@ def _refuse(at: str, why: str, how: str) -> NoReturn:
 def _sample(given: object, ports: Mapping[str, onnx.ValueInfoProto], at: str) -> Sample:
     if not isinstance(given, Mapping):
         if len(ports) != 1:
-            _refuse(at, f"one array for a model with {len(ports)} inputs", f"pass a dict of {', '.join(map(ascii, ports))}"[:200])
+            _refuse(
+                at, f"one array for a model with {len(ports)} inputs", f"pass a dict of {', '.join(map(ascii, ports))}"[:200]
+            )
         given = {next(iter(ports)): given}
     named = {str(n): a for n, a in given.items()}
     for name in [*(n for n in ports if n not in named), *(n for n in named if n not in ports)]:

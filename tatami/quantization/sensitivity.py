@@ -1,4 +1,4 @@
-"""What each layer costs: the outputs of the model with this layer alone quantised, against those of the model, both computed by
+"""The cost of each layer: the outputs of the model with this layer alone quantised, against those of the model, both computed by
 the float64 reference."""
 
 from __future__ import annotations

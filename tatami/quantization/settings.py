@@ -1,4 +1,4 @@
-"""What a quantisation is asked for."""
+"""The options of a quantisation, and the modes that stand for some of them."""
 
 from __future__ import annotations
 
@@ -63,12 +63,19 @@ def settings_of(mode: object, *, has_calibration: bool) -> Settings:
     options: Mapping[str, object]
     if isinstance(mode, str):
         if mode not in MODES:
-            raise fail("InvalidAttribute", "mode", f"{mode[:40]!a} is no mode", f"the modes are {', '.join(MODES)}, or a dict of options")
+            raise fail(
+                "InvalidAttribute",
+                "mode",
+                f"{mode[:40]!a} is not a mode",
+                f"the modes are {', '.join(MODES)}, or a dict of options",
+            )
         options = MODES["static" if mode == "int8" and has_calibration else mode]
     elif isinstance(mode, Mapping):
         options = mode
     else:
-        raise fail("InvalidAttribute", "mode", f"a {type(mode).__name__} is no mode", f"give one of {', '.join(MODES)}, or a dict")
+        raise fail(
+            "InvalidAttribute", "mode", f"a {type(mode).__name__} is not a mode", f"give one of {', '.join(MODES)}, or a dict"
+        )
     try:
         made = msgspec.convert(dict(options), Settings)
     except (msgspec.ValidationError, TypeError) as error:
@@ -85,11 +92,23 @@ def _check(s: Settings, has_calibration: bool) -> None:
         raise fail("InvalidAttribute", at, why, how)
 
     if s.activations == "static" and not has_calibration:
-        refuse("calibration", "static ranges are found by running the model, and there are no arrays to run it on", "pass calibration=, a list of dicts of inputs, or take dynamic")
+        refuse(
+            "calibration",
+            "static ranges are found by running the model, and there are no arrays to run it on",
+            "pass calibration=, a list of dicts of inputs, or take dynamic",
+        )
     if has_calibration and s.activations != "static":
-        refuse("calibration", f"nothing is calibrated with activations {s.activations!r}", "take the mode static, or leave calibration out")
+        refuse(
+            "calibration",
+            f"nothing is calibrated with activations {s.activations!r}",
+            "take the mode static, or leave calibration out",
+        )
     if s.bits == 4 and s.activations != "float":
-        refuse("weights", "activations of 8 bits are multiplied with weights of 8 bits", 'take weights "int8", or activations "float"')
+        refuse(
+            "weights",
+            "activations of 8 bits are multiplied with weights of 8 bits",
+            'take weights "int8", or activations "float"',
+        )
     if s.block is not None and (s.block < 0 or s.block > MOST_BLOCK):
         refuse("block", f"a block of {s.block}", f"give a number from 0 to {MOST_BLOCK}")
     if s.block and s.activations != "float":

@@ -24,9 +24,7 @@ def wide_model() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("is_apart", [False, True])
-def test_codes_are_not_kept_beside_their_packed_form(
-    is_apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_codes_are_not_kept_beside_their_packed_form(is_apart: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TATAMI_PROGRAM_CACHE", "1")
     monkeypatch.setenv("TATAMI_CACHE_DIR", str(tmp_path / "cache"))
     if is_apart:

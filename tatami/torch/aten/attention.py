@@ -123,9 +123,7 @@ def attention_backward(
     return m.cast(of_q, q.dtype), m.cast(of_k, k.dtype), m.cast(of_v, v.dtype)
 
 
-def _of_same_keys(
-    m: Importer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _of_same_keys(m: Importer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Keys, values and mask over one number of keys, for each query head. A cache gives keys and values a size each, which
     attention needs equal."""
     count = k.shape[-2]

@@ -78,9 +78,7 @@ def _along(m: Importer, t: Tensor, x: Tensor, axis: int) -> Tensor:
     return m.filled(lead, x.shape)
 
 
-def _rounded(
-    m: Importer, x: Tensor, inverse: Tensor, zero: Tensor, limits: tuple[int | Tensor, int | Tensor]
-) -> Tensor:
+def _rounded(m: Importer, x: Tensor, inverse: Tensor, zero: Tensor, limits: tuple[int | Tensor, int | Tensor]) -> Tensor:
     numbers = (x.cast(DType.fp32) * inverse).round() + zero
     low, high = limits
     if isinstance(low, Tensor) or isinstance(high, Tensor):

@@ -137,7 +137,7 @@ class Engine:
                 tokens[slot] = sequence.tokens[-1] if slot in active else 0
         try:
             logits = self._run(tokens, positions, {name: cache[:count] for name, cache in self.caches.items()})
-        except Exception:  # whose fault it is shows when each is computed alone
+        except Exception:  # each is computed alone, which shows the ones that fail
             for slot in sorted(active):
                 with self._ending(slot):
                     own = {name: cache[slot : slot + 1] for name, cache in self.caches.items()}

@@ -194,7 +194,7 @@ class Poisoned(StandIn):
     once = False
 
     def __call__(self, arrays: Mapping[str, np.ndarray], /) -> Mapping[str, np.ndarray]:
-        found = super().__call__(arrays)  # what it writes before it fails is written again
+        found = super().__call__(arrays)  # it fails after it has written, and writes the same again
         if self.once or (arrays["tokens"] == 13).any():
             self.once = False
             raise RuntimeError("a planted fault")

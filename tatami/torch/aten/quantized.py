@@ -13,7 +13,7 @@ from tatami.torch.importer import Importer
 from tatami.torch.refusal import Refusal
 
 Point: TypeAlias = "Tensor | float"
-"""A scale or zero point."""
+"""A scale or a zero point, as a number or in memory."""
 _CODES = (DType.i8, DType.u8)
 
 

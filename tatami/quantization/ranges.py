@@ -73,7 +73,7 @@ def _probe(model: onnx.ModelProto, tensors: Sequence[str]) -> Callable[[Sample],
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
         found = {t: sample[t] for t in tensors if t in sample}
         if program is not None:
-            results = program(**{p.tensor: sample[p.tensor] for p in program.signature.inputs if p.tensor in sample})
+            results = program({p.tensor: sample[p.tensor] for p in program.signature.inputs if p.tensor in sample})
             found |= {t: np.asarray(results[t]) for t in inner}
         return {t: a for t, a in found.items() if a.size}
 

@@ -40,8 +40,8 @@ def quantize_per_channel(
 ) -> Tensor:
     """quantize_per_channel: the same with a scale and a zero point for each index of `axis`."""
     inverse = 1.0 / scales.cast(DType.fp32)
-    places = (_along(m, t.cast(DType.fp32), x, axis) for t in (inverse, zeros))
-    return _rounded(m, x, *places, (low, high))
+    inverse, point = (_along(m, t.cast(DType.fp32), x, axis) for t in (inverse, zeros))
+    return _rounded(m, x, inverse, point, (low, high))
 
 
 def dequantize_per_channel(

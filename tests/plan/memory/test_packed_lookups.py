@@ -30,7 +30,7 @@ def tied(graph: Graph, table: np.ndarray, bounds: str = "wrap", axis: int = 0) -
 @pytest.mark.parametrize("axis", [0, 1])
 def test_the_matrix_is_held_once(kind: type, axis: int) -> None:
     g = Graph("tied")
-    table = TABLE.astype(kind)
+    table: np.ndarray = TABLE.astype(kind)
     tied(g, table if axis == 0 else np.ascontiguousarray(table.T), axis=axis)
     f = tt.compile(g)
     found = f(index=INDEX)

@@ -110,10 +110,11 @@ class _Rewriting:
         self.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def add(self, op: str, inputs: Sequence[str], outputs: Sequence[str] = (), domain: str = "", **attributes: object) -> str:
+    def add(self, op: str, inputs: Sequence[str], outputs: Sequence[str] = (), **attributes: int) -> str:
         """Add a node; the name of its first result."""
         outputs = outputs or (self.fresh(f"{inputs[0]}_{op}"),)
         name = self.fresh(f"{outputs[0]}_{op}")
+        domain = MICROSOFT if op == "MatMulNBits" else ""
         self.nodes.append(helper.make_node(op, list(inputs), list(outputs), name, domain=domain, **attributes))
         return outputs[0]
 
@@ -144,7 +145,7 @@ class _Rewriting:
             codes = codes.reshape(layer.shape).astype(ml_dtypes.int4 if self.settings.bits == 4 else np.int8)
             column = 0 if layer.turned else 1
             if len(found.scales) == 1:
-                marks: dict[str, object] = {"axis": column}
+                marks = {"axis": column}
                 scales = scales.reshape(-1)
             else:
                 marks = {"axis": 1 - column, "block_size": found.block}
@@ -208,15 +209,15 @@ class _Rewriting:
             self.constant(f"{layer.weight}_scales", found.scales.T.reshape(-1)),
         )
         numbers = {"K": depth, "N": columns, "bits": bits, "block_size": size, "accuracy_level": self.settings.accuracy_level}
-        self.finished("MatMulNBits", operands, node, MICROSOFT, **numbers)
+        self.finished("MatMulNBits", operands, node, **numbers)
 
-    def finished(self, op: str, operands: Sequence[str], node: onnx.NodeProto, domain: str = "", **attributes: object) -> None:
+    def finished(self, op: str, operands: Sequence[str], node: onnx.NodeProto, **attributes: int) -> None:
         """Add the operation that takes the place of a product, and its bias."""
         bias = [i for i in node.input[2:] if i]
         if bias:
-            self.add("Add", (self.add(op, operands, (), domain, **attributes), bias[0]), (node.output[0],))
+            self.add("Add", (self.add(op, operands, **attributes), bias[0]), (node.output[0],))
         else:
-            self.add(op, operands, (node.output[0],), domain, **attributes)
+            self.add(op, operands, (node.output[0],), **attributes)
 
     def remove_unread(self) -> None:
         """Remove weights in whose place codes are read."""

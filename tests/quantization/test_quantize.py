@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,17 @@ def test_a_saved_model_runs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(tt.compile(path)(x=X)["y"], want)
     again = tt.quantize(tt.quantize(perceptron(), "int8", exclude=["first", "third"]).save(tmp_path / "m.onnx"), "int4")
     assert [row.name for row in again.layers] == ["first", "third"]
+
+
+@pytest.mark.parametrize("mode", ["int4", "int8", "static"])
+def test_a_trained_network_keeps_its_answers(mode: str) -> None:
+    folder = Path(__file__).parents[2] / "examples" / "digits"
+    held = np.load(folder / "held_out.npz")
+    images, labels = held["image"], held["label"]
+    calibration = [images[:100]] if mode == "static" else None
+    made = tt.quantize(folder / "digits.onnx", mode, calibration=calibration)
+    right = {
+        name: float((by_tatami(model, image=images).argmax(1) == labels).mean())
+        for name, model in (("whole", onnx.load_model(str(folder / "digits.onnx"))), (mode, made.model))
+    }
+    assert right[mode] > right["whole"] - 0.01

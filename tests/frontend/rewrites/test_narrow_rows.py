@@ -8,9 +8,9 @@ import pytest
 
 import tatami as tt
 from tatami.core.numbers.derived import DerivedTensor
-from tatami.targets import resolve_target
 from tatami.frontend.graph import Graph
 from tatami.frontend.rewrites.dequantised import multiply_integers
+from tatami.targets import resolve_target
 
 ROWS, DEPTH, BLOCK = 40, 64, 32
 RNG = np.random.default_rng(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +19,12 @@ from tatami.core.diagnostic import TatamiError
 
 def compiled(function: Any, **options: Any) -> Any:
     return torch.compile(function, backend=backends.torch_backend, fullgraph=True, options={"fallback": False}, **options)
+
+
+@pytest.fixture
+def no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -37,7 +44,7 @@ def test_heads_that_share_keys(causal: bool, heads: tuple[int, int]) -> None:
     assert [r.programs for r in REPORTS] == [1, 1]
 
 
-@torch.no_grad()
+@pytest.mark.usefixtures("no_gradients")
 def test_shared_heads_are_one_kernel() -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
@@ -54,13 +61,13 @@ def step(q: Any, k: Any, v: Any, keys: Any, values: Any) -> Any:
     return functional.scaled_dot_product_attention(q, keys, values, enable_gqa=True), keys, values
 
 
-@torch.no_grad()
+@pytest.mark.usefixtures("no_gradients")
 def test_caches_that_grow_are_one_program() -> None:
     """PyTorch traces the first length as it is, and the second one for all."""
     function = compiled(step)
     keys, values = torch.randn(2, 1, 2, 5, 16)
     for _ in range(6):
-        token = torch.randn(1, 4, 1, 16), *torch.randn(2, 1, 2, 1, 16)
+        token: list[Any] = [torch.randn(1, 4, 1, 16), *torch.randn(2, 1, 2, 1, 16)]
         want = step(*token, keys, values)
         got = function(*token, keys, values)
         for a, b in zip(got, want, strict=True):
@@ -69,7 +76,7 @@ def test_caches_that_grow_are_one_program() -> None:
     assert [(r.programs, r.unsupported) for r in REPORTS] == [(1, []), (1, [])]
 
 
-@torch.no_grad()
+@pytest.mark.usefixtures("no_gradients")
 def test_keys_and_values_of_other_lengths_are_refused() -> None:
     """PyTorch's own operator reads past the values here."""
     function = compiled(step)

@@ -215,7 +215,7 @@ class _Rewriting:
         """Add the operation that takes the place of a product, and its bias."""
         bias = [i for i in node.input[2:] if i]
         if bias:
-            self.add("Add", (self.add(op, operands, **attributes), bias[0]), (node.output[0],))
+            self.add("Add", (self.add(op, operands, (), **attributes), bias[0]), (node.output[0],))
         else:
             self.add(op, operands, (node.output[0],), **attributes)
 

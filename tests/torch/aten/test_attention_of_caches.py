@@ -55,8 +55,9 @@ def test_shared_heads_are_one_kernel() -> None:
     assert (report.programs, report.kernels) == (1, 1)
 
 
-def step(q: Any, k: Any, v: Any, keys: Any, values: Any) -> Any:
+def step(*given: Any) -> Any:
     """A token's attention over caches to which its key and value are appended."""
+    q, k, v, keys, values = given
     keys, values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
     return functional.scaled_dot_product_attention(q, keys, values, enable_gqa=True), keys, values
 

@@ -4,6 +4,7 @@ of one element, or one for each index of an axis."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from tatami.core.dtype import DType
@@ -17,43 +18,39 @@ Point: TypeAlias = "Tensor | float"
 _CODES = (DType.i8, DType.u8)
 
 
-def quantize_per_tensor(
-    m: Importer, x: Tensor, scale: Point, zero: Point, low: int | Tensor, high: int | Tensor, dtype: object
-) -> Tensor:
-    """quantize_per_tensor: clamp(round(x * (1 / scale)) + zero, low, high); 1 / scale is rounded once, from fp64."""
+def quantize_per_tensor(m: Importer, x: Tensor, scale: Point, zero: Point, *limits: object) -> Tensor:
+    """quantize_per_tensor: clamp(round(x * (1 / scale)) + zero, low, high); 1 / scale is rounded once, from fp64. `limits`: low,
+    high, dtype."""
     if isinstance(scale, Tensor):
         inverse = (1.0 / _one(scale).cast(DType.fp64)).cast(DType.fp32)
     else:
         inverse = m.graph.number(1.0 / scale if scale else math.inf, DType.fp32)
-    return _rounded(m, x, inverse, _number(m, zero, DType.fp32), (low, high))
+    return _rounded(m, x, inverse, _number(m, zero, DType.fp32), limits)
 
 
-def dequantize_per_tensor(
-    m: Importer, x: Tensor, scale: Point, zero: Point, low: object, high: object, dtype: object, *, out_dtype: object = None
-) -> Tensor:
-    """dequantize_per_tensor: (x - zero) * scale in fp32, or in `out_dtype`."""
+def dequantize_per_tensor(m: Importer, x: Tensor, scale: Point, zero: Point, *_: object, **__: object) -> Tensor:
+    """dequantize_per_tensor: (x - zero) * scale. PyTorch reads neither limits nor dtype; the result's dtype is in the metadata."""
     return _dequantized(m, x, _number(m, scale, DType.fp32), zero, 0)
 
 
-def quantize_per_channel(
-    m: Importer, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, low: int, high: int, dtype: object
-) -> Tensor:
-    """quantize_per_channel: the same with a scale and a zero point for each index of `axis`."""
+def quantize_per_channel(m: Importer, x: Tensor, scales: Tensor, zeros: Tensor, *rest: object) -> Tensor:
+    """quantize_per_channel: the same with a scale and a zero point for each index of an axis. `rest`: axis, low, high, dtype."""
+    axis, *limits = rest
+    assert isinstance(axis, int)
     inverse = 1.0 / scales.cast(DType.fp32)
     inverse, point = (_along(m, t.cast(DType.fp32), x, axis) for t in (inverse, zeros))
-    return _rounded(m, x, inverse, point, (low, high))
+    return _rounded(m, x, inverse, point, limits)
 
 
 def dequantize_per_channel(
-    m: Importer, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, low: object, high: object, dtype: object, *,
-    out_dtype: object = None,
-) -> Tensor:  # fmt: skip
+    m: Importer, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: object, **__: object
+) -> Tensor:
     """dequantize_per_channel: (x - zero) * scale with a scale and a zero point for each index of `axis`."""
     return _dequantized(m, x, scales.cast(DType.fp32), zeros, axis)
 
 
-def choose_qparams(m: Importer, x: Tensor, low: int, high: int, eps: float, dtype: object) -> tuple[Tensor, Tensor]:
-    """choose_qparams: scale and zero point for the range of x, in which 0 is."""
+def choose_qparams(m: Importer, x: Tensor, low: int, high: int, eps: float, *_: object) -> tuple[Tensor, Tensor]:
+    """choose_qparams: scale and zero point for the range of x, in which 0 is. PyTorch does not read the dtype."""
     wide = x.cast(DType.fp32)
     axes = tuple(range(x.rank))
     zero = m.graph.number(0.0, DType.fp32)
@@ -78,14 +75,17 @@ def _along(m: Importer, t: Tensor, x: Tensor, axis: int) -> Tensor:
     return m.filled(lead, x.shape)
 
 
-def _rounded(m: Importer, x: Tensor, inverse: Tensor, zero: Tensor, limits: tuple[int | Tensor, int | Tensor]) -> Tensor:
+def _rounded(m: Importer, x: Tensor, inverse: Tensor, zero: Tensor, limits: Sequence[object]) -> Tensor:
+    """Codes of x between the first two of `limits`, which are numbers or tensors of one element."""
     numbers = (x.cast(DType.fp32) * inverse).round() + zero
-    low, high = limits
-    if isinstance(low, Tensor) or isinstance(high, Tensor):
-        numbers = numbers.maximum(_number(m, low, DType.fp32)).minimum(_number(m, high, DType.fp32))
-    else:
-        numbers = numbers.clamp(float(low), float(high))
-    return numbers.cast(m.dtype)
+    low, high = (_number(m, _limit(t), DType.fp32) for t in limits[:2])
+    return numbers.maximum(low).minimum(high).cast(m.dtype)
+
+
+def _limit(value: object) -> Point:
+    if not isinstance(value, Tensor | int | float):
+        raise Refusal(f"a {type(value).__name__} as a limit of codes")
+    return float(value) if isinstance(value, int) else value
 
 
 def _dequantized(m: Importer, x: Tensor, scale: Tensor, zero: Tensor | Point | None, axis: int) -> Tensor:

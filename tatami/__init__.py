@@ -48,6 +48,7 @@ _WHERE: dict[str, str] = {
     "Graph": "tatami.frontend.graph",
     "compile": "tatami.api",
     "gradient": "tatami.derivative.api",
+    "quantize": "tatami.quantization.api",
     "load": "tatami.api",
     "open_model": "tatami.models",
     "parse": "tatami.harp.load",

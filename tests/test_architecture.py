@@ -53,6 +53,7 @@ ABOVE = {
     "pipeline",
     "prepare",
     "progress",
+    "quantization",
     "report",
     "search",
     "serve",
@@ -69,6 +70,8 @@ OFFERED = {"operations", "views"}
 """Folders in a layer that later layers may import: operations of the table, and what one value shows by itself."""
 NUMPY_FILES = {
     "core/numbers/codes.py",
+    "core/numbers/derived.py",
+    "core/numbers/words.py",
     "core/numbers/numerics.py",
     "core/tensor.py",
     "core/numbers/trees.py",
@@ -92,6 +95,7 @@ NUMPY_PARTS = (
     "deploy",
     "emulated",
     "generation",
+    "quantization",
     "search",
 )
 MOST_FILES = 20

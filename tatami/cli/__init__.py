@@ -43,6 +43,8 @@ TUTORIAL = """Tatami: a deep-learning compiler whose every stage is a document.
   tatami fmt model.harp                   lay it out; --check only looks
   tatami decompile model.onnx             write model.harp, large constants in model.npz
   tatami gradient model.onnx --wrt W      write model.gradient.harp: the model and the derivative by W
+  tatami quantize model.onnx -o small.onnx --mode int4
+                                          weights of 4 or 8 bits, as standard ONNX
   tatami generate model.gguf -p "Once" -n 64
                                           text after a prompt, as it comes
   tatami serve model.gguf                 an OpenAI-compatible server on 127.0.0.1
@@ -452,6 +454,36 @@ def gradient(model: str, of: str | None, wrt: tuple[str, ...], output: str | Non
     from tatami.cli.harp_commands import gradient_command
 
     gradient_command(model, of, wrt, output, trust)
+
+
+@main.command(short_help="write an ONNX model with weights of 4 or 8 bits")
+@click.argument("model")
+@click.option("-o", "--output", required=True, type=click.Path(), help="the .onnx file to write")
+@click.option(
+    "--mode",
+    type=click.Choice(["int4", "int8", "dynamic", "static"]),
+    help="int4, int8: weights alone; dynamic, static: activations of 8 bits too. Default: int8, with --calibration static",
+)
+@click.option(
+    "--calibration",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="a sample: .npz of inputs by name, or .npy (repeatable)",
+)
+@click.option("--block", type=int, help="weights that share a scale; 0: a column; default: 32, for activations of 8 bits 0")
+@click.option("--form", type=click.Choice(["qdq", "MatMulNBits"]), help="standard operators (default), or ONNX Runtime's own")
+@click.option("--accuracy-level", type=click.IntRange(0, 4), help="attribute of MatMulNBits; 4 permits 8-bit activations")
+@click.option("--ranges", type=click.Choice(["minmax", "percentile", "entropy"]), help="range of static activations")
+@click.option("--percentile", type=float, help="percentage of values within the range; default: 99.99")
+@click.option("--exclude", multiple=True, metavar="LAYER", help="a layer that stays as it is (repeatable)")
+@click.option("--sensitivity", is_flag=True, help="compute what each layer alone costs, against the float64 reference")
+@refusing
+def quantize(model: str, **options: object) -> None:
+    """Write MODEL, an .onnx file, with weights of 4 or 8 bits, and print its layers."""
+    from tatami.cli.quantize_command import quantize_command
+
+    quantize_command(model, options)
 
 
 @main.command(short_help="text after a prompt")

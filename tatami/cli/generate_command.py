@@ -63,6 +63,7 @@ def generate_command(model: str, given: Mapping[str, object]) -> None:
     generator.engine.add(sequence, told)
     while sequence.reason is None:
         generator.engine.step()
+    sequence.check()
     ended = time.perf_counter()
     sys.stdout.write("\n")
     count = len(sequence.generated)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -129,9 +130,9 @@ class Tensor:
     def read_again_by(self, reload: Callable[[], bytes | memoryview], *, sure: bool = False) -> None:
         """Let `reload` read the bytes after `release`. `sure`: nobody can have changed them there, so the hash is not
         checked."""
+        self.__dict__.setdefault("sha256", self.sha256)
         self._reload = reload
         self._is_sure = sure
-        self.__dict__.setdefault("sha256", self.sha256)
 
     def release(self) -> None:
         """Free the memory of the bytes if they can be read again: a program holds its constants in the form that kernels
@@ -139,6 +140,21 @@ class Tensor:
         if self._reload is not None:
             self.__dict__.pop("array", None)
             self.__dict__.pop("data", None)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if the bytes need not be read again to be looked at."""
+        return not self.__dict__.keys().isdisjoint(("array", "data"))
+
+    @contextmanager
+    def borrowed(self) -> Iterator[np.ndarray]:
+        """The content for one look at it: bytes that were not in memory are not kept there."""
+        was_in_memory = self.is_in_memory
+        try:
+            yield self.array
+        finally:
+            if not was_in_memory:
+                self.release()
 
     def progression(self) -> tuple[int, int, int] | None:
         """(axis, start, step) of i32 or i64 numbers start + index * step along the one axis longer than 1, with a step that is
@@ -247,16 +263,12 @@ def without_subnormals(tensor: Tensor) -> Tensor:
     least = LEAST_NORMAL.get(tensor.dtype)
     if least is None:
         return tensor
-    was_in_memory = not tensor.__dict__.keys().isdisjoint(("array", "data"))
-    array = tensor.array
-    flat = array.reshape(-1)
-    has_small = any(_is_small(flat[k : k + BLOCK], least).any() for k in range(0, flat.size, BLOCK))
-    if not was_in_memory:
-        tensor.release()
-    if not has_small:
-        return tensor
-    changed = array.copy()
-    changed[_is_small(array, least)] = 0
+    with tensor.borrowed() as array:
+        flat = array.reshape(-1)
+        if not any(_is_small(flat[k : k + BLOCK], least).any() for k in range(0, flat.size, BLOCK)):
+            return tensor
+        changed = array.copy()
+    changed[_is_small(changed, least)] = 0
     return Tensor(changed)
 
 

@@ -86,7 +86,7 @@ class Graph(Nodes):
         return self._define(name, ir.TensorType(dtype, self._inputs[-1].shape))
 
     def constant(
-        self, array: np.ndarray | float | Sequence[object], name: str | None = None, *, role: Role = "const"
+        self, array: np.ndarray | float | Sequence[object] | Payload, name: str | None = None, *, role: Role = "const"
     ) -> Tensor:
         """Add a constant tensor, kept in the module's constants and bound to a const_pool input."""
         where = caller()

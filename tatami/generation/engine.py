@@ -5,12 +5,16 @@
 
 Sequences take the lowest free slot, and a step computes the slots up to the last one in use. A slot between them without a
 token to compute takes a token at a position that is written again before it is read. One thread at a time calls the engine.
+
+An error ends the sequence that it came from, with the reason "fault". A step of several sequences that fails is repeated for each
+of them alone: it writes what it wrote before, and only those end that fail alone too.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -83,7 +87,8 @@ class Engine:
         self._admit()
         prompts = [slot for slot, (s, _) in self.running.items() if not s.is_prompt_written]
         if prompts:
-            self._write_chunk(prompts[0])
+            with self._ending(prompts[0]):
+                self._write_chunk(prompts[0])
         if any(s.is_prompt_written for s, _ in self.running.values()):
             self._write_tokens(
                 {slot for slot, (s, _) in self.running.items() if s.written < len(s.tokens) and s.is_prompt_written}
@@ -130,10 +135,35 @@ class Engine:
                 sequence = self.running[slot][0]
                 positions[slot] = min(sequence.written, self.context - 1)
                 tokens[slot] = sequence.tokens[-1] if slot in active else 0
-        logits = self._run(tokens, positions, {name: cache[:count] for name, cache in self.caches.items()})
+        try:
+            logits = self._run(tokens, positions, {name: cache[:count] for name, cache in self.caches.items()})
+        except Exception:  # each is computed alone, which shows the ones that fail
+            for slot in sorted(active):
+                with self._ending(slot):
+                    own = {name: cache[slot : slot + 1] for name, cache in self.caches.items()}
+                    found = self._run(tokens[slot : slot + 1], positions[slot : slot + 1], own)
+                    self._go_on(slot, found[0])
+            return
         for slot in sorted(active):
-            self.running[slot][0].written += 1
-            self._take(slot, logits[slot])
+            with self._ending(slot):
+                self._go_on(slot, logits[slot])
+
+    def _go_on(self, slot: int, logits: np.ndarray) -> None:
+        """Count the last token of a sequence as written, and add the one that follows."""
+        self.running[slot][0].written += 1
+        self._take(slot, logits)
+
+    @contextmanager
+    def _ending(self, slot: int) -> Iterator[None]:
+        """Let an error inside end the sequence of this slot, and nothing else."""
+        sequence, told = self.running[slot]
+        try:
+            yield
+        except Exception as error:
+            sequence.fail(error)
+            self.running.pop(slot, None)
+            with suppress(Exception):  # the caller's function may be what failed
+                told(sequence, "")
 
     def _run(self, tokens: np.ndarray, positions: np.ndarray, caches: Mapping[str, np.ndarray]) -> np.ndarray:
         keys = int(positions.max()) + 1

@@ -102,6 +102,7 @@ class Generator:
                 self.engine.step()
                 yield from filter(None, told)
                 told.clear()
+            sequence.check()
         finally:
             sequence.cancel()
             self.engine.drop_cancelled()
@@ -120,6 +121,8 @@ class Generator:
                 self.engine.add(sequence, lambda *_: None)
             while any(s.reason is None for s in sequences):
                 self.engine.step()
+                for sequence in sequences:
+                    sequence.check()
         finally:  # a prompt that is refused, or a step that fails, leaves no sequence behind
             for sequence in sequences:
                 sequence.cancel()

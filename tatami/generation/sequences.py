@@ -9,8 +9,8 @@ import numpy as np
 from tatami.generation.sampling import Sampling
 from tatami.generation.text import TextStream
 
-Reason: TypeAlias = Literal["stop", "length", "cancelled"]
-"""Why a sequence ended: an end token or a stop string; as many tokens as asked for, or no room; its caller left."""
+Reason: TypeAlias = Literal["stop", "length", "cancelled", "fault"]
+"""Why a sequence ended: an end token or a stop string; as many tokens as asked for, or no room; its caller left; a step failed."""
 
 
 class Result(NamedTuple):
@@ -32,6 +32,8 @@ class Sequence:
         self.written = 0
         """Number of tokens whose keys and values are in the caches."""
         self.reason: Reason | None = None
+        self.fault: Exception | None = None
+        """The error that ended it, for the reason "fault"."""
         self.random = np.random.default_rng(how.seed)
 
     @property
@@ -47,6 +49,16 @@ class Sequence:
     def cancel(self) -> None:
         """End the sequence; its place is free at the next step."""
         self.reason = self.reason or "cancelled"
+
+    def fail(self, error: Exception) -> None:
+        """End the sequence by an error."""
+        if self.reason is None:
+            self.reason, self.fault = "fault", error
+
+    def check(self) -> None:
+        """Raise the error that ended the sequence, if one did."""
+        if self.fault is not None:
+            raise self.fault
 
     def result(self) -> Result:
         """The text and tokens so far, and the reason of their end."""

@@ -9,33 +9,86 @@ are shifted, and the offset with them. A scale of K formats is a small integer t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import ml_dtypes
 import numpy as np
 
 from tatami.core.dtype import DType
+from tatami.core.tensor import Tensor as Payload
+from tatami.core.tensor import dtype_of
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.gguf.formats import Format
 
+Part: TypeAlias = Literal["codes", "scale", "offset"]
+"""A part of a matrix in blocks."""
+Made: TypeAlias = Callable[[], np.ndarray]
+PIECE = 1 << 20
+"""Bytes of a file that are made codes and scales at a time: a matrix needs no further memory of its size."""
+
 
 class Blocks(NamedTuple):
-    """The codes [N, K] of a matrix, and the scales and offsets [N, blocks] in fp32. `scale` None: numbers as they are, in fp32,
-    fp16 or bf16."""
+    """The parts of a matrix, each made when it is called: codes [N, K], and scales and offsets [N, blocks] in fp32. `scale` None:
+    numbers as they are, in fp32, fp16 or bf16."""
 
-    codes: np.ndarray
-    scale: np.ndarray | None = None
-    offset: np.ndarray | None = None
+    codes: Made
+    scale: Made | None = None
+    offset: Made | None = None
+
+    def part(self, part: Part) -> np.ndarray:
+        """A part that the matrix has."""
+        made: Made | None = getattr(self, part)
+        assert made is not None
+        return made()
 
 
-def split_blocks(data: bytes, form: Format, shape: tuple[int, ...]) -> Blocks:
-    """Codes, scales and offsets of a tensor with these bytes; leading axes are joined."""
-    rows = int(np.prod(shape[:-1], dtype=np.int64))
+def split_blocks(data: bytes, form: Format, columns: int) -> Blocks:
+    """Codes, scales and offsets of the rows with these bytes."""
     if form.name in _PLAIN:
-        return Blocks(np.frombuffer(data, _PLAIN[form.name]).reshape(rows, shape[-1]))
-    raw = np.frombuffer(data, np.uint8).reshape(rows, -1, form.bytes)
-    return _SPLIT[form.name](raw)
+        return Blocks(lambda: np.frombuffer(data, _PLAIN[form.name]).reshape(-1, columns))
+    return _SPLIT[form.name](np.frombuffer(data, np.uint8).reshape(-1, columns // form.weights, form.bytes))
+
+
+class StoredMatrix(NamedTuple):
+    """A matrix [rows, columns] in a file. `read` reads the bytes of some rows: from the first one on, and how many."""
+
+    form: Format
+    rows: int
+    columns: int
+    read: Callable[[int, int], bytes]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that the matrix has, in order."""
+        first = split_blocks(self.read(0, 1), self.form, self.columns)
+        return tuple(part for part in get_args(Part) if getattr(first, part) is not None)
+
+    def part(self, part: Part) -> np.ndarray:
+        """One part of all rows, read piece by piece."""
+        each = max(1, PIECE // (self.columns // self.form.weights * self.form.bytes))
+        out: np.ndarray | None = None
+        for first in range(0, self.rows, each):
+            count = min(each, self.rows - first)
+            piece = split_blocks(self.read(first, count), self.form, self.columns).part(part)
+            out = np.empty((self.rows, piece.shape[1]), piece.dtype) if out is None else out
+            out[first : first + count] = piece
+        assert out is not None
+        return out
+
+    def constant(self, part: Part) -> Payload:
+        """One part as a constant that is read again where it is needed: of a large model, memory holds only what kernels read."""
+
+        def again() -> memoryview:
+            return self.part(part).reshape(-1).view(np.uint8).data.toreadonly()
+
+        array = self.part(part)
+        dtype = dtype_of(array)
+        assert dtype is not None
+        made = Payload.of_bytes(array.reshape(-1).view(np.uint8).data.toreadonly(), dtype, array.shape)
+        made.read_again_by(again)
+        made.release()
+        return made
 
 
 _PLAIN: dict[str, type | np.dtype] = {
@@ -71,29 +124,32 @@ def _signed(codes: np.ndarray, middle: int) -> np.ndarray:
     return _joined(codes.astype(np.int8) - np.int8(middle)).astype(ml_dtypes.int4 if middle == 8 else np.int8)
 
 
-def _shifted(codes: np.ndarray, middle: int, scale: np.ndarray, offset: np.ndarray) -> Blocks:
+def _shifted(codes: Made, middle: int, scale: Made, offset: Made) -> Blocks:
     """Blocks of codes * scale + offset, with signed codes."""
-    return Blocks(_signed(codes, middle), scale, offset + np.float32(middle) * scale)
+    return Blocks(lambda: _signed(codes(), middle), scale, lambda: offset() + np.float32(middle) * scale())
 
 
 def _q4_0(raw: np.ndarray) -> Blocks:
-    return Blocks(_signed(_nibbles(raw[..., 2:]), 8), _half(raw[..., :2]))
+    return Blocks(lambda: _signed(_nibbles(raw[..., 2:]), 8), lambda: _half(raw[..., :2]))
 
 
 def _q4_1(raw: np.ndarray) -> Blocks:
-    return _shifted(_nibbles(raw[..., 4:]), 8, _half(raw[..., :2]), _half(raw[..., 2:4]))
+    return _shifted(lambda: _nibbles(raw[..., 4:]), 8, lambda: _half(raw[..., :2]), lambda: _half(raw[..., 2:4]))
 
 
 def _q5_0(raw: np.ndarray) -> Blocks:
-    return Blocks(_signed(_nibbles(raw[..., 6:]) | _bits(raw[..., 2:6]) << 4, 16), _half(raw[..., :2]))
+    return Blocks(lambda: _signed(_nibbles(raw[..., 6:]) | _bits(raw[..., 2:6]) << 4, 16), lambda: _half(raw[..., :2]))
 
 
 def _q5_1(raw: np.ndarray) -> Blocks:
-    return _shifted(_nibbles(raw[..., 8:]) | _bits(raw[..., 4:8]) << 4, 16, _half(raw[..., :2]), _half(raw[..., 2:4]))
+    def codes() -> np.ndarray:
+        return _nibbles(raw[..., 8:]) | _bits(raw[..., 4:8]) << 4
+
+    return _shifted(codes, 16, lambda: _half(raw[..., :2]), lambda: _half(raw[..., 2:4]))
 
 
 def _q8_0(raw: np.ndarray) -> Blocks:
-    return Blocks(_joined(np.ascontiguousarray(raw[..., 2:]).view(np.int8)), _half(raw[..., :2]))
+    return Blocks(lambda: _joined(np.ascontiguousarray(raw[..., 2:]).view(np.int8)), lambda: _half(raw[..., :2]))
 
 
 def _of_groups(group: np.ndarray, each: np.ndarray) -> np.ndarray:
@@ -101,12 +157,17 @@ def _of_groups(group: np.ndarray, each: np.ndarray) -> np.ndarray:
     return _joined(group[..., None] * each.astype(np.float32))
 
 
-def _scales_of_six_bits(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _six_bits(raw: np.ndarray) -> tuple[Made, Made]:
     """The scales and offsets [N, all blocks] of K blocks: two numbers of 16 bits, and twice eight of 6 bits in 12 bytes."""
     a, b, c = raw[..., 4:8], raw[..., 8:12], raw[..., 12:16]
-    scales = np.concatenate([a & 63, c & 15 | (a >> 6) << 4], axis=-1)
-    lows = np.concatenate([b & 63, c >> 4 | (b >> 6) << 4], axis=-1)
-    return _of_groups(_half(raw[..., :2]), scales), _of_groups(-_half(raw[..., 2:4]), lows)
+
+    def scale() -> np.ndarray:
+        return _of_groups(_half(raw[..., :2]), np.concatenate([a & 63, c & 15 | (a >> 6) << 4], axis=-1))
+
+    def offset() -> np.ndarray:
+        return _of_groups(-_half(raw[..., 2:4]), np.concatenate([b & 63, c >> 4 | (b >> 6) << 4], axis=-1))
+
+    return scale, offset
 
 
 def _runs_of_64(raw: np.ndarray) -> np.ndarray:
@@ -115,19 +176,27 @@ def _runs_of_64(raw: np.ndarray) -> np.ndarray:
 
 
 def _q4_k(raw: np.ndarray) -> Blocks:
-    return _shifted(_runs_of_64(raw[..., 16:]), 8, *_scales_of_six_bits(raw))
+    return _shifted(lambda: _runs_of_64(raw[..., 16:]), 8, *_six_bits(raw))
 
 
 def _q5_k(raw: np.ndarray) -> Blocks:
-    high = np.unpackbits(raw[..., 16:48, None], axis=-1, bitorder="little").swapaxes(-1, -2)
-    return _shifted(_runs_of_64(raw[..., 48:]) | high << 4, 16, *_scales_of_six_bits(raw))
+    def codes() -> np.ndarray:
+        high = np.unpackbits(raw[..., 16:48, None], axis=-1, bitorder="little").swapaxes(-1, -2)
+        return _runs_of_64(raw[..., 48:]) | high << 4
+
+    return _shifted(codes, 16, *_six_bits(raw))
 
 
 def _q6_k(raw: np.ndarray) -> Blocks:
-    low = _nibbles(raw[..., :128].reshape(*raw.shape[:2], 2, 64)).reshape(*raw.shape[:2], 2, 4, 32)
-    pairs = raw[..., 128:192].reshape(*raw.shape[:2], 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8).reshape(4, 1) & 3
-    scales = np.ascontiguousarray(raw[..., 192:208]).view(np.int8)
-    return Blocks(_signed(low | pairs << 4, 32), _of_groups(_half(raw[..., 208:]), scales))
+    def codes() -> np.ndarray:
+        low = _nibbles(raw[..., :128].reshape(*raw.shape[:2], 2, 64)).reshape(*raw.shape[:2], 2, 4, 32)
+        pairs = raw[..., 128:192].reshape(*raw.shape[:2], 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8).reshape(4, 1) & 3
+        return _signed(low | pairs << 4, 32)
+
+    def scale() -> np.ndarray:
+        return _of_groups(_half(raw[..., 208:]), np.ascontiguousarray(raw[..., 192:208]).view(np.int8))
+
+    return Blocks(codes, scale)
 
 
 _SPLIT: dict[str, Callable[[np.ndarray], Blocks]] = {
@@ -145,14 +214,13 @@ _SPLIT: dict[str, Callable[[np.ndarray], Blocks]] = {
 class Matrix:
     """A matrix [N, K] of a graph in its blocks."""
 
-    def __init__(self, graph: Graph, name: str, blocks: Blocks) -> None:
-        self.codes = graph.constant(blocks.codes, name, role="param")
-        self.scale, self.offset = (
-            None if numbers is None else graph.constant(numbers, f"{name}.{part}", role="param")
-            for part, numbers in (("scale", blocks.scale), ("offset", blocks.offset))
-        )
-        self.depth = blocks.codes.shape[1]
-        self.block = 0 if blocks.scale is None else self.depth // blocks.scale.shape[1]
+    def __init__(self, graph: Graph, name: str, stored: StoredMatrix) -> None:
+        names = {"codes": name}
+        made = {part: stored.constant(part) for part in stored.parts}
+        found = {part: graph.constant(t, names.get(part, f"{name}.{part}"), role="param") for part, t in made.items()}
+        self.codes, self.scale, self.offset = found["codes"], found.get("scale"), found.get("offset")
+        self.depth = stored.columns
+        self.block = self.depth // made["scale"].shape[1] if "scale" in made else 0
 
     def product(self, x: Tensor) -> Tensor:
         """x [.., K] times the transposed matrix."""

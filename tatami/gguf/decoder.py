@@ -12,6 +12,7 @@ the context.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from math import sqrt
 
@@ -22,7 +23,7 @@ from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.gguf.architectures import Sizes
-from tatami.gguf.blocks import Matrix, split_blocks
+from tatami.gguf.blocks import Matrix, StoredMatrix, split_blocks
 from tatami.gguf.file import GgufFile
 
 USUAL_KEYS = 512
@@ -57,17 +58,16 @@ class _Decoder:
     def matrix(self, name: str, rows: int, columns: int) -> Matrix:
         """A weight [rows, columns] in its blocks."""
         self.stored(f"{name}.weight", (rows, columns))
-        stored = self.file.tensors[f"{name}.weight"]
-        return Matrix(self.g, name, split_blocks(self.file.read(f"{name}.weight"), stored.format, stored.shape))
+        form = self.file.tensors[f"{name}.weight"].format
+        return Matrix(self.g, name, StoredMatrix(form, rows, columns, partial(self.file.read_rows, f"{name}.weight")))
 
     def numbers(self, name: str, size: int) -> np.ndarray:
         """A vector of plain numbers, in fp32."""
         self.stored(name, (size,))
-        stored = self.file.tensors[name]
-        blocks = split_blocks(self.file.read(name), stored.format, stored.shape)
+        blocks = split_blocks(self.file.read_rows(name, 0, 1), self.file.tensors[name].format, size)
         if blocks.scale is not None:
             raise self.broken(f"{name} is quantised")
-        return blocks.codes[0].astype(np.float32)
+        return blocks.codes()[0].astype(np.float32)
 
     def vector(self, name: str, size: int) -> Tensor:
         return self.g.constant(self.numbers(name, size), name, role="param")

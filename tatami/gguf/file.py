@@ -46,23 +46,25 @@ class StoredTensor(NamedTuple):
 
 
 class GgufFile(NamedTuple):
-    """The metadata of a file, and the places of its tensors. Each is read by itself, since weights are larger than memory should hold twice."""
+    """The metadata of a file, and the places of its tensors. They are read in pieces, since weights are larger than memory should
+    hold twice."""
 
     path: Path
     metadata: Mapping[str, Metadata]
     tensors: Mapping[str, StoredTensor]
 
-    def read(self, name: str) -> bytes:
-        """The bytes of a tensor. Raises FileUnreadable, ParseError."""
+    def read_rows(self, name: str, first: int, count: int) -> bytes:
+        """The bytes of some rows of a tensor, whose leading axes are joined. Raises FileUnreadable, ParseError."""
         stored = self.tensors[name]
+        size = stored.nbytes // prod(stored.shape[:-1])
         try:
             with open_plain(self.path) as file:
-                file.seek(stored.first)
-                data: bytes = file.read(stored.nbytes)
+                file.seek(stored.first + first * size)
+                data: bytes = file.read(count * size)
         except OSError as error:
             why = error.strerror or "it cannot be read"
             raise fail("FileUnreadable", self.path.name, why, "check the path and its permissions") from None
-        if len(data) != stored.nbytes:
+        if len(data) != count * size:
             raise _broken(self.path, "it ends within a tensor")
         return data
 

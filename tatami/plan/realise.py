@@ -26,6 +26,7 @@ from tatami.plan.cpu.split import split_region
 from tatami.plan.ir import CpuSplit, ProgramPlan, SchedulePlan
 from tatami.plan.memory.constant_arguments import constant_arguments, without_unread
 from tatami.plan.memory.convert import with_layouts
+from tatami.plan.memory.packed_lookups import looked_up, packed_forms, with_packed_lookups
 from tatami.plan.memory.packed_operands import PackedOperand, packed_operands
 from tatami.plan.named_region import constant_tensors
 from tatami.region.ir import Binary, Cast, Iter, Let, Param, Program, Reduce, Region, RegionExpr, Step, Target, Yield
@@ -122,7 +123,21 @@ def _pack_program(
                 item = msgspec.structs.replace(item, inputs=(*item.inputs, *others.values())) if others else item
         body.append(item)
     packings = list(made.values())
+    body, variants = _with_lookups(body, variants, packings)
     return _with_made(msgspec.structs.replace(program, body=tuple(body)), packings), packings, variants
+
+
+def _with_lookups(
+    body: list[Region | Step], variants: dict[str, tuple[Region, ...]], packings: list[_Packing]
+) -> tuple[list[Region | Step], dict[str, tuple[Region, ...]]]:
+    """The Regions and their forms with lookups in packed operands that nothing else reads in their own order."""
+    every = [*(r for forms in variants.values() for r in forms), *(r for r in body if isinstance(r, Region))]
+    steps = [item for item in body if isinstance(item, Step)]
+    forms = looked_up(every, steps, packed_forms(p.region for p in packings))
+    if not forms:
+        return body, variants
+    changed = [with_packed_lookups(item, forms) if isinstance(item, Region) else item for item in body]
+    return changed, {n: tuple(with_packed_lookups(r, forms) for r in of) for n, of in variants.items()}
 
 
 def _turned(conversion: Region, ports: dict[str, Input]) -> _Packing:

@@ -174,7 +174,7 @@ class Server:
             wants_usage = body.stream_options is not None and body.stream_options.include_usage
             return Events(job, form, read if wants_usage else None)
         await job.finished(request)
-        if any(s.reason == "cancelled" for s in sequences):
+        if any(s.reason in ("cancelled", "fault") for s in sequences):
             raise BadRequest("the model failed, or the server is ending", status=503)
         return Response(form.whole(sequences, read), media_type="application/json")
 

@@ -69,13 +69,21 @@ class Worker:
     def _closed_by(self, told: Told) -> Told:
         """`told`, with the place of the sequence given back at its end."""
 
+        has_ended = False
+
         def tell(sequence: Sequence, text: str) -> None:
+            nonlocal has_ended
             if not text:
+                if has_ended:  # told again, since telling it failed
+                    return
+                has_ended = True
                 with self._wake:
                     self._open -= 1
                 self.metrics.add("tatami_generated_tokens_total", len(sequence.generated))
                 if sequence.reason == "cancelled":
                     self.metrics.add("tatami_cancelled_total")
+                if sequence.fault is not None:
+                    self._note(sequence.fault)
             told(sequence, text)
 
         return tell
@@ -94,11 +102,15 @@ class Worker:
                 return
             try:
                 self.engine.step()
-            except Exception as error:  # a step that fails ends its sequences, not the server
-                self.metrics.add("tatami_faults_total")
-                found = error.diagnostics[0] if isinstance(error, TatamiError) else internal_fault("step", error)
-                print(found, file=sys.stderr, flush=True)
+            except Exception as error:  # a fault of the engine itself: it ends the sequences, not the server
+                self._note(error)
                 self._end_all()
+
+    def _note(self, error: Exception) -> None:
+        """Count an error, and print it for whoever runs the server."""
+        self.metrics.add("tatami_faults_total")
+        found = error.diagnostics[0] if isinstance(error, TatamiError) else internal_fault("step", error)
+        print(found, file=sys.stderr, flush=True)
 
     def _end_all(self) -> None:
         for sequence, _ in (*self.engine.running.values(), *self.engine.waiting):

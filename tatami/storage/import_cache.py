@@ -18,8 +18,10 @@ import msgspec
 from tatami.core.codec import decode_record, encode_record
 from tatami.core.diagnostic import Diagnostic, TatamiError
 from tatami.core.document import ConstantRef, embed_constant, load_constant
+from tatami.core.dtype import DType
 from tatami.core.files.data_files import DataFiles, ModelFile, read_part
 from tatami.core.module import Module
+from tatami.core.numbers.words import packed, unpacked
 from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph
 from tatami.runtime.building.cache import content_key, default_cache
@@ -52,11 +54,27 @@ class Read(msgspec.Struct, frozen=True):
 
 
 class Constant(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A constant of an entry: its bytes are in `ref`, or begin at `first` of the file `location` (empty: the model's own)."""
+    """A constant of an entry: its bytes are in `ref`, or begin at `first` of the file `location` (empty: the model's own). In a
+    file two elements of 4 bits are in a byte."""
 
     ref: ConstantRef
     first: int = -1
     location: str = ""
+
+    @property
+    def is_packed(self) -> bool:
+        """True if the file has two elements in a byte."""
+        return self.ref.dtype in (DType.i4, DType.u4)
+
+    @property
+    def size(self) -> int:
+        """Number of bytes in the file."""
+        count = prod(self.ref.shape)
+        return -(-count // 2) if self.is_packed else self.ref.dtype.itemsize * count
+
+    def content(self, data: bytes) -> bytes:
+        """The constant's bytes from those of the file."""
+        return unpacked(data, prod(self.ref.shape)) if self.is_packed else data
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -115,22 +133,23 @@ def _tensor(name: str, constant: Constant, file: ModelFile) -> Tensor:
     ref = constant.ref
     if constant.first < 0:
         return load_constant(name, ref, None)
-    size = ref.dtype.itemsize * prod(ref.shape)
-    first, location = constant.first, constant.location
+    first, location, size = constant.first, constant.location, constant.size
     if file.beside is None:
-        return Tensor.of_bytes(memoryview(file.data)[first : first + size], ref.dtype, ref.shape, ref.sha256)
-    data = None if location else file.data[first : first + size]
+        part = memoryview(file.data)[first : first + size]
+        content = constant.content(bytes(part)) if constant.is_packed else part
+        return Tensor.of_bytes(content, ref.dtype, ref.shape, ref.sha256)
+    data = None if location or constant.is_packed else file.data[first : first + size]
     return Tensor.in_a_file(ref.dtype, ref.shape, ref.sha256, _reader(name, constant, file.beside.folder, file.name), data)
 
 
 def _reader(name: str, constant: Constant, folder: Path, file: str) -> Callable[[], bytes]:
     """A function that reads the bytes of a constant from a model's file, or from another one in its folder."""
-    first, size = constant.first, constant.ref.dtype.itemsize * prod(constant.ref.shape)
+    first, size = constant.first, constant.size
 
     def reload() -> bytes:
         if constant.location:
-            return DataFiles(folder).read(name, constant.location, first, size)
-        return read_part(folder / file, first, size)
+            return constant.content(DataFiles(folder).read(name, constant.location, first, size))
+        return constant.content(read_part(folder / file, first, size))
 
     return reload
 
@@ -141,8 +160,8 @@ def _found(module: Module[Graph], file: ModelFile) -> dict[str, Constant]:
     out: dict[str, Constant] = {}
     fruitless = end = 0
     for name, tensor in module.constants.items():
-        data = tensor.data
         ref = ConstantRef(tensor.dtype, tensor.shape, tensor.sha256)
+        data = packed(tensor.array) if Constant(ref).is_packed else tensor.data
         place = reads.get(sha256(data).hexdigest()) if reads else None
         if place is not None:
             out[name] = Constant(ref, place[1], place[0])

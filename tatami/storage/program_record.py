@@ -1,12 +1,13 @@
 """The text of a compiled program (`compilation.StoredProgram`).
 
-`program_record` writes it and `read_record` reads it; a constant that the model has too is named by its content only. The program cache keeps such texts by the content of the model; a `.tatami` file holds one
+`program_record` writes it and `read_record` reads it; a constant that the model has too is named by its content only, and one that was derived from such a constant by its derivation. The program cache keeps such texts by the content of the model; a `.tatami` file holds one
 next to the model's documents. No text holds code: the shared object is found by its hash and checked when it is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeGuard
 
 import msgspec
 
@@ -15,23 +16,29 @@ from tatami.core.codec import decode_record, encode_record
 from tatami.core.diagnostic import Diagnostic
 from tatami.core.document import ConstantRef, embed_constant, load_constant
 from tatami.core.module import Module
+from tatami.core.numbers.derived import Derivation, DerivedTensor
 from tatami.core.tensor import Tensor
 from tatami.execution.ir import ExecutionPlan
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The text form of a program. `library`: key of the shared object. A constant without data is one of the model."""
+    """The text form of a program. `library`: key of the shared object. A constant without data is one of the model, or is
+    `derived` from one."""
 
     programs: dict[str, ExecutionPlan]
     constants: dict[str, ConstantRef]
     library: str
     warnings: tuple[Diagnostic, ...] = ()
+    derived: dict[str, Derivation] = {}
 
 
 def program_record(program: StoredProgram, of_model: Iterable[Tensor]) -> bytes | None:
     """The program as text; None for a program that would not be read back equal."""
-    constants = constant_refs(program.execution.constants, of_model)
-    record = Record(dict(program.execution.programs), constants, program.library_key, program.warnings)
+    model = {t.sha256: t for t in of_model}
+    constants = program.execution.constants
+    derived = {n: t.derivation for n, t in constants.items() if _is_derived(t, model)}
+    refs = constant_refs(constants, [*model.values(), *(constants[n] for n in derived)])
+    record = Record(dict(program.execution.programs), refs, program.library_key, program.warnings, derived)
     text = encode_record(record)
     try:
         return text if decode_record(text, Record) == record else None
@@ -46,8 +53,18 @@ def read_record(text: bytes) -> Record:
 
 def execution_of(record: Record, of_model: Mapping[str, Tensor]) -> Module[ExecutionPlan] | None:
     """The module with its constants; None if the model lacks one."""
-    constants = constants_of_refs(record.constants, of_model)
+    known = dict(of_model)
+    for name, derivation in record.derived.items():
+        ref, source = record.constants.get(name), of_model.get(derivation.source)
+        if ref is None or source is None:
+            return None
+        known[ref.sha256] = DerivedTensor.again(source, derivation, (ref.dtype, ref.shape, ref.sha256))
+    constants = constants_of_refs(record.constants, known)
     return None if constants is None else Module(record.programs, constants)
+
+
+def _is_derived(tensor: Tensor, model: Mapping[str, Tensor]) -> TypeGuard[DerivedTensor]:
+    return isinstance(tensor, DerivedTensor) and tensor.sha256 not in model and tensor.derivation.source in model
 
 
 def constant_refs(constants: Mapping[str, Tensor], of_model: Iterable[Tensor]) -> dict[str, ConstantRef]:

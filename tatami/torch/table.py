@@ -11,6 +11,7 @@ from tatami.torch.aten.grid import GRID
 from tatami.torch.aten.index import INDEX
 from tatami.torch.aten.norm import NORM
 from tatami.torch.aten.pool import POOL
+from tatami.torch.aten.quantized import QUANTIZED
 from tatami.torch.aten.random import RANDOM
 from tatami.torch.aten.reduce import REDUCE
 from tatami.torch.aten.resize import RESIZE
@@ -26,5 +27,6 @@ from tatami.torch.special_functions.special import SPECIAL
 HANDLERS: dict[str, Handler] = {
     **ELEMENTWISE, **REDUCE, **VIEW, **INDEX, **CONTRACTION, **ATTENTION, **NORM, **POOL, **CREATE, **RANDOM,
     **SPECIAL, **INCOMPLETE, **POLYNOMIAL, **CONVERT, **MATRIX, **FACTORS, **GRID, **RESIZE, **SCATTER,
+    **QUANTIZED,
 }  # fmt: skip
 """ATen overload → its handler."""

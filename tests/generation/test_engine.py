@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
@@ -186,3 +186,73 @@ def test_another_program_is_refused() -> None:
     program.signature = g.graph().signature
     with pytest.raises(TatamiError, match=r"not a decoder's program: its inputs are x"):
         Generator(program)
+
+
+class Poisoned(StandIn):
+    """A program that fails in every call with the token 13; `once`: in its next call."""
+
+    once = False
+
+    def __call__(self, arrays: Mapping[str, np.ndarray], /) -> Mapping[str, np.ndarray]:
+        found = super().__call__(arrays)  # it fails after it has written, and writes the same again
+        if self.once or (arrays["tokens"] == 13).any():
+            self.once = False
+            raise RuntimeError("a planted fault")
+        return found
+
+
+def test_a_fault_ends_its_own_sequence() -> None:
+    program = Poisoned()
+    engine = Engine(program, context=64, slots=4, chunk=5)
+    asked = prompts(60, 20)
+    every = [sequence(p, 11) for p in asked]
+    told: list[Sequence] = []
+    for s in every:
+        engine.add(s, lambda s, text: None if text else told.append(s))
+    while not engine.is_idle:
+        engine.step()
+    assert sorted(map(id, told)) == sorted(map(id, every))
+    for prompt, s in zip(asked, every, strict=True):
+        tokens = (*prompt, *after(prompt, 10))  # the last one is not computed with
+        assert s.reason == ("fault" if 13 in tokens else "length")
+        assert tuple(s.generated) == after(prompt, 11)[: len(s.generated)]
+    assert {s.reason for s in every} == {"fault", "length"}
+
+
+def test_a_step_that_fails_once_ends_nothing_among_several() -> None:
+    program = Poisoned()
+    engine = Engine(program, context=64, slots=3)
+    asked = ((1, 2), (3, 4, 5), (7,))
+    every = [sequence(p, 9) for p in asked]
+    for s in every:
+        engine.add(s, lambda *_: None)
+    for _ in range(4):
+        engine.step()
+    program.once = True
+    while not engine.is_idle:
+        engine.step()
+    assert [tuple(s.generated) for s in every] == [after(p, 9) for p in asked]
+
+
+def test_a_caller_s_function_that_fails_ends_its_sequence() -> None:
+    engine = Engine(StandIn(), context=64, slots=2)
+    good, bad = sequence((1, 2), 9), sequence((3,), 9)
+
+    def fails(_: Sequence, text: str) -> None:
+        raise ValueError("a planted fault")
+
+    bad.text = TextStream(lambda tokens: "".join(f"{t} " for t in tokens))
+    engine.add(good, lambda *_: None)
+    engine.add(bad, fails)
+    while not engine.is_idle:
+        engine.step()
+    assert tuple(good.generated) == after((1, 2), 9)
+    assert bad.reason == "fault"
+
+
+def test_a_generator_raises_the_fault() -> None:
+    generator = Generator(Poisoned(), context=64, slots=2)
+    for ask in (lambda: generator.batch([(1, 2), (13,)]), lambda: list(generator.stream((13,)))):
+        with pytest.raises(RuntimeError, match="a planted fault"):
+            ask()
+        assert generator.engine.is_idle

@@ -10,7 +10,7 @@ from gguf.quants import dequantize
 import tatami as tt
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
-from tatami.gguf.blocks import Matrix, split_blocks
+from tatami.gguf.blocks import Matrix, StoredMatrix, split_blocks
 from tatami.gguf.formats import FORMATS, Format
 
 
@@ -26,6 +26,11 @@ def raw_blocks(form: Format, rows: int, columns: int) -> np.ndarray:
     return raw
 
 
+def in_memory(raw: np.ndarray, form: Format) -> StoredMatrix:
+    """Rows of 512 numbers with these bytes."""
+    return StoredMatrix(form, len(raw), 512, lambda first, count: raw[first : first + count].tobytes())
+
+
 @pytest.mark.parametrize("code", FORMATS)
 def test_numbers_are_those_of_the_format(code: int) -> None:
     form = FORMATS[code]
@@ -33,7 +38,7 @@ def test_numbers_are_those_of_the_format(code: int) -> None:
     raw = raw_blocks(form, 3, 512)
     want = dequantize(raw, gguf.GGMLQuantizationType(code)).reshape(3, 512)
     g = Graph("blocks")
-    matrix = Matrix(g, "w", split_blocks(raw.tobytes(), form, (3, 512)))
+    matrix = Matrix(g, "w", in_memory(raw, form))
     g.output("all", matrix.product(g.constant(np.eye(512, dtype=np.float32))).transpose())
     g.output("some", matrix.rows(g.input("index", (2,), DType.i64)))
     found = tt.compile(g, target="reference")(index=np.array([2, 0]))
@@ -47,10 +52,9 @@ def test_numbers_are_those_of_the_format(code: int) -> None:
 )
 def test_codes_stay_narrow(name: str, dtype: str, blocks: int) -> None:
     form = next(f for f in FORMATS.values() if f.name == name)
-    found = split_blocks(raw_blocks(form, 2, 512).tobytes(), form, (2, 512))
-    assert found.codes.dtype.name == dtype
-    assert found.scale is not None
-    assert found.scale.shape == (2, blocks)
+    found = split_blocks(raw_blocks(form, 2, 512).tobytes(), form, 512)
+    assert found.codes().dtype.name == dtype
+    assert found.part("scale").shape == (2, blocks)
     assert (found.offset is not None) == (name == "Q4_K")
 
 
@@ -59,7 +63,7 @@ def test_no_wide_copy_of_a_product_s_weights(name: str) -> None:
     """A program holds less than half of the bytes that a matrix of codes would take in fp32."""
     form = next(f for f in FORMATS.values() if f.name == name)
     g = Graph("product")
-    matrix = Matrix(g, "w", split_blocks(raw_blocks(form, 512, 512).tobytes(), form, (512, 512)))
+    matrix = Matrix(g, "w", in_memory(raw_blocks(form, 512, 512), form))
     g.output("y", matrix.product(g.input("x", ("B", "S", 512), DType.fp32)))
     f = tt.compile(g)
     f(x=np.ones((1, 3, 512), np.float32))

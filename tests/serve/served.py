@@ -33,13 +33,17 @@ class Numbers:
 
 
 class Slow(StandIn):
-    """The program, a little slower, so that clients can leave in the middle; `fails`: how many calls fail."""
+    """The program, a little slower, so that clients can leave in the middle; `fails`: how many calls fail; `poison`:
+    a token with which every call fails."""
 
     seconds = 0.0
     fails = 0
+    poison = -1
 
     def __call__(self, arrays: Mapping[str, np.ndarray], /) -> Mapping[str, np.ndarray]:
         time.sleep(self.seconds)
+        if (arrays["tokens"] == self.poison).any():
+            raise RuntimeError("a planted fault")
         if self.fails:
             self.fails -= 1
             raise RuntimeError("a planted fault")

@@ -187,6 +187,32 @@ def test_a_step_that_fails_ends_its_sequences_and_not_the_server(capfd: pytest.C
         assert "planted" in capfd.readouterr().err
 
 
+def test_a_step_that_fails_for_one_sequence_leaves_the_others(capfd: pytest.CaptureFixture[str]) -> None:
+    """Token 13 is poison: a step that has it fails. Three others run in the same steps."""
+    with serving() as running, openai.OpenAI(base_url=f"{running.url}/v1", api_key="x", max_retries=0) as client:
+        running.program.seconds = 0.01
+        running.program.poison = 13
+        good = ((1, 2), (3, 4, 5), (7,))
+
+        def asked(prompt: tuple[int, ...]) -> str:
+            return client.completions.create(model=MODEL, prompt=list(prompt), max_tokens=12, temperature=0).choices[0].text
+
+        assert all(13 not in after(p, 12) for p in good)
+        poisoned = next((a, b) for a in range(90) for b in range(90) if 13 in after((a, b), 12)[2:6] and 13 not in (a, b))
+        with ThreadPoolExecutor(4) as pool:
+            others = [pool.submit(asked, p) for p in good]
+            failing = pool.submit(asked, poisoned)
+            assert [f.result() for f in others] == [text_of(after(p, 12)) for p in good]
+            with pytest.raises(openai.InternalServerError, match="the model failed"):
+                failing.result()
+        with client.completions.create(model=MODEL, prompt=list(poisoned), max_tokens=12, temperature=0, stream=True) as stream:
+            reasons = [c.choices[0].finish_reason for c in stream if c.choices]
+        assert reasons[-1] == "fault"
+        assert running.is_idle_within(5)
+        assert running.server.metrics.value("tatami_faults_total") == 2
+        assert capfd.readouterr().err.count("planted") == 2
+
+
 def test_the_end_of_a_server_ends_its_requests() -> None:
     with serving() as running:
         running.program.seconds = 0.02

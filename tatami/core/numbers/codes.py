@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from tatami.core.dtype import DType
+from tatami.core.numbers.derived import Derivation, DerivedTensor
+from tatami.core.numbers.words import NIBBLES
 from tatami.core.tensor import Tensor
 
-NIBBLES = 8
-"""Codes of 4 bits in an element of 32 bits."""
 OFFSET = {DType.u8: 128, DType.u4: 8, DType.u2: 2, DType.i8: 0, DType.i4: 0, DType.i2: 0}
 """Value that code 0 of a signed type has as a code of the unsigned type of the same size."""
 
@@ -33,37 +34,32 @@ class Blocks(NamedTuple):
 
 def blocks_of(codes: Tensor, scales: Tensor, zeros: Tensor | None, k_axis: int, block: int) -> Blocks:
     """The matrix of rank 2 with its codes signed and k first. Scales and zero points have rank 0, rank 1 (one for each column), or
-    with a `block` one for that many elements of axis `k_axis`."""
+    with a `block` one for that many elements of axis `k_axis`. Its parts are derived from these constants."""
     depth, columns = codes.shape[k_axis], codes.shape[1 - k_axis]
     block = block if 0 < block < depth else max(1, depth)
-
-    def by_row(t: np.ndarray) -> np.ndarray:
-        """One row for each block of k."""
-        if t.ndim == 2:
-            return np.ascontiguousarray(t.T if k_axis == 1 else t)
-        return np.ascontiguousarray(np.broadcast_to(t, (1, columns)))
-
-    offset = OFFSET[codes.dtype]
-    values = codes.array.astype(np.int8 if offset == 0 else np.int16) - offset
-    values = (values.T if k_axis == 1 else values).astype(np.int8)
-    stored = np.zeros(scales.shape, np.int16) if zeros is None else zeros.array.astype(np.int16)
-    points = by_row(stored - offset)
+    offset, is_turned = OFFSET[codes.dtype], k_axis == 1
     is_wide = codes.dtype in (DType.i8, DType.u8) or (block % NIBBLES and block < depth)
+
+    def by_row(t: Tensor, minus: int = 0, form: Literal["plain", "i8"] = "plain") -> Tensor:
+        """One row for each block of k."""
+        is_matrix = len(t.shape) == 2
+        spread = 0 if is_matrix else columns
+        return DerivedTensor.first(t, Derivation(t.sha256, minus, is_matrix and is_turned, spread, form))
+
     return Blocks(
-        Tensor(values if is_wide else words(values)),
-        Tensor(points.astype(np.int8)) if points.any() else None,
-        Tensor(by_row(scales.array)),
+        DerivedTensor.first(codes, Derivation(codes.sha256, offset, is_turned, form="i8" if is_wide else "words")),
+        _zeros(scales, zeros, offset, by_row),
+        by_row(scales),
         depth,
         block,
     )
 
 
-def words(codes: np.ndarray) -> np.ndarray:
-    """Codes of 4 bits as elements of 32 bits, filled up with 0: byte j has code j in its low half and code j + 4 in its high half,
-    so that one mask leaves four neighbours of k in the bytes of an element."""
-    depth, columns = codes.shape
-    out = np.zeros((-(-depth // NIBBLES), columns), np.uint32)
-    for i in range(NIBBLES):
-        part = codes[i::NIBBLES].astype(np.uint32) & 15
-        out[: len(part)] |= part << (8 * (i % 4) + i // 4 * 4)
-    return out.view(np.int32)
+def _zeros(scales: Tensor, zeros: Tensor | None, offset: int, by_row: Callable[..., Tensor]) -> Tensor | None:
+    """Zero points of signed codes, a row for each block; None if all are 0."""
+    if zeros is not None:
+        with zeros.borrowed() as array:
+            return by_row(zeros, offset, "i8") if (array.astype(np.int16) != offset).any() else None
+    if not offset:
+        return None
+    return by_row(Tensor(np.zeros(scales.shape, np.int8)), offset, "i8")

@@ -27,6 +27,7 @@ from tatami.frontend.operation import attributes
 from tatami.frontend.operations.contraction import Conv, Gemm, Matmul
 from tatami.frontend.ops import OPS
 from tatami.frontend.rewrites.integer_products import Integers, as_signed, integer_conv, integer_matmul
+from tatami.frontend.rewrites.narrow_rows import look_up_in_weights
 from tatami.frontend.rewrites.narrow_weights import narrow_weight
 from tatami.frontend.rewrites.rewriting import Rewriting
 from tatami.frontend.rewrites.spelled_scales import SpelledScales
@@ -67,7 +68,7 @@ def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
         if any(n.op == "dequantize" for n in programs[name].graph):
             work = _Rewriting(programs[name], module, target, constants, dict(origins.get(name, {})))
             programs[name], origins[name] = work.result(), work.origins
-    return replace(module, programs=programs, constants=constants, origins=origins)
+    return look_up_in_weights(replace(module, programs=programs, constants=constants, origins=origins))
 
 
 class _Rewriting(Rewriting):

@@ -11,7 +11,9 @@ The form is that of `tiny/views/narrow_factors.py`. Codes and zero points become
 from __future__ import annotations
 
 from tatami.core.dtype import DType
-from tatami.core.numbers.codes import NIBBLES, OFFSET, Blocks, blocks_of
+from tatami.core.expr import Shape, expr
+from tatami.core.numbers.codes import OFFSET, Blocks, blocks_of
+from tatami.core.numbers.words import NIBBLES
 from tatami.frontend.ir import Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.operations.elementwise import Dequantize
@@ -56,29 +58,35 @@ def _blocks(m: Rewriting, node: Node, k_axis: int) -> Blocks | None:
 def _value(m: Rewriting, b: Blocks) -> str:
     """Nodes that compute the matrix from constants in the form of their slivers."""
     codes = m.constant(b.codes)
-    if b.has_nibbles:
-        shape = (b.codes.shape[0], NIBBLES, b.codes.shape[1])
-        half = m.one("iota", [], {"shape": (2, 1), "axis": 0, "dtype": DType.i32, "start": 28, "step": -4})
-        byte = m.one("iota", [], {"shape": (1, 4), "axis": 1, "dtype": DType.i32, "step": 8})
-        places = m.one("reshape", [m.joined("sub", half, byte)], {"shape": (1, NIBBLES, 1)})
-        apart = [_spread(m, t, shape, b.depth) for t in (m.one("unsqueeze", [codes], {"axes": (1,)}), places)]
-        codes = m.one("shr", [m.one("shl", apart), m.number(28, DType.i32)])
-    out = m.cast(codes, DType.fp32)
+    out = m.cast(codes_of_words(m, codes, b.depth) if b.has_nibbles else codes, DType.fp32)
     if b.zeros is not None:
         out = m.one("sub", [out, _by_blocks(m, m.cast(m.constant(b.zeros), DType.fp32), b)])
     return m.one("mul", [out, _by_blocks(m, m.constant(b.scales), b)])
 
 
+def codes_of_words(m: Rewriting, words: str, depth: int) -> str:
+    """The codes [depth, ..] in elements of 32 bits [ceil(depth / 8), ..], as integers of 32 bits."""
+    count, *rest = m.shape(words)
+    half = m.one("iota", [], {"shape": (2, 1), "axis": 0, "dtype": DType.i32, "start": 28, "step": -4})
+    byte = m.one("iota", [], {"shape": (1, 4), "axis": 1, "dtype": DType.i32, "step": 8})
+    places = m.one("reshape", [m.joined("sub", half, byte)], {"shape": (1, NIBBLES, *(1 for _ in rest))})
+    shape = (count, expr(NIBBLES), *rest)
+    apart = [_spread(m, t, shape, depth) for t in (m.one("unsqueeze", [words], {"axes": (1,)}), places)]
+    return m.one("shr", [m.one("shl", apart), m.number(28, DType.i32)])
+
+
 def _by_blocks(m: Rewriting, t: str, b: Blocks) -> str:
     """One row for each block as one for each step of k."""
     rows, columns = b.scales.shape
-    return _spread(m, m.one("unsqueeze", [t], {"axes": (1,)}), (rows, b.block, columns), b.depth)
+    return _spread(m, m.one("unsqueeze", [t], {"axes": (1,)}), (expr(rows), expr(b.block), expr(columns)), b.depth)
 
 
-def _spread(m: Rewriting, t: str, shape: tuple[int, int, int], depth: int) -> str:
-    """[A, 1 or B, N] expanded to `shape`, as the first `depth` of A * B rows."""
+def _spread(m: Rewriting, t: str, shape: Shape, depth: int) -> str:
+    """[A, 1 or B, ..] expanded to `shape`, as the first `depth` of A * B rows."""
     wide = m.one("expand", [t], {"shape": shape})
-    rows = m.one("reshape", [wide], {"shape": (shape[0] * shape[1], shape[2])})
-    if shape[0] * shape[1] == depth:
+    count, *rest = shape[0] * shape[1], *shape[2:]
+    rows = m.one("reshape", [wide], {"shape": (count, *rest)})
+    if count == expr(depth):
         return rows
-    return m.one("slice", [rows], {"starts": (0, 0), "stops": (depth, shape[2])})
+    starts = (0,) * (1 + len(rest))
+    return m.one("slice", [rows], {"starts": starts, "stops": (expr(depth), *rest)})

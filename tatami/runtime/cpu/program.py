@@ -29,11 +29,15 @@ from tatami.runtime.cpu.quick_call import QuickCall
 from tatami.runtime.cpu.restored import hold_once
 from tatami.runtime.cpu.shared_blocks import shared_block
 from tatami.runtime.loaded import Where
+from tatami.runtime.machine.host import trim_heap
 from tatami.runtime.memory import BufferUse, Memory
 from tatami.runtime.python_runs import PythonRun
 from tatami.runtime.python_steps import ProgramCall
 
 Array: TypeAlias = np.ndarray
+_MOST_FREED = 32 << 20
+"""Maximum bytes of constants that were read for `setup` and freed, before their memory is given back to the system: pieces
+of them in a fragmented heap were half as much as the results."""
 
 
 class CpuProgram(NativeCode):
@@ -124,6 +128,7 @@ class CpuProgram(NativeCode):
         addresses = [*map(address, held), *(address(results[k]) for k in face.written)]
         last = {name: k for k, part in enumerate(self.layouts.setup_parts) for name in part.constants}
         arena, start = self.take_arena(at.arena.bytes)
+        freed = 0
         try:
             for k, part in enumerate(self.layouts.setup_parts):
                 self._take_constants({**{n: given[n].array for n in part.constants if n in given}, **pooled})
@@ -131,6 +136,11 @@ class CpuProgram(NativeCode):
                 for name in part.constants:
                     if last[name] == k and name in given:
                         given[name].release()
+                        freed += given[name].nbytes
+                if freed >= _MOST_FREED:
+                    self._take_constants(pooled)
+                    trim_heap()
+                    freed = 0
         finally:
             self.give_arena(arena, start)
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tatami.core.dtype import DType
-from tatami.core.expr import Shape
+from tatami.core.expr import ONE, Shape
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.handler import Handler
@@ -89,6 +89,7 @@ def attention(
     for a row that sees no key."""
     if dropout_p:
         raise Refusal("attention with dropout")
+    k, v, attn_mask = _of_same_keys(m, q, k, v, attn_mask)
     kind = Scores(is_causal, scale)
     scores = kind.seen(m, kind.of(m, q, k, attn_mask), -math.inf)
     out = scores.softmax(-1).cast(v.dtype) @ v  # weights in the values' dtype, as in PyTorch
@@ -107,6 +108,8 @@ def attention_backward(
     """_scaled_dot_product_flash_attention_for_cpu_backward without dropout: the gradients of Q, K and V."""
     if dropout_p:
         raise Refusal("attention with dropout")
+    heads = k.shape, v.shape
+    k, v, attn_mask = _of_same_keys(m, q, k, v, attn_mask)
     wide = _wide_dtype(q.dtype)
     product = (grad.cast(wide) * out.cast(wide)).sum((out.rank - 1,), keepdims=True)
     rows = Rows(q, grad, m.cast(logsumexp, wide).unsqueeze(q.rank - 1), product)
@@ -116,7 +119,40 @@ def attention_backward(
         of_q, of_k, of_v = _gradients(m, rows, k, v, attn_mask, scores)
     else:
         of_q, of_k, of_v = _by_blocks(m, rows, k, v, attn_mask, scores, count)
+    of_k, of_v = (_of_shared_heads(x, shape) for x, shape in zip((of_k, of_v), heads, strict=True))
     return m.cast(of_q, q.dtype), m.cast(of_k, k.dtype), m.cast(of_v, v.dtype)
+
+
+def _of_same_keys(m: Importer, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Keys, values and mask over one number of keys, for each query head. A cache gives keys and values a size each, which
+    attention needs equal."""
+    count = k.shape[-2]
+    v = m.taken_as(v, (*v.shape[:-2], count, v.shape[-1]))
+    if mask is not None and mask.shape and mask.shape[-1] != ONE:
+        mask = m.taken_as(mask, (*mask.shape[:-1], count))
+    return _for_each_query_head(k, q), _for_each_query_head(v, q), mask
+
+
+def _for_each_query_head(x: Tensor, q: Tensor) -> Tensor:
+    """Keys or values [batch, heads, keys, columns] with as many heads as the queries: neighbouring query heads share one."""
+    heads, queries = x.shape[-3].as_int(), q.shape[-3].as_int()
+    if heads is None or queries is None or heads == queries:
+        return x
+    if heads == 0 or queries % heads:
+        raise Refusal(f"attention of {queries} query heads over {heads} key heads")
+    batch, _, keys, columns = x.shape
+    wide = x.unsqueeze(2).expand((batch, heads, queries // heads, keys, columns))
+    return wide.reshape((batch, queries, keys, columns))
+
+
+def _of_shared_heads(x: Tensor, shape: Shape) -> Tensor:
+    """The gradient of keys or values with fewer heads, from that for each query head."""
+    if x.shape == shape:
+        return x
+    batch, heads, keys, columns = shape
+    count, own = x.shape[-3].as_int(), heads.as_int()
+    assert count is not None and own
+    return x.reshape((batch, heads, count // own, keys, columns)).sum((2,))
 
 
 def _gradients(

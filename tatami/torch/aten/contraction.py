@@ -48,6 +48,13 @@ def _plus(m: Importer, addend: Tensor, product: Tensor, beta: Number, alpha: Num
     return m.expand(m.cast(start, scaled.dtype), scaled.shape) + scaled
 
 
+def int_mm(m: Importer, a: Tensor, b: Tensor) -> Tensor:
+    """_int_mm: the product of matrices of 8 bits, summed in 32 bits."""
+    if a.dtype not in (DType.i8, DType.u8) or b.dtype != DType.i8:
+        raise Refusal(f"_int_mm of {a.dtype} and {b.dtype}")
+    return a.cast(DType.i16).matmul(b.cast(DType.i16), acc_dtype=DType.i32, out_dtype=DType.i32)
+
+
 def addmm(m: Importer, addend: Tensor, a: Tensor, b: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """addmm, baddbmm, addmv: beta * addend + alpha * product."""
     return _plus(m, addend, _product(m, a, b), beta, alpha)
@@ -227,6 +234,7 @@ def cdist(m: Importer, a: Tensor, b: Tensor, p: float, mode: int | None = None) 
 CONTRACTION: dict[str, Handler] = {
     "aten.mm.default": mm,
     "aten.bmm.default": mm,
+    "aten._int_mm.default": int_mm,
     "aten.mv.default": mm,
     "aten.matmul.default": mm,
     "aten.dot.default": dot,

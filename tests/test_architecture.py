@@ -69,6 +69,7 @@ OFFERED = {"operations", "views"}
 """Folders in a layer that later layers may import: operations of the table, and what one value shows by itself."""
 NUMPY_FILES = {
     "core/numbers/codes.py",
+    "core/numbers/collectives.py",
     "core/numbers/numerics.py",
     "core/tensor.py",
     "core/numbers/trees.py",

@@ -1,7 +1,8 @@
 """Order: the dependences of each instruction, its wave, and the linear order (spec 1 "Program", D2.14).
 
 Wave = the longest chain of dependences before an instruction. The linear order is by wave, then by position, so it
-is total and deterministic. True dependences go by buffer name, slices included; writes to an input (updates), and to a
+is total and deterministic. Collectives begin in the order of their numbers, which is the same in all processes; what needs the
+result of one comes after everything that needs none, so that exchanges overlap with it. True dependences go by buffer name, slices included; writes to an input (updates), and to a
 buffer in another's place, come after every read of the old value.
 """
 
@@ -32,6 +33,7 @@ from tatami.execution.ir import (
     Operation,
     SizeArg,
     TensorMap,
+    is_collective,
 )
 from tatami.frontend.ir import Node
 from tatami.frontend.operation import attributes
@@ -198,6 +200,35 @@ def _named_in_attributes(op: Operation) -> set[str]:
 def waves(plan: ExecutionPlan) -> list[int]:
     """The wave of each instruction. Raises CyclicGraph if the dependences form a circle."""
     before = dependences(plan)
+    exchanges = {i for i, ins in enumerate(plan.instructions) if is_collective(ins.op)}
+    if not exchanges:
+        return _longest_chains(plan, before)
+    reads = [set(b) for b in before]
+    first = sorted(exchanges, key=lambda i: (_number(plan.instructions[i]), i))
+    for one, following in zip(first, first[1:]):
+        before[following] = sorted({*before[following], one})
+    chain = _longest_chains(plan, before)
+    depth = [0] * len(before)
+    for i in sorted(range(len(before)), key=lambda i: chain[i]):
+        depth[i] = max((depth[j] + (j in exchanges and j in reads[i]) for j in before[i]), default=0)
+    out = [0] * len(before)
+    end = 0
+    for level in range(max(depth) + 1):
+        begin = end
+        for i in sorted((i for i, d in enumerate(depth) if d == level), key=lambda i: chain[i]):
+            out[i] = max([begin, *(out[j] + 1 for j in before[i])])
+            end = max(end, out[i] + 1)
+    return out
+
+
+def _number(ins: Instruction) -> int:
+    """The place of a collective among those of its program."""
+    number = ins.op.attrs.get("number", 0) if isinstance(ins.op, Host) else 0
+    return number if isinstance(number, int) else 0
+
+
+def _longest_chains(plan: ExecutionPlan, before: list[list[int]]) -> list[int]:
+    """The length of the longest chain of instructions before each. Raises CyclicGraph."""
     after: list[list[int]] = [[] for _ in before]
     missing = [len(b) for b in before]
     for i, needed in enumerate(before):

@@ -12,12 +12,16 @@ import torch.distributed as dist
 
 from tatami.core.numbers.collectives import Array, Collective, CommunicationError, use_communicator
 
-_REDUCE = {
-    "sum": dist.ReduceOp.SUM,
-    "prod": dist.ReduceOp.PRODUCT,
-    "max": dist.ReduceOp.MAX,
-    "min": dist.ReduceOp.MIN,
-} if dist.is_available() else {}
+_REDUCE = (
+    {
+        "sum": dist.ReduceOp.SUM,
+        "prod": dist.ReduceOp.PRODUCT,
+        "max": dist.ReduceOp.MAX,
+        "min": dist.ReduceOp.MIN,
+    }
+    if dist.is_available()
+    else {}
+)
 
 
 def use_torch_groups() -> None:

@@ -16,7 +16,19 @@ from typing import Any, NamedTuple, TypeVar
 from tatami.core.module import Module
 from tatami.core.signature import Equation, symbols
 from tatami.core.sizes.binding import equation_symbols
-from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Extent, Host, If, Instruction, Loop, Op, is_collective, pointers
+from tatami.execution.ir import (
+    BufferInfo,
+    Call,
+    ExecutionPlan,
+    Extent,
+    Host,
+    If,
+    Instruction,
+    Loop,
+    Op,
+    is_collective,
+    pointers,
+)
 from tatami.execution.waves import operation_symbols, order, roots
 
 T = TypeVar("T")

@@ -1,8 +1,8 @@
 """Order: the dependences of each instruction, its wave, and the linear order (spec 1 "Program", D2.14).
 
 Wave = the longest chain of dependences before an instruction. The linear order is by wave, then by position, so it
-is total and deterministic. Collectives begin in the order of their numbers, which is the same in all processes; what needs the
-result of one comes after everything that needs none, so that exchanges overlap with it. True dependences go by buffer name, slices included; writes to an input (updates), and to a
+is total and deterministic. Collectives begin in the order of their numbers, which is the same in all processes; what an
+exchange needs comes first, what needs its result comes after everything that does not, so that exchanges overlap with work. True dependences go by buffer name, slices included; writes to an input (updates), and to a
 buffer in another's place, come after every read of the old value.
 """
 
@@ -208,17 +208,25 @@ def waves(plan: ExecutionPlan) -> list[int]:
     for one, following in zip(first, first[1:]):
         before[following] = sorted({*before[following], one})
     chain = _longest_chains(plan, before)
+    order = sorted(range(len(before)), key=lambda i: chain[i])
     depth = [0] * len(before)
-    for i in sorted(range(len(before)), key=lambda i: chain[i]):
+    """Number of exchanges that have to end one after another before each instruction."""
+    for i in order:
         depth[i] = max((depth[j] + (j in exchanges and j in reads[i]) for j in before[i]), default=0)
-    out = [0] * len(before)
+    begins = set(exchanges)
+    """Instructions that an exchange of the same depth needs, and these: they come before the others of their depth."""
+    for i in reversed(order):
+        if i in begins:
+            begins.update(j for j in before[i] if depth[j] == depth[i])
+    stage = [2 * d + (i not in begins) for i, d in enumerate(depth)]
+    wave = [0] * len(before)
     end = 0
-    for level in range(max(depth) + 1):
+    for number in range(max(stage) + 1):
         begin = end
-        for i in sorted((i for i, d in enumerate(depth) if d == level), key=lambda i: chain[i]):
-            out[i] = max([begin, *(out[j] + 1 for j in before[i])])
-            end = max(end, out[i] + 1)
-    return out
+        for i in (i for i in order if stage[i] == number):
+            wave[i] = max([begin, *(wave[j] + 1 for j in before[i])])
+            end = max(end, wave[i] + 1)
+    return wave
 
 
 def _number(ins: Instruction) -> int:

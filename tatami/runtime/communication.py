@@ -1,7 +1,7 @@
 """Exchanges with other processes for programs that run without PyTorch (`core.numbers.collectives`).
 
-    tt.runtime.use_mpi()                  all processes that mpirun started, as the group "world"
-    tt.runtime.use_communicator(own)      an object with `begin(what, array)`, which returns one with `wait()`
+tt.runtime.use_mpi()                  all processes that mpirun started, as the group "world"
+tt.runtime.use_communicator(own)      an object with `begin(what, array)`, which returns one with `wait()`
 """
 
 from __future__ import annotations

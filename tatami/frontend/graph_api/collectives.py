@@ -27,9 +27,7 @@ class Collectives(Value):
         """The part of this process, along axis 0, of the tensors of all processes combined."""
         return self.one("reduce_scatter", op=op, group=group, ranks=ranks, number=self._collectives())
 
-    def all_to_all(
-        self, ranks: int, sent: Sequence[int] = (), received: Sequence[int] = (), group: str = "world"
-    ) -> Self:
+    def all_to_all(self, ranks: int, sent: Sequence[int] = (), received: Sequence[int] = (), group: str = "world") -> Self:
         """Part k of axis 0 to process k; `sent`, `received`: rows for and from each process, equal parts if empty."""
         rows = {"sent": tuple(sent), "received": tuple(received)}
         return self.one("all_to_all", **rows, group=group, ranks=ranks, number=self._collectives())

@@ -1,10 +1,10 @@
 """Collectives: exchanges with the other processes of a group (`core.numbers.collectives`).
 
-    all_reduce       x -> the sum (or product, max, min) of the x of all processes
-    all_gather       x: [n, ..] -> [ranks * n, ..]
-    reduce_scatter   x: [n, ..] -> [n / ranks, ..], the part of this process in the combined x
-    all_to_all       x: [n, ..] -> part k of axis 0 from process k
-    broadcast        x -> the x of process `root`
+all_reduce       x -> the sum (or product, max, min) of the x of all processes
+all_gather       x: [n, ..] -> [ranks * n, ..]
+reduce_scatter   x: [n, ..] -> [n / ranks, ..], the part of this process in the combined x
+all_to_all       x: [n, ..] -> part k of axis 0 from process k
+broadcast        x -> the x of process `root`
 """
 
 from __future__ import annotations

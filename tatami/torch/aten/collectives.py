@@ -49,9 +49,7 @@ def wait(m: Importer, x: Tensor) -> Tensor:
     return x
 
 
-def _combined(
-    m: Importer, x: Tensor, op: str, group: str, exchange: Callable[[Tensor, str, int], Tensor]
-) -> Tensor:
+def _combined(m: Importer, x: Tensor, op: str, group: str, exchange: Callable[[Tensor, str, int], Tensor]) -> Tensor:
     how, ranks = _OPS.get(op), _ranks(m, group)
     if how not in REDUCTIONS:
         raise Refusal(f"the reduction {op} among processes")

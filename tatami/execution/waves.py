@@ -9,6 +9,7 @@ buffer in another's place, come after every read of the old value.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import assert_never
 
 import msgspec
@@ -205,7 +206,7 @@ def waves(plan: ExecutionPlan) -> list[int]:
         return _longest_chains(plan, before)
     reads = [set(b) for b in before]
     first = sorted(exchanges, key=lambda i: (_number(plan.instructions[i]), i))
-    for one, following in zip(first, first[1:]):
+    for one, following in pairwise(first):
         before[following] = sorted({*before[following], one})
     chain = _longest_chains(plan, before)
     order = sorted(range(len(before)), key=lambda i: chain[i])

@@ -62,6 +62,14 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(opinfo.Worker, "check", check)
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"cpu": {"a": {"passed": 0, "run": 3, "samples": 3, "reason": "x"}}}))
-    given: dict[str, Any] = {"target": "cpu", "samples": None, "only": [], "seconds": 1.0, "errors": False, "results": path}
+    given: dict[str, Any] = {
+        "target": "cpu",
+        "samples": None,
+        "only": [],
+        "seconds": 1.0,
+        "errors": False,
+        "gradients": False,
+        "results": path,
+    }
     opinfo.run(argparse.Namespace(**given, names=None, share="0/1", quick=False))
     assert asked == ["b"] and set(opinfo.load(path)["cpu"]) == {"a", "b"}

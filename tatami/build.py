@@ -57,8 +57,8 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
 
 
 def find_program(compilation: Compilation) -> StoredProgram:
-    """The compiled program: as it was saved, else from the cache, else compiled and added to the cache. Of several processes
-    that need the same program, one compiles it."""
+    """The compiled program: as it was saved, else from the cache, else compiled and added to the cache. If several processes
+    need the same program at once, one compiles it."""
     from tatami.storage import program_cache
 
     if compilation.program is None:

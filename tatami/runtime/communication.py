@@ -119,5 +119,5 @@ class _Scalar:
     pending: Request
 
     def wait(self) -> Array:
-        """The result, of rank 0."""
+        """The result as an array of rank 0. Raises CommunicationError."""
         return self.pending.wait().reshape(())

@@ -27,7 +27,7 @@ same one, and both may pass one after another."""
 
 @dataclass(frozen=True)
 class Moment:
-    """What happens to one process of a group. `after`: seconds from its start, or, if `steps`, from the first step of all."""
+    """A signal to one process of a group, and its time. `after`: seconds from its start, or, if `steps`, from the first step of all."""
 
     after: float
     steps: bool

@@ -1,4 +1,4 @@
-"""The recipes of docs/distributed.md, run as the page has them: `python -m tests.distributed.recipes --processes 4`."""
+"""Runs of the recipes of docs/distributed.md: `python -m tests.distributed.recipes --processes 4`."""
 
 from __future__ import annotations
 

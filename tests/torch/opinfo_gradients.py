@@ -101,15 +101,14 @@ def gradients(apply: Any, op: Any, samples: list[Any], calls: list[Any], seed: i
 
 
 def is_differentiable(value: Any) -> bool:
-    """True for a tensor that has a gradient function."""
+    """True if the value is a tensor that has a gradient function."""
     import torch
 
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def leaves_of(call: Any) -> Any:
-    """A call with tensors of its own, which require gradients where those of `call` do. Those that an operator may write to are
-    no leaves: it gets a copy of one."""
+    """A call with tensors of its own, leaves that require gradients where those of `call` do."""
     import torch
     from torch.utils._pytree import tree_map_only
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +32,7 @@ def use_torch_groups() -> None:
 class Work:
     """An exchange of torch.distributed that has begun. `operand` is kept until it has ended."""
 
-    work: Any
+    work: dist.Work
     operand: torch.Tensor
     result: torch.Tensor
     like: Array
@@ -59,7 +58,7 @@ class TorchGroups:
         except RuntimeError as error:  # DistBackendError and the like are among them
             raise CommunicationError(_reason(error)) from error
 
-    def _begin(self, what: Collective, x: Array, group: Any) -> Work:
+    def _begin(self, what: Collective, x: Array, group: dist.ProcessGroup) -> Work:
         ranks, options = what.ranks, {"group": group, "async_op": True}
         rows = x.shape[0] if x.ndim else 1
         rest = x.shape[1:]
@@ -89,7 +88,7 @@ class TorchGroups:
                 return Work(work, moved, moved, x, x.shape)
 
 
-def _group(what: Collective) -> Any:
+def _group(what: Collective) -> dist.ProcessGroup:
     """The process group of a collective. Raises CommunicationError."""
     if not (dist.is_available() and dist.is_initialized()):
         raise CommunicationError("torch.distributed has no process group; call init_process_group first")

@@ -21,13 +21,13 @@ Made from `c.ir.Source` or `cu.ir.Source` and an execution plan.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 _OFFERED = frozenset({"Collective", "CommunicationError", "Communicator", "Pending", "use_communicator", "use_mpi"})
 """Names of `communication` that `tt.runtime` offers."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _OFFERED:
-        return getattr(import_module("tatami.runtime.communication"), name)
+        found: object = getattr(import_module("tatami.runtime.communication"), name)
+        return found
     raise AttributeError(f"module 'tatami.runtime' has no attribute {name!r}")

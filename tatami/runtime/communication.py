@@ -4,11 +4,12 @@ tt.runtime.use_mpi()                  all processes that mpirun started, as the 
 tt.runtime.use_communicator(own)      an object with `begin(what, array)`, which returns one with `wait()`
 """
 
+# ruff: noqa: N802  the names of mpi4py
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -26,7 +27,46 @@ __all__ = ["Collective", "CommunicationError", "Communicator", "Pending", "use_c
 _OPS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}
 
 
-def use_mpi(groups: Mapping[str, Any] | None = None) -> None:
+class MpiRequest(Protocol):
+    """The interface of a request of mpi4py that is used here."""
+
+    def Wait(self) -> object:
+        """Wait for the end of the exchange."""
+
+
+class MpiGroup(Protocol):
+    """The interface of a communicator of mpi4py that is used here."""
+
+    def Get_size(self) -> int:
+        """The number of processes."""
+
+    def Set_errhandler(self, handler: object) -> None:
+        """Choose what MPI does about errors."""
+
+    def Iallreduce(self, operand: Array, result: Array, op: object) -> MpiRequest:
+        """Begin an all_reduce."""
+
+    def Ireduce_scatter_block(self, operand: Array, result: Array, op: object) -> MpiRequest:
+        """Begin a reduce_scatter of equal parts."""
+
+    def Iallgather(self, operand: Array, result: Array) -> MpiRequest:
+        """Begin an all_gather."""
+
+    def Ialltoallv(self, operand: list[object], result: list[object]) -> MpiRequest:
+        """Begin an all_to_all; each side is an array and its counts."""
+
+    def Ibcast(self, operand: Array, root: int) -> MpiRequest:
+        """Begin a broadcast."""
+
+
+class MpiLibrary(Protocol):
+    """The interface of `mpi4py.MPI` that is used here, besides SUM and the like."""
+
+    Exception: type[Exception]
+    ERRORS_RETURN: object
+
+
+def use_mpi(groups: Mapping[str, MpiGroup] | None = None) -> None:
     """Let programs of this process exchange arrays by MPI. `groups`: name of a group -> its communicator of mpi4py; the group
     "world" is all processes. Raises MissingPackage without mpi4py or an MPI library."""
     try:
@@ -41,8 +81,8 @@ def use_mpi(groups: Mapping[str, Any] | None = None) -> None:
 class Request:
     """An exchange of MPI that has begun. `operand` is kept until it has ended."""
 
-    mpi: Any
-    request: Any
+    mpi: MpiLibrary
+    request: MpiRequest
     operand: Array
     result: Array
     like: Array
@@ -60,8 +100,8 @@ class Request:
 class Mpi:
     """Communicators of mpi4py by the name of their group."""
 
-    mpi: Any
-    groups: Mapping[str, Any]
+    mpi: MpiLibrary
+    groups: Mapping[str, MpiGroup]
     told: set[str] = field(default_factory=set)
     """Groups whose errors MPI reports to Python instead of ending the process."""
 
@@ -79,7 +119,7 @@ class Mpi:
         begun = Request(self.mpi, request, operand, result, x if x.ndim else x.reshape(1))
         return begun if x.ndim else _Scalar(begun)
 
-    def _begin(self, what: Collective, x: Array, group: Any) -> tuple[Any, Array, Array]:
+    def _begin(self, what: Collective, x: Array, group: MpiGroup) -> tuple[MpiRequest, Array, Array]:
         moved = x.reshape(-1).view(np.uint8)
         row = moved.size // max(1, x.shape[0]) if x.ndim else moved.size
         match what.name:
@@ -100,7 +140,7 @@ class Mpi:
             case _:
                 return group.Ibcast(moved, root=what.root), moved, moved
 
-    def _group(self, what: Collective) -> Any:
+    def _group(self, what: Collective) -> MpiGroup:
         if what.group not in self.groups:
             raise CommunicationError(f"use_mpi was given no group of that name, but {', '.join(sorted(self.groups))}")
         group = self.groups[what.group]

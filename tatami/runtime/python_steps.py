@@ -250,7 +250,7 @@ class SteppedRun(Generic[A]):
             case Host(routine=routine, attrs=attrs) if is_collective(ins.op):
                 assert inputs[0] is not None
                 (made_id,) = ins.outputs
-                exchange = Exchange(collective(routine, attrs), self.read(inputs[0]), at())
+                exchange = Exchange(collective(routine, attrs, at()), self.read(inputs[0]), at())
                 self.under_way.setdefault(self.root(made_id).id, []).append((made_id, exchange))
                 self.release(position + 1)
                 return

@@ -13,8 +13,9 @@ A `Communicator` exchanges arrays; a program names groups and knows no communica
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 
 from tatami.core.diagnostic import fail
@@ -27,7 +28,7 @@ REDUCTIONS = ("sum", "prod", "max", "min")
 """Ways to combine the operands of all processes."""
 
 
-class Collective(NamedTuple):
+class Collective(msgspec.Struct, frozen=True):
     """One exchange. `group`: the name of the processes that take part; `ranks`: their number; `op`: how operands are combined;
     `root`: the process, counted in the group, that sends in a broadcast; `sent`, `received`: rows of axis 0 for and from each
     process in an all_to_all, empty for equal parts."""
@@ -110,13 +111,18 @@ class Exchange:
         )
 
 
-def collective(name: str, attrs: Mapping[str, Any]) -> Collective:
-    """The exchange that the attributes of a step describe."""
-    given = {f: attrs[f] for f in Collective._fields if f in attrs}
-    parts = {f: tuple(map(int, given[f])) for f in ("sent", "received") if f in given}
-    return Collective(name, **{**given, **parts})
+def collective(name: str, attrs: Mapping[str, object], at: str) -> Collective:
+    """The exchange that the attributes of a step describe. Raises InvalidAttribute for attributes that describe none."""
+    try:
+        found = msgspec.convert({**attrs, "name": name}, Collective)
+    except msgspec.ValidationError as error:
+        raise fail("InvalidAttribute", at, f"{name}: {error}", "give the group and its number of processes") from None
+    if found.ranks < 1 or found.op not in REDUCTIONS:
+        why = f"{name} with {found.op} among {found.ranks} processes"
+        raise fail("InvalidAttribute", at, why, f"give 1 process or more and one of {', '.join(REDUCTIONS)}")
+    return found
 
 
-def exchanged(name: str, attrs: Mapping[str, Any], x: Array, at: str) -> Array:
+def exchanged(name: str, attrs: Mapping[str, object], x: Array, at: str) -> Array:
     """The result of an exchange, waited for. Raises CollectiveFailed."""
-    return Exchange(collective(name, attrs), x, at).wait()
+    return Exchange(collective(name, attrs, at), x, at).wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch.distributed as dist
 
@@ -82,7 +81,7 @@ def _begun(m: Importer, x: Tensor) -> Tensor:
 def _each(of: Handler) -> Handler:
     """The handler of a list of tensors, each exchanged by itself."""
 
-    def several(m: Importer, tensors: Sequence[Tensor], *rest: Any) -> list[object]:
+    def several(m: Importer, tensors: Sequence[Tensor], *rest: object) -> list[object]:
         return [of(m, x, *rest) for x in tensors]
 
     return several

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import signal
 import sys
 from datetime import timedelta
 
@@ -22,7 +24,8 @@ def step(x: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def main() -> None:
-    """Train until something ends this process."""
+    """Train until something ends this process. SIGUSR1 shows where it is."""
+    faulthandler.register(signal.SIGUSR1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=float(sys.argv[1])))
     torch.manual_seed(dist.get_rank())
     x, w, v = torch.randn(64, 32), torch.ones(32, 32) / 32, torch.ones(32, 32) / 32

@@ -10,10 +10,8 @@ import torch.distributed._functional_collectives as functional
 
 from tatami.backends.torch_report import REPORTS
 
-Tensor = torch.Tensor
 
-
-def exchanges(x: Tensor, w: Tensor) -> tuple[Tensor, ...]:
+def exchanges(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Each collective once, with work around it."""
     g, ranks = dist.group.WORLD, dist.get_world_size()
     a = functional.all_reduce(torch.relu(x @ w), "sum", g)

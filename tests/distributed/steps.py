@@ -11,10 +11,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
-Tensor = torch.Tensor
 
-
-def step(x: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def step(x: torch.Tensor, w: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The weights after one step of gradient descent over the data of all processes."""
     hidden = torch.tanh(x @ w)
     error = hidden @ v - x

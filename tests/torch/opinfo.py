@@ -387,6 +387,8 @@ def save(results: dict[str, dict[str, Any]], path: Path) -> None:
 
 
 def table(path: Path) -> None:
+    from tests.torch.opinfo_gradients import section
+
     results = load(path)
     cpu, errors = results.get("cpu", {}), results.get("errors", {})
     names = all_names()
@@ -427,6 +429,7 @@ def table(path: Path) -> None:
             e = errors.get(n, {"passed": 0, "run": 0, "reason": ""})
             raised = f"{e['passed']} of {e['run']}" if e["run"] else ""
             lines.append(f"| `{n}` | {r['passed']} | {r['samples']} | {raised} | {shown(r['reason'] or e['reason'])} |")
+    lines += section(results)
     PAGE.write_text("\n".join(lines) + "\n")
 
 

@@ -128,3 +128,32 @@ def in_double(call: Any) -> Any:
         return t.detach().double().requires_grad_(t.requires_grad) if t.dtype == torch.float32 else t
 
     return tree_map_only(torch.Tensor, wide, call)
+
+
+def section(results: dict[str, dict[str, Any]]) -> list[str]:
+    """The lines of docs/opinfo.md about gradients: of the CPU target if they were run there, else of the reference."""
+    key = next((k for k in ("gradients", "gradients reference") if k in results), None)
+    if key is None:
+        return []
+    found = {n: r for n, r in results[key].items() if r["run"]}
+    right = [n for n, r in found.items() if opinfo.passes(r)]
+    whole = [n for n in right if found[n]["ours"] == found[n]["run"]]
+    wrong = [n for n, r in found.items() if "differs from eager" in r["reason"]]
+    rest = {n: r["reason"] for n, r in found.items() if n not in right}
+    target = "CPU" if key == "gradients" else "reference"
+    run, of = (sum(r[k] for r in found.values()) for k in ("run", "samples"))
+    return [
+        "",
+        "## Gradients",
+        "",
+        f"Names that `supports_autograd`, through `torch.compile` with operators that stay in PyTorch where no row imports them, on the"
+        f" {target} target; written by `python -m tests.torch.opinfo --gradients` ({run} of {of} samples have run). Gradients for"
+        " random cotangents are compared with eager's as values are.",
+        "",
+        f"**{len(right)} of {len(found)} names agree with eager**, {len(whole)} of them with all of forward and backward compiled;"
+        f" {len(wrong)} differ; {len(rest) - len(wrong)} raise.",
+        "",
+        "| name | agree | ran | reason of the first failure |",
+        "|---|---|---|---|",
+        *(f"| `{n}` | {found[n]['passed']} | {found[n]['run']} | {opinfo.shown(why)} |" for n, why in sorted(rest.items())),
+    ]

@@ -44,19 +44,19 @@ class MpiGroup(Protocol):
         """Choose what MPI does about errors."""
 
     def Iallreduce(self, operand: Array, result: Array, op: object) -> MpiRequest:
-        """Begin an all_reduce."""
+        """The request of an all_reduce that has begun."""
 
     def Ireduce_scatter_block(self, operand: Array, result: Array, op: object) -> MpiRequest:
-        """Begin a reduce_scatter of equal parts."""
+        """The request of a reduce_scatter of equal parts that has begun."""
 
     def Iallgather(self, operand: Array, result: Array) -> MpiRequest:
-        """Begin an all_gather."""
+        """The request of an all_gather that has begun."""
 
     def Ialltoallv(self, operand: list[object], result: list[object]) -> MpiRequest:
-        """Begin an all_to_all; each side is an array and its counts."""
+        """The request of an all_to_all that has begun; each side is an array and its counts."""
 
     def Ibcast(self, operand: Array, root: int) -> MpiRequest:
-        """Begin a broadcast."""
+        """The request of a broadcast that has begun, into its operand."""
 
 
 class MpiLibrary(Protocol):

@@ -38,7 +38,7 @@ class MpiGroup(Protocol):
     """The interface of a communicator of mpi4py that is used here."""
 
     def Get_size(self) -> int:
-        """The number of processes."""
+        """The number of processes that it has."""
 
     def Set_errhandler(self, handler: object) -> None:
         """Choose what MPI does about errors."""

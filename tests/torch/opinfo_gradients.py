@@ -147,6 +147,7 @@ def section(results: dict[str, dict[str, Any]]) -> list[str]:
     wrong = [n for n, r in found.items() if "differs from eager" in r["reason"]]
     rest = {n: r["reason"] for n, r in found.items() if n not in right}
     target = "CPU" if key == "gradients" else "reference"
+    missing = len(set(opinfo.all_names()) - results[key].keys())
     run, of = (sum(r[k] for r in found.values()) for k in ("run", "samples"))
     return [
         "",
@@ -157,7 +158,8 @@ def section(results: dict[str, dict[str, Any]]) -> list[str]:
         " random cotangents are compared with eager's as values are.",
         "",
         f"**{len(right)} of {len(found)} names agree with eager**, {len(whole)} of them with all of forward and backward compiled;"
-        f" {len(wrong)} differ; {len(rest) - len(wrong)} raise.",
+        f" {len(wrong)} differ; {len(rest) - len(wrong)} raise."
+        f" {missing} names of the database have not run.",
         "",
         "| name | agree | ran | reason of the first failure |",
         "|---|---|---|---|",

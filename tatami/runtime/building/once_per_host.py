@@ -3,7 +3,7 @@
     process 0   finds nothing in the cache   takes the lock   compiles, stores   leaves the lock
     process 1   finds nothing in the cache   waits ....................................   finds the program
 
-The lock is one of the system on an open file: it ends with the process that holds it, however that ends. A process that waited
+The lock is one of the system on the folder of the cache in which the entry will lie, so that it needs no file: it ends with the process that holds it, however that ends. A process that waited
 too long compiles by itself, so that no fault of another one stops it.
 """
 
@@ -22,8 +22,6 @@ except ImportError:  # Windows: each process compiles
 
 LONGEST = 600.0
 """Maximum number of seconds that a process waits for another one that compiles the same program."""
-_SLOTS = 2
-"""Number of digits of the key that choose the file of a lock, so that there are 256 of them."""
 _FIRST, _LAST = 0.01, 0.2
 """Seconds between looks at the lock: at first, and at most."""
 
@@ -46,9 +44,10 @@ def one_maker(root: Path | None, key: str, longest: float = LONGEST) -> Iterator
 def _opened(root: Path | None, key: str) -> int | None:
     if fcntl is None or root is None:
         return None
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    folder = root / key[:2]
     try:
-        return os.open(root / f"lock-{key[:_SLOTS]}", flags, 0o600)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
 

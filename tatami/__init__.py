@@ -60,7 +60,7 @@ _WHERE: dict[str, str] = {
     "TatamiError": "tatami.core.diagnostic",
     "DType": "tatami.core.dtype",
 }
-_MODULES: dict[str, str] = {"view": "tatami.core.view", "generation": "tatami.generation"}
+_MODULES: dict[str, str] = {"view": "tatami.core.view", "generation": "tatami.generation", "runtime": "tatami.runtime"}
 _DTYPES = frozenset([
     "bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "fp16", "bf16", "fp32", "fp64",
     "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1", "i4", "u4", "i2", "u2",

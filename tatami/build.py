@@ -57,14 +57,18 @@ def build(compilation: Compilation, threads: int | None = None, sizes: Mapping[s
 
 
 def find_program(compilation: Compilation) -> StoredProgram:
-    """The compiled program: as it was saved, else from the cache, else compiled and added to the cache."""
+    """The compiled program: as it was saved, else from the cache, else compiled and added to the cache. If several processes
+    need the same program at once, one compiles it."""
     from tatami.storage import program_cache
 
     if compilation.program is None:
         compilation.program = program_cache.find(compilation)
     if compilation.program is None:
-        compilation.program = make_program(compilation)
-        program_cache.keep(compilation, compilation.program)
+        with program_cache.one_maker_of(compilation):
+            compilation.program = program_cache.find(compilation)
+            if compilation.program is None:
+                compilation.program = make_program(compilation)
+                program_cache.keep(compilation, compilation.program)
     return compilation.program
 
 

@@ -72,6 +72,7 @@ NUMPY_FILES = {
     "core/numbers/codes.py",
     "core/numbers/derived.py",
     "core/numbers/words.py",
+    "core/numbers/collectives.py",
     "core/numbers/numerics.py",
     "core/tensor.py",
     "core/numbers/trees.py",

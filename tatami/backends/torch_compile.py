@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from tatami.api import build, prepare
 from tatami.backends.torch_as_eager import as_eager
+from tatami.backends.torch_groups import use_torch_groups
 from tatami.backends.torch_parameters import span
 from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
@@ -34,7 +35,7 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr
 from tatami.core.faults.arguments import seconds_argument
 from tatami.core.sizes.binding import solve
-from tatami.execution.ir import Choose, Launch
+from tatami.execution.ir import Choose, Launch, is_collective
 from tatami.runtime.cores import thread_count
 from tatami.runtime.cpu.watch import can_watch
 from tatami.torch.decompose import decompositions
@@ -264,6 +265,8 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
         log.warning("a graph stays in PyTorch: %s", error)
         report.refused.append(str(error.diagnostics[0]))
         return None
+    if any(is_collective(i.op) for i in function.execution.main.instructions):
+        use_torch_groups()
     report.programs += 1
     report.alive.add(function)
     report.kernels += sum(isinstance(i.op, Launch | Choose) for i in function.execution.main.instructions)

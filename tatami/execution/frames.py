@@ -16,7 +16,19 @@ from typing import Any, NamedTuple, TypeVar
 from tatami.core.module import Module
 from tatami.core.signature import Equation, symbols
 from tatami.core.sizes.binding import equation_symbols
-from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Extent, Host, If, Instruction, Loop, Op, pointers
+from tatami.execution.ir import (
+    BufferInfo,
+    Call,
+    ExecutionPlan,
+    Extent,
+    Host,
+    If,
+    Instruction,
+    Loop,
+    Op,
+    is_collective,
+    pointers,
+)
 from tatami.execution.waves import operation_symbols, order, roots
 
 T = TypeVar("T")
@@ -231,11 +243,22 @@ class Layouts:
 
     @once
     def segments(self, program: str) -> tuple[tuple[int, int], ...]:
-        """Ranges of instructions [begin, end) between Python steps; the whole program if it has none."""
+        """Ranges of instructions [begin, end) between Python steps; the whole program if it has none. An instruction that has to
+        wait for an exchange with other processes begins a range."""
         out: list[tuple[int, int]] = []
         begin = 0
         plan = self.module.programs[program]
+        root = roots(plan)
+        under_way: set[str] = set()
         for i, ins in enumerate(plan.instructions):
+            used = under_way and {root[id] for id in (*ins.inputs, *ins.outputs) if id} & under_way
+            if used:
+                under_way -= used
+                if begin < i:
+                    out.append((begin, i))
+                begin = i
+            if is_collective(ins.op):
+                under_way |= {root[id] for id in ins.outputs}
             if self.is_python_step(ins):
                 if begin < i:
                     out.append((begin, i))

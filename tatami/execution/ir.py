@@ -18,6 +18,7 @@ from tatami.core.expr import Expr, Shape
 from tatami.core.kernel import Condition, LocalBytes, Window
 from tatami.core.layout import Layout
 from tatami.core.module import Module
+from tatami.core.numbers.collectives import COLLECTIVES
 from tatami.core.scalar import Scalar
 from tatami.core.signature import Signature
 
@@ -161,6 +162,12 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", tag="o
     attrs: dict[str, Any] = {}
     new_symbols: tuple[str, ...] = ()
     """Sizes that its result decides."""
+
+
+def is_collective(op: Operation) -> bool:
+    """True if the operation exchanges data with other processes: it only begins the exchange, whose result is waited for
+    before the first instruction that uses it."""
+    return isinstance(op, Host) and op.routine in COLLECTIVES
 
 
 Operation: TypeAlias = Launch | Choose | Call | If | Loop | Host | Extent | Copy | Op

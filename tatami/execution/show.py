@@ -99,6 +99,9 @@ def _instruction(ins: ir.Instruction) -> str:
         case ir.Loop(body=body, carried=carried, scanned=scanned):
             sizes = f"{_named(ins.op.sizes)}{''.join(f' {s} varies' for s in ins.op.varying)}{_new(ins.op.new_symbols)}"
             return f"{left} = loop {body}({arguments}) carried {carried} scanned {scanned}{sizes}"
+        case ir.Host(routine=routine, attrs=attrs) if ir.is_collective(ins.op):
+            shown = "".join(f" {k}={one_line(v)}" for k, v in attrs.items())
+            return f"{left} = begin {routine}({arguments}){shown}"
         case ir.Host(routine=routine, new_symbols=new):
             return f"{left} = host {routine}({arguments}){_new(new)}"
         case ir.Extent(new_symbols=new):

@@ -1,13 +1,15 @@
 """Order: the dependences of each instruction, its wave, and the linear order (spec 1 "Program", D2.14).
 
 Wave = the longest chain of dependences before an instruction. The linear order is by wave, then by position, so it
-is total and deterministic. True dependences go by buffer name, slices included; writes to an input (updates), and to a
+is total and deterministic. Collectives begin in the order of their numbers, which is the same in all processes; what an
+exchange needs comes first, what needs its result comes after everything that does not, so that exchanges overlap with work. True dependences go by buffer name, slices included; writes to an input (updates), and to a
 buffer in another's place, come after every read of the old value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import assert_never
 
 import msgspec
@@ -32,6 +34,7 @@ from tatami.execution.ir import (
     Operation,
     SizeArg,
     TensorMap,
+    is_collective,
 )
 from tatami.frontend.ir import Node
 from tatami.frontend.operation import attributes
@@ -198,6 +201,43 @@ def _named_in_attributes(op: Operation) -> set[str]:
 def waves(plan: ExecutionPlan) -> list[int]:
     """The wave of each instruction. Raises CyclicGraph if the dependences form a circle."""
     before = dependences(plan)
+    exchanges = {i for i, ins in enumerate(plan.instructions) if is_collective(ins.op)}
+    if not exchanges:
+        return _longest_chains(plan, before)
+    reads = [set(b) for b in before]
+    first = sorted(exchanges, key=lambda i: (_number(plan.instructions[i]), i))
+    for one, following in pairwise(first):
+        before[following] = sorted({*before[following], one})
+    chain = _longest_chains(plan, before)
+    order = sorted(range(len(before)), key=lambda i: chain[i])
+    depth = [0] * len(before)
+    """Number of exchanges that have to end one after another before each instruction."""
+    for i in order:
+        depth[i] = max((depth[j] + (j in exchanges and j in reads[i]) for j in before[i]), default=0)
+    begins = set(exchanges)
+    """Instructions that an exchange of the same depth needs, and these: they come before the others of their depth."""
+    for i in reversed(order):
+        if i in begins:
+            begins.update(j for j in before[i] if depth[j] == depth[i])
+    stage = [2 * d + (i not in begins) for i, d in enumerate(depth)]
+    wave = [0] * len(before)
+    end = 0
+    for number in range(max(stage) + 1):
+        begin = end
+        for i in (i for i in order if stage[i] == number):
+            wave[i] = max([begin, *(wave[j] + 1 for j in before[i])])
+            end = max(end, wave[i] + 1)
+    return wave
+
+
+def _number(ins: Instruction) -> int:
+    """The place of a collective among those of its program."""
+    number = ins.op.attrs.get("number", 0) if isinstance(ins.op, Host) else 0
+    return number if isinstance(number, int) else 0
+
+
+def _longest_chains(plan: ExecutionPlan, before: list[list[int]]) -> list[int]:
+    """The length of the longest chain of instructions before each. Raises CyclicGraph."""
     after: list[list[int]] = [[] for _ in before]
     missing = [len(b) for b in before]
     for i, needed in enumerate(before):

@@ -16,6 +16,7 @@ import msgspec
 from tatami.core.diagnostic import fail
 from tatami.frontend.ir import Node, TensorType
 from tatami.frontend.operation import Operands, Operation, Site, attributes
+from tatami.frontend.operations.collectives import COLLECTIVE
 from tatami.frontend.operations.contraction import CONTRACTION
 from tatami.frontend.operations.control import CONTROL
 from tatami.frontend.operations.creation import CREATION
@@ -67,6 +68,7 @@ OPS: dict[str, Operation] = {
         TREES,
         KERNEL,
         KERNEL_BODY,
+        COLLECTIVE,
         CONTROL,
     )
     for op in family

@@ -19,6 +19,7 @@ from tatami.core.numbers.numerics import Array, Mode, cast
 from tatami.core.numbers.run_programs import Observe, checked_inputs, known_sizes, loop_results, turn_while
 from tatami.core.sizes.binding import bind_sizes, check_new_sizes
 from tatami.frontend.ir import Graph, Node, TensorType
+from tatami.frontend.meaning.collectives import COLLECTIVE
 from tatami.frontend.meaning.contraction import CONTRACTION
 from tatami.frontend.meaning.creation import CREATION
 from tatami.frontend.meaning.elementwise import ELEMENTWISE
@@ -45,6 +46,7 @@ MEANING: dict[str, Meaning] = {
     **RECURRENT,
     **TREES,
     **KERNEL,
+    **COLLECTIVE,
 }
 """Operation -> its numpy meaning, a function of operands and attributes."""
 

@@ -11,6 +11,7 @@ from tatami.core.codec import to_builtins
 from tatami.core.expr import Expr
 from tatami.frontend.graph_api.spellings import spelling
 from tatami.frontend.operation import Operation
+from tatami.frontend.operations.collectives import COLLECTIVE
 from tatami.frontend.operations.contraction import CONTRACTION
 from tatami.frontend.operations.control import CONTROL
 from tatami.frontend.operations.creation import CREATION
@@ -32,6 +33,7 @@ FAMILIES: tuple[tuple[str, Sequence[Operation]], ...] = (
     ("Recurrent layers", RECURRENT),
     ("Trees", TREES),
     ("Custom kernels", (*KERNEL, *KERNEL_BODY)),
+    ("Exchanges with other processes", COLLECTIVE),
     ("Other graphs", CONTROL),
 )
 """(heading, rows of the table), in the order of the page."""

@@ -15,4 +15,19 @@ Made from `c.ir.Source` or `cu.ir.Source` and an execution plan.
     reference_program                    numpy with the same interface
     stand_alone    the data of `main.c`
     loaded, cores, memory, python_runs   what several of these share
+    communication  exchanges with other processes, for programs that run without PyTorch: `tt.runtime.use_mpi`
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+
+_OFFERED = frozenset({"Collective", "CommunicationError", "Communicator", "Pending", "use_communicator", "use_mpi"})
+"""Names of `communication` that `tt.runtime` offers."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _OFFERED:
+        found: object = getattr(import_module("tatami.runtime.communication"), name)
+        return found
+    raise AttributeError(f"module 'tatami.runtime' has no attribute {name!r}")

@@ -2,13 +2,14 @@
 
 Each arena buffer is an array of its own, allocated when its size is known and freed after its last use. `SteppedRun` is
 the run over any kind of array; `NumpyRun` has them in this process's memory, `PythonRun` runs compiled segments on them.
-Buffers that live in a single segment share an arena, as in a program without Python steps.
+Buffers that live in a single segment share an arena, as in a program without Python steps. A collective only begins its
+exchange; the run waits for the result before the first instruction that uses its buffer, and for all results at its end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -21,11 +22,12 @@ from tatami.core.dtype import DType
 from tatami.core.faults.call_depth import most_calls, too_deep
 from tatami.core.kernel import THREADS
 from tatami.core.module import Module
+from tatami.core.numbers.collectives import Exchange, collective
 from tatami.core.numbers.run_programs import turn_while
 from tatami.core.sizes.binding import bind_loop_results, bind_results, check_new_sizes
 from tatami.execution.arena import callee_sizes
 from tatami.execution.frames import Layouts, calls_of
-from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop
+from tatami.execution.ir import BufferInfo, Call, ExecutionPlan, Host, If, Instruction, Loop, is_collective
 from tatami.execution.waves import operation_symbols
 from tatami.runtime.host_steps import Place, run_host_step
 
@@ -112,6 +114,8 @@ class SteppedRun(Generic[A]):
             if given is not None and self.info[id].kind == "output":
                 self.values[id] = given
         self.last = self.layouts.last_uses[name]
+        self.under_way: dict[str, list[tuple[str, Exchange]]] = {}
+        """Whole buffer -> parts of it whose values other processes still send."""
 
     # -- defined by a subclass -------------------------------------------------------------------
 
@@ -158,12 +162,22 @@ class SteppedRun(Generic[A]):
                 self.step(position, self.plan.instructions[position])
                 position += 1
             if begin < end:
+                self.settle(id for ins in self.plan.instructions[begin:end] for id in (*ins.inputs, *ins.outputs) if id)
                 self.segment(number, begin, end)
             position = end
         while position < len(self.plan.instructions):
             self.step(position, self.plan.instructions[position])
             position += 1
+        self.settle(list(self.under_way))
         return [self.buffer(id) for id in self.plan.output_buffers]
+
+    def settle(self, ids: Iterable[str]) -> None:
+        """Wait for the exchanges that write to these buffers, or to a buffer that they are part of. Raises TatamiError."""
+        if not self.under_way:
+            return
+        for whole in dict.fromkeys(self.root(id).id for id in ids):
+            for id, exchange in self.under_way.pop(whole, ()):
+                self.store(id, self.make(exchange.wait(), self.info[id].dtype))
 
     # -- buffers ---------------------------------------------------------------------------------
 
@@ -230,8 +244,16 @@ class SteppedRun(Generic[A]):
         """Run one instruction in Python: a host step, call, condition or loop. Raises TatamiError."""
         at = partial(self.program.step_name, self.name, ins.debug_name or f"instruction {position}")
         shapes = [self.info[id].shape for id in ins.outputs]
+        self.settle(id for id in (*ins.inputs, *ins.outputs) if id)
         inputs = [self.buffer(id) if id else None for id in ins.inputs]
         match ins.op:
+            case Host(routine=routine, attrs=attrs) if is_collective(ins.op):
+                assert inputs[0] is not None
+                (made_id,) = ins.outputs
+                exchange = Exchange(collective(routine, attrs, at()), self.read(inputs[0]), at())
+                self.under_way.setdefault(self.root(made_id).id, []).append((made_id, exchange))
+                self.release(position + 1)
+                return
             case Host(routine=routine, attrs=attrs):
                 present = [self.read(x) for x in inputs if x is not None]
                 dtypes = [self.info[id].dtype for id in ins.outputs]

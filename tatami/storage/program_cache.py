@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 
 from tatami.compilation import Compilation, StoredProgram
@@ -21,6 +22,7 @@ from tatami.core.module import Module
 from tatami.core.tensor import Tensor
 from tatami.runtime.building.cache import content_key, default_cache
 from tatami.runtime.building.compiler import compile_flags, find_compiler
+from tatami.runtime.building.once_per_host import one_maker
 from tatami.runtime.building.sanitizer import sanitizer_flags
 from tatami.stages import encode_body, stage
 from tatami.storage.program_record import execution_of, program_record, read_record
@@ -54,6 +56,11 @@ def keep(compilation: Compilation, program: StoredProgram) -> None:
     text = program_record(program, constants_of(compilation).values())
     if text is not None:
         default_cache().put(program_key(compilation), text)
+
+
+def one_maker_of(compilation: Compilation) -> AbstractContextManager[None]:
+    """A block in which no other process compiles this program; without a cache they compile at once."""
+    return one_maker(default_cache().root, program_key(compilation)) if is_on() else nullcontext()
 
 
 def is_on() -> bool:

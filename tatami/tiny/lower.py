@@ -24,6 +24,7 @@ from tatami.tiny.build import Builder, Value
 from tatami.tiny.infer import Type
 from tatami.tiny.ir import InputOp, Program
 from tatami.tiny.lowering.branches import separate_branches
+from tatami.tiny.lowering.collectives import COLLECTIVE
 from tatami.tiny.lowering.contraction import CONTRACTION
 from tatami.tiny.lowering.control import CONTROL
 from tatami.tiny.lowering.elementwise import ELEMENTWISE
@@ -49,6 +50,7 @@ RULES: dict[str, Rule] = {
     **RECURRENT,
     **TREES,
     **KERNEL,
+    **COLLECTIVE,
     **CONTROL,
 }
 """The lowering rule of each frontend operation."""

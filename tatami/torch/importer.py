@@ -61,6 +61,8 @@ class Importer:
     """True if operators that PyTorch runs faster may stay in PyTorch."""
     found: set[str] = field(default_factory=set)
     """Symbols of the sizes that Host steps read."""
+    begun: set[str] = field(default_factory=set)
+    """Names of results of exchanges with other processes, and of averages of these."""
 
     def check(self, info: Tensor, name: str, is_matrix: bool) -> None:
         """Let the caller raise eager's error `name` if `info` is not 0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tatami.torch.aten.attention import ATTENTION
+from tatami.torch.aten.collectives import COLLECTIVE
 from tatami.torch.aten.contraction import CONTRACTION
 from tatami.torch.aten.convert import CONVERT
 from tatami.torch.aten.create import CREATE
@@ -27,6 +28,6 @@ from tatami.torch.special_functions.special import SPECIAL
 HANDLERS: dict[str, Handler] = {
     **ELEMENTWISE, **REDUCE, **VIEW, **INDEX, **CONTRACTION, **ATTENTION, **NORM, **POOL, **CREATE, **RANDOM,
     **SPECIAL, **INCOMPLETE, **POLYNOMIAL, **CONVERT, **MATRIX, **FACTORS, **GRID, **RESIZE, **SCATTER,
-    **QUANTIZED,
+    **QUANTIZED, **COLLECTIVE,
 }  # fmt: skip
 """ATen overload → its handler."""

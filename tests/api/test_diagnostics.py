@@ -730,6 +730,13 @@ def edited_kernel(fixed: bool) -> Compilation:
     return prepare(document)
 
 
+@case("CollectiveFailed", "all_reduce", "torch.distributed")
+def exchange_alone(fixed: bool) -> None:
+    g, x = inputs((4,))
+    g.output("y", x.all_reduce(1 if fixed else 2))
+    tt.compile(g, target="reference")(x=np.zeros(4, np.float32))
+
+
 @case("CacheUnusable", "cache", "TATAMI_CACHE_DIR")
 def cache(fixed: bool) -> list[Diagnostic]:
     from tatami.runtime.building.cache import default_cache

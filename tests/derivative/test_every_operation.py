@@ -17,6 +17,7 @@ from tests.frontend.test_meaning import built, close
 REFUSED = {
     **{f"{op}-mul": "op=mul has no derivative" for op in ("scatter", "scatter_nd")},
     **{f"tree_ensemble{kind}": "tree_ensemble has no derivative" for kind in ("", "-fp64", "-max")},
+    "collectives": "all_to_all has no derivative",
     "kernel_body": "kernel_body has no derivative",
     "loop-until": "does not depend on 'x' through floats: lt (lt) gives bool",
 }

@@ -322,6 +322,7 @@ def _of_two_stumps(x: np.ndarray) -> np.ndarray:
     return np.stack([first * 1.0 + ~second * 4, ~first * 2 + second * 3.0], 1).astype(x.dtype)
 
 
+case("collectives", lambda g: (X(g, 4, 5).all_reduce(1), g.op("all_gather", X(g, 4, 5, n="y", d=b1), group="g", ranks=1), X(g, 4, n="z", d=bf16).reduce_scatter(1, op="max"), X(g, 4, 2, n="u").all_to_all(1, [4], [4]), X(g, n="v", d=i32).broadcast(1)), lambda x, y, z, u, v: (x, y, z, u, v))
 case("tree_ensemble", lambda g: trees(g, f32, "sum"), lambda x: torch.from_numpy(_of_two_stumps(x)), N=40)
 case("tree_ensemble-fp64", lambda g: trees(g, f64, "sum"), lambda x: torch.from_numpy(_of_two_stumps(x)), N=3)
 case("tree_ensemble-max", lambda g: trees(g, f32, "max"), N=20)

@@ -15,7 +15,7 @@ from tests.frontend.test_meaning import built, close
 NAMES = ["conv_transpose1d", "conv_transpose2d-phases", "conv_transpose2d-one-tap", "trilu", "resize-linear", "lstm-all", "gru", "if-unlike", "loop-until",
          "rotary_embedding", "scatter-add", "unique-then", "nms", "pad-reflect", "fold-2d", "max_pool_indices", "slice-reverse",
          "nonzero-rank0", "pad-reflect-wide-1", "pad-reflect-wide-2", "pad-reflect-wide-3", "pad-reflect-crop-wide",
-         "call", "kernel", "kernel_reduce", "kernel_scan"]  # fmt: skip
+         "call", "collectives", "kernel", "kernel_reduce", "kernel_scan"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,6 +5,7 @@
     python -m tests.torch.opinfo --samples 3           the first samples of each only, to find faults quickly
     python -m tests.torch.opinfo --target reference    without compiling C: is the import right?
     python -m tests.torch.opinfo --errors              every error_inputs sample raises as eager does
+    python -m tests.torch.opinfo --gradients           gradients against eager's (opinfo_gradients)
     python -m tests.torch.opinfo --quick --share 1/3 --results part1.json   a third, each name up to its first failure
     python -m tests.torch.opinfo --table               write docs/opinfo.md from the results so far
 
@@ -261,6 +262,16 @@ def seed_outside() -> None:
             vars(module)["wrapper_set_seed"] = lambda op, *args, **kwargs: op(*args, **kwargs)
 
 
+def checked(job: dict[str, Any]) -> dict[str, Any]:
+    """The result of a name: its values, its errors or its gradients."""
+    from tests.torch.opinfo_gradients import check_gradients
+
+    if job["check"] == "errors":
+        return check_errors(job["name"], job["target"])
+    check = check_gradients if job["check"] == "gradients" else check_name
+    return check(job["name"], job["target"], job["samples"], job["whole"])
+
+
 def worker() -> None:
     warnings.simplefilter("ignore")
     import torch
@@ -275,11 +286,7 @@ def worker() -> None:
             continue
         began = time.monotonic()
         try:
-            found = (
-                check_errors(job["name"], job["target"])
-                if job["errors"]
-                else check_name(job["name"], job["target"], job["samples"], job["whole"])
-            )
+            found = checked(job)
         except Exception as error:
             found = {"passed": 0, "run": 0, "samples": 0, "reason": one_line(error)}
         print(json.dumps({**found, "seconds": round(time.monotonic() - began, 1)}), file=sys.__stdout__, flush=True)
@@ -320,8 +327,16 @@ def all_names() -> list[str]:
     return list(dict.fromkeys(op.name for op in op_db))
 
 
+def check_of(options: argparse.Namespace) -> str:
+    return "errors" if options.errors else "gradients" if options.gradients else "values"
+
+
 def key_of(options: argparse.Namespace) -> str:
-    return "errors" if options.errors else str(options.target)
+    """The part of the results that a run fills."""
+    check = check_of(options)
+    if check == "gradients" and options.target != "cpu":
+        return f"gradients {options.target}"
+    return str(options.target) if check == "values" else check
 
 
 def run(options: argparse.Namespace) -> None:
@@ -338,7 +353,7 @@ def run(options: argparse.Namespace) -> None:
     names = names[part::of]
     todo = [n for n in names if options.only or not done(mine.get(n), options.samples)]
     for k, name in enumerate(todo):
-        job = {"name": name, "target": options.target, "samples": options.samples, "errors": options.errors,
+        job = {"name": name, "target": options.target, "samples": options.samples, "check": check_of(options),
                "whole": not options.quick}  # fmt: skip
         mine[name] = child.check(job, options.seconds)
         save(results, options.results)
@@ -372,6 +387,8 @@ def save(results: dict[str, dict[str, Any]], path: Path) -> None:
 
 
 def table(path: Path) -> None:
+    from tests.torch.opinfo_gradients import section
+
     results = load(path)
     cpu, errors = results.get("cpu", {}), results.get("errors", {})
     names = all_names()
@@ -412,6 +429,7 @@ def table(path: Path) -> None:
             e = errors.get(n, {"passed": 0, "run": 0, "reason": ""})
             raised = f"{e['passed']} of {e['run']}" if e["run"] else ""
             lines.append(f"| `{n}` | {r['passed']} | {r['samples']} | {raised} | {shown(r['reason'] or e['reason'])} |")
+    lines += section(results)
     PAGE.write_text("\n".join(lines) + "\n")
 
 
@@ -451,6 +469,7 @@ def main() -> None:
     parser.add_argument("--names", type=Path, help="a file of names, in the order they are to run")
     parser.add_argument("--share", default="0/1", help="k/n: the k-th of n processes, each with a file of its own")
     parser.add_argument("--errors", action="store_true")
+    parser.add_argument("--gradients", action="store_true", help="gradients of what supports them, in place of values")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file the results go to")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
 from tests.torch import opinfo  # noqa: E402
+from tests.torch.opinfo_gradients import check_gradients  # noqa: E402
 
 NAMES = ["add", "masked.median", "index_add", "nn.functional.adaptive_avg_pool2d", "scatter_reduce", "where", "cdist", "mode", "frexp",
          "nextafter", "nonzero_static", "as_strided_scatter", "nn.functional.adaptive_max_pool2d", "nn.functional.pdist"]  # fmt: skip
@@ -34,6 +35,21 @@ def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(table.HANDLERS, "aten.mul.Tensor", lambda m, x, y: x)
     found = opinfo.check_name("mul", "reference", 2)
+    assert not opinfo.passes(found) and "differs from eager" in found["reason"]
+
+
+@pytest.mark.parametrize("name", ["atan2", "complex", "cumprod", "linalg.inv", "nn.functional.gelu"])
+def test_gradients_agree_with_eager(name: str) -> None:
+    found = check_gradients(name, "reference", 1)
+    assert opinfo.passes(found), found["reason"]
+    assert found["ours"] == (0 if name == "complex" else found["run"])
+
+
+def test_a_wrong_gradient_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tatami.torch import table
+
+    monkeypatch.setitem(table.HANDLERS, "aten.cos.default", lambda m, x: x)
+    found = check_gradients("sin", "reference", 1)
     assert not opinfo.passes(found) and "differs from eager" in found["reason"]
 
 
@@ -62,6 +78,14 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(opinfo.Worker, "check", check)
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"cpu": {"a": {"passed": 0, "run": 3, "samples": 3, "reason": "x"}}}))
-    given: dict[str, Any] = {"target": "cpu", "samples": None, "only": [], "seconds": 1.0, "errors": False, "results": path}
+    given: dict[str, Any] = {
+        "target": "cpu",
+        "samples": None,
+        "only": [],
+        "seconds": 1.0,
+        "errors": False,
+        "gradients": False,
+        "results": path,
+    }
     opinfo.run(argparse.Namespace(**given, names=None, share="0/1", quick=False))
     assert asked == ["b"] and set(opinfo.load(path)["cpu"]) == {"a", "b"}

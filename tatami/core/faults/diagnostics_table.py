@@ -87,6 +87,7 @@ TABLE: dict[str, Kind] = {
     "KernelMisuse": Kind("E1811", "a kernel uses an instruction in a way the hardware does not allow"),
     "DeviceFault": Kind("E1812", "a GPU or its driver refused or failed something"),
     "DivisionByZero": Kind("E1813", "an integer is divided by zero"),
+    "CollectiveFailed": Kind("E1814", "processes that compute together could not exchange data"),
     "Interrupted": Kind("E1806", "interrupted by the user"),
     "InternalError": Kind("E1900", "a fault of Tatami itself"),
     # warnings

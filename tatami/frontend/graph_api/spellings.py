@@ -65,6 +65,11 @@ SPELLINGS: dict[str, str] = {
     "kernel": 'g.kernel("input0 * 2 + ridx1", x)',
     "kernel_reduce": 'g.kernel_reduce("input0 * input1", x, y, op="sum", axes=[1])',
     "kernel_scan": 'g.kernel_scan("input0", x, op="sum", axis=1)',
+    "all_reduce": "x.all_reduce(2)",
+    "all_gather": "x.all_gather(2)",
+    "reduce_scatter": "x.all_gather(2).reduce_scatter(2)",
+    "all_to_all": "x.all_gather(2).all_to_all(2)",
+    "broadcast": "x.broadcast(2)",
     "call": "g.call(f, x)",
 }
 """Operation -> expression in Python."""

@@ -11,6 +11,7 @@ from tatami.core.expr import ONE, ZERO, Expr, IntoExpr, Shape, exact_div, expr, 
 from tatami.frontend.graph_api.arguments import Axes, constant, each, flat, integer, integers, several, size, sizes
 from tatami.frontend.graph_api.arguments import pads as pairs
 from tatami.frontend.graph_api.arguments import shape as shape_of
+from tatami.frontend.graph_api.collectives import Collectives
 from tatami.frontend.graph_api.elementwise import Elementwise
 from tatami.frontend.graph_api.indexing import Indexing
 from tatami.frontend.graph_api.layers import Layers
@@ -23,7 +24,7 @@ from tatami.frontend.operation import Site, axis_of
 Index: TypeAlias = "int | str | Expr | slice | ellipsis | Tensor | list[int] | None"  # noqa: F821
 
 
-class Tensor(Elementwise, Reductions, Layers, Indexing):
+class Tensor(Elementwise, Reductions, Layers, Indexing, Collectives):
     """A value of `graph`, by name. Arithmetic adds nodes; operands have the same shape, or rank 0 (D2.1)."""
 
     __slots__ = ()

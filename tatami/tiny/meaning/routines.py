@@ -14,6 +14,7 @@ import numpy as np
 
 from tatami.core.diagnostic import fail
 from tatami.core.faults.size_fault import negative_size
+from tatami.core.numbers.collectives import COLLECTIVES, exchanged
 from tatami.core.numbers.trees import HOW, TreeTables, walk_trees
 from tatami.frontend.operations.kernel_body import apply_meaning
 
@@ -160,3 +161,15 @@ def tree_ensemble(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
 def custom(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
     """The results of a user's function body (`CallOp.code`); its meaning is a Python function of this process."""
     return tuple(apply_meaning(attrs, list(args), int(attrs.get("results", 1)), "custom kernel"))
+
+
+def _exchange(name: str) -> Routine:
+    """The meaning of a collective: an exchange with the other processes, waited for."""
+
+    def exchange(args: Sequence[Array], attrs: Attrs) -> tuple[Array, ...]:
+        return (exchanged(name, attrs, args[0], name),)
+
+    return exchange
+
+
+ROUTINES.update({name: _exchange(name) for name in sorted(COLLECTIVES)})

@@ -1,0 +1,1 @@
+"""Programs of several processes: PyTorch's over gloo, ours with communicators of the test."""

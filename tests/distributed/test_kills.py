@@ -1,0 +1,20 @@
+"""Two moments of `python -m tests.distributed.kills`."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch.distributed")
+
+from tests.distributed.kills import TIMEOUT, Moment, ends_after
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_process_that_dies_or_hangs_is_one_diagnostic_in_the_other(how: signal.Signals, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (end,) = ends_after(Moment(0.3, True, how, 1), tmp_path)
+    assert end.is_told and end.errors.count("E1814 CollectiveFailed") == 1, end.errors
+    assert end.seconds < (3 if how == signal.SIGKILL else 1) * TIMEOUT + 20

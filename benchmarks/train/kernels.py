@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -94,7 +93,9 @@ def line(t: Timing, whole: float) -> str:
     estimate = "" if t.estimate is None else f"est {1e3 * t.estimate:8.3f} x{t.seconds / max(t.estimate, 1e-9):5.2f}"
     bound = "" if not t.bound else f"roof {t.bound / t.seconds:4.0%}"
     rate = "" if not t.flops else f"{t.flops / t.seconds / 1e9:6.1f} GFLOP/s {(t.bytes or 0) / t.seconds / 1e9:5.1f} GB/s"
-    terms = " ".join(f"{k} {1e3 * v:.3f}" for k, v in t.terms.items() if k not in ("total", "launch", "threads") and k[:3] != "at.")
+    terms = " ".join(
+        f"{k} {1e3 * v:.3f}" for k, v in t.terms.items() if k not in ("total", "launch", "threads") and k[:3] != "at."
+    )
     return f"  {1e3 * t.seconds:8.3f} ms {t.seconds / whole:4.0%} {estimate} {bound} {rate} {kind_of_plan(t)} {t.kernel} [{terms}] {'+'.join(t.sources)[:90]}"
 
 
@@ -118,7 +119,9 @@ def main(arguments: list[str]) -> None:
         for taken in programs_of(name):
             found = measure(taken.compilation, taken.arrays, {}, 1, asked.seconds)
             total = sum(t.seconds for t in found.timings)
-            print(f"{name} {taken.kind}: {1e3 * found.whole:.2f} ms, {len(found.timings)} kernels, their sum {1e3 * total:.2f} ms")
+            print(
+                f"{name} {taken.kind}: {1e3 * found.whole:.2f} ms, {len(found.timings)} kernels, their sum {1e3 * total:.2f} ms"
+            )
             for t in sorted(found.timings, key=lambda t: -t.seconds):
                 if t.seconds >= asked.least * total:
                     print(line(t, total))

@@ -32,12 +32,13 @@ def along_unit(name: str) -> Unit | None:
     if found is None:
         return None
     element, mr, nr, lanes = found[1], *map(int, found.groups()[1:])
+    is_kept = C_TYPES[element][1] * lanes in (32, 64)
     arguments = "a, b, to, at + j, pitch, c_pitch, first, &run"
     text = routine_page("along").fill(
         ELEMENT=element_text(element, lanes),
         MASK=f"int{8 * C_TYPES[element][1]}_t",
         VECTOR=C_TYPES[element][1] * lanes,
-        TILES=[_panel(rows, nr, lanes) for rows in range(1, mr + 1)],
+        TILES=[_panel(rows, nr, lanes, is_kept) for rows in range(1, mr + 1)],
         NAME=name,
         MR=mr,
         LESS=mr - 1,
@@ -48,13 +49,16 @@ def along_unit(name: str) -> Unit | None:
     return Unit(VerbatimCode(text), contract=True)
 
 
-def _panel(rows: int, nr: int, lanes: int) -> str:
-    """The function of a panel of that many rows."""
+def _panel(rows: int, nr: int, lanes: int, is_kept: bool) -> str:
+    """The function of a panel of that many rows. `is_kept`: an empty asm statement keeps each vector of b in a register, since gcc
+    would load it once for each row: measured 1.9 times the rate with 3 rows and 7 columns."""
     sums = [f"s{i}_{j}" for i in range(rows) for j in range(nr)]
 
     def products(read: str) -> list[str]:
         columns = [f"V b{j} = {read.format(f'b{j}p + y')};" for j in range(nr)]
         adds = [" ".join(f"s{i}_{j} += v * b{j};" for j in range(nr)) for i in range(rows)]
+        if is_kept and rows > 1:
+            columns.append(" ".join(f'__asm__("" : "+v"(b{j}));' for j in range(nr)))
         return [*columns, *(f"{{ V v = {read.format(f'a{i}p + x')}; {add} }}" for i, add in enumerate(adds))]
 
     tree, totals = _totals(sums, lanes)

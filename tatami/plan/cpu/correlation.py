@@ -17,9 +17,10 @@ from tatami.plan.loops.estimate import clock, operations, rank, roofline, thread
 from tatami.plan.loops.rules import invalid_plan
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
+from tatami.region.views.contraction import find_contractions
 from tatami.region.views.images.correlation import Correlation, find_correlation
 from tatami.region.views.images.planes import Plane, planes_of, reach_of
-from tatami.region.views.kinds import epilogue_of
+from tatami.region.views.kinds import Kind, epilogue_of
 from tatami.region.walk import all_axes, lets_by_name
 
 LONG, SHORT = 2048, 256
@@ -39,6 +40,12 @@ LATENCY = 4.0
 """Cycles from one multiply-add of a sum to the next."""
 MOST_POINTERS = 11
 """Maximum rows and columns of a tile together: each has a pointer in an integer register."""
+
+
+MOST_ROWS = 6
+"""Maximum rows of a tile: with more, gcc keeps pointers in memory, at half the rate."""
+KINDS: frozenset[Kind] = frozenset({"contraction", "rows", "stencil"})
+"""Kinds of Regions that may be one such sum; those of depthwise windows, without filters, are rows or a stencil."""
 
 
 class _Sizes(msgspec.Struct, frozen=True):
@@ -142,7 +149,12 @@ def _plans(region: Region, found: Correlation, target: Target, sizes: Mapping[st
 def tiles_of(filters: int, registers: int) -> list[tuple[int, int]]:
     """(rows, columns) of the tiles that the registers hold, with at most as many rows as there are filters."""
     most = range(1, 1 + MOST_POINTERS)
-    return [(r, c) for r in most for c in most if r <= filters and r * c + c + 1 <= registers and r + c <= MOST_POINTERS]
+    return [
+        (r, c)
+        for r in most
+        for c in most
+        if r <= min(filters, MOST_ROWS) and r * c + c + 1 <= registers and r + c <= MOST_POINTERS
+    ]
 
 
 def _product_cycles(n: _Sizes, tile: tuple[int, int], planes: int, is_split: bool) -> float:
@@ -186,7 +198,7 @@ def facts_flops(n: _Sizes) -> float:
 
 
 def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
-    if asked.kind != "contraction":
+    if asked.kind not in KINDS or not find_contractions(asked.region):
         return
     found = find(asked.region)
     if isinstance(found, str):
@@ -219,9 +231,9 @@ def _check(plan: CpuCorrelation, region: Region, target: Target) -> Iterator[Dia
             return
     yield from width_rule(plan, region, target)
     needed = plan.mr * plan.nr + plan.nr + 1
-    if needed > target.vector_registers or plan.mr + plan.nr > MOST_POINTERS:
+    if needed > target.vector_registers or plan.mr > MOST_ROWS or plan.mr + plan.nr > MOST_POINTERS:
         why = f"tile {plan.mr}x{plan.nr} needs {needed} vector registers; {target.name} has {target.vector_registers}"
-        more = f", and {plan.mr} + {plan.nr} pointers of {MOST_POINTERS}"
+        more = f", {MOST_ROWS} rows, and {MOST_POINTERS} rows and columns together"
         yield diagnostic("ResourceExceeded", region.name, why + more, "use a smaller tile")
 
 
@@ -250,7 +262,7 @@ def _show(plan: CpuCorrelation) -> list[str]:
 
 CORRELATION = CpuKind(
     plan=CpuCorrelation,
-    regions=frozenset({"contraction"}),
+    regions=KINDS,
     candidates=_candidates,
     estimate=_estimate,
     check=_check,

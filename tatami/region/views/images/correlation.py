@@ -12,13 +12,16 @@ from __future__ import annotations
 import msgspec
 
 from tatami.core.algebra.visit import step_of
-from tatami.core.expr import ONE, ZERO, Expr, product
+from tatami.core.expr import ZERO, product
 from tatami.core.layout import address
 from tatami.region.ir import Read, ReadAt, Region, RegionExpr
 from tatami.region.views.contraction import ContractionShape, find_contractions
 from tatami.region.views.images.convolution import STILL, find_convolution
 from tatami.region.views.slides import Slide
 from tatami.region.walk import all_axes, reads, used_lets
+
+MOST_STEP = 8
+"""Maximum distance of an image's neighbours along the sum, in elements: a line of the cache then holds several."""
 
 
 class Correlation(msgspec.Struct, frozen=True):
@@ -62,7 +65,8 @@ def find_correlation(region: Region) -> Correlation | str:
         image, other, filters = conv.image, conv.weights, conv.filters
         own = shape.m if conv.slides[0].axis in shape.m else shape.n
         slides = {s.window: _mirrored(s) for s in conv.slides}
-    found = [a for a in shape.k if _lies_along(region, other, a) and (a in slides or _lies_along(region, image, a))]
+    steps = {a: (_step(region, other, a), slides[a].stride if a in slides else _step(region, image, a)) for a in shape.k}
+    found = [a for a, (own_step, step) in steps.items() if own_step == 1 and 1 <= step <= MOST_STEP]
     if not found:
         return "no summed axis along which both operands are contiguous"
     columns = found[-1]
@@ -71,7 +75,7 @@ def find_correlation(region: Region) -> Correlation | str:
         -1:
     ]
     rows = slides.get(lines[0], _still(lines[0])) if lines else None
-    along = slides.get(columns, _still(columns))
+    along = slides.get(columns, _still(columns, steps[columns][1]))
     places = tuple(s.window for s in (rows, along) if s is not None and s.window != STILL)
     known = (*lines, columns, *own, *filters)
     if any(extents[a].as_int() is None for a in known):
@@ -94,16 +98,17 @@ def _mirrored(s: Slide) -> Slide:
     return Slide(s.window, s.axis, s.dim, s.dilation, s.stride, s.offset, s.guard)
 
 
-def _still(axis: str) -> Slide:
+def _still(axis: str, stride: int = 1) -> Slide:
     """An axis along which nothing slides."""
-    return Slide(axis, STILL, -1, 1, 1, ZERO, None)
+    return Slide(axis, STILL, -1, stride, 1, ZERO, None)
 
 
-def _lies_along(region: Region, e: RegionExpr, axis: str) -> bool:
-    """True if every read in `e` is contiguous along the axis or does not move with it, and one is contiguous."""
+def _step(region: Region, e: RegionExpr, axis: str) -> int:
+    """Distance of neighbours along the axis in the reads of `e`, the largest; 0 if it is not a number of at least 0 in all."""
     memrefs = {p.name: p.memref for p in region.inputs}
-    found: list[Expr | None] = []
+    found: list[int] = []
     for r in reads(e):
         assert isinstance(r, Read)
-        found.append(step_of(address(memrefs[r.tensor].layout, memrefs[r.tensor].shape, r.map), axis))
-    return all(step in (ZERO, ONE) for step in found) and ONE in found
+        step = step_of(address(memrefs[r.tensor].layout, memrefs[r.tensor].shape, r.map), axis)
+        found.append(-1 if step is None else -1 if (number := step.as_int()) is None else number)
+    return 0 if min(found, default=0) < 0 else max(found, default=0)

@@ -39,6 +39,8 @@ from tatami.region.walk import lets_by_name
 
 LINE = 16
 """Unit of the distance between planes, in elements: an odd multiple of it, so that planes map to different cache sets."""
+LARGE = 256
+"""Minimum elements of a plane for this distance: small planes lie in few sets each, and would grow by half."""
 ROLLED = 4
 """Minimum number of equal planes that a loop fills."""
 
@@ -90,7 +92,9 @@ class _Correlation(FinishedSums):
         else:
             self.across = planes_of(found.columns, across)
             self.pitch = self.width + reach_of(found.columns, across)
-        self.plane = -(-(self.block_rows + reach) * self.pitch // (2 * LINE)) * 2 * LINE + LINE
+        self.plane = (self.block_rows + reach) * self.pitch
+        if self.plane >= LARGE:
+            self.plane = -(-self.plane // (2 * LINE)) * 2 * LINE + LINE
         self.image = len(self.down) * len(self.across) * self.plane
         self.own_image = -(-self.block_rows * self.width // LINE) * LINE
         self.number = product(self.extents[a] for a in found.images)

@@ -36,6 +36,8 @@ CYCLES_APART = 1.0
 """Cycles of a copied element whose neighbours lie apart."""
 CYCLES_PER_STEP = 1.5
 """Cycles of a step of a tile in addition to its multiply-adds: measured."""
+CYCLES_PER_RUN = 4.0
+"""Cycles of a tile for each line, or joined lines, whose end is a part of a vector: measured."""
 LATENCY = 4.0
 """Cycles from one multiply-add of a sum to the next."""
 MOST_POINTERS = 11
@@ -132,7 +134,8 @@ def _plans(region: Region, found: Correlation, target: Target, sizes: Mapping[st
     lanes = lanes_of(target.lanes, itemsize)
     room = target.l2_bytes * 3 // 4 // itemsize
     for apart in (True, False):
-        copies = n.copies[apart]
+        margin = (1 + n.down / n.lines) * (1 if apart else 1 + n.reach / n.length)
+        copies = max(1, round(n.copies[apart] * margin))
         planes = max(1, min(-(-n.planes // max(1, target.cores // n.batches)), room // 2 // (copies * SHORT)))
         planes = -(-n.planes // -(-n.planes // planes))
         wanted = max(SHORT, min(LONG, room // (n.filters + planes * copies)))
@@ -175,15 +178,18 @@ def correlation_estimate(
     lanes = lanes_of(plan.width, lets_by_name(region)[plan.acc].dtype.itemsize)
     blocks, row_blocks = -(-n.planes // plan.planes), -(-n.lines // plan.rows)
     vectors = -(-plan.rows * n.length // lanes) if plan.apart else plan.rows * -(-n.length // lanes)
-    steps = n.batches * blocks * n.images * row_blocks * vectors
-    products = steps * _product_cycles(n, (plan.mr, plan.nr), plan.planes, n.length % lanes != 0 or not plan.apart)
+    parts = n.batches * blocks * n.images * row_blocks
+    length = plan.rows * n.length if plan.apart else n.length
+    products = parts * vectors * _product_cycles(n, (plan.mr, plan.nr), plan.planes, n.length % lanes != 0 or not plan.apart)
     calls = n.batches * blocks * row_blocks * -(-n.images // plan.images)
     tiles = -(-n.filters // plan.mr) * -(-plan.planes * n.places // plan.nr)
     ends = calls * tiles * (CYCLES_PER_TILE + CYCLES_PER_SUM * plan.mr * plan.nr)
-    other = n.batches * blocks * n.images * n.filters * row_blocks * (CYCLES_PER_LINE + CYCLES_PER_COPY * vectors)
+    if length % lanes:
+        ends += parts * (1 if plan.apart else plan.rows) * tiles * CYCLES_PER_RUN
+    other = parts * n.filters * (CYCLES_PER_LINE + CYCLES_PER_COPY * vectors)
     lines = n.batches * n.images * n.planes * n.copies[plan.apart] * (n.lines + row_blocks * n.down)
-    length = n.length + (0 if plan.apart else n.reach)
-    each = CYCLES_PER_COPY * -(-length // lanes) if found.columns.stride == 1 else CYCLES_APART * length
+    copied = n.length + (0 if plan.apart else n.reach)
+    each = CYCLES_PER_COPY * -(-copied // lanes) if found.columns.stride == 1 else CYCLES_APART * copied
     after = operations(region, tuple(name for name in lets_by_name(region) if name != plan.acc))
     back = n.batches * n.filters * n.planes * n.places / lanes * (4.0 + after / 2.0)
     threads = threads_of_products(facts_flops(n), min(target.cores, n.batches * blocks))

@@ -34,6 +34,10 @@ CYCLES_PER_COPY = 1.5
 """Cycles of a copied vector."""
 CYCLES_APART = 1.0
 """Cycles of a copied element whose neighbours lie apart."""
+CYCLES_FAR = 3.0
+"""Cycles of a copied element of the other operand whose neighbours lie apart, each in a line of the cache of its own: measured."""
+FAR_BYTES = 11.0
+"""Bytes per cycle of the other operand's rows if L2 does not hold a block of them: measured at 512 rows of 4 KB."""
 CYCLES_PER_STEP = 1.5
 """Cycles of a step of a tile in addition to its multiply-adds: measured."""
 CYCLES_PER_RUN = 4.0
@@ -181,12 +185,17 @@ def correlation_estimate(
     parts = n.batches * blocks * n.images * row_blocks
     length = plan.rows * n.length if plan.apart else n.length
     products = parts * vectors * _product_cycles(n, (plan.mr, plan.nr), plan.planes, n.length % lanes != 0 or not plan.apart)
+    itemsize = lets_by_name(region)[plan.acc].dtype.itemsize
+    if n.filters * min(plan.images, n.images) * plan.rows * n.length * itemsize > target.l2_bytes * 3 // 4:
+        swept = n.filters * lanes * itemsize * -(-plan.planes * n.places // plan.nr)
+        products = max(products, parts * vectors * swept / FAR_BYTES)
     calls = n.batches * blocks * row_blocks * -(-n.images // plan.images)
     tiles = -(-n.filters // plan.mr) * -(-plan.planes * n.places // plan.nr)
     ends = calls * tiles * (CYCLES_PER_TILE + CYCLES_PER_SUM * plan.mr * plan.nr)
     if length % lanes:
         ends += parts * (1 if plan.apart else plan.rows) * tiles * CYCLES_PER_RUN
-    other = parts * n.filters * (CYCLES_PER_LINE + CYCLES_PER_COPY * vectors)
+    line = CYCLES_PER_COPY * vectors if found.step == 1 else CYCLES_FAR * plan.rows * n.length
+    other = parts * n.filters * (CYCLES_PER_LINE + line)
     lines = n.batches * n.images * n.planes * n.copies[plan.apart] * (n.lines + row_blocks * n.down)
     copied = n.length + (0 if plan.apart else n.reach)
     each = CYCLES_PER_COPY * -(-copied // lanes) if found.columns.stride == 1 else CYCLES_APART * copied

@@ -1,4 +1,4 @@
-"""Sums of products whose operands both lie contiguously along the sum, as in the weight gradient of a convolution.
+"""Sums of products that run along the lines of an image, as in the weight gradient of a convolution.
 
     w[o, c, i, j] = sum over n, y, x of e[n, o, y, x] * (f[n, c, y + i - 1, x + j - 1] where inside else 0)
 
@@ -38,6 +38,8 @@ class Correlation(msgspec.Struct, frozen=True):
     planes: tuple[str, ...]
     places: tuple[str, ...]
     filters: tuple[str, ...]
+    step: int
+    """Distance of neighbours along a line in the other operand, in elements; 0 if it is not the same everywhere."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -66,10 +68,10 @@ def find_correlation(region: Region) -> Correlation | str:
         own = shape.m if conv.slides[0].axis in shape.m else shape.n
         slides = {s.window: _mirrored(s) for s in conv.slides}
     steps = {a: (_step(region, other, a), slides[a].stride if a in slides else _step(region, image, a)) for a in shape.k}
-    found = [a for a, (own_step, step) in steps.items() if own_step == 1 and 1 <= step <= MOST_STEP]
-    if not found:
+    near = [a for a, (own_step, step) in steps.items() if 1 <= step <= MOST_STEP and (own_step == 1 or a in slides)]
+    if not near:
         return "no summed axis along which both operands are contiguous"
-    columns = found[-1]
+    columns = next((a for a in reversed(near) if steps[a][0] == 1), near[-1])
     before = shape.k[: shape.k.index(columns)][-1:]
     lines = ([a for a in shape.k if a in slides and a != columns] or [a for a in before if extents[a].as_int() is not None])[
         -1:
@@ -90,6 +92,7 @@ def find_correlation(region: Region) -> Correlation | str:
         tuple(a for a in own if a not in places),
         places,
         filters,
+        steps[columns][0],
     )
 
 

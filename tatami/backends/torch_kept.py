@@ -1,4 +1,4 @@
-"""What a forward graph keeps for its backward graph: PyTorch's cut between the two, for a share of memory."""
+"""The cut between a forward and a backward graph, for a share of the memory that lies between them."""
 
 from __future__ import annotations
 

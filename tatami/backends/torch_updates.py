@@ -29,7 +29,7 @@ def replace_update(node: fx.Node) -> None:
             "norm",
             "max",
             "powsum",
-        ):  # of other arguments than the methods
+        ):  # their arguments are not those of the methods
             node.target = _Each(base)
         return
     if node.target is torch.ops.prims.fma.default and any(map(_is_number, node.args)):
@@ -77,7 +77,7 @@ class _One:
 
 
 class _Each:
-    """A function of lists of tensors: its method for each tensor of the lists, with the arguments that are no list."""
+    """A function of lists of tensors: its method for each tensor of the lists, with all other arguments."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = f"{FOREACH}{name}"

@@ -102,7 +102,7 @@ class _Correlation(FinishedSums):
         self.own_filter = (floordiv(self.images * self.own_image, expr(2 * LINE)) + 1) * (2 * LINE) + LINE
 
     def body(self) -> loop.Body:
-        """The kernel body."""
+        """The kernel body: threads divide blocks of planes; the sums of a block follow part by part, then its results."""
         plan, found = self.plan, self.found
         columns = self.nr
         table = loop.LocalBuffer(self.em.fresh("b"), DType.i64, expr(columns))

@@ -18,6 +18,7 @@ from tatami.plan.loops.rules import invalid_plan
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.views.contraction import find_contractions
+from tatami.region.views.images.convolution import find_convolution
 from tatami.region.views.images.correlation import Correlation, find_correlation
 from tatami.region.views.images.planes import Plane, planes_of, reach_of
 from tatami.region.views.kinds import Kind, epilogue_of
@@ -213,13 +214,14 @@ def facts_flops(n: _Sizes) -> float:
 
 
 def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
+    """The plan, or the reason against it where an operand slides; nothing for other products."""
     if asked.kind not in KINDS or not find_contractions(asked.region):
         return
     found = find(asked.region)
-    if isinstance(found, str):
-        yield Rejected("cpu_correlation", found)
-    else:
+    if not isinstance(found, str):
         yield candidate(asked.region, asked.facts, found, asked.target, asked.sizes)
+    elif not isinstance(find_convolution(asked.region), str):
+        yield Rejected("cpu_correlation", found)
 
 
 def _estimate(

@@ -72,7 +72,6 @@ def test_updates_by_methods_with_a_factor() -> None:
     torch._dynamo.reset()
     REPORTS.clear()
 
-    @torch.no_grad()
     def step(p: torch.Tensor, m: torch.Tensor, g: torch.Tensor, lr: float) -> torch.Tensor:
         m.mul_(0.9).add_(g, alpha=lr)
         p.addcmul_(m, g, value=-lr).addcdiv_(g, m.abs() + 1, value=lr)
@@ -94,7 +93,6 @@ def test_functions_of_lists_are_those_of_their_tensors() -> None:
     REPORTS.clear()
     f: Any = torch
 
-    @torch.no_grad()
     def step(a: list[torch.Tensor], b: list[torch.Tensor]) -> list[torch.Tensor]:
         f._foreach_lerp_(a, b, 0.3)
         f._foreach_mul_(a, [1.0, 2.0])

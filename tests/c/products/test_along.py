@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tatami.c.products.along import along_unit
+from tatami.runtime.building.objects import Unit
 from tests.c.products.test_microkernel import exported
 
 CASES = [
@@ -22,7 +23,7 @@ def test_every_number_of_rows_and_length_agrees_with_numpy(element: str, dtype: 
     name = f"tatami_along_{element}_{mr}x{nr}_{lanes}"
     unit = along_unit(name)
     assert unit is not None
-    run = exported(name, (unit,))
+    run = exported(name, (Unit(unit.text, unit.contract),))
     rng = np.random.default_rng(0)
     for rows in (*range(1, mr + 1), 3 * mr + 1):
         for length in (1, lanes - 1, lanes, 2 * lanes + 3):

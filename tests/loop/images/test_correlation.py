@@ -55,8 +55,8 @@ class Window:
             for p, k in zip(self.results[1:], self.weight[2:], strict=True)
         ]
         seen, pads = read_by_windows(wide, [(expr(self.pad), expr(self.pad))] * n, spans)
-        steps = {"stride": (self.dilation,) * n, "dilation": (self.stride,) * n}
-        out = seen.conv(e.permute(1, 0, *spatial), padding=pads, groups=self.groups, **steps)
+        stride, dilation = (self.dilation,) * n, (self.stride,) * n
+        out = seen.conv(e.permute(1, 0, *spatial), padding=pads, groups=self.groups, stride=stride, dilation=dilation)
         g.output("w", out.permute(1, 0, *spatial))
         return g
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.train.kernels [MODEL …] [--seconds 1] [--least 0.02]
 
-The programs of a step's forward and backward, on the arguments of a real step; then the optimiser's. A line for each kernel that takes at least
-the share `--least` of its program, and one for each kind of plan. Times are the least of many runs, so that other work on the machine adds
+The programs of a step's forward and backward, on the arguments of a real step. A line for each kernel that takes at least the share
+`--least` of its program, and one for each kind of plan. Times are the least of many runs, so that other work on the machine adds
 little.
 """
 
@@ -17,15 +17,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 
 from benchmarks.train.nets import NETS, prepared
+from tatami.api import build
 from tatami.backends import torch_compile, torch_program
 from tatami.bench.measure import measure
 from tatami.compilation import Compilation
 from tatami.report.timings import Timing
+from tatami.torch.sizes import in_order
 
 
 @dataclass
@@ -42,7 +45,7 @@ def taken_programs() -> Iterator[list[Taken]]:
     """The programs that `torch.compile` builds and runs inside, in the order of their compilation."""
     found: list[Taken] = []
     by_function: dict[int, Taken] = {}
-    build, run, make = torch_compile.build, torch_program.TorchProgram._run, torch_compile._program
+    run, make = torch_program.TorchProgram._run, torch_compile._program
 
     def built(compilation: Compilation, *rest: Any) -> Any:
         function = build(compilation, *rest)
@@ -60,26 +63,24 @@ def taken_programs() -> Iterator[list[Taken]]:
         own = by_function.get(id(self.function))
         if own is not None and not own.arrays:
             for port, argument, tensor in zip(self.function.arguments, self._taken, tensors, strict=True):
-                lies = tensor if argument is None else torch_program.in_order(tensor, argument.order)
+                lies = tensor if argument is None else in_order(tensor, argument.order)
                 array = lies.detach().numpy().reshape(tuple(lies.shape))
                 own.arrays[port.tensor] = np.array(array.view(np.uint64) if argument is None else array)
         run(self, program, bound, tensors, made)
 
-    torch_compile.build, torch_compile._program, torch_program.TorchProgram._run = built, named, ran  # type: ignore[assignment,method-assign]
-    try:
+    with (
+        patch.object(torch_compile, "build", built),
+        patch.object(torch_compile, "_program", named),
+        patch.object(torch_program.TorchProgram, "_run", ran),
+    ):
         yield found
-    finally:
-        torch_compile.build, torch_compile._program = build, make
-        torch_program.TorchProgram._run = run  # type: ignore[method-assign]
 
 
 def programs_of(name: str) -> list[Taken]:
-    """The programs of one step of a network and of its optimiser."""
+    """The programs of forward and backward of a network."""
     module, x, target = prepared(name)
-    optimiser = torch.optim.AdamW(module.parameters(), lr=1e-4, foreach=True)
     with taken_programs() as found:
         NETS[name].loss(torch.compile(module, backend="tatami")(x), target).backward()
-    del optimiser
     return [t for t in found if t.arrays]
 
 

@@ -82,7 +82,7 @@ def test_updates_by_methods_with_a_factor() -> None:
     given = [torch.randn(9, 7) for _ in range(3)]
     other = [t.clone() for t in given]
     for lr in (0.1, 0.2, 0.3, 0.4):
-        torch.testing.assert_close(made(*given, lr), step(*other, lr), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(made(*given, lr), step(other[0], other[1], other[2], lr), rtol=1e-6, atol=1e-6)
         for a, b in zip(given, other, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
     assert len(REPORTS) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import prod
 
 import msgspec
@@ -72,6 +73,7 @@ class _Sizes(msgspec.Struct, frozen=True):
     down: int
 
 
+@lru_cache(maxsize=512)
 def find(region: Region) -> Correlation | str:
     """The correlation that the template takes, or the reason why it does not."""
     found = find_correlation(region)
@@ -119,17 +121,11 @@ def _sizes(region: Region, found: Correlation, sizes: Mapping[str, int]) -> _Siz
 
 def candidate(region: Region, facts: RegionFacts, found: Correlation, target: Target, sizes: Mapping[str, int]) -> Candidate:
     """The fastest plan: each way to keep places, each tile that the registers hold."""
-    made = [_made(region, facts, plan, found, target, sizes) for plan in _plans(region, found, target, sizes)]
+    made = []
+    for plan in _plans(region, found, target, sizes):
+        line = f"cpu_correlation {plan.mr}x{plan.nr}, {_places(plan)}, {plan.planes} planes, {plan.images} images of {plan.rows} lines"
+        made.append(Candidate(plan, line, correlation_estimate(region, facts, plan, target, sizes)))
     return min(made, key=lambda c: rank(c.estimate))
-
-
-def _made(
-    region: Region, facts: RegionFacts, plan: CpuCorrelation, found: Correlation, target: Target, sizes: Mapping[str, int]
-) -> Candidate:
-    line = (
-        f"cpu_correlation {plan.mr}x{plan.nr}, {_places(plan)}, {plan.planes} planes, {plan.images} images of {plan.rows} lines"
-    )
-    return Candidate(plan, line, correlation_estimate(region, facts, plan, found, target, sizes))
 
 
 def _plans(region: Region, found: Correlation, target: Target, sizes: Mapping[str, int]) -> Iterator[CpuCorrelation]:
@@ -176,9 +172,12 @@ def _product_cycles(n: _Sizes, tile: tuple[int, int], planes: int, is_split: boo
 
 
 def correlation_estimate(
-    region: Region, facts: RegionFacts, plan: CpuCorrelation, found: Correlation, target: Target, sizes: Mapping[str, int]
+    region: Region, facts: RegionFacts, plan: CpuCorrelation, target: Target, sizes: Mapping[str, int]
 ) -> dict[str, float]:
-    """Terms in seconds: the products with the ends of tiles, the copies, the epilogue."""
+    """Terms in seconds: the products with the ends of tiles, the copies, the epilogue. Empty if there is no such sum."""
+    found = find(region)
+    if isinstance(found, str):
+        return {}
     n = _sizes(region, found, sizes)
     lanes = lanes_of(plan.width, lets_by_name(region)[plan.acc].dtype.itemsize)
     blocks, row_blocks = -(-n.planes // plan.planes), -(-n.lines // plan.rows)
@@ -222,13 +221,6 @@ def _candidates(asked: Asked) -> Iterable[Candidate | Rejected]:
         yield candidate(asked.region, asked.facts, found, asked.target, asked.sizes)
     elif not isinstance(find_convolution(asked.region), str):
         yield Rejected("cpu_correlation", found)
-
-
-def _estimate(
-    region: Region, facts: RegionFacts, plan: CpuCorrelation, target: Target, sizes: Mapping[str, int]
-) -> dict[str, float]:
-    found = find(region)
-    return {} if isinstance(found, str) else correlation_estimate(region, facts, plan, found, target, sizes)
 
 
 def _check(plan: CpuCorrelation, region: Region, target: Target) -> Iterator[Diagnostic]:
@@ -281,7 +273,7 @@ CORRELATION = CpuKind(
     plan=CpuCorrelation,
     regions=KINDS,
     candidates=_candidates,
-    estimate=_estimate,
+    estimate=correlation_estimate,
     check=_check,
     show=_show,
     alternatives=_alternatives,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch._functorch.config as functorch_config
 from functorch.compile import min_cut_rematerialization_partition
 from torch import Tensor, fx
@@ -18,11 +16,13 @@ class Kept:
         self.budget = budget
         self.bytes = 0
 
-    def __call__(self, joint: fx.GraphModule, inputs: Any, **given: Any) -> tuple[fx.GraphModule, fx.GraphModule]:
+    def __call__(
+        self, joint: fx.GraphModule, inputs: object, *, num_fwd_outputs: int, **given: object
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
         changes = {} if self.budget is None else {"activation_memory_budget": self.budget}
         with functorch_config.patch(changes):
-            forward, backward = min_cut_rematerialization_partition(joint, inputs, **given)
-        self.bytes = kept_bytes(forward, given["num_fwd_outputs"])
+            forward, backward = min_cut_rematerialization_partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **given)
+        self.bytes = kept_bytes(forward, num_fwd_outputs)
         return forward, backward
 
 

@@ -9,11 +9,13 @@ rate would be a graph of its own. A factor of a product is an argument of the gr
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import fx
 
+Traced: TypeAlias = Any
+"""An argument or result of an operator while PyTorch traces it: a tensor, a number, or a list of them."""
 FOREACH = "_foreach_"
 """The beginning of the names of functions of lists of tensors."""
 FACTORS = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
@@ -41,12 +43,12 @@ def replace_update(node: fx.Node) -> None:
         node.op, node.target = "call_function", _One(name)
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: Traced) -> bool:
     """True if the argument of a node is a number that the graph gets."""
     return isinstance(x, fx.Node) and isinstance(x.meta.get("example_value"), torch.SymFloat)
 
 
-def _fused(a: Any, b: Any, c: Any) -> Any:
+def _fused(a: Traced, b: Traced, c: Traced) -> Traced:
     """a * b + c, into which Dynamo turns some updates by a factor."""
     return a * b + c
 
@@ -56,10 +58,10 @@ class _One:
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
-        self._method: Callable[..., Any] = getattr(torch.Tensor, name)
+        self._method: Callable[..., Traced] = getattr(torch.Tensor, name)
         self._base = name.rstrip("_")
 
-    def __call__(self, x: Any, *operands: Any, **given: Any) -> Any:
+    def __call__(self, x: Traced, *operands: Traced, **given: Traced) -> Traced:
         factor = FACTORS.get(self._base, "")
         by = given.pop(factor, 1)
         if self._base in ("addcmul", "addcdiv") and len(operands) == 3:
@@ -83,10 +85,10 @@ class _Each:
         self.__name__ = f"{FOREACH}{name}"
         self._one = _One(name)
 
-    def __call__(self, *args: Any, **given: Any) -> Any:
+    def __call__(self, *args: Traced, **given: Traced) -> Traced:
         count = next(len(a) for a in (*args, *given.values()) if isinstance(a, list | tuple))
 
-        def own(value: Any, k: int) -> Any:
+        def own(value: Traced, k: int) -> Traced:
             return value[k] if isinstance(value, list | tuple) else value
 
         made = []

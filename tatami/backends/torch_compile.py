@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from tatami.api import build, prepare
 from tatami.backends.torch_as_eager import as_eager
-from tatami.backends.torch_kept import Kept
+from tatami.backends.torch_kept import Kept, kept_bytes
 from tatami.backends.torch_parameters import span
 from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
@@ -73,15 +73,14 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
     """The compiled form of a graph of Dynamo. Raises TatamiError."""
     chosen = read_options(options, mode)
     as_eager(gm)
-    kept = Kept(chosen.memory_budget)
-    compiler = {kind: partial(_compile, kind=kind, options=chosen, kept=kept) for kind in ("forward", "backward")}
+    compiler = {kind: partial(_compile, kind=kind, options=chosen) for kind in ("forward", "backward")}
     compiler["inference"] = partial(_compile, kind="inference", options=chosen, parameters=_parameters(gm, example_inputs))
     backend = aot_autograd(
         fw_compiler=compiler["forward"],
         bw_compiler=compiler["backward"],
         inference_compiler=compiler["inference"],
         decompositions=decompositions(),
-        partition_fn=kept,
+        partition_fn=Kept(chosen.memory_budget),
         keep_inference_input_mutations=True,
     )
     try:
@@ -169,16 +168,14 @@ def _compile(
     kind: str,
     options: Options,
     parameters: Mapping[int, Parameter] | None = None,
-    kept: Kept | None = None,
 ) -> Any:
     """One graph of AOTAutograd as a function of a list of arguments. `parameters`: those that may be packed, by their
-    positions in Dynamo's graph. `kept`: the cut that made the graph, if it is one of two."""
+    positions in Dynamo's graph."""
     if options.pack and parameters:
         for node, name in _packed_placeholders(gm, options, parameters).items():
             node.meta[PARAMETER] = name
     report = GraphReport(kind, sum(n.op == "call_function" for n in gm.graph.nodes))
-    if kept is not None and kind == "forward":
-        report.kept_bytes = kept.bytes
+    report.kept_bytes = kept_bytes(gm)
     REPORTS.append(report)
     began = time.perf_counter()
     try:

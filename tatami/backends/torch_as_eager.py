@@ -7,11 +7,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from tatami.backends.torch_updates import replace_update
+
 
 def as_eager(gm: fx.GraphModule) -> None:
     """Make the graph behave like eager, in place: functions whose decomposition loses their errors are replaced, and dropouts
-    outside training, which return their own argument, are removed."""
+    outside training, which return their own argument, are removed. Updates of optimisers are replaced as well."""
     for node in list(gm.graph.nodes):
+        replace_update(node)
         if node.op != "call_function":
             continue
         if node.target in KEPT:

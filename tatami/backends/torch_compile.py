@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import torch
-from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from functorch.compile import make_boxed_func
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.descriptors import PlainAOTInput
@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from tatami.api import build, prepare
 from tatami.backends.torch_as_eager import as_eager
 from tatami.backends.torch_groups import use_torch_groups
+from tatami.backends.torch_kept import Kept, kept_bytes
 from tatami.backends.torch_parameters import span
 from tatami.backends.torch_partition import cut
 from tatami.backends.torch_program import TorchProgram
@@ -56,7 +57,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no call has to check.
     target: by default the machine that holds the tensors, "cpu" or that GPU. threads: by default TATAMI_NUM_THREADS, else PyTorch's
     number at the time of each call. tune: seconds to search for faster plans of each graph
-    by measuring (docs/tune.md); 0: no search."""
+    by measuring (docs/tune.md); 0: no search. memory_budget: the share, 0 to 1, of what forward keeps for backward, of which less
+    makes backward compute more again; by default `torch._functorch.config.activation_memory_budget`, which means the same."""
 
     fallback: bool = True
     pack: bool = True
@@ -65,6 +67,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: int | None = None
     precision: str | None = None
     tune: float = 0.0
+    memory_budget: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
 
 
 def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: Any = None, mode: Any = None) -> Any:
@@ -78,7 +81,7 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
         bw_compiler=compiler["backward"],
         inference_compiler=compiler["inference"],
         decompositions=decompositions(),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=Kept(chosen.memory_budget),
         keep_inference_input_mutations=True,
     )
     try:
@@ -173,6 +176,7 @@ def _compile(
         for node, name in _packed_placeholders(gm, options, parameters).items():
             node.meta[PARAMETER] = name
     report = GraphReport(kind, sum(n.op == "call_function" for n in gm.graph.nodes))
+    report.kept_bytes = kept_bytes(gm)
     REPORTS.append(report)
     began = time.perf_counter()
     try:

@@ -38,6 +38,8 @@ class GraphReport:
     """Number of times they were packed: once for each module, and again when its parameters changed."""
     packed_bytes: int = 0
     """Bytes of the packed copies of one module."""
+    kept_bytes: int = 0
+    """Bytes that a forward graph keeps for its backward graph, besides arguments and results."""
     watched_bytes: int = 0
     """Bytes of parameters that each call checks, since a write that PyTorch does not count makes copies stale."""
 
@@ -47,6 +49,8 @@ class GraphReport:
             f"{self.kind} graph of {self.nodes} operators: {self.programs} compiled programs, {self.kernels} kernels, "
             f"{self.seconds:.1f} s"
         ]
+        if self.kept_bytes:
+            lines.append(f"  keeps {self.kept_bytes / 2**20:.1f} MiB for backward")
         if self.unsupported:
             lines.append(f"  stays in PyTorch: {described(self.unsupported)}")
         lines += [f"  stays in PyTorch: {why}" for why in self.refused]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 
 from tatami.c.ir import Unit
+from tatami.c.products.along import along_unit
 from tatami.c.products.amx_tiles import tile_unit
 from tatami.c.products.block_dots import block_dots_unit
 from tatami.c.products.codes import codes_unit, codes_units
@@ -46,9 +47,15 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
             () not in all_rows and (of_rows := codes_units(name, {n for rows in all_rows for n in rows}))
         ):
             units |= of_rows
-        elif (unit := tile_unit(name) or codes_unit(name) or block_dots_unit(name) or routine_unit(name)) is not None:
+        elif (unit := _generated(name)) is not None:
             units[f"{name}.c"] = unit
         else:
             file = "trees.c" if name == "tatami_tree_ensemble" else "routines.c"
             units[file] = Unit(VerbatimCode((files("tatami.c") / "runtime_text" / file).read_text(encoding="utf-8")))
     return units
+
+
+def _generated(name: str) -> Unit | None:
+    """The unit of a routine whose text depends on its name; None for the fixed ones."""
+    makers = (tile_unit, codes_unit, block_dots_unit, along_unit, routine_unit)
+    return next((unit for make in makers if (unit := make(name)) is not None), None)

@@ -228,6 +228,23 @@ class CpuPlanes(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_planes")
     packed: tuple[ReadName, ...]
 
 
+class CpuCorrelation(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_correlation"):
+    """A sum of products whose operands both lie contiguously along the sum, such as the weight gradient of a convolution
+    (conditions: region/views/images/correlation.py). Both are copied without guards, `planes` planes of the image at a time, in
+    blocks of `rows` lines of `images` images; vectors run along the lines. The tile is mr filters by nr results of a filter.
+    `apart`: the image is copied once for each place of the window across, so that a line has no margin and the lines of an
+    image are one; else reads move along lines that have one."""
+
+    acc: LetName
+    mr: int
+    nr: int
+    planes: int
+    images: int
+    rows: int
+    width: int
+    apart: bool
+
+
 class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
     """A map that reads contiguously along `across` and writes contiguously along `along`, by square tiles of `tile` elements
     per side (conditions: region/views/transpose.py); `width` is in elements of fp32."""
@@ -462,7 +479,9 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     over all writes in order and executes its own. 1: one thread."""
 
 
-CpuPlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuWinograd | CpuPlanes | CpuTurn | CpuWindow | CpuStreaming | CpuSplit
+CpuPlan: TypeAlias = (
+    Scalar | CpuRows | CpuContraction | CpuWinograd | CpuPlanes | CpuCorrelation | CpuTurn | CpuWindow | CpuStreaming | CpuSplit
+)
 """Plans of a CPU, in the order in which they are proposed, each with an entry in `plan/cpu/`; plain loops run on every target."""
 GpuPlan: TypeAlias = Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair | GpuSync | GpuStream
 SchedulePlan: TypeAlias = CpuPlan | GpuPlan

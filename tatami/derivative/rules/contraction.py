@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tatami.core.expr import ZERO, Expr, exact_div, expr, product
 from tatami.derivative.step import Cotangents, Rule, Step, in_shape, summed_to
 from tatami.frontend.graph_api.tensor import Tensor
+from tatami.frontend.graph_api.windows import read_by_windows
 from tatami.frontend.operations.contraction import conv_padding
 from tatami.frontend.operations.windows import filled
 
@@ -182,7 +183,9 @@ def _weight_cotangent(s: Step, image: Tensor, error: Tensor, steps: Steps) -> Te
     wide = image.reshape((batch, groups, inner, *image.shape[2:]))
     swapped = wide.permute([2, 1, 0, *range(3, wide.rank)]).reshape((inner, batch * groups, *image.shape[2:]))
     kernel = error.permute([1, 0, *range(2, error.rank)])
-    given = {"stride": dilation, "padding": tuple(padding), "dilation": stride, "groups": groups}
+    spans = [(p - 1) * t + (k - 1) * d + 1 for p, t, k, d in zip(error.shape[2:], stride, w.shape[2:], dilation)]
+    swapped, around = read_by_windows(swapped, padding, spans)
+    given = {"stride": dilation, "padding": around, "dilation": stride, "groups": groups}
     out = swapped.one("conv", kernel, **given, acc_dtype=s.attrs.acc_dtype)
     out = _cropped(out, (*out.shape[:2], *w.shape[2:]))
     return out.permute([1, 0, *range(2, out.rank)])

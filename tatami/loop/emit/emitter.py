@@ -80,7 +80,10 @@ class Emitter(Blocks):
                 return Op(fn, (self.value(x, p),))
             case region_ir.Binary(fn=fn, x=x, y=y):
                 known = self.decided(e, p)
-                return self.binary(fn, x, y, p) if known is None else Const(known, DType.bool)
+                if known is not None:
+                    return Const(known, DType.bool)
+                lanes = self.lanes_that_hold(e, p)
+                return self.binary(fn, x, y, p) if lanes is None else lanes
             case region_ir.Select():
                 return self.select(e, p)
             case region_ir.Cast(x=x, to=to, bits=bits):
@@ -207,6 +210,19 @@ class Emitter(Blocks):
         if not self.is_of_loops(left):
             return None
         return True if is_within(left, ANY, self.extents) else False if is_within(-left - 1, ANY, self.extents) else None
+
+    def lanes_that_hold(self, e: region_ir.Binary, p: Point) -> Value | None:
+        """The lanes for which an index is below another one, as a range, if one moves by one from lane to lane and the other stays:
+        numbers of 64 bits are compared by several instructions for each part of a vector. None for other operands."""
+        sides = [s.value for s in (e.x, e.y) if isinstance(s, region_ir.Index) and s.dtype in (DType.i32, DType.i64)]
+        if e.fn not in ("lt", "le", "gt", "ge") or len(sides) < 2 or p.lanes < 2:
+            return None
+        low, high = reversed(sides) if e.fn in ("gt", "ge") else sides
+        above = self.simplified(p.at(high - low)) - (e.fn in ("lt", "gt"))
+        step = self.step(above, p)
+        if step == ONE:
+            return LaneRange(-above, expr(p.lanes), p.lanes)
+        return LaneRange(ZERO, above + 1, p.lanes) if step == -ONE else None
 
     def is_of_loops(self, e: Expr) -> bool:
         """True if all variables of `e` are loop variables. Bounds would take sizes among them to be at least 1."""

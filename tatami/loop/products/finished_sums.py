@@ -19,7 +19,6 @@ from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.segments import JoinedAxes, collapse, cut_innermost, walk
 from tatami.loop.emit.template import Stmts
 from tatami.loop.products.packing import Packing
-from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Region
 from tatami.region.views.matrix import results_go_down, rows_alternate
 
@@ -31,7 +30,6 @@ class FinishedSums(Packing):
     """The epilogue of sums whose rows are `m_axes` and columns `n_axes`, in slivers of `nr` columns."""
 
     region: Region
-    plan: CpuContraction
     m_axes: tuple[str, ...]
     n_axes: tuple[str, ...]
     m: Expr
@@ -56,7 +54,7 @@ class FinishedSums(Packing):
     def epilogue(self, values: dict[str, Expr], i0: Expr, i1: Expr, j0: Expr, j1: Expr, sums: str) -> Stmts:
         """Lets after the accumulator and all writes, for rows i0 … i1 and columns j0 … j1 of the finished sums: in vectors
         along rows, or along columns after a transpose."""
-        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.plan.acc]
+        lets = [self.lets[y.source].expr for y in self.region.yields if y.source != self.acc]
         uses = [substitute(a, values) for a in (*self.addresses(lets), *(self.target(y) for y in self.region.yields))]
         rows = collapse(self.m_axes, self.extents, uses, f"{sums}_m")
         uses = [substitute(u, rows.values) for u in uses]

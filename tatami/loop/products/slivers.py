@@ -16,6 +16,7 @@ from tatami.loop import ir as loop
 from tatami.loop.emit.template import Stmts, name_of
 from tatami.loop.products.finished_sums import FinishedSums
 from tatami.loop.products.packing import Panel
+from tatami.plan.ir import CpuContraction
 from tatami.region.ir import Read, RegionExpr
 from tatami.region.views.dequantised import Dequantised, QuantisedRows, rows_of
 from tatami.region.views.matrix import Matrix
@@ -47,6 +48,7 @@ class Slivers(FinishedSums):
     """Base of the products that pack columns into slivers: `sliver` columns are packed together, `nr` are summed together. The
     two differ only for AMX tiles."""
 
+    plan: CpuContraction
     element: str
     lhs: RegionExpr
     rhs: RegionExpr

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
-from tatami.plan.ir import TURNED_LANES, CpuContraction, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
+from tatami.plan.ir import (
+    TURNED_LANES,
+    CpuContraction,
+    CpuCorrelation,
+    CpuPlanes,
+    CpuStreaming,
+    CpuTurn,
+    CpuWindow,
+    CpuWinograd,
+)
 from tatami.plan.loops.rules import invalid_plan
 from tatami.region.ir import Region
 
@@ -48,7 +57,9 @@ def register_tiles(target: Target, lanes: int) -> tuple[tuple[int, int], ...]:
 
 
 def width_rule(
-    plan: CpuContraction | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, region: Region, target: Target
+    plan: CpuContraction | CpuCorrelation | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd,
+    region: Region,
+    target: Target,
 ) -> Iterator[Diagnostic]:
     """The fault of vectors wider than the target's."""
     if plan.width > target.lanes:

@@ -49,6 +49,8 @@ PEAK_SHARE_CONTRACTION = 0.8
 CYCLES_PER_PACKED_BYTE, USUAL_CLOCK = 0.3125, 2.5e9
 """Cycles per packed byte: half a nanosecond per fp32 element (notes: cpu §1) at the clock of the machine on which it was
 measured, which is the default clock."""
+MEASURED_WIDTH, FP32_BYTES = 64.0, 4
+"""Bytes that the core on which packing was measured multiplies and adds per cycle; bytes of an element."""
 WINDOW_PACKING, STRIDED_PACKING = 0.6, 2.5
 """Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
 CYCLES_PER_LINE = 23.0
@@ -79,6 +81,15 @@ def multiply_adds_per_cycle(target: Target) -> float:
 def seconds_per_packed_byte(target: Target) -> float:
     """Seconds of one core to pack a byte."""
     return CYCLES_PER_PACKED_BYTE / (target.clock or USUAL_CLOCK)
+
+
+def copying_share(target: Target) -> float:
+    """Cycles of a copy relative to those measured on a core that multiplies MEASURED_WIDTH bytes per cycle: one with wider units
+    loads and stores wider vectors too. Measured at twice the width: 0.4 to 0.6."""
+    if not target.clock:
+        return 1.0
+    width = multiply_adds_per_cycle(target) * target.lanes * FP32_BYTES
+    return max(0.5, min(1.0, MEASURED_WIDTH / width))
 
 
 def seconds_of_bytes(facts: RegionFacts, target: Target, sizes: Mapping[str, int]) -> float:
@@ -355,6 +366,7 @@ def contraction_estimate(
     compute = 2.0 * b * m * n * k * waste / rate / threads
     packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads
     packing += _lines_of_windows(region, plan, sizes) * CYCLES_PER_LINE / (target.clock or USUAL_CLOCK) / threads
+    packing *= copying_share(target)
     packing += _gathers(region, plan, (narrow, wide, b * k), target) / threads
     held = sum(
         number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed

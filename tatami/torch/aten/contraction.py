@@ -10,6 +10,7 @@ import numpy as np
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, exact_div, expr
 from tatami.frontend.graph_api.tensor import Tensor
+from tatami.frontend.graph_api.windows import read_by_windows
 from tatami.torch.aten.reduce import norm_over
 from tatami.torch.aten.view import part
 from tatami.torch.handler import Handler
@@ -173,7 +174,9 @@ def _weight_gradient(
         wide = image.reshape(batch, groups, inner, *image.shape[2:])
         swapped = wide.permute(2, 1, 0, *range(3, wide.rank)).reshape(inner, batch * groups, *image.shape[2:])
         kernel = error.permute(1, 0, *range(2, error.rank))
-        out = swapped.conv(kernel, stride=dilation, padding=[(p, p) for p in pads], dilation=stride, groups=groups)
+        spans = [(p - 1) * s + (k - 1) * d + 1 for p, s, k, d in zip(error.shape[2:], stride, weight.shape[2:], dilation)]
+        seen, around = read_by_windows(swapped, [(p, p) for p in pads], spans)
+        out = seen.conv(kernel, stride=dilation, padding=around, dilation=stride, groups=groups)
         return _fitted(m, out.permute(1, 0, *range(2, out.rank)), weight.shape)
     return _weight_gradient_by_windows(m, image, error, weight, stride, pads, dilation, groups, n)
 

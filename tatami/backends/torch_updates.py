@@ -1,0 +1,101 @@
+"""Updates as optimisers write them, replaced in the graph of Dynamo: lists of tensors, and factors that are arguments of the graph.
+
+    torch._foreach_add_(ps, gs, alpha=-lr)   ->   p.add_(g * -lr) for each p, g
+
+PyTorch has no decomposition of operators of lists, and takes the factor of an update as a constant of the graph, so that each learning
+rate would be a graph of its own. A factor of a product is an argument of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import fx
+
+Traced: TypeAlias = Any
+"""An argument or result of an operator while PyTorch traces it: a tensor, a number, or a list of them."""
+FOREACH = "_foreach_"
+"""The beginning of the names of functions of lists of tensors."""
+FACTORS = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
+"""Operator -> its argument that scales a term."""
+
+
+def replace_update(node: fx.Node) -> None:
+    """Replace a node of Dynamo's graph that updates lists, or by a factor that is an argument of the graph, in place."""
+    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+    if node.op == "call_function" and node.target is getattr(torch, name, None) and name.startswith(FOREACH):
+        base = name.removeprefix(FOREACH)
+        if hasattr(torch.Tensor, base) and base.rstrip("_") not in (
+            "norm",
+            "max",
+            "powsum",
+        ):  # their arguments are not those of the methods
+            node.target = _Each(base)
+        return
+    if node.target is torch.ops.prims.fma.default and any(map(_is_number, node.args)):
+        node.target = _fused
+        return
+    is_known = node.op == "call_method" or (node.op == "call_function" and node.target in (torch.add, torch.sub))
+    factor = FACTORS.get(name.rstrip("_"))
+    if is_known and factor is not None and _is_number(node.kwargs.get(factor)):
+        node.op, node.target = "call_function", _One(name)
+
+
+def _is_number(x: Traced) -> bool:
+    """True if the argument of a node is a number that the graph gets."""
+    return isinstance(x, fx.Node) and isinstance(x.meta.get("example_value"), torch.SymFloat)
+
+
+def _fused(a: Traced, b: Traced, c: Traced) -> Traced:
+    """a * b + c, into which Dynamo turns some updates by a factor."""
+    return a * b + c
+
+
+class _One:
+    """A method of tensors, whose factor is one of a product unless it is a constant."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+        self._method: Callable[..., Traced] = getattr(torch.Tensor, name)
+        self._base = name.rstrip("_")
+
+    def __call__(self, x: Traced, *operands: Traced, **given: Traced) -> Traced:
+        factor = FACTORS.get(self._base, "")
+        by = given.pop(factor, 1)
+        if self._base in ("addcmul", "addcdiv") and len(operands) == 3:
+            *operands_, by = operands
+            operands = tuple(operands_)
+        if isinstance(by, int | float) or not factor:
+            return self._method(x, *operands, **given, **({factor: by} if factor and by != 1 else {}))
+        term = operands[0]
+        if self._base == "addcmul":
+            term = operands[0] * operands[1]
+        elif self._base == "addcdiv":
+            term = operands[0] / operands[1]
+        add = ("sub" if self._base == "sub" else "add") + ("_" if self.__name__.endswith("_") else "")
+        return getattr(torch.Tensor, add)(x, term * by)
+
+
+class _Each:
+    """A function of lists of tensors: its method for each tensor of the lists, with all other arguments."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = f"{FOREACH}{name}"
+        self._one = _One(name)
+
+    def __call__(self, *args: Traced, **given: Traced) -> Traced:
+        count = next(len(a) for a in (*args, *given.values()) if isinstance(a, list | tuple))
+
+        def own(value: Traced, k: int) -> Traced:
+            return value[k] if isinstance(value, list | tuple) else value
+
+        made = []
+        for k in range(count):
+            x, *operands = (own(a, k) for a in args)
+            if not isinstance(x, torch.Tensor):  # a power of a number
+                made.append(torch.pow(x, *operands))
+                continue
+            made.append(self._one(x, *operands, **{name: own(a, k) for name, a in given.items()}))
+        return made

@@ -1,0 +1,57 @@
+"""The option memory_budget: forward keeps at most that share for backward, and gradients stay the same."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from tatami import backends
+from tatami.backends.torch_report import REPORTS
+from tatami.core.diagnostic import TatamiError
+
+
+class Wide(torch.nn.Module):
+    """Layers whose activations are cheap to compute again from the products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.nn.functional.gelu(layer(x)) * x.sigmoid()
+        return x
+
+
+def gradients(budget: float | None) -> tuple[list[torch.Tensor], int]:
+    """The gradients, and the bytes that forward keeps."""
+    torch._dynamo.reset()
+    REPORTS.clear()
+    torch.manual_seed(0)
+    module, x = Wide(), torch.randn(64, 32)
+    options = {} if budget is None else {"memory_budget": budget}
+    torch.compile(module, backend="tatami", options=options)(x).square().sum().backward()
+    (forward,) = (r for r in REPORTS if r.kind == "forward")
+    assert (f"keeps {forward.kept_bytes / 2**20:.1f} MiB" in backends.explain()) == (forward.kept_bytes > 0)
+    found = [p.grad for p in module.parameters()]
+    assert all(g is not None for g in found)
+    return [g for g in found if g is not None], forward.kept_bytes
+
+
+def test_a_share_of_the_memory_is_kept() -> None:
+    wanted, most = gradients(None)
+    again, half = gradients(0.5)
+    none, nothing = gradients(0.0)
+    assert most > 0 and half <= most / 2 and nothing == 0
+    for other in (again, none):
+        for g, w in zip(other, wanted, strict=True):
+            torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5 * float(w.abs().max()))
+
+
+@pytest.mark.parametrize("budget", [-0.1, 1.5, "half"])
+def test_other_shares_are_refused(budget: object) -> None:
+    with pytest.raises(TatamiError, match="memory_budget"):
+        backends.torch_compile.read_options({"memory_budget": budget}, None)

@@ -21,6 +21,7 @@ from tatami.core.target import Target
 from tatami.loop import ir
 from tatami.loop.attention.streaming import lower_streaming
 from tatami.loop.emit.rename import rename_plan
+from tatami.loop.images.places import lower_places
 from tatami.loop.images.planes import lower_planes
 from tatami.loop.images.whole_planes import lower_window
 from tatami.loop.images.winograd import lower_winograd
@@ -35,6 +36,7 @@ from tatami.loop.products.contraction import lower_contraction
 from tatami.loop.products.transpose import lower_turn
 from tatami.plan.ir import (
     CpuContraction,
+    CpuPlaces,
     CpuPlan,
     CpuPlanes,
     CpuRows,
@@ -211,6 +213,8 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
             return lower_winograd(region, plan)
         case CpuPlanes():
             return lower_planes(region, plan)
+        case CpuPlaces():
+            return lower_places(region, plan)
         case CpuTurn():
             return lower_turn(region, plan)
         case CpuStreaming():

@@ -23,7 +23,7 @@ from tatami.core.expr import var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import asked, cpu_candidates, guarded, plan_estimate
-from tatami.plan.ir import Candidate, CpuContraction, CpuPlanes, CpuRows, CpuStreaming, Guarded, SchedulePlan
+from tatami.plan.ir import Candidate, CpuContraction, CpuPlaces, CpuPlanes, CpuRows, CpuStreaming, Guarded, SchedulePlan
 from tatami.plan.loops.estimate import rank
 from tatami.plan.memory.packed_operands import packed_operands
 from tatami.plan.usual_sizes import LEAST
@@ -46,7 +46,7 @@ GAIN, AHEAD = 1.3, 1.05
 much."""
 GAIN_OF_KINDS, AHEAD_OF_KINDS = 2.0, 1.5
 """The same ratios for a plan of another kind."""
-PRODUCTS: frozenset[type] = frozenset([CpuContraction, CpuPlanes])
+PRODUCTS: frozenset[type] = frozenset([CpuContraction, CpuPlanes, CpuPlaces])
 """Kinds of plans whose estimates count the same products: of whole tiles of the register micro-kernel."""
 ATTENTION: frozenset[type] = frozenset([CpuStreaming, CpuRows])
 """Kinds of plans of attention: slivers of rows for many rows, loops over the keys of one row for a few (decode)."""

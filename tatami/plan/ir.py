@@ -228,6 +228,24 @@ class CpuPlanes(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_planes")
     packed: tuple[ReadName, ...]
 
 
+class CpuPlaces(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_places"):
+    """A convolution of 8-bit integers (windows, or a product with the channels of each place) whose image is copied once to
+    planes, where an element holds a group of channels (`dot`). The tile is mr places of an image's rows, read where they lie in a
+    plane, by nr filters, whose weights `setup` has packed (named by `packed`). Blocks of `rows` x `columns` results; threads
+    divide blocks, and `bands` parts of the filters of each."""
+
+    acc: LetName
+    rows: int
+    columns: int
+    mr: int
+    nr: int
+    kc: int
+    width: int
+    bands: int
+    dot: Dot
+    packed: tuple[ReadName, ...]
+
+
 class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
     """A map that reads contiguously along `across` and writes contiguously along `along`, by square tiles of `tile` elements
     per side (conditions: region/views/transpose.py); `width` is in elements of fp32."""
@@ -462,7 +480,9 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
     over all writes in order and executes its own. 1: one thread."""
 
 
-CpuPlan: TypeAlias = Scalar | CpuRows | CpuContraction | CpuWinograd | CpuPlanes | CpuTurn | CpuWindow | CpuStreaming | CpuSplit
+CpuPlan: TypeAlias = (
+    Scalar | CpuRows | CpuContraction | CpuWinograd | CpuPlanes | CpuPlaces | CpuTurn | CpuWindow | CpuStreaming | CpuSplit
+)
 """Plans of a CPU, in the order in which they are proposed, each with an entry in `plan/cpu/`; plain loops run on every target."""
 GpuPlan: TypeAlias = Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair | GpuSync | GpuStream
 SchedulePlan: TypeAlias = CpuPlan | GpuPlan

@@ -33,6 +33,8 @@ from tatami.frontend.rewrites.spelled_scales import SpelledScales
 
 LONGEST_SUM = (2**31 - 1) // 255**2
 """Maximum number of terms, each a product of two differences of 8 bits, for which a sum of 32 bits cannot overflow."""
+CHANNELS_OF_WINDOWS = 3
+"""Minimum number of channels for which a convolution with windows gains from multiply-adds of four channels."""
 FILTERS_OF_WINDOWS = 128
 """Minimum number of filters for which a convolution with windows gains from tile registers: packing its windows byte by byte
 takes the time of this many filters' products. Without tile registers fp32 is faster, by its transformation of 3x3 windows
@@ -188,12 +190,13 @@ class _Rewriting(Rewriting):
         return out
 
     def gains(self, filters: Shape, attrs: Conv) -> bool:
-        """True if integers are faster than fp32: for windows of one element, for groups, and for windows if tile registers
-        multiply many filters."""
-        count = filters[0].as_int()
+        """True if integers are faster than fp32: for windows of one element, for groups, for windows of several channels if
+        the target multiplies four numbers of 8 bits by one instruction, and if tile registers multiply many filters."""
+        count, channels = (s.as_int() for s in filters[:2])
         is_window = product(filters[2:]).as_int() != 1
+        by_quads = "vnni" in self.target.features and channels is not None and channels >= CHANNELS_OF_WINDOWS
         by_tiles = "amx_int8" in self.target.features and count is not None and count >= FILTERS_OF_WINDOWS
-        return not is_window or attrs.groups > 1 or by_tiles
+        return not is_window or attrs.groups > 1 or by_quads or by_tiles
 
     def scaled(self, sums: str, left: str, right: str, alpha: float) -> str:
         factor = self.joined("mul", left, right)

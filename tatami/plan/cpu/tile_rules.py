@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
 from tatami.core.target import Target, lanes_of
-from tatami.plan.ir import TURNED_LANES, CpuContraction, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
+from tatami.plan.ir import TURNED_LANES, CpuContraction, CpuPlaces, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
 from tatami.plan.loops.rules import invalid_plan
 from tatami.region.ir import Region
 
 
 def tile_rules(
-    plan: CpuContraction | CpuPlanes | CpuStreaming | CpuWinograd,
+    plan: CpuContraction | CpuPlaces | CpuPlanes | CpuStreaming | CpuWinograd,
     acc: DType,
     blocks: tuple[int, ...],
     region: Region,
@@ -24,7 +24,7 @@ def tile_rules(
         why = f"a tile of {plan.mr}x{plan.nr}, vectors of width {plan.width}, blocks of {', '.join(map(str, blocks))}"
         yield invalid_plan(region, why, "all sizes are positive, nr is a multiple of the vector's elements")
         return
-    if isinstance(plan, CpuStreaming | CpuWinograd) and lanes not in TURNED_LANES:
+    if isinstance(plan, CpuPlaces | CpuStreaming | CpuWinograd) and lanes not in TURNED_LANES:
         yield invalid_plan(region, f"vectors of {lanes} elements of {acc}", "transposing takes 4, 8 or 16: change the width")
         return
     yield from width_rule(plan, region, target)
@@ -48,7 +48,9 @@ def register_tiles(target: Target, lanes: int) -> tuple[tuple[int, int], ...]:
 
 
 def width_rule(
-    plan: CpuContraction | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, region: Region, target: Target
+    plan: CpuContraction | CpuPlaces | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd,
+    region: Region,
+    target: Target,
 ) -> Iterator[Diagnostic]:
     """The fault of vectors wider than the target's."""
     if plan.width > target.lanes:

@@ -12,7 +12,7 @@ import msgspec
 
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, ceildiv, expr, floordiv, var
+from tatami.core.expr import ONE, Expr, ceildiv, expr, floordiv, var
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Iter, Let, Read, Reduce, Region, RegionExpr, Select, Within
 from tatami.region.views.contraction import ContractionShape
@@ -46,33 +46,38 @@ class Groups(msgspec.Struct, frozen=True):
         return size is not None and size % self.count == 0
 
 
-def groups_of(region: Region, shape: ContractionShape, count: int) -> Groups:
+def groups_of(region: Region, shape: ContractionShape, count: int, among: tuple[str, ...] = ()) -> Groups:
     """Groups along a k axis that has whole groups; if there is none, along the longest axis (an axis of unknown extent counts
-    as longest)."""
+    as longest). `among`: the k axes to choose from; empty: all."""
     extents = all_axes(region)
-    found = [Groups(a, count, extents[a]) for a in shape.k]
+    found = [Groups(a, count, extents[a]) for a in among or shape.k]
     longest = max(found, key=lambda g: 1 << 62 if (n := g.size.as_int()) is None else n)
     return next((g for g in found if g.is_whole), longest)
 
 
 def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
-    """The narrowest dtype known to hold the values of an operand, seen through casts to wider types and guards to zero."""
+    """The narrowest dtype known to hold the values of an operand, seen through casts to wider types and guards to a number that
+    it holds too."""
     match e:
         case Cast(x=x, to=to, bits=False):
             inner = narrow_dtype(x, groups, types)
             return inner if to.widens(inner) and (to.is_signed or not inner.is_signed) else to
-        case Select(pred=Within(), then=then, other=Const(value=value)) if not value:
-            return narrow_dtype(then, groups, types)
+        case Select(pred=Within(), then=then, other=Const(value=value)):
+            inner = narrow_dtype(then, groups, types)
+            return inner if _holds(inner, value) else types.dtype(e)
         case Binary() if packed_read(e, groups) is not None:
             return _held(e, groups)
         case _:
             return types.dtype(e)
 
 
-def operand_dtypes(region: Region, shape: ContractionShape, count: int, any_signs: bool = False) -> tuple[DType, DType] | None:
+def operand_dtypes(
+    region: Region, shape: ContractionShape, count: int, any_signs: bool = False, among: tuple[str, ...] = ()
+) -> tuple[DType, DType] | None:
     """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two that fit
-    signed 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs)."""
-    types, groups = Types(region), groups_of(region, shape, count)
+    signed 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs). `among`:
+    the k axes along which neighbours are grouped; empty: all."""
+    types, groups = Types(region), groups_of(region, shape, count, among)
     lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
     if count == 2:
         fits = {lhs, rhs} <= {DType.i8, DType.u8, DType.i16}
@@ -88,10 +93,10 @@ def joined(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
     if read is not None:
         return read
     types = Types(region)
-    if isinstance(e, Cast) and isinstance(e.x, Select) and _is_padding(e.x, groups):
-        e = Select(e.x.pred, Cast(e.x.then, e.to), Const(0, e.to))
-    if isinstance(e, Select) and _is_padding(e, groups):
-        return Select(e.pred, joined(e.then, groups, region), Const(0, DType.i32))
+    if isinstance(e, Cast) and isinstance(e.x, Select) and isinstance(e.x.other, Const) and _is_padding(e.x, groups):
+        e = Select(e.x.pred, Cast(e.x.then, e.to), Const(e.x.other.value, e.to))
+    if isinstance(e, Select) and isinstance(e.other, Const) and _is_padding(e, groups):
+        return Select(e.pred, joined(e.then, groups, region), Const(_repeated(int(e.other.value), groups), DType.i32))
     wide = e if types.dtype(e) == DType.i32 else Cast(e, DType.i32)
     parts = [_part(wide, t, groups, region) for t in range(groups.count)]
     out = parts[0]
@@ -112,10 +117,26 @@ def _part(e: RegionExpr, t: int, groups: Groups, region: Region) -> RegionExpr:
 
 
 def _is_padding(e: Select, groups: Groups) -> bool:
-    """True if `e` is zero outside a guard that is the same for all members of a group."""
-    if not isinstance(e.pred, Within) or not isinstance(e.other, Const) or e.other.value:
+    """True if `e` is a number outside a guard that is the same for all members of a group: 0, or any other where each group has
+    the same members."""
+    if not isinstance(e.pred, Within) or not isinstance(e.other, Const):
         return False
-    return all(groups.axis not in free_vars(g.index) for g in e.pred.guards)
+    is_even = groups.is_whole or groups.number == ONE or not e.other.value
+    return is_even and all(groups.axis not in free_vars(g.index) for g in e.pred.guards)
+
+
+def _repeated(value: int, groups: Groups) -> int:
+    """The packed element, as a signed number of 32 bits, whose members are all `value`: those of a whole group, or of the only
+    one."""
+    members = min(groups.count, groups.size.as_int() or groups.count)
+    bits = value & ((1 << groups.bits) - 1)
+    joined_bits = sum(bits << groups.bits * t for t in range(members))
+    return joined_bits - (1 << BITS) if joined_bits >> BITS - 1 else joined_bits
+
+
+def _holds(dtype: DType, value: bool | int | float) -> bool:
+    """True if an operand of this dtype may have this number beside its own."""
+    return not value or (dtype.is_int and -(dtype.is_signed << dtype.bits - 1) <= value < 1 << dtype.bits - dtype.is_signed)
 
 
 def _of_group(read: Read, groups: Groups) -> Read:

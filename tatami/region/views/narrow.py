@@ -93,25 +93,27 @@ def joined(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
     if read is not None:
         return read
     types = Types(region)
-    if isinstance(e, Cast) and isinstance(e.x, Select) and isinstance(e.x.other, Const) and _is_padding(e.x, groups):
-        e = Select(e.x.pred, Cast(e.x.then, e.to), Const(e.x.other.value, e.to))
+    while isinstance(e, Cast) and not e.bits and narrow_dtype(e, groups, types) == narrow_dtype(e.x, groups, types):
+        e = e.x  # a cast that keeps the value
     if isinstance(e, Select) and isinstance(e.other, Const) and _is_padding(e, groups):
         return Select(e.pred, joined(e.then, groups, region), Const(_repeated(int(e.other.value), groups), DType.i32))
-    wide = e if types.dtype(e) == DType.i32 else Cast(e, DType.i32)
-    parts = [_part(wide, t, groups, region) for t in range(groups.count)]
+    dtype = types.dtype(e)
+    is_clean = not dtype.is_signed and dtype.bits <= groups.bits
+    wide = e if dtype == DType.i32 else Cast(e, DType.i32)
+    parts = [_part(wide, t, groups, region, is_clean) for t in range(groups.count)]
     out = parts[0]
     for part in parts[1:]:
         out = Binary("bitor", out, part)
     return out
 
 
-def _part(e: RegionExpr, t: int, groups: Groups, region: Region) -> RegionExpr:
-    """The bits of member `t` of a group, at their position in the packed element."""
+def _part(e: RegionExpr, t: int, groups: Groups, region: Region, is_clean: bool) -> RegionExpr:
+    """The bits of member `t` of a group, at their position in the packed element. `is_clean`: there are no others to clear."""
     at = var(groups.axis) * groups.count + t
     x = substitute_axes(e, {groups.axis: at}, lets_by_name(region))
     if t and not groups.is_whole:
         x = Select(Within((Guard(at, groups.size),)), x, Const(0, DType.i32))
-    if t + 1 < groups.count:
+    if t + 1 < groups.count and not is_clean:
         x = Binary("bitand", x, Const((1 << groups.bits) - 1, DType.i32))
     return Binary("shl", x, Const(groups.bits * t, DType.i32)) if t else x
 

@@ -4,6 +4,7 @@
     ->   s = matmul(a, b) acc_dtype=i32, less what the zero points add;   y = cast(s, fp32) * (sa * sb)
     y = matmul(x, dequantize(w, s))   ->   y = matmul(x, cast(w, fp32)) * s     w a constant: it stays 8 bits wide in memory
                                                 (weights of other forms: narrow_weights.py)
+    y = max_pool(dequantize(a, s, z))   ->   y = dequantize(max_pool(a), s, z)
 
 Scales are a common factor of all terms and leave the sum, so that the meaning is the same and the sum is exact. A scale belongs to
 the whole tensor, or there is one per row of the left operand or per column of the right one. Movement between a dequantisation
@@ -90,7 +91,8 @@ class _Rewriting(Rewriting):
     def result(self) -> Graph:
         for node in self.graph.graph:
             self.at = node
-            made = self.product(node) if node.op in _PRODUCTS else self.same_codes(node) if node.op == "quantize" else None
+            rule = {**dict.fromkeys(_PRODUCTS, self.product), "quantize": self.same_codes, "max_pool": self.greatest_codes}
+            made = rule[node.op](node) if node.op in rule else None
             if made is None:
                 self.nodes.append(node)
             else:
@@ -104,6 +106,20 @@ class _Rewriting(Rewriting):
         if codes is None or self.dtype(codes.tensor) != self.dtype(node.outputs[0]) or not self.per(codes, own.axis):
             return None
         return codes.tensor if (codes.scale, codes.zero) == (own.scale, own.zero) else None
+
+    def greatest_codes(self, node: Node) -> str | None:
+        """A maximum of dequantised values as the dequantised maximum of their codes, which have the same order; None for other
+        operands."""
+        codes = self.codes_of(node.inputs[0])
+        if codes is None or not self.per(codes, None):
+            return None
+        scale = self.constants.get(codes.scale)
+        if scale is None or not scale.array.item() > 0 or self.dtype(node.outputs[0]) != DType.fp32:
+            return None
+        greatest = self.one("max_pool", [codes.tensor], node.attrs)
+        self.codes[node.outputs[0]] = msgspec.structs.replace(codes, tensor=greatest, is_constant=False)
+        operands = [greatest, codes.scale, *([codes.zero] if codes.zero else [])]
+        return self.one("dequantize", operands, {"to": DType.fp32})
 
     # -- what is multiplied ---------------------------------------------------------------------
     def product(self, node: Node) -> str | None:

@@ -12,11 +12,12 @@ from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.contraction_alternatives import contraction_alternatives
+from tatami.plan.cpu.contraction_estimate import contraction_estimate
 from tatami.plan.cpu.contraction_rules import as_obeyed, contraction_rules
 from tatami.plan.cpu.in_place import Sides, depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.cpu_kind import Asked, CpuKind
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
-from tatami.plan.loops.estimate import contraction_estimate, rank, trips
+from tatami.plan.loops.estimate import rank, trips
 from tatami.plan.loops.schedule import main_order, size_at
 from tatami.plan.memory.packed_operands import is_packable, packs_rows
 from tatami.poly_core.ir import Contraction, RegionFacts

@@ -22,7 +22,7 @@ import msgspec
 from tatami.core.algebra.simplify import linearize
 from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, floordiv, product, var
+from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, floordiv, product, var
 from tatami.indexbook.ir import Guard
 from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuPlaces, CpuPlanes, CpuWinograd, SchedulePlan
 from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
@@ -126,6 +126,10 @@ def _slivers(
         e, extents = joined(operand, groups, region), {**extents, groups.axis: groups.number}
     index = (*(var(a) for a in shape.batch), _linear(extents, shape.k), _linear(extents, own))
     sizes = (*(extents[a] for a in shape.batch), product(extents[a] for a in shape.k), product(extents[a] for a in own))
+    written = index
+    if groups is not None and groups.number == ONE:  # no Region has an axis of one element
+        e = substitute_axes(e, {groups.axis: ZERO}, lets_by_name(region))
+        written, axes = tuple(substitute(x, {groups.axis: ZERO}) for x in index), tuple(a for a in axes if a != groups.axis)
     axis_sizes = {a: extents[a] for a in axes}
     tensor = operand_tensor(operand)
     lets = (Let("v", axes, dtype, e),)
@@ -136,7 +140,7 @@ def _slivers(
             return Cast(read, lets_by_name(region)[plan.acc].dtype)
         return read if groups is None else parted(read, groups, narrow_dtype(operand, groups, Types(region)))
 
-    return PackedOperand(plan.acc, operand, tensor, lets, axis_sizes, sizes, index, block, again)
+    return PackedOperand(plan.acc, operand, tensor, lets, axis_sizes, sizes, written, block, again)
 
 
 def _groups(region: Region, plan: CpuContraction | CpuPlaces | CpuPlanes, shape: ContractionShape) -> Groups | None:

@@ -17,8 +17,9 @@ from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, floordiv, maximum, minimum, var
 from tatami.loop import ir as loop
 from tatami.loop.emit.grain import grain
-from tatami.loop.emit.template import Stmts, misfit
+from tatami.loop.emit.template import Stmts, misfit, name_of
 from tatami.loop.images.plane_copies import PlaneCopies
+from tatami.loop.products.packing import Panel
 from tatami.plan.ir import CpuPlaces
 from tatami.region.ir import Region
 from tatami.region.views.images.places import Places, find_places, packed_places
@@ -37,6 +38,7 @@ def lower_places(region: Region, plan: CpuPlaces) -> loop.Body:
 
 class _Places(PlaneCopies):
     reads_gaps = False
+    short_vectors = True
 
     def __init__(self, region: Region, plan: CpuPlaces, places: Places) -> None:
         packed, conv = packed_places(region, places)
@@ -53,8 +55,10 @@ class _Places(PlaneCopies):
         """Rows of an image in a panel."""
         rows = 1 if width is None else PIECE * self.mr // max(1, width)
         self.rows_of_piece = expr(max(1, rows // self.rows_of_panel) * self.rows_of_panel)
+        self.run = max(1, PIECE * self.mr // self.lanes) * self.lanes
+        """Places of a piece where rows follow each other: whole vectors."""
         in_rows = minimum(self.block_rows, self.rows_of_piece) * self.block_columns
-        in_run = minimum(self.block_rows * self.block_columns, expr(PIECE * self.mr))
+        in_run = minimum(self.block_rows * self.block_columns, expr(self.run))
         self.room = ceildiv(in_run if self.is_flat else in_rows, expr(self.lanes)) * self.lanes
         """Places of a piece, rounded up to whole vectors."""
 
@@ -71,7 +75,7 @@ class _Places(PlaneCopies):
             d,
             *declare,
             *self.enter(item),
-            loop.For(channel, ZERO, self.channels, self.fill(var(channel))),
+            *(self.fill_run() if self.is_flat else (loop.For(channel, ZERO, self.channels, self.fill(var(channel))),)),
             loop.For(sliver, first, first + count, self.pieces(var(sliver))),
         )
         work = grain(GRAIN_FLOPS, self.block_rows * self.block_columns * self.k * ceildiv(self.filters, bands) * 2)
@@ -80,17 +84,25 @@ class _Places(PlaneCopies):
         about = f"places, blocks of {plan.rows}x{plan.columns}, {self.mr}x{self.nr}, kc {plan.kc}, by {plan.dot}"
         return loop.Body(kernel, about=about)
 
+    def fill_run(self) -> Stmts:
+        """All planes, where a plane is a run of the image's places."""
+        axes = tuple(s.axis for s in self.conv.slides)
+        first = self.left if len(axes) == 1 else self.top * self.block_columns
+        last = first + self.own_rows * self.own_columns
+        panel = Panel(self.seen, ZERO, self.plane, first, last, ZERO, self.channels)
+        return self.pack(self.conv.image, axes, self.at, panel)
+
     def pieces(self, sliver: Expr) -> Stmts:
         """All pieces of the block for one sliver: products, then the epilogue."""
-        declare: Stmts = ()
         if self.is_flat:
             total, d = self.integer(self.own_rows * self.own_columns)
-            size, most, declare = expr(PIECE * self.mr), self.block_rows * self.block_columns, (d,)
+            pieces, e = self.integer(ceildiv(total, expr(self.run)))
+            p = self.counter(ceildiv(self.block_rows * self.block_columns, expr(self.run)))
+            declare, (bounds, first, count) = (d, e), self.part_of_run(var(p), total)
         else:
-            total, size, most = self.own_rows, self.rows_of_piece, self.block_rows
-        pieces, e = self.integer(ceildiv(total, size))
-        p = self.counter(ceildiv(most, size))
-        bounds, first, count = self.balanced(total, var(p), pieces)
+            pieces, e = self.integer(ceildiv(self.own_rows, self.rows_of_piece))
+            p = self.counter(ceildiv(self.block_rows, self.rows_of_piece))
+            declare, (bounds, first, count) = (e,), self.balanced(self.own_rows, var(p), pieces)
         blocks = maximum(ONE, ceildiv(self.k, expr(self.plan.kc)))
 
         def block(k0: Expr, k1: Expr) -> Stmts:
@@ -99,7 +111,15 @@ class _Places(PlaneCopies):
             return self.rows_by_panels(sliver, first, count, (k0, k1))
 
         products = self.each_block(self.k, blocks, block)
-        return (*declare, e, loop.For(p, ZERO, pieces, (*bounds, *products, *self.finish(sliver, first, count))))
+        return (*declare, loop.For(p, ZERO, pieces, (*bounds, *products, *self.finish(sliver, first, count))))
+
+    def part_of_run(self, part: Expr, total: Expr) -> tuple[Stmts, Expr, Expr]:
+        """First place and number of places of a piece of a run of places: whole vectors, but for the last piece."""
+        first, d0 = self.integer(part * self.run)
+        count, d1 = self.integer(minimum(expr(self.run), total - first))
+        sizes = [n for (n,) in self.together(total)]
+        self.known[name_of(count)] = {x for n in sizes for x in (min(n, self.run), n % self.run or self.run)}
+        return (d0, d1), first, count
 
     # -- products ------------------------------------------------------------------------------
 

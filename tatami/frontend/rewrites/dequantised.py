@@ -13,9 +13,11 @@ and its product moves the integers instead. Bias, activation and quantisation th
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 
 from tatami.core.codec import to_builtins
 from tatami.core.dtype import DType
@@ -87,17 +89,41 @@ class _Rewriting(Rewriting):
         super().__init__(graph, module, constants, origins)
         self.target = target
         self.codes: dict[str, Codes | None] = {}
+        self.uses = Counter(i for n in graph.graph for i in n.inputs)
+        self.uses.update(o.tensor for o in graph.signature.outputs)
+        self.sums: dict[str, tuple[str, str]] = {}
+        """Result of a convolution -> its sums, of integers, and the factor that makes them the result."""
 
     def result(self) -> Graph:
         for node in self.graph.graph:
             self.at = node
-            rule = {**dict.fromkeys(_PRODUCTS, self.product), "quantize": self.same_codes, "max_pool": self.greatest_codes}
+            rule = {**dict.fromkeys(_PRODUCTS, self.product), "quantize": self.quantised, "max_pool": self.greatest_codes}
             made = rule[node.op](node) if node.op in rule else None
             if made is None:
                 self.nodes.append(node)
             else:
                 self.add("identity", [made], {}, node.outputs)
         return self.rewritten()
+
+    def quantised(self, node: Node) -> str | None:
+        """The codes of a quantisation without floats that others read: codes that it reproduces, or sums with one factor."""
+        return self.same_codes(node) or self.requantised(node)
+
+    def requantised(self, node: Node) -> str | None:
+        """The codes of sums that nothing else reads: the factor of the sums is divided by the quantisation's scale once, when the
+        model is loaded, instead of each result. None for other operands."""
+        own = self.scaling(node)
+        scale = self.constants.get(own.scale)
+        if own.tensor not in self.sums or self.uses[own.tensor] != 1 or scale is None or scale.array.ndim:
+            return None
+        if self.dtype(own.scale) != DType.fp32 or not scale.array.item() > 0 or (own.zero and self.shape(own.zero)):
+            return None
+        sums, factor = self.sums[own.tensor]
+        y = self.joined("mul", self.cast(sums, DType.fp32), self.joined("div", factor, own.scale))
+        y = self.one("round", [y])
+        if own.zero:
+            y = self.joined("add", y, self.cast(own.zero, DType.fp32))
+        return self.cast(y, self.dtype(node.outputs[0]))
 
     def same_codes(self, node: Node) -> str | None:
         """The codes that a quantisation reproduces: it quantises what was dequantised with the same scale and zero point, and
@@ -149,7 +175,7 @@ class _Rewriting(Rewriting):
         if left is None:
             return self.widened(node, right, bias, attrs)
         if node.op == "conv":
-            return self.convolution(left, right, bias, attrs)
+            return self.convolution(node, left, right, attrs)
         flips = {"linear": (False, True), "matmul": (False, False)}
         transposed = flips[node.op] if node.op in flips else (attrs.trans_a, attrs.trans_b)
         if transposed[0]:
@@ -192,18 +218,37 @@ class _Rewriting(Rewriting):
             out = self.joined("add", out, addend)
         return out
 
-    def convolution(self, x: Codes, w: Codes, bias: str, attrs: Conv) -> str | None:
+    def convolution(self, node: Node, x: Codes, w: Codes, attrs: Conv) -> str | None:
         shape = self.shape(w.tensor)
         if not self.per(x, None) or not self.per(w, 0) or len(self.shape(x.tensor)) != len(shape):
             return None
         if not _is_short(product(shape[1:])) or not self.gains(shape, attrs):
             return None
         kept = {k: v for k, v in to_builtins(attrs).items() if k not in ("acc_dtype", "out_dtype")}
-        sums = integer_conv(self, Integers(x.tensor, x.zero), Integers(w.tensor, w.zero), "", kept)
-        out = self.scaled(sums, x.scale, self.along(w.scale, len(shape) - 2), 1.0)
-        if bias:
-            out = self.joined("add", out, self.along(bias, len(shape) - 2))
+        bias = node.inputs[2] if len(node.inputs) > 2 else ""
+        whole = self.bias_of_sums(bias, x, w)
+        sums = integer_conv(self, Integers(x.tensor, x.zero), Integers(w.tensor, w.zero), whole, kept)
+        factor = self.joined("mul", x.scale, self.along(w.scale, len(shape) - 2))
+        out = self.joined("mul", self.cast(sums, DType.fp32), factor)
+        if bias and not whole:
+            return self.joined("add", out, self.along(bias, len(shape) - 2))
+        self.sums[node.outputs[0]] = sums, factor
         return out
+
+    def bias_of_sums(self, bias: str, x: Codes, w: Codes) -> str:
+        """The bias as integers, if it is dequantised by the sums' own factor and 32 bits hold the sums with it; else ""."""
+        made = self.producers.get(bias)
+        if made is None or made.op != "dequantize" or made.attrs.get("block"):
+            return ""
+        codes, scale, zero = (self.constants.get(t) if t else None for t in (*made.inputs, "")[:3])
+        factors = [self.constants.get(t) for t in (x.scale, w.scale)]
+        if codes is None or scale is None or None in factors or codes.array.dtype != np.int32 or codes.array.ndim != 1:
+            return ""
+        left, right = (f.array.astype(np.float64) for f in factors if f is not None)
+        is_centred = len(made.inputs) < 3 or not made.inputs[2] or (zero is not None and not zero.array.any())
+        terms = product(self.shape(w.tensor)[1:]).as_int() or 0
+        fits = np.abs(codes.array.astype(np.int64)).max(initial=0) + terms * 255**2 < 2**31
+        return made.inputs[0] if is_centred and fits and np.allclose(scale.array, left * right, rtol=1e-6, atol=0) else ""
 
     def gains(self, filters: Shape, attrs: Conv) -> bool:
         """True if integers are faster than fp32: for windows of one element, for groups, for windows of several channels if

@@ -142,7 +142,8 @@ class _Rewriting(Rewriting):
         scale = self.constants.get(codes.scale)
         if scale is None or not scale.array.item() > 0 or self.dtype(node.outputs[0]) != DType.fp32:
             return None
-        greatest = self.one("max_pool", [codes.tensor], node.attrs)
+        wide = self.one("max_pool", [self.cast(codes.tensor, DType.i32)], node.attrs)  # windows are taken of 32 bits
+        greatest = self.cast(wide, self.dtype(codes.tensor))
         self.codes[node.outputs[0]] = msgspec.structs.replace(codes, tensor=greatest, is_constant=False)
         operands = [greatest, codes.scale, *([codes.zero] if codes.zero else [])]
         return self.one("dequantize", operands, {"to": DType.fp32})

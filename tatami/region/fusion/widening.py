@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tatami.core.dtype import DType
+from tatami.poly_view.ir import Edge
 from tatami.region.fusion.growing_groups import GrowingGroups
 from tatami.tiny.ir import CastOp, ConstOp, Elementwise, ExpandOp, Node, ReshapeOp
 
@@ -51,8 +52,8 @@ def casts_for_rows(
 
 
 def dequantising(v: str, nodes: Mapping[str, Node]) -> tuple[str, ...]:
-    """The values from a cast of 8-bit integers to the float `v` that they are as numbers: casts, and sums and products with
-    constants. () for other values."""
+    """The values from a cast of 8-bit integers to `v`, their numbers in 32 bits: casts, and sums and products with constants. ()
+    for other values."""
     chain: list[str] = []
     at = v
     while len(chain) < LONGEST_CHAIN:
@@ -60,7 +61,8 @@ def dequantising(v: str, nodes: Mapping[str, Node]) -> tuple[str, ...]:
         chain.append(at)
         if isinstance(node.op, CastOp):
             if nodes[node.src[0]].dtype in (DType.i8, DType.u8):
-                return tuple(reversed(chain)) if nodes[v].dtype.is_float else ()
+                is_wide = nodes[v].dtype.is_float or nodes[v].dtype == DType.i32
+                return tuple(reversed(chain)) if is_wide else ()
             at = node.src[0]
         elif isinstance(node.op, Elementwise) and node.op.fn in ("add", "sub", "mul"):
             numbers = [s for s in node.src if _is_number(s, nodes)]
@@ -80,9 +82,13 @@ def _is_number(v: str, nodes: Mapping[str, Node]) -> bool:
     return isinstance(nodes[v].op, ConstOp)
 
 
+def _are_fusible(edges: Mapping[tuple[str, str], Edge], pairs: Iterable[tuple[str, str]], rules: tuple[str, ...]) -> bool:
+    return all(pair in edges and edges[pair].fusible and edges[pair].rule in rules for pair in pairs)
+
+
 def repeated_by_readers(groups: GrowingGroups) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     """(values of a dequantisation, groups that read its result from memory) where each of these groups may compute it from the
-    codes, element by element."""
+    codes, element by element, or at each place of a window."""
     nodes, edges, graph = groups.nodes, groups.edges, groups.graph
     found = []
     for v in nodes:
@@ -94,7 +100,8 @@ def repeated_by_readers(groups: GrowingGroups) -> list[tuple[tuple[str, ...], tu
         away = sorted({graph.group_of.get(u, -1) for u in groups.uses[v]} - {home})
         if not away or any(graph.group_of.get(x) != home for x in (codes, *chain)):
             continue
-        around = [*zip((codes, *chain), chain), *((v, u) for u in groups.uses[v] if graph.group_of.get(u) != home)]
-        if all(e in edges and edges[e].fusible and edges[e].rule == "pointwise" for e in around):
+        inner = zip((codes, *chain), chain)
+        outer = [(v, u) for u in groups.uses[v] if graph.group_of.get(u) != home]
+        if _are_fusible(edges, inner, ("pointwise",)) and _are_fusible(edges, outer, ("pointwise", "halo", "inline")):
             found.append((chain, tuple(away)))
     return found

@@ -19,7 +19,7 @@ from tatami.c.products.elements import C_TYPES, element_text, routine_page
 from tatami.core.custom.verbatim import VerbatimCode
 
 _NAME = re.compile(r"tatami_places([1-9])_([a-z]\d+(?:x\d[a-z]*)?)_(\d+)x(\d+)_(\d+)")
-AHEAD = 16
+AHEAD = 64
 """Prefetch distance in rows of b, into L1."""
 _CHAIN = 8
 """Minimum number of independent sums in flight: the latency of a multiply-add times its ports."""

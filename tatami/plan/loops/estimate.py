@@ -30,7 +30,15 @@ from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Binary, Let, Reduce, Region, RegionExpr, Scan, Select, Unary
 from tatami.region.walk import all_axes, lets_by_name, nodes
 
-DOT_RATE: dict[Dot, float] = {"": 1.0, "pairs": 1.5, "quads": 1.2, "pairs_vnni": 2.0, "quads_vnni": 4.0, "quads_amx": 8.0}
+DOT_RATE: dict[Dot, float] = {
+    "": 1.0,
+    "pairs": 1.5,
+    "quads": 1.2,
+    "pairs_vnni": 2.0,
+    "quads_vnni": 4.0,
+    "quads_amx": 8.0,
+    "pairs_bf16": 1.9,
+}
 """Rate of multiply-adds relative to fp32, measured (AMX including its loads): without VNNI a pair takes two instructions, one
 of them on more ports than a multiply-add, and quads are first widened to pairs."""
 GATHERED, CHECKED = 1.5, 3.0

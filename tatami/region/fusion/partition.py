@@ -100,7 +100,7 @@ class _Partitioner:
         times = Counter(v for unit in self.streaming.values() for v in unit)
         streamed, repeated = set(times), {v for v, n in times.items() if n > 1}
         of_codes = [p for v, p in self.patterns.items() if target.isa == "sm90" and v not in streamed]
-        self.virtual = virtual_values(program, view, self.resident, target.kind, of_codes)
+        self.virtual = virtual_values(program, view, self.resident, target.kind, of_codes, "bf16" in target.features)
         self.dots = {p.value: p.product for p in view.patterns if p.pattern == "dot"}
         self.vectors = self.vectors_of_integers()
         """Vector-matrix products of integers, and the values that compute their operands' casts: the micro-kernel reads

@@ -20,6 +20,8 @@ from tatami.region.walk import Types, all_axes, lets_by_name, substitute_axes
 
 BITS = 32
 """Bits of a packed element, and of a sum."""
+UPPER = -(1 << BITS // 2)
+"""The upper half of a packed element, as a signed number."""
 
 
 class Groups(msgspec.Struct, frozen=True):
@@ -61,6 +63,8 @@ def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
     match e:
         case Cast(x=x, to=to, bits=False):
             inner = narrow_dtype(x, groups, types)
+            if inner == DType.bf16 and to.is_float and to.itemsize > inner.itemsize:
+                return inner
             return inner if to.widens(inner) and (to.is_signed or not inner.is_signed) else to
         case Select(pred=Within(), then=then, other=Const(value=value)):
             inner = narrow_dtype(then, groups, types)
@@ -72,29 +76,40 @@ def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
 
 
 def operand_dtypes(
-    region: Region, shape: ContractionShape, count: int, any_signs: bool = False, among: tuple[str, ...] = ()
+    region: Region,
+    shape: ContractionShape,
+    count: int,
+    any_signs: bool = False,
+    among: tuple[str, ...] = (),
+    floats: bool = False,
 ) -> tuple[DType, DType] | None:
     """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two that fit
     signed 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs). `among`:
-    the k axes along which neighbours are grouped; empty: all."""
+    the k axes along which neighbours are grouped; empty: all. `floats`: two of bf16 instead, with sums of fp32."""
     types, groups = Types(region), groups_of(region, shape, count, among)
     lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
-    if count == 2:
+    sums = lets_by_name(region)[shape.acc].expr
+    if floats:
+        fits = lhs == rhs == DType.bf16
+    elif count == 2:
         fits = {lhs, rhs} <= {DType.i8, DType.u8, DType.i16}
     else:
         fits = {lhs, rhs} <= {DType.i8, DType.u8} and (any_signs or lhs != rhs)
-    sums = lets_by_name(region)[shape.acc].expr
-    return (lhs, rhs) if fits and isinstance(sums, Reduce) and sums.dtype == DType.i32 else None
+    wanted = DType.fp32 if floats else DType.i32
+    return (lhs, rhs) if fits and isinstance(sums, Reduce) and sums.dtype == wanted else None
 
 
 def joined(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
-    """An operand in packed elements of i32; the value of the axis is then a group's number."""
-    read = packed_read(e, groups)
-    if read is not None:
-        return read
+    """An operand in packed elements of i32 (for bf16: of fp32, whose bits are a pair); the value of the axis is then a group's
+    number."""
     types = Types(region)
     while isinstance(e, Cast) and not e.bits and narrow_dtype(e, groups, types) == narrow_dtype(e.x, groups, types):
         e = e.x  # a cast that keeps the value
+    read = packed_read(e, groups)
+    if read is not None:
+        return read
+    if types.dtype(e) == DType.bf16:
+        return _joined_floats(e, groups, region)
     if isinstance(e, Select) and isinstance(e.other, Const) and _is_padding(e, groups):
         return Select(e.pred, joined(e.then, groups, region), Const(_repeated(int(e.other.value), groups), DType.i32))
     dtype = types.dtype(e)
@@ -105,6 +120,24 @@ def joined(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
     for part in parts[1:]:
         out = Binary("bitor", out, part)
     return out
+
+
+def _joined_floats(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
+    """Two neighbours of bf16 as the halves of an element: the first one's bits are the lower half."""
+    low, high = (_bits(_member(e, t, groups, region)) for t in range(2))
+    low = Binary("bitand", Binary("shr", low, Const(BITS // 2, DType.i32)), Const((1 << BITS // 2) - 1, DType.i32))
+    return Cast(Binary("bitor", low, Binary("bitand", high, Const(UPPER, DType.i32))), DType.fp32, bits=True)
+
+
+def _member(e: RegionExpr, t: int, groups: Groups, region: Region) -> RegionExpr:
+    """Member `t` of a group of floats, as fp32; 0 past the end of the axis."""
+    at = var(groups.axis) * groups.count + t
+    x: RegionExpr = Cast(substitute_axes(e, {groups.axis: at}, lets_by_name(region)), DType.fp32)
+    return x if groups.is_whole or not t else Select(Within((Guard(at, groups.size),)), x, Const(0.0, DType.fp32))
+
+
+def _bits(e: RegionExpr) -> RegionExpr:
+    return Cast(e, DType.i32, bits=True)
 
 
 def _part(e: RegionExpr, t: int, groups: Groups, region: Region, is_clean: bool) -> RegionExpr:
@@ -152,6 +185,9 @@ def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
     group = floordiv(var(groups.axis), expr(groups.count))
     own = var(groups.axis) - group * groups.count
     read = Read(packed.tensor, tuple(substitute(x, {groups.axis: group}) for x in packed.map))
+    if held == DType.bf16:
+        up = Binary("shl", _bits(read), Index((expr(1) - own) * groups.bits, DType.i32))
+        return Cast(Cast(Binary("bitand", up, Const(UPPER, DType.i32)), DType.fp32, bits=True), DType.bf16)
     if held.is_signed or 8 * held.itemsize < groups.bits:
         up = Index((expr(groups.count - 1) - own) * groups.bits, DType.i32)
         return Binary("shr", Binary("shl", read, up), Const(BITS - groups.bits, DType.i32))
@@ -161,6 +197,12 @@ def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
 
 def packed_read(e: RegionExpr, groups: Groups) -> Read | None:
     """The read of packed elements if the operand has the form that `parted` gives; else None."""
+    if isinstance(e, Cast) and e.to == DType.bf16:
+        inner: object = e
+        while isinstance(inner, Cast | Binary):
+            inner = inner.x
+        read = _of_group(inner, groups) if isinstance(inner, Read) and groups.count == 2 else None
+        return read if read is not None and e == parted(read, groups, DType.bf16) else None
     if not isinstance(e, Binary) or not isinstance(e.x, Binary) or not isinstance(e.x.x, Read):
         return None
     read = _of_group(e.x.x, groups)
@@ -182,7 +224,8 @@ def lying_read(e: RegionExpr, groups: Groups, types: Types) -> Read | None:
     """The operand's read if it is used unchanged and its elements have the bits of a group's member; else None."""
     while isinstance(e, Cast) and narrow_dtype(e, groups, types) != e.to:
         e = e.x
-    is_plain = isinstance(e, Read) and types.dtype(e).is_int and 8 * types.dtype(e).itemsize == groups.bits
+    dtype = types.dtype(e)
+    is_plain = isinstance(e, Read) and (dtype.is_int or dtype == DType.bf16) and dtype.bits == groups.bits
     return e if isinstance(e, Read) and is_plain and groups.is_whole else None
 
 

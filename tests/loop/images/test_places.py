@@ -112,7 +112,9 @@ def test_operands_have_any_signs(kinds: tuple[str, str], target: str) -> None:
     np.testing.assert_array_equal(f(x=x)["y"], reference(x, w, case))
 
 
-@pytest.mark.parametrize("change", [{"rows": 3}, {"rows": 5, "columns": 6}, {"kc": 7}, {"bands": 2}, {"mr": 5}, {"rows": 2, "bands": 9}])
+@pytest.mark.parametrize(
+    "change", [{"rows": 3}, {"rows": 5, "columns": 6}, {"kc": 7}, {"bands": 2}, {"mr": 5}, {"rows": 2, "bands": 9}]
+)
 @pytest.mark.parametrize("name", ["3x3", "1x1", "3 channels, 7x7 by 2"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_blocks_depths_and_bands_change_nothing(threads: int, name: str, change: dict[str, Any]) -> None:

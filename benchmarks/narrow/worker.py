@@ -19,7 +19,7 @@ def call_of(engine: str, model: str, x: np.ndarray) -> Callable[[], np.ndarray]:
         import tatami as tt
 
         call = tt.compile(model, threads=1).bind(x=x)
-        return lambda: np.asarray(call()["y"])
+        return lambda: np.asarray(next(iter(call().values())))
     import onnxruntime as ort
 
     options = ort.SessionOptions()

@@ -110,20 +110,41 @@ class _Rewriting(Rewriting):
         return self.same_codes(node) or self.requantised(node)
 
     def requantised(self, node: Node) -> str | None:
-        """The codes of sums that nothing else reads: the factor of the sums is divided by the quantisation's scale once, when the
-        model is loaded, instead of each result. None for other operands."""
+        """The codes of integers with factors that nothing else reads: the factors are divided by the quantisation's scale once,
+        when the model is loaded, instead of each result. None for other operands."""
         own = self.scaling(node)
         scale = self.constants.get(own.scale)
-        if own.tensor not in self.sums or self.uses[own.tensor] != 1 or scale is None or scale.array.ndim:
+        terms = self.terms(own.tensor) if self.uses[own.tensor] == 1 else []
+        if not terms or scale is None or scale.array.ndim or (own.zero and self.shape(own.zero)):
             return None
-        if self.dtype(own.scale) != DType.fp32 or not scale.array.item() > 0 or (own.zero and self.shape(own.zero)):
+        if self.dtype(own.scale) != DType.fp32 or not scale.array.item() > 0:
             return None
-        sums, factor = self.sums[own.tensor]
-        y = self.joined("mul", self.cast(sums, DType.fp32), self.joined("div", factor, own.scale))
+        first, *others = (self.joined("mul", self.cast(x, DType.fp32), self.joined("div", f, own.scale)) for x, f in terms)
+        y = first
+        for other in others:
+            y = self.joined("add", y, other)
         y = self.one("round", [y])
         if own.zero:
             y = self.joined("add", y, self.cast(own.zero, DType.fp32))
         return self.cast(y, self.dtype(node.outputs[0]))
+
+    def terms(self, tensor: str) -> list[tuple[str, str]]:
+        """(integers, factor) whose products add up to a tensor: the sums of a convolution, or two dequantised tensors of one shape
+        that are added. Empty for others."""
+        if tensor in self.sums:
+            return [self.sums[tensor]]
+        made = self.producers.get(tensor)
+        if made is None or made.op != "add" or self.dtype(tensor) != DType.fp32:
+            return []
+        found = []
+        for operand in made.inputs:
+            codes = self.codes_of(operand)
+            if codes is None or not self.per(codes, None) or self.shape(codes.tensor) != self.shape(tensor):
+                return []
+            zero = self.cast(codes.zero, DType.i32) if codes.zero else ""
+            wide = self.cast(codes.tensor, DType.i32)
+            found.append((self.joined("sub", wide, zero) if zero else wide, codes.scale))
+        return found
 
     def same_codes(self, node: Node) -> str | None:
         """The codes that a quantisation reproduces: it quantises what was dequantised with the same scale and zero point, and

@@ -21,7 +21,7 @@ import numpy as np
 
 from tatami.core.codec import to_builtins
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, product
+from tatami.core.expr import Expr, product
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.core.tensor import Tensor
@@ -244,7 +244,7 @@ class _Rewriting(Rewriting):
         shape = self.shape(w.tensor)
         if not self.per(x, None) or not self.per(w, 0) or len(self.shape(x.tensor)) != len(shape):
             return None
-        if not _is_short(product(shape[1:])) or not self.gains(shape, attrs):
+        if not _is_short(product(shape[1:])) or not self.gains(x, w, attrs):
             return None
         kept = {k: v for k, v in to_builtins(attrs).items() if k not in ("acc_dtype", "out_dtype")}
         bias = node.inputs[2] if len(node.inputs) > 2 else ""
@@ -272,12 +272,14 @@ class _Rewriting(Rewriting):
         fits = np.abs(codes.array.astype(np.int64)).max(initial=0) + terms * 255**2 < 2**31
         return made.inputs[0] if is_centred and fits and np.allclose(scale.array, left * right, rtol=1e-6, atol=0) else ""
 
-    def gains(self, filters: Shape, attrs: Conv) -> bool:
+    def gains(self, x: Codes, w: Codes, attrs: Conv) -> bool:
         """True if integers are faster than fp32: for windows of one element, for groups, for windows of several channels if
         the target multiplies four numbers of 8 bits by one instruction, and if tile registers multiply many filters."""
+        filters = self.shape(w.tensor)
         count, channels = (s.as_int() for s in filters[:2])
         is_window = product(filters[2:]).as_int() != 1
-        by_quads = "vnni" in self.target.features and channels is not None and channels >= CHANNELS_OF_WINDOWS
+        is_plain = self.dtype(w.tensor) == DType.i8 and not w.zero and (not x.zero or x.zero in self.constants)
+        by_quads = "vnni" in self.target.features and is_plain and channels is not None and channels >= CHANNELS_OF_WINDOWS
         by_tiles = "amx_int8" in self.target.features and count is not None and count >= FILTERS_OF_WINDOWS
         return not is_window or attrs.groups > 1 or by_quads or by_tiles
 

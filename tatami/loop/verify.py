@@ -127,11 +127,15 @@ def is_c_name(name: str) -> bool:
 
 
 def is_routine(name: str) -> bool:
-    """True if the routine exists. A micro-kernel has 1 to 64 rows and whole vectors of columns."""
+    """True if the routine exists. A micro-kernel has 1 to 64 rows and whole vectors of columns; one of places has a place in each
+    row of an image."""
     found = _ROUTINE.fullmatch(name)
     if found is None or found[1] is None:
         return found is not None
     rows, columns, lanes = (int(found[i]) for i in (1, 2, 3))
+    runs = re.match(r"tatami_places(\d)", name)
+    if runs is not None and rows < int(runs[1]):
+        return False
     return 1 <= rows <= 64 and lanes > 0 and columns > 0 and columns % lanes == 0
 
 

@@ -48,6 +48,7 @@ class PlaneCopies(ImageBlocks):
         """Names of the buffers of the table and of the planes."""
 
     def window(self, slide: Slide) -> int:
+        """Extent of a slide's window."""
         size = self.extents[slide.window].as_int()
         assert size is not None
         return size
@@ -111,5 +112,6 @@ class PlaneCopies(ImageBlocks):
         return (self.clear(start, count),) if self.reads_gaps else ()
 
     def clear(self, start: Expr, count: Expr) -> loop.For:
+        """A loop that writes zeros to `count` entries of the planes."""
         x = self.counter(count)
         return loop.For(x, ZERO, count, (loop.Store(self.seen, start + var(x), loop.Const(0, self.dtype)),))

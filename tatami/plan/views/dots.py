@@ -1,4 +1,4 @@
-"""What the multiply-adds of a plan's `dot` take."""
+"""Operands that the multiply-add of a plan's `dot` takes."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _repeated(value: int, groups: Groups) -> int:
 
 
 def _holds(dtype: DType, value: bool | int | float) -> bool:
-    """True if an operand of this dtype may have this number beside its own."""
+    """True if an operand of this dtype may have this number besides its own."""
     return not value or (dtype.is_int and -(dtype.is_signed << dtype.bits - 1) <= value < 1 << dtype.bits - dtype.is_signed)
 
 

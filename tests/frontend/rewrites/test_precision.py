@@ -97,7 +97,7 @@ def test_sums_are_those_of_rounded_operands(rows, k, n, turned):
 
 @pytest.mark.skipif(not HAS_PAIRS, reason="this CPU has no AVX512-BF16")
 def test_infinities_and_nans_reach_their_sums_only():
-    g, w = net(4, 64, 48)
+    g, _ = net(4, 64, 48)
     f = tt.compile(g, precision="bf16", threads=1)
     x = np.random.default_rng(3).standard_normal((4, 64)).astype(np.float32)
     x[1, 5], x[2, 6] = np.inf, np.nan

@@ -41,7 +41,7 @@ class Network:
         pads, strides = [size // 2] * 4, [stride] * 2
         y = self.op("Conv", x, self.constant(w), self.constant(bias), pads=pads, strides=strides, group=groups)
         if after == "Clip":
-            return self.op("Clip", y, self.constant(np.float32(0)), self.constant(np.float32(6)))
+            return self.op("Clip", y, self.constant(np.array(0, np.float32)), self.constant(np.array(6, np.float32)))
         return self.op(after, y) if after else y
 
     def linear(self, x: str, k: int, n: int) -> str:
@@ -125,7 +125,7 @@ def quantised(model: onnx.ModelProto, signed: bool = False, per_channel: bool = 
     """The model with 8-bit weights and activations, calibrated on random images. `signed`: activations are i8, else u8."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-    class Reader(_Images, CalibrationDataReader):  # type: ignore[misc]
+    class Reader(_Images, CalibrationDataReader):
         pass
 
     shape = tuple(d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim)

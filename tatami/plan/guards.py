@@ -54,6 +54,8 @@ MOST_PLANS, MOST_GUARDED = 2, 6
 """Maximum number of guarded plans per Region, and of their kernels per program, since each is compiled."""
 MOST_PACKED = 1 << 20
 """Maximum bytes of weights that `setup` packs in one more form for a guarded plan."""
+FEW_ROWS = (4, 14)
+"""Rows of attention up to which guards of their own are looked for, with as many keys as each of them may read."""
 GRID = (1, 2, 4, *(7 << n for n in range(14)))
 """Sizes at which the range of a guard may end."""
 
@@ -97,8 +99,8 @@ def behind_guards(
             share = sum(t for k, t in zip(first, times) if k == i) / max(sum(times), 1e-12)
             better = _better(planned[i], symbols, target, planned[i].at(point), time_of[i]) if share >= SHARE else None
             if better is not None:
-                guarded, gain = better
-                found.append(_Found(i, guarded, share * (1 - 1 / gain)))
+                choices, gain = better
+                found += [_Found(i, guarded, share * (1 - 1 / gain)) for guarded in choices]
     kept: list[_Found] = []
     for f in sorted(found, key=lambda f: -f.saved):
         if _is_new(f, kept):
@@ -148,9 +150,11 @@ def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
     return max(rank(estimate)[1], memory / NEAR) + estimate.get("launch", 0.0)
 
 
-def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float) -> tuple[Guarded, float] | None:
+def _better(
+    p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float
+) -> tuple[list[Guarded], float] | None:
     """The best plan at a point, behind its guard, if the Region's own takes at least GAIN times as long; and that gain. Else
-    None."""
+    None. Attention has further guards: a few more rows, if the keys that each of them reads stay near."""
     if not p.symbols:
         return None
     question = asked(p.region, p.facts, target, sizes, p.constants)
@@ -168,10 +172,16 @@ def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, se
     best, gain, ahead = guarded(p.region, taken, sizes), _gain(taken, seconds, target), _gains(taken.plan, p.own.plan)[1]
     names = {n for size in all_axes(p.region).values() for n in free_vars(size)}
     number = {p.symbols.get(symbols[0], "")} & names
-    box = _box(p, best.plan, target, {n: sizes.get(n, 128) for n in sorted(names)}, (names - number, number), ahead)
-    limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
-    conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))
-    return (Guarded(conditions, best.plan, best.estimate), gain) if conditions else None
+    groups, point = (names - number, number), {n: sizes.get(n, 128) for n in sorted(names)}
+    made: list[Guarded] = []
+    ways = [(groups, GRID[-1]), *((groups[::-1], most) for most in FEW_ROWS)]
+    for order, most in ways if type(p.own.plan) is CpuStreaming and all(groups) else ways[:1]:
+        box = _box(p, best.plan, target, point, order, ahead, dict.fromkeys(number, most))
+        limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
+        conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))
+        if conditions and all(g.conditions != conditions for g in made):
+            made.append(Guarded(conditions, best.plan, best.estimate))
+    return (made, gain) if made else None
 
 
 def _gain(c: Candidate, seconds: float, target: Target) -> float:
@@ -191,10 +201,16 @@ def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:
 
 
 def _box(
-    p: Planned, plan: SchedulePlan, target: Target, point: Sizes, groups: Sequence[Collection[str]], ahead: float
+    p: Planned,
+    plan: SchedulePlan,
+    target: Target,
+    point: Sizes,
+    groups: Sequence[Collection[str]],
+    ahead: float,
+    most: Sizes,
 ) -> dict[str, tuple[int, int]]:
     """Smallest and largest size of each symbol for which the plan stays ahead, checked at the corners. Symbols of a group grow
-    and shrink together, so that a box of images is as high as it is wide."""
+    and shrink together, so that a box of images is as high as it is wide. `most`: sizes beyond which symbols do not grow."""
 
     def is_ahead(corner: Sizes) -> bool:
         return _seconds(p, p.own.plan, target, corner) >= ahead * _seconds(p, plan, target, corner)
@@ -207,7 +223,7 @@ def _box(
                 wider = {**box, **{n: (size, box[n][1]) if end == 0 else (box[n][0], size) for n, size in moved.items()}}
                 corners = [{n: wider[n][side] for n in point} for side in (0, 1)]
                 corners += [{**c, **{n: point[n] for n in group}} for c in corners]
-                if wider == box or not all(map(is_ahead, corners)):
+                if wider == box or any(moved[n] > most.get(n, GRID[-1]) for n in group) or not all(map(is_ahead, corners)):
                     break
                 box = wider
     return box

@@ -13,6 +13,7 @@ import msgspec
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, floordiv, var
+from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Iter, Let, Read, Reduce, Region, RegionExpr, Select, Within
 from tatami.region.views.contraction import ContractionShape
@@ -169,9 +170,11 @@ def _repeated(value: int, groups: Groups) -> int:
     return joined_bits - (1 << BITS) if joined_bits >> BITS - 1 else joined_bits
 
 
-def _holds(dtype: DType, value: bool | int | float) -> bool:
+def _holds(dtype: DType, value: Scalar) -> bool:
     """True if an operand of this dtype may have this number besides its own."""
-    return not value or (dtype.is_int and -(dtype.is_signed << dtype.bits - 1) <= value < 1 << dtype.bits - dtype.is_signed)
+    if isinstance(value, str) or not dtype.is_int:
+        return not value
+    return -(dtype.is_signed << dtype.bits - 1) <= value < 1 << dtype.bits - dtype.is_signed
 
 
 def _of_group(read: Read, groups: Groups) -> Read:
@@ -186,8 +189,8 @@ def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
     own = var(groups.axis) - group * groups.count
     read = Read(packed.tensor, tuple(substitute(x, {groups.axis: group}) for x in packed.map))
     if held == DType.bf16:
-        up = Binary("shl", _bits(read), Index((expr(1) - own) * groups.bits, DType.i32))
-        return Cast(Cast(Binary("bitand", up, Const(UPPER, DType.i32)), DType.fp32, bits=True), DType.bf16)
+        moved = Binary("shl", _bits(read), Index((expr(1) - own) * groups.bits, DType.i32))
+        return Cast(Cast(Binary("bitand", moved, Const(UPPER, DType.i32)), DType.fp32, bits=True), DType.bf16)
     if held.is_signed or 8 * held.itemsize < groups.bits:
         up = Index((expr(groups.count - 1) - own) * groups.bits, DType.i32)
         return Binary("shr", Binary("shl", read, up), Const(BITS - groups.bits, DType.i32))

@@ -24,6 +24,8 @@ from tatami.plan.ir import CpuPlaces
 from tatami.region.ir import Region
 from tatami.region.views.images.places import Places, find_places, packed_places
 
+MOST_ROWS = 9
+"""Maximum rows of an image in a panel: a digit of the routine's name."""
 PIECE = 8
 """Panels of a piece: its sums, and a block of kc rows of weights, stay in L1."""
 
@@ -51,7 +53,7 @@ class _Places(PlaneCopies):
         self.slivers = ceildiv(self.filters, expr(self.nr))
         width = self.block_columns.as_int()
         self.is_flat = self.reach == (0, 0) and self.across == ONE
-        self.rows_of_panel = 1 if width is None or self.is_flat else max(1, self.mr // max(1, width))
+        self.rows_of_panel = 1 if width is None or self.is_flat else min(MOST_ROWS, max(1, self.mr // max(1, width)))
         """Rows of an image in a panel."""
         rows = 1 if width is None else PIECE * self.mr // max(1, width)
         self.rows_of_piece = expr(max(1, rows // self.rows_of_panel) * self.rows_of_panel)
@@ -94,6 +96,7 @@ class _Places(PlaneCopies):
 
     def pieces(self, sliver: Expr) -> Stmts:
         """All pieces of the block for one sliver: products, then the epilogue."""
+        declare: Stmts
         if self.is_flat:
             total, d = self.integer(self.own_rows * self.own_columns)
             pieces, e = self.integer(ceildiv(total, expr(self.run)))

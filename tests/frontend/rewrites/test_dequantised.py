@@ -165,7 +165,7 @@ def test_windows_are_integers_where_four_channels_meet_signed_weights(
 
 
 def requantised(g: Graph, x: Tensor, scale: float, zero: int) -> Tensor:
-    return x.quantize(g.number(scale, F), g.constant(np.uint8(zero)), to=U8)
+    return x.quantize(g.number(scale, F), g.constant(np.array(zero, np.uint8)), to=U8)
 
 
 @pytest.mark.parametrize("size", [1, 3])

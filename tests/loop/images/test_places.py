@@ -24,6 +24,7 @@ CASES: dict[str, dict[str, Any]] = {
     "3 channels, 7x7 by 2": {"x": (1, 3, 30, 31), "w": (32, 3, 7, 7), "pad": 3, "stride": 2, "value": 7},
     "rows of 7, two in a panel": {"x": (1, 8, 7, 7), "w": (32, 8, 3, 3), "pad": 1},
     "rows of 2, several in a panel": {"x": (2, 8, 9, 2), "w": (16, 8, 3, 1), "pad": 0},
+    "columns of 1": {"x": (1, 8, 40, 1), "w": (32, 8, 3, 1), "pad": 0},
     "channels that are not groups": {"x": (1, 10, 9, 9), "w": (17, 10, 3, 3), "pad": 0},
     "the same with a border that is not 0": {"x": (1, 10, 9, 9), "w": (17, 10, 3, 3), "pad": 1, "value": 5},
     "groups": {"x": (2, 16, 8, 8), "w": (24, 8, 3, 3), "pad": 1, "groups": 2},
@@ -131,7 +132,7 @@ def test_codes_are_made_in_the_epilogue(name: str) -> None:
     x, w = numbers(case, ("uint8", "int8"))
 
     def finish(g: tt.Graph, sums: Any) -> Any:
-        return (sums.cast(tt.fp32) * 0.01).quantize(g.constant(np.float32(0.5)), g.constant(np.uint8(3)), to=DType.u8)
+        return (sums.cast(tt.fp32) * 0.01).quantize(g.constant(np.array(0.5, np.float32)), g.constant(np.array(3, np.uint8)), to=DType.u8)
 
     f = by_places(graph(case, ("uint8", "int8"), w, finish))
     plan_of(f, CpuPlaces)

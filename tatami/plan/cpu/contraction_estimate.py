@@ -30,8 +30,8 @@ from tatami.region.walk import Types, lets_by_name
 
 WINDOW_PACKING, STRIDED_PACKING = 0.6, 2.5
 """Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
-CYCLES_PER_JOIN = 5.0
-"""Cycles to join the numbers of one packed element of integers from places of memory that lie apart."""
+CYCLES_PER_JOIN = 1.25
+"""Cycles for each number that is joined with others to a packed element of integers, from places of memory that lie apart."""
 CYCLES_PER_LINE = 23.0
 """Cycles to copy a piece of a line of the image, for one k of a sliver, in addition to its bytes: its bounds, and a loop of few
 turns. Measured at lines of 3 to 28 elements, on AVX2 and AVX-512."""
@@ -88,7 +88,7 @@ def _joins(region: Region, plan: CpuContraction, extent: tuple[int, int, int], t
         read = lying_groups(operand, groups, types)
         lies = read is not None and bool(read.map) and groups.axis in free_vars(read.map[-1])
         if not lies and operand_tensor(operand) not in plan.packed:
-            cycles += k / count * number * CYCLES_PER_JOIN
+            cycles += k * number * CYCLES_PER_JOIN
     return cycles / (target.clock or USUAL_CLOCK)
 
 

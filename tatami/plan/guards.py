@@ -76,6 +76,16 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class _Growth:
+    """How a box of sizes grows from a point. Symbols of a group grow and shrink together, so that a box of images is as high as it
+    is wide; `ahead`: the least ratio of times inside; `most`: sizes beyond which symbols do not grow."""
+
+    groups: Sequence[Collection[str]]
+    ahead: float
+    most: Sizes
+
+
+@dataclass(frozen=True)
 class _Found:
     """A plan that is better at a point, the `number` of its Region, and the share of the program's time that it saves."""
 
@@ -176,7 +186,7 @@ def _better(
     made: list[Guarded] = []
     ways = [(groups, GRID[-1]), *((groups[::-1], most) for most in FEW_ROWS)]
     for order, most in ways if type(p.own.plan) is CpuStreaming and all(groups) else ways[:1]:
-        box = _box(p, best.plan, target, point, order, ahead, dict.fromkeys(number, most))
+        box = _box(p, best.plan, target, point, _Growth(order, ahead, dict.fromkeys(number, most)))
         limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
         conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))
         if conditions and all(g.conditions != conditions for g in made):
@@ -200,30 +210,25 @@ def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:
     return (GAIN, AHEAD) if type(plan) is type(own) else (GAIN_OF_KINDS, AHEAD_OF_KINDS)
 
 
-def _box(
-    p: Planned,
-    plan: SchedulePlan,
-    target: Target,
-    point: Sizes,
-    groups: Sequence[Collection[str]],
-    ahead: float,
-    most: Sizes,
-) -> dict[str, tuple[int, int]]:
-    """Smallest and largest size of each symbol for which the plan stays ahead, checked at the corners. Symbols of a group grow
-    and shrink together, so that a box of images is as high as it is wide. `most`: sizes beyond which symbols do not grow."""
+def _box(p: Planned, plan: SchedulePlan, target: Target, point: Sizes, growth: _Growth) -> dict[str, tuple[int, int]]:
+    """Smallest and largest size of each symbol for which the plan stays ahead, checked at the corners."""
 
     def is_ahead(corner: Sizes) -> bool:
-        return _seconds(p, p.own.plan, target, corner) >= ahead * _seconds(p, plan, target, corner)
+        return _seconds(p, p.own.plan, target, corner) >= growth.ahead * _seconds(p, plan, target, corner)
 
     box = {n: (size, size) for n, size in point.items()}
-    for group in groups:
+    for group in growth.groups:
         for end, step in ((0, -1), (1, 1)):
             while group:
                 moved = {n: _next(box[n][end], step) for n in group}
                 wider = {**box, **{n: (size, box[n][1]) if end == 0 else (box[n][0], size) for n, size in moved.items()}}
                 corners = [{n: wider[n][side] for n in point} for side in (0, 1)]
                 corners += [{**c, **{n: point[n] for n in group}} for c in corners]
-                if wider == box or any(moved[n] > most.get(n, GRID[-1]) for n in group) or not all(map(is_ahead, corners)):
+                if (
+                    wider == box
+                    or any(moved[n] > growth.most.get(n, GRID[-1]) for n in group)
+                    or not all(map(is_ahead, corners))
+                ):
                     break
                 box = wider
     return box

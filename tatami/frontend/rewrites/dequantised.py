@@ -17,7 +17,6 @@ from collections import Counter
 from dataclasses import replace
 
 import msgspec
-import numpy as np
 
 from tatami.core.codec import to_builtins
 from tatami.core.dtype import DType
@@ -264,13 +263,20 @@ class _Rewriting(Rewriting):
             return ""
         codes, scale, zero = (self.constants.get(t) if t else None for t in (*made.inputs, "")[:3])
         factors = [self.constants.get(t) for t in (x.scale, w.scale)]
-        if codes is None or scale is None or None in factors or codes.array.dtype != np.int32 or codes.array.ndim != 1:
+        if (
+            codes is None
+            or scale is None
+            or None in factors
+            or self.dtype(made.inputs[0]) != DType.i32
+            or codes.array.ndim != 1
+        ):
             return ""
-        left, right = (f.array.astype(np.float64) for f in factors if f is not None)
+        left, right = (f.array.astype("f8") for f in factors if f is not None)
         is_centred = len(made.inputs) < 3 or not made.inputs[2] or (zero is not None and not zero.array.any())
         terms = product(self.shape(w.tensor)[1:]).as_int() or 0
-        fits = np.abs(codes.array.astype(np.int64)).max(initial=0) + terms * 255**2 < 2**31
-        return made.inputs[0] if is_centred and fits and np.allclose(scale.array, left * right, rtol=1e-6, atol=0) else ""
+        fits = abs(codes.array.astype("i8")).max(initial=0) + terms * 255**2 < 2**31
+        is_own = (abs(scale.array - left * right) <= 1e-6 * abs(left * right)).all()
+        return made.inputs[0] if is_centred and fits and is_own else ""
 
     def gains(self, x: Codes, w: Codes, attrs: Conv) -> bool:
         """True if integers are faster than fp32: for windows of one element, for groups, for windows of several channels if

@@ -6,11 +6,10 @@ from tatami.core.dtype import DType
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, DOTS_OF_FLOATS, Dot
 from tatami.region.ir import Region
 from tatami.region.views.contraction import ContractionShape
-from tatami.region.views.narrow import operand_dtypes
+from tatami.region.views.narrow import Numbers, operand_dtypes
 
 
 def dot_dtypes(region: Region, shape: ContractionShape, dot: Dot) -> tuple[DType, DType] | None:
     """Narrow dtypes of lhs and rhs if `dot` multiplies them; else None."""
-    if dot in DOTS_OF_FLOATS:
-        return operand_dtypes(region, shape, DOT_COUNT[dot], floats=True)
-    return operand_dtypes(region, shape, DOT_COUNT[dot], dot in DOTS_OF_ANY_SIGNS)
+    kind: Numbers = "floats" if dot in DOTS_OF_FLOATS else "any_signs" if dot in DOTS_OF_ANY_SIGNS else "integers"
+    return operand_dtypes(region, shape, DOT_COUNT[dot], kind)

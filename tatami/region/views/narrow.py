@@ -8,6 +8,8 @@ Four numbers of 8 bits are packed likewise. Zeros follow the last k. Sums wrap i
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import msgspec
 
 from tatami.core.algebra.visit import free_vars, substitute
@@ -23,6 +25,10 @@ BITS = 32
 """Bits of a packed element, and of a sum."""
 UPPER = -(1 << BITS // 2)
 """The upper half of a packed element, as a signed number."""
+
+
+Numbers: TypeAlias = Literal["integers", "any_signs", "floats"]
+"""What a multiply-add takes: integers, of two signs or of any where signs matter; or bf16."""
 
 
 class Groups(msgspec.Struct, frozen=True):
@@ -77,26 +83,21 @@ def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
 
 
 def operand_dtypes(
-    region: Region,
-    shape: ContractionShape,
-    count: int,
-    any_signs: bool = False,
-    among: tuple[str, ...] = (),
-    floats: bool = False,
+    region: Region, shape: ContractionShape, count: int, kind: Numbers = "integers", among: tuple[str, ...] = ()
 ) -> tuple[DType, DType] | None:
     """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two that fit
-    signed 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs). `among`:
-    the k axes along which neighbours are grouped; empty: all. `floats`: two of bf16 instead, with sums of fp32."""
+    signed 16 bits; or four of 8 bits, signed on one side and unsigned on the other (of `any_signs`: of any signs); of `floats`
+    two of bf16, with sums of fp32. `among`: the k axes along which neighbours are grouped; empty: all."""
     types, groups = Types(region), groups_of(region, shape, count, among)
     lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
     sums = lets_by_name(region)[shape.acc].expr
-    if floats:
+    if kind == "floats":
         fits = lhs == rhs == DType.bf16
     elif count == 2:
         fits = {lhs, rhs} <= {DType.i8, DType.u8, DType.i16}
     else:
-        fits = {lhs, rhs} <= {DType.i8, DType.u8} and (any_signs or lhs != rhs)
-    wanted = DType.fp32 if floats else DType.i32
+        fits = {lhs, rhs} <= {DType.i8, DType.u8} and (kind == "any_signs" or lhs != rhs)
+    wanted = DType.fp32 if kind == "floats" else DType.i32
     return (lhs, rhs) if fits and isinstance(sums, Reduce) and sums.dtype == wanted else None
 
 

@@ -132,7 +132,9 @@ def test_codes_are_made_in_the_epilogue(name: str) -> None:
     x, w = numbers(case, ("uint8", "int8"))
 
     def finish(g: tt.Graph, sums: Any) -> Any:
-        return (sums.cast(tt.fp32) * 0.01).quantize(g.constant(np.array(0.5, np.float32)), g.constant(np.array(3, np.uint8)), to=DType.u8)
+        return (sums.cast(tt.fp32) * 0.01).quantize(
+            g.constant(np.array(0.5, np.float32)), g.constant(np.array(3, np.uint8)), to=DType.u8
+        )
 
     f = by_places(graph(case, ("uint8", "int8"), w, finish))
     plan_of(f, CpuPlaces)

@@ -41,7 +41,7 @@ def find_places(region: Region) -> Places | str:
         return "one channel; the template takes groups of 4"
     if len(found.slides) > 2:
         return f"{len(found.slides)} dimensions slide; the template takes 1 or 2"
-    dtypes = operand_dtypes(region, found.shape, COUNT, any_signs=True, among=found.channels)
+    dtypes = operand_dtypes(region, found.shape, COUNT, "any_signs", found.channels)
     if dtypes is None:
         return "its operands are not integers of 8 bits with sums of 32"
     image, weights = dtypes if found.image == found.shape.lhs else reversed(dtypes)

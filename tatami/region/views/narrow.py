@@ -28,7 +28,7 @@ UPPER = -(1 << BITS // 2)
 
 
 Numbers: TypeAlias = Literal["integers", "any_signs", "floats"]
-"""What a multiply-add takes: integers, of two signs or of any where signs matter; or bf16."""
+"""Operands of a multiply-add: integers, of two signs or of any where signs matter; or bf16."""
 
 
 class Groups(msgspec.Struct, frozen=True):

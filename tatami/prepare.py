@@ -144,9 +144,9 @@ def _set_up(models: Mapping[str, Module[Any]], request: _Request, *, from_docume
         if "frontend" not in given:
             why = f"precision is chosen before lowering, and {next(iter(given))} is already lowered"
             raise fail("InvalidAttribute", "precision", why, "give the model or its frontend document, or leave precision out")
-        given["frontend"] = lower_precision(given["frontend"], precision)
+        given["frontend"] = lower_precision(given["frontend"], precision, resolved)
     observer = Observer(check=check, from_document=from_document)
-    observer.of_model = [d for m in models.values() for d in m.warnings]
+    observer.of_model = [d for m in given.values() for d in m.warnings]
     hints = size_hints(sizes)
     stages = compile_stages(given, resolved, decisions, observer, hints)
     observer.others = stages.get_made

@@ -1,5 +1,5 @@
 """One engine and one model in a process: `python -m benchmarks.narrow.worker tatami|onnxruntime MODEL X`. It answers a line
-on stdin with a line: `block` with the seconds of a call, `write FILE` with the file that has its result."""
+on stdin with a line: `block` with the seconds of a call, `busy` with its processor time, `write FILE` with the file that has its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def call_of(engine: str, model: str, x: np.ndarray) -> Callable[[], np.ndarray]:
         import tatami as tt
 
         call = tt.compile(model, threads=1).bind(x=x)
-        return lambda: np.asarray(call()["y"])
+        return lambda: np.asarray(next(iter(call().values())))
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -42,11 +42,18 @@ def main() -> None:
                     call()
                     count += 1
                 print(passed / max(count, 1), flush=True)
+            case ["busy"]:
+                call()
+                count, begun, busy = 0, time.perf_counter(), time.process_time()
+                while time.perf_counter() - begun < BLOCK_SECONDS:
+                    call()
+                    count += 1
+                print((time.process_time() - busy) / max(count, 1), flush=True)
             case ["write", to]:
                 np.save(to, call())
                 print(to, flush=True)
             case _:
-                raise SystemExit(f"{line!r}: send block or write FILE")
+                raise SystemExit(f"{line!r}: send block, busy or write FILE")
 
 
 if __name__ == "__main__":

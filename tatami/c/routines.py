@@ -11,6 +11,7 @@ from tatami.c.products.amx_tiles import tile_unit
 from tatami.c.products.block_dots import block_dots_unit
 from tatami.c.products.codes import codes_unit, codes_units
 from tatami.c.products.microkernel import panel_units, routine_unit
+from tatami.c.products.places import places_unit
 from tatami.c.user_routine import user_unit
 from tatami.core.custom.verbatim import VerbatimCode
 from tatami.loop.ir import Call, For, If, Kernel, Parallel, Stmt, UserRoutine
@@ -47,7 +48,9 @@ def routine_units(kernels: Iterable[Kernel]) -> dict[str, Unit]:
             () not in all_rows and (of_rows := codes_units(name, {n for rows in all_rows for n in rows}))
         ):
             units |= of_rows
-        elif (unit := _generated(name)) is not None:
+        elif (unit := places_unit(name, None if () in all_rows else {n for rows in all_rows for n in rows})) is not None or (
+            unit := _generated(name)
+        ) is not None:
             units[f"{name}.c"] = unit
         else:
             file = "trees.c" if name == "tatami_tree_ensemble" else "routines.c"

@@ -19,7 +19,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     isa: Literal["", "generic", "avx2", "avx512", "neon", "sm80", "sm90"] = ""
     features: tuple[str, ...] = ()
     """Instructions that not every CPU of the instruction set has and that plans use: vnni, sums of products of narrow integers
-    (AVX512-VNNI; for avx2: AVX-VNNI); amx_int8, the same by tile registers, where Linux grants them to the process."""
+    (AVX512-VNNI; for avx2: AVX-VNNI); bf16, sums of products of pairs of bf16 (AVX512-BF16); amx_int8, the same by tile registers, where Linux grants them to the process."""
     emulated: bool = False
     chip: str = ""
     """Name of the chip's description (`core/chips`), by which its table of tuned plans is found; "": the target's own name."""

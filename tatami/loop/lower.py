@@ -22,6 +22,7 @@ from tatami.loop import ir
 from tatami.loop.attention.streaming import lower_streaming
 from tatami.loop.emit.rename import rename_plan
 from tatami.loop.images.correlation import lower_correlation
+from tatami.loop.images.places import lower_places
 from tatami.loop.images.planes import lower_planes
 from tatami.loop.images.whole_planes import lower_window
 from tatami.loop.images.winograd import lower_winograd
@@ -37,6 +38,7 @@ from tatami.loop.products.transpose import lower_turn
 from tatami.plan.ir import (
     CpuContraction,
     CpuCorrelation,
+    CpuPlaces,
     CpuPlan,
     CpuPlanes,
     CpuRows,
@@ -215,6 +217,8 @@ def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "
             return lower_planes(region, plan)
         case CpuCorrelation():
             return lower_correlation(region, plan)
+        case CpuPlaces():
+            return lower_places(region, plan)
         case CpuTurn():
             return lower_turn(region, plan)
         case CpuStreaming():

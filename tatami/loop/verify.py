@@ -117,7 +117,7 @@ INDEX_OUT_OF_RANGE = 1
 _USER = re.compile(r"tatami_user_[0-9a-f]{16}")
 _ROUTINE = re.compile(
     r"tatami_(?:sort|topk|tree_ensemble|tiles_[iu]8[iu]8|along_f(?:32|64)_[1-9]\d?x[1-9]\d?_(?:2|4|8|16)|pack_[fu](?:32|64)_\d{1,2}|(?:(?:gemm|rows|into|lies|table|wide|slivers)_[fu](?:32|64)"
-    r"|(?:gemm|into|lies)_f32(?:[iu]8|[hb]16)|codes(?:lie)?_f32i[48]s?z?|blockdots_f32i4z?|(?:gemm|into)_(?:i16x2(?:vnni)?|[iu]8x4(?:vnni|[iu])))_(\d{1,2})x(\d{1,4})_(\d{1,2}))"
+    r"|(?:gemm|into|lies)_f32(?:[iu]8|[hb]16)|codes(?:lie)?_f32i[48]s?z?|blockdots_f32i4z?|places[1-9]_[iu]8x4(?:vnni|[iu])|(?:gemm|into)_(?:b16x2|i16x2(?:vnni)?|[iu]8x4(?:vnni|[iu])))_(\d{1,2})x(\d{1,4})_(\d{1,2}))"
 )
 
 
@@ -127,11 +127,15 @@ def is_c_name(name: str) -> bool:
 
 
 def is_routine(name: str) -> bool:
-    """True if the routine exists. A micro-kernel has 1 to 64 rows and whole vectors of columns."""
+    """True if the routine exists. A micro-kernel has 1 to 64 rows and whole vectors of columns; one of places has a place in each
+    row of an image."""
     found = _ROUTINE.fullmatch(name)
     if found is None or found[1] is None:
         return found is not None
     rows, columns, lanes = (int(found[i]) for i in (1, 2, 3))
+    runs = re.match(r"tatami_places(\d)", name)
+    if runs is not None and rows < int(runs[1]):
+        return False
     return 1 <= rows <= 64 and lanes > 0 and columns > 0 and columns % lanes == 0
 
 

@@ -23,7 +23,7 @@ from tatami.core.expr import var
 from tatami.core.kernel import Condition
 from tatami.core.target import Target
 from tatami.plan.choose_cpu import asked, cpu_candidates, guarded, plan_estimate
-from tatami.plan.ir import Candidate, CpuContraction, CpuPlanes, CpuRows, CpuStreaming, Guarded, SchedulePlan
+from tatami.plan.ir import Candidate, CpuContraction, CpuPlaces, CpuPlanes, CpuRows, CpuStreaming, Guarded, SchedulePlan
 from tatami.plan.loops.estimate import rank
 from tatami.plan.memory.packed_operands import packed_operands
 from tatami.plan.usual_sizes import LEAST
@@ -46,7 +46,7 @@ GAIN, AHEAD = 1.3, 1.05
 much."""
 GAIN_OF_KINDS, AHEAD_OF_KINDS = 2.0, 1.5
 """The same ratios for a plan of another kind."""
-PRODUCTS: frozenset[type] = frozenset([CpuContraction, CpuPlanes])
+PRODUCTS: frozenset[type] = frozenset([CpuContraction, CpuPlanes, CpuPlaces])
 """Kinds of plans whose estimates count the same products: of whole tiles of the register micro-kernel."""
 ATTENTION: frozenset[type] = frozenset([CpuStreaming, CpuRows])
 """Kinds of plans of attention: slivers of rows for many rows, loops over the keys of one row for a few (decode)."""
@@ -54,6 +54,8 @@ MOST_PLANS, MOST_GUARDED = 2, 6
 """Maximum number of guarded plans per Region, and of their kernels per program, since each is compiled."""
 MOST_PACKED = 1 << 20
 """Maximum bytes of weights that `setup` packs in one more form for a guarded plan."""
+FEW_ROWS = (4, 14)
+"""Rows of attention up to which guards of their own are looked for, with as many keys as each of them may read."""
 GRID = (1, 2, 4, *(7 << n for n in range(14)))
 """Sizes at which the range of a guard may end."""
 
@@ -71,6 +73,16 @@ class Planned:
     def at(self, sizes: Sizes) -> dict[str, int]:
         """The sizes by the Region's names."""
         return {own: sizes[name] for name, own in self.symbols.items() if name in sizes}
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """How a box of sizes grows from a point. Symbols of a group grow and shrink together, so that a box of images is as high as it
+    is wide; `ahead`: the least ratio of times inside; `most`: sizes beyond which symbols do not grow."""
+
+    groups: Sequence[Collection[str]]
+    ahead: float
+    most: Sizes
 
 
 @dataclass(frozen=True)
@@ -97,8 +109,8 @@ def behind_guards(
             share = sum(t for k, t in zip(first, times) if k == i) / max(sum(times), 1e-12)
             better = _better(planned[i], symbols, target, planned[i].at(point), time_of[i]) if share >= SHARE else None
             if better is not None:
-                guarded, gain = better
-                found.append(_Found(i, guarded, share * (1 - 1 / gain)))
+                choices, gain = better
+                found += [_Found(i, guarded, share * (1 - 1 / gain)) for guarded in choices]
     kept: list[_Found] = []
     for f in sorted(found, key=lambda f: -f.saved):
         if _is_new(f, kept):
@@ -148,9 +160,11 @@ def seconds_near(estimate: Mapping[str, float], target: Target) -> float:
     return max(rank(estimate)[1], memory / NEAR) + estimate.get("launch", 0.0)
 
 
-def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float) -> tuple[Guarded, float] | None:
+def _better(
+    p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, seconds: float
+) -> tuple[list[Guarded], float] | None:
     """The best plan at a point, behind its guard, if the Region's own takes at least GAIN times as long; and that gain. Else
-    None."""
+    None. Attention has further guards: a few more rows, if the keys that each of them reads stay near."""
     if not p.symbols:
         return None
     question = asked(p.region, p.facts, target, sizes, p.constants)
@@ -168,10 +182,16 @@ def _better(p: Planned, symbols: Sequence[str], target: Target, sizes: Sizes, se
     best, gain, ahead = guarded(p.region, taken, sizes), _gain(taken, seconds, target), _gains(taken.plan, p.own.plan)[1]
     names = {n for size in all_axes(p.region).values() for n in free_vars(size)}
     number = {p.symbols.get(symbols[0], "")} & names
-    box = _box(p, best.plan, target, {n: sizes.get(n, 128) for n in sorted(names)}, (names - number, number), ahead)
-    limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
-    conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))
-    return (Guarded(conditions, best.plan, best.estimate), gain) if conditions else None
+    groups, point = (names - number, number), {n: sizes.get(n, 128) for n in sorted(names)}
+    made: list[Guarded] = []
+    ways = [(groups, GRID[-1]), *((groups[::-1], most) for most in FEW_ROWS)]
+    for order, most in ways if type(p.own.plan) is CpuStreaming and all(groups) else ways[:1]:
+        box = _box(p, best.plan, target, point, _Growth(order, ahead, dict.fromkeys(number, most)))
+        limits = {n: (0 if low == GRID[0] else low, 0 if high == GRID[-1] else high) for n, (low, high) in box.items()}
+        conditions = tuple(Condition(var(n), 1, *limits[n]) for n in sorted(names) if any(limits[n]))
+        if conditions and all(g.conditions != conditions for g in made):
+            made.append(Guarded(conditions, best.plan, best.estimate))
+    return (made, gain) if made else None
 
 
 def _gain(c: Candidate, seconds: float, target: Target) -> float:
@@ -190,24 +210,25 @@ def _gains(plan: SchedulePlan, own: SchedulePlan) -> tuple[float, float]:
     return (GAIN, AHEAD) if type(plan) is type(own) else (GAIN_OF_KINDS, AHEAD_OF_KINDS)
 
 
-def _box(
-    p: Planned, plan: SchedulePlan, target: Target, point: Sizes, groups: Sequence[Collection[str]], ahead: float
-) -> dict[str, tuple[int, int]]:
-    """Smallest and largest size of each symbol for which the plan stays ahead, checked at the corners. Symbols of a group grow
-    and shrink together, so that a box of images is as high as it is wide."""
+def _box(p: Planned, plan: SchedulePlan, target: Target, point: Sizes, growth: _Growth) -> dict[str, tuple[int, int]]:
+    """Smallest and largest size of each symbol for which the plan stays ahead, checked at the corners."""
 
     def is_ahead(corner: Sizes) -> bool:
-        return _seconds(p, p.own.plan, target, corner) >= ahead * _seconds(p, plan, target, corner)
+        return _seconds(p, p.own.plan, target, corner) >= growth.ahead * _seconds(p, plan, target, corner)
 
     box = {n: (size, size) for n, size in point.items()}
-    for group in groups:
+    for group in growth.groups:
         for end, step in ((0, -1), (1, 1)):
             while group:
                 moved = {n: _next(box[n][end], step) for n in group}
                 wider = {**box, **{n: (size, box[n][1]) if end == 0 else (box[n][0], size) for n, size in moved.items()}}
                 corners = [{n: wider[n][side] for n in point} for side in (0, 1)]
                 corners += [{**c, **{n: point[n] for n in group}} for c in corners]
-                if wider == box or not all(map(is_ahead, corners)):
+                if (
+                    wider == box
+                    or any(moved[n] > growth.most.get(n, GRID[-1]) for n in group)
+                    or not all(map(is_ahead, corners))
+                ):
                     break
                 box = wider
     return box

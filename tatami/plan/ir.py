@@ -25,13 +25,15 @@ WrittenName: TypeAlias = Annotated[str, WRITTEN]
 """Name of an output of the Region."""
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
-Dot: TypeAlias = Literal["", "pairs", "quads", "pairs_vnni", "quads_vnni", "quads_amx"]
-DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "quads": 4, "pairs_vnni": 2, "quads_vnni": 4, "quads_amx": 4}
+Dot: TypeAlias = Literal["", "pairs", "quads", "pairs_vnni", "quads_vnni", "quads_amx", "pairs_bf16"]
+DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "quads": 4, "pairs_vnni": 2, "quads_vnni": 4, "quads_amx": 4, "pairs_bf16": 2}
 """Steps of k per multiply-add of the micro-kernel (region/views/narrow.py)."""
-DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8"}
+DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8", "pairs_bf16": "bf16"}
 """Feature that a target needs for the multiply-add."""
 DOTS_OF_ANY_SIGNS: frozenset[Dot] = frozenset({"quads", "quads_amx"})
 """Quads whose two operands may both be signed or both be unsigned."""
+DOTS_OF_FLOATS: frozenset[Dot] = frozenset({"pairs_bf16"})
+"""Pairs of bf16, whose sums are fp32; all others are of integers."""
 IN_PLACE_PITCH = 1024
 """Minimum bytes between rows of columns for which they are read in place, row by row, if there is one panel."""
 AMX_TILE = (32, 32)
@@ -243,6 +245,24 @@ class CpuCorrelation(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_cor
     rows: int
     width: int
     apart: bool
+
+
+class CpuPlaces(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_places"):
+    """A convolution of 8-bit integers (windows, or a product with the channels of each place) whose image is copied once to
+    planes, where an element holds a group of channels (`dot`). The tile is mr places of an image's rows, read where they lie in a
+    plane, by nr filters, whose weights `setup` has packed (named by `packed`). Blocks of `rows` x `columns` results; threads
+    divide blocks, and `bands` parts of the filters of each."""
+
+    acc: LetName
+    rows: int
+    columns: int
+    mr: int
+    nr: int
+    kc: int
+    width: int
+    bands: int
+    dot: Dot
+    packed: tuple[ReadName, ...]
 
 
 class CpuTurn(msgspec.Struct, frozen=True, tag_field="kind", tag="cpu_turn"):
@@ -480,7 +500,17 @@ class GpuStream(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind
 
 
 CpuPlan: TypeAlias = (
-    Scalar | CpuRows | CpuContraction | CpuWinograd | CpuPlanes | CpuCorrelation | CpuTurn | CpuWindow | CpuStreaming | CpuSplit
+    Scalar
+    | CpuRows
+    | CpuContraction
+    | CpuWinograd
+    | CpuPlanes
+    | CpuCorrelation
+    | CpuPlaces
+    | CpuTurn
+    | CpuWindow
+    | CpuStreaming
+    | CpuSplit
 )
 """Plans of a CPU, in the order in which they are proposed, each with an entry in `plan/cpu/`; plain loops run on every target."""
 GpuPlan: TypeAlias = Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair | GpuSync | GpuStream

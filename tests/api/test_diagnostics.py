@@ -699,6 +699,11 @@ def stale(fixed: bool) -> Compilation:
     return all_stages(mlp(), target="cpu:avx2", decisions={"plans": plans})
 
 
+@case("PrecisionKept", "precision", '"bf16!"')
+def kept(fixed: bool) -> Compilation:
+    return all_stages(mlp(), target="cpu:avx2", precision="bf16!" if fixed else "bf16")
+
+
 @case("UnusedLayout", "r0", "write row_major")
 def unused_layout(fixed: bool) -> Compilation:
     g, x = inputs(("B", 64))

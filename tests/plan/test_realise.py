@@ -114,7 +114,7 @@ def test_narrow_weights_are_joined_in_groups_of_k(weight: str, features: tuple[s
         assert tile.kind == "InvalidPlan" and "use 32x32" in str(tile)
     other = matmul("M", 48, 51, dtype=DType.u16, acc=DType.i32)
     (wide,) = verify_plan(msgspec.structs.replace(chosen, mr=1, dot="pairs", packed=()), other, TARGET)
-    assert wide.kind == "InvalidPlan" and "not integers that" in str(wide)
+    assert wide.kind == "InvalidPlan" and "not numbers that" in str(wide)
 
 
 def test_a_packed_sliver_is_contiguous_over_k() -> None:

@@ -128,10 +128,12 @@ def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
             f"  if (x <= {low_text}) return {int_literal(low, dtype)};\n  return ({d})x;\n}}"
         )
     if source == "f32" and dtype.itemsize <= 2:  # the limits are floats: values beyond them are clamped before the conversion
-        least, most = (f"{needs.add(f'{fn}_f32x{lanes}')}" for fn in ("max", "min"))
-        blend, splat = needs.add(f"blend_f32x{lanes}"), needs.add(f"splat_f32x{lanes}")
-        clamped = f"{most}({least}(x, {splat}({low_text})), {splat}({high_text}))"
-        number = f"{blend}({compare_text(DType.fp32, lanes, '==', 'x', 'x', needs)}, {clamped}, {splat}(0))"
+        least, most = (f"{needs.add(f'{fn}_f32x{lanes}')}" for fn in ("larger", "smaller"))
+        splat = needs.add(f"splat_f32x{lanes}")
+        number = f"{most}({least}(x, {splat}({low_text})), {splat}({high_text}))"
+        if low:  # else NaN is 0 already, the second operand
+            blend = needs.add(f"blend_f32x{lanes}")
+            number = f"{blend}({compare_text(DType.fp32, lanes, '==', 'x', 'x', needs)}, {number}, {splat}(0))"
         return f"static inline {d} t_{key}({s} x) {{ return {convert_text(number, source, target, lanes, needs)}; }}"
     i = needs.vector("i64" if source == "f64" else "i32", lanes)
     m = needs.vector("i32", lanes)
@@ -152,8 +154,10 @@ def _to_int(key: str, base: str, lanes: int, needs: Needs) -> str:
 
 
 def _integer_function(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """int_<op>_<dtype>: division, remainder, power and shifts, total over all operands."""
-    _, op, name = key.split("_")
+    """int_<op>_<dtype>: division, remainder, power and shifts, total over all operands; shifts of vectors too."""
+    _, op, name = base.split("_")
+    if lanes > 1:
+        return _vector_shift(key, op, name, lanes, needs)
     c = SHORT_C[name]
     u = SHORT_C["u" + name[1:]]
     bits = SHORT_SIZE[name] * 8
@@ -184,6 +188,19 @@ def _integer_function(key: str, base: str, lanes: int, needs: Needs) -> str:
             outside = f"(x < 0 ? ({c})-1 : 0)" if signed else "0"
             return head + f"return ({inside}) ? ({c})(x >> y) : {outside}; }}"
     raise KeyError(key)
+
+
+def _vector_shift(key: str, op: str, name: str, lanes: int, needs: Needs) -> str:
+    """int_shl_<dtype>x<W>, int_shr_…: of elements of 32 and 64 bits; by a count outside, all bits leave."""
+    v, u = needs.vector(name, lanes), needs.vector(f"u{name[1:]}", lanes)
+    bits = SHORT_SIZE[name] * 8
+    inside = f"(({u})y < {bits})"
+    if op == "shr" and name[0] == "i":
+        body = f"x >> ((y & {inside}) | ({bits - 1} & ~{inside}))"
+    else:
+        sign = "<<" if op == "shl" else ">>"
+        body = f"({v})((({u})x {sign} (({u})y & {bits - 1})) & ({u}){inside})"
+    return f"static inline {v} t_{key}({v} x, {v} y) {{ return {body}; }}"
 
 
 _MAX_REGISTER = {("f32", 16): ("__AVX512F__", 512), ("f32", 8): ("__AVX512VL__", 256), ("f32", 4): ("__AVX512VL__", 128)}
@@ -259,7 +276,7 @@ choice."""
 
 
 def _of_numbers(key: str, base: str, lanes: int, needs: Needs) -> str:
-    """larger_<f32|i32>x<W>, smaller_…: of two numbers, neither of them NaN."""
+    """larger_<f32|i32>x<W>, smaller_…: of two numbers; b if a is NaN."""
     fn, element = base.split("_")
     v, dtype = needs.vector(element, lanes), DType.fp32 if element == "f32" else DType.i32
     order = compare_text(dtype, lanes, ">" if fn == "larger" else "<", "a", "b", needs)

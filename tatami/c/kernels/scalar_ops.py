@@ -138,6 +138,8 @@ def _int_op(fn: str, dtype: DType, lanes: int, args: list[str], needs: Needs) ->
             if not signed:
                 return f"(({c})(-({a} > 0)))"
             return f"(({c})(({a} < 0) - ({a} > 0)))"
+        case "shl" | "shr" if lanes > 1 and bits >= 32:
+            return f"{needs.add(f'int_{fn}_{name}x{lanes}')}({a}, {args[1]})"
         case "idiv" | "rem" | "mod" | "pow" | "shl" | "shr":
             scalar = needs.add(f"int_{fn}_{name}")
             return f"{scalar}({a}, {args[1]})" if lanes == 1 else _each(scalar, 2, name, lanes, args, needs)

@@ -1,5 +1,6 @@
 """Products of groups of narrow integers, added to sums of 32 bits: the micro-kernel's multiply-add for such elements.
 
+    b16x2          two of bf16 by one instruction, added to sums of fp32
     i16x2          two signed numbers of 16 bits: multiplied, added in pairs, added to the sums
     i16x2vnni      the same by one instruction
     u8x4vnni       four of 8 bits by one instruction: unsigned in the element that is broadcast, signed in the vectors
@@ -20,12 +21,29 @@ _VNNI = {
     "i8x4vnni": "vpdpbusd %1, %2, %0",
 }
 _WIDENED = {f"{rows}8x4{columns}": (rows, columns) for rows in "ui" for columns in "ui"}
-DOTS = ("i16x2", *_VNNI, *_WIDENED)
+FLOATS = "b16x2"
+"""The kind whose sums are floats: its elements are floats too, the bits of which are a pair."""
+DOTS = (FLOATS, "i16x2", *_VNNI, *_WIDENED)
 """Kinds of groups, as a plan's dot names them."""
 
 
 def dot_text(element: str, lanes: int) -> str:
-    """C text of ``dot(c, s, b)``: c plus the products of s and b, in vectors V of `lanes` elements."""
+    """C text of ``dot(c, s, b)``: c plus the products of s and b, in vectors V of `lanes` elements; and of ``same(p)``, an
+    element in all lanes."""
+    return _same_text(element, lanes) + _dot_text(element, lanes)
+
+
+def _same_text(element: str, lanes: int) -> str:
+    head = "static inline __attribute__((always_inline)) V same(const T *p) {"
+    if element != FLOATS:
+        return f"{head} return (V){{0}} + *p; }}\n"
+    types = "typedef int32_t W __attribute__((may_alias)); typedef W I __attribute__((vector_size(" + str(4 * lanes) + ")));"
+    return f"{types}\n{head} return (V)((I){{0}} + *(const W *)p); }}\n"
+
+
+def _dot_text(element: str, lanes: int) -> str:
+    if element == FLOATS:
+        return _function("dot", '  __asm__("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(s), "v"(b));\n  return c;\n')
     if element in _VNNI:
         plain, vex = (f'  __asm__("{prefix}{_VNNI[element]}" : "+v"(c) : "v"(s), "v"(b));\n' for prefix in ("", "%{vex%} "))
         return _function("dot", f"#if defined(__AVX512VL__)\n{plain}#else\n{vex}#endif\n  return c;\n")

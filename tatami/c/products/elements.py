@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tatami.c.products.dots import DOTS, dot_text
+from tatami.c.products.dots import DOTS, FLOATS, dot_text
 from tatami.core.page import Page, page
 
 NARROW = {"f32i8": 1, "f32u8": 1, "f32h16": 2, "f32b16": 2}
@@ -14,6 +14,7 @@ C_TYPES = {
     "u32": ("uint32_t", 4),
     "u64": ("uint64_t", 8),
     **dict.fromkeys(DOTS, ("uint32_t", 4)),
+    FLOATS: ("float", 4),
     **dict.fromkeys(NARROW, ("float", 4)),
 }
 """C type and bytes of an element, by its name in the name of a routine."""

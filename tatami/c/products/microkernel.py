@@ -255,9 +255,9 @@ def _tile_text(function: str, rows: int, t: _KernelTile) -> str:
             if t.folds(i):
                 lines.append("  " + " ".join(f"{n} += {element(u, i, v)} * b{v};" for v, n in enumerate(sums)))
                 continue
-            kind, one = ("V", "(V){0} + ") if t.dots else ("T", "")
+            kind, one = ("V", f"same(&{element(u, i, 0)})") if t.dots else ("T", element(u, i, 0))
             adds = " ".join(f"{n} = dot({n}, s, b{v});" if t.dots else f"{n} += s * b{v};" for v, n in enumerate(sums))
-            lines.append(f"  {{ {kind} s = {one}{element(u, i, 0)}; {adds} }}")
+            lines.append(f"  {{ {kind} s = {one}; {adds} }}")
         return ["{", *lines, "}"]
 
     def fetched(u: int) -> list[str]:

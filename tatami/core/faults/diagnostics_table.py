@@ -48,6 +48,7 @@ TABLE: dict[str, Kind] = {
     "UnknownTarget": Kind("E1504", "the target is unknown or cannot run here"),
     "StaleDecision": Kind("W2502", "a decision names a Region that does not occur"),
     "UnusedLayout": Kind("W2503", "a layout says how a tile lies, and the kernel has no such tile"),
+    "PrecisionKept": Kind("W2504", "the target computes nothing faster at a precision, and keeps fp32"),
     "TokenHazard": Kind("E1505", "an asynchronous read, write or wait is not ordered"),
     # graphs and documents
     "UnknownOp": Kind("E1601", "an operation does not exist"),

@@ -4,6 +4,7 @@
     ->   s = matmul(a, b) acc_dtype=i32, less what the zero points add;   y = cast(s, fp32) * (sa * sb)
     y = matmul(x, dequantize(w, s))   ->   y = matmul(x, cast(w, fp32)) * s     w a constant: it stays 8 bits wide in memory
                                                 (weights of other forms: narrow_weights.py)
+    y = max_pool(dequantize(a, s, z))   ->   y = dequantize(max_pool(a), s, z)
 
 Scales are a common factor of all terms and leave the sum, so that the meaning is the same and the sum is exact. A scale belongs to
 the whole tensor, or there is one per row of the left operand or per column of the right one. Movement between a dequantisation
@@ -12,13 +13,14 @@ and its product moves the integers instead. Bias, activation and quantisation th
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
 
 from tatami.core.codec import to_builtins
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, product
+from tatami.core.expr import Expr, product
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.core.tensor import Tensor
@@ -34,6 +36,8 @@ from tatami.frontend.rewrites.spelled_scales import SpelledScales
 
 LONGEST_SUM = (2**31 - 1) // 255**2
 """Maximum number of terms, each a product of two differences of 8 bits, for which a sum of 32 bits cannot overflow."""
+CHANNELS_OF_WINDOWS = 3
+"""Minimum number of channels for which a convolution with windows gains from multiply-adds of four channels."""
 FILTERS_OF_WINDOWS = 128
 """Minimum number of filters for which a convolution with windows gains from tile registers: packing its windows byte by byte
 takes the time of this many filters' products. Without tile registers fp32 is faster, by its transformation of 3x3 windows
@@ -85,16 +89,62 @@ class _Rewriting(Rewriting):
         super().__init__(graph, module, constants, origins)
         self.target = target
         self.codes: dict[str, Codes | None] = {}
+        self.uses = Counter(i for n in graph.graph for i in n.inputs)
+        self.uses.update(o.tensor for o in graph.signature.outputs)
+        self.sums: dict[str, tuple[str, str]] = {}
+        """Result of a convolution -> its sums, of integers, and the factor that makes them the result."""
 
     def result(self) -> Graph:
         for node in self.graph.graph:
             self.at = node
-            made = self.product(node) if node.op in _PRODUCTS else self.same_codes(node) if node.op == "quantize" else None
+            rule = {**dict.fromkeys(_PRODUCTS, self.product), "quantize": self.quantised, "max_pool": self.greatest_codes}
+            made = rule[node.op](node) if node.op in rule else None
             if made is None:
                 self.nodes.append(node)
             else:
                 self.add("identity", [made], {}, node.outputs)
         return self.rewritten()
+
+    def quantised(self, node: Node) -> str | None:
+        """The codes of a quantisation without floats that others read: codes that it reproduces, or sums with one factor."""
+        return self.same_codes(node) or self.requantised(node)
+
+    def requantised(self, node: Node) -> str | None:
+        """The codes of integers with factors that nothing else reads: the factors are divided by the quantisation's scale once,
+        when the model is loaded, instead of each result. None for other operands."""
+        own = self.scaling(node)
+        scale = self.constants.get(own.scale)
+        terms = self.terms(own.tensor) if self.uses[own.tensor] == 1 else []
+        if not terms or scale is None or scale.array.ndim or (own.zero and self.shape(own.zero)):
+            return None
+        if self.dtype(own.scale) != DType.fp32 or not scale.array.item() > 0:
+            return None
+        first, *others = (self.joined("mul", self.cast(x, DType.fp32), self.joined("div", f, own.scale)) for x, f in terms)
+        y = first
+        for other in others:
+            y = self.joined("add", y, other)
+        y = self.one("round", [y])
+        if own.zero:
+            y = self.joined("add", y, self.cast(own.zero, DType.fp32))
+        return self.cast(y, self.dtype(node.outputs[0]))
+
+    def terms(self, tensor: str) -> list[tuple[str, str]]:
+        """(integers, factor) whose products add up to a tensor: the sums of a convolution, or two dequantised tensors of one shape
+        that are added. Empty for others."""
+        if tensor in self.sums:
+            return [self.sums[tensor]]
+        made = self.producers.get(tensor)
+        if made is None or made.op != "add" or self.dtype(tensor) != DType.fp32:
+            return []
+        found = []
+        for operand in made.inputs:
+            codes = self.codes_of(operand)
+            if codes is None or not self.per(codes, None) or self.shape(codes.tensor) != self.shape(tensor):
+                return []
+            zero = self.cast(codes.zero, DType.i32) if codes.zero else ""
+            wide = self.cast(codes.tensor, DType.i32)
+            found.append((self.joined("sub", wide, zero) if zero else wide, codes.scale))
+        return found
 
     def same_codes(self, node: Node) -> str | None:
         """The codes that a quantisation reproduces: it quantises what was dequantised with the same scale and zero point, and
@@ -103,6 +153,21 @@ class _Rewriting(Rewriting):
         if codes is None or self.dtype(codes.tensor) != self.dtype(node.outputs[0]) or not self.per(codes, own.axis):
             return None
         return codes.tensor if (codes.scale, codes.zero) == (own.scale, own.zero) else None
+
+    def greatest_codes(self, node: Node) -> str | None:
+        """A maximum of dequantised values as the dequantised maximum of their codes, which have the same order; None for other
+        operands."""
+        codes = self.codes_of(node.inputs[0])
+        if codes is None or not self.per(codes, None):
+            return None
+        scale = self.constants.get(codes.scale)
+        if scale is None or not scale.array.item() > 0 or self.dtype(node.outputs[0]) != DType.fp32:
+            return None
+        wide = self.one("max_pool", [self.cast(codes.tensor, DType.i32)], node.attrs)  # windows are taken of 32 bits
+        greatest = self.cast(wide, self.dtype(codes.tensor))
+        self.codes[node.outputs[0]] = msgspec.structs.replace(codes, tensor=greatest, is_constant=False)
+        operands = [greatest, codes.scale, *([codes.zero] if codes.zero else [])]
+        return self.one("dequantize", operands, {"to": DType.fp32})
 
     # -- what is multiplied ---------------------------------------------------------------------
     def product(self, node: Node) -> str | None:
@@ -132,7 +197,7 @@ class _Rewriting(Rewriting):
         if left is None:
             return self.widened(node, right, bias, attrs)
         if node.op == "conv":
-            return self.convolution(left, right, bias, attrs)
+            return self.convolution(node, left, right, attrs)
         flips = {"linear": (False, True), "matmul": (False, False)}
         transposed = flips[node.op] if node.op in flips else (attrs.trans_a, attrs.trans_b)
         if transposed[0]:
@@ -175,26 +240,55 @@ class _Rewriting(Rewriting):
             out = self.joined("add", out, addend)
         return out
 
-    def convolution(self, x: Codes, w: Codes, bias: str, attrs: Conv) -> str | None:
+    def convolution(self, node: Node, x: Codes, w: Codes, attrs: Conv) -> str | None:
         shape = self.shape(w.tensor)
         if not self.per(x, None) or not self.per(w, 0) or len(self.shape(x.tensor)) != len(shape):
             return None
-        if not _is_short(product(shape[1:])) or not self.gains(shape, attrs):
+        if not _is_short(product(shape[1:])) or not self.gains(x, w, attrs):
             return None
         kept = {k: v for k, v in to_builtins(attrs).items() if k not in ("acc_dtype", "out_dtype")}
-        sums = integer_conv(self, Integers(x.tensor, x.zero), Integers(w.tensor, w.zero), "", kept)
-        out = self.scaled(sums, x.scale, self.along(w.scale, len(shape) - 2), 1.0)
-        if bias:
-            out = self.joined("add", out, self.along(bias, len(shape) - 2))
+        bias = node.inputs[2] if len(node.inputs) > 2 else ""
+        whole = self.bias_of_sums(bias, x, w)
+        sums = integer_conv(self, Integers(x.tensor, x.zero), Integers(w.tensor, w.zero), whole, kept)
+        factor = self.joined("mul", x.scale, self.along(w.scale, len(shape) - 2))
+        out = self.joined("mul", self.cast(sums, DType.fp32), factor)
+        if bias and not whole:
+            return self.joined("add", out, self.along(bias, len(shape) - 2))
+        self.sums[node.outputs[0]] = sums, factor
         return out
 
-    def gains(self, filters: Shape, attrs: Conv) -> bool:
-        """True if integers are faster than fp32: for windows of one element, for groups, and for windows if tile registers
-        multiply many filters."""
-        count = filters[0].as_int()
+    def bias_of_sums(self, bias: str, x: Codes, w: Codes) -> str:
+        """The bias as integers, if it is dequantised by the sums' own factor and 32 bits hold the sums with it; else ""."""
+        made = self.producers.get(bias)
+        if made is None or made.op != "dequantize" or made.attrs.get("block"):
+            return ""
+        codes, scale, zero = (self.constants.get(t) if t else None for t in (*made.inputs, "")[:3])
+        factors = [self.constants.get(t) for t in (x.scale, w.scale)]
+        if (
+            codes is None
+            or scale is None
+            or None in factors
+            or self.dtype(made.inputs[0]) != DType.i32
+            or codes.array.ndim != 1
+        ):
+            return ""
+        left, right = (f.array.astype("f8") for f in factors if f is not None)
+        is_centred = len(made.inputs) < 3 or not made.inputs[2] or (zero is not None and not zero.array.any())
+        terms = product(self.shape(w.tensor)[1:]).as_int() or 0
+        fits = abs(codes.array.astype("i8")).max(initial=0) + terms * 255**2 < 2**31
+        is_own = (abs(scale.array - left * right) <= 1e-6 * abs(left * right)).all()
+        return made.inputs[0] if is_centred and fits and is_own else ""
+
+    def gains(self, x: Codes, w: Codes, attrs: Conv) -> bool:
+        """True if integers are faster than fp32: for windows of one element, for groups, for windows of several channels if
+        the target multiplies four numbers of 8 bits by one instruction, and if tile registers multiply many filters."""
+        filters = self.shape(w.tensor)
+        count, channels = (s.as_int() for s in filters[:2])
         is_window = product(filters[2:]).as_int() != 1
+        is_plain = self.dtype(w.tensor) == DType.i8 and not w.zero and (not x.zero or x.zero in self.constants)
+        by_quads = "vnni" in self.target.features and is_plain and channels is not None and channels >= CHANNELS_OF_WINDOWS
         by_tiles = "amx_int8" in self.target.features and count is not None and count >= FILTERS_OF_WINDOWS
-        return not is_window or attrs.groups > 1 or by_tiles
+        return not is_window or attrs.groups > 1 or by_quads or by_tiles
 
     def scaled(self, sums: str, left: str, right: str, alpha: float) -> str:
         factor = self.joined("mul", left, right)

@@ -88,7 +88,9 @@ def as_signed(m: Maker, b: str, b_zero: str) -> tuple[str, str]:
 def integer_conv(m: Maker, image: Integers, filters: Integers, bias: str, attrs: Mapping[str, object]) -> str:
     """conv of image and filters minus their zero points as i32. Zero points of rank 1 belong to the filters."""
     (x, x_zero), (w, w_zero) = image, filters
-    zero = _known(m, x_zero)
+    zero = _known(m, x_zero) if x_zero else 0
+    if zero is not None and m.dtype(x) == m.dtype(w) == DType.i8 and not _point(m, w_zero, 1, 0):
+        x, x_zero, zero = _shifted(m, x, "", DType.u8)[0], "", zero + 128  # one operand of each sign
     if zero and not _point(m, w_zero, 1, 0):
         sums = _stored_conv(m, x, zero, w, attrs)
         return _with_part_of_zero(m, sums, zero, w, bias)

@@ -3,6 +3,10 @@
     y = matmul(a, b)   ->   y = matmul(cast(a, bf16), cast(b, bf16)) acc_dtype=fp32 out_dtype=fp32
 
 tf32 keeps fp32 and rounds the operands to 10 fraction bits (ties away from zero).
+
+On a CPU bf16 is a permission to be faster: products with weights round their operands if the target multiplies pairs of bf16 by
+one instruction, everything else stays fp32, and a target without the instruction keeps all of it and says so. ``bf16!`` rounds
+the operands of every contraction wherever it runs.
 """
 
 from __future__ import annotations
@@ -11,33 +15,51 @@ from dataclasses import replace
 
 import msgspec
 
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import diagnostic, fail
 from tatami.core.dtype import DType
 from tatami.core.module import Module
+from tatami.core.target import Target
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.ops import OPS
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+PRECISIONS = ("fp32", "tf32", "bf16", "bf16!", "fp16")
 """Values of the option `precision=`; fp32 changes nothing."""
 
 
-def lower_precision(module: Module[Graph], precision: str) -> Module[Graph]:
-    """The module with every fp32 contraction at `precision`. Raises E1009 for an unknown word."""
+_PRODUCTS = ("matmul", "linear", "gemm")
+_MOVEMENT = ("permute", "reshape", "contiguous", "identity", "expand", "squeeze", "unsqueeze")
+
+
+def lower_precision(module: Module[Graph], precision: str, target: Target | None = None) -> Module[Graph]:
+    """The module with every fp32 contraction at `precision`; for bf16 on a CPU, those that `target` computes faster, with a
+    warning if it has none. Raises E1009 for an unknown word."""
     if precision not in PRECISIONS:
         raise fail("InvalidAttribute", "precision", f"{precision!r} is not a precision", f"use one of {', '.join(PRECISIONS)}")
     if precision == "fp32":
         return module
-    programs = {name: _lowered(graph, precision) for name, graph in module.programs.items()}
+    on_cpu = target is not None and target.kind == "cpu" and precision == "bf16"
+    if on_cpu and target is not None and "bf16" not in target.features:
+        why = f"{target.name} multiplies no pairs of bf16: everything stays fp32"
+        kept = diagnostic("PrecisionKept", "precision", why, 'leave precision out, or round operands in any case: "bf16!"')
+        return replace(module, warnings=(*module.warnings, kept))
+    programs = {name: _lowered(graph, precision.rstrip("!"), on_cpu) for name, graph in module.programs.items()}
     return replace(module, programs=programs)
 
 
-def _lowered(graph: Graph, precision: str) -> Graph:
+def _lowered(graph: Graph, precision: str, only_weights: bool) -> Graph:
+    """The graph at a precision. `only_weights`: products with weights alone."""
+    held = {i.tensor for i in graph.signature.inputs if i.storage in ("const_pool", "held")}
     tensors = dict(graph.tensors)
     nodes: list[Node] = []
     narrowed: dict[str, str] = {}
     names = {n.name for n in graph.graph} | set(tensors)
     for node in graph.graph:
         rows = node.inputs[:3] if node.op == "attention" else node.inputs if node.op == "einsum" else node.inputs[:2]
+        if node.op in _MOVEMENT and node.inputs[0] in held:
+            held.update(node.outputs)
+        if only_weights and (node.op not in _PRODUCTS or node.inputs[1] not in held):
+            nodes.append(node)
+            continue
         if not OPS[node.op].is_contraction or any(tensors[i].dtype != DType.fp32 for i in rows):
             nodes.append(node)
             continue

@@ -15,7 +15,16 @@ from tatami.core.scalar import number
 from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.emitter import Emitter
-from tatami.plan.ir import CpuContraction, CpuCorrelation, CpuPlanes, CpuStreaming, CpuTurn, CpuWindow, CpuWinograd
+from tatami.plan.ir import (
+    CpuContraction,
+    CpuCorrelation,
+    CpuPlaces,
+    CpuPlanes,
+    CpuStreaming,
+    CpuTurn,
+    CpuWindow,
+    CpuWinograd,
+)
 from tatami.plan.views.flatten import flatten
 from tatami.region.ir import At, Read, Reduce, Region, RegionExpr, Yield
 from tatami.region.views.kinds import epilogue_of
@@ -25,7 +34,9 @@ Stmts: TypeAlias = tuple[loop.Stmt, ...]
 
 
 def misfit(
-    plan: CpuContraction | CpuCorrelation | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd, let: str, why: str
+    plan: CpuContraction | CpuCorrelation | CpuPlaces | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd,
+    let: str,
+    why: str,
 ) -> TatamiError:
     """The error InvalidPlan for a plan whose template does not fit the Region."""
     other = "cpu_split" if isinstance(plan, CpuStreaming) else "cpu_rows"

@@ -25,7 +25,7 @@ from tatami.loop.emit.segments import collapse, walk
 from tatami.loop.emit.template import Stmts, misfit
 from tatami.loop.products.contraction_operands import ELEMENT
 from tatami.loop.products.packing import Packing
-from tatami.plan.ir import CpuPlanes, CpuWinograd
+from tatami.plan.ir import CpuPlaces, CpuPlanes, CpuWinograd
 from tatami.region.ir import Read, ReadAt, Reduce, Region, Unary
 from tatami.region.views.images.convolution import Convolution
 from tatami.region.views.images.planes import BAND_ROWS
@@ -39,7 +39,7 @@ class ImageBlocks(Packing):
     def __init__(
         self,
         region: Region,
-        plan: CpuWinograd | CpuPlanes,
+        plan: CpuWinograd | CpuPlaces | CpuPlanes,
         conv: Convolution,
         step: int,
         bands: int = 1,
@@ -81,7 +81,7 @@ class ImageBlocks(Packing):
         """Place along an axis of the result of this index in the block's phase."""
         return index if axis not in self.phases else self.phase[axis] + index * self.phases[axis]
 
-    def packed_weights(self, plan: CpuWinograd | CpuPlanes, matrix: tuple[Expr, ...], block: int, how: str) -> str:
+    def packed_weights(self, plan: CpuWinograd | CpuPlaces | CpuPlanes, matrix: tuple[Expr, ...], block: int, how: str) -> str:
         """Name of the tensor of packed weights. Raises InvalidPlan unless its shape is the batch and `matrix`, and its layout
         slivers of `block`."""
         (name,) = {r.tensor for r in reads(self.conv.weights)} & set(plan.packed) or {""}

@@ -13,7 +13,8 @@ from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import lanes_of
 from tatami.loop.emit.template import misfit
 from tatami.loop.products.parts_of_k import PartsOfK
-from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, IN_PLACE_PITCH, CpuContraction
+from tatami.plan.ir import DOT_COUNT, IN_PLACE_PITCH, CpuContraction
+from tatami.plan.views.dots import dot_dtypes
 from tatami.region.ir import Cast, Read, Reduce, Region, RegionExpr
 from tatami.region.views.dequantised import (
     NIBBLES,
@@ -26,7 +27,7 @@ from tatami.region.views.dequantised import (
 )
 from tatami.region.views.kinds import ContractionShape, contractions
 from tatami.region.views.matrix import Matrix, by_images, result_matrix, side_matrix
-from tatami.region.views.narrow import Groups, groups_of, in_groups, joined, lying_groups, operand_dtypes
+from tatami.region.views.narrow import Groups, groups_of, in_groups, joined, lying_groups
 from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
@@ -108,9 +109,11 @@ class ContractionOperands(PartsOfK):
     def take_groups(self, shape: ContractionShape) -> str:
         """Rewrite the Region over groups of k. Returns the micro-kernel's name of its elements (c/products/dots.py)."""
         count = DOT_COUNT[self.plan.dot]
-        dtypes = operand_dtypes(self.region, shape, count, self.plan.dot in DOTS_OF_ANY_SIGNS)
+        dtypes = dot_dtypes(self.region, shape, self.plan.dot)
         if dtypes is None:
-            raise self.refuse(f"the operands are not integers that {self.plan.dot} multiplies, or their sums are not i32")
+            raise self.refuse(
+                f"the operands are not numbers that {self.plan.dot} multiplies, or their sums are of another type"
+            )
         groups, types = groups_of(self.region, shape, count), Types(self.region)
         for e in (shape.lhs, shape.rhs):
             if (read := lying_groups(e, groups, types)) is not None:
@@ -122,6 +125,7 @@ class ContractionOperands(PartsOfK):
             "quads": f"{rows}x4{str(columns)[0]}",
             "pairs_vnni": "i16x2vnni",
             "quads_vnni": f"{rows}x4vnni",
+            "pairs_bf16": "b16x2",
         }
         return {**names, "quads_amx": f"{rows}{columns}"}[self.plan.dot]
 

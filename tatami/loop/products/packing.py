@@ -79,6 +79,9 @@ class Row(NamedTuple):
 class Packing(Tiles):
     """Base of the templates that copy operands before they multiply them."""
 
+    short_vectors = False
+    """True if computed operands have short vectors for the rest of a row too, as plain copies have."""
+
     def pack(
         self,
         operand: RegionExpr,
@@ -235,6 +238,8 @@ class Packing(Tiles):
                 widths: tuple[int, ...] = (self.lanes, self.lanes // 4, 1)
             case Const():
                 widths = (1,)
+            case _ if self.short_vectors:
+                widths = (self.lanes, self.lanes // 2, self.lanes // 4, 1)
             case _:
                 widths = (self.lanes, 1)
 

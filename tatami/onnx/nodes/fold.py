@@ -25,6 +25,9 @@ def fold(m: Importer, n: OnnxNode, handler: Callable[[Importer, OnnxNode], list[
     """The constant results of a node, or None if it is not small and constant."""
     if n.op in _NEVER or not n.inputs:
         return None
+    codes = m.known(m.value(n.inputs[0])) if n.op == "DequantizeLinear" else None
+    if codes is not None and (codes.ndim > 1 or codes.dtype == np.int32):
+        return None  # weights and biases stay codes, however few they are: sums of integers take them so
     known: dict[str, Value] = {}
     for name in n.inputs:
         if name:

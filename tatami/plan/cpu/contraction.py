@@ -12,19 +12,21 @@ from tatami.core.dtype import DType
 from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.contraction_alternatives import contraction_alternatives
+from tatami.plan.cpu.contraction_estimate import contraction_estimate
 from tatami.plan.cpu.contraction_rules import as_obeyed, contraction_rules
 from tatami.plan.cpu.in_place import Sides, depth_of, in_place_sides, lies_in_long_rows, tall_tile
 from tatami.plan.cpu_kind import Asked, CpuKind
-from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOTS_OF_ANY_SIGNS, Candidate, CpuContraction, Dot, Rejected
-from tatami.plan.loops.estimate import contraction_estimate, rank, trips
+from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, Candidate, CpuContraction, Dot, Rejected
+from tatami.plan.loops.estimate import rank, trips
 from tatami.plan.loops.schedule import main_order, size_at
 from tatami.plan.memory.packed_operands import is_packable, packs_rows
+from tatami.plan.views.dots import dot_dtypes
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
 from tatami.region.views.dequantised import find_dequantised
 from tatami.region.views.kinds import contractions, depends_on, kind_of
 from tatami.region.views.matrix import by_images, side_matrix
-from tatami.region.views.narrow import groups_of, operand_dtypes
+from tatami.region.views.narrow import groups_of
 from tatami.region.walk import Types, all_axes, lets_by_name, reads
 
 TILES = {"avx512": (12, 32), "avx2": (6, 16), "neon": (8, 12), "generic": (4, 8)}
@@ -188,10 +190,12 @@ def _dots(region: Region, target: Target) -> tuple[Dot, ...]:
     """Multiply-adds that the operands' types and the target have: the widest by one instruction, or both that take several;
     and the one by tiles."""
     shape = contractions(region)[0]
-    fits = [d for d in DOT_COUNT if d and operand_dtypes(region, shape, DOT_COUNT[d], d in DOTS_OF_ANY_SIGNS) is not None]
+    fits = [d for d in DOT_COUNT if d and dot_dtypes(region, shape, d) is not None]
     has_vnni = "vnni" in target.features
     order: tuple[Dot, ...] = ("quads_vnni", "pairs_vnni") if has_vnni else ("pairs", "quads")
     none: Dot = ""
+    if "pairs_bf16" in fits:
+        return ("", "pairs_bf16") if DOT_FEATURE["pairs_bf16"] in target.features else ("",)
     vectors = tuple(d for d in order if d in fits)[: 1 if has_vnni else 2] or (none,)
     return (*vectors, "quads_amx") if "amx_int8" in target.features and "quads_amx" in fits else vectors
 

@@ -10,12 +10,12 @@ from tatami.core.target import lanes_of
 from tatami.plan.cpu.contraction_rules import as_obeyed
 from tatami.plan.cpu.tile_rules import register_tiles
 from tatami.plan.cpu_kind import Asked, told_apart
-from tatami.plan.ir import DOT_COUNT, DOT_FEATURE, DOTS_OF_ANY_SIGNS, CpuContraction
+from tatami.plan.ir import DOT_COUNT, DOT_FEATURE, CpuContraction
 from tatami.plan.loops.estimate import trips
+from tatami.plan.views.dots import dot_dtypes
 from tatami.region.views.dequantised import stored_operand
 from tatami.region.views.kinds import ContractionShape, contractions
 from tatami.region.views.matrix import by_images
-from tatami.region.views.narrow import operand_dtypes
 from tatami.region.walk import lets_by_name
 
 LEAST_DEPTH = 32
@@ -96,8 +96,8 @@ def _dots(asked: Asked, shape: ContractionShape, own: CpuContraction) -> Iterato
     """Other multiply-adds of narrow integers in vectors."""
     if not own.dot or own.by_tiles:
         return
-    for dot, count in DOT_COUNT.items():
-        fits = not dot or operand_dtypes(asked.region, shape, count, dot in DOTS_OF_ANY_SIGNS) is not None
+    for dot in DOT_COUNT:
+        fits = not dot or dot_dtypes(asked.region, shape, dot) is not None
         feature = DOT_FEATURE.get(dot)
         if fits and dot not in (own.dot, "quads_amx") and (feature is None or feature in asked.target.features):
             yield msgspec.structs.replace(own, dot=dot)

@@ -12,13 +12,14 @@ from tatami.core.expr import product
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.in_place import lies_in_long_rows
 from tatami.plan.cpu.tile_rules import tile_rules
-from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, DOTS_OF_ANY_SIGNS, CpuContraction
+from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, CpuContraction
 from tatami.plan.loops.rules import invalid_plan
+from tatami.plan.views.dots import dot_dtypes
 from tatami.region.ir import Region
 from tatami.region.views.dequantised import stored_operand
 from tatami.region.views.kinds import ContractionShape, contractions, epilogue_of
 from tatami.region.views.matrix import by_images, results_go_down, rows_alternate, side_matrix, write_addresses
-from tatami.region.views.narrow import groups_of, operand_dtypes, packed_read
+from tatami.region.views.narrow import groups_of, packed_read
 from tatami.region.walk import all_axes, lets_by_name
 
 
@@ -94,8 +95,8 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     if wrong := [p for p in plan.packed if p not in sides]:
         read = f"the operands read {' and '.join(s or '-' for s in sides)}"
         yield invalid_plan(region, f"{wrong[0]} is not an operand of the contraction", read)
-    if plan.dot and operand_dtypes(region, c, DOT_COUNT[plan.dot], plan.dot in DOTS_OF_ANY_SIGNS) is None:
-        why = f"{plan.dot} of k; the operands of {c.acc} are not integers that it multiplies, or their sums are not i32"
+    if plan.dot and dot_dtypes(region, c, plan.dot) is None:
+        why = f"{plan.dot} of k; the operands of {c.acc} are not numbers that it multiplies, or their sums are of another type"
         yield invalid_plan(region, why, "leave dot empty")
     if (feature := DOT_FEATURE.get(plan.dot)) is not None and feature not in target.features:
         why = f"dot {plan.dot}; {target.name} has {', '.join(target.features) or 'no features'}"

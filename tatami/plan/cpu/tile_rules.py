@@ -11,6 +11,7 @@ from tatami.plan.ir import (
     TURNED_LANES,
     CpuContraction,
     CpuCorrelation,
+    CpuPlaces,
     CpuPlanes,
     CpuStreaming,
     CpuTurn,
@@ -22,7 +23,7 @@ from tatami.region.ir import Region
 
 
 def tile_rules(
-    plan: CpuContraction | CpuPlanes | CpuStreaming | CpuWinograd,
+    plan: CpuContraction | CpuPlaces | CpuPlanes | CpuStreaming | CpuWinograd,
     acc: DType,
     blocks: tuple[int, ...],
     region: Region,
@@ -33,7 +34,7 @@ def tile_rules(
         why = f"a tile of {plan.mr}x{plan.nr}, vectors of width {plan.width}, blocks of {', '.join(map(str, blocks))}"
         yield invalid_plan(region, why, "all sizes are positive, nr is a multiple of the vector's elements")
         return
-    if isinstance(plan, CpuStreaming | CpuWinograd) and lanes not in TURNED_LANES:
+    if isinstance(plan, CpuPlaces | CpuStreaming | CpuWinograd) and lanes not in TURNED_LANES:
         yield invalid_plan(region, f"vectors of {lanes} elements of {acc}", "transposing takes 4, 8 or 16: change the width")
         return
     yield from width_rule(plan, region, target)
@@ -57,7 +58,7 @@ def register_tiles(target: Target, lanes: int) -> tuple[tuple[int, int], ...]:
 
 
 def width_rule(
-    plan: CpuContraction | CpuCorrelation | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd,
+    plan: CpuContraction | CpuCorrelation | CpuPlaces | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd,
     region: Region,
     target: Target,
 ) -> Iterator[Diagnostic]:

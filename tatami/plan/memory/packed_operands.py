@@ -6,6 +6,7 @@ the layout ``[batch…][N / block][K][block]``: any part of k of a sliver is con
     cpu_contraction   the columns' operand itself, slivers of nr; narrow integers joined in groups of k (region/views/narrow.py);
                       codes, zero points and scales of a dequantised one, each by itself; or the rows' operand, panels of mr
     cpu_planes        the weights of a convolution, panels of as many filters each
+    cpu_places        the same, joined in groups of channels, slivers of nr filters
     cpu_winograd      3x3 weights transformed to 16 matrices (region/views/images/winograd.py): [batch…, 16, C, F], slivers of nr filters
 
 The realised Region computes the operand from its packed form. For transformed weights this is the inverse transform, which is
@@ -21,16 +22,17 @@ import msgspec
 from tatami.core.algebra.simplify import linearize
 from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, Shape, expr, floordiv, product, var
+from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, floordiv, product, var
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuPlanes, CpuWinograd, SchedulePlan
+from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuPlaces, CpuPlanes, CpuWinograd, SchedulePlan
 from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
 from tatami.region.views.dequantised import find_dequantised, row_at, row_of_part, rows_of
 from tatami.region.views.images.convolution import find_convolution
+from tatami.region.views.images.places import find_places
 from tatami.region.views.images.planes import panel_of
 from tatami.region.views.images.winograd import MATRICES, WINDOW, TransformTile, tiles_of
 from tatami.region.views.kinds import ContractionShape, contractions, operand_tensor
-from tatami.region.views.narrow import groups_of, joined, narrow_dtype, parted
+from tatami.region.views.narrow import Groups, groups_of, joined, narrow_dtype, parted
 from tatami.region.views.slides import Slide
 from tatami.region.walk import Types, all_axes, let_uses, lets_by_name, reads, substitute_axes
 
@@ -55,13 +57,18 @@ class PackedOperand(msgspec.Struct, frozen=True):
 
 def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, ...]:
     """The operands that `plan` wants packed and that can be: their extents are numbers, and each reads one tensor."""
-    if not isinstance(plan, CpuContraction | CpuPlanes | CpuWinograd):
+    if not isinstance(plan, CpuContraction | CpuPlaces | CpuPlanes | CpuWinograd):
         return ()
     shape = next((c for c in contractions(region) if c.acc == plan.acc), None)
     if shape is None:
         return ()
     if isinstance(plan, CpuWinograd):
         found = _transformed(region, plan)
+    elif isinstance(plan, CpuPlaces):
+        places = find_places(region)
+        if isinstance(places, str):
+            return ()
+        found = _slivers(region, plan, shape, places.conv.weights, places.conv.filters, plan.nr)
     elif isinstance(plan, CpuPlanes):
         found = _panels(region, plan)
     else:
@@ -100,7 +107,7 @@ def _value(region: Region, acc: str, operand: RegionExpr) -> tuple[RegionExpr, D
 
 def _slivers(
     region: Region,
-    plan: CpuContraction | CpuPlanes,
+    plan: CpuContraction | CpuPlaces | CpuPlanes,
     shape: ContractionShape,
     operand: RegionExpr,
     own: tuple[str, ...],
@@ -111,15 +118,18 @@ def _slivers(
         return None
     extents = all_axes(region)
     e, dtype = _value(region, plan.acc, operand)
-    groups = None
+    groups = _groups(region, plan, shape)
     narrow = stored_narrow(operand, dtype, Types(region)) if isinstance(plan, CpuContraction) and block == plan.nr else None
     if narrow is not None:
         e, dtype = narrow, Types(region).dtype(narrow)
-    if isinstance(plan, CpuContraction) and plan.dot:
-        groups = groups_of(region, shape, DOT_COUNT[plan.dot])
+    if groups is not None:
         e, extents = joined(operand, groups, region), {**extents, groups.axis: groups.number}
     index = (*(var(a) for a in shape.batch), _linear(extents, shape.k), _linear(extents, own))
     sizes = (*(extents[a] for a in shape.batch), product(extents[a] for a in shape.k), product(extents[a] for a in own))
+    written = index
+    if groups is not None and groups.number == ONE:  # no Region has an axis of one element
+        e = substitute_axes(e, {groups.axis: ZERO}, lets_by_name(region))
+        written, axes = tuple(substitute(x, {groups.axis: ZERO}) for x in index), tuple(a for a in axes if a != groups.axis)
     axis_sizes = {a: extents[a] for a in axes}
     tensor = operand_tensor(operand)
     lets = (Let("v", axes, dtype, e),)
@@ -130,7 +140,15 @@ def _slivers(
             return Cast(read, lets_by_name(region)[plan.acc].dtype)
         return read if groups is None else parted(read, groups, narrow_dtype(operand, groups, Types(region)))
 
-    return PackedOperand(plan.acc, operand, tensor, lets, axis_sizes, sizes, index, block, again)
+    return PackedOperand(plan.acc, operand, tensor, lets, axis_sizes, sizes, written, block, again)
+
+
+def _groups(region: Region, plan: CpuContraction | CpuPlaces | CpuPlanes, shape: ContractionShape) -> Groups | None:
+    """The groups of k that a packed element of the plan holds; None if it holds one step of k."""
+    if isinstance(plan, CpuPlaces):
+        places = find_places(region)
+        return None if isinstance(places, str) else places.groups
+    return groups_of(region, shape, DOT_COUNT[plan.dot]) if isinstance(plan, CpuContraction) and plan.dot else None
 
 
 def _parts(

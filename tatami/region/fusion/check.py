@@ -8,7 +8,7 @@ from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.poly_view.ir import PolyView, Statement
 from tatami.region.fusion.decided_sizes import DecidedSizes
 from tatami.region.fusion.values import resident_values, virtual_values
-from tatami.region.fusion.widening import is_widening
+from tatami.region.fusion.widening import dequantising, is_widening
 from tatami.region.partition_ir import Partition
 from tatami.tiny.ir import CallOp, Program, ResultOp
 
@@ -20,7 +20,8 @@ def check_partition(partition: Partition, program: Program, view: PolyView) -> l
     statements = {s.value: s for s in view.statements}
     resident = resident_values(program, view)
     repeatable = virtual_values(program, view, resident, "cpu") | virtual_values(program, view, resident, "cuda", view.patterns)
-    repeatable |= {v for v in nodes if v not in resident and is_widening(v, nodes)}
+    free = nodes.keys() - resident
+    repeatable |= {v for v in free if is_widening(v, nodes)} | {x for v in free for x in dequantising(v, nodes)} - resident
     homes: dict[str, list[int]] = {}
     found: list[Diagnostic] = []
     for k, group in enumerate(partition.groups):

@@ -61,6 +61,17 @@ class GroupGraph:
             self.members[g].append(value)
         self.group_of[value] = groups[0]
 
+    def repeat(self, value: str, groups: tuple[int, ...]) -> None:
+        """Let `groups`, which read the group of `value`, compute it too."""
+        for g in groups:
+            if value not in self.members[g]:
+                self.members[g].append(value)
+
+    def drop(self, value: str) -> None:
+        """Take `value` from its group, where others compute it."""
+        self.members[self.group_of[value]].remove(value)
+        self.group_of[value] = next(g for g, values in self.members.items() if value in values)
+
     def merge(self, producer: int, consumer: int) -> int:
         """Merge two groups into one and return its number: that of the larger group."""
         keep, drop = (

@@ -28,7 +28,7 @@ from tatami.region.fusion.growing_groups import GrowingGroups, Growth
 from tatami.region.fusion.pair_cost import StreamingCost
 from tatami.region.fusion.pairs import Pair, ProgramValues, streaming_units
 from tatami.region.fusion.values import virtual_values
-from tatami.region.fusion.widening import casts_for_rows
+from tatami.region.fusion.widening import casts_for_rows, repeated_by_readers
 from tatami.region.partition_ir import Group, Partition, Verdict
 from tatami.tiny.ir import (
     CallOp,
@@ -100,7 +100,7 @@ class _Partitioner:
         times = Counter(v for unit in self.streaming.values() for v in unit)
         streamed, repeated = set(times), {v for v, n in times.items() if n > 1}
         of_codes = [p for v, p in self.patterns.items() if target.isa == "sm90" and v not in streamed]
-        self.virtual = virtual_values(program, view, self.resident, target.kind, of_codes)
+        self.virtual = virtual_values(program, view, self.resident, target.kind, of_codes, "bf16" in target.features)
         self.dots = {p.value: p.product for p in view.patterns if p.pattern == "dot"}
         self.vectors = self.vectors_of_integers()
         """Vector-matrix products of integers, and the values that compute their operands' casts: the micro-kernel reads
@@ -158,6 +158,7 @@ class _Partitioner:
                 kind = {"reduce": "rows", "scan": "scan", "scatter": "scatter"}.get(self.statements[v].kind, "map")
                 self.enter([v], kind, None)
         self.widen_in_rows()
+        self.dequantise_in_readers()
         return Partition(self.ordered_groups(), tuple(self.verdicts))
 
     def widen_in_rows(self) -> None:
@@ -177,6 +178,27 @@ class _Partitioner:
             self.verdicts += [
                 _verdict(self.edges[v, u], True, "pointwise") for u in sorted(self.uses[v], key=self.order.__getitem__)
             ]
+
+    def dequantise_in_readers(self) -> None:
+        """Let the groups that read a dequantised value compute it from its codes; verdicts say how many bytes that saves."""
+        if self.target.kind != "cpu":
+            return
+        for chain, away in repeated_by_readers(self.groups):
+            v, codes = chain[-1], self.nodes[chain[0]].src[0]
+            home = self.graph.group_of[v]
+            is_stored = codes in self.resident or any(self.graph.group_of.get(u) != home for u in self.uses[codes])
+            saved = (1 + len(away)) * self.groups.bytes(v) - (len(away) + (not is_stored)) * self.groups.bytes(codes)
+            time = fusion_delta(self.target, Fusion(dflops=0.0, saved_bytes=saved, launches=0))
+            readers = sorted(self.uses[v], key=self.order.__getitem__)
+            moved = {(v, u) for u in readers if self.graph.group_of.get(u) != home}
+            for x in chain:
+                self.graph.repeat(x, away)
+            for x in reversed(chain):
+                if all(self.graph.group_of.get(u) != home or u not in self.graph.members[home] for u in self.uses[x]):
+                    self.graph.drop(x)
+            self.verdicts = [x for x in self.verdicts if (x.producer, x.consumer) not in moved | {(codes, chain[0])}]
+            self.verdicts.append(_verdict(self.edges[codes, chain[0]], False, "widens", time))
+            self.verdicts += [_verdict(self.edges[e], True, "pointwise") for e in sorted(moved)]
 
     def enter(self, unit: list[str], kind: str, acc: str | None) -> None:
         """Add a unit as a new group and try to fuse it with the groups it reads."""

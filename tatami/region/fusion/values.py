@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tatami.core.algebra.visit import substitute
+from tatami.core.dtype import DType
 from tatami.core.expr import var
 from tatami.poly_view.ir import ContractionPattern, PolyAccess, PolyView, Statement
 from tatami.tiny.ir import BitcastOp, CallOp, CastOp, ConstOp, Elementwise, ExpandOp, IotaOp, Node, Program, ReshapeOp, SizeOp
@@ -29,7 +30,12 @@ def resident_values(program: Program, view: PolyView) -> set[str]:
 
 
 def virtual_values(
-    program: Program, view: PolyView, resident: set[str], target: str, of_codes: Iterable[ContractionPattern] = ()
+    program: Program,
+    view: PolyView,
+    resident: set[str],
+    target: str,
+    of_codes: Iterable[ContractionPattern] = (),
+    stores_pairs: bool = False,
 ) -> set[str]:
     """Values so cheap that every reader repeats them: casts of values in memory, arithmetic on coordinates and sizes alone,
     constant factors of contraction operands, integers that only products (vector-matrix products included) widen, gathers
@@ -37,7 +43,8 @@ def virtual_values(
 
     On a GPU an operand of a contraction is not narrowed on the way: its loads are asynchronous copies, which convert nothing.
     It is rounded to tf32 in registers; on a CPU it is rounded when it is packed, which `setup` does once for weights. fp8
-    codes stay codes in the products `of_codes`; for others a GPU decodes them in a separate kernel.
+    codes stay codes in the products `of_codes`; for others a GPU decodes them in a separate kernel. With `stores_pairs`,
+    products take pairs of bf16, which they find in memory, so that a product's operand is rounded once and stored.
     """
     products = {p.product for p in view.patterns if p.pattern != "dot"}
     dots = {p.product for p in view.patterns if p.pattern == "dot"}
@@ -68,7 +75,9 @@ def virtual_values(
         elif isinstance(op, IotaOp | SizeOp | ConstOp):
             cost[s.value] = 0
         elif isinstance(op, CastOp) and all(a.tensor not in statements for a in s.reads):
-            if not (target == "cuda" and s.value in loaded and nodes[s.value].dtype.is_narrow_float):
+            is_rounded = s.value in loaded and nodes[s.value].dtype.is_narrow_float
+            is_pair = stores_pairs and nodes[s.value].dtype == DType.bf16
+            if not (is_rounded and (target == "cuda" or is_pair)):
                 cost[s.value] = MAX_VIRTUAL
         elif (
             isinstance(op, CastOp)

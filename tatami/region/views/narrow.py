@@ -8,11 +8,14 @@ Four numbers of 8 bits are packed likewise. Zeros follow the last k. Sums wrap i
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 import msgspec
 
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.dtype import DType
-from tatami.core.expr import Expr, ceildiv, expr, floordiv, var
+from tatami.core.expr import ONE, Expr, ceildiv, expr, floordiv, var
+from tatami.core.scalar import Scalar
 from tatami.indexbook.ir import Guard
 from tatami.region.ir import Binary, Cast, Const, Index, Iter, Let, Read, Reduce, Region, RegionExpr, Select, Within
 from tatami.region.views.contraction import ContractionShape
@@ -20,6 +23,12 @@ from tatami.region.walk import Types, all_axes, lets_by_name, substitute_axes
 
 BITS = 32
 """Bits of a packed element, and of a sum."""
+UPPER = -(1 << BITS // 2)
+"""The upper half of a packed element, as a signed number."""
+
+
+Numbers: TypeAlias = Literal["integers", "any_signs", "floats"]
+"""Operands of a multiply-add: integers, of two signs or of any where signs matter; or bf16."""
 
 
 class Groups(msgspec.Struct, frozen=True):
@@ -46,76 +55,127 @@ class Groups(msgspec.Struct, frozen=True):
         return size is not None and size % self.count == 0
 
 
-def groups_of(region: Region, shape: ContractionShape, count: int) -> Groups:
+def groups_of(region: Region, shape: ContractionShape, count: int, among: tuple[str, ...] = ()) -> Groups:
     """Groups along a k axis that has whole groups; if there is none, along the longest axis (an axis of unknown extent counts
-    as longest)."""
+    as longest). `among`: the k axes to choose from; empty: all."""
     extents = all_axes(region)
-    found = [Groups(a, count, extents[a]) for a in shape.k]
+    found = [Groups(a, count, extents[a]) for a in among or shape.k]
     longest = max(found, key=lambda g: 1 << 62 if (n := g.size.as_int()) is None else n)
     return next((g for g in found if g.is_whole), longest)
 
 
 def narrow_dtype(e: RegionExpr, groups: Groups, types: Types) -> DType:
-    """The narrowest dtype known to hold the values of an operand, seen through casts to wider types and guards to zero."""
+    """The narrowest dtype known to hold the values of an operand, seen through casts to wider types and guards to a number that
+    it holds too."""
     match e:
         case Cast(x=x, to=to, bits=False):
             inner = narrow_dtype(x, groups, types)
+            if inner == DType.bf16 and to.is_float and to.itemsize > inner.itemsize:
+                return inner
             return inner if to.widens(inner) and (to.is_signed or not inner.is_signed) else to
-        case Select(pred=Within(), then=then, other=Const(value=value)) if not value:
-            return narrow_dtype(then, groups, types)
+        case Select(pred=Within(), then=then, other=Const(value=value)):
+            inner = narrow_dtype(then, groups, types)
+            return inner if _holds(inner, value) else types.dtype(e)
         case Binary() if packed_read(e, groups) is not None:
             return _held(e, groups)
         case _:
             return types.dtype(e)
 
 
-def operand_dtypes(region: Region, shape: ContractionShape, count: int, any_signs: bool = False) -> tuple[DType, DType] | None:
+def operand_dtypes(
+    region: Region, shape: ContractionShape, count: int, kind: Numbers = "integers", among: tuple[str, ...] = ()
+) -> tuple[DType, DType] | None:
     """Narrow dtypes of lhs and rhs if sums of 32 bits may take `count` neighbours of k at once, else None: two that fit
-    signed 16 bits; or four of 8 bits, signed on one side and unsigned on the other (with `any_signs` of any signs)."""
-    types, groups = Types(region), groups_of(region, shape, count)
+    signed 16 bits; or four of 8 bits, signed on one side and unsigned on the other (of `any_signs`: of any signs); of `floats`
+    two of bf16, with sums of fp32. `among`: the k axes along which neighbours are grouped; empty: all."""
+    types, groups = Types(region), groups_of(region, shape, count, among)
     lhs, rhs = (narrow_dtype(e, groups, types) for e in (shape.lhs, shape.rhs))
-    if count == 2:
+    sums = lets_by_name(region)[shape.acc].expr
+    if kind == "floats":
+        fits = lhs == rhs == DType.bf16
+    elif count == 2:
         fits = {lhs, rhs} <= {DType.i8, DType.u8, DType.i16}
     else:
-        fits = {lhs, rhs} <= {DType.i8, DType.u8} and (any_signs or lhs != rhs)
-    sums = lets_by_name(region)[shape.acc].expr
-    return (lhs, rhs) if fits and isinstance(sums, Reduce) and sums.dtype == DType.i32 else None
+        fits = {lhs, rhs} <= {DType.i8, DType.u8} and (kind == "any_signs" or lhs != rhs)
+    wanted = DType.fp32 if kind == "floats" else DType.i32
+    return (lhs, rhs) if fits and isinstance(sums, Reduce) and sums.dtype == wanted else None
 
 
 def joined(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
-    """An operand in packed elements of i32; the value of the axis is then a group's number."""
+    """An operand in packed elements of i32 (for bf16: of fp32, whose bits are a pair); the value of the axis is then a group's
+    number."""
+    types = Types(region)
+    while isinstance(e, Cast) and not e.bits and narrow_dtype(e, groups, types) == narrow_dtype(e.x, groups, types):
+        e = e.x  # a cast that keeps the value
     read = packed_read(e, groups)
     if read is not None:
         return read
-    types = Types(region)
-    if isinstance(e, Cast) and isinstance(e.x, Select) and _is_padding(e.x, groups):
-        e = Select(e.x.pred, Cast(e.x.then, e.to), Const(0, e.to))
-    if isinstance(e, Select) and _is_padding(e, groups):
-        return Select(e.pred, joined(e.then, groups, region), Const(0, DType.i32))
-    wide = e if types.dtype(e) == DType.i32 else Cast(e, DType.i32)
-    parts = [_part(wide, t, groups, region) for t in range(groups.count)]
+    if types.dtype(e) == DType.bf16:
+        return _joined_floats(e, groups, region)
+    if isinstance(e, Select) and isinstance(e.other, Const) and _is_padding(e, groups):
+        return Select(e.pred, joined(e.then, groups, region), Const(_repeated(int(e.other.value), groups), DType.i32))
+    dtype = types.dtype(e)
+    is_clean = not dtype.is_signed and dtype.bits <= groups.bits
+    wide = e if dtype == DType.i32 else Cast(e, DType.i32)
+    parts = [_part(wide, t, groups, region, is_clean) for t in range(groups.count)]
     out = parts[0]
     for part in parts[1:]:
         out = Binary("bitor", out, part)
     return out
 
 
-def _part(e: RegionExpr, t: int, groups: Groups, region: Region) -> RegionExpr:
-    """The bits of member `t` of a group, at their position in the packed element."""
+def _joined_floats(e: RegionExpr, groups: Groups, region: Region) -> RegionExpr:
+    """Two neighbours of bf16 as the halves of an element: the first one's bits are the lower half."""
+    low, high = (_bits(_member(e, t, groups, region)) for t in range(2))
+    low = Binary("bitand", Binary("shr", low, Const(BITS // 2, DType.i32)), Const((1 << BITS // 2) - 1, DType.i32))
+    return Cast(Binary("bitor", low, Binary("bitand", high, Const(UPPER, DType.i32))), DType.fp32, bits=True)
+
+
+def _member(e: RegionExpr, t: int, groups: Groups, region: Region) -> RegionExpr:
+    """Member `t` of a group of floats, as fp32; 0 past the end of the axis."""
+    at = var(groups.axis) * groups.count + t
+    x: RegionExpr = Cast(substitute_axes(e, {groups.axis: at}, lets_by_name(region)), DType.fp32)
+    return x if groups.is_whole or not t else Select(Within((Guard(at, groups.size),)), x, Const(0.0, DType.fp32))
+
+
+def _bits(e: RegionExpr) -> RegionExpr:
+    return Cast(e, DType.i32, bits=True)
+
+
+def _part(e: RegionExpr, t: int, groups: Groups, region: Region, is_clean: bool) -> RegionExpr:
+    """The bits of member `t` of a group, at their position in the packed element. `is_clean`: there are no others to clear."""
     at = var(groups.axis) * groups.count + t
     x = substitute_axes(e, {groups.axis: at}, lets_by_name(region))
     if t and not groups.is_whole:
         x = Select(Within((Guard(at, groups.size),)), x, Const(0, DType.i32))
-    if t + 1 < groups.count:
+    if t + 1 < groups.count and not is_clean:
         x = Binary("bitand", x, Const((1 << groups.bits) - 1, DType.i32))
     return Binary("shl", x, Const(groups.bits * t, DType.i32)) if t else x
 
 
 def _is_padding(e: Select, groups: Groups) -> bool:
-    """True if `e` is zero outside a guard that is the same for all members of a group."""
-    if not isinstance(e.pred, Within) or not isinstance(e.other, Const) or e.other.value:
+    """True if `e` is a number outside a guard that is the same for all members of a group: 0, or any other where each group has
+    the same members."""
+    if not isinstance(e.pred, Within) or not isinstance(e.other, Const):
         return False
-    return all(groups.axis not in free_vars(g.index) for g in e.pred.guards)
+    is_even = groups.is_whole or groups.number == ONE or not e.other.value
+    return is_even and all(groups.axis not in free_vars(g.index) for g in e.pred.guards)
+
+
+def _repeated(value: int, groups: Groups) -> int:
+    """The packed element, as a signed number of 32 bits, whose members are all `value`: those of a whole group, or of the only
+    one."""
+    members = min(groups.count, groups.size.as_int() or groups.count)
+    bits = value & ((1 << groups.bits) - 1)
+    joined_bits = sum(bits << groups.bits * t for t in range(members))
+    return joined_bits - (1 << BITS) if joined_bits >> BITS - 1 else joined_bits
+
+
+def _holds(dtype: DType, value: Scalar) -> bool:
+    """True if an operand of this dtype may have this number besides its own."""
+    if isinstance(value, str) or not dtype.is_int:
+        return not value
+    return -(dtype.is_signed << dtype.bits - 1) <= value < 1 << dtype.bits - dtype.is_signed
 
 
 def _of_group(read: Read, groups: Groups) -> Read:
@@ -129,6 +189,9 @@ def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
     group = floordiv(var(groups.axis), expr(groups.count))
     own = var(groups.axis) - group * groups.count
     read = Read(packed.tensor, tuple(substitute(x, {groups.axis: group}) for x in packed.map))
+    if held == DType.bf16:
+        moved = Binary("shl", _bits(read), Index((expr(1) - own) * groups.bits, DType.i32))
+        return Cast(Cast(Binary("bitand", moved, Const(UPPER, DType.i32)), DType.fp32, bits=True), DType.bf16)
     if held.is_signed or 8 * held.itemsize < groups.bits:
         up = Index((expr(groups.count - 1) - own) * groups.bits, DType.i32)
         return Binary("shr", Binary("shl", read, up), Const(BITS - groups.bits, DType.i32))
@@ -138,6 +201,12 @@ def parted(packed: Read, groups: Groups, held: DType) -> RegionExpr:
 
 def packed_read(e: RegionExpr, groups: Groups) -> Read | None:
     """The read of packed elements if the operand has the form that `parted` gives; else None."""
+    if isinstance(e, Cast) and e.to == DType.bf16:
+        inner: object = e
+        while isinstance(inner, Cast | Binary):
+            inner = inner.x
+        read = _of_group(inner, groups) if isinstance(inner, Read) and groups.count == 2 else None
+        return read if read is not None and e == parted(read, groups, DType.bf16) else None
     if not isinstance(e, Binary) or not isinstance(e.x, Binary) or not isinstance(e.x.x, Read):
         return None
     read = _of_group(e.x.x, groups)
@@ -159,7 +228,8 @@ def lying_read(e: RegionExpr, groups: Groups, types: Types) -> Read | None:
     """The operand's read if it is used unchanged and its elements have the bits of a group's member; else None."""
     while isinstance(e, Cast) and narrow_dtype(e, groups, types) != e.to:
         e = e.x
-    is_plain = isinstance(e, Read) and types.dtype(e).is_int and 8 * types.dtype(e).itemsize == groups.bits
+    dtype = types.dtype(e)
+    is_plain = isinstance(e, Read) and (dtype.is_int or dtype == DType.bf16) and dtype.bits == groups.bits
     return e if isinstance(e, Read) and is_plain and groups.is_whole else None
 
 

@@ -19,7 +19,12 @@ _NEEDS = {
     "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c"}),
 }
 
-_FEATURES = {("avx2", "vnni"): "avx_vnni", ("avx512", "vnni"): "avx512_vnni", ("avx512", "amx_int8"): "amx_int8"}
+_FEATURES = {
+    ("avx2", "vnni"): "avx_vnni",
+    ("avx512", "vnni"): "avx512_vnni",
+    ("avx512", "bf16"): "avx512_bf16",
+    ("avx512", "amx_int8"): "amx_int8",
+}
 """(instruction set, feature of a Target) -> Linux's flag for it."""
 _TILES = frozenset({"amx_tile", "amx_int8"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,7 +13,8 @@ from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.frontend.ir import Node
-from tatami.frontend.rewrites.dequantised import FILTERS_OF_WINDOWS, LONGEST_SUM
+from tatami.frontend.rewrites.dequantised import FILTERS_OF_WINDOWS, LONGEST_SUM, multiply_integers
+from tatami.targets import resolve_target
 from tests.shares import share
 
 F, U8, I8 = DType.fp32, DType.u8, DType.i8
@@ -129,7 +131,7 @@ def convolved(x: np.ndarray, w: np.ndarray, pad: int, stride: int, groups: int) 
     [(12, 3, 1, 1, 4), (12, 3, 2, 2, 2), (12, 1, 0, 1, 1), (12, 1, 1, 2, 1), (144, 3, 1, 1, 1), (12, 3, 1, 1, 1)],
 )
 def test_convolutions(filters: int, size: int, pad: int, stride: int, groups: int, zero: str, kind: DType, target: str) -> None:
-    """Windows of integers are quicker by tiles alone, and with many filters."""
+    """Windows of integers are quicker by dot-product units, and by tiles with many filters."""
     x, w = Operand(kind, (2, 8, 9, 7), None, zero), Operand(I8, (filters, 8 // groups, size, size), 0, "0")
     more = RNG.standard_normal(filters).astype("f4")
     g = Graph("g")
@@ -137,10 +139,89 @@ def test_convolutions(filters: int, size: int, pad: int, stride: int, groups: in
     g.output("y", x.put(g, "x", False).op("conv", w.put(g, "w", True), g.constant(more, "c"), **attrs))
     f = tt.compile(g, target=target, threads=1)
     wanted = convolved(x.real, w.real, pad, stride, groups) + more[:, None, None]
-    gains = size == 1 or groups > 1 or (filters >= FILTERS_OF_WINDOWS and "amx_int8" in f.compilation.target.features)
+    features = f.compilation.target.features
+    gains = size == 1 or groups > 1 or "vnni" in features or (filters >= FILTERS_OF_WINDOWS and "amx_int8" in features)
     assert is_integer(f) == gains
     tolerance = 3e-7 if gains else 2e-5
     np.testing.assert_allclose(f(x=x.codes)["y"], wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
+
+
+VNNI = msgspec.structs.replace(resolve_target("cpu:avx512"), features=("vnni",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "zero", "channels", "gains"),
+    [(I8, "0", 8, True), (I8, "middle", 8, False), (U8, "0", 8, False), (I8, "0", 2, False)],
+)
+def test_windows_are_integers_where_four_channels_meet_signed_weights(
+    kind: DType, zero: str, channels: int, gains: bool
+) -> None:
+    x, w = Operand(U8, (1, channels, 9, 7), None, "middle"), Operand(kind, (12, channels, 3, 3), None, zero)
+    g = Graph("g")
+    g.output("y", x.put(g, "x", False).op("conv", w.put(g, "w", True)))
+    module = multiply_integers(g.module(), VNNI)
+    (conv,) = (n for n in module.main.graph if n.op == "conv")
+    assert (conv.attrs.get("acc_dtype") == "i32") == gains
+
+
+def requantised(g: Graph, x: Tensor, scale: float, zero: int) -> Tensor:
+    return x.quantize(g.number(scale, F), g.constant(np.array(zero, np.uint8)), to=U8)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("kind", [U8, I8])
+def test_a_layer_from_codes_to_codes(kind: DType, size: int) -> None:
+    """A bias of the sums' own scale is added to them; the codes differ from float64's where it is near the middle of two alone."""
+    x, w = Operand(kind, (2, 8, 9, 7), None, "middle"), Operand(I8, (12, 8, size, size), 0, "0")
+    bias = RNG.integers(-5000, 5000, 12).astype("i4")
+    g = Graph("g")
+    factor = (x.scale * w.scale).astype("f4")
+    made = g.constant(bias, "bias").dequantize(g.constant(factor, "factor"), to=F, axis=0)
+    y = x.put(g, "x", False).op("conv", w.put(g, "w", True), made, padding=((size // 2,) * 2,) * 2)
+    g.output("y", requantised(g, y, 0.05, 9))
+    f = tt.compile(g, threads=1)
+    real = convolved(x.real, w.real, size // 2, 1, 1) + (bias * factor.astype(np.float64))[:, None, None]
+    exact = real / np.float32(0.05)
+    wanted = np.clip(np.rint(exact) + 9, 0, 255)
+    got = f(x=x.codes)["y"].astype(np.float64)
+    is_near = np.abs(exact - np.floor(exact) - 0.5) < 1e-4
+    assert (np.abs(got - wanted) <= is_near).all() and (wanted % 255 != 0).sum() > 0
+    assert not any(n.op == "quantize" for n in nodes(f))
+
+
+def test_a_bias_of_another_scale_stays_a_float() -> None:
+    x, w = Operand(U8, (1, 8, 5, 5), None, "0"), Operand(I8, (12, 8, 1, 1), None, "0")
+    bias = np.arange(12, dtype="i4")
+    g = Graph("g")
+    made = g.constant(bias, "bias").dequantize(g.number(0.25, F), to=F)
+    g.output("y", x.put(g, "x", False).op("conv", w.put(g, "w", True), made))
+    wanted = convolved(x.real, w.real, 0, 1, 1) + (bias * 0.25)[:, None, None]
+    np.testing.assert_allclose(tt.compile(g, threads=1)(x=x.codes)["y"], wanted, rtol=3e-7, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [U8, I8])
+def test_a_maximum_of_dequantised_values_is_one_of_codes(kind: DType) -> None:
+    x = Operand(kind, (2, 6, 11, 13), None, "middle")
+    g = Graph("g")
+    g.output("y", x.put(g, "x", False).op("max_pool", kernel=(3, 3), stride=(2, 2), padding=((1, 1), (1, 1))))
+    f = tt.compile(g, threads=1)
+    (pool,) = (n for n in nodes(f) if n.op == "max_pool")
+    assert f.compilation.stages["integers"].main.tensors[pool.inputs[0]].dtype == DType.i32
+    padded = np.pad(x.real, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    wanted = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2, ::2].max((-2, -1))
+    np.testing.assert_allclose(f(x=x.codes)["y"], wanted, rtol=2e-7)
+
+
+def test_a_sum_of_dequantised_values_is_quantised_by_factors() -> None:
+    a, b = Operand(U8, (2, 6, 8, 8), None, "middle"), Operand(I8, (2, 6, 8, 8), None, "0")
+    g = Graph("g")
+    g.output("y", requantised(g, a.put(g, "a", False) + b.put(g, "b", False), 0.02, 100))
+    f = tt.compile(g, threads=1)
+    exact = (a.real + b.real) / np.float32(0.02)
+    is_near = np.abs(exact - np.floor(exact) - 0.5) < 1e-4
+    got = f(a=a.codes, b=b.codes)["y"].astype(np.float64)
+    assert (np.abs(got - np.clip(np.rint(exact) + 100, 0, 255)) <= is_near).all()
+    assert not any(n.op == "quantize" for n in nodes(f))
 
 
 def test_a_scale_along_the_sum_stays() -> None:

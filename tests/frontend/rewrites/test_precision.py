@@ -1,14 +1,20 @@
 """The precision option."""
 
+import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 
+import tatami as tt
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.frontend.graph import Graph
 from tatami.frontend.rewrites.precision import lower_precision
 from tatami.frontend.run import run
 from tatami.frontend.verify import verify
+from tatami.plan.ir import CpuContraction
+from tatami.runtime.machine.host import detect_host
+from tatami.targets import resolve_target
 
 
 def module():
@@ -32,3 +38,68 @@ def test_contractions_multiply_narrow(precision, eps):
 def test_unknown_precision_is_refused():
     with pytest.raises(TatamiError):
         lower_precision(module(), "fp8")
+
+
+HAS_PAIRS = "bf16" in detect_host().features
+WITHOUT = msgspec.structs.replace(resolve_target("cpu:avx512"), features=())
+WITH = msgspec.structs.replace(WITHOUT, features=("bf16",))
+
+
+def net(rows=5, k=64, n=48, turned=False):
+    """A product with weights, then one of two activations, and a convolution."""
+    g = Graph()
+    x = g.input("x", (rows, k), DType.fp32)
+    w = np.random.default_rng(2).standard_normal((n, k) if turned else (k, n)).astype(np.float32)
+    y = x.linear(g.constant(w)) if turned else x @ g.constant(w)
+    g.output("y", y)
+    g.output("z", y @ y.permute((1, 0)))
+    return g, w.T if turned else w
+
+
+def multiplied(module):
+    """Dtypes of the left operands of the products."""
+    graph = module.main
+    return [graph.tensors[n.inputs[0]].dtype for n in graph.graph if n.op in ("matmul", "linear")]
+
+
+def test_on_a_cpu_only_products_with_weights_are_narrow():
+    m = lower_precision(net()[0].module(), "bf16", WITH)
+    assert verify(m) == [] and multiplied(m) == [DType.bf16, DType.fp32] and not m.warnings
+    assert multiplied(lower_precision(net()[0].module(), "bf16!", WITH)) == [DType.bf16, DType.bf16]
+
+
+def test_a_cpu_without_the_instruction_keeps_fp32_and_says_so():
+    m = lower_precision(net()[0].module(), "bf16", WITHOUT)
+    assert multiplied(m) == [DType.fp32, DType.fp32]
+    (said,) = m.warnings
+    assert said.kind == "PrecisionKept" and "cpu:avx512" in said.why
+    assert multiplied(lower_precision(net()[0].module(), "bf16!", WITHOUT)) == [DType.bf16, DType.bf16]
+
+
+def rounded(x):
+    return x.astype(ml_dtypes.bfloat16).astype(np.float64)
+
+
+@pytest.mark.skipif(not HAS_PAIRS, reason="this CPU has no AVX512-BF16")
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("rows", "k", "n"), [(1, 64, 48), (5, 333, 70), (13, 256, 33), (40, 1000, 64), (3, 15, 40)])
+def test_sums_are_those_of_rounded_operands(rows, k, n, turned):
+    g, w = net(rows, k, n, turned)
+    f = tt.compile(g, precision="bf16", threads=1)
+    plans = [c.plan for r in f.stages["plan"].value.main.regions for c in r.choices]
+    assert rows == 1 or k < 64 or any(isinstance(p, CpuContraction) and p.dot == "pairs_bf16" for p in plans)
+    x = np.random.default_rng(3).standard_normal((rows, k)).astype(np.float32)
+    wanted = rounded(x) @ rounded(w)
+    error = np.abs(f(x=x)["y"] - wanted).max()
+    assert error <= 1e-6 * (np.abs(rounded(x)) @ np.abs(rounded(w))).max()
+    assert np.abs(wanted - x.astype(np.float64) @ w).max() > 10 * error
+
+
+@pytest.mark.skipif(not HAS_PAIRS, reason="this CPU has no AVX512-BF16")
+def test_infinities_and_nans_reach_their_sums_only():
+    g, _ = net(4, 64, 48)
+    f = tt.compile(g, precision="bf16", threads=1)
+    x = np.random.default_rng(3).standard_normal((4, 64)).astype(np.float32)
+    x[1, 5], x[2, 6] = np.inf, np.nan
+    y = f(x=x)["y"]
+    assert np.isinf(y[1]).all() and np.isnan(y[2]).all() and np.isfinite(y[[0, 3]]).all()

@@ -11,11 +11,11 @@ import tatami as tt
 from tatami.core.codec import to_builtins
 from tatami.loop.verify import verify as verify_loops
 from tatami.plan.choose_cpu import asked, cpu_candidates
-from tatami.plan.ir import CpuPlanes, CpuWinograd
+from tatami.plan.ir import CpuPlaces, CpuPlanes, CpuWinograd
 from tatami.plan.named_region import constant_tensors
 
 Make = Callable[[tt.Graph, Any], Any]
-P = TypeVar("P", CpuPlanes, CpuWinograd)
+P = TypeVar("P", CpuPlaces, CpuPlanes, CpuWinograd)
 
 
 def weights(filters: int, channels: int, size: int | tuple[int, ...] = 3, dtype: Any = np.float32) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import threading
 import time
 from collections.abc import Mapping
 from typing import TypeVar
@@ -107,10 +108,11 @@ def candidate_key(decisions: Decisions, own: Decisions) -> str:
 
 
 class Records:
-    """The rows of an open ledger."""
+    """The rows of an open ledger. Several threads of a search may use it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self._lock = threading.Lock()
 
     # -- candidates ------------------------------------------------------------------------------
 
@@ -120,13 +122,15 @@ class Records:
         cells = (*subject.key, m.candidate, m.round, m.line, m.decision, m.estimate, m.terms, m.verdict, m.why[:2000])
         numbers = (m.seconds, m.own_seconds, m.ratio, m.wins, m.turns, m.spread, time.time())
         marks = ",".join("?" * (len(cells) + len(numbers)))
-        self.connection.execute(f"INSERT OR IGNORE INTO candidates VALUES ({marks})", (*cells, *numbers))
+        with self._lock:
+            self.connection.execute(f"INSERT OR IGNORE INTO candidates VALUES ({marks})", (*cells, *numbers))
 
     def rounds(self, subject: Subject) -> dict[tuple[str, int], Measured]:
         """(candidate, round) -> what was measured."""
         columns = ", ".join(Measured.__struct_fields__)
         where = "region = ? AND target = ? AND sizes = ? AND threads = ? AND caches = ? AND revision = ?"
-        rows = self.connection.execute(f"SELECT {columns} FROM candidates WHERE {where}", subject.key)
+        with self._lock:
+            rows = self.connection.execute(f"SELECT {columns} FROM candidates WHERE {where}", subject.key).fetchall()
         found = (Measured(*row) for row in rows)
         return {(m.candidate, m.round): m for m in found if _is_sound(m)}
 
@@ -155,12 +159,15 @@ class Records:
         where = "program = ? AND target = ? AND sizes = ? AND threads = ? AND revision = ? AND what = ?"
         key = (s.region, s.target, s.sizes, s.threads, s.revision, what)
         row = self.connection.execute(f"SELECT content FROM programs WHERE {where}", key).fetchone()
-        if row is None or len(row[0]) > MOST_TEXT * 16:
-            return None
-        try:
-            return msgspec.json.decode(row[0], type=kind)
-        except (msgspec.DecodeError, RecursionError):
-            return None
+        return None if row is None else _note(row[0], kind)
+
+    def notes(self, name: str, target: str, what: str, kind: type[T]) -> list[T]:
+        """The notes of one kind about a program at all sizes and numbers of threads, in the order in which they were made.
+        `name`: of the program; `target`: hash of the machine."""
+        where = "program = ? AND target = ? AND revision = ? AND what = ?"
+        key = (name, target, revision(), what)
+        rows = self.connection.execute(f"SELECT content FROM programs WHERE {where} ORDER BY at, rowid", key)
+        return [note for row in rows if (note := _note(row[0], kind)) is not None]
 
     def timings(self, target: str) -> list[Timing]:
         """The candidates for plans that were timed on a machine, each in its last round. Seconds are the ratio to the compiler's
@@ -186,6 +193,16 @@ class Records:
         except BaseException:
             self.connection.execute("ROLLBACK")
             raise
+
+
+def _note(text: str, kind: type[T]) -> T | None:
+    """A note as a `kind`; None if it has another form."""
+    if len(text) > MOST_TEXT * 16:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _finite(value: object) -> float | None:

@@ -249,7 +249,7 @@ def bench(request: Request, **options: object) -> None:
 )
 @click.option("--sizes", multiple=True, metavar="NAME=1,16,512", help="several values of an open size, each tuned for itself")
 @click.option("--learned", is_flag=True, help="order candidates by estimates that the ledger corrects (extra tune)")
-@click.option("--ray", default="", metavar="ADDRESS", help="measure on the nodes of a Ray cluster like this machine (extra ray)")
+@click.option("--ray", metavar="ADDRESS", help="measure on the nodes of a Ray cluster like this machine (extra ray)")
 @click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
 @click.option("--report", type=click.Path(), metavar="FILE.html", help="also write a page about the search")
 @click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")

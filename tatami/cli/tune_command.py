@@ -20,6 +20,7 @@ from tatami.cli.run_commands import console, print_columns
 from tatami.cli.terminal import printable, show_diagnostics
 from tatami.compilation import Compilation
 from tatami.core.diagnostic import fail
+from tatami.core.faults.arguments import cluster_argument
 from tatami.core.signature import symbols
 from tatami.decisions import decisions_text
 from tatami.ledger.database import default_path, open_ledger
@@ -51,12 +52,13 @@ class Tuning:
     ledger: str | None
     report: str | None = None
     learned: bool = False
-    ray: str = ""
+    ray: str | None = None
 
 
 def tune_command(request: Request, options: Tuning) -> None:
     """`tatami tune`: search, print a table for each tuple of sizes, write the decisions document."""
     seconds = read_budget(options.budget)
+    cluster = cluster_argument(options.ray, is_tuned=True)
     output = Path(options.output)
     if output.suffix.lower() != ".json":
         raise fail("InvalidAttribute", "-o", f"{str(output)[:60]!r} is not the name of a .json file", "write -o tuned.json")
@@ -76,7 +78,7 @@ def tune_command(request: Request, options: Tuning) -> None:
     is_interrupted = False
     with open_ledger(path) as connection, _bar() as tell:
         threads, learned = thread_count(options.threads), options.learned
-        asked = Options(seconds, request.sizes, threads, fault_folder(path), learned=learned, ray=options.ray)
+        asked = Options(seconds, request.sizes, threads, fault_folder(path), learned=learned, ray=cluster)
         try:
             for result in tune_sizes(compilation, asked, clusters, Records(connection), tell):
                 results.append(result)

@@ -495,7 +495,7 @@ class Candidate(msgspec.Struct, frozen=True):
     estimate: dict[str, float]
 
 
-class RegionPlan(msgspec.Struct, frozen=True):
+class RegionPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The plans of one Region, and the rejected candidates."""
 
     region: str
@@ -503,6 +503,8 @@ class RegionPlan(msgspec.Struct, frozen=True):
     """Hash of the canonical Region, and the class of the target: decisions name Regions by it."""
     choices: tuple[Guarded, ...]
     rejected: tuple[Rejected, ...]
+    tuned: tuple[str, ...] = ()
+    """Of the first choices, those that a table of measured plans gave: the date and the times of each."""
 
 
 class ProgramPlan(msgspec.Struct, frozen=True):

@@ -13,9 +13,7 @@ from tatami.search.results import Options
 from tatami.search.session import Session, fault_folder
 
 
-def tuned(
-    compilation: Compilation, seconds: float, sizes: Mapping[str, int], threads: int | None, ray: str = ""
-) -> Decisions:
+def tuned(compilation: Compilation, seconds: float, sizes: Mapping[str, int], threads: int | None, ray: str = "") -> Decisions:
     """The decisions that a search of `seconds` finds for a compilation, with those that it has; measurements are in the user's
     ledger. `ray`: address of the cluster that measures, empty for this machine. Raises TatamiError."""
     path = default_path()

@@ -20,6 +20,8 @@ from tatami.runtime.building.compiler import compile_flags, find_compiler
 from tatami.runtime.building.sanitizer import sanitizer_flags
 
 T = TypeVar("T")
+MERGED = " merged"
+"""End of the target of a row that another ledger gave: searches test it on this machine before they believe it."""
 KERNEL_LAYERS = ("core", "region", "poly_core", "plan", "loop", "execution", "c", "runtime")
 """Folders whose files decide the code of a kernel with a given plan: a measurement holds for one state of them."""
 MOST_TEXT = 1 << 20
@@ -147,6 +149,12 @@ class Records:
         row = self.connection.execute(f"SELECT winner, ratio FROM searches WHERE {where}", (*subject.key, proposals)).fetchone()
         return None if row is None else (str(row[0]), _finite(row[1]))
 
+    def merged_winner(self, subject: Subject, proposals: str) -> str | None:
+        """The winner of a search that another ledger tells of, for a machine like this one and the same state of Tatami; "" for the
+        compiler's own, None if there is none."""
+        told = self.winner(msgspec.structs.replace(subject, target=subject.target + MERGED), proposals)
+        return None if told is None else told[0]
+
     def keep_program(self, subject: Subject, what: str, content: object) -> None:
         """Note something about a whole program, a JSON value."""
         s = subject
@@ -170,13 +178,13 @@ class Records:
         return [note for row in rows if (note := _note(row[0], kind)) is not None]
 
     def timings(self, target: str) -> list[Timing]:
-        """The candidates for plans that were timed on a machine, each in its last round. Seconds are the ratio to the compiler's
-        own plan times that plan's."""
+        """The candidates for plans that were timed on a machine, or as another ledger says on one like it, each in its last round.
+        Seconds are the ratio to the compiler's own plan times that plan's."""
         rows = self.connection.execute(
             "SELECT region, sizes, decision, estimate, terms, ratio * own_seconds, max(round) FROM candidates"
-            " WHERE target = ? AND ratio > 0 AND own_seconds > 0 AND estimate > 0 AND region NOT LIKE 'fusion:%' AND region NOT LIKE 'program:%'"
-            " GROUP BY region, sizes, threads, caches, revision, candidate ORDER BY at, rowid",
-            (target,),
+            " WHERE target IN (?, ?) AND ratio > 0 AND own_seconds > 0 AND estimate > 0 AND region NOT LIKE 'fusion:%' AND region NOT LIKE 'program:%'"
+            " GROUP BY region, target, sizes, threads, caches, revision, candidate ORDER BY at, rowid",
+            (target, target + MERGED),
         )
         found = (Timing(*row[:6]) for row in rows if len(row[2]) <= MOST_TEXT and len(row[4]) <= MOST_TEXT)
         return [t for t in found if math.isfinite(t.seconds) and math.isfinite(t.estimate)]

@@ -254,6 +254,8 @@ class Structure:
             if known is not None:
                 verdict = context.records.rounds(about).get((key, 0))
                 return Alone(known[1], bool(known[0]), is_refused=verdict is not None and verdict.verdict == "refused")
+            if context.records.merged_winner(about, key) == "":  # the kernels stay as they are, which is right whoever says so
+                return Alone()
             if time.monotonic() >= until:
                 return Alone(is_complete=False)
             context.say(first.line)

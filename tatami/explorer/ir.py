@@ -216,7 +216,7 @@ class Changed(msgspec.Struct, frozen=True):
 class Tuning(msgspec.Struct, frozen=True, omit_defaults=True):
     """A search, from the ledger. `sizes`: values of size symbols; `before`, `after`: seconds of the whole program, `ratio` the median
     of the turns' ratios; `correlation`: rank correlation of estimates and times among the candidates of a subject, in the mean;
-    `left`: number of subjects whose search has not ended, -1 while the search has not."""
+    `left`: number of subjects whose search has not ended, -1 for a search that was interrupted."""
 
     sizes: dict[str, int]
     threads: int

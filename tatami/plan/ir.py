@@ -504,7 +504,7 @@ class RegionPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     choices: tuple[Guarded, ...]
     rejected: tuple[Rejected, ...]
     tuned: tuple[str, ...] = ()
-    """Of the first choices, those that a table of measured plans gave: the date and the times of each."""
+    """A text for each choice that a table of measured plans gave: the date, both times and the model."""
 
 
 class ProgramPlan(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ from tatami.region.walk import all_axes
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What of a machine decides which plan is fastest, besides its instructions: bytes of the caches of a core, cores."""
+    """The facts besides instructions that decide which plan is fastest: bytes of the caches of a core, number of cores."""
 
     l1_bytes: int
     l2_bytes: int
@@ -83,7 +83,7 @@ def shipped_table(name: str) -> Mapping[str, tuple[Shipped, ...]]:
 
 def take_shipped(r: RegionPlan, n: NamedRegion, target: Target) -> RegionPlan:
     """The plans of a Region, before them those that the table has for it: behind a guard where sizes are open, else in the place of
-    the own one. One that the Region does not obey any more is told among the rejected plans."""
+    the own one. One that its Region cannot obey is told among the rejected plans."""
     table = shipped_table(table_name(target))
     if not table:
         return r

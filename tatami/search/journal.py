@@ -1,4 +1,4 @@
-"""What a search looked at, in order: kept in the ledger, for the report of a search and for the explorer.
+"""The journal of a search: the subjects that it measured, in order, for its report and for the explorer.
 
     Journal = the program's time, a Visit per subject, a Compared per comparison of the whole program, the end
 

@@ -122,7 +122,7 @@ def _is_met_cold(place: Place, data: int, cache: int) -> bool:
 
 @dataclass(frozen=True)
 class Spot:
-    """What the search of one Region uses for itself. `folder`: for its program; `lock`: for what searches at the same time share."""
+    """Resources that the search of one Region has for itself. `folder`: for its program; `lock`: for what searches at the same time share."""
 
     measurer: Measurer
     folder: Path
@@ -169,7 +169,7 @@ def search_region(context: Context, job: Job, spot: Spot, until: float) -> tuple
 
 
 def _searched(context: Context, job: Job, search: Search) -> Result:
-    """The search of one Region. What a merged ledger says is tested first: if its winner wins here too, the others are not
+    """The search of one Region. The winner of a merged ledger is tested first: if its winner wins here too, the others are not
     measured; if it says that none wins, that is believed, since the compiler's own plan is right and known."""
     told = context.records.merged_winner(job.subject, job.proposals)
     if told == "":

@@ -56,7 +56,7 @@ class Tuned(msgspec.Struct, frozen=True):
     waited: float = 0.0
     is_interrupted: bool = False
     journal: Journal | None = None
-    """What the search looked at."""
+    """The subjects that the search measured, in order."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Subject:
 
     @property
     def old(self) -> str:
-        """What each step replaces, in words."""
+        """The kernels that each step replaces, in words."""
         return f"{len(self.step.before)} kernels" if len(self.step.before) > 1 else "1 kernel"
 
 

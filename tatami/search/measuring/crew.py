@@ -32,11 +32,11 @@ class Crew(Protocol):
         """A measurer of a program. `is_alone`: others measure at the same time, so that it needs a place for itself."""
 
     def close(self) -> None:
-        """Give all places back."""
+        """End all measuring, and give the places back."""
 
 
 class LocalCrew:
-    """Workers on this machine."""
+    """The crew of a search on this machine: one worker."""
 
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
         self._command = command
@@ -51,4 +51,4 @@ class LocalCrew:
         return Measurer(opened, self._limits, self._command)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to do: each measurer ends its own process."""

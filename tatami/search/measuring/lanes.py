@@ -28,9 +28,9 @@ class Lanes:
         self.crew = crew
         self.opened = opened
         self.lock = threading.RLock()
-        """To be held by work that uses what the lanes share: the compilation, the state of the search."""
+        """The lock of all that lanes share: the compilation and the state of the search."""
         self.count = 1
-        """Number of lanes in use."""
+        """Number of lanes that measure at the same time."""
         self._own: Measurer | None = None
 
     def __enter__(self) -> Lanes:

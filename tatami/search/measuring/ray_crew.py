@@ -1,8 +1,8 @@
 """Measuring on a Ray cluster (extra `ray`): a subject per node, on nodes that are machines like this one.
 
 Such a node has the custom resource `tatami-HASH`, by the hash of this machine in the ledger; each says again what it is
-before it measures. A lost node is no fault of a candidate: its programs are compiled on another node, and what it measured
-last is measured there.
+before it measures. If a node is lost, no candidate is blamed: its programs are compiled on
+another node, and its last request is sent there.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class RayMeasurer(Measurer):
         self._leave()
 
     def _no_place(self) -> Exception:
-        """What to raise without a node: another lane may have one for a subject; the whole program has none."""
+        """The exception if no node is free: another lane may have one for a subject, but none for the whole program."""
         fault = self.crew.no_node()
         return NoPlace(fault) if self.share == ALONE else fault
 
@@ -174,7 +174,7 @@ class RayMeasurer(Measurer):
                 del self.live[name]
 
     def _greeting(self) -> Greeting:
-        """What the node says that it is. Raises NoPlace if none is free, _Lost."""
+        """The answer of the node to the question what it is. Raises NoPlace if none is free, _Lost."""
         ray, answer = self.crew.ray, self._host.greet.remote()
         until = time.monotonic() + START
         while True:

@@ -31,7 +31,7 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """What a node is: its name, the hash of its machine, the state of its Tatami. `fault`: the reason why it cannot say so."""
+    """A node about itself: its name, the hash of its machine, the state of its Tatami. `fault`: the reason why it cannot say so."""
 
     node: str
     machine: str = ""
@@ -74,7 +74,7 @@ class Host:
         self._measurer: Measurer | None = None
 
     def greet(self) -> bytes:
-        """What this node is."""
+        """The facts by which the search knows whether this node may measure."""
         node = socket.gethostname()
         try:
             machine = target_hash(from_builtins(self._setup.target, Target, "target"))
@@ -84,7 +84,7 @@ class Host:
         return msgspec.msgpack.encode(found)
 
     def ask(self, data: bytes) -> bytes:
-        """The answer to a request."""
+        """The answer to one request of the search, in bytes."""
         asked = msgspec.msgpack.decode(data, type=Asked)
         return msgspec.msgpack.encode(self._answer(asked.request, asked.files))
 

@@ -66,6 +66,27 @@ class Neighbour(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
+class Lane(msgspec.Struct, frozen=True):
+    """A role or a unit of an SM in a time line. `spans`: begin and end in cycles, and the number of the token in `Pipeline.tokens` that
+    it waits for, -1 while it works."""
+
+    name: str
+    is_role: bool
+    spans: tuple[tuple[int, int, int], ...]
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """The simulated pipeline of a GPU kernel: the first `tiles` of one SM, `blocks` of their `of_blocks` blocks each."""
+
+    lanes: tuple[Lane, ...]
+    tokens: tuple[str, ...]
+    cycles: float
+    clock: float
+    tiles: int
+    blocks: int
+    of_blocks: int
+
+
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     """A Region or a step as a row. `thing`: the thing in `region` (or `execution`) to go to; `nodes`: things of the model.
 
@@ -253,6 +274,8 @@ class Explored(msgspec.Struct, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     report: str = ""
     """The text of `tatami explain`."""
+    pipelines: dict[str, Pipeline] = {}
+    """Key of a plan -> the time line of the kernels that have it."""
     tunings: tuple[Tuning, ...] = ()
     """Searches for this program, one for each tuple of sizes."""
     schema: int = 1

@@ -4,6 +4,7 @@ import { el, table } from "../dom.js";
 import { planForm } from "./edit.js";
 import { LinePane } from "../lines.js";
 import { nameOf } from "../figures.js";
+import { pipelineOf } from "./pipeline.js";
 import { bytes, count, seconds } from "../numbers.js";
 
 export class KernelPage {
@@ -65,6 +66,7 @@ export class KernelPage {
         { class: "facts" },
         facts.map(([n, v]) => el("div", {}, el("dt", {}, n), el("dd", {}, v))),
       ),
+      page.pipelines?.[k.key] ? [el("h3", {}, "The pipeline on one SM"), ...pipelineOf(page.pipelines[k.key])] : "",
       el(
         "div",
         { class: "columns" },

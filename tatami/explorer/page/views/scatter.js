@@ -68,7 +68,7 @@ export function scatter(t) {
       svg(
         "circle",
         { class: `dot-${d.kind}`, cx: x(d.x), cy: y(d.y), r: d.kind === "won" ? 6 : d.kind === "own" ? 5 : 4 },
-        svg("title", {}, `${d.title}: estimate ${seconds(d.x)}, measured ${seconds(d.y)}`),
+        svg("title", {}, `${d.title}: estimate ${seconds(d.x)}, took ${seconds(d.y)}`),
       ),
     );
   const legend = [

@@ -115,7 +115,8 @@ class Diary:
     def visit(self, visit: Visit) -> None:
         """Note a subject. One that an earlier run ended with the same winner keeps the time at which it ended."""
         known = [v for v in self._earlier.visits if v.subject == visit.subject]
-        visit = msgspec.structs.replace(visit, at=next((v.at for v in known if v.winner == visit.winner), self._clock()))
+        same = [v for v in known if v.winner == visit.winner]
+        visit = msgspec.structs.replace(visit, at=same[0].at if same else self._clock())
         rest = tuple(v for v in self._earlier.visits if v not in known)
         self._earlier = msgspec.structs.replace(self._earlier, visits=rest)
         self._put(msgspec.structs.replace(self.journal, visits=(*self.journal.visits, visit)))

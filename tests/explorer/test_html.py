@@ -74,6 +74,16 @@ def test_the_script_holds_every_module_once() -> None:
         assert code.count(first) == 1, module
 
 
+def test_no_two_modules_name_the_same_thing() -> None:
+    """They share the scope of one script: a second `const` of a name is a page that does not start."""
+    found = [
+        name
+        for module in MODULES
+        for name in re.findall(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", module.read_text(), re.MULTILINE)
+    ]
+    assert sorted({n for n in found if found.count(n) > 1}) == []
+
+
 def test_each_module_imports_what_it_uses() -> None:
     texts = {m.stem: m.read_text() for m in MODULES}
     exported = {

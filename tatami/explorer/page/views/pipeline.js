@@ -3,9 +3,9 @@
 import { el, say, svg } from "../dom.js";
 import { percent, seconds } from "../numbers.js";
 
-const ROW = 24;
-const LEFT = 190;
-const WIDTH = 1180;
+const LANE = 24;
+const LANES_FROM = 190;
+const LANES_WIDTH = 1180;
 
 /** The picture of a pipeline, with buttons that show a part of it. */
 export function pipelineOf(p) {
@@ -48,11 +48,11 @@ export function pipelineOf(p) {
 }
 
 function picture(p, begin, end) {
-  const high = 30 + ROW * p.lanes.length;
-  const x = (v) => LEFT + ((v - begin) / (end - begin)) * (WIDTH - LEFT - 70);
+  const high = 30 + LANE * p.lanes.length;
+  const x = (v) => LANES_FROM + ((v - begin) / (end - begin)) * (LANES_WIDTH - LANES_FROM - 70);
   const out = svg("svg", {
     class: "waves lanes",
-    viewBox: `0 0 ${WIDTH} ${high}`,
+    viewBox: `0 0 ${LANES_WIDTH} ${high}`,
     role: "img",
     "aria-label": "roles and units of one SM over time",
   });
@@ -64,11 +64,11 @@ function picture(p, begin, end) {
     );
   }
   p.lanes.forEach((lane, k) => {
-    const y = 6 + ROW * k;
+    const y = 6 + LANE * k;
     const busy = lane.spans.reduce((sum, [from, to, token]) => sum + (token < 0 ? to - from : 0), 0);
     out.append(
-      svg("text", { class: lane.is_role ? "" : "axis", x: LEFT - 10, y: y + 14, "text-anchor": "end" }, lane.name.slice(0, 28)),
-      svg("text", { class: "axis", x: WIDTH - 60, y: y + 14 }, percent(busy / p.cycles)),
+      svg("text", { class: lane.is_role ? "" : "axis", x: LANES_FROM - 10, y: y + 14, "text-anchor": "end" }, lane.name.slice(0, 28)),
+      svg("text", { class: "axis", x: LANES_WIDTH - 60, y: y + 14 }, percent(busy / p.cycles)),
       svg("g", { class: lane.is_role ? "lane role" : "lane" }, spansOf(p, lane, y, x, begin, end)),
     );
   });
@@ -88,7 +88,7 @@ function spansOf(p, lane, y, x, begin, end) {
         "g",
         { class: token < 0 ? "works" : "waits" },
         svg("title", {}, `${lane.name} ${what}: ${from} to ${to}, ${to - from} cycles`),
-        svg("rect", { x: x0, y: y + (token < 0 ? 1 : 4), width: w, height: token < 0 ? ROW - 6 : ROW - 12, rx: 1 }),
+        svg("rect", { x: x0, y: y + (token < 0 ? 1 : 4), width: w, height: token < 0 ? LANE - 6 : LANE - 12, rx: 1 }),
         text && w > 6.2 * text.length ? svg("text", { class: "axis", x: x0 + w / 2, y: y + 14, "text-anchor": "middle" }, text) : "",
       ),
     );

@@ -1,7 +1,7 @@
 // Tuning: what a search measured. The best over time, what changed, estimate against measurement, and the tree of the search.
 
 import { choice, el, show, svg, table } from "../dom.js";
-import { percent, seconds } from "../numbers.js";
+import { percent, seconds, ticks } from "../numbers.js";
 import { candidatesOf } from "./candidates.js";
 import { correlationText, scatter } from "./scatter.js";
 
@@ -61,11 +61,18 @@ export class TuningView {
         { class: "scroll" },
         el("h3", {}, "What changed"),
         this.changes(t),
-        el("h3", {}, "The best over time"),
-        this.line(t),
-        el("h3", {}, "Estimate against measurement"),
-        el("p", { class: "quiet" }, correlationText(t)),
-        scatter(t),
+        el(
+          "div",
+          { class: "columns wide" },
+          el("div", {}, el("h3", {}, "The best over time"), this.line(t)),
+          el(
+            "div",
+            {},
+            el("h3", {}, "Estimate against measurement"),
+            el("p", { class: "quiet" }, correlationText(t)),
+            scatter(t),
+          ),
+        ),
         el("h3", {}, "The search"),
         this.tree(t),
       ),
@@ -140,16 +147,13 @@ export class TuningView {
       role: "img",
       "aria-label": "time of the best program over the time of the search",
     });
-    for (let i = 0; i <= 4; i++)
+    for (const v of ticks(most))
       out.append(
-        svg("line", { class: "grid", x1: left, x2: width - right, y1: y((most * i) / 4), y2: y((most * i) / 4) }),
-        svg("text", { class: "axis", x: left - 8, y: y((most * i) / 4) + 4, "text-anchor": "end" }, i ? seconds((most * i) / 4) : "0"),
-        svg(
-          "text",
-          { class: "axis", x: x((until * i) / 4), y: high - bottom + 16, "text-anchor": i === 4 ? "end" : "middle" },
-          i ? seconds((until * i) / 4) : "0",
-        ),
+        svg("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }),
+        svg("text", { class: "axis", x: left - 8, y: y(v) + 4, "text-anchor": "end" }, v ? seconds(v) : "0"),
       );
+    for (const v of ticks(until))
+      out.append(svg("text", { class: "axis", x: x(v), y: high - bottom + 16, "text-anchor": "middle" }, v ? seconds(v) : "0"));
     out.append(
       svg(
         "text",

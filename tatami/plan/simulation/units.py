@@ -18,7 +18,7 @@ class Units:
     def __init__(self, target: Target, log: list[Span] | None = None) -> None:
         self.target, self.f = target, figures_of(target)
         self.clock = Clock(log)
-        names = ("tensor cores or multiply-adds", "ordinary cores", "exponentials", "shuffles")
+        names = ("multiply-adds", "ordinary cores", "exponentials", "shuffles")
         self.math, self.ordinary, self.exponentials, self.shuffles = (Server(n, log) for n in names)
         names = ("shared memory", "L2", "memory", "barriers", "lines of stores")
         self.smem, self.l2, self.dram, self.barriers, self.stores = (Server(n, log) for n in names)

@@ -21,7 +21,7 @@ export function candidatesOf(s) {
       s.own_seconds ? `, ${seconds(s.own_seconds)}` : "",
       s.own_estimate ? ` (estimate ${seconds(s.own_estimate)})` : "",
     ),
-    tried.some((c) => c.ratios?.length) ? rounds(tried) : "",
+    tried.filter((c) => c.ratios?.length).length > 1 ? rounds(tried) : "",
     table(
       ["candidate", "estimate", "measured", "of own", "what became of it"],
       tried.map((c) =>

@@ -1,7 +1,7 @@
 // The simulated pipeline of a GPU kernel: a lane per role, with the token that it waits for, and a lane per unit of the SM.
 
 import { el, say, svg } from "../dom.js";
-import { percent, seconds } from "../numbers.js";
+import { percent, seconds, ticks } from "../numbers.js";
 
 const LANE = 24;
 const LANES_FROM = 190;
@@ -29,7 +29,7 @@ export function pipelineOf(p) {
   return [
     el(
       "div",
-      { class: "tools inside" },
+      { class: "controls" },
       tool("+", "closer", () => middle() - reach() / 4, () => middle() + reach() / 4),
       tool("−", "farther", () => middle() - reach(), () => middle() + reach()),
       tool("←", "earlier", () => Math.max(0, begin - reach() / 2), () => Math.max(0, begin - reach() / 2) + reach()),
@@ -56,8 +56,8 @@ function picture(p, begin, end) {
     role: "img",
     "aria-label": "roles and units of one SM over time",
   });
-  for (let i = 0; i <= 6; i++) {
-    const v = begin + ((end - begin) * i) / 6;
+  const step = ticks(end - begin)[1] / 2;
+  for (let v = Math.ceil(begin / step) * step; v <= end; v += step) {
     out.append(
       svg("line", { class: "grid", x1: x(v), x2: x(v), y1: 4, y2: high - 22 }),
       svg("text", { class: "axis", x: x(v), y: high - 6, "text-anchor": "middle" }, Math.round(v)),

@@ -8,6 +8,7 @@ another node, and its last request is sent there.
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,8 @@ TOGETHER = 0.1
 """Share that the measurer of the whole program takes: no lane measures while it does, so that they may share a node."""
 START = 60.0
 """Seconds until a node that is free has started a process: it loads Tatami."""
+REACH = 10.0
+"""Seconds until an address counts as one where nothing listens."""
 LOOK = 1.0
 """Seconds between two looks whether there still is a node to wait for."""
 LOSSES = 2
@@ -58,6 +61,7 @@ class RayCrew:
         self._is_ours = not self.ray.is_initialized()
         if self._is_ours:
             try:
+                _reach(address)
                 self.ray.init(address=address, logging_level="ERROR", log_to_driver=False)
             except Exception as error:  # Ray raises many kinds, its own and those of sockets
                 why = f"there is no cluster at {address[:100]!r}: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
@@ -90,6 +94,14 @@ class RayCrew:
         """Leave the cluster, unless the caller had joined it."""
         if self._is_ours:
             self.ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Raise OSError if nothing listens at HOST:PORT: Ray itself tries for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "://" not in address:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=REACH):
+            pass
 
 
 def _ray() -> ModuleType:

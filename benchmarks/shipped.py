@@ -40,7 +40,7 @@ DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx"
 
 
 def model_file(name: str, scratch: Path, packages: Path) -> Path:
-    """The file of a model by its name. Raises KeyError for one that is not known, Absent for a package that cannot be had."""
+    """The file of a model by its name, which is known. Raises Absent for a package that cannot be had."""
     if name == "digits":
         return DIGITS
     real = next((m for m in MODELS if m.name == name), None)
@@ -160,6 +160,9 @@ def main() -> None:
         return
     from tatami.cli.tune_command import read_budget
 
+    known = {"digits", *all_cases(), *(m.name for m in MODELS)}
+    if unknown := [text for text in args.models if text.partition(":")[0] not in known]:
+        parser.error(f"no such model: {', '.join(unknown)}; the names are those of benchmarks.cpu and benchmarks.real, and digits")
     for text in args.models:
         tune(text, read_budget(args.budget), args.packages)
 

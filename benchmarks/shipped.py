@@ -162,7 +162,9 @@ def main() -> None:
 
     known = {"digits", *all_cases(), *(m.name for m in MODELS)}
     if unknown := [text for text in args.models if text.partition(":")[0] not in known]:
-        parser.error(f"no such model: {', '.join(unknown)}; the names are those of benchmarks.cpu and benchmarks.real, and digits")
+        parser.error(
+            f"no such model: {', '.join(unknown)}; the names are those of benchmarks.cpu and benchmarks.real, and digits"
+        )
     for text in args.models:
         tune(text, read_budget(args.budget), args.packages)
 

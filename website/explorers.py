@@ -45,12 +45,10 @@ def explorers(root: Path) -> Iterator[tuple[str, str]]:
 
 def with_explorers(text: str) -> str:
     """The page about the explorer with these compilations below its introduction."""
-    frames = "\n".join(
-        f'<p><a href="{FOLDER}/{s.name}.html">{s.title}</a></p>'
-        if k
-        else f'<iframe src="{FOLDER}/{s.name}.html" title="{s.title}" loading="lazy" class="explorer"></iframe>'
-        for k, s in enumerate(SHOWN)
-    )
+    first, *_ = SHOWN
+    frame = f'<iframe src="{FOLDER}/{first.name}.html#panes=region,c" title="{first.title}" loading="lazy" class="explorer"></iframe>'
+    links = " · ".join(f'<a href="{FOLDER}/{s.name}.html">{s.title}</a>' for s in SHOWN)
+    frames = f"{frame}\n<p>Each on a page of its own: {links}</p>"
     head, mark, rest = text.partition("\n## ")
     assert mark, "the page about the explorer has sections"
     return f"{head}\n## Look into one\n\n<div>\n{frames}\n</div>\n{mark}{rest}"

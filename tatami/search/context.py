@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 from tatami.bench.inputs import UNBOUND_SIZE
@@ -54,9 +55,15 @@ class Context:
         self.revision = revision()
         self.subject = self.program_subject(compilation)
         self.correct = self._correction() if options.learned else None
-        untuned = compilation if compilation.decisions == self.fixed else with_decisions(compilation, self.fixed)
-        begun = Journal(self.sizes, options.threads, time.time(), 0.0)
-        self.diary = Diary(records, self.program_subject(untuned), begun)
+        self._given = compilation
+
+    @cached_property
+    def diary(self) -> Diary:
+        """The journal of the search, about the program with the decisions that stay."""
+        is_untuned = self._given.decisions == self.fixed
+        untuned = self._given if is_untuned else with_decisions(self._given, self.fixed)
+        begun = Journal(self.sizes, self.options.threads, time.time(), 0.0)
+        return Diary(self.records, self.program_subject(untuned), begun)
 
     def _correction(self) -> Correct:
         from tatami.search.learned import Learned

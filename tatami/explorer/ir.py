@@ -52,6 +52,8 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
     lines: tuple[str, ...]
     fields: dict[str, object]
     terms: str = ""
+    seconds: float | None = None
+    """Its estimate, at the sizes of the rejected plans' estimates."""
     budget: str = ""
     """Shares of registers and shared memory on a GPU, as text."""
 

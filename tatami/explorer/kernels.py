@@ -121,6 +121,7 @@ def _with_plan(row: Kernel, plan: RegionPlan, compilation: Compilation) -> Kerne
             tuple(show_plan(c.plan)),
             to_builtins(c.plan),
             show_estimate(c.estimate),
+            c.estimate.get("total"),
             show_budget(c.estimate, compilation.target),
         )
         for c in plan.choices

@@ -18,10 +18,10 @@ class Units:
     def __init__(self, target: Target, log: list[Span] | None = None) -> None:
         self.target, self.f = target, figures_of(target)
         self.clock = Clock(log)
-        names = ("multiply-adds", "ordinary cores", "exponentials", "shuffles")
-        self.math, self.ordinary, self.exponentials, self.shuffles = (Server(n, log) for n in names)
-        names = ("shared memory", "L2", "memory", "barriers", "lines of stores")
-        self.smem, self.l2, self.dram, self.barriers, self.stores = (Server(n, log) for n in names)
+        self.math, self.ordinary = Server("multiply-adds", log), Server("ordinary cores", log)
+        self.exponentials, self.shuffles = Server("exponentials", log), Server("shuffles", log)
+        self.smem, self.l2, self.dram = (Server(n, log) for n in ("shared memory", "L2", "memory"))
+        self.barriers, self.stores = Server("barriers", log), Server("lines of stores", log)
         self.l2_rate = self.f.l2_bytes_per_clock
         self.dram_rate = target.bandwidth / target.clock / target.sms
 

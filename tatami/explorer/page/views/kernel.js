@@ -99,7 +99,7 @@ export class KernelPage {
   }
 
   rejected(k) {
-    const best = k.estimate || 0;
+    const best = k.choices[k.choices.length - 1]?.seconds || 0; // at the sizes of the others' estimates
     const bar = (v, name) =>
       v && best
         ? el("i", { class: `bar ${name}`, style: `width:${Math.min(80, Math.max(2, 12 + 24 * Math.log10(v / best)))}px` })

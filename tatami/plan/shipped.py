@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 
@@ -52,7 +51,7 @@ class Shipped(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: float
     turns: int
     record: str
-    document: dict[str, Any]
+    document: dict[str, object]
 
 
 Table = dict[str, tuple[Shipped, ...]]

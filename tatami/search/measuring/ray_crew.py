@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Protocol
 
 import msgspec
 
@@ -45,6 +45,18 @@ def resource_name(machine: str) -> str:
 
 class _Lost(Exception):
     """The node of a request is gone."""
+
+
+class _Method(Protocol):
+    def remote(self, *arguments: bytes) -> object:
+        """Call it on the node; the result stands for the answer."""
+
+
+class _Actor(Protocol):
+    """A handle of a `Host`."""
+
+    greet: _Method
+    ask: _Method
 
 
 class RayCrew:
@@ -118,7 +130,7 @@ class RayMeasurer(Measurer):
 
     crew: RayCrew = field(kw_only=True)
     share: float = field(kw_only=True)
-    _host: Any = None
+    _host: _Actor | None = None
     _is_closed: bool = False
 
     def reopen(self, opened: Open) -> None:
@@ -187,6 +199,7 @@ class RayMeasurer(Measurer):
 
     def _greeting(self) -> Greeting:
         """The answer of the node to the question what it is. Raises NoPlace if none is free, _Lost."""
+        assert self._host is not None
         ray, answer = self.crew.ray, self._host.greet.remote()
         until = time.monotonic() + START
         while True:

@@ -28,7 +28,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch.export, about its own code
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export warns about its own code
 @pytest.mark.parametrize("name", GUIDES)
 def test_a_guide_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(GUIDES[name])

@@ -13,7 +13,7 @@ from tatami.prepare import prepare
 PAGE = "explorer.md"
 """The page of the site that shows them."""
 FOLDER = "explore"
-"""Their folder in the site."""
+"""The folder of these pages in the site."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
     fields: dict[str, object]
     terms: str = ""
     seconds: float | None = None
-    """Its estimate, at the sizes of the rejected plans' estimates."""
+    """Estimate of the plan, at the sizes of the rejected plans' estimates."""
     budget: str = ""
     """Shares of registers and shared memory on a GPU, as text."""
 

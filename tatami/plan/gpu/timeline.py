@@ -29,7 +29,7 @@ TILES = 2
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """What happens on one SM, in cycles. `blocks`, `of_blocks`: blocks of a tile in the time line and in the kernel; `tiles`: tiles
+    """The spans of roles and units of one SM, in cycles. `blocks`, `of_blocks`: blocks of a tile in the time line and in the kernel; `tiles`: tiles
     of the SM in the time line."""
 
     spans: tuple[Span, ...]

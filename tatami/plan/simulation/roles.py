@@ -22,7 +22,7 @@ class Simulated(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """What a role or a unit does from `start` to `end`, in cycles. `token`: the barrier that a role waits for, with the phase; empty
+    """One activity of a role or a unit from `start` to `end`, in cycles. `token`: the barrier that a role waits for, with the phase; empty
     while it works."""
 
     lane: str

@@ -53,7 +53,7 @@ class _Method(Protocol):
 
 
 class _Actor(Protocol):
-    """A handle of a `Host`."""
+    """The search's handle of a `Host` on a node."""
 
     greet: _Method
     ask: _Method

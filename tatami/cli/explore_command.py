@@ -70,11 +70,11 @@ def explore_command(request: Request, options: Exploring) -> None:
 
 def with_ledger(page: Explored, compilation: Compilation, ledger: Path) -> Explored:
     """The page with the searches for a program that a ledger has. Raises TatamiError if it has none."""
-    from tatami.explorer.tuning import with_searches
     from tatami.ledger.database import open_ledger
     from tatami.ledger.records import Records, target_hash
     from tatami.search.context import program_name
     from tatami.search.journal import journals
+    from tatami.search.report import with_searches
 
     if compilation.target.kind != "cpu":
         why = f"plans of {compilation.target.name} are not measured"

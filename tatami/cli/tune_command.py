@@ -107,7 +107,7 @@ def write_report(file: Path, model: Path, tuned: Compilation, results: Sequence[
     """Write the page of searches: the explorer's page of the tuned program, which begins with them."""
     from tatami.explorer.document import explored, source_text
     from tatami.explorer.html import html
-    from tatami.explorer.tuning import with_searches
+    from tatami.search.report import with_searches
 
     journals = [r.journal for r in results if r.journal is not None]
     page = explored(tuned, model.name, source_text(str(model)), journals[-1].sizes)

@@ -8,7 +8,6 @@
     memory.py     the arena: address by instruction
     times.py      measured times; the trace that Perfetto opens
     pipeline.py   the simulated pipeline of a GPU kernel: roles, tokens, units
-    tuning.py     a search, from its journal in the ledger
     document.py   all of these of one compilation
     html.py       the document and `page/` as one HTML file
     serve.py      the page on 127.0.0.1, with plans to edit

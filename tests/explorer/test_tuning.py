@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from tatami.cli import main
 from tatami.explorer import ir
-from tatami.explorer.tuning import PAUSE, moments, tuning
 from tatami.ledger.database import open_ledger
 from tatami.ledger.records import Records, Subject
 from tatami.search.context import program_name
 from tatami.search.journal import Compared, Diary, End, Journal, Visit, Whole, journals
+from tatami.search.report import PAUSE, moments, tuning
 from tatami.search.results import Tuned
 from tests.explorer.pages import DIGITS
 from tests.explorer.test_html import document_in

@@ -6,6 +6,7 @@ The first blocks of the first tiles of one SM are simulated, without the extrapo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 import msgspec
 
@@ -14,7 +15,7 @@ from tatami.plan.choose_gpu import product_of
 from tatami.plan.gpu.simulate import run_whole
 from tatami.plan.gpu.sm_load import pipeline_of
 from tatami.plan.gpu.traffic import dims_of, traffic_of
-from tatami.plan.ir import GpuSync, SchedulePlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
+from tatami.plan.ir import GpuPlan, GpuStream, GpuSync, SchedulePlan, Sm80Mma, Sm80Pair, Sm90Mma, Sm90Pair
 from tatami.plan.pairs.estimate import pipeline_of_pair
 from tatami.plan.pairs.simulate import run_whole_pair
 from tatami.plan.pairs.work import pair_work
@@ -42,6 +43,8 @@ class Timeline(msgspec.Struct, frozen=True):
 def timeline(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> Timeline | str:
     """The time line of a plan for a Region (with its values as they lie in memory), or the reason why there is none."""
     log: list[Span] = []
+    if not isinstance(plan, GpuPlan):
+        return "a plan for the CPU has no pipeline"
     match plan:
         case Sm80Mma() | Sm90Mma() | GpuSync():
             view = product_of(region)
@@ -65,5 +68,7 @@ def timeline(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[
             seen = msgspec.structs.replace(q, tiles=tuple(min(b, BLOCKS) for b in visited))
             cycles = run_whole_pair(seen, target, log).cycles
             return Timeline(tuple(log), cycles, len(visited), max(seen.tiles), max(visited))
-        case _:
+        case GpuStream():
             return "only products and pairs of products are simulated"
+        case _:
+            assert_never(plan)

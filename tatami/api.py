@@ -10,7 +10,14 @@ from tatami.build import build
 from tatami.compilation import Compilation
 from tatami.compiled_function import CompiledFunction, StageView
 from tatami.core.diagnostic import fail
-from tatami.core.faults.arguments import bool_argument, count_argument, path_argument, seconds_argument, sizes_argument
+from tatami.core.faults.arguments import (
+    bool_argument,
+    cluster_argument,
+    count_argument,
+    path_argument,
+    seconds_argument,
+    sizes_argument,
+)
 from tatami.decisions import Decisions
 from tatami.prepare import SizeRequest, TargetRequest, prepare, prepare_saved
 from tatami.runtime.function import Function
@@ -38,6 +45,7 @@ def compile(
     progress: ProgressRequest = None,
     max_specialisations: int | None = None,
     tune: float | None = None,
+    ray: str | None = None,
 ) -> CompiledFunction:
     """Compile `model` for `target` into a Function.
 
@@ -49,6 +57,7 @@ def compile(
     progress: True for a bar on stderr (where that is a terminal), or a function told (what, done, total).
     max_specialisations: programs kept for sizes that the program for all sizes does not serve (64); 0 refuses such calls.
     tune: seconds to search for faster plans by measuring, at the sizes given or usual ones (docs/tune.md); None: no search.
+    ray: address of a Ray cluster that measures, on its nodes that are machines like this one; None: this machine.
     Raises TatamiError with at least one Diagnostic.
     """
     from tatami.progress import shown
@@ -60,6 +69,7 @@ def compile(
     thread_count(threads)
     max_specialisations = count_argument(max_specialisations, "max_specialisations")
     seconds = seconds_argument(tune)
+    cluster = cluster_argument(ray, bool(seconds))
     with shown(progress) as report:
 
         def prepared(given: object, fixed: Mapping[str, SizeRequest], decided: Decided) -> Compilation:
@@ -80,7 +90,7 @@ def compile(
             if seconds:
                 from tatami.search.tune import tuned
 
-                compilation = prepared(given, fixed, tuned(compilation, seconds, {}, threads))
+                compilation = prepared(given, fixed, tuned(compilation, seconds, {}, threads, cluster))
             return build(compilation, threads)
 
         most = max_specialisations if example_inputs is None else 0  # the examples stand for every call

@@ -10,6 +10,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from website.dialect import for_python_markdown, lost_blocks, requests
+from website.explorers import PAGE, explorers, with_explorers
 from website.home import home
 from website.links import for_site
 from website.navigation import MAP, navigation
@@ -42,6 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "index.md": home(ROOT),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
         **reference(),
+        **dict(explorers(ROOT)),
         **{f"assets/{name}": (ROOT / "website" / name).read_text(encoding="utf-8") for name in ASSETS},
     }
     pages = files.get_file_from_path(MAP)
@@ -55,7 +57,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """The page with the links of the site."""
     place = page.file.src_uri
-    return for_python_markdown(for_site(markdown, SOURCES.get(place, f"docs/{place}"), place, MOVED))
+    text = for_python_markdown(for_site(markdown, SOURCES.get(place, f"docs/{place}"), place, MOVED))
+    return with_explorers(text) if place == PAGE else text
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -251,7 +251,9 @@ def bench(request: Request, **options: object) -> None:
 )
 @click.option("--sizes", multiple=True, metavar="NAME=1,16,512", help="several values of an open size, each tuned for itself")
 @click.option("--learned", is_flag=True, help="order candidates by estimates that the ledger corrects (extra tune)")
+@click.option("--ray", metavar="ADDRESS", help="measure on the nodes of a Ray cluster like this machine (extra ray)")
 @click.option("-o", "--output", default="tuned.json", show_default=True, type=click.Path(), help="decisions document to write")
+@click.option("--report", type=click.Path(), metavar="FILE.html", help="also write a page about the search")
 @click.option("--ledger", type=click.Path(), help="the ledger of measurements; default: that of the user")
 def tune(request: Request, **options: object) -> None:
     """Measure other plans for the kernels of MODEL than the compiler chose, at the sizes given with -D and --sizes, and write
@@ -320,6 +322,17 @@ def learn(path: str | None, target: str | None) -> None:
 
 
 @ledger.command()
+@click.option("--target", help="the CPU target; default: this machine")
+@refusing
+def machine(target: str | None) -> None:
+    """Print the resource by which `tatami tune --ray` finds machines like this one, for `ray start --resources`: those of the same
+    instructions, caches, cores and C compiler."""
+    from tatami.cli.tune_command import machine_command
+
+    machine_command(target or "cpu")
+
+
+@ledger.command()
 @LEDGER
 @click.option("--older", type=click.IntRange(0), metavar="DAYS", help="also remove what is older")
 @refusing
@@ -377,6 +390,7 @@ def report(request: Request, output: str) -> None:
 )
 @click.option("--bench", is_flag=True, help="time the kernels on this machine")
 @click.option("--playback", is_flag=True, help="run every stage that computes, and show the first that differs")
+@click.option("--tune", type=click.Path(), metavar="LEDGER", help="show the searches for MODEL that a ledger has")
 @click.option("--serve", is_flag=True, help="serve the page on 127.0.0.1, with plans to edit, and write nothing")
 @click.option("--port", type=click.IntRange(1, 65535), help="port to serve at; default: a free one")
 def explore(request: Request, **options: object) -> None:

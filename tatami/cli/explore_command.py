@@ -18,6 +18,7 @@ from tatami.storage.dump import write_text
 
 if TYPE_CHECKING:
     from tatami.compilation import Compilation
+    from tatami.explorer.ir import Explored
     from tatami.explorer.messages import Edit
     from tatami.explorer.times import Measured
     from tatami.report.playback import Playback
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Exploring:
     """Options of `tatami explore`. `output`: the file to write, None for the model's name with .html; `bench`: kernels are timed;
-    `playback`: stages are run and compared; `serve`: the page is served instead of written, at `port`, None for a free one."""
+    `playback`: stages are run and compared; `tune`: a ledger whose searches for the model are shown; `serve`: the page is served instead of written, at `port`, None for a free one."""
 
     output: str | None
     bench: bool
     playback: bool = False
+    tune: str | None = None
     serve: bool = False
     port: int | None = None
 
@@ -45,7 +47,7 @@ def explore_command(request: Request, options: Exploring) -> None:
         raise fail("InvalidAttribute", "-o", "--serve writes no file", "leave -o or --serve out")
     if options.port is not None and not options.serve:
         raise fail("InvalidAttribute", "--port", "a file needs no port", "add --serve, or leave --port out")
-    path = page_path(request.model, options.output)
+    path = page_path(request.model, options.output, "-o")
     compilation = replace(request, compare=options.playback).compilation()
     if compilation.target.kind == "reference":
         raise fail("InvalidAttribute", "--target", "the target reference has no stages to show", "give another --target")
@@ -54,6 +56,8 @@ def explore_command(request: Request, options: Exploring) -> None:
     page = explored(compilation, Path(request.model).name, source_text(request.model), sizes, found)
     if options.playback:
         page = with_checks(page, played(compilation, sizes))
+    if options.tune is not None:
+        page = with_ledger(page, compilation, Path(options.tune))
     if not options.serve:
         click.echo(printable(str(write_text(path, html(page)))))
     else:
@@ -64,6 +68,26 @@ def explore_command(request: Request, options: Exploring) -> None:
         )
 
 
+def with_ledger(page: Explored, compilation: Compilation, ledger: Path) -> Explored:
+    """The page with the searches for a program that a ledger has. Raises TatamiError if it has none."""
+    from tatami.ledger.database import open_ledger
+    from tatami.ledger.records import Records, target_hash
+    from tatami.search.context import program_name
+    from tatami.search.journal import journals
+    from tatami.search.report import with_searches
+
+    if compilation.target.kind != "cpu":
+        why = f"plans of {compilation.target.name} are not measured"
+        raise fail("InvalidAttribute", "--tune", why, "leave it out, or explore for this CPU")
+    with open_ledger(ledger, read_only=True) as connection:
+        records = Records(connection)
+        found = journals(records, program_name(compilation), target_hash(compilation.target))
+        if not found:
+            why = "the ledger has no search for this model with these options on this machine, by this state of Tatami"
+            raise fail("InvalidAttribute", "--tune", why, "run tatami tune MODEL with the same -D and --decisions first")
+        return with_searches(page, found, records)
+
+
 def edit_of(request: Request) -> Edit:
     """The compilation that edits start from; no plan is edited yet."""
     from tatami.explorer.messages import Edit
@@ -72,12 +96,12 @@ def edit_of(request: Request) -> Edit:
     return Edit(request.model, request.target, dict(request.sizes), request.precision, request.trust, decided, "", {})
 
 
-def page_path(model: str, output: str | None) -> Path:
-    """The file of the page. Raises TatamiError if `output` is not the name of an .html file."""
+def page_path(model: str, output: str | None, option: str) -> Path:
+    """The file of the page. `option`: the one that names it. Raises TatamiError if `output` is not the name of an .html file."""
     if output is None:
         return Path(Path(model).stem or "model").with_suffix(".html")
     if Path(output).suffix.lower() != ".html":
-        raise fail("InvalidAttribute", "-o", f"{output[:60]!r} is not the name of an .html file", "write -o page.html")
+        raise fail("InvalidAttribute", option, f"{output[:60]!r} is not the name of an .html file", f"write {option} page.html")
     return Path(output)
 
 

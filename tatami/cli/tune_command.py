@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import time
@@ -13,11 +14,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from tatami.cli.explore_command import page_path
 from tatami.cli.request import Request
 from tatami.cli.run_commands import console, print_columns
 from tatami.cli.terminal import printable, show_diagnostics
 from tatami.compilation import Compilation
 from tatami.core.diagnostic import fail
+from tatami.core.faults.arguments import cluster_argument
 from tatami.core.signature import symbols
 from tatami.decisions import decisions_text
 from tatami.ledger.database import default_path, open_ledger
@@ -26,6 +29,7 @@ from tatami.ledger.records import Records, revision, target_hash
 from tatami.runtime.cores import thread_count
 from tatami.search.clusters import tune_sizes
 from tatami.search.learned import Learned
+from tatami.search.proposal import with_decisions
 from tatami.search.results import Options, Progress, Tell, Tuned
 from tatami.search.session import fault_folder
 from tatami.storage.dump import make_folder, write_text
@@ -37,26 +41,35 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 
 @dataclass(frozen=True)
 class Tuning:
-    """The options of the command. `budget`: a time such as 10m; `sizes`: texts such as B=1,16; `learned`: order candidates by
-    estimates that the ledger corrects."""
+    """The options of the command. `budget`: a time such as 10m; `sizes`: texts such as B=1,16; `report`: a page to write
+    about the search; `learned`: order candidates by
+    estimates that the ledger corrects; `ray`: address of the cluster that measures."""
 
     budget: str
     sizes: tuple[str, ...]
     threads: int | None
     output: str
     ledger: str | None
+    report: str | None = None
     learned: bool = False
+    ray: str | None = None
 
 
 def tune_command(request: Request, options: Tuning) -> None:
     """`tatami tune`: search, print a table for each tuple of sizes, write the decisions document."""
     seconds = read_budget(options.budget)
+    cluster = cluster_argument(options.ray, is_tuned=True)
     output = Path(options.output)
     if output.suffix.lower() != ".json":
         raise fail("InvalidAttribute", "-o", f"{str(output)[:60]!r} is not the name of a .json file", "write -o tuned.json")
     if output.is_dir():
         raise fail("FileUnwritable", str(output)[:200], "it is a folder", "name a file: -o tuned.json")
-    make_folder(output.parent)  # known before the search, not after it
+    report = page_path(request.model, options.report, "--report") if options.report is not None else None
+    if report is not None and report.is_dir():
+        raise fail("FileUnwritable", str(report)[:200], "it is a folder", "name a file: --report tuning.html")
+    for file in (output, report):
+        if file is not None:
+            make_folder(file.parent)  # known before the search, not after it
     clusters = read_clusters(options.sizes, request.sizes)
     compilation = replace(request, sizes={**request.sizes, **clusters[0]}).compilation()
     _check_open(compilation, clusters[0])
@@ -65,7 +78,7 @@ def tune_command(request: Request, options: Tuning) -> None:
     is_interrupted = False
     with open_ledger(path) as connection, _bar() as tell:
         threads, learned = thread_count(options.threads), options.learned
-        asked = Options(seconds, request.sizes, threads, fault_folder(path), learned=learned)
+        asked = Options(seconds, request.sizes, threads, fault_folder(path), learned=learned, ray=cluster)
         try:
             for result in tune_sizes(compilation, asked, clusters, Records(connection), tell):
                 results.append(result)
@@ -82,9 +95,24 @@ def tune_command(request: Request, options: Tuning) -> None:
     last = results[-1][1]
     write_text(output, decisions_text(last.decisions))
     console.print(printable(f"wrote {output}; measurements are in {path}"), markup=False)
+    if report is not None:
+        write_report(report, Path(request.model), with_decisions(compilation, last.decisions), [r for _, r in results], path)
+        console.print(printable(f"wrote {report}"), markup=False)
     if is_interrupted:
         console.print("interrupted: the same command goes on from here", markup=False)
         sys.exit(130)
+
+
+def write_report(file: Path, model: Path, tuned: Compilation, results: Sequence[Tuned], ledger: Path) -> None:
+    """Write the page of searches: the explorer's page of the tuned program, which begins with them."""
+    from tatami.explorer.document import explored, source_text
+    from tatami.explorer.html import html
+    from tatami.search.report import with_searches
+
+    journals = [r.journal for r in results if r.journal is not None]
+    page = explored(tuned, model.name, source_text(str(model)), journals[-1].sizes)
+    with open_ledger(ledger) as connection:
+        write_text(file, html(with_searches(page, journals, Records(connection))))
 
 
 def read_clusters(texts: Sequence[str], given: Mapping[str, int]) -> list[dict[str, int]]:
@@ -216,6 +244,13 @@ def learn_command(path: str | None, target: str) -> None:
         "rank correlation of estimates and times within a subject, mean over Regions that were left out:", markup=False
     )
     console.print(f"  plain {found.plain:.2f}, corrected {found.corrected:.2f}", markup=False)
+
+
+def machine_command(target: str) -> None:
+    """`tatami ledger machine`: print the resource of Ray nodes that are machines like this one."""
+    from tatami.search.measuring.ray_crew import resource_name
+
+    click.echo(json.dumps({resource_name(target_hash(resolve_target(target))): 1}))
 
 
 def prune_command(path: str | None, older: int | None) -> None:

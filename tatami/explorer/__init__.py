@@ -7,6 +7,7 @@
     graph.py      the model's nodes, each with its module path and its kernel
     memory.py     the arena: address by instruction
     times.py      measured times; the trace that Perfetto opens
+    pipeline.py   the simulated pipeline of a GPU kernel: roles, tokens, units
     document.py   all of these of one compilation
     html.py       the document and `page/` as one HTML file
     serve.py      the page on 127.0.0.1, with plans to edit

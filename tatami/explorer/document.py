@@ -19,6 +19,7 @@ from tatami.explorer.graph import graphs
 from tatami.explorer.kernels import kernels
 from tatami.explorer.links import link_all
 from tatami.explorer.memory import memory
+from tatami.explorer.pipeline import pipelines
 from tatami.explorer.things import Catalogue
 from tatami.explorer.times import Measured, with_times
 from tatami.plan.usual_sizes import USUAL
@@ -65,6 +66,7 @@ def explored(
         decisions=to_builtins(decisions_of(compilation.stages)),
         warnings=tuple(map(str, compilation.warnings)),
         report=explain(compilation),
+        pipelines=pipelines(compilation, at),
     )
     return page if measured is None else with_times(page, measured)
 

@@ -1,6 +1,6 @@
 """The document of a page (decision 0094).
 
-    Explored = about the compilation, stages, things, kernels, graph, memory, measured times
+    Explored = about the compilation, stages, things, kernels, graph, memory, measured times, searches
     a stage  = its text by lines, each with the number of the thing that it tells of
     a thing  = a node, a value, a Region, a let, a kernel, a register: its stage, its label, the things it comes from
 
@@ -52,6 +52,8 @@ class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
     lines: tuple[str, ...]
     fields: dict[str, object]
     terms: str = ""
+    seconds: float | None = None
+    """Estimate of the plan, at the sizes of the rejected plans' estimates."""
     budget: str = ""
     """Shares of registers and shared memory on a GPU, as text."""
 
@@ -64,6 +66,27 @@ class Neighbour(msgspec.Struct, frozen=True, omit_defaults=True):
     other: str
     rule: str
     why: str = ""
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """A role or a unit of an SM in a time line. `spans`: begin and end in cycles, and the number of the token in `Pipeline.tokens` that
+    it waits for, -1 while it works."""
+
+    name: str
+    is_role: bool
+    spans: tuple[tuple[int, int, int], ...]
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """The simulated pipeline of a GPU kernel: the first `tiles` of one SM, `blocks` of their `of_blocks` blocks each."""
+
+    lanes: tuple[Lane, ...]
+    tokens: tuple[str, ...]
+    cycles: float
+    clock: float
+    tiles: int
+    blocks: int
+    of_blocks: int
 
 
 class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -159,6 +182,79 @@ class Peaks(msgspec.Struct, frozen=True):
     measured: bool
 
 
+class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A candidate of a search. `verdict`: the last word about it; `estimate`, `seconds`: by the cost model and measured; `ratios`:
+    in each round that it was timed in, its time over that of the compiler's own decision;
+    `is_tested`: True if the last of them is the test, by turns of its own."""
+
+    plan: str
+    verdict: str
+    why: str = ""
+    estimate: float | None = None
+    seconds: float | None = None
+    ratios: tuple[float, ...] = ()
+    is_winner: bool = False
+    is_tested: bool = False
+
+
+class Searched(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Kernels for which other decisions were measured. `stage`: structure (kernels cut or joined) or plans; `kernels`: their names
+    in the program of the search; `key`: of their plan; `share`: of the program's time; `own`: the compiler's own decision, with its
+    seconds estimated and measured; `note`: the reason why the fastest candidate did not win."""
+
+    stage: str
+    line: str
+    kernels: tuple[str, ...]
+    key: str
+    share: float
+    own: str
+    sizes: str
+    caches: str
+    own_estimate: float | None = None
+    own_seconds: float | None = None
+    tried: tuple[Tried, ...] = ()
+    note: str = ""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """The best that a search knew. `at`: seconds since its begin, without pauses between runs; `seconds`: of the program; `what`:
+    what was found then."""
+
+    at: float
+    seconds: float
+    what: str
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Kernels for which something else was decided, with their seconds before and after."""
+
+    kernels: tuple[str, ...]
+    key: str
+    before: float
+    after: float
+    old: str
+    new: str
+
+
+class Tuning(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A search, from the ledger. `sizes`: values of size symbols; `before`, `after`: seconds of the whole program, `ratio` the median
+    of the turns' ratios; `correlation`: rank correlation of estimates and times among the candidates of a subject, in the mean;
+    `left`: number of subjects whose search has not ended, -1 for a search that was interrupted."""
+
+    sizes: dict[str, int]
+    threads: int
+    searches: tuple[Searched, ...]
+    moments: tuple[Moment, ...]
+    changes: tuple[Changed, ...] = ()
+    dropped: tuple[str, ...] = ()
+    before: float | None = None
+    after: float | None = None
+    ratio: float | None = None
+    turns: int = 0
+    correlation: float | None = None
+    left: int = -1
+
+
 class Explored(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything that a page shows. `sizes`: the values of size symbols at which figures are taken; `whole`: measured seconds
     of the program; `decisions`: the document for --decisions that repeats this compilation."""
@@ -180,4 +276,8 @@ class Explored(msgspec.Struct, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     report: str = ""
     """The text of `tatami explain`."""
+    pipelines: dict[str, Pipeline] = {}
+    """Key of a plan -> the time line of the kernels that have it."""
+    tunings: tuple[Tuning, ...] = ()
+    """Searches for this program, one for each tuple of sizes."""
     schema: int = 1

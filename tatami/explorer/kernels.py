@@ -105,10 +105,12 @@ def _at(size: Expr, sizes: Mapping[str, int]) -> float | None:
     return float(number_at(size, sizes)) if free_vars(size) <= sizes.keys() else None
 
 
-def _chosen_by(key: str, compilation: Compilation) -> str:
+def _chosen_by(plan: RegionPlan, compilation: Compilation) -> str:
+    key = plan.key
     if key in compilation.decisions.plans or "" in compilation.decisions.plans:
         return "user"
-    return "tuned" if key in tuned_table(compilation.target.chip or compilation.target.name) else "planner"
+    chip = compilation.target.chip or compilation.target.name
+    return "tuned" if plan.tuned or key in tuned_table(chip) else "planner"
 
 
 def _with_plan(row: Kernel, plan: RegionPlan, compilation: Compilation) -> Kernel:
@@ -119,13 +121,14 @@ def _with_plan(row: Kernel, plan: RegionPlan, compilation: Compilation) -> Kerne
             tuple(show_plan(c.plan)),
             to_builtins(c.plan),
             show_estimate(c.estimate),
+            c.estimate.get("total"),
             show_budget(c.estimate, compilation.target),
         )
         for c in plan.choices
     )
     rejected = tuple(Candidate(r.plan, r.why, r.estimate.get("total"), show_estimate(r.estimate)) for r in plan.rejected)
     total = plan.choices[-1].estimate.get("total") if plan.choices else None
-    by = _chosen_by(plan.key, compilation)
+    by = _chosen_by(plan, compilation)
     return msgspec.structs.replace(row, key=plan.key, by=by, choices=choices, rejected=rejected, estimate=total)
 
 

@@ -14,7 +14,7 @@ import msgspec
 from tatami.core.diagnostic import TatamiError
 from tatami.decisions import load_decisions
 from tatami.ledger.database import open_ledger
-from tatami.ledger.records import MOST_TEXT
+from tatami.ledger.records import MERGED, MOST_TEXT
 
 KERNEL_COLUMNS = ("model", "target", "sizes", "kernel", "kind", "flops", "bytes", "occupancy", "estimate_s", "actual_s", "plan")
 """Columns of the CSV of `tatami bench`."""
@@ -51,8 +51,8 @@ def _cell(value: object) -> str:
 
 def merge(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
     """Take over the rows of another ledger that this one lacks. (number of rows taken, number of rows refused): a row is refused
-    if its decision is not a decisions document, a number is not finite, or a text is longer than Tatami writes. Raises
-    TatamiError."""
+    if its decision is not a decisions document, a number is not finite, or a text is longer than Tatami writes. Rows of searches
+    are marked as merged (records.MERGED). Raises TatamiError."""
     taken = refused = 0
     with open_ledger(path, read_only=True) as other:
         connection.execute("BEGIN IMMEDIATE")
@@ -62,6 +62,7 @@ def merge(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
                     if not _is_sound(row, decision):
                         refused += 1
                     elif table != "kernels" or not _has(connection, row):
+                        row = row if table == "kernels" else _marked(row)
                         marks = ",".join("?" * len(row))
                         taken += connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row).rowcount
             connection.execute("COMMIT")
@@ -69,6 +70,12 @@ def merge(connection: sqlite3.Connection, path: Path) -> tuple[int, int]:
             connection.execute("ROLLBACK")
             raise
     return taken, refused
+
+
+def _marked(row: tuple[object, ...]) -> tuple[object, ...]:
+    """A row of a search whose target, its second cell, says that another ledger gave it."""
+    name, target, *rest = row
+    return name, str(target).removesuffix(MERGED) + MERGED, *rest
 
 
 def _has(connection: sqlite3.Connection, row: tuple[object, ...]) -> bool:

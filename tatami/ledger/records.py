@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import threading
 import time
 from collections.abc import Mapping
 from typing import TypeVar
@@ -19,6 +20,8 @@ from tatami.runtime.building.compiler import compile_flags, find_compiler
 from tatami.runtime.building.sanitizer import sanitizer_flags
 
 T = TypeVar("T")
+MERGED = " merged"
+"""End of the target of a row that another ledger gave: searches test it on this machine before they believe it."""
 KERNEL_LAYERS = ("core", "region", "poly_core", "plan", "loop", "execution", "c", "runtime")
 """Folders whose files decide the code of a kernel with a given plan: a measurement holds for one state of them."""
 MOST_TEXT = 1 << 20
@@ -107,10 +110,11 @@ def candidate_key(decisions: Decisions, own: Decisions) -> str:
 
 
 class Records:
-    """The rows of an open ledger."""
+    """The rows of an open ledger. Several threads of a search may use it."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self._lock = threading.Lock()
 
     # -- candidates ------------------------------------------------------------------------------
 
@@ -120,13 +124,15 @@ class Records:
         cells = (*subject.key, m.candidate, m.round, m.line, m.decision, m.estimate, m.terms, m.verdict, m.why[:2000])
         numbers = (m.seconds, m.own_seconds, m.ratio, m.wins, m.turns, m.spread, time.time())
         marks = ",".join("?" * (len(cells) + len(numbers)))
-        self.connection.execute(f"INSERT OR IGNORE INTO candidates VALUES ({marks})", (*cells, *numbers))
+        with self._lock:
+            self.connection.execute(f"INSERT OR IGNORE INTO candidates VALUES ({marks})", (*cells, *numbers))
 
     def rounds(self, subject: Subject) -> dict[tuple[str, int], Measured]:
         """(candidate, round) -> what was measured."""
         columns = ", ".join(Measured.__struct_fields__)
         where = "region = ? AND target = ? AND sizes = ? AND threads = ? AND caches = ? AND revision = ?"
-        rows = self.connection.execute(f"SELECT {columns} FROM candidates WHERE {where}", subject.key)
+        with self._lock:
+            rows = self.connection.execute(f"SELECT {columns} FROM candidates WHERE {where}", subject.key).fetchall()
         found = (Measured(*row) for row in rows)
         return {(m.candidate, m.round): m for m in found if _is_sound(m)}
 
@@ -143,6 +149,12 @@ class Records:
         row = self.connection.execute(f"SELECT winner, ratio FROM searches WHERE {where}", (*subject.key, proposals)).fetchone()
         return None if row is None else (str(row[0]), _finite(row[1]))
 
+    def merged_winner(self, subject: Subject, proposals: str) -> str | None:
+        """The winner of a search that another ledger tells of, for a machine like this one and the same state of Tatami; "" for the
+        compiler's own, None if there is none."""
+        told = self.winner(msgspec.structs.replace(subject, target=subject.target + MERGED), proposals)
+        return None if told is None else told[0]
+
     def keep_program(self, subject: Subject, what: str, content: object) -> None:
         """Note something about a whole program, a JSON value."""
         s = subject
@@ -155,21 +167,24 @@ class Records:
         where = "program = ? AND target = ? AND sizes = ? AND threads = ? AND revision = ? AND what = ?"
         key = (s.region, s.target, s.sizes, s.threads, s.revision, what)
         row = self.connection.execute(f"SELECT content FROM programs WHERE {where}", key).fetchone()
-        if row is None or len(row[0]) > MOST_TEXT * 16:
-            return None
-        try:
-            return msgspec.json.decode(row[0], type=kind)
-        except (msgspec.DecodeError, RecursionError):
-            return None
+        return None if row is None else _note(row[0], kind)
+
+    def notes(self, name: str, target: str, what: str, kind: type[T]) -> list[T]:
+        """The notes of one kind about a program at all sizes and numbers of threads, in the order in which they were made.
+        `name`: of the program; `target`: hash of the machine."""
+        where = "program = ? AND target = ? AND revision = ? AND what = ?"
+        key = (name, target, revision(), what)
+        rows = self.connection.execute(f"SELECT content FROM programs WHERE {where} ORDER BY at, rowid", key)
+        return [note for row in rows if (note := _note(row[0], kind)) is not None]
 
     def timings(self, target: str) -> list[Timing]:
-        """The candidates for plans that were timed on a machine, each in its last round. Seconds are the ratio to the compiler's
-        own plan times that plan's."""
+        """The candidates for plans that were timed on a machine, or as another ledger says on one like it, each in its last round.
+        Seconds are the ratio to the compiler's own plan times that plan's."""
         rows = self.connection.execute(
             "SELECT region, sizes, decision, estimate, terms, ratio * own_seconds, max(round) FROM candidates"
-            " WHERE target = ? AND ratio > 0 AND own_seconds > 0 AND estimate > 0 AND region NOT LIKE 'fusion:%' AND region NOT LIKE 'program:%'"
-            " GROUP BY region, sizes, threads, caches, revision, candidate ORDER BY at, rowid",
-            (target,),
+            " WHERE target IN (?, ?) AND ratio > 0 AND own_seconds > 0 AND estimate > 0 AND region NOT LIKE 'fusion:%' AND region NOT LIKE 'program:%'"
+            " GROUP BY region, target, sizes, threads, caches, revision, candidate ORDER BY at, rowid",
+            (target, target + MERGED),
         )
         found = (Timing(*row[:6]) for row in rows if len(row[2]) <= MOST_TEXT and len(row[4]) <= MOST_TEXT)
         return [t for t in found if math.isfinite(t.seconds) and math.isfinite(t.estimate)]
@@ -186,6 +201,16 @@ class Records:
         except BaseException:
             self.connection.execute("ROLLBACK")
             raise
+
+
+def _note(text: str, kind: type[T]) -> T | None:
+    """A note as a `kind`; None if it has another form."""
+    if len(text) > MOST_TEXT * 16:
+        return None
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _finite(value: object) -> float | None:

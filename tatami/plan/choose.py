@@ -64,6 +64,8 @@ def choose(
         out = [_plan_of(n, target, hints, constants, decided, made) for n in named]
         if guards and target.kind == "cpu":
             out = _with_guarded(program, out, named, target, hints, decided)
+        if target.kind == "cpu":
+            out = [_with_shipped(r, n, target, hints, decided) for r, n in zip(out, named, strict=True)]
         plans[name] = ProgramPlan(tuple(out), layouts)
     return Module(plans, region.constants, {})
 
@@ -126,6 +128,20 @@ def _plan_of(
         choices, ranked_lower = take_tuned(lying, key, choices, target)
         rejected = (*ranked_lower, *rejected)
     return RegionPlan(region.name, key, choices, rejected)
+
+
+def _with_shipped(r: RegionPlan, n: NamedRegion, target: Target, sizes: Mapping[str, int], decided: Decided) -> RegionPlan:
+    """The plans of a Region with those that ship with Tatami, and their estimates. A decided plan gets none."""
+    from tatami.plan.shipped import take_shipped
+
+    if n.region.opaque is not None or decided.decides(r.key):
+        return r
+    found = take_shipped(r, n, target)
+    if not found.tuned:
+        return found
+    hints = n.hints(sizes)
+    own = [c if c.estimate else msgspec.structs.replace(c, estimate=_estimate_of(n, c, target, hints)) for c in found.choices]
+    return msgspec.structs.replace(found, choices=tuple(own))
 
 
 def _refuse_unknown(region: Region, fixed: tuple[Guarded, ...], constants: frozenset[str]) -> None:

@@ -544,7 +544,7 @@ class Candidate(msgspec.Struct, frozen=True):
     estimate: dict[str, float]
 
 
-class RegionPlan(msgspec.Struct, frozen=True):
+class RegionPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The plans of one Region, and the rejected candidates."""
 
     region: str
@@ -552,6 +552,8 @@ class RegionPlan(msgspec.Struct, frozen=True):
     """Hash of the canonical Region, and the class of the target: decisions name Regions by it."""
     choices: tuple[Guarded, ...]
     rejected: tuple[Rejected, ...]
+    tuned: tuple[str, ...] = ()
+    """A text for each choice that a table of measured plans gave: the date, both times and the model."""
 
 
 class ProgramPlan(msgspec.Struct, frozen=True):

@@ -59,6 +59,7 @@ def _region(r: RegionPlan, names: tuple[str, ...]) -> list[str]:
         lines += [f"      {line}" for line in show_plan(c.plan)]
         if c.estimate:
             lines.append(f"      estimate {show_estimate(c.estimate)}")
+    lines += [f"    tuned {text}" for text in r.tuned]
     lines += [f"    rejected {x.plan}: {x.why}" for x in r.rejected]
     return lines
 

@@ -216,6 +216,7 @@ def _plans(compilation: Compilation) -> Iterator[str]:
                 guard = " when " + " and ".join(map(condition_text, choice.conditions)) if choice.conditions else ""
                 yield f"  {r.region}: {name_plan(choice.plan)}{guard}  {terms}".rstrip()
                 yield from _budget(choice.estimate, compilation.target)
+            yield from (f"    tuned {text}" for text in r.tuned)
             for rejected in r.rejected:
                 yield f"    rejected {rejected.plan}: {rejected.why}"
                 yield from _budget(rejected.estimate, compilation.target)

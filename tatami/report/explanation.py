@@ -48,7 +48,8 @@ class ExplainedEdge(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ExplainedKernel(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One kernel. `sources`: the importer's names of what it computes; `nodes`: names in the graph."""
+    """One kernel. `sources`: the importer's names of what it computes; `nodes`: names in the graph; `tuned`: dates and times of the
+    plans that a table of measured plans gave."""
 
     program: str
     name: str
@@ -59,6 +60,7 @@ class ExplainedKernel(msgspec.Struct, frozen=True, omit_defaults=True):
     rejected: tuple[ExplainedPlan, ...] = ()
     fused: tuple[ExplainedEdge, ...] = ()
     borders: tuple[ExplainedEdge, ...] = ()
+    tuned: tuple[str, ...] = ()
 
 
 class ExplainedStep(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -112,8 +114,10 @@ def _kernels(compilation: Compilation, origins: list[KernelOrigin]) -> Iterator[
     for k in origins:
         key = (k.program, k.name)
         fused, borders = edges.get(key, ([], []))
-        chosen, rejected = _plans(by_region.get(key))
-        yield ExplainedKernel(*key, k.kind, k.sources, k.nodes, chosen, rejected, tuple(fused), tuple(borders))
+        planned = by_region.get(key)
+        chosen, rejected = _plans(planned)
+        tuned = planned.tuned if planned is not None else ()
+        yield ExplainedKernel(*key, k.kind, k.sources, k.nodes, chosen, rejected, tuple(fused), tuple(borders), tuned)
 
 
 def _plans(region: RegionPlan | None) -> tuple[tuple[ExplainedPlan, ...], tuple[ExplainedPlan, ...]]:

@@ -6,6 +6,8 @@
     measuring/       the worker process, and the rule when a difference of times counts
     strategy.py      successive halving over the candidates of one Region
     learned.py       a correction of estimates that the ledger teaches, for the order of candidates
+    journal.py       what a search looked at, in the ledger: for its report and for the explorer
+    report.py        a journal with its rows of the ledger as a part of an explorer page
     guarded.py       a winner behind the sizes that it was measured at
     context.py       the state that the steps of one search share
     structure.py     calls, and kernels cut or joined (cut_groups.py: the two programs in which a step is measured)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 from tatami.bench.inputs import UNBOUND_SIZE
@@ -15,6 +16,7 @@ from tatami.ledger.records import Records, Subject, decision_text, revision, siz
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.report.timings import estimate_sizes
 from tatami.runtime.building.cache import content_key
+from tatami.search.journal import Diary, Journal
 from tatami.search.measuring.measurer import Outcome, memory_limit
 from tatami.search.measuring.messages import Open
 from tatami.search.proposal import with_decisions
@@ -51,8 +53,17 @@ class Context:
         self.done = 0.0
         self.hash = target_hash(compilation.target)
         self.revision = revision()
-        self.subject = self._program_subject()
+        self.subject = self.program_subject(compilation)
         self.correct = self._correction() if options.learned else None
+        self._given = compilation
+
+    @cached_property
+    def diary(self) -> Diary:
+        """The journal of the search, about the program with the decisions that stay."""
+        is_untuned = self._given.decisions == self.fixed
+        untuned = self._given if is_untuned else with_decisions(self._given, self.fixed)
+        begun = Journal(self.sizes, self.options.threads, time.time(), 0.0)
+        return Diary(self.records, self.program_subject(untuned), begun)
 
     def _correction(self) -> Correct:
         from tatami.search.learned import Learned
@@ -65,8 +76,9 @@ class Context:
         usual = {**estimate_sizes(self.compilation), **signature.defaults, **self.compilation.hints, **self.options.sizes}
         return {n: usual.get(n, UNBOUND_SIZE) for n in symbols(signature)}
 
-    def _program_subject(self) -> Subject:
-        return self.subject_of(f"program:{content_key(chain_parts(self.compilation))[:32]}", self.sizes, "warm")
+    def program_subject(self, compilation: Compilation) -> Subject:
+        """The subject of notes about a whole program."""
+        return self.subject_of(program_name(compilation), self.sizes, "warm")
 
     def subject_of(self, region: str, sizes: Mapping[str, int], caches: str) -> Subject:
         """The subject of a measurement of this search, as the ledger keeps it."""
@@ -95,7 +107,7 @@ class Context:
     def adopt(self, decisions: Decisions) -> None:
         """Go on with the compilation that has these decisions."""
         self.compilation = with_decisions(self.compilation, decisions)
-        self.subject = self._program_subject()
+        self.subject = self.program_subject(self.compilation)
 
     def at_share(self, share: float) -> float:
         """The time (monotonic) at which this share of the budget is over."""
@@ -121,6 +133,11 @@ class Context:
         write_text(kept / "decisions.json", decisions_text(decisions))
         write_text(kept / "fault.txt", f"{name}: {line}\n{outcome.verdict}: {outcome.why}\n")
         self.faults.append(Fault(f"{name}: {line}", outcome.verdict, outcome.why, str(kept)))
+
+
+def program_name(compilation: Compilation) -> str:
+    """The name of a program in the ledger: a hash of the model, its decisions and the compiler."""
+    return f"program:{content_key(chain_parts(compilation))[:32]}"
 
 
 def seconds_of(name: str, times: Mapping[str, float]) -> float:

@@ -27,6 +27,7 @@ from tatami.plan.ir import Guarded
 from tatami.plan.memory.constant_arguments import constant_arguments
 from tatami.plan.named_region import constant_tensors
 from tatami.plan.rename import kept_choices
+from tatami.plan.shipped import measured_key
 from tatami.region.ir import Program, Region
 from tatami.region.views.canonical_key import Renaming, canonical, rename
 
@@ -51,8 +52,8 @@ class Place:
 
     @property
     def measured_key(self) -> str:
-        """The key of the plan and the constant operands: a constant is packed once, at load, an input at each call."""
-        return " ".join([self.key, *sorted(self.constants)])
+        """The key of the plan and the constant operands."""
+        return measured_key(self.key, self.constants)
 
     def decision(self) -> object:
         """The plans that the Region has now, as a document."""

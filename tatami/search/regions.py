@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -11,15 +12,16 @@ from statistics import median
 from tatami.core.codec import to_builtins
 from tatami.decisions import Decisions
 from tatami.ledger.records import Subject
+from tatami.plan.choose import estimate_at
 from tatami.runtime.building.cache import content_key
 from tatami.search.context import Context, seconds_of
 from tatami.search.cut import Place, cut, places, port_bytes
 from tatami.search.guarded import behind_sizes
+from tatami.search.journal import Change, Visit
 from tatami.search.measuring.measurer import Measurer
 from tatami.search.measuring.noise import ratios
 from tatami.search.proposal import Proposal
-from tatami.search.results import Change
-from tatami.search.strategy import Candidate, Search, candidate, worth_measuring
+from tatami.search.strategy import Candidate, Result, Search, candidate, worth_measuring
 from tatami.search.suggesters.tiling import tiling
 from tatami.search.whole import Times
 from tatami.storage.dump import write_dump
@@ -118,23 +120,33 @@ def _is_met_cold(place: Place, data: int, cache: int) -> bool:
     return cache > 0 and data > cache and 4 * constant >= constant + other
 
 
-def search_region(context: Context, job: Job, measurer: Measurer, folder: Path, until: float) -> tuple[Win | None, bool]:
+@dataclass(frozen=True)
+class Spot:
+    """Resources that the search of one Region has for itself. `folder`: for its program; `lock`: for what searches at the same time share."""
+
+    measurer: Measurer
+    folder: Path
+    lock: AbstractContextManager[object]
+
+
+def search_region(context: Context, job: Job, spot: Spot, until: float) -> tuple[Win | None, bool]:
     """(the winner of one Region, True if the search came to its end)."""
-    known = context.records.winner(job.subject, job.proposals)
-    if known is not None:
-        return _win(job, known[0], known[1]), True
-    if time.monotonic() >= until:
-        return None, False
-    name = job.names[0].removeprefix("main/")
-    context.say(name)
     compilation = context.compilation
-    write_dump(folder, {"region": cut(compilation, job.place)}, ["region"], compilation.target)
+    name = job.names[0].removeprefix("main/")
+    with spot.lock:
+        known = context.records.winner(job.subject, job.proposals)
+        if known is not None:
+            return _win(job, known[0], known[1]), True
+        if time.monotonic() >= until:
+            return None, False
+        context.say(name)
+        write_dump(spot.folder, {"region": cut(compilation, job.place)}, ["region"], compilation.target)
     flush = 2 * compilation.target.l3_bytes if job.subject.caches == "cold" else 0
-    measurer.reopen(context.opened(folder, job.place.sizes, flush))
+    spot.measurer.reopen(context.opened(spot.folder, job.place.sizes, flush))
     search = Search(
         job.subject,
         job.own,
-        measurer,
+        spot.measurer,
         context.records,
         until,
         context.patience,
@@ -142,16 +154,44 @@ def search_region(context: Context, job: Job, measurer: Measurer, folder: Path, 
         context.options.seed,
     )
     try:
-        found = search.run(job.candidates)
+        found = _searched(context, job, search)
     finally:  # the ledger has the verdicts, so that no later search meets these faults again
-        context.measured += search.measured
-        for c, outcome in search.faults:
-            line = c.proposal.line if c is not None else "the compiler's own decision"
-            context.report(line, name, outcome, folder, c.decision if c is not None else job.own)
+        with spot.lock:
+            context.measured += search.measured
+            for c, outcome in search.faults:
+                line = c.proposal.line if c is not None else "the compiler's own decision"
+                context.report(line, name, outcome, spot.folder, c.decision if c is not None else job.own)
     winner = found.winner.key if found.winner is not None else ""
-    if found.is_complete:
-        context.records.finish(job.subject, job.proposals, winner, found.ratio)
-    return _win(job, winner, found.ratio), found.is_complete
+    with spot.lock:
+        if found.is_complete:
+            context.records.finish(job.subject, job.proposals, winner, found.ratio)
+        return _win(job, winner, found.ratio), found.is_complete
+
+
+def _searched(context: Context, job: Job, search: Search) -> Result:
+    """The search of one Region. The winner of a merged ledger is tested first: if its winner wins here too, the others are not
+    measured; if it says that none wins, that is believed, since the compiler's own plan is right and known."""
+    told = context.records.merged_winner(job.subject, job.proposals)
+    if told == "":
+        return Result(None, None, 0, is_complete=True)
+    first = [c for c in job.candidates if c.key == told]
+    if first:
+        found = search.run(first)
+        if found.winner is not None or not found.is_complete:
+            return found
+    return search.run(job.candidates)
+
+
+def visit_of(context: Context, job: Job, win: Win | None) -> Visit:
+    """The entry of the journal about one Region."""
+    place = job.place
+    facts = context.compilation.stages["poly_core"].programs[place.program].regions
+    own = next(f for f in facts if f.region == place.region.name)
+    estimate = estimate_at(place.region, own, place.choices[-1], context.compilation.target, context.sizes).get("total")
+    winner = win.candidate.key if win is not None else ""
+    words = plan_words(place)
+    names = tuple(job.names)
+    return Visit("plans", "", names, place.key, job.share, words, estimate, job.subject, winner, context.gain)
 
 
 def _win(job: Job, winner: str, ratio: float | None) -> Win | None:

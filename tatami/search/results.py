@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tatami.decisions import Decisions
+from tatami.search.journal import Change, Journal, Whole
 from tatami.search.measuring.measurer import WORKER, Limits
 
 
@@ -16,7 +17,8 @@ from tatami.search.measuring.measurer import WORKER, Limits
 class Options:
     """The options of a search. `budget`: seconds; `sizes`: values of size symbols, others have the usual ones; `faults`: folder
     for documents of wrong candidates; `command`, `limits`: of the workers; `cuts`: whether calls and the cut into kernels are
-    searched too; `learned`: whether candidates are ordered by estimates corrected by the ledger (learned.py)."""
+    searched too; `learned`: whether candidates are ordered by estimates corrected by the ledger (learned.py); `ray`: address of the
+    Ray cluster that measures, empty for this machine."""
 
     budget: float
     sizes: Mapping[str, int]
@@ -27,27 +29,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     cuts: bool = True
     learned: bool = False
-
-
-class Change(msgspec.Struct, frozen=True):
-    """Kernels for which something else was decided. Seconds of all of them, before and after: in the program for another plan,
-    in a program of their own for kernels that were cut or joined."""
-
-    kernels: tuple[str, ...]
-    key: str
-    before: float
-    after: float
-    old: str
-    new: str
-
-
-class Whole(msgspec.Struct, frozen=True):
-    """The whole program: medians of seconds per call, and the median of the turns' ratios."""
-
-    before: float
-    after: float
-    ratio: float
-    turns: int
+    ray: str = ""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -73,6 +55,8 @@ class Tuned(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...] = ()
     waited: float = 0.0
     is_interrupted: bool = False
+    journal: Journal | None = None
+    """The subjects that the search measured, in order."""
 
 
 @dataclass(frozen=True)

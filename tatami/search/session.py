@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -24,14 +25,17 @@ from tatami.ledger.records import Records
 from tatami.runtime.building.cache import content_key
 from tatami.runtime.building.temporary import build_folder
 from tatami.search.context import Context
+from tatami.search.journal import Change, End, Whole
+from tatami.search.measuring.crew import Crew, LocalCrew
+from tatami.search.measuring.lanes import Lanes
 from tatami.search.measuring.measurer import Ended, Measurer
 from tatami.search.measuring.messages import OWN
 from tatami.search.measuring.noise import ratios
-from tatami.search.proposal import merged
-from tatami.search.regions import Job, Win, jobs, joined, search_region
-from tatami.search.results import Change, Options, Tell, Tuned, Whole
+from tatami.search.proposal import merged, with_decisions
+from tatami.search.regions import Job, Spot, Win, jobs, joined, search_region, visit_of
+from tatami.search.results import Options, Tell, Tuned
 from tatami.search.structure import Structure
-from tatami.search.whole import WholeProgram, is_no_gain, whole_of
+from tatami.search.whole import Times, WholeProgram, is_no_gain, whole_of
 from tatami.stages import UP_TO_REGION
 
 FOR_STRUCTURE = 0.3
@@ -67,57 +71,93 @@ class Session:
             why = f"the plans of a {compilation.target.name} program made from the stage {compilation.first} are not measured"
             raise fail("InvalidAttribute", "tune", why, "tune a model, or a document up to region, for this CPU")
         self.context = Context(compilation, options, records, tell, fixed)
+        self.wins: list[Win] = []
+        self.regions = 0
+        """Number of Regions that are worth tuning."""
+        self.left = 0
+        """Number of those whose search has not ended."""
 
     def run(self) -> Tuned:
         """Search until everything is done, the time is over, or Ctrl-C. After Ctrl-C the winners so far are compared in the whole
         program; a second one, or one during that comparison, leaves them to the next search."""
         context = self.context
-        wins: list[Win] = []
-        wanted: list[Job] = []
-        left = 0
         kept = NOTHING
         is_interrupted = False
-        with build_folder() as folder, WholeProgram(context, folder / "whole") as whole:
-            with Measurer(whole.opened, context.options.limits, context.options.command) as alone:
-                structure = Structure(context, whole, alone, folder)
+        with (
+            closing(self._crew()) as crew,
+            build_folder() as folder,
+            WholeProgram(context, crew, folder / "whole") as whole,
+        ):
+            with Lanes(crew, whole.opened) as lanes:
+                structure = Structure(context, whole, lanes, folder)
                 try:
                     times = whole.profile()
+                    context.diary.seconds(sum(times.values()))
                     times = structure.run(times, context.at_share(FOR_STRUCTURE)) if context.options.cuts else times
-                    wanted = jobs(context, times)
-                    left = len(wanted)
-                    for number, job in enumerate(wanted):
-                        until = self._deadline(wanted[number:])
-                        win, is_complete = search_region(context, job, alone, folder / f"region{number}", until)
-                        left -= is_complete
-                        context.done += job.share / max(sum(j.share for j in wanted), 1e-9)
-                        if win is not None:
-                            wins.append(win)
-                            context.gain += win.saved
+                    self._search_regions(lanes, times, folder)
                 except KeyboardInterrupt:
                     is_interrupted = True
             try:
-                kept = self._ended(whole, wins) if wins else NOTHING
+                kept = self._ended(whole, self.wins) if self.wins else NOTHING
             except KeyboardInterrupt:
                 is_interrupted = True
-        chosen = [w.decision for w in wins if w.candidate.key in kept.keys]
-        return Tuned(
+        chosen = [w.decision for w in self.wins if w.candidate.key in kept.keys]
+        found = Tuned(
             decisions=merged([context.compilation.decisions, *joined(chosen)]),
             changes=(*structure.changes, *kept.changes),
             whole=kept.whole if chosen else structure.whole,
             measured=context.measured,
-            regions=len(wanted),
-            left=left + structure.left,
+            regions=self.regions,
+            left=self.left + structure.left,
             dropped=(*structure.dropped, *kept.dropped),
             faults=tuple(context.faults),
             waited=context.patience.waited,
             is_interrupted=is_interrupted,
         )
+        if not is_interrupted:
+            tuned = with_decisions(context.compilation, found.decisions)
+            end = End(found.changes, found.whole, found.dropped, found.left)
+            context.diary.end(end, context.program_subject(tuned))
+        return msgspec.structs.replace(found, journal=context.diary.journal)
 
-    def _deadline(self, ahead: Sequence[Job]) -> float:
-        """The time (monotonic) at which the first of the jobs ahead has to end: its share of what is left."""
+    def _crew(self) -> Crew:
+        options = self.context.options
+        if not options.ray:
+            return LocalCrew(options.command, options.limits)
+        from tatami.search.measuring.ray_crew import RayCrew
+
+        return RayCrew(options.ray, self.context.hash, options.command, options.limits)
+
+    def _search_regions(self, lanes: Lanes, times: Times, folder: Path) -> None:
+        """Search each Region that is worth it. `times`: seconds of the kernels in the program."""
+        context = self.context
+        wanted = jobs(context, times)
+        total = max(sum(j.share for j in wanted), 1e-9)
+        self.regions = self.left = len(wanted)
+
+        def work(item: tuple[int, Job], measurer: Measurer) -> tuple[Win | None, bool]:
+            number, job = item
+            until = self._deadline(wanted[number:], lanes.count)
+            return search_region(context, job, Spot(measurer, folder / f"region{number}", lanes.lock), until)
+
+        def tell(item: tuple[int, Job], found: tuple[Win | None, bool]) -> None:
+            job, (win, is_complete) = item[1], found
+            self.left -= is_complete
+            context.done += job.share / total
+            if win is not None:
+                self.wins.append(win)
+                context.gain += win.saved
+            if win is not None or is_complete:
+                context.diary.visit(visit_of(context, job, win))
+
+        lanes.run([*enumerate(wanted)], work, tell)
+
+    def _deadline(self, ahead: Sequence[Job], lanes: int) -> float:
+        """The time (monotonic) at which the first of the jobs ahead has to end: its share of what is left, in all lanes."""
         now = time.monotonic()
         left = self.context.at_share(1 - FOR_WHOLE) - now
-        return now + left * ahead[0].share / max(sum(j.share for j in ahead), 1e-9)
+        share = ahead[0].share / max(sum(j.share for j in ahead), 1e-9)
+        return now + left * min(1.0, lanes * share)
 
     def _ended(self, whole: WholeProgram, wins: Sequence[Win]) -> Kept:
         """The comparison at the end: from the ledger if the same winners were compared before."""

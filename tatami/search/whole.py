@@ -14,10 +14,11 @@ from tatami.decisions import Decisions
 from tatami.ledger.records import decision_text
 from tatami.runtime.building.cache import content_key
 from tatami.search.context import Context
-from tatami.search.measuring.measurer import Ended, Measurer, Outcome
+from tatami.search.journal import Whole
+from tatami.search.measuring.crew import Crew
+from tatami.search.measuring.measurer import Ended, Outcome
 from tatami.search.measuring.messages import OWN
 from tatami.search.measuring.noise import GAIN, is_faster, is_slower, ratios, spread
-from tatami.search.results import Whole
 from tatami.search.strategy import BUSY
 from tatami.storage.dump import write_dump
 
@@ -41,7 +42,7 @@ class Comparison(msgspec.Struct, frozen=True):
 class WholeProgram:
     """The program of a search, and other decisions for it. A context manager."""
 
-    def __init__(self, context: Context, folder: Path) -> None:
+    def __init__(self, context: Context, crew: Crew, folder: Path) -> None:
         self.context = context
         compilation = context.compilation
         first = compilation.first
@@ -49,7 +50,7 @@ class WholeProgram:
         opened = context.opened(folder, {**compilation.hints, **context.sizes})
         self.opened = opened
         self.subject = context.subject
-        self.measurer = Measurer(opened, context.options.limits, context.options.command)
+        self.measurer = crew.measurer(opened, is_alone=False)
         self.own = compilation.decisions
         self.base = OWN
         """Name of the program with the decisions that are adopted."""

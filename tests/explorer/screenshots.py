@@ -7,7 +7,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.gpu.cases import gemm
 from tatami.cli import main as tatami
+from tatami.explorer.document import explored
+from tatami.explorer.html import html
+from tatami.prepare import prepare
 from tests.explorer.browser import Browser, opened
 from tests.explorer.pages import DIGITS, ROOT
 
@@ -20,8 +24,12 @@ VIEWS = {
     "memory": "view=memory",
     "time": "view=time",
     "decisions": "view=decisions",
+    "tuning": "",
+    "pipeline": "view=kernels&kernel=0",
 }
 """Name of the picture -> view. `line`: stage and number of the line to choose."""
+BUDGET = "3m"
+"""Time of the search whose report is shown."""
 SETTLED = 0.6
 """Seconds until a view is drawn."""
 
@@ -30,11 +38,21 @@ def take(folder: Path, width: int, height: int, dark: bool) -> None:
     """Write a picture of each view of the digits network."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, opened(width, height) as browser:
-        page = Path(scratch) / "digits.html"
-        tatami(["explore", str(DIGITS), "--bench", "-o", str(page)], standalone_mode=False)
+        pages = written(Path(scratch))
         for name, fragment in VIEWS.items():
-            show(browser, page, fragment, dark)
+            show(browser, pages.get(name, pages["digits"]), fragment, dark)
             browser.driver.save_screenshot(str(folder / f"{name}.png"))
+
+
+def written(scratch: Path) -> dict[str, Path]:
+    """The pages: of the digits network, of a search for it, and of attention for an H100."""
+    pages = {name: scratch / f"{name}.html" for name in ("digits", "tuning", "pipeline")}
+    tatami(["explore", str(DIGITS), "--bench", "-o", str(pages["digits"])], standalone_mode=False)
+    search = ["tune", str(DIGITS), "-D", "N=64", "--budget", BUDGET, "--ledger", str(scratch / "ledger.sqlite")]
+    tatami([*search, "-o", str(scratch / "tuned.json"), "--report", str(pages["tuning"])], standalone_mode=False)
+    product = prepare(gemm(4096, 4096, 4096).make(), target="h100")
+    pages["pipeline"].write_text(html(explored(product, "a product of 4096")), encoding="utf-8")
+    return pages
 
 
 def show(browser: Browser, page: Path, fragment: str, dark: bool) -> None:

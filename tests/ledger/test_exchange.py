@@ -43,7 +43,22 @@ def test_rows_of_another_machine_are_taken_once(tmp_path: Path) -> None:
     with open_ledger(tmp_path / "own.sqlite") as connection:
         assert merge(connection, tmp_path / "other.sqlite") == (2, 0)
         assert merge(connection, tmp_path / "other.sqlite") == (0, 0)
-        assert Records(connection).rounds(SUBJECT) == {("c", 0): GOOD}
+        assert Records(connection).rounds(SUBJECT) == {}  # not measured here
+        assert Records(connection).rounds(replace(SUBJECT, target="t merged")) == {("c", 0): GOOD}
+
+
+def test_a_row_that_two_ledgers_hand_on_is_one(tmp_path: Path) -> None:
+    with open_ledger(tmp_path / "first.sqlite") as connection:
+        Records(connection).finish(SUBJECT, "p", "c", 0.5)
+    with open_ledger(tmp_path / "second.sqlite") as connection:
+        assert merge(connection, tmp_path / "first.sqlite") == (1, 0)
+    with open_ledger(tmp_path / "own.sqlite") as connection:
+        assert merge(connection, tmp_path / "second.sqlite") == (1, 0)
+        assert merge(connection, tmp_path / "first.sqlite") == (0, 0)
+        records = Records(connection)
+        assert records.winner(SUBJECT, "p") is None and records.merged_winner(SUBJECT, "p") == "c"
+        for other in (replace(SUBJECT, target="u"), replace(SUBJECT, revision="s"), replace(SUBJECT, threads=1)):
+            assert records.merged_winner(other, "p") is None
 
 
 def test_hostile_rows_of_another_machine_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 import tatami as tt
 from tatami.decisions import load_decisions
 from tatami.ledger.database import open_ledger
+from tatami.ledger.exchange import merge
 from tests.search.tuned_models import TARGET, planted, session, timings, two_layers
 
 KINDS = ("cpu_contraction", "cpu_rows", "scalar", "cpu_stream", "cpu_window")
@@ -120,6 +121,47 @@ def test_winners_of_open_sizes_stand_behind_their_sizes(tmp_path: Path) -> None:
     for rows in (32, 5):
         x = np.random.default_rng(rows).standard_normal((rows, 64)).astype(np.float32) / 8
         np.testing.assert_allclose(f(x=x)["y"], g(x=x)["y"], rtol=1e-4, atol=1e-6)
+
+
+def merged_from(folder: Path, other: Path) -> None:
+    """Take the rows of another ledger over."""
+    folder.mkdir()
+    with open_ledger(folder / "ledger.sqlite") as connection:
+        assert merge(connection, other / "ledger.sqlite")[1] == 0
+
+
+def test_a_merged_winner_is_tested_before_it_is_believed(tmp_path: Path) -> None:
+    other, own = tmp_path / "other", tmp_path / "own"
+    other.mkdir()
+    first = session(other, planted(other, {}), cuts=False)
+    merged_from(own, other)
+    found = session(own, planted(own, {}), cuts=False)
+    assert first.journal is not None and found.journal is not None
+    assert [(v.key, v.winner) for v in found.journal.visits] == [(v.key, v.winner) for v in first.journal.visits]
+    won = [v.winner for v in found.journal.visits if v.winner]
+    assert won and found.measured < first.measured
+    assert {line.split()[0] for line in timings(own)} - {"own", "tuned"} == set(won)
+
+
+def test_a_merged_winner_that_is_wrong_here_is_a_fault(tmp_path: Path) -> None:
+    other, own = tmp_path / "other", tmp_path / "own"
+    other.mkdir()
+    session(other, planted(other, {}))
+    merged_from(own, other)
+    found = session(own, planted(own, {"kind": "wrong"}))
+    assert {f.verdict for f in found.faults} == {"wrong"} and not found.decisions.plans and not found.decisions.partitions
+
+
+@pytest.mark.parametrize("column", ["target", "revision"])
+def test_rows_of_other_machines_and_versions_are_not_used(tmp_path: Path, column: str) -> None:
+    other, own = tmp_path / "other", tmp_path / "own"
+    other.mkdir()
+    first = session(other, planted(other, {}), cuts=False)
+    with open_ledger(other / "ledger.sqlite") as connection:  # another C compiler is another target
+        for table in ("candidates", "searches", "programs"):
+            connection.execute(f"UPDATE {table} SET {column} = 'x' || {column}")
+    merged_from(own, other)
+    assert session(own, planted(own, {}), cuts=False).measured == first.measured
 
 
 KILLED = """

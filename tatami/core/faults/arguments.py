@@ -99,3 +99,14 @@ def seconds_argument(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
         raise fail("InvalidAttribute", "tune", f"{value!r:.80} is not a number of seconds", "give seconds above 0, or None")
     return float(value)
+
+
+def cluster_argument(value: object, is_tuned: bool) -> str:
+    """The address of `ray=`; empty for None. `is_tuned`: whether a search was asked for. Raises InvalidAttribute."""
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not value.strip():
+        raise _refused("ray", value, "an address", 'give the address of the head node, as "10.0.0.1:6379", or "auto"')
+    if not is_tuned:
+        raise fail("InvalidAttribute", "ray", "a cluster measures for a search only", "give tune=60 too, or leave ray out")
+    return value

@@ -12,6 +12,7 @@ import { MemoryView } from "./views/memory.js";
 import { StagesView } from "./views/stages.js";
 import { State } from "./state.js";
 import { TimeView } from "./views/time.js";
+import { TuningView } from "./views/tuning.js";
 
 const VIEWS = [
   ["stages", "Stages", StagesView],
@@ -22,8 +23,9 @@ const VIEWS = [
   ["decisions", "Decisions", DecisionsView],
   ["compare", "Compare", CompareView],
 ];
+const TUNING = ["tuning", "Tuning", TuningView];
 const KEYS = [
-  ["1 … 7", "the views"],
+  ["1 … 8", "the views"],
   ["/", "find"],
   ["t", "dark or light"],
   ["?", "this list"],
@@ -40,13 +42,14 @@ class App {
 
   constructor(page) {
     this.page = page;
-    this.state = new State();
+    this.offered = page.tunings?.length ? [...VIEWS, TUNING] : VIEWS;
+    this.state = new State(page.tunings?.length ? "tuning" : "stages");
     this.links = new Links(page);
     this.views = new Map();
     this.theme(stored() ?? "");
     document.title = `${page.model} · Tatami explorer`;
     this.main = el("main", { id: "main" });
-    this.tabs = VIEWS.map(([name, title], k) =>
+    this.tabs = this.offered.map(([name, title], k) =>
       el(
         "button",
         {
@@ -103,7 +106,7 @@ class App {
   }
 
   update() {
-    const found = VIEWS.find(([n]) => n === this.state.get("view")) ?? VIEWS[0];
+    const found = this.offered.find(([n]) => n === this.state.get("view")) ?? VIEWS[0];
     const [name, title, View] = found;
     if (!this.views.has(name)) this.views.set(name, new View(this));
     const view = this.views.get(name);
@@ -153,7 +156,7 @@ class App {
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, dialog")) return;
     const number = Number(e.key);
-    if (number >= 1 && number <= VIEWS.length) this.go(VIEWS[number - 1][0]);
+    if (number >= 1 && number <= this.offered.length) this.go(this.offered[number - 1][0]);
     else if (e.key === "t") this.turn();
     else if (e.key === "?") this.help.showModal();
     else if (e.key === "/") (e.target.closest(".pane") ?? this.main).querySelector("input[type=search]")?.focus();

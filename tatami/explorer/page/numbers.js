@@ -47,3 +47,11 @@ export function percent(value) {
 function digits(value) {
   return value === 0 ? "0" : value >= 1000 ? value.toFixed(0) : String(Number(value.toPrecision(3)));
 }
+
+/** Round numbers from 0 up to `most`, four or so. */
+export function ticks(most) {
+  const rough = most / 4,
+    unit = 10 ** Math.floor(Math.log10(rough));
+  const step = unit * [1, 2, 2.5, 5, 10].find((m) => m * unit >= rough);
+  return Array.from({ length: Math.floor(most / step + 1e-9) + 1 }, (_, k) => k * step);
+}

@@ -1,10 +1,10 @@
 // What is looked at: the view and its parts. It stands in the fragment of the address, so that a link leads back to it.
 
-const DEFAULT = { view: "stages" };
-
 export class State {
-  constructor() {
-    this.values = { ...DEFAULT };
+  /** `view`: the one to begin with. */
+  constructor(view) {
+    this.first = { view };
+    this.values = { ...this.first };
     this.listeners = [];
     this.read();
     window.addEventListener("hashchange", () => {
@@ -16,7 +16,7 @@ export class State {
   }
 
   read() {
-    this.values = { ...DEFAULT, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) };
+    this.values = { ...this.first, ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) };
   }
 
   text() {

@@ -18,7 +18,7 @@ import msgspec
 
 from tatami.core.target import Target
 from tatami.plan.gpu.sm_load import COPIERS, Pipeline
-from tatami.plan.simulation.roles import Barrier, Role, Simulated, further
+from tatami.plan.simulation.roles import Barrier, Role, Simulated, Span, Until, further
 from tatami.plan.simulation.units import Units
 
 BLOCKS = 16
@@ -30,8 +30,8 @@ ROUNDS = 2
 class Sm(Units):
     """The units of an SM, with the number of tiles that it has left."""
 
-    def __init__(self, p: Pipeline, target: Target) -> None:
-        super().__init__(target)
+    def __init__(self, p: Pipeline, target: Target, log: list[Span] | None = None) -> None:
+        super().__init__(target, log)
         self.p = p
         self.left = -(-p.tiles // target.sms)
 
@@ -65,15 +65,15 @@ class Sm(Units):
         return self.store(now, share * self.p.store_bytes, share * self.p.store_lines)
 
 
-def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 0.0) -> None:
+def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], cta: str, at: float = 0.0) -> None:
     """Start the roles of a CTA with a producer warp. A persistent CTA takes all its tiles; otherwise it takes one, and the
-    next CTA follows."""
+    next CTA follows. `cta`: for names of roles, empty for the only one."""
     f, clock = sm.f, sm.clock
     per_tile = 1 if p.pingpong else p.consumers
-    full = [Barrier(1 + (per_tile if p.full_arrivals else 0)) for _ in range(p.stages)]
-    free = [Barrier(per_tile) for _ in range(p.stages)]
-    idle = Barrier(p.consumers)  # a tile is written
-    turn = Barrier(1)  # ping-pong: the tensor cores pass from one consumer to the other
+    full = [Barrier(1 + (per_tile if p.full_arrivals else 0), f"full slot {s}") for s in range(p.stages)]
+    free = [Barrier(per_tile, f"free slot {s}") for s in range(p.stages)]
+    idle = Barrier(p.consumers, "tile written")
+    turn = Barrier(1, "turn")  # ping-pong: the tensor cores pass from one consumer to the other
     tiles = [next_tile()]
     at_work = p.consumers
 
@@ -120,7 +120,7 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
                 running.append((slot, sm.multiply(now, per_tile)))
                 while len(running) > (0 if step + 1 == (tile + 1) * p.blocks else p.wait_depth):
                     done, end = running.pop(0)
-                    now = yield max(now, end)
+                    now = yield Until(max(now, end), "product")
                     now = yield sm.arrive(now, p.free_arrivals)
                     clock.arrive(free[done], now + f.barrier_arrive)
             if p.pingpong:
@@ -139,14 +139,14 @@ def specialised(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], at: float = 
         now = yield max(now, stored)
         at_work -= 1
         if not at_work and not p.persistent and sm.left > 0:
-            specialised(sm, p, next_tile, now)
+            specialised(sm, p, next_tile, cta, now)
 
-    clock.start(producer(), at)
+    clock.start(producer(), at, f"producer{cta}")
     for group in range(p.consumers):
-        clock.start(consumer(group), at)
+        clock.start(consumer(group), at, f"consumer {group}{cta}")
 
 
-def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
+def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool], cta: str) -> None:
     """Start a CTA whose threads all copy, wait and multiply, with a ring of `stages` slots; with one slot nothing overlaps."""
     f = sm.f
 
@@ -169,7 +169,7 @@ def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
             for k in range(p.blocks):
                 if p.full_arrivals:
                     now = yield sm.arrive(now, p.full_arrivals)
-                now = yield max(now, landed.popleft()) + (f.barrier_wait if p.boxes else 0.0)
+                now = yield Until(max(now, landed.popleft()) + (f.barrier_wait if p.boxes else 0.0), "copies of a block")
                 now += f.barrier_wait
                 last = k + ahead >= p.blocks
                 if p.stages > 1 and (not last or (p.overlap and more)):
@@ -180,7 +180,7 @@ def uniform(sm: Sm, p: Pipeline, next_tile: Callable[[], bool]) -> None:
             now = yield sm.write(sm.read(now, 1.0), 1.0)
         yield now
 
-    sm.clock.start(threads())
+    sm.clock.start(threads(), name=f"threads{cta}")
 
 
 @lru_cache(maxsize=4096)
@@ -204,14 +204,15 @@ def _blocks(p: Pipeline, target: Target, tiles: int) -> Simulated:
     return further(fewer, more, (p.blocks - BLOCKS // 2) / (BLOCKS - BLOCKS // 2))
 
 
-def run_whole(p: Pipeline, target: Target) -> Simulated:
-    """Simulate `p.tiles` over all SMs, blocks of k one by one."""
-    sm = Sm(p, target)
+def run_whole(p: Pipeline, target: Target, log: list[Span] | None = None) -> Simulated:
+    """Simulate `p.tiles` over all SMs, blocks of k one by one. `log`: gets what roles and units do."""
+    sm = Sm(p, target, log)
 
     def next_tile() -> bool:
         sm.left -= 1
         return sm.left >= 0
 
-    for _ in range(min(p.ctas_per_sm, sm.left)):
-        (specialised if p.specialised else uniform)(sm, p, next_tile)
+    ctas = min(p.ctas_per_sm, sm.left)
+    for number in range(ctas):
+        (specialised if p.specialised else uniform)(sm, p, next_tile, f" of CTA {number}" if ctas > 1 else "")
     return sm.run()

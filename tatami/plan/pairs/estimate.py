@@ -14,8 +14,8 @@ from tatami.core.ops import OPS
 from tatami.core.target import Target
 from tatami.plan.ir import Sm90Pair
 from tatami.plan.pairs.simulate import simulate_pair
-from tatami.plan.pairs.sm_load import WeightWork, pair_pipeline_of
-from tatami.plan.pairs.work import pair_work
+from tatami.plan.pairs.sm_load import PairPipeline, WeightWork, pair_pipeline_of
+from tatami.plan.pairs.work import PairWork, pair_work
 from tatami.plan.simulation.figures import figures_of
 from tatami.plan.simulation.memory_occ import memory_occ
 from tatami.plan.views.pair_limits import PairPlan, element_bytes, firsts_of, needs_of_pair, streamed_of
@@ -29,7 +29,7 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
     bm, _, bk = plan.tile
     need, figures, size = needs_of_pair(plan, target), figures_of(target), element_bytes(plan)
     work = pair_work(region, view, plan, target, sizes)
-    p = pair_pipeline_of(plan, work, target, _weight_work(view) if view.direct else None)
+    p = pipeline_of_pair(view, plan, work, target)
     found = simulate_pair(p, target)
     latency = figures.dram_latency + (figures.tma_latency if isinstance(plan, Sm90Pair) else 0.0)
     prologue = min(latency, found.cycles) / target.clock
@@ -62,6 +62,11 @@ def pair_estimate(region: Region, view: PairView, plan: PairPlan, target: Target
         "memory_traffic": work.moved,
         **{f"busy.{unit}": share for unit, share in found.busy.items()},
     }
+
+
+def pipeline_of_pair(view: PairView, plan: PairPlan, work: PairWork, target: Target) -> PairPipeline:
+    """The kernel of a plan as the simulation takes it. `work`: the blocks that its tiles visit."""
+    return pair_pipeline_of(plan, work, target, _weight_work(view) if view.direct else None)
 
 
 def _weight_work(view: PairView) -> WeightWork:

@@ -17,7 +17,7 @@ import msgspec
 
 from tatami.core.target import Target
 from tatami.plan.pairs.sm_load import Multiply, PairPipeline
-from tatami.plan.simulation.roles import Barrier, Role, Simulated, Step, combined
+from tatami.plan.simulation.roles import Barrier, Role, Simulated, Span, Step, combined
 from tatami.plan.simulation.units import Units
 
 LANES = 4
@@ -34,8 +34,8 @@ TILES, BLOCKS = 2, 4
 class Pairs(Units):
     """The units of an SM, with the tiles that it has left."""
 
-    def __init__(self, p: PairPipeline, target: Target) -> None:
-        super().__init__(target)
+    def __init__(self, p: PairPipeline, target: Target, log: list[Span] | None = None) -> None:
+        super().__init__(target, log)
         self.p = p
         self.left = list(reversed(p.tiles))
 
@@ -63,17 +63,17 @@ class Group:
     """The asynchronous products of a warpgroup, in order."""
 
     def __init__(self) -> None:
-        self.issued, self.done = Barrier(1), Barrier(1)
+        self.issued, self.done = Barrier(1, "product started"), Barrier(1, "product done")
         self.products: list[Multiply] = []
 
 
 class Slots:
-    """A ring: barriers of its slots."""
+    """A ring: barriers of its slots. `name`: of what it holds."""
 
-    def __init__(self, slots: int, groups: int) -> None:
+    def __init__(self, name: str, slots: int, groups: int) -> None:
         self.slots = slots
-        self.full = [Barrier(1) for _ in range(slots)]
-        self.free = [Barrier(groups) for _ in range(slots)]
+        self.full = [Barrier(1, f"{name}, full slot {s}") for s in range(slots)]
+        self.free = [Barrier(groups, f"{name}, free slot {s}") for s in range(slots)]
 
     def at(self, barriers: list[Barrier], block: int) -> tuple[Barrier, int]:
         """Barrier and phase of a block."""
@@ -81,22 +81,23 @@ class Slots:
 
 
 class Cta:
-    """The roles of a CTA. A persistent CTA takes all tiles of the SM; otherwise it takes one, and the next CTA follows."""
+    """The roles of a CTA. `cta`: for their names, empty for the only one. A persistent CTA takes all tiles of the SM; otherwise it takes one, and the next CTA follows."""
 
-    def __init__(self, sm: Pairs, at: float = 0.0) -> None:
+    def __init__(self, sm: Pairs, cta: str, at: float = 0.0) -> None:
         p = sm.p
         self.sm, self.p, self.f, self.clock = sm, p, sm.f, sm.clock
         self.tiles = sm.left[::-1] if p.persistent else [sm.left[-1]]
         del sm.left[-len(self.tiles) :]
-        self.rows = Slots(1, p.groups)
-        self.keys, self.values = Slots(p.stages, p.groups), Slots(p.stages, p.groups)
+        self.cta = cta
+        self.rows = Slots("rows", 1, p.groups)
+        self.keys, self.values = (Slots(name, p.stages, p.groups) for name in ("keys", "values"))
         self.groups = [Group() for _ in range(p.groups)]
-        self.go = [Barrier(1) for _ in range(p.groups)]
+        self.go = [Barrier(1, "turn") for _ in range(p.groups)]
         self.at_work = p.groups
-        self.clock.start(self.producer(at), at)
+        self.clock.start(self.producer(at), at, f"producer{cta}")
         for g, group in enumerate(self.groups):
-            self.clock.start(self.multiplier(group, at), at)
-            self.clock.start((self.overlapped if p.overlap else self.plain)(g, at), at)
+            self.clock.start(self.multiplier(group, at), at, f"products of group {g}{cta}")
+            self.clock.start((self.overlapped if p.overlap else self.plain)(g, at), at, f"group {g}{cta}")
 
     def producer(self, at: float) -> Role:
         """The role that loads rows, keys and values."""
@@ -250,7 +251,7 @@ class Cta:
         """A group has finished; the last one starts the next CTA."""
         self.at_work -= 1
         if not self.at_work and self.sm.left:
-            Cta(self.sm, now)
+            Cta(self.sm, self.cta, now)
 
 
 @lru_cache(maxsize=4096)
@@ -273,10 +274,11 @@ def simulate_pair(p: PairPipeline, target: Target) -> Simulated:
     return combined(parts)
 
 
-def run_whole_pair(p: PairPipeline, target: Target) -> Simulated:
-    """Simulate `p.tiles`, block by block."""
-    sm = Pairs(p, target)
-    for _ in range(min(p.ctas_per_sm, len(p.tiles))):
+def run_whole_pair(p: PairPipeline, target: Target, log: list[Span] | None = None) -> Simulated:
+    """Simulate `p.tiles`, block by block. `log`: gets what roles and units do."""
+    sm = Pairs(p, target, log)
+    ctas = min(p.ctas_per_sm, len(p.tiles))
+    for number in range(ctas):
         if sm.left:
-            Cta(sm)
+            Cta(sm, f" of CTA {number}" if ctas > 1 else "")
     return sm.run()

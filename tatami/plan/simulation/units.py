@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from tatami.core.target import Target
 from tatami.plan.simulation.figures import figures_of, l2_bytes_per_clock
-from tatami.plan.simulation.roles import Clock, Server, Simulated
+from tatami.plan.simulation.roles import Clock, Server, Simulated, Span
 
 
 class Units:
     """The units of an SM. `math`: tensor cores, or the issue slots of multiply-adds; `ordinary`: all other arithmetic;
-    `shuffles`: between lanes; `stores`: lines that load and store instructions touch; `barriers`: lanes that arrive."""
+    `shuffles`: between lanes; `stores`: lines that load and store instructions touch; `barriers`: lanes that arrive; `log`:
+    gets what roles and units do, if it is given."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, log: list[Span] | None = None) -> None:
         self.target, self.f = target, figures_of(target)
-        self.clock = Clock()
-        self.math, self.ordinary, self.exponentials, self.shuffles = (Server() for _ in range(4))
-        self.smem, self.l2, self.dram, self.barriers, self.stores = (Server() for _ in range(5))
+        self.clock = Clock(log)
+        self.math, self.ordinary = Server("multiply-adds", log), Server("ordinary cores", log)
+        self.exponentials, self.shuffles = Server("exponentials", log), Server("shuffles", log)
+        self.smem, self.l2, self.dram = (Server(n, log) for n in ("shared memory", "L2", "memory"))
+        self.barriers, self.stores = Server("barriers", log), Server("lines of stores", log)
         self.l2_rate = self.f.l2_bytes_per_clock
         self.dram_rate = target.bandwidth / target.clock / target.sms
 

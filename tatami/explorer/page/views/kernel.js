@@ -4,6 +4,7 @@ import { el, table } from "../dom.js";
 import { planForm } from "./edit.js";
 import { LinePane } from "../lines.js";
 import { nameOf } from "../figures.js";
+import { pipelineOf } from "./pipeline.js";
 import { bytes, count, seconds } from "../numbers.js";
 
 export class KernelPage {
@@ -65,6 +66,7 @@ export class KernelPage {
         { class: "facts" },
         facts.map(([n, v]) => el("div", {}, el("dt", {}, n), el("dd", {}, v))),
       ),
+      page.pipelines?.[k.key] ? [el("h3", {}, "The pipeline on one SM"), ...pipelineOf(page.pipelines[k.key])] : "",
       el(
         "div",
         { class: "columns" },
@@ -97,7 +99,7 @@ export class KernelPage {
   }
 
   rejected(k) {
-    const best = k.estimate || 0;
+    const best = k.choices[k.choices.length - 1]?.seconds || 0; // at the sizes of the others' estimates
     const bar = (v, name) =>
       v && best
         ? el("i", { class: `bar ${name}`, style: `width:${Math.min(80, Math.max(2, 12 + 24 * Math.log10(v / best)))}px` })

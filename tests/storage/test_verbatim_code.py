@@ -154,6 +154,8 @@ MAKERS = {
             "c/products/amx_tiles.py",
             "c/products/codes.py",
             "c/products/block_dots.py",
+            "c/products/along.py",
+            "c/products/places.py",
         ),
         "C that we print",
     ),

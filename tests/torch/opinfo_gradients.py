@@ -10,15 +10,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tests.torch import opinfo
+from tests.torch import opinfo_samples
 
 
 def check_gradients(name: str, target: str, limit: int | None, whole: bool = True) -> dict[str, Any]:
-    """{"passed", "run", "samples", "ours", "reason"}, as `opinfo.check_name`; "ours": samples without an operator that stays in
+    """{"passed", "run", "samples", "ours", "reason"}, as `opinfo_samples.check_name`; "ours": samples without an operator that stays in
     PyTorch."""
     import torch
 
-    found = [op for op in opinfo.variants(name) if op.supports_autograd and torch.float32 in op.supported_dtypes("cpu")]
+    found = [op for op in opinfo_samples.variants(name) if op.supports_autograd and torch.float32 in op.supported_dtypes("cpu")]
     if not found:
         return {"passed": 0, "run": 0, "samples": 0, "ours": 0, "reason": "no gradients of float32"}
     passed = run = total = ours = 0
@@ -26,10 +26,10 @@ def check_gradients(name: str, target: str, limit: int | None, whole: bool = Tru
     for op in found:
         samples = list(op.sample_inputs("cpu", torch.float32, requires_grad=True))
         total += len(samples)
-        for first in range(0, len(samples[:limit]), opinfo.TOGETHER):
+        for first in range(0, len(samples[:limit]), opinfo_samples.TOGETHER):
             if reason and not whole:
                 break
-            part = samples[:limit][first : first + opinfo.TOGETHER]
+            part = samples[:limit][first : first + opinfo_samples.TOGETHER]
             whys, stays = check_together(op, part, target)
             if len(part) > 1 and any(whys):
                 alone = [check_together(op, [s], target) for s in part]
@@ -59,21 +59,21 @@ def check_together(op: Any, samples: list[Any], target: str) -> tuple[list[str |
         wanted = gradients(apply, op, samples, calls)
         again = gradients(apply, op, samples, calls, seed=1)
     except Exception as error:  # the database has samples that its own operator refuses on this build
-        return [f"eager: {opinfo.one_line(error)}"] * len(samples), 0
+        return [f"eager: {opinfo_samples.one_line(error)}"] * len(samples), 0
     torch._dynamo.reset()
     REPORTS.clear()
     compiled = torch.compile(apply, backend=backends.torch_backend, fullgraph=True, dynamic=False, options={"target": target})
     try:
         got = gradients(compiled, op, samples, calls)
     except Exception as error:
-        return [opinfo.one_line(error)] * len(samples), 0
+        return [opinfo_samples.one_line(error)] * len(samples), 0
     stays = any(r.unsupported or r.refused for r in REPORTS)
     try:
         exact: Any = gradients(apply, op, samples, [in_double(c) for c in calls])
     except Exception:
         exact = [None] * len(samples)
     whys = [
-        opinfo.differ(mine, theirs, not opinfo.same(other, theirs), partial(_given, e))
+        opinfo_samples.differ(mine, theirs, not opinfo_samples.same(other, theirs), partial(_given, e))
         for mine, theirs, other, e in zip(got, wanted, again, exact, strict=True)
     ]
     return whys, int(stays)
@@ -119,7 +119,7 @@ def leaves_of(call: Any) -> Any:
     from torch.utils._pytree import tree_map_only
 
     def own(t: Any) -> Any:
-        copied = opinfo.fresh(t)
+        copied = opinfo_samples.fresh(t)
         return copied.requires_grad_(t.requires_grad) if t.is_floating_point() or t.is_complex() else copied
 
     return tree_map_only(torch.Tensor, own, call)
@@ -142,12 +142,12 @@ def section(results: dict[str, dict[str, Any]]) -> list[str]:
     if key is None:
         return []
     found = {n: r for n, r in results[key].items() if r["run"]}
-    right = [n for n, r in found.items() if opinfo.passes(r)]
+    right = [n for n, r in found.items() if opinfo_samples.passes(r)]
     whole = [n for n in right if found[n]["ours"] == found[n]["run"]]
     wrong = [n for n, r in found.items() if "differs from eager" in r["reason"]]
     rest = {n: r["reason"] for n, r in found.items() if n not in right}
     target = "CPU" if key == "gradients" else "reference"
-    missing = len(set(opinfo.all_names()) - results[key].keys())
+    missing = len(set(opinfo_samples.all_names()) - results[key].keys())
     run, of = (sum(r[k] for r in found.values()) for k in ("run", "samples"))
     return [
         "",
@@ -163,5 +163,8 @@ def section(results: dict[str, dict[str, Any]]) -> list[str]:
         "",
         "| name | agree | ran | reason of the first failure |",
         "|---|---|---|---|",
-        *(f"| `{n}` | {found[n]['passed']} | {found[n]['run']} | {opinfo.shown(why)} |" for n, why in sorted(rest.items())),
+        *(
+            f"| `{n}` | {found[n]['passed']} | {found[n]['run']} | {opinfo_samples.shown(why)} |"
+            for n, why in sorted(rest.items())
+        ),
     ]

@@ -34,7 +34,7 @@ def along_unit(name: str) -> Unit | None:
     element, mr, nr, lanes = found[1], *map(int, found.groups()[1:])
     is_kept = C_TYPES[element][1] * lanes in (32, 64)
     arguments = "a, b, to, at + j, pitch, c_pitch, first, &run"
-    text = routine_page("along").fill(
+    text = routine_page("images/along").fill(
         ELEMENT=element_text(element, lanes),
         MASK=f"int{8 * C_TYPES[element][1]}_t",
         VECTOR=C_TYPES[element][1] * lanes,
@@ -63,7 +63,7 @@ def _panel(rows: int, nr: int, lanes: int, is_kept: bool) -> str:
 
     tree, totals = _totals(sums, lanes)
     places = [f"c[{i} * c_pitch + {j}]" for i in range(rows) for j in range(nr)]
-    return routine_page("along_panel").fill(
+    return routine_page("images/along_panel").fill(
         FUNCTION=f"panel_{rows}",
         SUMS=", ".join(f"{s} = {{0}}" for s in sums),
         ROWS=[f"const T *a{i}p = a + {i} * pitch;" for i in range(rows)],

@@ -42,7 +42,7 @@ def places_unit(name: str, columns: Iterable[int] | None = None) -> Unit | None:
     needed = set(range(1, most + 1))
     if columns is not None:
         needed = {w for n in columns if n for p in [-(-n // most)] for w in (n // p, -(-n // p))}
-    text = routine_page("places").fill(
+    text = routine_page("images/places").fill(
         ELEMENT=element_text(element, lanes),
         TILES=[_tile(width, runs, nr, lanes, element in DOTS) for width in sorted(needed)],
         NAME=name,
@@ -79,7 +79,7 @@ def _tile(width: int, runs: int, nr: int, lanes: int, dots: bool) -> str:
 
     every = [n for part in range(sets) for n in sums(part)]
     line = 64 // C_BYTES
-    return routine_page("places_panel").fill(
+    return routine_page("images/places_panel").fill(
         FUNCTION=f"tile_{width}",
         SUMS=", ".join(f"{n} = {{0}}" for n in every),
         STEPS=sets,

@@ -3,6 +3,7 @@
    @NAMES      names of the outputs, to print
    @TABLES     sizes and slots of its programs, and what the reference says about each output
    @THREADS    threads
+   @ALIGNMENT  bytes that memory is aligned to
    @BUFFERS    boundary buffers and constants
    @MEMORY     memory for boundary buffers
    @INPUTS     inputs filled

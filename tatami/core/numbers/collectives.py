@@ -13,14 +13,16 @@ A `Communicator` exchanges arrays; a program names groups and knows no communica
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
-import numpy as np
 
 from tatami.core.diagnostic import fail
 
-Array: TypeAlias = np.ndarray
+if TYPE_CHECKING:
+    import numpy as np
+
+Array: TypeAlias = "np.ndarray"
 
 COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"})
 """Names of the operations, and of the host steps that they become."""
@@ -76,7 +78,7 @@ class Exchange:
     def __init__(self, what: Collective, x: Array, at: str) -> None:
         """Begin it with a copy of `x`, which its program may overwrite. Raises CollectiveFailed."""
         self.what, self.at = what, at
-        self._own = np.array(x, order="C")
+        self._own = x.copy(order="C")
         self._pending: Pending | None = None
         if what.ranks == 1:
             return

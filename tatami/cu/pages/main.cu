@@ -5,7 +5,10 @@
    @PROGRAMS  setup, where there is one, and run: main_program.cu
    @SETUP     memory of setup's buffers; empty without a setup
    @MEMORY    memory of run's buffers
-   @MAP_TYPES the driver's types for tensor maps, in the order of the TT_ constants; @FAULTY_DRIVER, @SMALL_SPAN, @SMALL_BIT
+   @MAP_TYPES the driver's types for tensor maps, in the order of the TT_ constants
+   @FAULTY_DRIVER the last version of the driver that marks small tensors wrongly
+   @SMALL_SPAN bytes below which a tensor is small
+   @SMALL_BIT the bit of a map that such a driver sets wrongly
    @CHECKS    a comparison for each output, or its numbers where the reference says nothing
 */
 // Runs the program of the other files on Philox inputs and compares with the reference.

@@ -29,8 +29,7 @@ class Collectives(Value):
 
     def all_to_all(self, ranks: int, sent: Sequence[int] = (), received: Sequence[int] = (), group: str = "world") -> Self:
         """Part k of axis 0 to process k; `sent`, `received`: rows for and from each process, equal parts if empty."""
-        rows = {"sent": tuple(sent), "received": tuple(received)}
-        return self.one("all_to_all", **rows, group=group, ranks=ranks, number=self._collectives())
+        return self.one("all_to_all", sent=sent, received=received, group=group, ranks=ranks, number=self._collectives())
 
     def broadcast(self, ranks: int, root: int = 0, group: str = "world") -> Self:
         """The tensor of process `root`."""

@@ -215,10 +215,21 @@ class Emitter(Blocks):
         """The lanes for which an index is below another one, as a range, if one moves by one from lane to lane and the other stays:
         numbers of 64 bits are compared by several instructions for each part of a vector. None for other operands."""
         sides = [s.value for s in (e.x, e.y) if isinstance(s, region_ir.Index) and s.dtype in (DType.i32, DType.i64)]
-        if e.fn not in ("lt", "le", "gt", "ge") or len(sides) < 2 or p.lanes < 2:
+        if len(sides) < 2 or p.lanes < 2:
             return None
-        low, high = reversed(sides) if e.fn in ("gt", "ge") else sides
-        above = self.simplified(p.at(high - low)) - (e.fn in ("lt", "gt"))
+        x, y = sides
+        match e.fn:
+            case "lt":
+                room = y - x - 1
+            case "le":
+                room = y - x
+            case "gt":
+                room = x - y - 1
+            case "ge":
+                room = x - y
+            case _:
+                return None
+        above = self.simplified(p.at(room))
         step = self.step(above, p)
         if step == ONE:
             return LaneRange(-above, expr(p.lanes), p.lanes)

@@ -11,7 +11,8 @@
    @TREE      the sums of lanes, in vectors t0, t1, …
    @STORED    these vectors, stored to `total`
    @TOTALS    elements of `total`
-   @WRITES    totals written to c; @ADDS totals added to it
+   @WRITES    totals written to c
+   @ADDS      totals added to c
 */
 static __attribute__((noinline)) void @FUNCTION(const T *a, const T *b, T *c, const int64_t *at, int64_t pitch, int64_t c_pitch, int64_t first, const Run *run) {
   V @SUMS;

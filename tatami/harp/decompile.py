@@ -22,6 +22,7 @@ from tatami.core.codec import to_builtins
 from tatami.core.diagnostic import TatamiError, fail, raise_errors
 from tatami.core.dtype import DType
 from tatami.core.module import Module
+from tatami.core.numbers.collectives import COLLECTIVES
 from tatami.core.scalar import number
 from tatami.core.signature import Input
 from tatami.frontend.graph import Graph as Scratch
@@ -283,7 +284,8 @@ class _Writer:
         operands = self._operands([t for k, t in enumerate(node.inputs) if k not in numbers])
         for k in sorted(numbers):
             operands.insert(k, numbers[k])
-        return expression(node, operands, types, may_be_method=not self._would_be_laid_out(node))
+        numbers_itself = node.op in COLLECTIVES  # a method does: by its place among the collectives of the text
+        return expression(node, operands, types, may_be_method=not numbers_itself and not self._would_be_laid_out(node))
 
     def _would_be_laid_out(self, node: Node) -> bool:
         """True if the method would first lay out its operand, which is read by index expressions: reshape and unfold do, the

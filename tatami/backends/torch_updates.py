@@ -20,6 +20,10 @@ FOREACH = "_foreach_"
 """The beginning of the names of functions of lists of tensors."""
 FACTORS = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
 """Operator -> its argument that scales a term."""
+OTHERS = ("norm", "max", "powsum")
+"""Functions of lists whose arguments are not those of the methods of tensors."""
+OF_NUMBERS = {"maximum": "clamp_min", "maximum_": "clamp_min_", "minimum": "clamp_max", "minimum_": "clamp_max_"}
+"""Function of lists -> the method that takes numbers as well as tensors, where its own does not."""
 
 
 def replace_update(node: fx.Node) -> None:
@@ -27,11 +31,7 @@ def replace_update(node: fx.Node) -> None:
     name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
     if node.op == "call_function" and node.target is getattr(torch, name, None) and name.startswith(FOREACH):
         base = name.removeprefix(FOREACH)
-        if hasattr(torch.Tensor, base) and base.rstrip("_") not in (
-            "norm",
-            "max",
-            "powsum",
-        ):  # their arguments are not those of the methods
+        if hasattr(torch.Tensor, base) and base.rstrip("_") not in OTHERS:
             node.target = _Each(base)
         return
     if node.target is torch.ops.prims.fma.default and any(map(_is_number, node.args)):
@@ -83,9 +83,11 @@ class _Each:
 
     def __init__(self, name: str) -> None:
         self.__name__ = f"{FOREACH}{name}"
-        self._one = _One(name)
+        self._one = _One(OF_NUMBERS.get(name, name))
 
-    def __call__(self, *args: Traced, **given: Traced) -> Traced:
+    def __call__(self, /, *args: Traced, **given: Traced) -> Traced:
+        if "self" in given:
+            args = (given.pop("self"), *args)
         count = next(len(a) for a in (*args, *given.values()) if isinstance(a, list | tuple))
 
         def own(value: Traced, k: int) -> Traced:

@@ -108,3 +108,16 @@ def test_functions_of_lists_are_those_of_their_tensors() -> None:
     got = torch.compile(step, backend="tatami", options={"fallback": False})(*given)
     torch.testing.assert_close(got, step(*other))
     torch.testing.assert_close(given, other)
+
+
+def test_functions_of_lists_take_numbers_and_names() -> None:
+    torch._dynamo.reset()
+    f: Any = torch
+
+    def step(a: list[torch.Tensor], b: list[torch.Tensor]) -> list[torch.Tensor]:
+        bounds = [*f._foreach_maximum(a, 0.5), *f._foreach_minimum(a, [0.1, -0.2]), *f._foreach_minimum(a, b)]
+        return [*bounds, *f._foreach_add(self=a, other=b)]
+
+    a, b = [torch.tensor([float("nan"), 1.0]), torch.randn(3)], [torch.randn(2), torch.randn(3)]
+    got = torch.compile(step, backend="tatami", options={"fallback": False})(a, b)
+    torch.testing.assert_close(got, step(a, b), equal_nan=True)

@@ -49,6 +49,6 @@ def _bytes_after(forward: fx.GraphModule, results: int) -> int:
 
 
 def _memory(node: object) -> int | None:
-    """The identity of the memory of a node's tensor; None for what is no tensor."""
+    """The identity of the memory of a node's tensor; None if it has none."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return int(value.untyped_storage()._cdata) if isinstance(value, Tensor) else None

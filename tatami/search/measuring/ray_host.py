@@ -92,7 +92,7 @@ class Host:
         except Exception:
             if not self._is_ended:
                 raise
-            answer = Over("", "crashed", "the search left this node")  # which does not read it
+            answer = Over("", "crashed", "the search left this node")  # nobody reads it
         return msgspec.msgpack.encode(answer)
 
     def end(self) -> None:

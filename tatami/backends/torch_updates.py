@@ -73,7 +73,8 @@ class _One:
         if factor is None:
             return self._method(*args, **given)
         names = ("input", *OPERANDS[self._base])
-        x, *operands = (*args, *(given.pop(n) for n in names if n in given))
+        operands: list[Traced] = [*args, *[given.pop(n) for n in names if n in given]]
+        x = operands.pop(0)
         by = given.pop(factor, 1)
         if len(operands) > len(OPERANDS[self._base]):  # a function of lists may have factors as its last argument
             by = operands.pop()

@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 import torch
 
 from tatami import backends
+from tatami.backends.torch_compile import read_options
 from tatami.backends.torch_report import REPORTS
 from tatami.core.diagnostic import TatamiError
 
@@ -76,4 +77,4 @@ def test_views_of_arguments_and_results_are_not_kept_twice() -> None:
 @pytest.mark.parametrize("budget", [-0.1, 1.5, "half"])
 def test_other_shares_are_refused(budget: object) -> None:
     with pytest.raises(TatamiError, match="memory_budget"):
-        backends.torch_compile.read_options({"memory_budget": budget}, None)
+        read_options({"memory_budget": budget}, None)

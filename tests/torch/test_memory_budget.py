@@ -1,6 +1,10 @@
-"""The option memory_budget: forward keeps at most that share for backward, and gradients stay the same."""
+"""The option memory_budget: forward keeps at most that share for backward, and gradients stay the same. All options are in the
+guide."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +13,7 @@ pytest.importorskip("torch")
 import torch
 
 from tatami import backends
-from tatami.backends.torch_compile import read_options
+from tatami.backends.torch_compile import Options, read_options
 from tatami.backends.torch_report import REPORTS
 from tatami.core.diagnostic import TatamiError
 
@@ -78,3 +82,9 @@ def test_views_of_arguments_and_results_are_not_kept_twice() -> None:
 def test_other_shares_are_refused(budget: object) -> None:
     with pytest.raises(TatamiError, match="memory_budget"):
         read_options({"memory_budget": budget}, None)
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "torch-compile.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)
+    assert sorted(named) == sorted(Options.__struct_fields__)

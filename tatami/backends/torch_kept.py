@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch._functorch.config as functorch_config
 from functorch.compile import min_cut_rematerialization_partition
 from torch import Tensor, fx
+from torch.fx.experimental.symbolic_shapes import optimization_hint
 
 KEPT = "tatami_kept"
 """Key in the metadata of a forward graph's output; its value is the bytes that are kept."""
@@ -33,17 +34,21 @@ def kept_bytes(graph: fx.GraphModule) -> int:
 
 
 def _bytes_after(forward: fx.GraphModule, results: int) -> int:
-    """Bytes of what a forward graph returns after its `results`, each memory once, without its arguments and results."""
-    output = next(n for n in forward.graph.nodes if n.op == "output")
-    values = [v for v in output.args[0] if isinstance(v, fx.Node)]
-    own = {n for n in output.args[0][:results] if isinstance(n, fx.Node)}
-    total, seen = 0, set()
-    for node in values:
-        value = node.meta.get("val")
-        if node in own or node.op == "placeholder" or not isinstance(value, Tensor):
-            continue
-        storage = value.untyped_storage()
-        if storage._cdata not in seen:
-            seen.add(storage._cdata)
-            total += int(value.numel()) * value.element_size()
+    """Bytes of what a forward graph returns after its `results`, each memory once, without its arguments and results. Sizes that are
+    not constants count as in the example: asking for their numbers would make each size a graph of its own."""
+    returned = forward.graph.find_nodes(op="output")[0].args[0]
+    seen = {_memory(n) for n in (*forward.graph.find_nodes(op="placeholder"), *returned[:results])}
+    total = 0
+    for node in returned[results:]:
+        memory = _memory(node)
+        if memory is not None and memory not in seen:
+            seen.add(memory)
+            value = node.meta["val"]
+            total += optimization_hint(value.numel(), fallback=0) * value.element_size()
     return total
+
+
+def _memory(node: object) -> int | None:
+    """The identity of the memory of a node's tensor; None if it has none."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return int(value.untyped_storage()._cdata) if isinstance(value, Tensor) else None

@@ -20,6 +20,14 @@ FOREACH = "_foreach_"
 """The beginning of the names of functions of lists of tensors."""
 FACTORS = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
 """Operator -> its argument that scales a term."""
+OPERANDS = {"add": ("other",), "sub": ("other",), "addcmul": ("tensor1", "tensor2"), "addcdiv": ("tensor1", "tensor2")}
+"""Operator -> names of its operands after the first, which is `input` of a function and `self` of a method."""
+OTHERS = ("norm", "max", "powsum")
+"""Functions of lists whose arguments are not those of the methods of tensors."""
+NUMBERS = ("scalar", "scalars")
+"""Names of the last argument of functions of lists, which the methods call otherwise."""
+OF_NUMBERS = {"maximum": "clamp_min", "maximum_": "clamp_min_", "minimum": "clamp_max", "minimum_": "clamp_max_"}
+"""Function of lists -> the method that takes numbers as well as tensors, where its own does not."""
 
 
 def replace_update(node: fx.Node) -> None:
@@ -27,19 +35,18 @@ def replace_update(node: fx.Node) -> None:
     name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
     if node.op == "call_function" and node.target is getattr(torch, name, None) and name.startswith(FOREACH):
         base = name.removeprefix(FOREACH)
-        if hasattr(torch.Tensor, base) and base.rstrip("_") not in (
-            "norm",
-            "max",
-            "powsum",
-        ):  # their arguments are not those of the methods
+        if hasattr(torch.Tensor, base) and base.rstrip("_") not in OTHERS:
             node.target = _Each(base)
         return
     if node.target is torch.ops.prims.fma.default and any(map(_is_number, node.args)):
         node.target = _fused
         return
-    is_known = node.op == "call_method" or (node.op == "call_function" and node.target in (torch.add, torch.sub))
-    factor = FACTORS.get(name.rstrip("_"))
-    if is_known and factor is not None and _is_number(node.kwargs.get(factor)):
+    base = name.rstrip("_")
+    factor = FACTORS.get(base)
+    if factor is None or not _is_number(node.kwargs.get(factor)):
+        return
+    is_known = node.op == "call_method" or node.target is getattr(torch, base)
+    if is_known and node.kwargs.keys() <= {factor, "input", *OPERANDS[base]}:  # not `out`
         node.op, node.target = "call_function", _One(name)
 
 
@@ -61,21 +68,26 @@ class _One:
         self._method: Callable[..., Traced] = getattr(torch.Tensor, name)
         self._base = name.rstrip("_")
 
-    def __call__(self, x: Traced, *operands: Traced, **given: Traced) -> Traced:
-        factor = FACTORS.get(self._base, "")
+    def __call__(self, /, *args: Traced, **given: Traced) -> Traced:
+        factor = FACTORS.get(self._base)
+        if factor is None:
+            return self._method(*args, **given)
+        names = ("input", *OPERANDS[self._base])
+        operands: list[Traced] = [*args, *[given.pop(n) for n in names if n in given]]
+        x = operands.pop(0)
         by = given.pop(factor, 1)
-        if self._base in ("addcmul", "addcdiv") and len(operands) == 3:
-            *operands_, by = operands
-            operands = tuple(operands_)
-        if isinstance(by, int | float) or not factor:
-            return self._method(x, *operands, **given, **({factor: by} if factor and by != 1 else {}))
+        if len(operands) > len(OPERANDS[self._base]):  # a function of lists may have factors as its last argument
+            by = operands.pop()
+        if isinstance(by, int | float):
+            return self._method(x, *operands, **given, **({factor: by} if by != 1 else {}))
         term = operands[0]
         if self._base == "addcmul":
             term = operands[0] * operands[1]
         elif self._base == "addcdiv":
             term = operands[0] / operands[1]
-        add = ("sub" if self._base == "sub" else "add") + ("_" if self.__name__.endswith("_") else "")
-        return getattr(torch.Tensor, add)(x, term * by)
+        add = "sub" if self._base == "sub" else "add"
+        is_in_place = self.__name__.endswith("_")
+        return getattr(x, f"{add}_")(term * by) if is_in_place else getattr(torch, add)(x, term * by)
 
 
 class _Each:
@@ -83,9 +95,10 @@ class _Each:
 
     def __init__(self, name: str) -> None:
         self.__name__ = f"{FOREACH}{name}"
-        self._one = _One(name)
+        self._one = _One(OF_NUMBERS.get(name, name))
 
-    def __call__(self, *args: Traced, **given: Traced) -> Traced:
+    def __call__(self, /, *args: Traced, **given: Traced) -> Traced:
+        args = (*(given.pop(n) for n in ("self",) if n in given), *args, *(given.pop(n) for n in NUMBERS if n in given))
         count = next(len(a) for a in (*args, *given.values()) if isinstance(a, list | tuple))
 
         def own(value: Traced, k: int) -> Traced:

@@ -250,7 +250,12 @@ def machine_command(target: str) -> None:
     """`tatami ledger machine`: print the resource of Ray nodes that are machines like this one."""
     from tatami.search.measuring.ray_crew import resource_name
 
-    click.echo(json.dumps({resource_name(target_hash(resolve_target(target))): 1}))
+    resolved = resolve_target(target)
+    if resolved.kind != "cpu":
+        raise fail(
+            "InvalidAttribute", "--target", f"plans of {resolved.name} are not measured", "give a CPU target, or leave it out"
+        )
+    click.echo(json.dumps({resource_name(target_hash(resolved)): 1}))
 
 
 def prune_command(path: str | None, older: int | None) -> None:

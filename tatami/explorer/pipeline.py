@@ -10,23 +10,24 @@ from tatami.plan.gpu.timeline import Timeline, timeline
 from tatami.plan.memory.constant_arguments import constant_arguments
 from tatami.plan.named_region import constant_tensors, named_regions
 from tatami.plan.simulation.roles import Span
+from tatami.report.timings import choices_at
 
 
 def pipelines(compilation: Compilation, sizes: Mapping[str, int]) -> dict[str, ir.Pipeline]:
-    """Key of a plan -> its time line, for the products of a GPU program; the first plan of each key, at these sizes."""
+    """Key of a plan -> its time line, for the products of a GPU program: of the choice that runs at these sizes."""
     stages, target = compilation.stages, compilation.target
     if target.kind != "cuda" or "plan" not in stages:
         return {}
     out: dict[str, ir.Pipeline] = {}
     region, core = stages["region"], stages["poly_core"]
-    arguments = constant_arguments(region)
+    arguments, chosen = constant_arguments(region), choices_at(compilation, sizes)
     for name, program in region.programs.items():
         plans = stages["plan"].programs[name]
         constants = constant_tensors(region, name) | frozenset(arguments.get(name, ()))
         named = named_regions(program, core.programs[name], plans.layouts, constants)
         for r, n in zip(plans.regions, named, strict=True):
             if r.key not in out and n.region.opaque is None and r.choices:
-                found = timeline(r.choices[0].plan, n.lying, target, sizes)
+                found = timeline(chosen[name, r.region].plan, n.lying, target, sizes)
                 if isinstance(found, Timeline):
                     out[r.key] = _pipeline(found, target.clock)
     return out

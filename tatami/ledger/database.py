@@ -68,7 +68,7 @@ def open_ledger(path: Path | None = None, *, read_only: bool = False) -> Iterato
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         kind = "FileUnreadable" if read_only else "FileUnwritable"
-        raise fail(kind, str(where)[:200], why, "give another --ledger, or set TATAMI_LEDGER") from None
+        raise fail(kind, str(where)[:200], why, "give the file of another ledger, or set TATAMI_LEDGER") from None
     try:
         yield connection
     except sqlite3.Error as error:
@@ -181,4 +181,6 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _unreadable(path: Path, why: str) -> TatamiError:
-    return fail("FileUnreadable", str(path)[:200], f"the ledger cannot be used: {why}", "give another --ledger, or remove it")
+    return fail(
+        "FileUnreadable", str(path)[:200], f"the ledger cannot be used: {why}", "give the file of another ledger, or remove it"
+    )

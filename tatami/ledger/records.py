@@ -141,12 +141,15 @@ class Records:
     def finish(self, subject: Subject, proposals: str, winner: str, ratio: float | None) -> None:
         """Note that a search over these proposals came to its end. `winner`: a candidate, "" for the compiler's own."""
         row = (*subject.key, proposals, winner, ratio, time.time())
-        self.connection.execute("INSERT OR REPLACE INTO searches VALUES (?,?,?,?,?,?,?,?,?,?)", row)
+        with self._lock:
+            self.connection.execute("INSERT OR REPLACE INTO searches VALUES (?,?,?,?,?,?,?,?,?,?)", row)
 
     def winner(self, subject: Subject, proposals: str) -> tuple[str, float | None] | None:
         """(the winner of a finished search, its ratio); None if there was none."""
         where = "region = ? AND target = ? AND sizes = ? AND threads = ? AND caches = ? AND revision = ? AND proposals = ?"
-        row = self.connection.execute(f"SELECT winner, ratio FROM searches WHERE {where}", (*subject.key, proposals)).fetchone()
+        query = f"SELECT winner, ratio FROM searches WHERE {where}"
+        with self._lock:
+            row = self.connection.execute(query, (*subject.key, proposals)).fetchone()
         return None if row is None else (str(row[0]), _finite(row[1]))
 
     def merged_winner(self, subject: Subject, proposals: str) -> str | None:
@@ -159,14 +162,16 @@ class Records:
         """Note something about a whole program, a JSON value."""
         s = subject
         row = (s.region, s.target, s.sizes, s.threads, s.revision, what, msgspec.json.encode(content).decode(), time.time())
-        self.connection.execute("INSERT OR REPLACE INTO programs VALUES (?,?,?,?,?,?,?,?)", row)
+        with self._lock:
+            self.connection.execute("INSERT OR REPLACE INTO programs VALUES (?,?,?,?,?,?,?,?)", row)
 
     def program(self, subject: Subject, what: str, kind: type[T]) -> T | None:
         """A note about a program, as a `kind`; None if there is none, or one of another form."""
         s = subject
         where = "program = ? AND target = ? AND sizes = ? AND threads = ? AND revision = ? AND what = ?"
         key = (s.region, s.target, s.sizes, s.threads, s.revision, what)
-        row = self.connection.execute(f"SELECT content FROM programs WHERE {where}", key).fetchone()
+        with self._lock:
+            row = self.connection.execute(f"SELECT content FROM programs WHERE {where}", key).fetchone()
         return None if row is None else _note(row[0], kind)
 
     def notes(self, name: str, target: str, what: str, kind: type[T]) -> list[T]:

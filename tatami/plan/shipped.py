@@ -100,11 +100,11 @@ def _taken(r: RegionPlan, n: NamedRegion, entry: Shipped, names: Renaming, targe
         plan = _obeyed(n, entry, target)
     except TatamiError as error:
         why = f"tuned {entry.date} for {entry.case}, and not obeyed: {error.diagnostics[0].why}"
-        rejected = Rejected(str(entry.document.get("kind")), why, {})
-        return msgspec.structs.replace(r, rejected=(rejected, *r.rejected))
+        return _not_taken(r, str(entry.document.get("kind")), why)
     conditions = tuple(_conditions(n, names, entry.sizes))
     if conditions and any(isinstance(p, CpuSplit) for p in (plan, *(c.plan for c in r.choices))):
-        return r
+        why = f"tuned {entry.date} for {entry.case}, and not obeyed: a plan that splits a Region has no guard"
+        return _not_taken(r, name_plan(plan), why)
     times = f"{entry.after * 1e6:.4g} us instead of {entry.before * 1e6:.4g}"
     told = f"{entry.date}: {times} ({entry.case})"
     choice = Guarded(conditions, plan)
@@ -113,6 +113,10 @@ def _taken(r: RegionPlan, n: NamedRegion, entry: Shipped, names: Renaming, targe
     own = r.choices[-1]
     loser = Rejected(name_plan(own.plan), f"tuned {told}", own.estimate)
     return msgspec.structs.replace(r, choices=(choice,), rejected=(loser, *r.rejected), tuned=(told,))
+
+
+def _not_taken(r: RegionPlan, plan: str, why: str) -> RegionPlan:
+    return msgspec.structs.replace(r, rejected=(Rejected(plan, why, {}), *r.rejected))
 
 
 def _obeyed(n: NamedRegion, entry: Shipped, target: Target) -> SchedulePlan:

@@ -75,7 +75,8 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The end of a search: what the command prints. `left`: number of subjects whose search has not ended."""
+    """The end of a search: what the command prints. `left`: number of subjects whose search has not ended, -1 if all of it
+    was interrupted."""
 
     changes: tuple[Change, ...]
     whole: Whole | None

@@ -114,10 +114,12 @@ class Session:
             waited=context.patience.waited,
             is_interrupted=is_interrupted,
         )
-        if not is_interrupted:
-            tuned = with_decisions(context.compilation, found.decisions)
-            end = End(found.changes, found.whole, found.dropped, found.left)
-            context.diary.end(end, context.program_subject(tuned))
+        end = End(found.changes, found.whole, found.dropped, -1 if is_interrupted else found.left)
+        if is_interrupted:  # told in this run's report; the ledger has the end of a search that came to it
+            journal = msgspec.structs.replace(context.diary.journal, end=msgspec.structs.replace(end, at=time.time()))
+            return msgspec.structs.replace(found, journal=journal)
+        tuned = with_decisions(context.compilation, found.decisions)
+        context.diary.end(end, context.program_subject(tuned))
         return msgspec.structs.replace(found, journal=context.diary.journal)
 
     def _crew(self) -> Crew:

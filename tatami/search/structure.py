@@ -109,6 +109,7 @@ class Structure:
         self.program = whole
         self.lanes = lanes
         self.folder = folder
+        self._folders = 0
         self.changes: list[Change] = []
         self.dropped: list[str] = []
         self.whole: Whole | None = None
@@ -259,7 +260,8 @@ class Structure:
             if time.monotonic() >= until:
                 return Alone(is_complete=False)
             context.say(first.line)
-            folders = [self.folder / f"step{step.key[:16]}" / side for side in ("before", "after")]
+            self._folders += 1  # equal steps at other sizes may be measured at the same time
+            folders = [self.folder / f"step{self._folders}" / side for side in ("before", "after")]
             for folder, side in zip(folders, (step.before, step.after), strict=True):
                 module = step.module(context.compilation, side)
                 write_dump(folder, {"region@explicit": module}, ["region@explicit"], context.compilation.target)

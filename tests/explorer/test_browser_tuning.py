@@ -46,7 +46,8 @@ def searched(key: str) -> Tuning:
 def test_a_report_begins_with_its_search(browser: Browser, tmp_path: Path) -> None:
     page = page_of(DIGITS)
     number = next(n for n, k in enumerate(page.kernels) if k.name == "r3" and k.program == "main")
-    tunings = (searched(page.kernels[number].key), searched(""))
+    cut_off = Tuning({"N": 8}, 2, (), (Moment(0.0, 0.0, "own"),))
+    tunings = (searched(page.kernels[number].key), searched(""), cut_off)
     file = tmp_path / "tuning.html"
     file.write_text(html(msgspec.structs.replace(page, tunings=tunings)), encoding="utf-8")
     browser.open(file)
@@ -65,6 +66,10 @@ def test_a_report_begins_with_its_search(browser: Browser, tmp_path: Path) -> No
     assert browser.js("return explorer.state.get('view')") == "tuning"
     browser.js("explorer.state.set({ search: 1 })")
     assert not browser.all("table.changes a")  # the other search is about a kernel that this page does not have
+    browser.js("explorer.state.set({ search: 2 })")
+    assert "has not ended" in browser.text(".tuning .tools") and "before the program was timed" in browser.text(
+        ".tuning .scroll"
+    )
     assert browser.complaints() == [] and browser.requests() == []
 
 

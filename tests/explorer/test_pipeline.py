@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+import tatami as tt
 from benchmarks.gpu.cases import attention, gemm
 from tatami.explorer.document import explored
 from tatami.explorer.ir import Pipeline
@@ -61,6 +62,17 @@ def test_attention_and_threads_without_roles_have_time_lines() -> None:
     p = pipeline(gemm(1024, 1024, 1024), "sm80")
     (threads,) = [lane for lane in p.lanes if lane.is_role and lane.name.startswith("threads")][:1]
     assert {p.tokens[t] for _, _, t in threads.spans if t >= 0} == {"copies of a block"}
+
+
+def test_it_is_of_the_plan_that_runs_at_the_sizes() -> None:
+    g = tt.Graph("product")
+    x, y = g.input("x", ("M", "K"), tt.fp16), g.input("y", ("K", "N"), tt.fp16)
+    g.output("z", x @ y)
+    compilation = prepare(g, target="h100")
+    assert len(compilation.stages["plan"].main.regions[0].choices) == 2  # the first one needs K and N that 8 divides
+    for size, role in ((512, "producer"), (511, "threads")):
+        (found,) = explored(compilation, "m", sizes=dict.fromkeys("MKN", size)).pipelines.values()
+        assert any(lane.is_role and lane.name.startswith(role) for lane in found.lanes)
 
 
 def test_a_cpu_program_has_none() -> None:

@@ -20,7 +20,7 @@ from tatami.decisions import Decisions
 from tatami.ledger.database import open_ledger
 from tatami.ledger.records import Records
 from tatami.plan import shipped as tables
-from tatami.plan.ir import RegionPlan
+from tatami.plan.ir import CpuSplit, RegionPlan
 from tatami.plan.shipped import Machine, Shipped, machine_of, table_name
 from tatami.prepare import prepare
 from tatami.report.explain import explain
@@ -102,6 +102,17 @@ def test_open_sizes_have_the_plan_behind_a_guard(monkeypatch: pytest.MonkeyPatch
     for rows in (16, 5):
         x = np.random.default_rng(rows).standard_normal((rows, 64)).astype(np.float32) / 8
         np.testing.assert_allclose(f(x=x)["y"], plain(x=x)["y"], rtol=1e-4, atol=1e-6)
+
+
+def test_a_plan_that_can_have_no_guard_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, own = found_for(two_layers("B"), B=16)
+    put(monkeypatch, table)
+    monkeypatch.setattr(tables, "_obeyed", lambda n, entry, target: CpuSplit(()))
+    again = prepare(two_layers("B"), target=TARGET)
+    for key in table:
+        r, before = plans(again)[key.split()[0]], plans(own)[key.split()[0]]
+        assert r.choices == before.choices and not r.tuned
+        assert r.rejected[0].why.endswith("a plan that splits a Region has no guard")
 
 
 def own_plans(compilation: Compilation) -> dict[str, object]:

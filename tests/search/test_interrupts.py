@@ -57,8 +57,13 @@ def test_a_search_that_is_interrupted_keeps_what_was_found_and_goes_on(tmp_path:
     cut = session(tmp_path, command, tell=Interrupted(phase))
     assert cut.is_interrupted and not cut.decisions.plans
     assert bool(cut.decisions.partitions) == (phase in ("Region", "test of a Region", "whole program"))
+    assert (
+        cut.journal is not None and cut.journal.end is not None
+    )  # its report has what it adopted, and says that it was cut off
+    assert (cut.journal.end.changes, cut.journal.end.whole, cut.journal.end.left) == (cut.changes, cut.whole, -1)
     before = timings(tmp_path)
     found = session(tmp_path, command)
+    assert found.journal is not None and found.journal.end is not None and found.journal.end.left == 0
     assert not found.is_interrupted and not found.left
     added = timings(tmp_path)[len(before) :]
     kept = [line for line in before if not line.startswith(("own ", "tuned "))]

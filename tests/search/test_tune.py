@@ -90,3 +90,23 @@ def test_each_tuple_of_sizes_has_its_winners_behind_its_guard(tmp_path: Path) ->
         assert CliRunner().invoke(main, ["run", model, "-D", f"N={n}", "--decisions", str(out), "--check"]).exit_code == 0
     refused = CliRunner().invoke(main, ["tune", model, "--sizes", "M=4,64", "-o", str(out)])
     assert refused.exit_code != 0 and "E1301" in refused.output
+
+
+def test_a_machine_without_plans_to_measure_has_no_resource() -> None:
+    done = CliRunner().invoke(main, ["ledger", "machine", "--target", "cpu:avx2"])
+    assert done.exit_code == 0 and done.output.startswith('{"tatami-')
+    refused = CliRunner().invoke(main, ["ledger", "machine", "--target", "h100"])
+    assert refused.exit_code == 1 and "plans of h100 are not measured" in refused.output
+
+
+def test_a_ledger_that_is_not_there_is_told_with_advice_for_each_command(tmp_path: Path) -> None:
+    explore = [
+        "explore",
+        "examples/digits/digits.onnx",
+        "--tune",
+        str(tmp_path / "none.sqlite"),
+        "-o",
+        str(tmp_path / "p.html"),
+    ]
+    refused = CliRunner().invoke(main, explore)
+    assert refused.exit_code == 1 and "FileUnreadable" in refused.output and "--ledger" not in refused.output

@@ -1,6 +1,10 @@
-"""The option memory_budget: forward keeps at most that share for backward, and gradients stay the same."""
+"""The option memory_budget: forward keeps at most that share for backward, and gradients stay the same. All options are in the
+guide."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +13,7 @@ pytest.importorskip("torch")
 import torch
 
 from tatami import backends
+from tatami.backends.torch_compile import Options, read_options
 from tatami.backends.torch_report import REPORTS
 from tatami.core.diagnostic import TatamiError
 
@@ -51,7 +56,35 @@ def test_a_share_of_the_memory_is_kept() -> None:
             torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5 * float(w.abs().max()))
 
 
+def test_open_sizes_stay_open() -> None:
+    """The bytes are told for the example: counting them makes no batch a graph of its own."""
+    torch._dynamo.reset()
+    REPORTS.clear()
+    run = torch.compile(Wide(), backend="tatami", dynamic=True)
+    for batch in (5, 6, 9):
+        run(torch.randn(batch, 32)).sum().backward()
+    assert [r.kind for r in REPORTS] == ["forward", "backward"]
+    assert REPORTS[0].kept_bytes > 0 and REPORTS[0].kept_bytes % (5 * 4) == 0
+
+
+def test_views_of_arguments_and_results_are_not_kept_twice() -> None:
+    def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x @ w.t()).exp().t()
+
+    torch._dynamo.reset()
+    REPORTS.clear()
+    x, w = torch.randn(6, 8), torch.randn(4, 8, requires_grad=True)
+    torch.compile(f, backend="tatami")(x, w).sum().backward()
+    assert [r.kept_bytes for r in REPORTS] == [0, 0]
+
+
 @pytest.mark.parametrize("budget", [-0.1, 1.5, "half"])
 def test_other_shares_are_refused(budget: object) -> None:
     with pytest.raises(TatamiError, match="memory_budget"):
-        backends.torch_compile.read_options({"memory_budget": budget}, None)
+        read_options({"memory_budget": budget}, None)
+
+
+def test_the_guide_names_every_option() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "torch-compile.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE)
+    assert sorted(named) == sorted(Options.__struct_fields__)

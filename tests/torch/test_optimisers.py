@@ -88,6 +88,42 @@ def test_updates_by_methods_with_a_factor() -> None:
     assert len(REPORTS) == 2
 
 
+UPDATES: dict[str, Callable[..., torch.Tensor]] = {
+    "a number first": lambda p, g, lr: torch.add(2.0, p, alpha=lr),
+    "operands of a method by name": lambda p, g, lr: p.addcmul(tensor1=g, tensor2=p, value=lr).sub(other=g, alpha=lr),
+    "operands of a function by name": lambda p, g, lr: torch.add(input=p, other=g, alpha=lr),
+    "functions": lambda p, g, lr: torch.addcdiv(torch.addcmul(p, g, p, value=lr), g, p.abs() + 1, value=lr),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_any_call_of_an_update_takes_a_factor(name: str) -> None:
+    torch._dynamo.reset()
+    REPORTS.clear()
+    step = UPDATES[name]
+    made = torch.compile(step, backend="tatami", options={"fallback": False})
+    torch.manual_seed(0)
+    p, g = torch.randn(4, 5), torch.randn(4, 5)
+    for lr in (0.1, 0.2, 0.3, 0.4):
+        torch.testing.assert_close(made(p, g, lr), step(p, g, lr), rtol=1e-6, atol=1e-6)
+    assert len(REPORTS) == 2
+
+
+def test_a_result_in_a_given_tensor_is_not_lost() -> None:
+    torch._dynamo.reset()
+
+    def step(p: torch.Tensor, g: torch.Tensor, lr: float) -> torch.Tensor:
+        torch.add(p, g, alpha=lr, out=p)
+        return p * 2
+
+    made = torch.compile(step, backend="tatami")
+    p, g = torch.ones(3), torch.arange(3.0)
+    for lr in (0.5, 0.25, 0.125):
+        mine, other = p.clone(), p.clone()
+        torch.testing.assert_close(made(mine, g, lr), step(other, g, lr))
+        torch.testing.assert_close(mine, other)
+
+
 def test_functions_of_lists_are_those_of_their_tensors() -> None:
     torch._dynamo.reset()
     REPORTS.clear()
@@ -108,3 +144,17 @@ def test_functions_of_lists_are_those_of_their_tensors() -> None:
     got = torch.compile(step, backend="tatami", options={"fallback": False})(*given)
     torch.testing.assert_close(got, step(*other))
     torch.testing.assert_close(given, other)
+
+
+def test_functions_of_lists_take_numbers_and_names() -> None:
+    torch._dynamo.reset()
+    f: Any = torch
+
+    def step(a: list[torch.Tensor], b: list[torch.Tensor]) -> list[torch.Tensor]:
+        bounds = [*f._foreach_maximum(a, 0.5), *f._foreach_minimum(a, [0.1, -0.2]), *f._foreach_minimum(a, b)]
+        scaled = [*f._foreach_mul(a, scalar=3.0), *f._foreach_addcmul(a, b, b, scalars=[2.0, 3.0])]
+        return [*bounds, *f._foreach_add(self=a, other=b), *scaled]
+
+    a, b = [torch.tensor([float("nan"), 1.0]), torch.randn(3)], [torch.randn(2), torch.randn(3)]
+    got = torch.compile(step, backend="tatami", options={"fallback": False})(a, b)
+    torch.testing.assert_close(got, step(a, b), equal_nan=True)

@@ -14,7 +14,7 @@ from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
 from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
 from tatami.plan.ir import Candidate, CpuCorrelation, Rejected
-from tatami.plan.loops.estimate import clock, operations, rank, roofline, threads_of_products, trips
+from tatami.plan.loops.estimate import FP32_BYTES, clock, operations, rank, roofline, threads_of_products, trips
 from tatami.plan.loops.rules import invalid_plan
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
@@ -230,14 +230,22 @@ def _check(plan: CpuCorrelation, region: Region, target: Target) -> Iterator[Dia
         return
     if plan.acc != found.shape.acc:
         yield invalid_plan(region, f"{plan.acc!r} is not the sum; {found.shape.acc} is", f"name {found.shape.acc}")
+        return
     n = _sizes(region, found, {})
     known = all(all_axes(region)[a].as_int() is not None for a in found.images)
     limits = {"planes": n.planes, "rows": n.lines} | ({"images": n.images} if known else {})
-    for field in ("mr", "nr", "planes", "images", "rows", "width"):
-        value, most = getattr(plan, field), limits.get(field, 1 << 30)
-        if not 1 <= value <= most:
+    for field in ("mr", "nr", "planes", "images", "rows"):
+        value, most = getattr(plan, field), limits.get(field)
+        if value < 1:
+            yield invalid_plan(region, f"{field} {value}", f"{field} is at least 1")
+            return
+        if most is not None and value > most:
             yield invalid_plan(region, f"{field} {value}; the sum has {most}", f"{field} is 1 to {most}")
             return
+    least = 2 * lets_by_name(region)[plan.acc].dtype.itemsize // FP32_BYTES
+    if plan.width < least or plan.width & (plan.width - 1):
+        yield invalid_plan(region, f"vectors of width {plan.width}", f"use a power of two from {least} to {target.lanes}")
+        return
     yield from width_rule(plan, region, target)
     needed = plan.mr * plan.nr + plan.nr + 1
     if needed > target.vector_registers or plan.mr > MOST_ROWS or plan.mr + plan.nr > MOST_POINTERS:

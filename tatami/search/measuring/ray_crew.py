@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -34,6 +35,8 @@ REACH = 10.0
 """Seconds until an address counts as one where nothing listens."""
 LOOK = 1.0
 """Seconds between two looks whether there still is a node to wait for."""
+END = 5.0
+"""Seconds that a node has to end its worker and remove its files."""
 LOSSES = 2
 """Number of nodes lost with one request after which the candidate counts as the reason."""
 
@@ -57,6 +60,7 @@ class _Actor(Protocol):
 
     greet: _Method
     ask: _Method
+    end: _Method
 
 
 class RayCrew:
@@ -70,8 +74,11 @@ class RayCrew:
         self.limits = limits
         self.taken = 0
         """Number of nodes that measure a subject, or are asked to."""
+        self._lock = threading.Lock()
         self._is_ours = not self.ray.is_initialized()
-        if self._is_ours:
+        if not self._is_ours:
+            self._check_joined(address)
+        else:
             try:
                 _reach(address)
                 self.ray.init(address=address, logging_level="ERROR", log_to_driver=False)
@@ -82,6 +89,18 @@ class RayCrew:
             fault = self.no_node()
             self.close()
             raise fault
+
+    def _check_joined(self, address: str) -> None:
+        """Raise InvalidAttribute if this process has joined a cluster at another address: it can be in one only."""
+        joined = str(self.ray.get_runtime_context().gcs_address)
+        if address not in ("auto", joined):
+            why = f"this process has joined the cluster at {joined}, not {address[:100]!r}"
+            raise fail("InvalidAttribute", "ray", why, f'give ray="{joined}" or "auto", or call ray.shutdown() first')
+
+    def take(self, number: int) -> None:
+        """Count nodes that measure a subject, from any lane."""
+        with self._lock:
+            self.taken += number
 
     @property
     def resource(self) -> str:
@@ -159,9 +178,11 @@ class RayMeasurer(Measurer):
     def _leave(self) -> None:
         host, self._host = self._host, None
         if host is not None:
-            self.crew.taken -= self.share == ALONE
             with contextlib.suppress(Exception):  # it may be gone, and the cluster with it
+                self.crew.ray.get(host.end.remote(), timeout=END)
+            with contextlib.suppress(Exception):
                 self.crew.ray.kill(host)
+            self.crew.take(-(self.share == ALONE))
 
     def _ask(self, request: Request, needed: Sequence[str] = ()) -> Reply:
         """The reply of a node to one request. Raises Ended, NoPlace."""
@@ -187,9 +208,9 @@ class RayMeasurer(Measurer):
             raise self._no_place()
         ray = self.crew.ray
         setup = Setup(self.opened.target, self.crew.command, asdict(self.limits))
-        options = {"num_cpus": 0, "resources": {self.crew.resource: self.share}, "max_restarts": 0}
+        options = {"num_cpus": 0, "resources": {self.crew.resource: self.share}, "max_restarts": 0, "max_concurrency": 2}
         self._host = ray.remote(Host).options(**options).remote(msgspec.msgpack.encode(setup))
-        self.crew.taken += self.share == ALONE
+        self.crew.take(self.share == ALONE)
         self._check(self._greeting())
         self._sent(self.opened)
         for name, request in list(self.live.items()):
@@ -236,10 +257,14 @@ class RayMeasurer(Measurer):
             raise self._no_place()
         try:
             data = self.crew.ray.get(host.ask.remote(msgspec.msgpack.encode(asked)))
-        except (exceptions.RayActorError, exceptions.NodeDiedError):
+        except exceptions.RayError as error:
             if self._is_closed:
                 raise self._no_place() from None
+            if not isinstance(error, exceptions.RayActorError | exceptions.NodeDiedError):
+                raise
             raise _Lost from None
+        if self._is_closed:  # by another thread: the worker was ended under the request
+            raise self._no_place()
         return msgspec.msgpack.decode(data, type=Answered)
 
     def _reply_of(self, answer: Answered) -> Reply:

@@ -72,6 +72,7 @@ class Host:
         self._folder = self._folders.__enter__()
         self._count = 0
         self._measurer: Measurer | None = None
+        self._is_ended = False
 
     def greet(self) -> bytes:
         """The facts by which the search knows whether this node may measure."""
@@ -86,7 +87,21 @@ class Host:
     def ask(self, data: bytes) -> bytes:
         """The answer to one request of the search, in bytes."""
         asked = msgspec.msgpack.decode(data, type=Asked)
-        return msgspec.msgpack.encode(self._answer(asked.request, asked.files))
+        try:
+            answer = self._answer(asked.request, asked.files)
+        except Exception:
+            if not self._is_ended:
+                raise
+            answer = Over("", "crashed", "the search left this node")  # nobody reads it
+        return msgspec.msgpack.encode(answer)
+
+    def end(self) -> None:
+        """End the worker and remove the folder: Ray ends an actor without running Python to its end. It is called while `ask` may
+        still wait for the worker."""
+        self._is_ended = True
+        if self._measurer is not None:
+            self._measurer.close()
+        self._folders.__exit__(None, None, None)
 
     def _answer(self, request: Open | Add | Turns | Clocks | Drop, files: Mapping[str, bytes]) -> Answered:
         try:

@@ -203,6 +203,9 @@ def test_estimates_choose_it_for_large_gradients() -> None:
         ({"mr": 7, "nr": 2}, "6 rows"),
         ({"mr": 2, "nr": 10}, "11 rows and columns together"),
         ({"width": 32}, "width 32"),
+        ({"width": 0}, "vectors of width 0"),
+        ({"width": 1}, "vectors of width 1"),
+        ({"width": 12}, "vectors of width 12"),
         ({"acc": "other"}, "is not the sum"),
     ],
 )

@@ -60,6 +60,16 @@ def test_without_a_node_like_this_machine_there_is_one_diagnostic(nodes: Any, tm
         session(tmp_path, planted(tmp_path, {}), ray="127.0.0.1:1")
 
 
+def test_another_cluster_than_the_joined_one_is_refused(nodes: Any, tmp_path: Path) -> None:
+    ray.init(address=nodes.address, logging_level="ERROR", log_to_driver=False)
+    try:
+        with pytest.raises(TatamiError, match="has joined the cluster at"):
+            session(tmp_path, planted(tmp_path, {}), ray="127.0.0.1:1")
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
+
+
 def test_decisions_are_those_of_this_machine_also_when_a_node_is_lost(nodes: Any, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):

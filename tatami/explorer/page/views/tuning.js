@@ -80,6 +80,7 @@ export class TuningView {
   }
 
   result(t) {
+    if (!t.ratio && (t.left ?? -1) < 0) return "The search has not ended, and nothing is adopted yet";
     if (!t.ratio) return "Nothing faster was found: the decisions are the compiler's own";
     return `Whole program ${seconds(t.before)} before, ${seconds(t.after)} after: ${t.ratio.toFixed(3)} of the time`;
   }
@@ -102,7 +103,8 @@ export class TuningView {
   }
 
   changes(t) {
-    if (!t.changes?.length) return el("p", { class: "quiet" }, "No kernel: what won alone does not show in the whole program.");
+    if (!t.changes?.length && (t.left ?? -1) < 0) return el("p", { class: "quiet" }, "No kernel yet.");
+    if (!t.changes?.length) return el("p", { class: "quiet" }, "No kernel: nothing won that shows in the whole program.");
     return [
       table(
         ["kernel", "before", "after", "of before", "was", "is"],
@@ -136,6 +138,7 @@ export class TuningView {
   }
 
   line(t) {
+    if (!t.moments[0].seconds) return el("p", { class: "quiet" }, "The search ended before the program was timed.");
     const [width, high, left, right, top, bottom] = [1180, 250, 84, 24, 14, 40];
     const until = Math.max(1, ...t.moments.map((m) => m.at)) * 1.02;
     const most = Math.max(...t.moments.map((m) => m.seconds)) * 1.08;

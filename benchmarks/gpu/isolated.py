@@ -64,7 +64,7 @@ class Isolated:
         return f"given up after {MOST_FAULTS} faults"
 
     def earlier(self) -> list[Row]:
-        """What an earlier run wrote; its rows are kept."""
+        """The lines of an earlier run, whose rows are kept."""
         cut_partial(self.lines)
         seen = read_lines(self.lines)
         self.rows = [r for r in seen if "begin" not in r and "end" not in r]

@@ -74,9 +74,14 @@ def test_a_run_that_is_interrupted_leaves_no_worker(tmp_path: Path) -> None:
     def interrupted(rows: list[dict[str, Any]]) -> None:
         raise KeyboardInterrupt
 
-    step, begun = Isolated(command_, lines, 1.0, interrupted), []
-    watch = step.watch
-    step.watch = lambda process, *more: begun.append(process) or watch(process, *more)  # type: ignore[method-assign]
+    begun: list[subprocess.Popen[bytes]] = []
+
+    class Seen(Isolated):
+        def watch(self, process: subprocess.Popen[bytes], start: int, end: float, words: Path) -> str:
+            begun.append(process)
+            return super().watch(process, start, end, words)
+
+    step = Seen(command_, lines, 1.0, interrupted)
     with pytest.raises(KeyboardInterrupt):
         step.run(60.0, dict(os.environ), tmp_path)
     assert begun[0].poll() is not None

@@ -10,7 +10,7 @@ bytes of its codes, which are often stored in any case, for a product of integer
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from tatami.core.dtype import DType
 from tatami.poly_view.ir import Edge
@@ -86,7 +86,7 @@ def _are_fusible(edges: Mapping[tuple[str, str], Edge], pairs: Iterable[tuple[st
     return all(pair in edges and edges[pair].fusible and edges[pair].rule in rules for pair in pairs)
 
 
-def repeated_by_readers(groups: GrowingGroups, products: Collection[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+def repeated_by_readers(groups: GrowingGroups, products: Set[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     """(values of a dequantisation, groups that read its result from memory) where each of these groups may compute it from the
     codes, element by element, or at each place of a window. Operands of `products` stay in memory: a product reads or packs
     an element several times, and its templates take operands that lie there."""

@@ -354,7 +354,7 @@ def test_a_vector_is_quantised_before_its_product() -> None:
 def test_a_layer_that_stays_fp32_reads_dequantised_values_from_memory() -> None:
     """A 3x3 convolution left out of the quantisation, after a quantised one: its image is not computed at each place."""
     x, w, v = Operand(U8, (1, 8, 9, 9), None, "mid"), Operand(I8, (16, 8, 3, 3), 0, "0"), RNG.standard_normal((9, 16, 3, 3))
-    kernel, scale, zero = v.astype("f4"), np.float32(0.01), np.uint8(100)
+    kernel, scale, zero = v.astype("f4"), np.array(0.01, "f4"), np.array(100, "u1")
     g = Graph("g")
     y = x.put(g, "x", False).conv(w.put(g, "w", True), padding=1)
     step, point = g.constant(scale, "scale"), g.constant(zero, "zero")

@@ -35,6 +35,8 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 CACHE = ROOT / ".gpu-cache"
 """Machine code that was made beforehand (cubin_cache.py)."""
+ROWS = "gpu-rows"
+"""Name of the folder of rows in that of the record; a run without --resume empties it."""
 SECONDS = 530.0
 """Maximum seconds of all steps together."""
 LEAST = 3.0
@@ -133,10 +135,8 @@ class Record:
         from benchmarks.gpu.steps import PLANTED, STEPS
 
         known = {**STEPS, **PLANTED}
-        folder = self.args.results / "rows"
-        if not self.args.resume:
-            shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(exist_ok=True)
+        folder = self.args.results / ROWS
+        self.begin(folder)
         self.write()
         samples = folder / "clocks.csv"
         clocks = sample_clocks(samples) if not self.args.dry_run else None
@@ -155,6 +155,18 @@ class Record:
             if clocks is not None:
                 clocks.terminate()
 
+    def begin(self, folder: Path) -> None:
+        """Make the folder of rows ready: empty, or with the rows that a run of the same kind left. Ends the process if they are
+        of another target."""
+        own = {"target": self.args.target, "dry_run": self.args.dry_run}
+        says = folder / "run.json"
+        if not self.args.resume:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif says.exists() and (found := json.loads(says.read_text())) != own:
+            raise SystemExit(f"the rows in {folder} are those of {found}, this run is {own}: leave --resume out, or name it so")
+        folder.mkdir(exist_ok=True)
+        says.write_text(json.dumps(own))
+
     def step(self, name: str, each: float, limit: float, folder: Path) -> None:
         """One step; its rows are in the record as they come."""
         step: dict[str, Any] = {"step": name, "ended": "running", "seconds": 0.0, "rows": []}
@@ -164,7 +176,9 @@ class Record:
             step |= {"ended": "done", "remark": "compute-sanitizer is not here"}
             return
         if limit < LEAST:
-            step["ended"] = "no time left"
+            seen = Isolated(command, folder / f"{name}.jsonl", each)
+            is_done = any("end" in r for r in seen.earlier())
+            step |= {"ended": "done" if is_done else "no time left", "rows": seen.rows}
             return
         began = time.monotonic()
 

@@ -45,8 +45,7 @@ class Isolated:
     def run(self, seconds: float, env: dict[str, str], folder: Path) -> str:
         """How the step ended: "done", or why not. Rows of an earlier run in `lines` are kept, and not run again."""
         end = time.monotonic() + seconds
-        seen = read_lines(self.lines)
-        self.rows = [r for r in seen if "begin" not in r and "end" not in r]
+        seen = self.earlier()
         if any("end" in r for r in seen):
             return "done"
         begin = 1 + max((int(r["k"] if "k" in r else r["begin"]) for r in seen if "end" not in r), default=-1)
@@ -64,21 +63,39 @@ class Isolated:
                 return ended
         return f"given up after {MOST_FAULTS} faults"
 
+    def earlier(self) -> list[Row]:
+        """The lines of an earlier run, whose rows are kept."""
+        cut_partial(self.lines)
+        seen = read_lines(self.lines)
+        self.rows = [r for r in seen if "begin" not in r and "end" not in r]
+        return seen
+
     def add(self, row: Row) -> None:
         """Keep a row that no worker wrote."""
         self.rows.append(row)
+        cut_partial(self.lines)
         with self.lines.open("a") as file:
             file.write(json.dumps(row) + "\n")
         self.told(self.rows)
 
     def one_process(self, begin: int, end: float, env: dict[str, str], folder: Path) -> str:
-        """Run a worker from a case on: "done", "no time left", or how it ended; a case in the middle has its row then."""
+        """Run a worker from a case on: "done", "no time left", or how it ended; a case in the middle has its row then. Whatever
+        ends this process ends the worker too."""
+        cut_partial(self.lines)
         start = self.lines.stat().st_size if self.lines.exists() else 0
         words = self.lines.with_suffix(".log")
         with words.open("a") as log:
             process = subprocess.Popen(
                 [*self.command, "--begin", str(begin)], cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True
             )
+        try:
+            return self.watch(process, start, end, words)
+        except BaseException:
+            kill(process)
+            raise
+
+    def watch(self, process: subprocess.Popen[bytes], start: int, end: float, words: Path) -> str:
+        """Read what a worker writes behind `start` bytes until it is over, says nothing for too long, or time is up."""
         current: Row | None = None
         heard, allowed = time.monotonic(), BEGINS_WITHIN
         why = ""
@@ -144,6 +161,14 @@ def lines_from(path: Path, start: int) -> tuple[list[Row], int]:
         data = file.read()
     whole = data[: data.rfind(b"\n") + 1]
     return [json.loads(line) for line in whole.splitlines()], start + len(whole)
+
+
+def cut_partial(path: Path) -> None:
+    """Cut off a line that a killed worker did not end: the next line would be joined to it."""
+    if path.exists():
+        data = path.read_bytes()
+        if not data.endswith(b"\n"):
+            os.truncate(path, data.rfind(b"\n") + 1)
 
 
 def read_lines(path: Path) -> list[Row]:

@@ -97,7 +97,7 @@ class _Main:
             TABLES=[*self.tables(), *self.checks()],
             NAMES=names_text(o.tensor for o in plan.signature.outputs),
             THREADS=self.threads,
-            ALIGNMENT=max(64, *(port.alignment for port in plan.signature.inputs)),
+            ALIGNMENT=max((64, *(port.alignment for port in plan.signature.inputs))),
             BUFFERS=max(1, len(boundary) + len(constants)),
             MEMORY=[f"b[{k}] = memory({self.count('main', b) * b.dtype.itemsize});" for k, b in enumerate(boundary)],
             INPUTS=[f"fill(b[{k}], {CODES[b.dtype]}, {self.count('main', b)}, {k});" for k, b in enumerate(inputs)],

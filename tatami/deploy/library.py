@@ -17,6 +17,7 @@ from tatami.execution.arena import pool_offsets
 from tatami.execution.frames import Layouts
 from tatami.observer import explained
 from tatami.runtime.building.objects import Unit, runtime_headers, runtime_text
+from tatami.runtime.machine.host import FEATURES
 
 ALIGNMENT = 64
 """Bytes to which constants are aligned in their file and in memory: a cache line, and the widest vector."""
@@ -34,6 +35,7 @@ _BITS = {
     "avx512bw": CpuBit("AVX-512BW", 7, 0, 1, 30, _AVX512),
     "avx512vl": CpuBit("AVX-512VL", 7, 0, 1, 31, _AVX512),
     "avx512_vnni": CpuBit("AVX-512 VNNI", 7, 0, 2, 11, _AVX512),
+    "avx512_bf16": CpuBit("AVX-512 BF16", 7, 1, 0, 5, _AVX512),
     "avx_vnni": CpuBit("AVX-VNNI", 7, 1, 0, 4, _AVX),
     "amx_int8": CpuBit("AMX-INT8", 7, 0, 3, 25, _TILES),
 }
@@ -43,7 +45,8 @@ _NEEDS = {
     "avx2": _AVX2,
     "avx512": (*_AVX2, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl"),
 }
-_FEATURES = {("avx2", "vnni"): "avx_vnni", ("avx512", "vnni"): "avx512_vnni", ("avx512", "amx_int8"): "amx_int8"}
+DEPTH = "TATAMI_MOST_DEPTH = 10"
+"""The depth of calls as library.h has it, which the setting of the compiler replaces."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def make_library(compilation: Compilation, *, linked: bool = False) -> Library:
         units = (*program_text(compilation), Unit(text))
     folder = files("tatami.c") / "library_text"
     texts = {f.name: f.read_text(encoding="utf-8") for f in folder.iterdir()}
-    texts["library.h"] = texts["library.h"].replace("TATAMI_MOST_DEPTH = 10", f"TATAMI_MOST_DEPTH = {most_calls()}")
+    texts["library.h"] = texts["library.h"].replace(DEPTH, f"TATAMI_MOST_DEPTH = {most_calls()}")
     headers = {**runtime_headers(), **{n: t for n, t in texts.items() if n.endswith(".h")}}
     runtime = [Unit(runtime_text("pool.c")), *(Unit(t) for n, t in sorted(texts.items()) if n.endswith(".c"))]
     return Library(units, tuple(runtime), headers, pieces)
@@ -89,7 +92,7 @@ def public_header() -> str:
 def needed_bits(compilation: Compilation) -> list[CpuBit]:
     """The instructions that every CPU which runs the code has to have."""
     target = compilation.target
-    names = [*_NEEDS.get(target.isa, ()), *(_FEATURES[key] for f in target.features if (key := (target.isa, f)) in _FEATURES)]
+    names = [*_NEEDS.get(target.isa, ()), *(FEATURES[key] for f in target.features if (key := (target.isa, f)) in FEATURES)]
     return [_BITS[n] for n in names]
 
 

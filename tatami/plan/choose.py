@@ -47,22 +47,23 @@ def choose(
     target: Target,
     decisions: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
-    guards: bool = True,
+    realised: bool = False,
 ) -> Module[ProgramPlan]:
     """One RegionPlan per Region; equal Regions are planned once. `sizes`: hints for symbols (default: those of the signature,
-    else plan/usual_sizes.py). `decisions`: key → plan document, "" for a plan without a key. `guards`: also plan for other
-    sizes than the hints, behind guards (plan/guards.py). Raises TatamiError for a decision that cannot be obeyed."""
+    else plan/usual_sizes.py). `decisions`: key → plan document, "" for a plan without a key. `realised`: the
+    Regions are those that `realise` made: `setup` packs no more operands, and no guards are needed for other sizes than the
+    hints (plan/guards.py). Raises TatamiError for a decision that cannot be obeyed."""
     decided = apply_decisions(region, target, decisions or {})
     made: Made = {}
     plans: dict[str, ProgramPlan] = {}
     arguments = constant_arguments(region)
     for name, program in region.programs.items():
         hints = {**usual_sizes(program), **program.signature.defaults, **(sizes or {})}
-        constants = constant_tensors(region, name) | frozenset(arguments.get(name, ()))
+        constants = frozenset() if realised else constant_tensors(region, name) | frozenset(arguments.get(name, ()))
         layouts = choose_layouts(program, target)
         named = named_regions(program, poly_core.programs[name], layouts, constants)
         out = [_plan_of(n, target, hints, constants, decided, made) for n in named]
-        if guards and target.kind == "cpu":
+        if not realised and target.kind == "cpu":
             out = _with_guarded(program, out, named, target, hints, decided)
         if target.kind == "cpu":
             out = [_with_shipped(r, n, target, hints, decided) for r, n in zip(out, named, strict=True)]

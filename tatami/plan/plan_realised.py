@@ -36,7 +36,7 @@ def plan_realised(
     realised = made.module
     if all(_same_regions(p, plan.programs.get(n), made.variants.get(n, {})) for n, p in realised.programs.items()):
         return plan
-    proposed = choose(added_regions(realised, plan), poly_core, target, None, sizes, guards=False)
+    proposed = choose(added_regions(realised, plan), poly_core, target, None, sizes, realised=True)
     programs: dict[str, ProgramPlan] = {}
     for name, program in realised.programs.items():
         before = plan.programs.get(name, ProgramPlan((), {}))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import cubin_cache, isolated, lanes, lanes_sm90, machine
+from benchmarks.gpu import cubin_cache, lanes, lanes_sm90, machine
 from benchmarks.gpu.cases import checked, gemm, timed
 from benchmarks.gpu.first import models
 from benchmarks.gpu.isolated import Isolated
@@ -71,70 +71,23 @@ def test_all_steps_together_are_under_nine_minutes() -> None:
     assert sum(step.seconds for step in STEPS.values()) <= command.SECONDS <= 535
 
 
-WORKER = """
-import json, os, sys, time
-lines, faults = open(sys.argv[1], "a"), {3: "sleep", 5: "end", 6: "dead"}
-def tell(row):
-    print(json.dumps(row), file=lines, flush=True)
-for k in range(int(sys.argv[-1]), 9):
-    tell({"begin": k, "name": f"case {k}"})
-    what = faults.get(k)
-    if what == "sleep":
-        time.sleep(60)
-    if what == "end":
-        os._exit(7)
-    tell({"k": k, "name": f"case {k}", "ok": what is None, **({"dead": True, "why": "context"} if what else {})})
-    if what:
-        time.sleep(60)
-tell({"end": 9})
-"""
+def test_a_run_resumes_rows_of_its_own_target_alone_and_keeps_them_without_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def record(*more: str) -> command.Record:
+        monkeypatch.setattr(sys, "argv", ["gpu", "--only", "first,limits", "--results", str(tmp_path), *more])
+        return command.Record(command.arguments())
 
-
-def worker(tmp_path: Path) -> tuple[list[str], Path]:
-    (tmp_path / "worker.py").write_text(WORKER)
-    lines = tmp_path / "lines.jsonl"
-    return [sys.executable, str(tmp_path / "worker.py"), str(lines)], lines
-
-
-def test_a_case_that_hangs_faults_or_ends_costs_its_own_row(tmp_path: Path) -> None:
-    command_, lines = worker(tmp_path)
-    seen: list[int] = []
-    step = Isolated(command_, lines, 1.0, lambda rows: seen.append(len(rows)))
-    assert step.run(60.0, dict(os.environ), tmp_path) == "done"
-    assert [r["k"] for r in step.rows] == list(range(9)) and seen == list(range(1, 10))
-    assert [r["k"] for r in step.rows if not r["ok"]] == [3, 5, 6]
-    assert [step.rows[k]["why"] for k in (3, 5, 6)] == ["no answer for 1 s", "ended with code 7", "context"]
-
-
-def test_a_run_that_was_cut_off_goes_on_behind_its_last_case(tmp_path: Path) -> None:
-    command_, lines = worker(tmp_path)
-    old = [{"begin": 0, "name": "case 0"}, {"k": 0, "name": "case 0", "ok": True}, {"begin": 1, "name": "case 1"}]
-    lines.write_text("".join(json.dumps(r) + "\n" for r in old))
-    step = Isolated(command_, lines, 1.0)
-    assert step.run(60.0, dict(os.environ), tmp_path) == "done"
-    assert [r["k"] for r in step.rows] == list(range(9)) and step.rows[1]["why"] == "the run before ended in this case"
-    again = Isolated([sys.executable, "-c", "raise SystemExit(1)"], lines, 1.0)
-    assert again.run(60.0, dict(os.environ), tmp_path) == "done" and again.rows == step.rows
-
-
-def test_a_step_has_no_more_than_its_time(tmp_path: Path) -> None:
-    command_, lines = worker(tmp_path)
-    step = Isolated(command_, lines, 30.0)
-    assert step.run(2.0, dict(os.environ), tmp_path) == "stopped after 2 s"
-    assert [r["k"] for r in step.rows] == [0, 1, 2, 3] and step.rows[3]["why"] == "no time left"
-    missing = Isolated([sys.executable, "-c", "print('why'); raise SystemExit(3)"], tmp_path / "none.jsonl", 1.0)
-    assert missing.run(30.0, dict(os.environ), tmp_path) == "did not begin: ended with code 3" and "why" in missing.said
-
-
-def test_a_killed_worker_takes_its_children_along(tmp_path: Path) -> None:
-    child = "import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print(p.pid, file=open(sys.argv[1], 'w'), flush=True); time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", child, str(tmp_path / "pid")], start_new_session=True)
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        pass
-    pid = int((tmp_path / "pid").read_text())
-    assert isolated.kill(process)
-    status = Path(f"/proc/{pid}/status")
-    assert not status.exists() or "zombie" in status.read_text()
+    monkeypatch.setattr(command, "sample_clocks", lambda to: None)
+    (tmp_path / command.ROWS).mkdir()
+    (tmp_path / command.ROWS / "first.jsonl").write_text(
+        '{"begin": 0, "name": "a"}\n{"k": 0, "name": "a", "ok": true}\n{"end": 1}\n'
+    )
+    again = record("--dry-run", "--resume", "--seconds", "1")
+    again.run()
+    assert [(s["ended"], len(s["rows"])) for s in again.value["steps"]] == [("done", 1), ("no time left", 0)]
+    with pytest.raises(SystemExit, match="are those of"):
+        record("--resume", "--seconds", "1").run()
 
 
 def test_the_record_is_whole_after_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,10 @@ def test_kernels_without_matrix_instructions_are_compiled_without_contraction(mo
     monkeypatch.setenv("TATAMI_CUDA_WAIT", "2000")
     assert cubins.options(units[1]) == ("-DTT_WAIT_MILLISECONDS=2000",)
     assert keys.isdisjoint({cubins.unit_key(u, header, "sm_80") for u in units})
+    for wrong in ("0", "-1", "2s", "9" * 20, "0000000019" + "9" * 9):
+        monkeypatch.setenv("TATAMI_CUDA_WAIT", wrong)
+        with pytest.raises(TatamiError, match="milliseconds"):
+            cubins.options(units[1])
 
 
 @pytest.mark.skipif(not nvrtc.has_nvrtc(), reason="NVRTC is not installed")

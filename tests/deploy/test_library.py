@@ -5,19 +5,24 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 import tatami as tt
 from tatami.api import prepare
 from tatami.bench.inputs import gather_inputs
+from tatami.compilation import Compilation
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
-from tatami.deploy.library import make_library
+from tatami.core.target import Target
+from tatami.deploy.library import make_library, needed_bits
 from tatami.execution.arena import Planner
 from tatami.execution.frames import Layouts
 from tatami.frontend.graph import Graph
 from tatami.runtime.building.compiler import find_compiler
+from tatami.runtime.machine.host import FEATURES
+from tatami.targets import resolve_target
 from tests.deploy.built import THREADS, Built, Refused, build
 from tests.runtime.test_compiled_models import F32, Arrays, floats, layers, looping
 
@@ -177,3 +182,28 @@ def test_the_arena_is_no_larger_than_the_one_that_python_plans(tmp_path: Path) -
     subprocess.run([*find_compiler().argv, "-w", *sources, "-lm", "-pthread", "-o", "plan"], cwd=tmp_path, check=True)
     done = subprocess.run(["./plan"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert 0 < int(done.stdout) <= 1.1 * planner.plan("main", {"N": 7}).bytes
+
+
+def test_a_library_asks_for_every_instruction_that_its_code_has() -> None:
+    """AVX512-BF16 too: without it the first product would end the process."""
+    for isa, feature in FEATURES:
+        target = msgspec.structs.replace(resolve_target(f"cpu:{isa}"), features=(feature,))
+        (*_, last) = needed_bits(compilation_for(target))
+        assert plain(last.name) == plain(FEATURES[isa, feature])
+
+
+def plain(name: str) -> str:
+    """A name's letters and digits."""
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def compilation_for(target: Target) -> Compilation:
+    g = Graph()
+    g.output("y", g.input("a", ("N",), F32) * 2.0)
+    return prepare(g, target=target)
+
+
+def test_a_library_has_the_depth_of_calls_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TATAMI_CALL_DEPTH", "24")
+    header = make_library(compilation_for(resolve_target("cpu:generic"))).headers["library.h"]
+    assert "TATAMI_MOST_DEPTH = 24," in header

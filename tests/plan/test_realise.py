@@ -271,3 +271,13 @@ def test_attention_streams_or_by_decision_runs_as_products_and_rows() -> None:
     new = plan_realised(made, plan, analyse(realised), TARGET, sizes)
     assert verify_plans(new, realised) == []
     assert [type(r.choices[0].plan).__name__ for r in new.main.regions] == ["CpuContraction", "CpuRows", "CpuContraction"]
+
+
+def test_regions_that_were_realised_pack_nothing_more() -> None:
+    """Parts of a split Region are planned after `setup` is made: a packed operand would never be written."""
+    module, _ = gemm_module()
+    facts = analyse(module)
+    (chosen,) = choose(module, facts, TARGET).main.regions
+    (late,) = choose(module, facts, TARGET, realised=True).main.regions
+    assert isinstance(chosen.choices[-1].plan, CpuContraction) and chosen.choices[-1].plan.packed
+    assert not getattr(late.choices[-1].plan, "packed", ())

@@ -208,7 +208,7 @@ def test_a_recursion_is_cut_with_its_chain_at_a_depth_to_be_set(target: str, mon
     assert np.array_equal(deeper(x=x, n=np.int32(11))["output"], [2047] * 3)
     with pytest.raises(TatamiError, match="more than 24 deep: main -> f -> step -> f -> …"):
         deeper(x=x, n=np.int32(12))
-    for wrong in ("0", "101", "ten", "-1"):
+    for wrong in ("0000000199", "0", "101", "ten", "-1"):
         monkeypatch.setenv("TATAMI_CALL_DEPTH", wrong)
         with pytest.raises(TatamiError, match="is not a depth of calls"):
             tt.parse(COUNTED)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+import tatami as tt
+from tatami.api import prepare
 from tatami.c.print_entry import print_entry
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
@@ -22,6 +24,7 @@ from tatami.region.run import run as run_regions
 from tatami.runtime.building.compiler import find_compiler
 from tatami.runtime.building.objects import runtime_headers, runtime_text
 from tatami.runtime.stand_alone import StandAlone, philox_fill, stand_alone_main
+from tatami.storage.code_folder import stand_alone
 from tests.execution.regions import F32, N, chain, program, region
 from tests.runtime.compiled import KERNELS, plan_of
 
@@ -104,3 +107,11 @@ def test_main_c_prints_the_names_of_outputs_as_text_only(tmp_path: Path) -> None
     assert hostile[:4] not in main.text and "#include <\\303" not in main.text
     done = build_and_run(tmp_path, execution, main)
     assert done.returncode == 0 and f"{hostile}: largest error 0" in done.stdout and not (tmp_path / "x").exists()
+
+
+def test_main_c_of_a_model_without_inputs(tmp_path: Path) -> None:
+    g = tt.Graph()
+    g.output("y", g.iota((5,), 0, DType.i32) * 2)
+    made = prepare(g, target="cpu")
+    main = stand_alone(made, {})
+    assert main is not None and "aligned_alloc(64, " in main.text

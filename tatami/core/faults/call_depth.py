@@ -21,7 +21,7 @@ def most_calls() -> int:
     given = os.environ.get(VARIABLE, "")
     if not given:
         return USUAL_DEPTH
-    if not given.isascii() or not given.isdigit() or not 1 <= int(given[:9]) <= GREATEST_DEPTH:
+    if not (given.isascii() and given.isdigit() and len(given) < 10 and 1 <= int(given) <= GREATEST_DEPTH):
         why = f"{given[:40]!r} is not a depth of calls"
         raise fail("InvalidAttribute", VARIABLE, why, f"set it to a number from 1 to {GREATEST_DEPTH}, or leave it out")
     return int(given)

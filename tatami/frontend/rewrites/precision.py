@@ -32,18 +32,24 @@ _MOVEMENT = ("permute", "reshape", "contiguous", "identity", "expand", "squeeze"
 
 def lower_precision(module: Module[Graph], precision: str, target: Target | None = None) -> Module[Graph]:
     """The module with every fp32 contraction at `precision`; for bf16 on a CPU, those that `target` computes faster, with a
-    warning if it has none. Raises E1009 for an unknown word."""
+    warning if there is none. Raises E1009 for an unknown word."""
     if precision not in PRECISIONS:
         raise fail("InvalidAttribute", "precision", f"{precision!r} is not a precision", f"use one of {', '.join(PRECISIONS)}")
     if precision == "fp32":
         return module
     on_cpu = target is not None and target.kind == "cpu" and precision == "bf16"
     if on_cpu and target is not None and "bf16" not in target.features:
-        why = f"{target.name} multiplies no pairs of bf16: everything stays fp32"
-        kept = diagnostic("PrecisionKept", "precision", why, 'leave precision out, or round operands in any case: "bf16!"')
-        return replace(module, warnings=(*module.warnings, kept))
+        return _kept(module, f"{target.name} multiplies no pairs of bf16: everything stays fp32")
     programs = {name: _lowered(graph, precision.rstrip("!"), on_cpu) for name, graph in module.programs.items()}
+    if on_cpu and programs == module.programs:
+        return _kept(module, "the model has no product of fp32 values with weights: everything stays fp32")
     return replace(module, programs=programs)
+
+
+def _kept(module: Module[Graph], why: str) -> Module[Graph]:
+    """The module as it is, with the warning that bf16 changes nothing, and the reason."""
+    how = 'leave precision out, or round operands in any case: "bf16!"'
+    return replace(module, warnings=(*module.warnings, diagnostic("PrecisionKept", "precision", why, how)))
 
 
 def _lowered(graph: Graph, precision: str, only_weights: bool) -> Graph:

@@ -52,7 +52,8 @@ class _Places(PlaneCopies):
         self.weights = self.packed_weights(plan, (self.k, self.filters), self.nr, "packed")
         self.slivers = ceildiv(self.filters, expr(self.nr))
         width = self.block_columns.as_int()
-        self.is_flat = self.reach == (0, 0) and self.across == ONE
+        self.is_flat = self.reach == (0, 0) and self.planes_each == 1 and self.across == ONE
+        """True if windows have one entry and rows follow each other: the places of the block are one run."""
         self.rows_of_panel = 1 if width is None or self.is_flat else min(MOST_ROWS, max(1, self.mr // max(1, width)))
         """Rows of an image in a panel."""
         rows = 1 if width is None else PIECE * self.mr // max(1, width)

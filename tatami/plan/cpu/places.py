@@ -142,7 +142,7 @@ def places_estimate(
     groups = -(-channels // COUNT)
     k = groups * trips(region, conv.shape.k, sizes) // max(1, channels)
     slivers = -(-filters // plan.nr)
-    is_flat = (down, across) == (0, 0) and plan.columns >= width
+    is_flat = (down, across) == (0, 0) and planes == 1 and plan.columns >= width
     run = height * width if is_flat else width
     panels = outer * (1 if is_flat else height) * -(-run // plan.mr)
     if not is_flat and width * 2 <= plan.mr:

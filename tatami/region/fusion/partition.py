@@ -183,7 +183,7 @@ class _Partitioner:
         """Let the groups that read a dequantised value compute it from its codes; verdicts say how many bytes that saves."""
         if self.target.kind != "cpu":
             return
-        for chain, away in repeated_by_readers(self.groups):
+        for chain, away in repeated_by_readers(self.groups, self.products):
             v, codes = chain[-1], self.nodes[chain[0]].src[0]
             home = self.graph.group_of[v]
             is_stored = codes in self.resident or any(self.graph.group_of.get(u) != home for u in self.uses[codes])

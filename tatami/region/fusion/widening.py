@@ -10,7 +10,7 @@ bytes of its codes, which are often stored in any case, for a product of integer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from tatami.core.dtype import DType
 from tatami.poly_view.ir import Edge
@@ -86,9 +86,10 @@ def _are_fusible(edges: Mapping[tuple[str, str], Edge], pairs: Iterable[tuple[st
     return all(pair in edges and edges[pair].fusible and edges[pair].rule in rules for pair in pairs)
 
 
-def repeated_by_readers(groups: GrowingGroups) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+def repeated_by_readers(groups: GrowingGroups, products: Set[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
     """(values of a dequantisation, groups that read its result from memory) where each of these groups may compute it from the
-    codes, element by element, or at each place of a window."""
+    codes, element by element, or at each place of a window. Operands of `products` stay in memory: a product reads or packs
+    an element several times, and its templates take operands that lie there."""
     nodes, edges, graph = groups.nodes, groups.edges, groups.graph
     found = []
     for v in nodes:
@@ -98,7 +99,7 @@ def repeated_by_readers(groups: GrowingGroups) -> list[tuple[tuple[str, ...], tu
         codes = nodes[chain[0]].src[0]
         home = graph.group_of[v]
         away = sorted({graph.group_of.get(u, -1) for u in groups.uses[v]} - {home})
-        if not away or any(graph.group_of.get(x) != home for x in (codes, *chain)):
+        if not away or any(graph.group_of.get(x) != home for x in (codes, *chain)) or groups.uses[v] & products:
             continue
         inner = zip((codes, *chain), chain)
         outer = [(v, u) for u in groups.uses[v] if graph.group_of.get(u) != home]

@@ -27,6 +27,8 @@ from tatami.runtime.cores import usable_cores
 
 FORMAT = "cubin 2"
 """Version of the entries in the cache."""
+LONGEST_WAIT = 3_600_000
+"""Maximum of TATAMI_CUDA_WAIT in milliseconds: an hour."""
 
 
 def compile_units(
@@ -58,9 +60,13 @@ def unit_key(unit: Unit, headers: Mapping[str, str], arch: str) -> str:
 
 
 def options(unit: Unit) -> tuple[str, ...]:
-    """NVRTC's options for a unit. With TATAMI_CUDA_WAIT=N waits at barriers end the kernel with a trap after N milliseconds."""
+    """NVRTC's options for a unit. With TATAMI_CUDA_WAIT=N waits at barriers end the kernel with a trap after N milliseconds.
+    Raises InvalidAttribute for any other setting."""
     wait = os.environ.get("TATAMI_CUDA_WAIT", "")
-    limit = (f"-DTT_WAIT_MILLISECONDS={int(wait)}",) if wait.isascii() and wait.isdigit() and int(wait[:9]) > 0 else ()
+    if wait and not (wait.isascii() and wait.isdigit() and len(wait) < 10 and 1 <= int(wait) <= LONGEST_WAIT):
+        why = f"{wait[:40]!r} is not a time in milliseconds"
+        raise fail("InvalidAttribute", "TATAMI_CUDA_WAIT", why, f"set it to a number from 1 to {LONGEST_WAIT}, or leave it out")
+    limit = (f"-DTT_WAIT_MILLISECONDS={int(wait)}",) if wait else ()
     return (*(() if unit.contracts else ("--fmad=false",)), *limit)
 
 

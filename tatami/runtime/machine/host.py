@@ -19,7 +19,7 @@ _NEEDS = {
     "avx512": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "f16c"}),
 }
 
-_FEATURES = {
+FEATURES = {
     ("avx2", "vnni"): "avx_vnni",
     ("avx512", "vnni"): "avx512_vnni",
     ("avx512", "bf16"): "avx512_bf16",
@@ -37,7 +37,7 @@ def detect_host() -> Target:
     caches = _cache_sizes()
     return msgspec.structs.replace(
         base,
-        features=tuple(name for (set_, name), flag in _FEATURES.items() if set_ == isa and flag in _cpu_flags()),
+        features=tuple(name for (set_, name), flag in FEATURES.items() if set_ == isa and flag in _cpu_flags()),
         cores=usable_cores(),
         l1_bytes=caches.get("l1", base.l1_bytes),
         l2_bytes=caches.get("l2", base.l2_bytes),
@@ -88,7 +88,7 @@ def _missing(target: Target) -> list[str]:
     """Flags that the code for a CPU needs and this one lacks."""
     if not _has(target.isa):
         return sorted(_NEEDS.get(target.isa, frozenset({target.isa})) - _cpu_flags())
-    flags = (_FEATURES.get((target.isa, feature), feature) for feature in target.features)
+    flags = (FEATURES.get((target.isa, feature), feature) for feature in target.features)
     return [flag for flag in flags if flag not in _cpu_flags()]
 
 

@@ -349,3 +349,29 @@ def test_a_vector_is_quantised_before_its_product() -> None:
     rows = RNG.standard_normal((1, 128)).astype("f4")
     step = np.abs(rows).max() / np.float32(127)
     np.testing.assert_allclose(f(x=rows)["y"], (np.rint(rows / step) @ w.astype("f8")) * step, rtol=1e-6)
+
+
+def test_a_layer_that_stays_fp32_reads_dequantised_values_from_memory() -> None:
+    """A 3x3 convolution left out of the quantisation, after a quantised one: its image is not computed at each place."""
+    x, w, v = Operand(U8, (1, 8, 9, 9), None, "mid"), Operand(I8, (16, 8, 3, 3), 0, "0"), RNG.standard_normal((9, 16, 3, 3))
+    kernel, scale, zero = v.astype("f4"), np.array(0.01, "f4"), np.array(100, "u1")
+    g = Graph("g")
+    y = x.put(g, "x", False).conv(w.put(g, "w", True), padding=1)
+    step, point = g.constant(scale, "scale"), g.constant(zero, "zero")
+    between = y.quantize(step, point, to=U8).dequantize(step, point, to=F)
+    g.output("q", between)
+    g.output("y", between.conv(g.constant(kernel, "kernel")))
+    f = tt.compile(g, threads=1)
+    found = f(x=x.codes)
+    seen = found["q"].astype("f8")
+    wanted = sum(
+        np.einsum("oc,ncij->noij", v[:, :, a, b], seen[:, :, a : a + 7, b : b + 7]) for a in range(3) for b in range(3)
+    )
+    np.testing.assert_allclose(found["y"], wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+    g = Graph("alone")
+    codes_ = g.input("x", (1, 16, 9, 9), F).quantize(g.constant(scale, "scale"), g.constant(zero, "zero"), to=U8)
+    g.output("codes", codes_)
+    values = codes_.dequantize(g.constant(scale, "scale2"), g.constant(zero, "zero2"), to=F)
+    g.output("y", values.conv(g.constant(kernel, "kernel")))
+    got = tt.compile(g, threads=1)(x=seen.astype("f4"))
+    np.testing.assert_allclose(got["y"], wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())

@@ -76,6 +76,15 @@ def test_a_cpu_without_the_instruction_keeps_fp32_and_says_so():
     assert multiplied(lower_precision(net()[0].module(), "bf16!", WITHOUT)) == [DType.bf16, DType.bf16]
 
 
+def test_a_model_without_products_with_weights_keeps_fp32_and_says_so():
+    g = Graph()
+    x = g.input("x", (1, 4, 9, 9), DType.fp32)
+    g.output("y", x.conv(g.constant(np.ones((8, 4, 3, 3), np.float32))))
+    m = lower_precision(g.module(), "bf16", WITH)
+    (said,) = m.warnings
+    assert m.programs == g.module().programs and said.kind == "PrecisionKept" and "no product" in said.why
+
+
 def rounded(x):
     return x.astype(ml_dtypes.bfloat16).astype(np.float64)
 

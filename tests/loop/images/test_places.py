@@ -31,6 +31,10 @@ CASES: dict[str, dict[str, Any]] = {
     "dilated": {"x": (1, 8, 15, 15), "w": (16, 8, 3, 3), "pad": 2, "dilation": 2},
     "1x1": {"x": (2, 24, 13, 11), "w": (40, 24, 1, 1), "pad": 0},
     "1x1 by 2": {"x": (1, 24, 13, 11), "w": (40, 24, 1, 1), "pad": 0, "stride": 2},
+    "2x2 by 2, each entry in one window": {"x": (2, 12, 14, 10), "w": (20, 12, 2, 2), "pad": 0, "stride": 2},
+    "4x4 by 4 with a border that is not 0": {"x": (1, 3, 16, 24), "w": (32, 3, 4, 4), "pad": 2, "stride": 4, "value": 9},
+    "2x2 by 3, entries in no window": {"x": (1, 8, 14, 17), "w": (24, 8, 2, 2), "pad": 0, "stride": 3},
+    "a line by 3": {"x": (2, 3, 7), "w": (17, 3, 3), "pad": 2, "stride": 3},
     "a line": {"x": (1, 8, 40), "w": (24, 8, 5), "pad": 2},
     "many steps of k": {"x": (1, 256, 5, 5), "w": (32, 256, 3, 3), "pad": 1},
 }

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import tatami as tt
-from tatami.plan.ir import CpuContraction, CpuPlanes, CpuRows, CpuWindow, CpuWinograd
+from tatami.plan.ir import CpuContraction, CpuCorrelation, CpuPlanes, CpuRows, CpuWindow, CpuWinograd
 
 CASES: dict[str, tuple[type, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "rows": (CpuRows, (1, 3, 7), (4, 3, 3), {}),
@@ -19,7 +19,8 @@ CASES: dict[str, tuple[type, tuple[int, ...], tuple[int, ...], dict[str, Any]]] 
     "planes": (CpuPlanes, (1, 32, 14, 14), (32, 32, 5, 5), {}),
     "planes of groups": (CpuPlanes, (1, 32, 14, 14), (32, 8, 3, 5), {"group": 4}),
     "a window": (CpuWindow, (1, 32, 14, 14), (32, 1, 3, 3), {"group": 32}),
-    "a contraction": (CpuContraction, (1, 4, 6, 6, 6), (8, 4, 3, 3, 3), {}),
+    "a contraction": (CpuContraction, (1, 16, 4, 8, 8), (96, 16, 3, 3, 3), {}),
+    "lanes along the sum": (CpuCorrelation, (1, 4, 6, 6, 6), (8, 4, 3, 3, 3), {}),
     "tiles": (CpuWinograd, (1, 16, 14, 14), (16, 16, 3, 3), {}),
     "tiles of stride 2": (CpuWinograd, (1, 64, 14, 14), (64, 64, 3, 3), {"strides": [2, 2]}),
 }

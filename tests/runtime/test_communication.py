@@ -27,7 +27,7 @@ class Done:
 
     fault: ClassVar[str | None] = None
 
-    def Wait(self) -> None:  # noqa: N802  a name of mpi4py
+    def Wait(self) -> None:
         if self.fault is not None:
             raise Library.Exception(self.fault)
 
@@ -35,25 +35,25 @@ class Done:
 class Twins:
     """A communicator of two processes with the same arrays."""
 
-    def Get_size(self) -> int:  # noqa: N802
+    def Get_size(self) -> int:
         return 2
 
-    def Set_errhandler(self, handler: object) -> None:  # noqa: N802
+    def Set_errhandler(self, handler: object) -> None:
         assert handler == "return"
 
-    def Iallreduce(self, operand: np.ndarray, result: np.ndarray, op: np.ufunc) -> Done:  # noqa: N802
+    def Iallreduce(self, operand: np.ndarray, result: np.ndarray, op: np.ufunc) -> Done:
         result[...] = op(operand, operand)
         return Done()
 
-    def Ireduce_scatter_block(self, operand: np.ndarray, result: np.ndarray, op: np.ufunc) -> Done:  # noqa: N802
+    def Ireduce_scatter_block(self, operand: np.ndarray, result: np.ndarray, op: np.ufunc) -> Done:
         result[...] = op(operand, operand)[: len(result)]
         return Done()
 
-    def Iallgather(self, operand: np.ndarray, result: np.ndarray) -> Done:  # noqa: N802
+    def Iallgather(self, operand: np.ndarray, result: np.ndarray) -> Done:
         result[...] = np.concatenate([operand, operand])
         return Done()
 
-    def Ialltoallv(self, operand: list[object], result: list[object]) -> Done:  # noqa: N802
+    def Ialltoallv(self, operand: list[object], result: list[object]) -> Done:
         (data, sent), (made, received) = operand, result
         assert isinstance(data, np.ndarray) and isinstance(made, np.ndarray)
         assert isinstance(sent, list) and isinstance(received, list)
@@ -62,7 +62,7 @@ class Twins:
         made[...] = np.resize(first, made.size) if first.size else 7
         return Done()
 
-    def Ibcast(self, operand: np.ndarray, root: int) -> Done:  # noqa: N802
+    def Ibcast(self, operand: np.ndarray, root: int) -> Done:
         return Done()
 
 

@@ -59,7 +59,7 @@ def _array(given: object, port: onnx.ValueInfoProto, at: str) -> np.ndarray:
     try:
         array = np.asarray(given)
     except (ValueError, TypeError, RuntimeError) as error:  # rows of several lengths; a tensor of PyTorch that needs a gradient
-        _refuse(at, f"it is no array: {str(error)[:120]}", "pass an array of numpy")
+        _refuse(at, f"it is not an array: {str(error)[:120]}", "pass an array of numpy")
     kind = port.type.tensor_type
     known = onnx.helper.get_all_tensor_dtypes() - {onnx.TensorProto.STRING}
     if port.type.WhichOneof("value") != "tensor_type" or kind.elem_type not in known:

@@ -64,7 +64,7 @@ WRONG_SAMPLES: list[tuple[Any, str]] = [
     ([{"x": np.array(["a"])}], "the array has the dtype <U1"),
     ([{"x": "text"}], "the array has the dtype <U4"),
     ([{"x": [[None]]}], "the array has the dtype object"),
-    ([[[1.0, 2.0], [3.0]]], "it is no array"),
+    ([[[1.0, 2.0], [3.0]]], "it is not an array"),
 ]
 
 

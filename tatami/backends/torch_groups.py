@@ -9,7 +9,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from tatami.core.numbers.collectives import Array, Collective, CommunicationError, use_communicator
+from tatami.core.numbers.collectives import (
+    Array,
+    Collective,
+    CommunicationError,
+    row_bytes,
+    use_communicator,
+)
 
 _REDUCE = (
     {
@@ -55,7 +61,7 @@ class TorchGroups:
         """Begin an exchange. Raises CommunicationError."""
         try:
             return self._begin(what, x, _group(what))
-        except RuntimeError as error:  # DistBackendError and the like are among them
+        except (RuntimeError, TypeError, ValueError) as error:  # DistBackendError and the like; a dtype that PyTorch lacks
             raise CommunicationError(_reason(error)) from error
 
     def _begin(self, what: Collective, x: Array, group: dist.ProcessGroup) -> Work:
@@ -72,18 +78,18 @@ class TorchGroups:
                 work = dist.reduce_scatter_tensor(made, values, _REDUCE[what.op], **options)
                 return Work(work, values, made, x, (rows // ranks, *rest))
             case "all_gather":
-                moved = _bytes(x, rows)
+                moved = _bytes(x)
                 made = moved.new_empty((rows * ranks, *moved.shape[1:]))
                 work = dist.all_gather_into_tensor(made, moved, **options)
                 return Work(work, moved, made, x, (rows * ranks, *rest))
             case "all_to_all":
-                moved = _bytes(x, rows)
+                moved = _bytes(x)
                 count = sum(what.received) if what.received else rows
                 made = moved.new_empty((count, *moved.shape[1:]))
                 work = dist.all_to_all_single(made, moved, _parts(what.received), _parts(what.sent), **options)
                 return Work(work, moved, made, x, (count, *rest))
             case _:
-                moved = _bytes(x, rows)
+                moved = _bytes(x)
                 work = dist.broadcast(moved, group_src=what.root, **options)
                 return Work(work, moved, moved, x, x.shape)
 
@@ -113,10 +119,9 @@ def _tensor(x: Array) -> torch.Tensor:
     return torch.from_numpy(x)
 
 
-def _bytes(x: Array, rows: int) -> torch.Tensor:
-    """The array as rows of bytes, for exchanges that move and do not compute."""
-    flat = x.reshape(-1).view(np.uint8)
-    return torch.from_numpy(flat.reshape(rows, flat.size // rows) if rows else flat.reshape(0, 1))
+def _bytes(x: Array) -> torch.Tensor:
+    """The array as rows of bytes, for exchanges that move and do not compute. An array without rows tells the size of one."""
+    return torch.from_numpy(x.reshape(-1).view(np.uint8).reshape(x.shape[0] if x.ndim else 1, row_bytes(x)))
 
 
 def _reason(error: Exception) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import msgspec
+import onnx
 
 from tatami.cli.terminal import printable
 from tatami.core.diagnostic import fail
@@ -46,8 +47,15 @@ def quantize_command(model: str, given: Mapping[str, object]) -> None:
     made = quantize(model, chosen, samples, sensitivity=options.sensitivity, exclude=options.exclude)
     made.save(output)
     click.echo(printable(made.table()))
-    size, whole = output.stat().st_size, Path(model).stat().st_size
+    size, whole = _size(output), _size(Path(model))
     click.echo(printable(f"wrote {output}: {size / 1e6:.1f} MB, {size / whole:.2f} of the model"))
+
+
+def _size(path: Path) -> int:
+    """Bytes of a model's file and of those that have its constants."""
+    model = onnx.load_model(str(path), load_external_data=False)
+    others = {e.value for t in model.graph.initializer for e in t.external_data if e.key == "location"}
+    return sum((path.parent / name).stat().st_size for name in (path.name, *others))
 
 
 def _sample(path: Path) -> object:

@@ -2,8 +2,9 @@
 
 Wave = the longest chain of dependences before an instruction. The linear order is by wave, then by position, so it
 is total and deterministic. Collectives begin in the order of their numbers, which is the same in all processes; what an
-exchange needs comes first, what needs its result comes after everything that does not, so that exchanges overlap with work. True dependences go by buffer name, slices included; writes to an input (updates), and to a
-buffer in another's place, come after every read of the old value.
+exchange needs comes first, what needs its result comes after everything that does not, so that exchanges overlap with work.
+True dependences go by buffer name, slices included; writes to an input (updates), and to a buffer in another's place, come
+after every read of the old value.
 """
 
 from __future__ import annotations

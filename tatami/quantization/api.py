@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from tatami.core.document import check_file
 from tatami.core.faults.arguments import bool_argument, path_argument
 from tatami.core.files.data_files import ModelFile, read_model
 from tatami.onnx.load import read_proto
-from tatami.quantization.layers import Layer, find_layers
+from tatami.quantization.layers import Layer, find_layers, with_ranges
 from tatami.quantization.ranges import find_ranges
-from tatami.quantization.rewrite import rewritten, with_opset
+from tatami.quantization.rewrite import id_of, rewritten, with_opset
 from tatami.quantization.rounding import lost, rounded
 from tatami.quantization.samples import samples_of
 from tatami.quantization.sensitivity import sensitivities
@@ -58,7 +58,9 @@ class Quantized:
             else:
                 written = onnx.ModelProto()  # saving removes the constants from the message
                 written.CopyFrom(self.model)
-                onnx.save_model(written, to, save_as_external_data=True, location=f"{to.name}.data")
+                data = to.with_name(f"{to.name}.data")
+                data.unlink(missing_ok=True)  # onnx writes behind what a file has
+                onnx.save_model(written, to, save_as_external_data=True, location=data.name)
         except OSError as error:
             raise fail("FileUnwritable", str(to)[:200], error.strerror or "it cannot be written", "check the path") from None
         return to
@@ -105,7 +107,8 @@ def quantize(
     ranges = {}
     if settings.activations == "static":
         ranges = find_ranges(opened, list(dict.fromkeys(layer.source for layer in chosen)), samples, settings)
-        chosen = [layer for layer in chosen if layer.source in ranges]
+        layers = with_ranges(layers, ranges)
+        chosen = [layer for layer in layers if not layer.skipped]
     made = rewritten(opened, chosen, settings, ranges)
     if _is_valid(opened):
         onnx.checker.check_model(made)
@@ -132,15 +135,16 @@ def _row(layer: Layer, settings: Settings, sensitivity: dict[str, float]) -> Qua
     each = f"blocks of {codes.block}" if len(codes.scales) > 1 else "a scale per column"
     words = {"float": settings.weights, "dynamic": "int8, dynamic", "static": "int8, static"}[settings.activations]
     error = lost(layer.matrix, codes)
-    return QuantizedLayer(layer.name, layer.op, layer.shape, f"{words}, {each}", error, sensitivity.get(layer.name))
+    return QuantizedLayer(layer.name, layer.op, layer.shape, f"{words}, {each}", error, sensitivity.get(id_of(layer.node)))
 
 
 def _with_excluded(settings: Settings, exclude: Sequence[str]) -> Settings:
     import msgspec
 
-    if isinstance(exclude, str) or not all(isinstance(n, str) for n in exclude):
+    names = (exclude,) if isinstance(exclude, str) or not isinstance(exclude, Iterable) else tuple(exclude)
+    if isinstance(exclude, str) or not all(isinstance(n, str) for n in names):
         raise fail("InvalidAttribute", "exclude", "it is not a list of names", "pass a list of layers' names")
-    return msgspec.structs.replace(settings, exclude=tuple(dict.fromkeys((*settings.exclude, *exclude))))
+    return msgspec.structs.replace(settings, exclude=tuple(dict.fromkeys((*settings.exclude, *names))))
 
 
 def _opened(model: object) -> onnx.ModelProto:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -59,6 +59,17 @@ def find_layers(model: onnx.ModelProto, settings: Settings) -> list[Layer]:
             raise fail(
                 "UnknownName", "exclude", f"{name[:80]!a} is not a layer with constant weights", f"layers are {_listed(near)}"
             )
+    return _some(found)
+
+
+def with_ranges(layers: Sequence[Layer], ranges: Container[str]) -> list[Layer]:
+    """The layers, of which those stay whose left operand has no range. Raises TatamiError if none can be quantised."""
+    why = "calibration gave no number of its left operand"
+    return _some([x if x.skipped or x.source in ranges else x._replace(skipped=why) for x in layers])
+
+
+def _some(found: list[Layer]) -> list[Layer]:
+    """The layers, if one can be quantised."""
     if all(layer.skipped for layer in found):
         why = "it has no product or convolution with constant weights"
         if found:

@@ -51,9 +51,12 @@ def with_opset(model: onnx.ModelProto, settings: Settings) -> onnx.ModelProto:
         except Exception as error:  # the converter raises what it likes
             why = f"it has version {found} of ONNX's operators, blocks and 4 bits need {least}, and onnx cannot convert it: {error}"
             raise fail("UnsupportedModel", "model", why[:300], 'export it again, or take the form "MatMulNBits"') from None
-    if is_blocked and model.ir_version < BLOCKED_IR:
-        model.ir_version = BLOCKED_IR
-    return model
+    if not is_blocked or model.ir_version >= BLOCKED_IR:
+        return model
+    made = onnx.ModelProto()  # the caller's own stays as it is
+    made.CopyFrom(model)
+    made.ir_version = BLOCKED_IR
+    return made
 
 
 def id_of(node: onnx.NodeProto) -> str:
@@ -78,7 +81,9 @@ class _Rewriting:
         self.codes: dict[tuple[str, bool], Codes] = {}
         self.shared: dict[tuple[str, str], str] = {}
         """(what, tensor) -> name of what was made of the tensor, for all layers that read it."""
-        self.biases = {t.name: t for t in graph.initializer}
+        replaceable = {i.name for i in graph.input}
+        self.held = {t.name: t for t in graph.initializer if t.name not in replaceable}
+        """Constants that no caller can replace."""
 
     def run(self) -> None:
         for node in list(self.graph.node):
@@ -117,6 +122,13 @@ class _Rewriting:
         domain = MICROSOFT if op == "MatMulNBits" else ""
         self.nodes.append(helper.make_node(op, list(inputs), list(outputs), name, domain=domain, **attributes))
         return outputs[0]
+
+    def weight(self, layer: Layer, part: str, array: np.ndarray) -> str:
+        """A part of a layer's weights as a constant, for all layers that read them in the same order."""
+        key = (f"{part} {layer.turned}", layer.weight)
+        if key not in self.shared:
+            self.shared[key] = self.constant(f"{layer.weight}_{part}", array)
+        return self.shared[key]
 
     def codes_of(self, layer: Layer) -> Codes:
         """The codes of a layer's weights; filters have one scale each."""
@@ -165,7 +177,7 @@ class _Rewriting:
     def round_bias(self, node: onnx.NodeProto, layer: Layer, codes: Affine, found: Codes) -> None:
         """A constant bias in the scale of the sums, which runtimes add to these. It stays if it has another shape, or if it does
         not fit integers of that scale."""
-        bias = self.biases.get(node.input[2]) if len(node.input) > 2 else None
+        bias = self.held.get(node.input[2]) if len(node.input) > 2 else None
         factors = [a.f for a in node.attribute if a.name in ("alpha", "beta")]
         if bias is None or bias.data_type != onnx.TensorProto.FLOAT or any(f != 1 for f in factors):
             return
@@ -186,9 +198,9 @@ class _Rewriting:
             self.shared[key] = self.add("DynamicQuantizeLinear", (source,), parts)
         codes = self.shared[key]
         scale, zero = next((n.output[1], n.output[2]) for n in reversed(self.nodes) if n.output[:1] == [codes])
-        sums = self.add("MatMulInteger", (codes, self.constant(f"{layer.weight}_codes", found.codes), zero))
+        sums = self.add("MatMulInteger", (codes, self.weight(layer, "codes", found.codes), zero))
         wide = self.add("Cast", (sums,), to=onnx.TensorProto.FLOAT)
-        both = self.add("Mul", (scale, self.constant(f"{layer.weight}_scales", found.scales[0])))
+        both = self.add("Mul", (scale, self.weight(layer, "scales", found.scales[0])))
         self.finished("Mul", (wide, both), node)
 
     def whole(self, node: onnx.NodeProto, layer: Layer) -> None:
@@ -205,8 +217,8 @@ class _Rewriting:
             packed = packed[..., ::2] | packed[..., 1::2] << 4
         operands = (
             layer.source,
-            self.constant(f"{layer.weight}_codes", packed),
-            self.constant(f"{layer.weight}_scales", found.scales.T.reshape(-1)),
+            self.weight(layer, "codes", packed),
+            self.weight(layer, "scales", found.scales.T.reshape(-1)),
         )
         numbers = {"K": depth, "N": columns, "bits": bits, "block_size": size, "accuracy_level": self.settings.accuracy_level}
         self.finished("MatMulNBits", operands, node, **numbers)
@@ -221,7 +233,7 @@ class _Rewriting:
 
     def remove_unread(self) -> None:
         """Remove weights in whose place codes are read."""
-        old = {layer.weight for layer in self.layers.values()} | set(self.biases)
+        old = {layer.weight for layer in self.layers.values()} | set(self.held)
         used = set(_read(self.graph))
         kept = [t for t in self.graph.initializer if t.name in used or t.name not in old]
         del self.graph.initializer[:]

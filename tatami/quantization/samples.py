@@ -56,9 +56,13 @@ def _sample(given: object, ports: Mapping[str, onnx.ValueInfoProto], at: str) ->
 
 def _array(given: object, port: onnx.ValueInfoProto, at: str) -> np.ndarray:
     """The array of one input; its dtype, rank and fixed sizes are those of the input, and it is finite."""
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except (ValueError, TypeError, RuntimeError) as error:  # rows of several lengths; a tensor of PyTorch that needs a gradient
+        _refuse(at, f"it is not an array: {str(error)[:120]}", "pass an array of numpy")
     kind = port.type.tensor_type
-    if port.type.WhichOneof("value") != "tensor_type" or kind.elem_type == onnx.TensorProto.STRING:
+    known = onnx.helper.get_all_tensor_dtypes() - {onnx.TensorProto.STRING}
+    if port.type.WhichOneof("value") != "tensor_type" or kind.elem_type not in known:
         _refuse(at, "the model takes no tensor of numbers here", "quantise without calibration")
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
     if array.dtype != dtype:

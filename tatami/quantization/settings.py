@@ -121,5 +121,9 @@ def _check(s: Settings, has_calibration: bool) -> None:
             refuse("block", f"MatMulNBits has blocks of 16, 32, 64, …, not {size}", "take block 32")
     elif s.accuracy_level:
         refuse("accuracy_level", "it is an attribute of MatMulNBits", 'add form "MatMulNBits", or leave it out')
+    if s.ranges != "minmax" and s.activations != "static":
+        refuse("ranges", f"activations {s.activations!r} have no ranges to find", "take the mode static, or leave ranges out")
     if not 50 < s.percentile <= 100:
         refuse("percentile", f"{s.percentile} per cent", "give a number above 50, up to 100")
+    if s.percentile != Settings().percentile and s.ranges != "percentile":
+        refuse("percentile", f"ranges {s.ranges!r} have no percentage", 'take ranges "percentile", or leave percentile out')

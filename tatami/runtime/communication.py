@@ -20,6 +20,7 @@ from tatami.core.numbers.collectives import (
     CommunicationError,
     Communicator,
     Pending,
+    row_bytes,
     use_communicator,
 )
 
@@ -86,14 +87,15 @@ class Request:
     operand: Array
     result: Array
     like: Array
+    shape: tuple[int, ...]
 
     def wait(self) -> Array:
         """The result. Raises CommunicationError."""
         try:
             self.request.Wait()
         except self.mpi.Exception as error:
-            raise CommunicationError(str(error).splitlines()[0]) from error
-        return self.result.reshape(-1).view(self.like.dtype).reshape(-1, *self.like.shape[1:])
+            raise CommunicationError(_reason(error)) from error
+        return self.result.reshape(-1).view(self.like.dtype).reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -113,32 +115,35 @@ class Mpi:
         if not moves and not computes:
             raise CommunicationError(f"MPI cannot combine elements of {x.dtype}; cast to fp32 before the exchange")
         try:
-            request, operand, result = self._begin(what, x, group)
+            return self._begin(what, x, group)
         except (self.mpi.Exception, KeyError) as error:
-            raise CommunicationError(str(error).splitlines()[0]) from error
-        begun = Request(self.mpi, request, operand, result, x if x.ndim else x.reshape(1))
-        return begun if x.ndim else _Scalar(begun)
+            raise CommunicationError(_reason(error)) from error
 
-    def _begin(self, what: Collective, x: Array, group: MpiGroup) -> tuple[MpiRequest, Array, Array]:
+    def _begin(self, what: Collective, x: Array, group: MpiGroup) -> Request:
         moved = x.reshape(-1).view(np.uint8)
-        row = moved.size // max(1, x.shape[0]) if x.ndim else moved.size
+        rest = x.shape[1:]
+
+        def begun(request: MpiRequest, operand: Array, made: Array, shape: tuple[int, ...]) -> Request:
+            return Request(self.mpi, request, operand, made, x, shape)
+
         match what.name:
             case "all_reduce":
                 made = np.empty_like(x)
-                return group.Iallreduce(x, made, getattr(self.mpi, _OPS[what.op])), x, made
+                return begun(group.Iallreduce(x, made, getattr(self.mpi, _OPS[what.op])), x, made, x.shape)
             case "reduce_scatter":
-                made = np.empty((x.shape[0] // what.ranks, *x.shape[1:]), x.dtype)
-                return group.Ireduce_scatter_block(x, made, getattr(self.mpi, _OPS[what.op])), x, made
+                made = np.empty((x.shape[0] // what.ranks, *rest), x.dtype)
+                return begun(group.Ireduce_scatter_block(x, made, getattr(self.mpi, _OPS[what.op])), x, made, made.shape)
             case "all_gather":
                 made = np.empty(moved.size * what.ranks, np.uint8)
-                return group.Iallgather(moved, made), moved, made
+                return begun(group.Iallgather(moved, made), moved, made, (x.shape[0] * what.ranks, *rest))
             case "all_to_all":
                 equal = (x.shape[0] // what.ranks,) * what.ranks
-                sent, received = ([n * row for n in rows or equal] for rows in (what.sent, what.received))
+                to, of = (rows or equal for rows in (what.sent, what.received))
+                sent, received = ([n * row_bytes(x) for n in rows] for rows in (to, of))
                 made = np.empty(sum(received), np.uint8)
-                return group.Ialltoallv([moved, sent], [made, received]), moved, made
+                return begun(group.Ialltoallv([moved, sent], [made, received]), moved, made, (sum(of), *rest))
             case _:
-                return group.Ibcast(moved, root=what.root), moved, moved
+                return begun(group.Ibcast(moved, root=what.root), moved, moved, x.shape)
 
     def _group(self, what: Collective) -> MpiGroup:
         if what.group not in self.groups:
@@ -152,12 +157,5 @@ class Mpi:
         return group
 
 
-@dataclass(frozen=True)
-class _Scalar:
-    """The exchange of an array of rank 0, which travels as one of a single element."""
-
-    pending: Request
-
-    def wait(self) -> Array:
-        """The result as an array of rank 0. Raises CommunicationError."""
-        return self.pending.wait().reshape(())
+def _reason(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

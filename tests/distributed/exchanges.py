@@ -22,7 +22,9 @@ def exchanges(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, ...]:
     mine = [rows[dist.get_rank()]] * ranks
     e = functional.all_to_all_single(x, mine, rows, g)
     f = functional.broadcast(x + 1, 1, g)
-    return a + 1, b * 3, c, d.sum(0), e - 1, f, functional.all_reduce(x.amax(), "max", g)
+    first, own = dist.get_rank() == 0, x[: 0 if dist.get_rank() == 0 else ranks]  # process 0 has nothing to send
+    h = functional.all_to_all_single(own * 2, [0] + [1] * (ranks - 1), [0 if first else 1] * ranks, g)
+    return a + 1, b * 3, c, d.sum(0), e - 1, f, h + 1, functional.all_reduce(x.amax(), "max", g)
 
 
 def main() -> None:

@@ -17,4 +17,4 @@ def test_a_process_that_dies_or_hangs_is_one_diagnostic_in_the_other(how: signal
     tmp_path.chmod(0o700)
     (end,) = ends_after(Moment(0.3, True, how, 1), tmp_path)
     assert end.is_told and end.errors.count("E1814 CollectiveFailed") == 1, end.errors
-    assert end.seconds < (3 if how == signal.SIGKILL else 1) * TIMEOUT + 20
+    assert end.seconds < (0 if how == signal.SIGKILL else TIMEOUT) + 20  # a connection that closes is noticed at once

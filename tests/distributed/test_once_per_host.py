@@ -65,6 +65,24 @@ def test_a_killed_holder_leaves_the_lock(tmp_path: Path) -> None:
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_process_forked_while_it_is_held_does_not_keep_the_lock(tmp_path: Path) -> None:
+    forked = f"""
+import os, sys, time
+from pathlib import Path
+from tatami.runtime.building.once_per_host import one_maker
+with one_maker(Path({str(tmp_path)!r}), "ab" * 32):
+    child = os.fork()
+    if not child:
+        time.sleep(600)
+began = time.monotonic()
+with one_maker(Path({str(tmp_path)!r}), "ab" * 32, longest=20):
+    print(time.monotonic() - began < 10)
+os.kill(child, 9)
+"""
+    assert python(forked, cache=tmp_path).communicate(timeout=60)[0].strip() == "True"
+
+
 def test_without_a_folder_there_is_no_lock(tmp_path: Path) -> None:
     with one_maker(None, "ab" * 32), one_maker(None, "ab" * 32):
         pass

@@ -11,7 +11,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.numbers.collectives import Collective, CommunicationError, Pending, use_communicator
-from tatami.execution.ir import is_collective
+from tatami.execution.ir import Host, is_collective
 from tatami.runtime.python_runs import PythonRun
 
 
@@ -104,6 +104,53 @@ def test_collectives_begin_in_the_order_of_the_model(twins: Twins) -> None:
     g.output("b", x.all_gather(2))
     tt.compile(g)(ARRAYS)
     assert [t for t in twins.told if t.startswith("begin")] == ["begin all_reduce", "begin all_gather"]
+
+
+@pytest.mark.parametrize("is_sent_first", [True, False])
+def test_a_kernel_does_not_hold_what_is_sent_first_and_what_is_received_last(twins: Twins, is_sent_first: bool) -> None:
+    g = tt.Graph("held")
+    x = g.input("x", (8, 16), tt.fp32)
+    sent = x.tanh()
+    first = sent.all_reduce(2) if is_sent_first else None
+    received = x.all_gather(2).reduce_scatter(2)
+    last = sent.all_reduce(2) if first is None else first
+    g.output("z", sent + received)  # as one kernel with tanh it would wait for an exchange that begins after it
+    g.output("y", last)
+    got = tt.compile(g)(x=ARRAYS["x"])
+    np.testing.assert_allclose(got["y"], 2 * np.tanh(ARRAYS["x"]), rtol=1e-5)
+    np.testing.assert_allclose(got["z"], np.tanh(ARRAYS["x"]) + 2 * ARRAYS["x"], rtol=1e-5)
+    begun = [t for t in twins.told if t.startswith("begin")]
+    assert begun.index("begin all_reduce") == (0 if is_sent_first else 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_models_agree_with_the_reference(twins: Twins, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    g = tt.Graph("random")
+    values = [g.input("x", (4, 4), tt.fp32), g.input("w", (4, 4), tt.fp32)]
+    for _ in range(14):
+        a, b = (values[draw.integers(len(values))] for _ in range(2))
+        made = [
+            lambda a, b: (a @ b) * 0.1,
+            lambda a, b: a + b,
+            lambda a, b: a.softmax(1),
+            lambda a, b: a.tanh(),
+            lambda a, b: a.all_reduce(2) * 0.25,
+            lambda a, b: a.all_gather(2).reduce_scatter(2) * 0.3,
+            lambda a, b: a.all_to_all(2),
+        ][draw.integers(7)]
+        values.append(made(a, b))
+    for k, value in enumerate(values[-5:]):
+        g.output(f"y{k}", value)
+    arrays = {n: draw.standard_normal((4, 4)).astype(np.float32) for n in "xw"}
+    want = tt.compile(g, target="reference")(arrays)
+    f = tt.compile(g)
+    for name, value in f(arrays).items():
+        np.testing.assert_allclose(value, want[name], rtol=1e-4, atol=1e-5)
+    numbers = [
+        i.op.attrs.get("number", 0) for i in f.execution.main.instructions if isinstance(i.op, Host) and is_collective(i.op)
+    ]
+    assert numbers == sorted(numbers)  # type: ignore[type-var]
 
 
 def test_equal_collectives_stay_two(twins: Twins) -> None:

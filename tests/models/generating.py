@@ -57,7 +57,23 @@ def model_of(kind: str) -> Any:
         "t5": transformers.AutoModelForSeq2SeqLM,
         "whisper": transformers.AutoModelForSpeechSeq2Seq,
     }.get(kind, transformers.AutoModelForCausalLM)
-    return loader.from_config(config).eval()
+    return spread(loader.from_config(config).eval())
+
+
+def spread(model: Any) -> Any:
+    """The model with weights that are larger than usual at the start of training, and an output projection of its own. With
+    the usual ones a model repeats its last token for ever, whatever its caches hold."""
+    torch.manual_seed(0)
+    head = model.get_output_embeddings()
+    head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.dim() > 1 or name.endswith("bias"):
+                weight.normal_(0, 0.3)
+        for part in model.modules():
+            if isinstance(part, torch.nn.Embedding):
+                part.weight.normal_(0, 1)
+    return model
 
 
 def generated(model: Any, kind: str, cache: str, count: int) -> Any:

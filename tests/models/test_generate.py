@@ -35,6 +35,7 @@ def compiled(kind: str) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_are_eager_s(kind: str, cache: str) -> None:
     want = generated(model_of(kind), kind, cache, COUNT)
+    assert len(set(want[0, -COUNT:].tolist())) >= COUNT // 3, "tokens that hardly change show little"
     model = compiled(kind)
     assert torch.equal(generated(model, kind, cache, COUNT), want)
     counters = torch._dynamo.utils.counters

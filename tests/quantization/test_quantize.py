@@ -94,6 +94,9 @@ def test_weights_that_layers_share_are_shared() -> None:
     ]
     constants = {"w": numbers(96, 96), "index": np.arange(5)}
     model = model_of(nodes, constants, {"x": [5, 96]}, ["y"])
+    for mode in ("dynamic", {"form": "MatMulNBits"}):
+        names = [t.name for t in tt.quantize(model, mode).model.graph.initializer]
+        assert sorted(names) == ["index", "w", "w_codes", "w_scales"]
     made = tt.quantize(model, "int8").model
     assert operators(made)["DequantizeLinear"] == 1
     assert "w" in {t.name for t in made.graph.initializer}  # rows are looked up in it
@@ -109,6 +112,55 @@ def test_weights_of_fp16_have_scales_of_fp16() -> None:
     model = model_of(nodes, {"w": (numbers(96, 40) * 0.1).astype(np.float16)}, {"x": ["N", 96]}, ["y"])
     made = tt.quantize(model, "int8").model
     assert distance(by_tatami(made, x=X), by_runtime(made, x=X)) < 3e-3
+
+
+def replaceable(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """The model with a constant that callers may replace."""
+    held = next(t for t in model.graph.initializer if t.name == name)
+    model.graph.input.append(onnx.helper.make_tensor_value_info(name, held.data_type, list(held.dims)))
+    return model
+
+
+def test_a_bias_that_callers_may_replace_stays_an_input() -> None:
+    model = replaceable(perceptron(), "bias")
+    made = tt.quantize(model, "static", calibration=[X]).model
+    for bias in ({}, {"bias": np.full(80, 2, np.float32)}):
+        assert distance(by_runtime(made, x=X, **bias), by_runtime(model, x=X, **bias)) < 0.1
+    assert distance(by_runtime(made, x=X), by_runtime(made, x=X, bias=np.full(80, 2, np.float32))) > 0.5
+
+
+def test_a_layer_whose_operand_calibration_does_not_see_stays() -> None:
+    nodes = [
+        onnx.helper.make_node("MatMul", ["start", "w"], ["a"], "unseen"),
+        onnx.helper.make_node("MatMul", ["x", "w"], ["b"], "seen"),
+        onnx.helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    model = replaceable(model_of(nodes, {"w": numbers(96, 40), "start": numbers(1, 96)}, {"x": ["N", 96]}, ["y"]), "start")
+    made = tt.quantize(model, "static", calibration=[X])
+    assert [row.form for row in made.layers] == [
+        "calibration gave no number of its left operand",
+        "int8, static, a scale per column",
+    ]
+    assert operators(made.model)["QuantizeLinear"] == 1
+
+
+def test_layers_of_one_name_have_a_sensitivity_each() -> None:
+    nodes = [
+        onnx.helper.make_node("MatMul", ["x", "v"], ["h"], "same"),
+        onnx.helper.make_node("MatMul", ["h", "w"], ["y"], "same"),
+    ]
+    outlier = np.where(np.arange(96)[:, None] % 32, numbers(96, 96), 100).astype(np.float32)
+    model = model_of(nodes, {"v": outlier, "w": numbers(96, 96, seed=1)}, {"x": ["N", 96]}, ["y"])
+    one, two = (row.sensitivity for row in tt.quantize(model, "int4", sensitivity=True).layers)
+    assert one is not None and two is not None and one != two
+
+
+def test_the_given_model_stays_as_it_is() -> None:
+    model = perceptron()
+    model.ir_version = 9
+    before = model.SerializeToString()
+    assert tt.quantize(model, "int4").model.ir_version == 10
+    assert model.SerializeToString() == before
 
 
 def test_excluded_layers_stay() -> None:
@@ -155,7 +207,9 @@ def test_a_saved_model_runs(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(tt.compile(path)(x=X)["y"], want)
     monkeypatch.setattr("tatami.quantization.api.MOST_IN_ONE_FILE", 100)
     path = made.save(tmp_path / "apart.onnx")
-    assert (tmp_path / "apart.onnx.data").exists()
+    size = (tmp_path / "apart.onnx.data").stat().st_size
+    assert made.save(tmp_path / "apart.onnx") == path
+    assert (tmp_path / "apart.onnx.data").stat().st_size == size  # nothing of an earlier file is left in it
     np.testing.assert_array_equal(tt.compile(path)(x=X)["y"], want)
     again = tt.quantize(tt.quantize(perceptron(), "int8", exclude=["first", "third"]).save(tmp_path / "m.onnx"), "int4")
     assert [row.name for row in again.layers] == ["first", "third"]

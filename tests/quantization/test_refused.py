@@ -37,6 +37,9 @@ WRONG_OPTIONS = [
     ({"percentile": 20.0}, "20.0 per cent"),
     ({"percentile": float("nan")}, "nan per cent"),
     ({1: 2}, "Expected `str`"),
+    ({"ranges": "entropy"}, "activations 'float' have no ranges to find"),
+    ({"activations": "dynamic", "ranges": "percentile"}, "activations 'dynamic' have no ranges to find"),
+    ({"percentile": 99.0}, "ranges 'minmax' have no percentage"),
 ]
 
 
@@ -61,6 +64,7 @@ WRONG_SAMPLES: list[tuple[Any, str]] = [
     ([{"x": np.array(["a"])}], "the array has the dtype <U1"),
     ([{"x": "text"}], "the array has the dtype <U4"),
     ([{"x": [[None]]}], "the array has the dtype object"),
+    ([[[1.0, 2.0], [3.0]]], "it is not an array"),
 ]
 
 
@@ -133,6 +137,34 @@ def test_names_that_are_no_layer(name: str) -> None:
         tt.quantize(perceptron(), exclude="first")
 
 
+@pytest.mark.parametrize("exclude", [None, 3, "first", ["first", 3]])
+def test_lists_of_names_that_are_none(exclude: Any) -> None:
+    with pytest.raises(TatamiError, match=r"E1009 .*not a list of names"):
+        tt.quantize(perceptron(), exclude=exclude)
+
+
+def test_an_input_without_a_dtype() -> None:
+    model = perceptron()
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.UNDEFINED
+    with pytest.raises(TatamiError, match="takes no tensor of numbers here"):
+        tt.quantize(model, "static", calibration=[GOOD])
+
+
+def test_outputs_that_change_their_sizes_are_not_compared() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "layer"),
+        helper.make_node("Greater", ["a", "zero"], ["positive"]),
+        helper.make_node("Reshape", ["positive", "all"], ["flat"]),
+        helper.make_node("Compress", ["a", "flat"], ["y"]),
+    ]
+    constants = {"w": numbers(96, 64), "zero": np.array(0, np.float32), "all": np.array([-1])}
+    model = model_of(nodes, constants, {"x": ["N", 96]}, ["y"])
+    del model.graph.output[0].type.tensor_type.shape.dim[1]
+    with pytest.raises(TatamiError, match="the outputs change their sizes with 'layer' quantised"):
+        tt.quantize(model, "int4", sensitivity=True)
+    assert tt.quantize(model, "int4").layers
+
+
 def test_models_of_other_kinds(tmp_path: Path) -> None:
     for model in (tt.Graph("g"), "model.gguf", 3, None):
         with pytest.raises(TatamiError, match=r"E1608 .*only models of ONNX are quantised"):
@@ -202,6 +234,15 @@ def test_the_command(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         assert form in result.output and "first" in result.output
         assert by_tatami(onnx.load_model(str(output)), x=GOOD).shape == (4, 24)
+
+
+def test_the_command_counts_constants_in_other_files(tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    onnx.save_model(perceptron(), model, save_as_external_data=True, location="model.data", size_threshold=0)
+    whole = model.stat().st_size + (tmp_path / "model.data").stat().st_size
+    result = ran(model, "-o", tmp_path / "small.onnx")
+    share = (tmp_path / "small.onnx").stat().st_size / whole
+    assert f"{share:.2f} of the model" in result.output, result.output
 
 
 def test_the_command_refuses(tmp_path: Path) -> None:

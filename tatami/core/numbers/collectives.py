@@ -12,6 +12,7 @@ A `Communicator` exchanges arrays; a program names groups and knows no communica
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -111,6 +112,11 @@ class Exchange:
             f"{what.name} among the {what.ranks} processes of the group {what.group!r} failed: {error}",
             "look at what the other processes of the group reported: one of them ended, hangs, or runs another program",
         )
+
+
+def row_bytes(x: Array) -> int:
+    """Number of bytes of one index of axis 0, also for an array that has none; of all of an array of rank 0."""
+    return x.itemsize * math.prod(x.shape[1:])
 
 
 def collective(name: str, attrs: Mapping[str, object], at: str) -> Collective:

@@ -102,7 +102,7 @@ def _made(source: Tensor, derivation: Derivation, kind: tuple[DType, tuple[int, 
         with source.borrowed() as array:
             made = derivation.applied(array)
         is_same = (dtype_of(made), made.shape) == kind
-    except ValueError:  # a rank that the derivation is not for, in a record that somebody wrote
+    except (ValueError, OverflowError):  # a rank or a number that no derivation has, in a record that somebody wrote
         is_same = False
     if not is_same:
         why = "a derived constant has another form than the program was compiled for"

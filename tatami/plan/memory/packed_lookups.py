@@ -73,7 +73,7 @@ def _in_packed(e: ReadAt, form: PackedForm) -> ReadAt:
 
 
 def _form(region: Region) -> PackedForm | None:
-    """The packed form that the Region makes, if it only exchanges axes of its input."""
+    """The packed form that the Region makes, if it has all elements of its input and only exchanges axes."""
     if len(region.inputs) != 1 or len(region.lets) != 1 or len(region.yields) != 1:
         return None
     let, to = region.lets[0], region.yields[0]
@@ -82,5 +82,8 @@ def _form(region: Region) -> PackedForm | None:
     read, made = ([None if x is None else x.as_name() for x in index] for index in (let.expr.map, to.map))
     if None in read or None in made or sorted(map(str, read)) != sorted(map(str, made)) or len(set(read)) != len(read):
         return None
-    target = region.outputs[0]
-    return PackedForm(Param(target.name, target.memref), tuple(read.index(axis) for axis in made))
+    source, target = region.inputs[0].memref, region.outputs[0]
+    order = tuple(read.index(axis) for axis in made)
+    if target.memref.shape != tuple(source.shape[axis] for axis in order):  # a product of some of its rows or columns
+        return None
+    return PackedForm(Param(target.name, target.memref), order)

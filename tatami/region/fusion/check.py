@@ -72,8 +72,11 @@ def _order(
                     out.append(_invalid(a.tensor, why, "order the groups by data flow, or split one that closes a circle"))
             for step in decided.before(v):
                 if home.get(step, k) > k:
-                    why = f"group {k} has a size that group {home[step]} decides after it"
-                    out.append(_invalid(v, why, "move it behind the step that decides its size"))
+                    why, how = f"group {k} has a size that group {home[step]} decides after it", "decides its size"
+                    if v in decided.exchanges:
+                        why = f"group {k} has an exchange that begins after that of group {home[step]}"
+                        how = "begins the exchange before it"
+                    out.append(_invalid(v, why, f"move it behind the step that {how}"))
     return out
 
 

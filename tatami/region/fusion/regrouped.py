@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tatami.poly_view.ir import Edge, PolyView
+from tatami.region.fusion.decided_sizes import DecidedSizes
 from tatami.region.fusion.values import resident_values, virtual_values
 from tatami.region.partition_ir import Group, Partition
 from tatami.tiny.ir import Program
@@ -23,6 +24,8 @@ class Regrouping:
         self.order = {n.id: k for k, n in enumerate(program.nodes)}
         self.sources: dict[str, tuple[str, ...]] = {n.id: n.src for n in program.nodes}
         self.sources |= {s.value: tuple(a.tensor for a in s.reads) for s in view.statements}
+        decided = DecidedSizes(program, {s.value: s for s in view.statements})
+        self.sources = {v: (*read, *decided.before(v)) for v, read in self.sources.items()}
         self.groups = [frozenset(g.values) for g in partition.groups]
         self.virtual = virtual_values(program, view, resident_values(program, view), target_kind)
         self.homes: dict[str, list[int]] = {}

@@ -3,8 +3,8 @@
     process 0   finds nothing in the cache   takes the lock   compiles, stores   leaves the lock
     process 1   finds nothing in the cache   waits ....................................   finds the program
 
-The lock is one of the system on the folder of the cache in which the entry will lie, so that it needs no file: it ends with the process that holds it, however that ends. A process that waited
-too long compiles by itself, so that no fault of another one stops it.
+The lock is one of the system on the folder of the cache in which the entry will lie, so that it needs no file: it ends with the
+process that holds it, however that ends. A process that waited too long compiles by itself, so that no fault of another one stops it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def one_maker(root: Path | None, key: str, longest: float = LONGEST) -> Iterator
         _wait(handle, longest)
         yield
     finally:
-        os.close(handle)  # and with it the lock
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing does not, while a process forked meanwhile has it open
+        os.close(handle)
 
 
 def _opened(root: Path | None, key: str) -> int | None:

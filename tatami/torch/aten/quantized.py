@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from tatami.core.dtype import DType
+from tatami.core.ops import highest, lowest
 from tatami.frontend.graph_api.tensor import Tensor
 from tatami.torch.handler import Handler
 from tatami.torch.importer import Importer
@@ -95,8 +96,9 @@ def _dequantized(m: Importer, x: Tensor, scale: Tensor, zero: Tensor | Point | N
     if isinstance(zero, Tensor):
         point = (zero if scale.rank else _one(zero)).cast(x.dtype)
     elif zero:
-        point = m.graph.number(int(zero), x.dtype)
-    if x.dtype in _CODES:
+        fits = lowest(x.dtype) <= zero <= highest(x.dtype)  # PyTorch subtracts any number
+        point = m.graph.number(int(zero), x.dtype if fits else DType.i32)
+    if x.dtype in _CODES and (point is None or point.dtype == x.dtype):
         return x.dequantize(scale, point, axis=axis)
     wide = x.cast(DType.fp32)
     parts = [p if p is None or not p.rank else _along(m, p, x, axis) for p in (point, scale)]

@@ -67,7 +67,13 @@ def test_a_derivation_of_another_form_is_refused() -> None:
     """A record that somebody wrote may name any constant of the model."""
     source = Tensor(np.zeros((4, 3), np.float32))
     kind = (source.dtype, (4, 3), "0" * 64)
-    for derivation in (Derivation(source.sha256, turned=True), Derivation(source.sha256, form="i8")):
+    sha = source.sha256
+    for derivation in (
+        Derivation(sha, turned=True),
+        Derivation(sha, form="i8"),
+        Derivation(sha, minus=300, form="i8"),
+        Derivation(sha, columns=-1),
+    ):
         made = DerivedTensor.again(source, derivation, kind)
         with pytest.raises(TatamiError, match="another form than the program was compiled for"):
             _ = made.array

@@ -48,6 +48,20 @@ def test_positions_outside_are_treated_as_before(bounds: str, outside: np.ndarra
     np.testing.assert_array_equal(rows[0, :2], TABLE[1:3])
 
 
+@pytest.mark.parametrize("bounds", ["wrap", "clamp", "zero"])
+@pytest.mark.parametrize(("rows", "columns"), [(40, WIDTH), (ROWS, 32)])
+def test_a_product_of_a_part_of_the_matrix_leaves_lookups_in_the_whole(rows: int, columns: int, bounds: str) -> None:
+    g = Graph("tied")
+    held = g.constant(TABLE, "table")
+    x = g.input("x", (4, columns), DType.fp32)
+    g.output("rows", held.take(g.input("index", ("B", 3), DType.i64), 0, bounds))
+    g.output("y", x @ held[:rows, :columns].transpose())
+    given = np.ones((4, columns), np.float32)
+    found = tt.compile(g)(index=INDEX % ROWS, x=given)
+    np.testing.assert_array_equal(found["rows"], TABLE[INDEX])
+    np.testing.assert_allclose(found["y"], given @ TABLE[:rows, :columns].T, rtol=1e-4, atol=1e-4)
+
+
 def test_a_matrix_that_is_read_in_order_too_stays() -> None:
     g = Graph("tied")
     tied(g, TABLE)

@@ -51,6 +51,16 @@ def test_numbers_as_scale_and_zero_point(dtype: Any, scale: float, zero: int) ->
         assert torch.equal(got, want)
 
 
+@pytest.mark.parametrize("zero", [-200, 128, 300])
+def test_a_zero_point_that_is_no_code(zero: int) -> None:
+    codes = torch.arange(-128, 128, dtype=torch.int8)
+
+    def function(x: Any) -> Any:
+        return OPS.dequantize_per_tensor.default(x, 0.1, zero, -128, 127, torch.int8)
+
+    assert torch.equal(compiled(function)(codes), function(codes))
+
+
 def test_tensors_as_scale_and_zero_point() -> None:
     def function(x: Any) -> Any:
         scale, zero = OPS.choose_qparams.tensor(x, 0, 255, 1e-6, torch.uint8)

@@ -150,7 +150,7 @@ def test_random_models_agree_with_the_reference(twins: Twins, seed: int) -> None
     numbers = [
         i.op.attrs.get("number", 0) for i in f.execution.main.instructions if isinstance(i.op, Host) and is_collective(i.op)
     ]
-    assert numbers == sorted(numbers)  # type: ignore[type-var]
+    assert numbers == sorted(numbers)
 
 
 def test_equal_collectives_stay_two(twins: Twins) -> None:

@@ -67,7 +67,7 @@ class Twins:
 
 
 def exchanged(what: Collective, x: np.ndarray) -> np.ndarray:
-    return Mpi(Library, {"world": Twins()}).begin(what, x).wait()  # type: ignore[arg-type]
+    return Mpi(Library, {"world": Twins()}).begin(what, x).wait()  # type: ignore[arg-type, dict-item]
 
 
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -265,7 +265,7 @@ def test_narrow_integers_are_multiplied_in_groups(isa: str, features: tuple[str,
 def test_other_operands_are_not_taken_in_groups() -> None:
     for dot, dtype in (("pairs", DType.u16), ("quads_vnni", DType.i8)):
         region = matmul(31, 40, 50, dtype=dtype, acc=DType.i32)
-        with pytest.raises(TatamiError, match="not integers that"):
+        with pytest.raises(TatamiError, match="not numbers that"):
             kernel_of(region, plan(region, dot=dot))
 
 

@@ -3,7 +3,6 @@
    @ELEMENT  types: element.c
    @MASK     type of a mask: a signed integer of the element's size
    @VECTOR   bytes of a vector
-   @NUMBERS  numbers of the elements of a vector
    @TILES    the function of each number of rows (along_panel.c)
    @NAME     the routine
    @MR @LESS most rows of a panel; one less

@@ -142,24 +142,29 @@ class _Partitioner:
         for node in self.program.nodes:
             if isinstance(node.op, ResultOp):
                 results.setdefault(node.src[0], []).append(node.id)
+        sums = {product: v for v, product in self.dots.items()} | {p.product: v for v, p in self.patterns.items()}
         for node in self.program.nodes:
-            v = node.id
-            if isinstance(node.op, CallOp):
-                self.enter([v, *results.get(v, ())], "call", None)
-            elif v not in self.statements or v in self.virtual or v in waiting:
-                continue
-            elif v in self.streaming:
-                self.enter(self.streaming[v], "contraction", v)
-            elif v in self.patterns:
-                self.enter([self.patterns[v].product, v], "contraction", v)
-            elif v in self.dots:
-                self.enter([self.dots[v], v], "rows", None)
-            else:
-                kind = {"reduce": "rows", "scan": "scan", "scatter": "scatter"}.get(self.statements[v].kind, "map")
-                self.enter([v], kind, None)
+            called = node.src if isinstance(node.op, CallOp) else ()
+            for v in (*(sums[s] for s in called if s in sums), node.id):  # what a call reads is there before it
+                if v in self.graph.group_of:
+                    continue
+                if isinstance(self.nodes[v].op, CallOp):
+                    self.enter([v, *results.get(v, ())], "call", None)
+                elif v in self.statements and v not in self.virtual and v not in waiting:
+                    self.enter(*self.unit(v))
         self.widen_in_rows()
         self.dequantise_in_readers()
         return Partition(self.ordered_groups(), tuple(self.verdicts))
+
+    def unit(self, v: str) -> tuple[list[str], str, str | None]:
+        """The values that enter together with `v`, the kind of their group, and its sum if it is a contraction."""
+        if v in self.streaming:
+            return self.streaming[v], "contraction", v
+        if v in self.patterns:
+            return [self.patterns[v].product, v], "contraction", v
+        if v in self.dots:
+            return [self.dots[v], v], "rows", None
+        return [v], {"reduce": "rows", "scan": "scan", "scatter": "scatter"}.get(self.statements[v].kind, "map"), None
 
     def widen_in_rows(self) -> None:
         """Move widening casts from products into the rows that read them; verdicts say how many bytes that saves."""

@@ -145,7 +145,7 @@ class _Partitioner:
         sums = {product: v for v, product in self.dots.items()} | {p.product: v for v, p in self.patterns.items()}
         for node in self.program.nodes:
             called = node.src if isinstance(node.op, CallOp) else ()
-            for v in (*(sums[s] for s in called if s in sums), node.id):  # what a call reads is there before it
+            for v in (*(sums[s] for s in called if s in sums), node.id):  # operands of a call enter before it
                 if v in self.graph.group_of:
                     continue
                 if isinstance(self.nodes[v].op, CallOp):

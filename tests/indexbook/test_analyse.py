@@ -223,9 +223,9 @@ def test_reshapes_that_do_not_undo_each_other_grow_linearly(steps: int) -> None:
         return len(show(made)), made.main
 
     short, _ = book_of(steps // 2)
-    start = time.perf_counter()
+    start = time.process_time()
     size, book = book_of(steps)
-    assert time.perf_counter() - start < 1.0 * max(1.0, steps / 200)
+    assert time.process_time() - start < 1.0 * max(1.0, steps / 200)
     assert size < 2.5 * short
     read = [p.read.value for info in book.values.values() for o in info.operands for p in o.pieces if p.read]
     assert 2 <= len(set(read)) <= steps // 2

@@ -10,6 +10,7 @@ import msgspec
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.dtype import DType
+from tatami.core.expr import ONE
 from tatami.core.target import Target, lanes_of
 from tatami.plan.cpu.tile_rules import width_rule
 from tatami.plan.cpu_kind import Asked, CpuKind, told_apart
@@ -50,6 +51,8 @@ MOST_POINTERS = 11
 """Maximum rows and columns of a tile together: each has a pointer in an integer register."""
 
 
+MOST_PLACES = 64
+"""Maximum places along a window, each of which has a plane of its own or a pointer into one."""
 MOST_ROWS = 6
 """Maximum rows of a tile: with more, gcc keeps pointers in memory, at half the rate."""
 KINDS: frozenset[Kind] = frozenset({"contraction", "rows", "stencil"})
@@ -91,6 +94,10 @@ def find(region: Region) -> Correlation | str:
         for y in region.yields
     ):
         return "an output is written over other axes than the accumulator's, or scattered"
+    for slide in (found.rows, found.columns):
+        places = None if slide is None else all_axes(region).get(slide.window, ONE).as_int()
+        if places is not None and places > MOST_PLACES:
+            return f"{places} places along a window; the template copies a plane for each of at most {MOST_PLACES}"
     return found
 
 

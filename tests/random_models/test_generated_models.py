@@ -9,6 +9,7 @@ import pytest
 
 from tatami.api import build, prepare
 from tatami.core.dtype import DType
+from tatami.core.numbers.collectives import COLLECTIVES
 from tatami.frontend.graph import Graph
 from tatami.frontend.ops import OPS
 from tatami.report.playback import compare_outputs, play_back
@@ -81,6 +82,7 @@ def test_every_operation_of_the_table_is_drawn() -> None:
 
 UNDRAWN = {
     "kernel_body": "a C body is the user's own; tests/rows/test_custom_kernel.py",
+    **dict.fromkeys(COLLECTIVES, "it needs other processes; tests/distributed draws them"),
     "tree_ensemble": "its tables are trees; tests/onnx/ml/test_trees.py draws them",
 }
 """Operations that no seed draws, and why."""

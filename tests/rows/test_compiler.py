@@ -396,12 +396,13 @@ def test_the_estimate_is_its_terms() -> None:
 
 
 def test_few_blocks_reach_a_share_of_the_memory() -> None:
-    """Bytes under way over what bandwidth and latency hold, recomputed by hand for a product of four tiles."""
+    """Bytes under way over what bandwidth and latency hold, recomputed by hand for a product of a few tiles."""
     chip = PRESETS["sm80"]
     plan = sm80(stages=3)
     bm, bn, bk = plan.tile
     small, large = (gpu_estimate(plan, DType.fp16, (1, m, m, 4096), chip) for m in (2 * bm, 64 * bm))
-    under_way = 4 * 3 * (bm + bn) * bk * 2
+    tiles = 2 * (2 * bm // bn)
+    under_way = tiles * 3 * (bm + bn) * bk * 2
     assert small["memory_occ"] < 1
     assert small["memory_occ"] == pytest.approx(under_way / (chip.bandwidth * 622.7 / chip.clock))
     moved = 2 * (2 * 2 * bm * 4096 + (2 * bm) ** 2)

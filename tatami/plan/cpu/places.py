@@ -82,7 +82,7 @@ def _not_packed(asked: Asked, found: Places) -> str:
     axes = (*conv.shape.batch, *conv.shape.k, *conv.filters)
     if operand_tensor(conv.weights) in asked.constants and is_packable(asked.region, conv.weights, axes):
         return ""
-    return "its weights are not a constant of known extents, and setup packs constants only"
+    return "the operand of weights is not a constant of known extents, and setup packs constants only"
 
 
 def _reaches(region: Region, conv: Convolution) -> tuple[tuple[int, int], int]:

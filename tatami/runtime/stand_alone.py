@@ -46,13 +46,12 @@ def philox_fill(dtype: DType, shape: tuple[int, ...], key: int) -> Array:
 
 
 def sizes_of_case(signature: Signature, sizes: Mapping[str, int], least: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Sizes by symbol, as given, else small ones; then, for models whose operations need larger sizes, multiples of `least`,
-    for which quotients of a symbol have a few elements; last the usual size of all."""
-    small = small_sizes(signature)
-    yield {**small, **sizes}
+    """Sizes by symbol that are not small: those given; then, for models whose operations need larger sizes, multiples of
+    `least`, for which quotients of a symbol have a few elements; last the usual size of all."""
+    yield dict(sizes)
     for factor in (1, 2, 4):
-        yield {**small, **{n: factor * size for n, size in least.items()}, **signature.defaults, **sizes}
-    yield {**dict.fromkeys(small, USUAL), **least, **signature.defaults, **sizes}
+        yield {**{n: factor * size for n, size in least.items()}, **signature.defaults, **sizes}
+    yield {**dict.fromkeys(symbols(signature), USUAL), **least, **signature.defaults, **sizes}
 
 
 def small_sizes(signature: Signature) -> dict[str, int]:

@@ -18,7 +18,7 @@ from tatami.core.ops import neutral
 from tatami.core.scalar import Scalar, scalar
 from tatami.indexbook.ir import Guard
 from tatami.loop.emit.blocks import Blocks, Point
-from tatami.loop.emit.ranges import ANY, comparison
+from tatami.loop.emit.ranges import ANY, comparison, room
 from tatami.loop.ir import (
     Assign,
     Cast,
@@ -217,19 +217,10 @@ class Emitter(Blocks):
         sides = [s.value for s in (e.x, e.y) if isinstance(s, region_ir.Index) and s.dtype in (DType.i32, DType.i64)]
         if len(sides) < 2 or p.lanes < 2:
             return None
-        x, y = sides
-        match e.fn:
-            case "lt":
-                room = y - x - 1
-            case "le":
-                room = y - x
-            case "gt":
-                room = x - y - 1
-            case "ge":
-                room = x - y
-            case _:
-                return None
-        above = self.simplified(p.at(room))
+        left = room(e.fn, *sides)
+        if left is None:
+            return None
+        above = self.simplified(p.at(left))
         step = self.step(above, p)
         if step == ONE:
             return LaneRange(-above, expr(p.lanes), p.lanes)

@@ -33,19 +33,23 @@ def comparison(e: RegionExpr) -> Guard | None:
         return None
     if {e.x.dtype, e.y.dtype} != {DType.i64}:
         return None
-    value, number = e.x.value, int(e.y.value)
-    match e.fn:
+    left = room(e.fn, e.x.value, expr(int(e.y.value)))
+    return None if left is None else Guard(left, ANY)
+
+
+def room(fn: str, x: Expr, y: Expr) -> Expr | None:
+    """The number that is not negative exactly where a comparison (<, <=, >, >=) of two indices holds; None for other functions."""
+    match fn:
         case "lt":
-            left = number - 1 - value
+            return y - x - 1
         case "le":
-            left = number - value
+            return y - x
         case "gt":
-            left = value - number - 1
+            return x - y - 1
         case "ge":
-            left = value - number
+            return x - y
         case _:
             return None
-    return Guard(left, ANY)
 
 
 def cuts(

@@ -15,12 +15,9 @@ from tatami.plan.choose_cpu import choose_cpu, plan_estimate
 from tatami.plan.decide import Decided, apply_decisions
 from tatami.plan.guards import Planned, behind_guards
 from tatami.plan.ir import (
-    CpuContraction,
-    CpuPlaces,
-    CpuPlanes,
     CpuSplit,
-    CpuWinograd,
     Guarded,
+    PackedPlan,
     ProgramPlan,
     RegionPlan,
     Rejected,
@@ -148,7 +145,7 @@ def _with_shipped(r: RegionPlan, n: NamedRegion, target: Target, sizes: Mapping[
 def _refuse_unknown(region: Region, fixed: tuple[Guarded, ...], constants: frozenset[str]) -> None:
     """Raises TatamiError for an operand that a decision packs and whose value is not known at load."""
     for c in fixed:
-        packed = c.plan.packed if isinstance(c.plan, CpuContraction | CpuPlaces | CpuPlanes | CpuWinograd) else ()
+        packed = c.plan.packed if isinstance(c.plan, PackedPlan) else ()
         if unknown := [t for t in packed if t not in constants]:
             why = f"packed {unknown[0]}, whose value is not known when the model is loaded"
             raise fail("InvalidPlan", region.name, why, f"pack {', '.join(sorted(constants)) or 'nothing'}, or leave it out")

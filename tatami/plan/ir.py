@@ -513,6 +513,12 @@ CpuPlan: TypeAlias = (
     | CpuSplit
 )
 """Plans of a CPU, in the order in which they are proposed, each with an entry in `plan/cpu/`; plain loops run on every target."""
+PackedPlan: TypeAlias = CpuContraction | CpuPlaces | CpuPlanes | CpuWinograd
+"""Plans whose kernels may read operands that `setup` packed."""
+VectorPlan: TypeAlias = (
+    CpuContraction | CpuCorrelation | CpuPlaces | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd
+)
+"""Plans of one template each, whose kernels have vectors of `width` elements of fp32."""
 GpuPlan: TypeAlias = Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair | GpuSync | GpuStream
 SchedulePlan: TypeAlias = CpuPlan | GpuPlan
 

@@ -9,7 +9,7 @@ import msgspec
 from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.plan.choose import choose
-from tatami.plan.ir import CpuContraction, CpuPlaces, CpuPlanes, CpuWinograd, Guarded, ProgramPlan, RegionPlan
+from tatami.plan.ir import Guarded, PackedPlan, ProgramPlan, RegionPlan
 from tatami.plan.realise import Realised
 from tatami.poly_core.ir import PolyCore
 from tatami.region.ir import Program, Region
@@ -68,7 +68,7 @@ def _with_names(plan: RegionPlan, region: Region, forms: tuple[Region, ...] | No
 
 def _named(choice: Guarded, inputs: set[str]) -> Guarded:
     plan = choice.plan
-    if not isinstance(plan, CpuContraction | CpuPlaces | CpuPlanes | CpuWinograd) or all(t in inputs for t in plan.packed):
+    if not isinstance(plan, PackedPlan) or all(t in inputs for t in plan.packed):
         return choice
 
     def tensor(name: str) -> str:

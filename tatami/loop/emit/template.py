@@ -16,14 +16,8 @@ from tatami.loop import ir as loop
 from tatami.loop.emit.blocks import Point
 from tatami.loop.emit.emitter import Emitter
 from tatami.plan.ir import (
-    CpuContraction,
-    CpuCorrelation,
-    CpuPlaces,
-    CpuPlanes,
     CpuStreaming,
-    CpuTurn,
-    CpuWindow,
-    CpuWinograd,
+    VectorPlan,
 )
 from tatami.plan.views.flatten import flatten
 from tatami.region.ir import At, Read, Reduce, Region, RegionExpr, Yield
@@ -34,7 +28,7 @@ Stmts: TypeAlias = tuple[loop.Stmt, ...]
 
 
 def misfit(
-    plan: CpuContraction | CpuCorrelation | CpuPlaces | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd,
+    plan: VectorPlan,
     let: str,
     why: str,
 ) -> TatamiError:

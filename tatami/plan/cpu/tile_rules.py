@@ -10,13 +10,11 @@ from tatami.core.target import Target, lanes_of
 from tatami.plan.ir import (
     TURNED_LANES,
     CpuContraction,
-    CpuCorrelation,
     CpuPlaces,
     CpuPlanes,
     CpuStreaming,
-    CpuTurn,
-    CpuWindow,
     CpuWinograd,
+    VectorPlan,
 )
 from tatami.plan.loops.rules import invalid_plan
 from tatami.region.ir import Region
@@ -58,7 +56,7 @@ def register_tiles(target: Target, lanes: int) -> tuple[tuple[int, int], ...]:
 
 
 def width_rule(
-    plan: CpuContraction | CpuCorrelation | CpuPlaces | CpuPlanes | CpuStreaming | CpuTurn | CpuWindow | CpuWinograd,
+    plan: VectorPlan,
     region: Region,
     target: Target,
 ) -> Iterator[Diagnostic]:

@@ -24,7 +24,7 @@ from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, Shape, expr, floordiv, product, var
 from tatami.indexbook.ir import Guard
-from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuPlaces, CpuPlanes, CpuWinograd, SchedulePlan
+from tatami.plan.ir import DOT_COUNT, CpuContraction, CpuPlaces, CpuPlanes, CpuWinograd, PackedPlan, SchedulePlan
 from tatami.region.ir import Binary, Cast, Const, Index, Let, Read, Reduce, Ref, Region, RegionExpr, Select, Within
 from tatami.region.views.dequantised import find_dequantised, row_at, row_of_part, rows_of
 from tatami.region.views.images.convolution import find_convolution
@@ -57,7 +57,7 @@ class PackedOperand(msgspec.Struct, frozen=True):
 
 def packed_operands(region: Region, plan: SchedulePlan) -> tuple[PackedOperand, ...]:
     """The operands that `plan` wants packed and that can be: their extents are numbers, and each reads one tensor."""
-    if not isinstance(plan, CpuContraction | CpuPlaces | CpuPlanes | CpuWinograd):
+    if not isinstance(plan, PackedPlan):
         return ()
     shape = next((c for c in contractions(region) if c.acc == plan.acc), None)
     if shape is None:

@@ -3,7 +3,6 @@ weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 from weakref import WeakValueDictionary
@@ -21,10 +20,6 @@ class Block:
 
     arrays: dict[str, Array]
 
-    def equals(self, other: Mapping[str, Array]) -> bool:
-        """True if the arrays of `other` have the same names, shapes, dtypes and bytes."""
-        return self.arrays.keys() == other.keys() and all(_equal(a, other[name]) for name, a in self.arrays.items())
-
 
 _BLOCKS: WeakValueDictionary[tuple[object, ...], Block] = WeakValueDictionary()
 """Constants of the process's programs by what is quick to compare."""
@@ -36,15 +31,11 @@ def shared_block(arrays: dict[str, Array]) -> Block:
         return Block(arrays)
     key = tuple((name, a.shape, a.dtype.str, bytes(_bytes(a)[:16])) for name, a in arrays.items())
     found = _BLOCKS.get(key)
-    if found is not None and found.equals(arrays):
+    if found is not None and all(np.array_equal(_bytes(a), _bytes(arrays[name])) for name, a in found.arrays.items()):
         return found
     made = Block(arrays)
     _BLOCKS[key] = made
     return made
-
-
-def _equal(a: Array, b: Array) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and np.array_equal(_bytes(a), _bytes(b))
 
 
 def _bytes(a: Array) -> Array:

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import openai
@@ -86,7 +87,11 @@ def test_an_unsafe_server_is_refused(path: Path, arguments: tuple[str, ...], key
 def test_serve_answers_until_a_signal(path: Path, expected: str, sent: signal.Signals, code: int) -> None:
     command = [sys.executable, "-m", "tatami", "serve", str(path), "--port", "0", "--slots", "2"]
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TATAMI_API_KEY": "key of this test"}
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TATAMI_API_KEY": "key of this test"},
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # a background job begins with it ignored
     )
     try:
         assert process.stderr is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
@@ -97,13 +98,22 @@ class Learned:
         model: Model = self._trees.HistGradientBoostingRegressor(
             max_iter=200, learning_rate=0.05, min_samples_leaf=8, random_state=0
         )
-        return model.fit(self.rows[chosen], self.wanted[chosen])
+        with self._one_thread():
+            return model.fit(self.rows[chosen], self.wanted[chosen])
+
+    def _one_thread(self) -> AbstractContextManager[object]:
+        """A context in which the trees use one thread: a ledger has some hundred rows, fewer than threads are worth; on a busy
+        machine they wait for each other (240 rows: 12 processor seconds with two threads, 0.4 with one)."""
+        from threadpoolctl import threadpool_limits  # scikit-learn requires it
+
+        return threadpool_limits(1, user_api="openmp")
 
     def correct(self, proposal: Proposal) -> float:
         """Seconds of a proposal with an estimate, corrected."""
         assert proposal.estimate is not None
         row = np.array([features(proposal.estimate, proposal.terms, proposal.decision)])
-        return proposal.estimate * math.exp(float(self._model.predict(row)[0]))
+        with self._one_thread():
+            return proposal.estimate * math.exp(float(self._model.predict(row)[0]))
 
     def quality(self) -> Quality:
         """The quality on Regions that were left out: each Region belongs to one of `FOLDS` parts."""
@@ -114,7 +124,9 @@ class Learned:
         for k in range(FOLDS):
             inside = parts == k
             if inside.any() and not inside.all():
-                said[inside] = self._fitted(~inside).predict(self.rows[inside])
+                model = self._fitted(~inside)
+                with self._one_thread():
+                    said[inside] = model.predict(self.rows[inside])
         pairs = []
         for group in _subjects(self.timings):
             seconds = [self.timings[k].seconds for k in group]

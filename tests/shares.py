@@ -1,4 +1,5 @@
-"""Shares of exhaustive grids: a run of the tests takes some rows of each, TATAMI_TESTS_WHOLE=1 all of them."""
+"""Shares of exhaustive grids and slow tests: a run of the tests takes some rows of each grid and no slow test,
+TATAMI_TESTS_WHOLE=1 all of them."""
 
 from __future__ import annotations
 
@@ -7,10 +8,16 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 
 def is_whole() -> bool:
     """True if TATAMI_TESTS_WHOLE=1: tests take every row of every grid."""
     return os.environ.get("TATAMI_TESTS_WHOLE") == "1"
+
+
+slow = pytest.mark.skipif(not is_whole(), reason="slow and rarely fails: runs with TATAMI_TESTS_WHOLE=1")
+"""Mark of a test, or of a row of its parameters, that a run of the tests leaves out."""
 
 
 def share(*factors: Sequence[Any], of: int) -> list[tuple[Any, ...]]:

@@ -21,6 +21,7 @@ from tatami.search.measuring.measurer import Measurer
 from tatami.search.measuring.messages import Open
 from tatami.search.results import Progress
 from tests.search.tuned_models import planted, session, timings
+from tests.shares import slow
 
 PHASES = {
     "profile": "profile",
@@ -51,7 +52,7 @@ class Interrupted:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", [p if p in ("Region", "step") else pytest.param(p, marks=slow) for p in PHASES])
 def test_a_search_that_is_interrupted_keeps_what_was_found_and_goes_on(tmp_path: Path, phase: str) -> None:
     command = planted(tmp_path, {})
     cut = session(tmp_path, command, tell=Interrupted(phase))

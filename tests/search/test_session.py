@@ -17,6 +17,7 @@ from tatami.decisions import load_decisions
 from tatami.ledger.database import open_ledger
 from tatami.ledger.exchange import merge
 from tests.search.tuned_models import TARGET, planted, session, timings, two_layers
+from tests.shares import slow
 
 KINDS = ("cpu_contraction", "cpu_rows", "scalar", "cpu_stream", "cpu_window")
 """Kinds of plans of which candidates of the model are; a step between partitions counts as `partition`."""
@@ -49,7 +50,13 @@ def test_candidates_without_a_fault_win_by_their_times(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "verdict"),
-    [("wrong", "wrong"), ("hang", "hung"), ("crash", "crashed"), ("late", "crashed"), ("noise", "not faster")],
+    [
+        ("wrong", "wrong"),
+        pytest.param("hang", "hung", marks=slow),
+        ("crash", "crashed"),
+        pytest.param("late", "crashed", marks=slow),
+        ("noise", "not faster"),
+    ],
 )
 def test_a_planted_fault_is_reported_and_never_wins(tmp_path: Path, fault: str, verdict: str) -> None:
     found = session(tmp_path, planted(tmp_path, {"kind": fault}))  # every candidate's document has the word
@@ -152,7 +159,7 @@ def test_a_merged_winner_that_is_wrong_here_is_a_fault(tmp_path: Path) -> None:
     assert {f.verdict for f in found.faults} == {"wrong"} and not found.decisions.plans and not found.decisions.partitions
 
 
-@pytest.mark.parametrize("column", ["target", "revision"])
+@pytest.mark.parametrize("column", ["target", pytest.param("revision", marks=slow)])
 def test_rows_of_other_machines_and_versions_are_not_used(tmp_path: Path, column: str) -> None:
     other, own = tmp_path / "other", tmp_path / "own"
     other.mkdir()

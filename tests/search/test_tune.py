@@ -14,6 +14,7 @@ from tatami.cli.tune_command import read_budget, read_clusters
 from tatami.core.diagnostic import TatamiError
 from tatami.decisions import load_decisions
 from tests.search.tuned_models import two_layers
+from tests.shares import slow
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +80,7 @@ def test_what_is_no_list_of_sizes_is_refused(texts: list[str]) -> None:
         read_clusters(texts, {"N": 16})
 
 
+@slow
 def test_each_tuple_of_sizes_has_its_winners_behind_its_guard(tmp_path: Path) -> None:
     out = tmp_path / "tuned.json"
     model = "examples/digits/digits.onnx"

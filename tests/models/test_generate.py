@@ -11,6 +11,7 @@ import torch
 from tatami import backends
 from tatami.backends.torch_report import REPORTS
 from tests.models.generating import KINDS, generated, model_of
+from tests.shares import share
 
 COUNT = 12
 MOST = {"dynamic": 3, "static": 3}
@@ -31,8 +32,7 @@ def compiled(kind: str) -> Any:
     return model
 
 
-@pytest.mark.parametrize("cache", ["dynamic", "static"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "cache"), share(list(KINDS), ("dynamic", "static"), of=2))
 def test_tokens_are_eager_s(kind: str, cache: str) -> None:
     want = generated(model_of(kind), kind, cache, COUNT)
     assert len(set(want[0, -COUNT:].tolist())) >= COUNT // 3, "tokens that hardly change show little"

@@ -63,6 +63,8 @@ EDITS: list[tuple[str, Any, str]] = [
     ("local_edges/0/from", "other", "local_edges other -> "),
     ("local_edges/0/to", "other", " -> other: edges lead from "),
     ("algo_choice", {"matmul": "banana"}, "algo_choice.matmul 'banana': implicit_gemm, direct are implemented"),
+    ("algo_choice/conv", "direct", "algo_choice names 'conv'; this product is a matmul"),
+    ("algo_choice", {"conv": "implicit_gemm"}, "algo_choice names 'conv'; this product is a matmul"),
     ("async/enabled", False, "nothing reads the field `$.async.enabled`"),
     ("cache/0/tier", 1, "nothing reads the field `$.cache[0].tier`"),
     ("layout_hints/A_swizzle", "banana", "layout_hints.A_swizzle 'banana': it is true or false"),
@@ -81,6 +83,22 @@ def test_a_field_that_says_what_the_kernel_does_not_is_refused(name: str) -> Non
             prepare(make(), target=target, decisions={"plans": {case.key: document}}).stages["gpu"]
         said = str(error.value)
         assert words in said or words.replace("x0", case.region.inputs[0].name) in said, (path, said)
+
+
+def test_places_that_persistent_blocks_do_not_have_are_refused() -> None:
+    """Blocks that take tiles in turn lie along x; `bind` says in which direction they count rows of tiles, for order `row`."""
+    target, kind, make = CASES["sm90 product"]
+    case = Case(target, kind, make())
+    plan = {**whole(case.plan), "persistent": True, "async": {"prefetch_depth": case.plan.stages, "epilogue_overlap": True}}
+
+    def text(order: str, m: str, n: str) -> str:
+        document = plan | {"tile_order": order, "bind": {"m.o": f"block.{m}", "n.o": f"block.{n}"}}
+        return show("cu", prepare(make(), target=target, decisions={"plans": {case.key: document}}).stages["cu"])
+
+    assert text("row", "y", "x") != text("row", "x", "y")
+    for order, m, n in (("grouped", "x", "y"), ("row", "z", "x"), ("hilbert", "y", "z")):
+        with pytest.raises(TatamiError, match=f"persistent blocks take tiles in tile_order {order}; leave m.o on block.y"):
+            text(order, m, n)
 
 
 @pytest.mark.parametrize("name", ["sm80 product", "sm90 product", "sm80 pair", "sm90 pair", "sync"])

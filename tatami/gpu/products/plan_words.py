@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma
-from tatami.plan.views.product_rules import algorithm_rules
+from tatami.plan.views.product_rules import PRODUCT_ALGORITHMS, algorithm_rules, product_kind
 from tatami.region.ir import Binary, Cast, Let, Reduce, Ref, Region, Unary
 from tatami.region.views.kinds import epilogue_of
+from tatami.region.views.product import gemm_view
 from tatami.region.walk import nodes, reads
 
 BLOCKS = ("block.x", "block.y", "block.z")
@@ -91,8 +92,8 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
             out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: on sm90 epilogue_store says how results leave")
         elif e.buffer != "reg" and e.source in after:
             out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: only what leaves the accumulator is exchanged")
-    out += algorithm_rules(plan.algo_choice, ("matmul", "conv", "grouped_matmul"), ("implicit_gemm", "gemm"))
-    return out
+    view = gemm_view(region)
+    return out if isinstance(view, str) else out + algorithm_rules(plan.algo_choice, product_kind(view), PRODUCT_ALGORITHMS)
 
 
 def _part(axis: str, roles: dict[str, str]) -> str:

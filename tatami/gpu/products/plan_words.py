@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.views.product_rules import PRODUCT_ALGORITHMS, algorithm_rules, product_kind
@@ -114,8 +116,7 @@ def _epilogue(named: tuple[str, ...], region: Region, acc: str, words: set[str])
     left = list(named)
     by_name = set(named) <= {let.name for let in lets}
     for let in lets:
-        own = let_words(let)
-        count = next((i for i, word in enumerate(left) if word not in own), len(left))
+        count = _words_taken(left, let)
         if not count and (by_name or not isinstance(let.expr, Cast | Ref)):
             break
         left = left[count:]
@@ -139,6 +140,23 @@ def _edges(plan: Sm80Mma | Sm90Mma, acc: str, words: set[str]) -> list[str]:
     return out
 
 
+def _words_taken(words: list[str], let: Let) -> int:
+    """Number of words from the first on that stand for a let: its name alone, or a word for each of its operations."""
+    if words[:1] == [let.name]:
+        return 1
+    left = Counter(e.fn for e in nodes(let.expr) if isinstance(e, Unary | Binary))
+    for count, word in enumerate(words):
+        fn = next((fn for fn in (word, WORDS.get(word, "")) if left[fn]), None)
+        if fn is None:
+            return count
+        left[fn] -= 1
+    return len(words)
+
+
+WORDS = {"bias": "add", "residual": "add", "relu": "max"}
+"""Words of an epilogue for operations."""
+
+
 def epilogue_words(region: Region, acc: str) -> set[str]:
     """Lets and operations after the accumulator; also `bias` and `residual` where something is added, `relu` where a maximum
     is taken."""
@@ -147,15 +165,8 @@ def epilogue_words(region: Region, acc: str) -> set[str]:
 
 def let_words(let: Let) -> set[str]:
     """The name of a let and the words for its operations."""
-    words = {let.name}
-    for e in nodes(let.expr):
-        if isinstance(e, Unary | Binary):
-            words.add(e.fn)
-            if e.fn == "add":
-                words |= {"bias", "residual"}
-            if e.fn == "max":
-                words.add("relu")
-    return words
+    found = {e.fn for e in nodes(let.expr) if isinstance(e, Unary | Binary)}
+    return {let.name, *found, *(word for word, fn in WORDS.items() if fn in found)}
 
 
 def _operands(region: Region, acc: str) -> tuple[str, str]:

@@ -296,7 +296,7 @@ PRODUCT_ALGORITHMS = ("implicit_gemm", "gemm")
 def algorithm_rules(choice: dict[str, str], kind: str, own: tuple[str, ...]) -> list[str]:
     """Broken rules of `algo_choice`: its only key is the `kind` of the Region's product, and it names an algorithm of the
     template's `own`, or `direct`."""
-    out = [f"algo_choice names {word!r}; this product is a {kind}" for word in choice if word != kind]
+    out = [f"algo_choice names {word!r}; the key for this Region is {kind}" for word in choice if word != kind]
     wrong = {word: algo for word, algo in choice.items() if algo not in (*own, "direct")}
     said = "".join(f"{word}, " for word in own[1:] if word != "gemm")
     return out + [f"algo_choice.{word} {algo!r}: {own[0]}, {said}direct are implemented" for word, algo in wrong.items()]

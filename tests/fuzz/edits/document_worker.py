@@ -167,10 +167,13 @@ def without_labels(value: Any) -> Any:
     """A document's values without figures of estimates (`parallel`: kernels that may run at the same time, if there are
     several), and without bounds of a plan, which may be larger than its Region's."""
     if isinstance(value, dict):
-        return {k: without_labels(v) for k, v in value.items() if k not in UNSHOWN and v != {}}
+        shown = {k: sorted(v) if k in SETS else v for k, v in value.items() if k not in UNSHOWN and v != {}}
+        return {k: without_labels(v) for k, v in shown.items()}
     return [without_labels(v) for v in value] if isinstance(value, list | tuple) else value
 
 
+SETS = ("predicate_tail",)
+"""Lists whose order says nothing."""
 UNSHOWN = ("estimate", "rejected", "mc", "nc", "parallel")
 
 

@@ -54,7 +54,7 @@ def inputs_of(
         if any(n < 0 for n in shape) or np.prod([float(n) for n in shape]) > MOST_ELEMENTS:
             return None
         out[port.tensor] = array(port.dtype, shape, 7 * k + call)
-        if port.tensor == "ends":  # of groups of rows
+        if port.tensor == "ends":  # ends of groups ascend
             out[port.tensor].sort()
     return out, sizes
 

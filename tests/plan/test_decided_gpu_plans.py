@@ -67,6 +67,7 @@ EDITS: list[tuple[str, Any, str]] = [
     ("algo_choice", {"matmul": "banana"}, "algo_choice.matmul 'banana': implicit_gemm, direct are implemented"),
     ("algo_choice/conv", "direct", "algo_choice names 'conv'; the key for this Region is matmul"),
     ("algo_choice", {"conv": "implicit_gemm"}, "algo_choice names 'conv'; the key for this Region is matmul"),
+    ("predicate_tail", ["m", "n", "k", "n"], "predicate_tail names n 2 times"),
     ("async/enabled", False, "nothing reads the field `$.async.enabled`"),
     ("cache/0/tier", 1, "nothing reads the field `$.cache[0].tier`"),
     ("layout_hints/A_swizzle", "banana", "layout_hints.A_swizzle 'banana': it is true or false"),

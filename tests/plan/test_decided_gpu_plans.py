@@ -67,6 +67,11 @@ EDITS: list[tuple[str, Any, str]] = [
     ("algo_choice", {"matmul": "banana"}, "algo_choice.matmul 'banana': implicit_gemm, direct are implemented"),
     ("algo_choice/conv", "direct", "algo_choice names 'conv'; the key for this Region is matmul"),
     ("algo_choice", {"conv": "implicit_gemm"}, "algo_choice names 'conv'; the key for this Region is matmul"),
+    (
+        "cache",
+        [{"tensor": "A", "at": "k.i"}, {"tensor": "B", "at": "k.i"}, {"tensor": "B", "at": "k.i"}],
+        "cache names 'B' 2 times",
+    ),
     ("predicate_tail", ["m", "n", "k", "n"], "predicate_tail names n 2 times"),
     ("async/enabled", False, "nothing reads the field `$.async.enabled`"),
     ("cache/0/tier", 1, "nothing reads the field `$.cache[0].tier`"),

@@ -64,6 +64,9 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     out += [f"cache names {c.tensor!r}, which is not an input" for c in plan.cache if c.tensor not in tensors]
     out += [f"cache keeps {c.tensor} in {c.where!r}; only smem is implemented" for c in plan.cache if c.where != "smem"]
     operands = _operands(region, p.acc)
+    for name, count in Counter(c.tensor for c in plan.cache).items():
+        if count > max(1, operands.count(name)):
+            out.append(f"cache names {name!r} {count} times")
     for letter, name in zip("AB", operands):
         if letter not in wanted and name not in wanted:
             out.append(f"cache leaves out {letter}: ldmatrix and wgmma read operands from shared memory only")

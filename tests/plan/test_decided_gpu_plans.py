@@ -51,7 +51,11 @@ EDITS: list[tuple[str, Any, str]] = [
         {"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.x", "n.i.o": "warp.y"},
         "bind puts m.i.o on 'warp.x'; it lies on warp.y",
     ),
-    ("bind", {"m.o": "block.y", "n.o": "block.x", "m.i": "lane"}, "bind names 'm.i'; it places m.o, n.o, b, b.o, m.i.o, n.i.o"),
+    (
+        "bind",
+        {"m.o": "block.y", "n.o": "block.x", "m.i": "lane"},
+        "bind names 'm.i'; it places the sides of the product, m.o, n.o, b, b.o, m.i.o, n.i.o",
+    ),
     ("cache", [], "cache leaves out A"),
     ("cache/0/at", "m.i", "cache copies x0 at 'm.i'"),
     ("cache/0/pingpong", False, "cache keeps one buffer of x0"),

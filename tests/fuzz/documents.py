@@ -38,8 +38,6 @@ WORKER = "tests.fuzz.edits.document_worker"
 
 def environment(documents_file: Path) -> dict[str, str]:
     return {
-        "LD_PRELOAD": sanitizer_library(find_compiler()),
-        "TATAMI_SANITIZE": "1",
         "TATAMI_CALIBRATE": "0",
         "TATAMI_QUICK_BUILD": "1",
         "TATAMI_PROGRAM_CACHE": "0",
@@ -48,6 +46,11 @@ def environment(documents_file: Path) -> dict[str, str]:
         "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1:handle_segv=1",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=0",
     }
+
+
+def sanitized() -> dict[str, str]:
+    """The variables with which programs are compiled and run under the sanitizers. Raises TatamiError if there are none."""
+    return {"LD_PRELOAD": sanitizer_library(find_compiler()), "TATAMI_SANITIZE": "1"}
 
 
 def campaign(seeds: list[int], *, jobs: int, seconds: float = SECONDS, every: bool = False) -> dict[int, dict[str, Any]]:
@@ -67,7 +70,7 @@ def campaign(seeds: list[int], *, jobs: int, seconds: float = SECONDS, every: bo
                 print(f"{seed} {outcome['kind']} {outcome['program']} {outcome['stage']}: {'; '.join(outcome['edits'])}")
                 print(f"    {outcome['why']}", flush=True)
 
-        pool.run(WORKER, environment(file), seeds, take, jobs=jobs, seconds=seconds)
+        pool.run(WORKER, environment(file) | sanitized(), seeds, take, jobs=jobs, seconds=seconds)
     return out
 
 
@@ -89,10 +92,9 @@ def every(
     with tempfile.TemporaryDirectory() as folder:
         none = Path(folder) / "documents.json"
         none.write_text("{}")
-        plain = {k: v for k, v in environment(none).items() if k not in ("LD_PRELOAD", "TATAMI_SANITIZE")}
-        for group, settings in ((ON_CPU, environment(none)), (ON_GPU, plain)):
-            chosen = cases([name for name in names if name in group], stages, part)
-            pool.run(WORKER, settings, chosen, take, jobs=jobs, seconds=SECONDS)
+        for group, settings in ((ON_CPU, lambda: environment(none) | sanitized()), (ON_GPU, lambda: environment(none))):
+            if chosen := cases([name for name in names if name in group], stages, part):
+                pool.run(WORKER, settings(), chosen, take, jobs=jobs, seconds=SECONDS)
     return out
 
 

@@ -23,6 +23,8 @@ BEGINS_WITHIN = 90.0
 """Seconds that a worker has before its first case: imports, a driver, the tables of an emulated GPU."""
 MOST_FAULTS = 30
 """Number of processes of a step that may end badly before the step is given up."""
+NO_TIME = "no time left"
+"""Reason of a case that a step's end stopped; it runs again if the run is resumed."""
 LOOK = 0.05
 """Seconds between looks at what a worker wrote."""
 KILL_WITHIN = 10.0
@@ -48,13 +50,13 @@ class Isolated:
         seen = self.earlier()
         if any("end" in r for r in seen):
             return "done"
-        begin = 1 + max((int(r["k"] if "k" in r else r["begin"]) for r in seen if "end" not in r), default=-1)
-        lost = [r for r in seen if "begin" in r and r["begin"] == begin - 1]
-        if lost and not any(r.get("k") == begin - 1 for r in self.rows):
-            self.add({"k": begin - 1, "name": lost[-1]["name"], "ok": False, "why": "the run before ended in this case"})
+        begin = 1 + max((int(r["k"]) for r in self.rows), default=-1)
+        if seen and seen[-1].get("begin") == begin:
+            self.add({"k": begin, "name": seen[-1]["name"], "ok": False, "why": "the run before ended in this case"})
+            begin += 1
         for _ in range(MOST_FAULTS):
             ended = self.one_process(begin, end, env, folder)
-            if ended in ("done", "no time left"):
+            if ended in ("done", NO_TIME):
                 return ended if ended == "done" else f"stopped after {seconds:.0f} s"
             begin = 1 + max((int(r["k"]) for r in self.rows if "k" in r), default=begin - 1)
             if ended == "unkillable":
@@ -64,10 +66,10 @@ class Isolated:
         return f"given up after {MOST_FAULTS} faults"
 
     def earlier(self) -> list[Row]:
-        """The lines of an earlier run, whose rows are kept."""
+        """The lines of an earlier run, whose rows are kept, but of cases that were stopped: they run again."""
         cut_partial(self.lines)
         seen = read_lines(self.lines)
-        self.rows = [r for r in seen if "begin" not in r and "end" not in r]
+        self.rows = [r for r in seen if "k" in r and r.get("why") != NO_TIME]
         return seen
 
     def add(self, row: Row) -> None:
@@ -118,7 +120,7 @@ class Isolated:
             if is_over and not new and not why:
                 why = f"ended with {ending(process.returncode)}"
             elif now > end:
-                why = "no time left"
+                why = NO_TIME
             elif now - heard > allowed:
                 why = f"no answer for {allowed:.0f} s"
         gone = kill(process)
@@ -127,7 +129,7 @@ class Isolated:
             self.add({"k": current["begin"], "name": current["name"], "ok": False, "why": why})
         if not gone:
             return "unkillable"
-        if why == "no time left":
+        if why == NO_TIME:
             return why
         if current is None and allowed == BEGINS_WITHIN:
             return f"did not begin: {why}"

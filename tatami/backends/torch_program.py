@@ -251,11 +251,9 @@ class TorchProgram:
         if a is None:
             return torch.randint(-(2**63), 2**63 - 1, (), device=self._device)
         tensor: torch.Tensor = args[a.position]
-        if self._on_cpu and tensor.is_cpu and a.order is None and _lies_plainly(tensor):
-            return tensor  # the common case, without the object that `tensor.device` makes
-        if tensor.device != self._device:  # a number that PyTorch keeps on the host while tensors are on a GPU
-            tensor = tensor.to(self._device)
-        lies = in_order(tensor, a.order)
+        if not (self._on_cpu and tensor.is_cpu) and tensor.device != self._device:  # asked last: it makes an object
+            tensor = tensor.to(self._device)  # a number that PyTorch keeps on the host while tensors are on a GPU
+        lies = tensor if a.order is None else in_order(tensor, a.order)
         if not self._on_cpu and tensor.data_ptr() % ALIGNMENT:
             self._count(a.name)
             return lies.clone(memory_format=torch.contiguous_format)

@@ -92,6 +92,7 @@ class _Loader:
         ports = []
         for raw in self._ports(signature, "inputs"):
             ports.append(from_builtins(self.typed(raw, "input"), Input, f"{self.at}.signature"))
+            self.agrees(ports[-1])
             self.known[ports[-1].tensor] = TensorType(ports[-1].dtype, ports[-1].shape)
         return tuple(ports)
 
@@ -114,10 +115,24 @@ class _Loader:
             )
         return {"dtype": type.dtype.value, "shape": [str(s) for s in type.shape], **given}
 
+    def agrees(self, port: Input | Output) -> None:
+        """Raises E1304 or E1006 where `tensors` declares another shape or dtype than the signature."""
+        if (type := self.declared.get(port.tensor)) is None or type == TensorType(port.dtype, port.shape):
+            return
+        if type.dtype != port.dtype:
+            why = f"{port.tensor} is {type.dtype} in `tensors` and {port.dtype} in the signature"
+            raise fail("DTypeMismatch", port.tensor, why, "declare one dtype")
+        axes = [k for k, (a, b) in enumerate(zip(type.shape, port.shape)) if a != b]
+        where = f"axis {axes[0]}: {type.shape[axes[0]]} and {port.shape[axes[0]]}" if axes else "their ranks differ"
+        why = f"{port.tensor} has shape {shape_text(type.shape)} in `tensors` and {shape_text(port.shape)} in the signature ({where})"
+        raise fail("AxisAlignmentMismatch", port.tensor, why, "the signature's symbols are the truth: use them in `tensors`")
+
     def signature(self, raw: Mapping[str, object], inputs: tuple[Input, ...]) -> Signature:
         outputs = tuple(
             from_builtins(self.typed(o, "output"), Output, f"{self.at}.signature") for o in self._ports(raw, "outputs")
         )
+        for port in outputs:
+            self.agrees(port)
         rest = {k: v for k, v in raw.items() if k not in ("inputs", "outputs")}
         return msgspec.structs.replace(from_builtins(rest, Signature, f"{self.at}.signature"), inputs=inputs, outputs=outputs)
 

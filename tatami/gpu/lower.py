@@ -177,6 +177,7 @@ def lower_split(region: region_ir.Region, choice: Guarded, target: Target) -> li
         refuse(region.name, "InvalidPlan", group_rules(plan))
     if p.blocks:
         refuse(region.name, "InvalidPlan", block_rules(plan))
+    refuse(region.name, "InvalidPlan", check_words(plan, region, p))
     split = split_region(region, plan, p.acc)
     first = msgspec.structs.replace(choice, plan=msgspec.structs.replace(plan, epilogue=(), acc=p.acc))
     kernel, binding = lower_region(split.product, first, target)
@@ -194,6 +195,7 @@ def lower_stream_k(region: region_ir.Region, choice: Guarded, target: Target) ->
         refuse(region.name, "InvalidPlan", group_rules(plan))
     if p.blocks:
         refuse(region.name, "InvalidPlan", block_rules(plan))
+    refuse(region.name, "InvalidPlan", check_words(plan, region, p))
     cut = cut_problem(p, plan)
     out: list[tuple[AnyKernel, Binding]] = []
     if cut.first:

@@ -14,9 +14,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias, assert_never
 from tatami.core.algebra.visit import free_vars, substitute
 from tatami.core.diagnostic import fail
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, Expr, Floor, Shape, shape_text, sizes_text, var
+from tatami.core.expr import ONE, Expr, Shape, shape_text, sizes_text, var
 from tatami.core.module import Module
-from tatami.indexbook.compose import View, ViewPiece, axis_name, compose, identity, rename
+from tatami.indexbook.compose import MOST_TERMS, View, ViewPiece, axis_name, compose, identity, rename, terms_of
 from tatami.indexbook.ir import Access, Axis, Gathered, IndexBook, IndexInfo, Operand, Piece
 from tatami.tiny import ir as tiny_ir
 
@@ -38,11 +38,6 @@ class _Source(NamedTuple):
 
 Pieces: TypeAlias = tuple[ViewPiece, ...]
 Flags: TypeAlias = tuple[Literal["non_scop"], ...]
-
-
-MOST_TERMS = 64
-"""Maximum terms of a view's map before the value that it views is copied: each further reshape that does not undo the last one
-takes as many floors as there are terms, so that a chain of them grows exponentially."""
 
 
 class _Analysis:
@@ -108,7 +103,7 @@ class _Analysis:
     def movement(self, node: tiny_ir.Node, op: tiny_ir.Movement) -> IndexInfo:
         source = self.sources[node.src[0]]
         view = self.compose(source.view, op, node.shape, node.id)
-        if source.base != node.src[0] and _terms(view.pieces) > MOST_TERMS:
+        if source.base != node.src[0] and terms_of(view.pieces) > MOST_TERMS:
             source = self.sources[node.src[0]] = self.base(self.nodes[node.src[0]])
             view = self.compose(source.view, op, node.shape, node.id)
         operand = instantiate(view.pieces, source.base)
@@ -222,16 +217,6 @@ class _Analysis:
         axes = self.fresh(node.shape)
         target = self.sources[node.src[0]].operand
         return IndexInfo(axes, (target, *updates), reduced=reduced, flags=("non_scop",), scattered=entries)
-
-
-def _terms(pieces: Pieces) -> int:
-    """Number of terms of a view's longest map, those within floors included."""
-
-    def of(e: Expr) -> int:
-        inner = (a.num for mono, _ in e.terms for a in mono if isinstance(a, Floor))
-        return len(e.terms) + sum(of(x) for x in inner)
-
-    return max((sum(of(e) for e in p.map or ()) for p in pieces), default=0)
 
 
 def instantiate(pieces: Pieces, base: str) -> Operand:

@@ -56,6 +56,21 @@ class View:
         return all(is_affine(e, axes) for p in self.pieces for e in (*(p.map or ()), *(g.index for g in p.guards)))
 
 
+MOST_TERMS = 64
+"""Maximum terms of a view's map before the value that it views is copied: each further reshape that does not undo the last one
+takes as many floors as there are terms, so that a chain of them grows exponentially."""
+
+
+def terms_of(pieces: Sequence[ViewPiece]) -> int:
+    """Number of terms of a view's longest map, those within floors included."""
+
+    def of(e: Expr) -> int:
+        inner = (a.num for mono, _ in e.terms for a in mono if isinstance(a, Floor))
+        return len(e.terms) + sum(of(x) for x in inner)
+
+    return max((sum(of(e) for e in p.map or ()) for p in pieces), default=0)
+
+
 @lru_cache(maxsize=1024)
 def axis_name(prefix: str, k: int) -> str:
     """The name of axis k: `prefix` and its number."""

@@ -13,7 +13,7 @@ from tatami.core.algebra.visit import free_vars
 from tatami.core.diagnostic import Diagnostic, diagnostic
 from tatami.core.expr import ONE, Expr, Floor, Shape, shape_text
 from tatami.core.module import Module
-from tatami.indexbook.compose import extents_of, is_affine
+from tatami.indexbook.compose import MOST_TERMS, View, ViewPiece, compose, extents_of, is_affine, terms_of
 from tatami.indexbook.ir import IndexBook, IndexInfo
 from tatami.tiny.ir import MOVEMENT, CallOp, InputOp, Node, Program, ReduceOp
 
@@ -29,6 +29,22 @@ class Context:
     def __init__(self, book: IndexBook, program: Program) -> None:
         self.book = book
         self.nodes = {n.id: n for n in program.nodes}
+        self.copied: dict[str, bool] = {}
+
+    def is_copied(self, node: Node) -> bool:
+        """True if a movement value is copied: its map, composed with a movement that reads it, would pass MOST_TERMS."""
+        if node.id not in self.copied:
+            self.copied[node.id] = any(
+                isinstance(n.op, MOVEMENT) and n.src[0] == node.id and self._is_long(node, n) for n in self.nodes.values()
+            )
+        return self.copied[node.id]
+
+    def _is_long(self, node: Node, reader: Node) -> bool:
+        info = self.book.values.get(node.id)
+        if info is None or len(info.operands) != 1 or not isinstance(reader.op, MOVEMENT):
+            return False
+        pieces = tuple(ViewPiece(p.guards, None if p.read is None else p.read.map, p.fill) for p in info.operands[0].pieces)
+        return terms_of(compose(View(node.shape, pieces), reader.op, reader.shape, reader.id).pieces) > MOST_TERMS
 
 
 def verify(module: Module[IndexBook], tiny: Module[Program]) -> list[Diagnostic]:
@@ -183,7 +199,7 @@ def maps_are_simplified(ident: str, info: IndexInfo, context: Context) -> list[D
                 out.append(
                     diagnostic("UnknownValue", ident, f"reads {piece.read.value!r}, which is not a value", "read a base value")
                 )
-            elif isinstance(base.op, MOVEMENT) and not _is_long(context.book.values.get(base.id)):
+            elif isinstance(base.op, MOVEMENT) and not context.is_copied(base):
                 out.append(_invalid(ident, f"reads the movement value {base.id}", "compose it: read its base"))
         if len(operand.pieces) > MAX_PIECES:
             out.append(
@@ -251,15 +267,6 @@ def _expressions(info: IndexInfo) -> Iterator[Expr]:
                 yield from piece.read.map
             for guard in piece.guards:
                 yield guard.index
-
-
-LONG = 16
-"""Minimum terms of the map of a movement value that may be read as it is: one step more could pass `analyse.MOST_TERMS`."""
-
-
-def _is_long(info: IndexInfo | None) -> bool:
-    """True if composing another movement with this one may make a map too long to compose."""
-    return info is not None and sum(len(e.terms) + sum(len(f.num.terms) for f in _floors(e)) for e in _expressions(info)) > LONG
 
 
 def _reads(info: IndexInfo, context: Context) -> Iterator[tuple[str, Expr, Expr]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from tatami.core.diagnostic import fail
 from tatami.core.expr import Expr, exact_div
 from tatami.core.kernel import Condition, is_divisible
 from tatami.core.target import Target
@@ -35,6 +36,7 @@ from tatami.plan.gpu.stream_estimate import stream_estimate
 from tatami.plan.gpu.stream_k import cut_plans, why_not_cut
 from tatami.plan.gpu.traffic import dims_of, traffic_of
 from tatami.plan.ir import (
+    TWO_PASS,
     Candidate,
     GpuSync,
     Guarded,
@@ -50,7 +52,7 @@ from tatami.plan.pairs.choose import choose_pair, estimate_of_pair, name_pair, p
 from tatami.plan.views.grid import grid_rules, places
 from tatami.plan.views.pair_limits import PairPlan
 from tatami.plan.views.product_limits import MmaPlan, hard_limits, sm80_instruction, spills, stop_rules
-from tatami.plan.views.product_rules import block_rules, shape_rules
+from tatami.plan.views.product_rules import PRODUCT_ALGORITHMS, algorithm_rules, block_rules, product_kind, shape_rules
 from tatami.poly_core.ir import RegionFacts
 from tatami.region.ir import Region
 from tatami.region.views.kinds import contractions
@@ -221,9 +223,17 @@ def _rules(plan: MmaPlan | GpuSync, view: GemmView) -> list[str]:
 
 def with_algorithm(plan: SchedulePlan, region: Region, target: Target, sizes: Mapping[str, int]) -> SchedulePlan:
     """The plan that a decided plan's `algo_choice` asks for: `direct` is the streaming template, whatever its other fields
-    say."""
-    is_direct = isinstance(plan, Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair) and "direct" in plan.algo_choice.values()
-    return stream_plan(region, target, sizes) if is_direct else plan
+    say. Raises InvalidPlan for a `direct` of another kind of product than the Region's."""
+    if not isinstance(plan, Sm80Mma | Sm90Mma | Sm80Pair | Sm90Pair) or "direct" not in plan.algo_choice.values():
+        return plan
+    view = product_of(region)
+    if isinstance(plan, Sm80Pair | Sm90Pair):
+        found = algorithm_rules(plan.algo_choice, "attention", ("one_pass", TWO_PASS))
+    else:
+        found = [] if isinstance(view, str) else algorithm_rules(plan.algo_choice, product_kind(view), PRODUCT_ALGORITHMS)
+    if found:
+        raise fail("InvalidPlan", region.name, "; ".join(found), "name the algorithm of the Region's own product")
+    return stream_plan(region, target, sizes)
 
 
 def measurable(region: Region, target: Target, sizes: Mapping[str, int]) -> tuple[Candidate, ...]:

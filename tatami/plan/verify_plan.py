@@ -3,6 +3,7 @@ numbers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
@@ -68,8 +69,17 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
         yield invalid_plan(
             region, f"predicate_tail names {wrong[0]!r}, which is not an axis", f"the axes are {', '.join(axes)}"
         )
-    broken = pair_rules(plan, found) + (pair_fields(plan, region, found) if isinstance(plan, Sm90Pair) else [])
+    broken = (
+        named_twice(plan.predicate_tail)
+        + pair_rules(plan, found)
+        + (pair_fields(plan, region, found) if isinstance(plan, Sm90Pair) else [])
+    )
     yield from _rules(region, broken, lambda: pair_limits(plan, found, target))
+
+
+def named_twice(tail: tuple[str, ...]) -> list[str]:
+    """A broken rule for each axis that stands in `predicate_tail` several times."""
+    return [f"predicate_tail names {axis} {count} times" for axis, count in Counter(tail).items() if count > 1]
 
 
 def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:
@@ -99,7 +109,7 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
         return
     view = gemm_view(region)  # operands in shared memory are not yet cast
     dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32 if isinstance(view, str) else view.lhs.dtype
-    broken = shape_rules(plan)
+    broken = named_twice(plan.predicate_tail) + shape_rules(plan)
     if not isinstance(view, str):
         broken += group_rules(plan) if view.groups is not None else []
         broken += grid_rules(plan, view)

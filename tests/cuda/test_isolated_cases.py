@@ -92,6 +92,11 @@ def test_a_step_has_no_more_than_its_time(tmp_path: Path) -> None:
     step = Isolated(command_, lines, 30.0)
     assert step.run(2.0, dict(os.environ), tmp_path) == "stopped after 2 s"
     assert [r["k"] for r in step.rows] == [0, 1, 2, 3] and step.rows[3]["why"] == "no time left"
+    again = Isolated(command_, lines, 1.0)
+    assert again.run(60.0, dict(os.environ), tmp_path) == "done"
+    assert [r["k"] for r in again.rows] == list(range(9)) and again.rows[3]["why"] == "no answer for 1 s"
+    once_more = Isolated(command_, lines, 1.0)
+    assert once_more.run(60.0, dict(os.environ), tmp_path) == "done" and once_more.rows == again.rows
     missing = Isolated([sys.executable, "-c", "print('why'); raise SystemExit(3)"], tmp_path / "none.jsonl", 1.0)
     assert missing.run(30.0, dict(os.environ), tmp_path) == "did not begin: ended with code 3" and "why" in missing.said
 

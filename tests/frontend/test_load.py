@@ -80,6 +80,9 @@ def test_declared_tensors_are_not_cast():
         (lambda d: d["signature"]["outputs"].append({"tensor": "nope"}), "E1602"),
         (lambda d: d["tensors"]["A"].update(dtype="fp12"), "E1605"),
         (lambda d: d.update(extra=1), "E1605"),
+        (lambda d: d["signature"]["inputs"][0].update(dtype="fp16", shape=["M2", "K"]), "E1304"),
+        (lambda d: d["signature"]["outputs"][0].update(dtype="fp16", shape=["M", "N", 1]), "E1304"),
+        (lambda d: d["signature"]["inputs"][0].update(dtype="fp32", shape=["M", "K"]), "E1006"),
     ],
 )
 def test_faults_are_named(change, code):

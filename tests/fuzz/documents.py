@@ -1,9 +1,14 @@
 """Edits of documents of every stage: each is obeyed or refused, and nothing ends a process or leaves its arrays.
 
     python -m tests.fuzz.documents --seeds 0-2000 [--jobs 2] [--stage loop] [--sample 400] [--all]
+    python -m tests.fuzz.documents --every plan,region [--programs gemm80,gemm90] [--part 0/10]
 
-Programs are compiled with AddressSanitizer and UndefinedBehaviorSanitizer. The kinds of outcome: `refused` (a diagnostic),
-`obeyed` (the results are those of the meaning of what was edited), `uncalled` (it asks for arrays that no test makes).
+A seed makes one or two edits of a document. `--every` makes every single edit of a field, and every deletion, in the documents of
+the programs of `edits/every_edit.py`, on a CPU and on emulated GPUs.
+
+Programs on a CPU are compiled with AddressSanitizer and UndefinedBehaviorSanitizer. The kinds of outcome: `refused` (a diagnostic),
+`obeyed` (the results are those of the meaning of what was edited), `label` (what people read), `default` (a field left out that says
+what the compiler takes without it), `uncalled` (it asks for arrays that no test makes).
 All others are findings, and the exit code is 1.
 """
 
@@ -23,15 +28,16 @@ from tatami.runtime.building.sanitizer import sanitizer_library
 from tests.fuzz import pool
 from tests.fuzz.edits.document_edits import draw
 from tests.fuzz.edits.document_programs import EDITED, documents
+from tests.fuzz.edits.every_edit import EVERY, ON_CPU, ON_GPU, STAGES_EDITED, cases, changes_of
 
-FINE = ("refused", "obeyed", "checked", "label", "uncalled")
+FINE = ("refused", "obeyed", "checked", "label", "default", "uncalled")
+SECONDS = 180.0
+"""Time of one edit, its compilation and its runs."""
 WORKER = "tests.fuzz.edits.document_worker"
 
 
 def environment(documents_file: Path) -> dict[str, str]:
     return {
-        "LD_PRELOAD": sanitizer_library(find_compiler()),
-        "TATAMI_SANITIZE": "1",
         "TATAMI_CALIBRATE": "0",
         "TATAMI_QUICK_BUILD": "1",
         "TATAMI_PROGRAM_CACHE": "0",
@@ -42,7 +48,12 @@ def environment(documents_file: Path) -> dict[str, str]:
     }
 
 
-def campaign(seeds: list[int], *, jobs: int, seconds: float = 180.0, every: bool = False) -> dict[int, dict[str, Any]]:
+def sanitized() -> dict[str, str]:
+    """The variables with which programs are compiled and run under the sanitizers. Raises TatamiError if there are none."""
+    return {"LD_PRELOAD": sanitizer_library(find_compiler()), "TATAMI_SANITIZE": "1"}
+
+
+def campaign(seeds: list[int], *, jobs: int, seconds: float = SECONDS, every: bool = False) -> dict[int, dict[str, Any]]:
     """Outcomes by seed."""
     out: dict[int, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +70,31 @@ def campaign(seeds: list[int], *, jobs: int, seconds: float = 180.0, every: bool
                 print(f"{seed} {outcome['kind']} {outcome['program']} {outcome['stage']}: {'; '.join(outcome['edits'])}")
                 print(f"    {outcome['why']}", flush=True)
 
-        pool.run(WORKER, environment(file), seeds, take, jobs=jobs, seconds=seconds)
+        pool.run(WORKER, environment(file) | sanitized(), seeds, take, jobs=jobs, seconds=seconds)
+    return out
+
+
+def every(
+    names: list[str], stages: list[str], part: tuple[int, int], *, jobs: int, show: bool = False
+) -> dict[int, dict[str, Any]]:
+    """Outcomes of every single edit of these programs' documents, by number."""
+    out: dict[int, dict[str, Any]] = {}
+
+    def take(case: Any, outcome: dict[str, Any]) -> None:
+        found = {**case, **outcome}
+        if "edits" not in found:
+            found["edits"] = [changes_of(case["program"], case["stage"])[case["number"]][0]]
+        out[len(out)] = found
+        if show or found["kind"] not in FINE:
+            print(f"{found['kind']} {found['program']} {found['stage']} {found['number']}: {'; '.join(found['edits'])}")
+            print(f"    {found['why']}", flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        none = Path(folder) / "documents.json"
+        none.write_text("{}")
+        for group, settings in ((ON_CPU, lambda: environment(none) | sanitized()), (ON_GPU, lambda: environment(none))):
+            if chosen := cases([name for name in names if name in group], stages, part):
+                pool.run(WORKER, settings(), chosen, take, jobs=jobs, seconds=SECONDS)
     return out
 
 
@@ -81,7 +116,16 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="print every outcome")
     parser.add_argument("--stage", default="", help="only the seeds of one stage")
     parser.add_argument("--sample", type=int, default=0, help="so many of the seeds, the same in every run")
+    parser.add_argument("--every", default="", metavar="STAGES", help="every single edit of these stages, comma separated")
+    parser.add_argument("--programs", default=",".join(EVERY), help="with --every: names, comma separated")
+    parser.add_argument("--part", default="0/1", help="with --every: which edits, number/parts")
     given = parser.parse_args()
+    if given.every:
+        number, _, parts = given.part.partition("/")
+        names, stages = given.programs.split(","), given.every.split(",")
+        if unknown := [*(set(names) - {*EVERY}), *(set(stages) - {*STAGES_EDITED})]:
+            parser.error(f"{unknown[0]!r} is none of {', '.join((*EVERY, *STAGES_EDITED))}")
+        return report(every(names, stages, (int(number), int(parts)), jobs=given.jobs, show=given.all))
     first, _, last = given.seeds.partition("-")
     seeds = list(range(int(first), int(last or int(first) + 1)))
     if given.stage:
@@ -89,7 +133,11 @@ def main() -> int:
         seeds = [s for s in seeds if draw(s, programs)[1] == given.stage]
     if given.sample:
         seeds = sorted(Random(len(seeds)).sample(seeds, min(given.sample, len(seeds))))
-    outcomes = campaign(seeds, jobs=given.jobs, every=given.all)
+    return report(campaign(seeds, jobs=given.jobs, every=given.all))
+
+
+def report(outcomes: dict[int, dict[str, Any]]) -> int:
+    """Prints the table of outcomes; 1 if there is a finding."""
     print(table(outcomes))
     return int(any(o["kind"] not in FINE for o in outcomes.values()))
 

@@ -7,7 +7,7 @@ import pytest
 from tatami.core.diagnostic import TatamiError
 from tatami.runtime.building.compiler import find_compiler
 from tatami.runtime.building.sanitizer import sanitizer_library
-from tests.fuzz.documents import FINE, campaign
+from tests.fuzz.documents import FINE, campaign, every
 from tests.shares import is_whole
 
 SHARE = range(400 if is_whole() else 200)
@@ -25,3 +25,10 @@ def test_an_edit_is_obeyed_or_refused() -> None:
     assert {o["kind"] for o in outcomes.values()} >= {"obeyed", "refused"}
     wrong = {seed: o for seed, o in outcomes.items() if o["kind"] not in FINE}
     assert not wrong, wrong
+
+
+def test_single_edits_are_obeyed_or_refused() -> None:
+    """A share of every single edit, of programs without products, on the emulated GPU."""
+    outcomes = every(["softmax80", "sort80"], ["plan", "region"], (3, 10 if is_whole() else 70), jobs=1)
+    assert {o["kind"] for o in outcomes.values()} >= {"refused"} and len({o["program"] for o in outcomes.values()}) == 2
+    assert not [o for o in outcomes.values() if o["kind"] not in FINE]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tatami as tt
+from tatami.api import prepare
 from tatami.core.algebra.visit import evaluate, free_vars
 from tatami.core.diagnostic import TatamiError
 from tatami.core.expr import Expr, Shape, expr, shape
@@ -239,6 +240,23 @@ def test_long_chains_compute_what_numpy_does() -> None:
         y, want = y.permute(1, 0).reshape((30, 77)), want.T.reshape(30, 77)
     g.output("y", y + 1.0)
     assert np.array_equal(tt.compile(g)(x=x)["y"], want + 1)
+
+
+def test_long_chains_of_changing_ranks_are_cut_where_the_next_step_is_too_long() -> None:
+    """A short map may become too long in one step, if its axes are many and the sizes of the reshape share few factors."""
+    x = np.arange(1920, dtype=np.float32).reshape(4, 6, 8, 10)
+    shapes = [(4, 6, 8, 10), (8, 3, 16, 5), (12, 2, 8, 10), (20, 6, 4, 4), (2, 10, 12, 8), (96, 20), (5, 384)]
+    for seed in range(3):
+        rng, g = np.random.default_rng(seed), tt.Graph("g")
+        y, want = g.input("x", x.shape, tt.fp32), x
+        for _ in range(60):
+            turn = tuple(map(int, rng.permutation(y.rank)))
+            to = shapes[int(rng.integers(len(shapes)))]
+            y, want = y.permute(turn).reshape(to), want.transpose(turn).reshape(to)
+        g.output("y", y + 1.0)
+        assert np.array_equal(tt.compile(g, target="reference")(x=x)["y"], want + 1)
+        book, tiny = (prepare(g).stages[name] for name in ("indexbook", "tiny"))
+        assert [d for d in verify(book, tiny) if not d.is_warning] == []
 
 
 def test_many_different_pads_warn_and_a_reducible_chain_does_not() -> None:

@@ -200,26 +200,28 @@ def test_a_signature_without_the_input_says_nothing_of_the_book() -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "is_long"),
+    ("index", "is_copied"),
     [
-        (" + ".join(f"s{k}" for k in range(15)) + " + i0", False),
-        (" + ".join(f"s{k}" for k in range(16)) + " + i0", True),
-        ("(" + " + ".join(f"s{k}" for k in range(14)) + " + i0)//4", False),
-        ("(" + " + ".join(f"s{k}" for k in range(15)) + " + i0)//4", True),
+        (" + ".join(f"s{k}" for k in range(63)) + " + i0", False),
+        (" + ".join(f"s{k}" for k in range(64)) + " + i0", True),
+        ("(" + " + ".join(f"s{k}" for k in range(62)) + " + i0)//4", False),
+        ("(" + " + ".join(f"s{k}" for k in range(63)) + " + i0)//4", True),
     ],
 )
-def test_a_movement_value_is_read_as_it_is_only_if_its_map_is_long(index: str, is_long: bool) -> None:
-    """Composing with a map of more than 16 terms, those within floors included, might pass the limit of terms."""
+def test_a_movement_value_is_read_as_it_is_only_if_a_further_step_is_too_long(index: str, is_copied: bool) -> None:
+    """The map of the further movement, composed, would have more than 64 terms, those within floors included."""
     b = Build()
-    tiny = b.module(b.fn("neg", b.flip(b.input("x", F32, 4), 0)))
+    moved = b.flip(b.input("x", F32, 4), 0)
+    tiny = b.module(b.fn("add", b.flip(moved, 0), b.fn("neg", moved)))
     book = analyse(tiny).main
+    index = index.replace("i0", "3 - i0")
     values = {
         **book.values,
         "n1": replace(book.values["n1"], operands=read("n0", index)),
-        "n2": replace(book.values["n2"], operands=read("n1", "i0")),
+        "n3": replace(book.values["n3"], operands=read("n1", "i0")),
     }
     found = [d.why for d in verify(Module({"main": replace(book, values=values)}), tiny)]
-    assert ("reads the movement value n1" in found) != is_long, found
+    assert ("reads the movement value n1" in found) != is_copied, found
 
 
 def test_a_movement_value_without_an_entry_is_not_long() -> None:

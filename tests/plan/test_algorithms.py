@@ -61,7 +61,7 @@ def test_the_word_chooses_the_kernel_and_not_the_numbers(make: Callable[[], tt.G
     ("make", "algorithm", "words"),
     [
         (conv, {"conv": "winograd"}, r"algo_choice.conv 'winograd': implicit_gemm, direct are implemented"),
-        (conv, {"attention": "one_pass"}, r"algo_choice names 'attention'; this plan is for matmul or conv"),
+        (conv, {"attention": "one_pass"}, r"algo_choice names 'attention'; the key for this Region is conv"),
         (
             attention,
             {"attention": "two_pass"},

@@ -51,23 +51,41 @@ EDITS: list[tuple[str, Any, str]] = [
         {"m.o": "block.y", "n.o": "block.x", "m.i.o": "warp.x", "n.i.o": "warp.y"},
         "bind puts m.i.o on 'warp.x'; it lies on warp.y",
     ),
-    ("bind", {"m.o": "block.y", "n.o": "block.x", "m.i": "lane"}, "bind names 'm.i'; it places m.o, n.o, b, b.o, m.i.o, n.i.o"),
+    (
+        "bind",
+        {"m.o": "block.y", "n.o": "block.x", "m.i": "lane"},
+        "bind names 'm.i'; it places the sides of the product, m.o, n.o, b, b.o, m.i.o, n.i.o",
+    ),
     ("cache", [], "cache leaves out A"),
     ("cache/0/at", "m.i", "cache copies x0 at 'm.i'"),
     ("cache/0/pingpong", False, "cache keeps one buffer of x0"),
     ("vectorize/axis", "m.i.i", "vectorize.axis 'm.i.i': neighbours are copied and stored along n.i.i"),
     ("k_steps", 1, "k_steps 1"),
     ("epilogue", [], "epilogue names nothing"),
+    ("epilogue", ["add", "relu", "relu"], "in that order"),
+    ("epilogue", ["bias", "add", "relu"], "in that order"),
     ("epilogue/2", None, "in that order"),
     ("epilogue", ["relu", "add"], "in that order"),
     ("local_edges/0/from", "other", "local_edges other -> "),
     ("local_edges/0/to", "other", " -> other: edges lead from "),
     ("algo_choice", {"matmul": "banana"}, "algo_choice.matmul 'banana': implicit_gemm, direct are implemented"),
+    ("algo_choice/conv", "direct", "algo_choice names 'conv'; the key for this Region is matmul"),
+    ("algo_choice", {"conv": "implicit_gemm"}, "algo_choice names 'conv'; the key for this Region is matmul"),
+    (
+        "cache",
+        [{"tensor": "A", "at": "k.i"}, {"tensor": "B", "at": "k.i"}, {"tensor": "B", "at": "k.i"}],
+        "cache names 'B' 2 times",
+    ),
+    ("predicate_tail", ["m", "n", "k", "n"], "predicate_tail names n 2 times"),
     ("async/enabled", False, "nothing reads the field `$.async.enabled`"),
     ("cache/0/tier", 1, "nothing reads the field `$.cache[0].tier`"),
     ("layout_hints/A_swizzle", "banana", "layout_hints.A_swizzle 'banana': it is true or false"),
     ("stages", -1, "stages -1 is not a number of slots"),
 ]
+
+
+STREAM_K = {"stream_k": {"rows": 1, "units": 5}, "swap_ab": False, "persistent": True, "split_k": 1}
+"""Fields of a plan that cuts the last tiles of a product along k."""
 
 
 @pytest.mark.parametrize("name", ["sm80 product", "sm90 product"])
@@ -81,6 +99,35 @@ def test_a_field_that_says_what_the_kernel_does_not_is_refused(name: str) -> Non
             prepare(make(), target=target, decisions={"plans": {case.key: document}}).stages["gpu"]
         said = str(error.value)
         assert words in said or words.replace("x0", case.region.inputs[0].name) in said, (path, said)
+
+
+@pytest.mark.parametrize(("name", "parts"), [("sm80 product", {"split_k": 2}), ("sm90 product", STREAM_K)])
+def test_words_of_a_product_in_parts_are_those_of_its_region(name: str, parts: dict[str, Any]) -> None:
+    """The epilogue runs in the kernel that sums the parts, and is named all the same."""
+    target, kind, make = CASES[name]
+    case = Case(target, kind, make())
+    plan = whole(case.plan) | parts
+    for words in (["other"], ["relu", "add"], [*plan["epilogue"], plan["epilogue"][-1]]):
+        with pytest.raises(TatamiError, match=r"epilogue names 'other'|in that order"):
+            prepare(make(), target=target, decisions={"plans": {case.key: plan | {"epilogue": words}}}, check=False).stages[
+                "gpu"
+            ]
+
+
+def test_places_that_persistent_blocks_do_not_have_are_refused() -> None:
+    """Blocks that take tiles in turn lie along x; `bind` says in which direction they count rows of tiles, for order `row`."""
+    target, kind, make = CASES["sm90 product"]
+    case = Case(target, kind, make())
+    plan = {**whole(case.plan), "persistent": True, "async": {"prefetch_depth": case.plan.stages, "epilogue_overlap": True}}
+
+    def text(order: str, m: str, n: str) -> str:
+        document = plan | {"tile_order": order, "bind": {"m.o": f"block.{m}", "n.o": f"block.{n}"}}
+        return show("cu", prepare(make(), target=target, decisions={"plans": {case.key: document}}).stages["cu"])
+
+    assert text("row", "y", "x") != text("row", "x", "y")
+    for order, m, n in (("grouped", "x", "y"), ("row", "z", "x"), ("hilbert", "y", "z")):
+        with pytest.raises(TatamiError, match=f"persistent blocks take tiles in tile_order {order}; leave m.o on block.y"):
+            text(order, m, n)
 
 
 @pytest.mark.parametrize("name", ["sm80 product", "sm90 product", "sm80 pair", "sm90 pair", "sync"])

@@ -13,6 +13,7 @@ from tatami.cli import main
 from tatami.cli.tune_command import read_budget, read_clusters
 from tatami.core.diagnostic import TatamiError
 from tatami.decisions import load_decisions
+from tatami.ledger.database import open_ledger
 from tests.search.tuned_models import two_layers
 from tests.shares import slow
 
@@ -29,6 +30,21 @@ def test_a_tuned_program_is_right() -> None:
     np.testing.assert_allclose(tuned(x=x)["y"], plain(x=x)["y"], rtol=1e-4, atol=1e-6)
     with pytest.raises(TatamiError, match="InvalidAttribute"):
         tt.compile(two_layers(), tune=60, target="sm80")
+
+
+def test_each_cluster_of_sizes_is_measured_at_its_usual_ones(tmp_path: Path) -> None:
+    """A cluster's program is searched by itself, and the ledger's rows have the sizes at which it was measured."""
+    g = tt.Graph("g")
+    g.output("y", (g.input("x", ("M", 32), tt.fp32) @ g.input("w", (32, 32), tt.fp32)).relu())
+    f = tt.compile(g, sizes={"M": [(16, 48, 64)]}, tune=0.5, threads=1)
+    with open_ledger(tmp_path / "ledger.sqlite") as connection:
+        assert {row[0] for row in connection.execute("SELECT sizes FROM programs")} >= {"M=48"}
+        assert len(connection.execute("SELECT DISTINCT sizes FROM programs").fetchall()) == 2
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((32, 32)).astype(np.float32)
+    for m in (16, 50, 64, 65):
+        x = rng.standard_normal((m, 32)).astype(np.float32)
+        np.testing.assert_allclose(f(x=x, w=w)["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, True, "60", float("nan"), float("inf")])

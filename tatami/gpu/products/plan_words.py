@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma
-from tatami.plan.views.product_rules import algorithm_rules
+from tatami.plan.views.product_rules import PRODUCT_ALGORITHMS, algorithm_rules, product_kind
 from tatami.region.ir import Binary, Cast, Let, Reduce, Ref, Region, Unary
 from tatami.region.views.kinds import epilogue_of
+from tatami.region.views.product import gemm_view
 from tatami.region.walk import nodes, reads
 
 BLOCKS = ("block.x", "block.y", "block.z")
@@ -37,20 +40,16 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         if role_of(a, p.roles) is None
     ]
     for axis, place in plan.bind.items():
-        if role_of(axis, p.roles) is None:
-            out.append(f"bind names {axis!r}, which is not an axis of the Region")
-            continue
-        part = _part(axis, p.roles)
-        if part not in PLACES:
-            out.append(f"bind names {axis!r}; it places {', '.join(PLACES)}")
-        elif place not in PLACES[part]:
-            out.append(f"bind puts {axis} on {place!r}; it lies on {' or '.join(PLACES[part])}")
+        if axis not in PLACES:
+            out.append(f"bind names {axis!r}; it places the sides of the product, {', '.join(PLACES)}")
+        elif place not in PLACES[axis]:
+            out.append(f"bind puts {axis} on {place!r}; it lies on {' or '.join(PLACES[axis])}")
     blocks = [place for place in plan.bind.values() if place.startswith("block.")]
     if len(blocks) != len(set(blocks)):
         out.append(f"bind puts two axes on one place ({', '.join(sorted(blocks))})")
     words = epilogue_words(region, p.acc)
     out += _epilogue(plan.epilogue, region, p.acc, words)
-    bound = {_part(a, p.roles) for a in plan.bind}
+    bound = set(plan.bind)
     for pair in ({"m.o", "n.o"}, {"m.i.o", "n.i.o"}):
         if (pair - bound) and (bound & pair or "m.o" in pair):
             out.append(f"bind leaves out {', '.join(sorted(pair - bound))}: name both, or neither")
@@ -61,6 +60,9 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     out += [f"cache names {c.tensor!r}, which is not an input" for c in plan.cache if c.tensor not in tensors]
     out += [f"cache keeps {c.tensor} in {c.where!r}; only smem is implemented" for c in plan.cache if c.where != "smem"]
     operands = _operands(region, p.acc)
+    for name, count in Counter(c.tensor for c in plan.cache).items():
+        if count > max(1, operands.count(name)):
+            out.append(f"cache names {name!r} {count} times")
     for letter, name in zip("AB", operands):
         if letter not in wanted and name not in wanted:
             out.append(f"cache leaves out {letter}: ldmatrix and wgmma read operands from shared memory only")
@@ -91,14 +93,8 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
             out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: on sm90 epilogue_store says how results leave")
         elif e.buffer != "reg" and e.source in after:
             out.append(f"local_edges {e.source} -> {e.target} by {e.buffer}: only what leaves the accumulator is exchanged")
-    out += algorithm_rules(plan.algo_choice, ("matmul", "conv", "grouped_matmul"), ("implicit_gemm", "gemm"))
-    return out
-
-
-def _part(axis: str, roles: dict[str, str]) -> str:
-    """An axis of a plan with its role in place of its name: ``"n0.i.o"`` -> ``"m.i.o"``."""
-    head, dot, rest = axis.partition(".")
-    return f"{role_of(head, roles)}{dot}{rest}"
+    view = gemm_view(region)
+    return out if isinstance(view, str) else out + algorithm_rules(plan.algo_choice, product_kind(view), PRODUCT_ALGORITHMS)
 
 
 def _epilogue(named: tuple[str, ...], region: Region, acc: str, words: set[str]) -> list[str]:
@@ -113,8 +109,7 @@ def _epilogue(named: tuple[str, ...], region: Region, acc: str, words: set[str])
     left = list(named)
     by_name = set(named) <= {let.name for let in lets}
     for let in lets:
-        own = let_words(let)
-        count = next((i for i, word in enumerate(left) if word not in own), len(left))
+        count = _words_taken(left, let)
         if not count and (by_name or not isinstance(let.expr, Cast | Ref)):
             break
         left = left[count:]
@@ -138,6 +133,23 @@ def _edges(plan: Sm80Mma | Sm90Mma, acc: str, words: set[str]) -> list[str]:
     return out
 
 
+def _words_taken(words: list[str], let: Let) -> int:
+    """Number of words from the first on that stand for a let: its name alone, or a word for each of its operations."""
+    if words[:1] == [let.name]:
+        return 1
+    left = Counter(e.fn for e in nodes(let.expr) if isinstance(e, Unary | Binary))
+    for count, word in enumerate(words):
+        fn = next((fn for fn in (word, WORDS.get(word, "")) if left[fn]), None)
+        if fn is None:
+            return count
+        left[fn] -= 1
+    return len(words)
+
+
+WORDS = {"bias": "add", "residual": "add", "relu": "max"}
+"""Words of an epilogue for operations."""
+
+
 def epilogue_words(region: Region, acc: str) -> set[str]:
     """Lets and operations after the accumulator; also `bias` and `residual` where something is added, `relu` where a maximum
     is taken."""
@@ -146,15 +158,8 @@ def epilogue_words(region: Region, acc: str) -> set[str]:
 
 def let_words(let: Let) -> set[str]:
     """The name of a let and the words for its operations."""
-    words = {let.name}
-    for e in nodes(let.expr):
-        if isinstance(e, Unary | Binary):
-            words.add(e.fn)
-            if e.fn == "add":
-                words |= {"bias", "residual"}
-            if e.fn == "max":
-                words.add("relu")
-    return words
+    found = {e.fn for e in nodes(let.expr) if isinstance(e, Unary | Binary)}
+    return {let.name, *found, *(word for word, fn in WORDS.items() if fn in found)}
 
 
 def _operands(region: Region, acc: str) -> tuple[str, str]:

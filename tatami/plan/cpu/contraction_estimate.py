@@ -33,9 +33,9 @@ WINDOW_PACKING, STRIDED_PACKING = 0.6, 2.5
 """Factors of that cost for operands of windows: neighbours in short rows, and neighbours with a stride: measured."""
 CYCLES_PER_JOIN = 1.25
 """Cycles for each number that is joined with others to a packed element of integers, from places of memory that lie apart."""
-CYCLES_PER_LINE = 23.0
-"""Cycles to copy a piece of a line of the image, for one k of a sliver, in addition to its bytes: its bounds, and a loop of few
-turns. Measured at lines of 3 to 28 elements, on AVX2 and AVX-512."""
+CYCLES_PER_LINE, CYCLES_PER_GUARDED_LINE = 4.0, 12.0
+"""Cycles to copy a piece of a line of the image, for one k of a sliver, in addition to its bytes: a loop of few turns; and, of an
+image with borders, its bounds. Measured at lines of 8 to 60 elements, in two and three dimensions, on AVX2."""
 
 CYCLES_APART, CYCLES_OF_BOUNDS = 0.75, 30.0
 """Cycles of a packed element whose neighbours along both sides lie apart, in addition to its bytes; and for each k of a panel or
@@ -64,7 +64,7 @@ def contraction_estimate(
     rate = target.flops_fp32 * PEAK_SHARE_CONTRACTION * DOT_RATE[plan.dot]
     compute = 2.0 * b * m * n * k * waste / rate / threads
     packing = packed_bytes * seconds_per_packed_byte(target) * _packing_of_windows(region) / threads
-    packing += _lines_of_windows(region, plan, sizes) * CYCLES_PER_LINE / (target.clock or USUAL_CLOCK) / threads
+    packing += _cycles_of_lines(region, plan, sizes) / (target.clock or USUAL_CLOCK) / threads
     packing *= copying_share(target)
     packing += _gathers(region, plan, (narrow, wide, b * k), target) / threads
     packing += _joins(region, plan, (narrow, wide, b * k), target) / threads
@@ -120,8 +120,9 @@ def _packing_of_windows(region: Region) -> float:
     return WINDOW_PACKING if found.slides[-1].stride == 1 else STRIDED_PACKING
 
 
-def _lines_of_windows(region: Region, plan: CpuContraction, sizes: Mapping[str, int]) -> float:
-    """Number of pieces of lines that packing an operand of windows copies: a line ends at the image's width, and at a sliver."""
+def _cycles_of_lines(region: Region, plan: CpuContraction, sizes: Mapping[str, int]) -> float:
+    """Cycles for the pieces of lines that packing an operand of windows copies: a line ends at the image's width, and at a
+    sliver."""
     found = find_convolution(region)
     if isinstance(found, str):
         return 0.0
@@ -130,4 +131,5 @@ def _lines_of_windows(region: Region, plan: CpuContraction, sizes: Mapping[str, 
     side, each = (shape.m if plan.swap else shape.n, plan.nr) if is_wide else (shape.n if plan.swap else shape.m, plan.mr)
     images = trips(region, side, sizes)
     width = trips(region, (found.slides[-1].axis,), sizes)
-    return float(trips(region, (*shape.batch, *shape.k), sizes)) * (images / max(1, width) + images / each)
+    each_line = CYCLES_PER_LINE if all(s.guard is None for s in found.slides) else CYCLES_PER_GUARDED_LINE
+    return each_line * trips(region, (*shape.batch, *shape.k), sizes) * (images / max(1, width) + images / each)

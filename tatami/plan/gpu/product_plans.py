@@ -8,10 +8,11 @@ from typing import assert_never
 from tatami.core.kernel import is_divisible
 from tatami.plan.gpu.sm90_shapes import COPYING_REGISTERS, REGISTERS, Loads, TileShape, stages_of
 from tatami.plan.ir import INST_K, Async, Cache, GpuSync, LocalEdge, Sm80Mma, Sm90Mma, Vectorize
-from tatami.plan.views.grid import places
+from tatami.plan.views.grid import BY_ROWS, places
 from tatami.plan.views.product_limits import MmaPlan, sm80_instruction, sm90_depth, sm90_instruction
+from tatami.plan.views.product_rules import product_kind
 from tatami.region.ir import Region
-from tatami.region.views.product import GemmView, mergeable, why_not_plain
+from tatami.region.views.product import GemmView, mergeable
 
 
 def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: str, stages: int, width: int) -> Sm80Mma:
@@ -27,7 +28,7 @@ def sm80_plan(region: Region, view: GemmView, tile: tuple[int, int, int], warp: 
         predicate_tail=tails(view, tile),
         epilogue=epilogue_of(region, view),
         layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
-        algo_choice={kind_of(view): "implicit_gemm"},
+        algo_choice={product_kind(view): "implicit_gemm"},
         local_edges=edges_of(region, view),
         async_=Async(True, stages, False),
         tile_order="grouped" if tile[0] * tile[1] >= 128 * 128 else "row",
@@ -49,13 +50,13 @@ def sm90_plan(region: Region, view: GemmView, shape: TileShape, staged: bool, ro
     return Sm90Mma(
         tile=(bm, bn, bk),
         stages=stages,
-        bind=places(view, (bm, bn), shape.swap_ab, shape.split_k),
+        bind=dict(BY_ROWS) if streamed else places(view, (bm, bn), shape.swap_ab, shape.split_k),
         cache=cached(view),
         vectorize=Vectorize("n.i.i", loads.width if by_threads else 8),
         predicate_tail=tails(view, (bn * cn, bm * cm, bk) if shape.swap_ab else (bm * cm, bn * cn, bk)),
         epilogue=epilogue_of(region, view),
         layout_hints={"A_swizzle": True, "B_swizzle": True, "C_stride": "row"},
-        algo_choice={kind_of(view): "implicit_gemm"},
+        algo_choice={product_kind(view): "implicit_gemm"},
         local_edges=edges_of(region, view),
         async_=Async(True, stages, streamed),
         inst_shape=sm90_instruction(view.lhs.dtype, bn),
@@ -91,14 +92,6 @@ def tails(view: GemmView, tile: tuple[int, int, int]) -> tuple[str, ...]:
 def epilogue_of(region: Region, view: GemmView) -> tuple[str, ...]:
     """Names of the lets after the accumulator."""
     return tuple(let.name for let in view.epilogue)
-
-
-def kind_of(view: GemmView) -> str:
-    """Kind of the product for `algo_choice`: its operands are matrices, with rows in groups or not, or windows of an image."""
-    if view.groups is not None:
-        return "grouped_matmul"
-    is_window = why_not_plain(view.lhs, view.m, view.k) or why_not_plain(view.rhs, view.n, view.k)
-    return "conv" if is_window else "matmul"
 
 
 def edges_of(region: Region, view: GemmView) -> tuple[LocalEdge, ...]:

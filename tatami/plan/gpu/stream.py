@@ -16,6 +16,7 @@ from tatami.core.expr import Var, product
 from tatami.core.layout import address
 from tatami.core.target import ACCESS_BYTES, Target
 from tatami.plan.ir import GpuStream, Pass, Storage
+from tatami.plan.loops.rules import ROUTINE_THREADS
 from tatami.plan.loops.schedule import Skeleton, size_at, skeleton
 from tatami.region.ir import At, Let, Read, Reduce, Region, Scan
 from tatami.region.walk import all_axes, lets_by_name, lines_of, nodes, routine_axis, routine_operands, used_lets
@@ -98,7 +99,7 @@ def routine_plan(region: Region, sizes: Mapping[str, int]) -> GpuStream:
         length = shape[routine_axis(region)]
         lines = prod(shape) // length
         parts = (SORT_TILE,) if lines < FEW_BLOCKS and length > SORT_TILES * SORT_TILE else ()
-    return GpuStream((), (), {}, THREADS, ACCESS_BYTES, parts=parts)
+    return GpuStream((), (), {}, ROUTINE_THREADS, ACCESS_BYTES, parts=parts)
 
 
 def parts_of(region: Region, let: Let, sizes: Mapping[str, int]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tatami.core.diagnostic import Diagnostic, diagnostic
+from tatami.core.target import ACCESS_BYTES
 from tatami.plan.ir import GpuStream, Pass
 from tatami.plan.loops.schedule import nest_of, stored_moves
 from tatami.region.ir import Reduce, Region, Scan
@@ -16,6 +17,10 @@ def invalid_plan(region: Region, why: str, suggestion: str) -> Diagnostic:
     return diagnostic("InvalidPlan", region.name, why, suggestion)
 
 
+ROUTINE_THREADS = 256
+"""Threads of a block of a routine's kernels, and of a body that a user wrote."""
+
+
 def schedule_rules(plan: GpuStream, region: Region) -> Iterator[Diagnostic]:
     """Faults of a streaming plan; none if it is obeyed in full."""
     if region.opaque is not None:
@@ -25,6 +30,16 @@ def schedule_rules(plan: GpuStream, region: Region) -> Iterator[Diagnostic]:
             yield invalid_plan(
                 region, f"loops for the routine {region.opaque.routine}", "leave outer, passes and storage empty"
             )
+        fields = {
+            f"{plan.threads} threads": plan.threads != ROUTINE_THREADS,
+            f"vector_bytes {plan.vector_bytes}": plan.vector_bytes != ACCESS_BYTES,
+            f"groups {', '.join(map(str, plan.groups))}": bool(plan.groups),
+            "fused": plan.fused,
+            f"{plan.owners} owners": plan.owners != 1,
+        }
+        if wrong := [words for words, is_wrong in fields.items() if is_wrong]:
+            said = f"leave threads {ROUTINE_THREADS}, vector_bytes {ACCESS_BYTES} and the other fields out"
+            yield invalid_plan(region, f"{', '.join(wrong)} for the routine {region.opaque.routine}", said)
         if parts and region.opaque.routine not in ("sort", "topk"):
             yield invalid_plan(region, why, "give none: only sorts have parts")
         elif len(parts) > 1 or any(p not in (1 << n for n in range(4, 11)) for p in parts):

@@ -10,6 +10,11 @@ from tatami.core.kernel import MOST_BLOCKS_BESIDE
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.region.views.product import GemmView, mergeable
 
+BY_ROWS = {"m.o": "block.y", "n.o": "block.x"}
+"""Places of the tiles of a matrix, row by row."""
+IN_ROWS = {"x": "n", "y": "m"}
+"""The same, by block coordinate."""
+
 
 def block_axes(bind: dict[str, str]) -> dict[str, str]:
     """Block coordinate -> role: n on x and m on y unless `bind` swaps them; batch on the coordinate that is left."""
@@ -27,18 +32,46 @@ def places(view: GemmView, tile: tuple[int, int], swaps: bool = False, split: in
     long = [role for role in "mb" if (number := counts[role].as_int()) is not None and number > MOST_BLOCKS_BESIDE]
     if long == ["m"]:
         return {"m.o": "block.x", "n.o": "block.y"}
-    return {"m.o": "block.y", "n.o": "block.z" if long == ["b"] else "block.x"}
+    return {**BY_ROWS, "n.o": "block.z"} if long == ["b"] else dict(BY_ROWS)
+
+
+def is_persistent(plan: Sm80Mma | Sm90Mma | GpuSync) -> bool:
+    """True if each block computes a list of tiles."""
+    match plan:
+        case Sm90Mma():
+            return plan.persistent or plan.stream_k is not None
+        case Sm80Mma():
+            return plan.async_.enable and plan.async_.epilogue_overlap
+        case GpuSync():
+            return False
+
+
+def _order_rules(plan: Sm80Mma | Sm90Mma | GpuSync) -> list[str]:
+    """Broken rules of `bind` next to `tile_order`: what has no effect on the order in which tiles are computed is refused."""
+    order = "row" if isinstance(plan, GpuSync) else plan.tile_order
+    on = {c: role for c, role in block_axes(plan.bind).items() if role != "b"}
+    if on == IN_ROWS:
+        return []
+    stated = ", ".join(f"{role}.o on block.{c}" for c, role in sorted(on.items(), key=lambda place: place[1]))
+    if not is_persistent(plan):
+        is_counted = order == "row" or "z" not in on
+        return [] if is_counted else [f"bind puts {stated}: tile_order {order} counts tiles along block.x and block.y"]
+    in_lines = order == "row" and not (isinstance(plan, Sm90Mma) and plan.stream_k is not None)
+    if in_lines and "z" not in on:
+        return []
+    last = ", or exchange them" if in_lines else ""
+    why = f"persistent blocks take tiles in tile_order {order}; leave m.o on block.y and n.o on block.x{last}"
+    return [f"bind puts {stated}: {why}"]
 
 
 def grid_rules(plan: Sm80Mma | Sm90Mma | GpuSync, view: GemmView) -> list[str]:
-    """Broken limits of the grid, for numbers of tiles that are known. A persistent kernel's blocks are all on x."""
-    if isinstance(plan, Sm90Mma) and (plan.persistent or plan.stream_k is not None):
-        return []
-    if isinstance(plan, Sm80Mma) and plan.async_.enable and plan.async_.epilogue_overlap:
-        return []
+    """Broken limits of the grid, for numbers of tiles that are known, and places that no order of the tiles reads. A persistent
+    kernel's blocks are all on x."""
+    out = _order_rules(plan)
+    if is_persistent(plan):
+        return out
     swaps = isinstance(plan, Sm90Mma) and plan.swap_ab
     counts = _counts(view, plan.tile[:2], swaps, 1 if isinstance(plan, GpuSync) else plan.split_k)
-    out = []
     for place, role in sorted(block_axes(plan.bind).items()):
         number = counts[role].as_int()
         if place != "x" and number is not None and number > MOST_BLOCKS_BESIDE:

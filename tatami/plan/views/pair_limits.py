@@ -111,7 +111,7 @@ def needs_of_pair(plan: PairPlan, target: Target) -> Needs:
 def pair_rules(plan: PairPlan, view: PairView) -> list[str]:
     """Fields of a plan that contradict the Region, each other or the instructions, with the numbers."""
     bm, bn, bk = plan.tile
-    out = algorithm_rules(plan.algo_choice, ("attention",), ("one_pass", TWO_PASS))
+    out = algorithm_rules(plan.algo_choice, "attention", ("one_pass", TWO_PASS))
     shape = plan.inst_shape if isinstance(plan, Sm80Pair) else "m16n8k16"
     if shape != (wanted := sm80_instruction(view.dtype, view.tf32)):
         kind = f"{view.dtype} rounded to tf32" if view.tf32 else str(view.dtype)

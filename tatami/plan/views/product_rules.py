@@ -21,6 +21,7 @@ from tatami.plan.views.product_limits import (
     span_columns,
     synchronous_block,
 )
+from tatami.region.views.product import GemmView, why_not_plain
 
 
 def shape_rules(plan: MmaPlan | GpuSync) -> list[str]:
@@ -280,10 +281,22 @@ def _cluster_rules(plan: Sm90Mma) -> list[str]:
     return out
 
 
-def algorithm_rules(choice: dict[str, str], kinds: tuple[str, ...], own: tuple[str, ...]) -> list[str]:
-    """Broken rules of `algo_choice`: its keys are in `kinds`, and it names an algorithm of the template's `own` (`direct` has
-    been replaced by another plan before)."""
-    out = [f"algo_choice names {kind!r}; this plan is for {' or '.join(kinds)}" for kind in choice if kind not in kinds]
-    wrong = {kind: algo for kind, algo in choice.items() if algo not in (*own, "direct")}
+def product_kind(view: GemmView) -> str:
+    """Kind of the product for `algo_choice`: its operands are matrices, with rows in groups or not, or windows of an image."""
+    if view.groups is not None:
+        return "grouped_matmul"
+    is_window = why_not_plain(view.lhs, view.m, view.k) or why_not_plain(view.rhs, view.n, view.k)
+    return "conv" if is_window else "matmul"
+
+
+PRODUCT_ALGORITHMS = ("implicit_gemm", "gemm")
+"""Words of `algo_choice` for the templates of a product, which are one algorithm."""
+
+
+def algorithm_rules(choice: dict[str, str], kind: str, own: tuple[str, ...]) -> list[str]:
+    """Broken rules of `algo_choice`: its only key is the `kind` of the Region's product, and it names an algorithm of the
+    template's `own`, or `direct`."""
+    out = [f"algo_choice names {word!r}; the key for this Region is {kind}" for word in choice if word != kind]
+    wrong = {word: algo for word, algo in choice.items() if algo not in (*own, "direct")}
     said = "".join(f"{word}, " for word in own[1:] if word != "gemm")
-    return out + [f"algo_choice.{kind} {algo!r}: {own[0]}, {said}direct are implemented" for kind, algo in wrong.items()]
+    return out + [f"algo_choice.{word} {algo!r}: {own[0]}, {said}direct are implemented" for word, algo in wrong.items()]

@@ -1,6 +1,7 @@
 """One edited document in this process: refused with a diagnostic, or run and compared with what it says.
 
-Started by `documents` under the sanitizers' runtime. Reads a seed a line, answers one JSON text a line:
+Started by `documents`, for programs on a CPU under the sanitizers' runtime. Reads a line for each: a seed, or {"program",
+"stage", "number"} for one of every single edit. Answers one JSON text a line:
 {"kind": refused | same | obeyed | …, "stage", "edits", "why"}.
 """
 
@@ -25,9 +26,11 @@ from tatami.core.signature import Input, Signature, symbols
 from tatami.models import open_model
 from tatami.report.playback import compare_outputs
 from tatami.runtime.cpu.native_code import NativeCode
-from tatami.stages import BY_NAME, encode_body
+from tatami.stages import BY_NAME, encode_body, show
 from tests.fuzz.edits.document_edits import draw, pattern
 from tests.fuzz.edits.document_programs import REFERENCE, array, bound
+from tests.fuzz.edits.every_edit import LABELS, documents_of, edited
+from tests.gpu.edits import plain
 from tests.loop.meaning.program import Undetermined, run_program
 from tests.loop.meaning.run import TooLong
 from tests.loop.meaning.values import NoMeaning, Outside
@@ -51,6 +54,8 @@ def inputs_of(
         if any(n < 0 for n in shape) or np.prod([float(n) for n in shape]) > MOST_ELEMENTS:
             return None
         out[port.tensor] = array(port.dtype, shape, 7 * k + call)
+        if port.tensor == "ends":  # ends of groups ascend
+            out[port.tensor].sort()
     return out, sizes
 
 
@@ -98,7 +103,7 @@ def attempt(stage: str, document: dict[str, Any], text: str) -> dict[str, Any]:
             return {"kind": "differs", "why": f"call {call}: {wrong[0].output}{d.index if d else ''}: {d}"[:300]}
         kinds.append("same")
     derived = stage not in (*COMPUTES, "execution", REFERENCE)
-    if derived and set(kinds) == {"same"} and c_text(compilation) == text:
+    if derived and set(kinds) == {"same"} and text_of(compilation) == text:
         return {"kind": "nothing changed", "why": ""}
     return {"kind": "checked" if "checked" in kinds else "obeyed" if "same" in kinds else kinds[0], "why": ""}
 
@@ -121,7 +126,10 @@ def as_loops_say(
     )
 
 
-def c_text(compilation: Any) -> str:
+def text_of(compilation: Any) -> str:
+    """The text of the program's kernels and of what calls them."""
+    if "c" not in compilation.stages:
+        return plain(show("cu", compilation.stages["cu"]) + show("execution", compilation.stages["execution"]))
     source = compilation.stages["c"].main
     return "\n".join([source.entry, *sorted(f"{name} {u.text}" for name, u in source.units.items())])
 
@@ -145,7 +153,7 @@ def refused(error: TatamiError) -> dict[str, Any]:
 
 @functools.cache
 def unedited(document: str, stage: str) -> str:
-    return "" if stage == REFERENCE else c_text(prepare(json.loads(document)))
+    return "" if stage == REFERENCE else text_of(prepare(json.loads(document)))
 
 
 def encoded(document: dict[str, Any]) -> Any:
@@ -159,15 +167,19 @@ def without_labels(value: Any) -> Any:
     """A document's values without figures of estimates (`parallel`: kernels that may run at the same time, if there are
     several), and without bounds of a plan, which may be larger than its Region's."""
     if isinstance(value, dict):
-        return {k: without_labels(v) for k, v in value.items() if k not in UNSHOWN and v != {}}
+        shown = {k: sorted(v) if k in SETS else v for k, v in value.items() if k not in UNSHOWN and v != {}}
+        return {k: without_labels(v) for k, v in shown.items()}
     return [without_labels(v) for v in value] if isinstance(value, list | tuple) else value
 
 
+SETS = ("predicate_tail",)
+"""Lists whose order says nothing."""
 UNSHOWN = ("estimate", "rejected", "mc", "nc", "parallel")
 
 
-LABELS = re.compile(r"origins|estimate|rejected|debug_name|about|passes\.\*\.lets|memref\.alignment")
-"""Fields that people read: where things came from, what was weighed. They are shown as they stand."""
+def is_default(edits: list[str]) -> bool:
+    """True if fields were left out, and nothing else: the compiler takes what stood there."""
+    return all(re.search(r"\.[^.\d][^.]*: left out$", text) for text in edits)
 
 
 def is_label(path: tuple[str | int, ...]) -> bool:
@@ -186,15 +198,20 @@ def filled_arenas() -> None:
     NativeCode.take_arena = filled  # type: ignore[method-assign]
 
 
-def answer(seed: int, programs: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
-    program, stage, document, edits = draw(seed, programs)
-    told: dict[str, Any] = {"program": program, "stage": stage, "edits": list(map(str, edits))}
+def answer(case: int | dict[str, Any], programs: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
+    if isinstance(case, int):
+        program, stage, document, edits = draw(case, programs)
+        original, words, are_labels = programs[program], list(map(str, edits)), all(is_label(e.path) for e in edits)
+    else:
+        program, stage = case["program"], case["stage"]
+        document, text = edited(case)
+        original, words, are_labels = documents_of(program), [text], False
+    told: dict[str, Any] = {"program": program, "stage": stage, "edits": words}
     try:
-        original = programs[program]
         outcome = attempt(stage, document, unedited(json.dumps(original.get(stage)), stage))
         if outcome["kind"] == "nothing changed":
             same = encoded(document) == encoded(original[stage])
-            outcome["kind"] = "label" if same or all(is_label(e.path) for e in edits) else "ignored"
+            outcome["kind"] = "label" if same or are_labels else "default" if is_default(words) else "ignored"
         return {**told, **outcome}
     except (Exception, RecursionError) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -208,7 +225,7 @@ def main() -> None:
     os.dup2(2, 1)
     filled_arenas()
     for line in sys.stdin:
-        answers.write(json.dumps(answer(int(line), programs)) + "\n")
+        answers.write(json.dumps(answer(json.loads(line), programs)) + "\n")
         answers.flush()
 
 

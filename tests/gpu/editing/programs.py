@@ -13,6 +13,7 @@ import numpy as np
 
 import tatami as tt
 from tatami.api import prepare
+from tatami.compilation import Compilation
 from tatami.core.codec import to_builtins
 from tatami.core.document import InputRef, content_sha256
 from tatami.decisions import Decisions
@@ -64,19 +65,25 @@ PROGRAMS: dict[str, ProgramSpec] = {
 """Target, graph, and the fields of the planner's plan that are replaced."""
 
 
+def decided_plans(free: Compilation, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan of the last Region with fields replaced, by its key."""
+    found = free.stages["plan"].main.regions[-1]
+    plan = msgspec.to_builtins(to_builtins(found.choices[-1].plan)) | fields
+    if "tile" in fields or "stages" in fields:
+        plan["async"] = plan["async"] | {"prefetch_depth": plan["stages"]}
+        plan["k_steps"] = plan["tile"][2] // 16
+        plan["predicate_tail"] = ["m", "n", "k"]
+    return {found.key: plan}
+
+
 @functools.cache
 def document_of(name: str) -> dict[str, Any]:
     """The gpu document of a program, with the documents that it was made from embedded."""
     target, make, fields = PROGRAMS[name]
     first = prepare(make(), target=f"emulated-{target}", check=False)
     if fields:
-        found = first.stages["plan"].main.regions[-1]
-        plan = msgspec.to_builtins(to_builtins(found.choices[-1].plan)) | fields
-        if "tile" in fields or "stages" in fields:
-            plan["async"] = plan["async"] | {"prefetch_depth": plan["stages"]}
-            plan["k_steps"] = plan["tile"][2] // 16
-            plan["predicate_tail"] = ["m", "n", "k"]
-        first = prepare(make(), target=f"emulated-{target}", decisions=Decisions(plans={found.key: plan}), check=False)
+        plans = decided_plans(first, fields)
+        first = prepare(make(), target=f"emulated-{target}", decisions=Decisions(plans=plans), check=False)
     refs: dict[str, InputRef] = {}
     document: dict[str, Any] = {}
     for stage, needs in (("region", ()), ("plan", ("region",)), ("gpu", ("region", "plan"))):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 Path = tuple[str | int, ...]
@@ -24,8 +25,17 @@ def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from places(inner, (*path, key))
 
 
+Change = Callable[[], Any]
+"""Makes the document after an edit."""
+
+
 def single_edits(document: Any) -> Iterator[tuple[str, Any]]:
     """(the edit in words, the document after it), in the order of the document."""
+    return ((text, change()) for text, change in single_changes(document))
+
+
+def single_changes(document: Any) -> Iterator[tuple[str, Change]]:
+    """(the edit in words, what makes the document after it), in the order of the document."""
     alike: dict[str, set[str]] = defaultdict(set)
     found = list(places(document))
     for path, value in found:
@@ -33,11 +43,11 @@ def single_edits(document: Any) -> Iterator[tuple[str, Any]]:
             alike[pattern(path)].add(value)
     for path, value in found:
         for word, after in _others(value, sorted(alike[pattern(path)] - {value}) if isinstance(value, str) else []):
-            yield f"{_text(path)}: {word}", _put(document, path, after)
+            yield f"{_text(path)}: {word}", partial(_put, document, path, after)
         if isinstance(path[-1], int):
             yield from _in_list(document, path)
         else:
-            yield f"{_text(path)}: left out", _without(document, path)
+            yield f"{_text(path)}: left out", partial(_without, document, path)
 
 
 def _text(path: Path) -> str:
@@ -60,19 +70,28 @@ def _others(value: Any, alike: list[str]) -> Iterator[tuple[str, Any]]:
             return
 
 
-def _in_list(document: Any, path: Path) -> Iterator[tuple[str, Any]]:
+def _in_list(document: Any, path: Path) -> Iterator[tuple[str, Change]]:
     *above, i = path
     assert isinstance(i, int)
     count = len(at(document, tuple(above)))
-    yield f"{_text(path)}: left out", _without(document, path)
-    twice = copy.deepcopy(document)
-    at(twice, tuple(above)).insert(i, copy.deepcopy(at(document, path)))
-    yield f"{_text(path)}: twice", twice
+    yield f"{_text(path)}: left out", partial(_without, document, path)
+    yield f"{_text(path)}: twice", partial(_twice, document, path)
     if i + 1 < count:
-        turned = copy.deepcopy(document)
-        items = at(turned, tuple(above))
-        items[i], items[i + 1] = items[i + 1], items[i]
-        yield f"{_text(path)}: exchanged with the next", turned
+        yield f"{_text(path)}: exchanged with the next", partial(_turned, document, path)
+
+
+def _twice(document: Any, path: Path) -> Any:
+    out = copy.deepcopy(document)
+    at(out, path[:-1]).insert(path[-1], copy.deepcopy(at(document, path)))
+    return out
+
+
+def _turned(document: Any, path: Path) -> Any:
+    out, i = copy.deepcopy(document), path[-1]
+    assert isinstance(i, int)
+    items = at(out, path[:-1])
+    items[i], items[i + 1] = items[i + 1], items[i]
+    return out
 
 
 def at(document: Any, path: Path) -> Any:

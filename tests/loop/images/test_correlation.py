@@ -12,13 +12,14 @@ import pytest
 import torch
 
 import tatami as tt
+from tatami.api import prepare
 from tatami.core.codec import to_builtins
 from tatami.core.expr import expr
 from tatami.core.target import PRESETS
 from tatami.frontend.graph_api.windows import read_by_windows
 from tatami.loop.verify import verify as verify_loops
 from tatami.plan.choose_cpu import asked, cpu_candidates
-from tatami.plan.ir import CpuCorrelation
+from tatami.plan.ir import CpuContraction, CpuCorrelation
 from tatami.plan.named_region import constant_tensors
 from tatami.plan.verify_plan import verify_plan
 
@@ -189,6 +190,17 @@ def test_estimates_choose_it_for_large_gradients() -> None:
     window = Window((8, 64, 32, 32), (64, 64, 3, 3), pad=1)
     plan = tt.compile(window.graph(), target="cpu:avx512").stages["plan"].value.main.regions[0].choices[-1].plan
     assert isinstance(plan, CpuCorrelation)
+
+
+@pytest.mark.parametrize("target", ["cpu:avx2", "cpu:avx512"])
+@pytest.mark.parametrize("pad", [0, 1])
+def test_estimates_leave_small_images_of_three_dimensions_to_packed_panels(target: str, pad: int) -> None:
+    """Measured 1.02 to 1.8 times as fast: copies of lines without borders take few cycles."""
+    g = tt.Graph("g")
+    x, w = g.input("x", (2, 8, 8, 16, 16), tt.fp32), g.input("w", (16, 8, 3, 3, 3), tt.fp32, role="param")
+    g.output("y", x.conv(w, None, padding=pad))
+    plan = prepare(g, target=target).stages["plan"].main.regions[0].choices[-1].plan
+    assert isinstance(plan, CpuContraction)
 
 
 @pytest.mark.parametrize(

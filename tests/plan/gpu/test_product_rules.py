@@ -220,16 +220,17 @@ def test_rows_and_columns_in_blocks(plan: Any, wanted: tuple[str, ...]) -> None:
     [
         ({}, []),
         ({"matmul": "gemm"}, []),
-        ({"conv": "other"}, []),
+        ({"matmul": "other"}, []),
         ({"matmul": "direct"}, []),
-        ({"sort": "gemm"}, ["algo_choice names 'sort'; this plan is for matmul or conv"]),
+        ({"sort": "gemm"}, ["algo_choice names 'sort'; the key for this Region is matmul"]),
+        ({"matmul": "gemm", "conv": "direct"}, ["algo_choice names 'conv'; the key for this Region is matmul"]),
         ({"matmul": "fft"}, ["algo_choice.matmul 'fft': gemm, other, direct are implemented"]),
     ],
 )
 def test_algorithms(choice: dict[str, str], wanted: list[str]) -> None:
-    assert algorithm_rules(choice, ("matmul", "conv"), ("gemm", "other")) == wanted
+    assert algorithm_rules(choice, "matmul", ("gemm", "other")) == wanted
 
 
 def test_an_algorithm_is_named_once_in_the_suggestion() -> None:
-    (found,) = algorithm_rules({"conv": "fft"}, ("conv",), ("implicit_gemm", "gemm", "winograd"))
+    (found,) = algorithm_rules({"conv": "fft"}, "conv", ("implicit_gemm", "gemm", "winograd"))
     assert found == "algo_choice.conv 'fft': implicit_gemm, winograd, direct are implemented"

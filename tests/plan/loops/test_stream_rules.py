@@ -117,6 +117,9 @@ def test_a_plan_at_the_edge_of_a_rule_is_accepted(plan: GpuStream, of: Region) -
 
 WRONG: list[tuple[str, GpuStream, Region, str]] = [
     ("outer axes of a routine", replace(EMPTY, outer=("m",)), SORT, "loops for the routine sort"),
+    ("vectors of a routine", replace(EMPTY, vector_bytes=8), SORT, "vector_bytes 8 for the routine sort"),
+    ("threads of a routine", replace(EMPTY, threads=128, owners=2), SORT, "128 threads, 2 owners for the routine sort"),
+    ("groups of a routine", replace(EMPTY, groups=(2,), fused=True), SORT, "groups 2, fused for the routine sort"),
     ("passes of a routine", replace(EMPTY, passes=(TOP,)), SORT, "loops for the routine sort"),
     ("storage of a routine", replace(EMPTY, storage=ROW), SORT, "loops for the routine sort"),
     ("parts of another routine", replace(EMPTY, parts=(64,)), replace(SORT, opaque=Opaque("solve")), "the routine solve in parts of 64"),

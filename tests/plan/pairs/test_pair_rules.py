@@ -44,7 +44,7 @@ RIGHT: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 WARPS = "a warp has 16 or 32 rows, a tile whole warps"
 WRONG: list[tuple[Any, Any, tuple[str, ...]]] = [
-    (sm80(algo_choice={"matmul": "one_pass"}), VIEW, ("algo_choice names 'matmul'; this plan is for attention",)),
+    (sm80(algo_choice={"matmul": "one_pass"}), VIEW, ("algo_choice names 'matmul'; the key for this Region is attention",)),
     (
         sm80(algo_choice={"attention": "two"}),
         VIEW,

@@ -36,7 +36,7 @@ def test_a_window_has_one_loop_over_whole_vectors_and_the_last_one(height: objec
 
 
 def test_kernels_that_make_constants_are_compiled_in_less_time() -> None:
-    """Those of `setup` run once; the same work of `main` is compiled as ever, and is another kernel."""
+    """A kernel of `setup` runs once; the same work of `main` is compiled for speed, and is another kernel."""
     g, rng = tt.Graph("constants"), np.random.default_rng(0)
     w = g.constant(rng.standard_normal((64, 33)).astype(np.float32))
     v = g.input("v", (64, 33), tt.fp32)
@@ -44,7 +44,7 @@ def test_kernels_that_make_constants_are_compiled_in_less_time() -> None:
     g.output("z", v.exp())
     f = tt.compile(g)
     loop, units = f.stages["loop"].value, f.stages["c"].value.main.units
-    once = {s for s in loop.programs["setup"].kernels}
+    once = set(loop.programs["setup"].kernels)
     assert once and not once & set(loop.main.kernels)
     assert all(units[f"{s}.c"].light for s in once) and not any(units[f"{s}.c"].light for s in loop.main.kernels)
     x = rng.standard_normal((64, 33)).astype(np.float32)

@@ -263,8 +263,8 @@ def from_terms(terms: Mapping[Monomial, int]) -> Expr:
 
 
 KEPT_SUMS = 1024
-"""Maximum sums, and products, that are remembered for all models of a process. A model's own are asked for again soon after
-they are made: 98 in 100 are found, as with a limit 64 times as large, which kept 3 MB after a model was loaded."""
+"""Maximum sums, and products, that are remembered for all models of a process: 92 of 100 sums are found in a first compilation
+of slanet-plus. A limit 64 times as large finds 94, and kept 3 MB after swift-f0 was loaded."""
 
 
 @lru_cache(maxsize=KEPT_SUMS)

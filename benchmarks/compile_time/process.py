@@ -120,7 +120,7 @@ def warm() -> None:
     resolve_target("cpu")
     for module in walk_packages(tatami.__path__, "tatami."):
         if not module.name.endswith("__main__"):
-            with contextlib.suppress(ImportError):
+            with contextlib.suppress(ImportError, OSError):  # one is read next to a library that `deploy` makes
                 import_module(module.name)
 
 

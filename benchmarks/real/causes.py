@@ -17,8 +17,5 @@ SPEED = {
     "read 1.9 MB of weights a step, which L2 does not hold: 0.89 ms for 37 steps, 80 GB/s.",
 }
 """Model -> what its time goes to."""
-MEMORY = {
-    "swift-f0": "the arena of its values takes 4.4 MB and its constants 1.1, of some 11 added; the rest is what the interpreter does "
-    "not give back of the memory that loading took for a moment, 7 MB at most.",
-}
+MEMORY: dict[str, str] = {}
 """Model -> what its memory goes to."""

@@ -13,7 +13,8 @@ class Unit(msgspec.Struct, frozen=True, omit_defaults=True):
     text: VerbatimCode
     contract: bool = False
     light: bool = False
-    """True if its work is done by the routines that it calls: it is compiled with less optimisation."""
+    """True if its work is done by the routines that it calls, or it makes constants once: it is compiled with less
+    optimisation."""
     user: bool = False
     """True if it has text that a user wrote: compiled with warnings that C programmers want as errors."""
 

@@ -385,6 +385,8 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True):
     """True if blocks hold several long chains for the C compiler to interleave (loop/passes/interleave.py)."""
     extents: tuple[Expr, ...] = ()
     """Number of elements of each parameter, over s0, s1, …, if every access is checked against them; empty: not checked."""
+    is_run_once: bool = False
+    """True if it makes constants and runs when a program is loaded: it is compiled in less time, for less speed."""
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -82,18 +82,20 @@ def lower(
     for name, program in region.programs.items():
         plans = {p.region: p for p in plan.programs[name].regions} if name in plan.programs else {}
         aligned = promised_alignments(program) if name == "main" else {}
-        programs[name] = _lower_program(program, plans, Setting(target, variants.get(name, {}), aligned, told))
+        setting = Setting(target, variants.get(name, {}), aligned, told, is_run_once=name == "setup")
+        programs[name] = _lower_program(program, plans, setting)
     return Module(programs, region.constants, region.origins)
 
 
 class Setting(msgspec.Struct, frozen=True):
     """The setting of the kernels of one program: the target, the forms of its Regions, bytes of alignment that are promised
-    of its inputs, and who is told of each kernel."""
+    of its inputs, who is told of each kernel, and if the program runs once, when it is loaded."""
 
     target: Target
     variants: Mapping[str, tuple[Region, ...]]
     aligned: Mapping[str, int]
     told: Callable[[ir.Kernel], object]
+    is_run_once: bool
 
 
 def promised_alignments(program: Program) -> dict[str, int]:
@@ -117,7 +119,7 @@ def _lower_program(program: Program, plans: dict[str, RegionPlan], setting: Sett
             aligned = tuple(setting.aligned.get(p.name, 0) for p in body.form.inputs)
             kernel = known.get((body.key, aligned))
             if kernel is None:
-                kernel = known[body.key, aligned] = _kernel(body, aligned, target, step.name)
+                kernel = known[body.key, aligned] = _kernel(body, aligned, setting, step.name)
             if kernel.face.symbol not in kernels:
                 kernels[kernel.face.symbol] = kernel
                 setting.told(kernel)
@@ -175,9 +177,9 @@ def _default_plan(region: Region, target: Target) -> SchedulePlan:
     return rows_plan(region, Wish(), target.lanes)
 
 
-def _kernel(of: _Body, aligned: tuple[int, ...], target: Target, at: str) -> ir.Kernel:
+def _kernel(of: _Body, aligned: tuple[int, ...], setting: Setting, at: str) -> ir.Kernel:
     region, names = of.region, of.names
-    body = lower_region(region, of.plan, target, at)
+    body = lower_region(region, of.plan, setting.target, at)
     body = msgspec.structs.replace(body, stmts=interleaved(settled(body.stmts)))
     params = tuple(
         [
@@ -186,7 +188,7 @@ def _kernel(of: _Body, aligned: tuple[int, ...], target: Target, at: str) -> ir.
         ]
         + [ir.BufferParam(t.name, t.memref.dtype, True, t.memref.noalias) for t in region.outputs]
     )
-    key = content_key((params, len(names.sizes), body))
+    key = content_key((params, len(names.sizes), body, *(("once",) if setting.is_run_once else ())))
     face = KernelFace(
         symbol=f"tatami_{key[:20]}",
         params=tuple(KernelParam(p.dtype, p.written) for p in params),
@@ -195,7 +197,17 @@ def _kernel(of: _Body, aligned: tuple[int, ...], target: Target, at: str) -> ir.
         in_place=in_place(params, body.stmts),
     )
     side_by_side = has_chains_side_by_side(body.stmts)
-    return ir.Kernel(face, params, body.stmts, body.functions, body.contract, body.about, body.user, side_by_side)
+    return ir.Kernel(
+        face,
+        params,
+        body.stmts,
+        body.functions,
+        body.contract,
+        body.about,
+        body.user,
+        side_by_side,
+        is_run_once=setting.is_run_once,
+    )
 
 
 def lower_region(region: Region, plan: SchedulePlan, target: Target, at: str = "r") -> ir.Body:

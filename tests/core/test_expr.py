@@ -137,3 +137,13 @@ def test_bad_texts_are_syntax_errors(text: str) -> None:
 def test_deep_nesting_is_a_syntax_error() -> None:
     with pytest.raises(ExprSyntaxError):
         parse_expr("(" * 2000 + "1" + ")" * 2000)
+
+
+def test_a_process_remembers_a_bounded_number_of_sums() -> None:
+    """Each model has sums of its own: without a bound, those of all models would stay in memory."""
+    from tatami.core import expr as module
+
+    for n in range(2 * module.KEPT_SUMS):
+        assert str(expr("a") + n - expr("a")) == str(n) and str(expr("a") * n + n) == str(n * (expr("a") + 1))
+    for memo in (module._combine, module._product):
+        assert memo.cache_info().currsize == module.KEPT_SUMS

@@ -55,4 +55,4 @@ def unit_of(printer: KernelPrinter) -> Unit:
     parts = [printer.routines(), printer.needs.text(), *functions, *printer.chunks, main]
     text = "\n".join(p for p in parts if p) + "\n"
     head = about + (_HEAD if _MATH.isdisjoint(_CALLED.findall(text)) else _MATH_HEAD + _HEAD)
-    return Unit(VerbatimCode(f"{head}\n{text}"), kernel.contract, light=bool(printer.called))
+    return Unit(VerbatimCode(f"{head}\n{text}"), kernel.contract, light=bool(printer.called) or kernel.is_run_once)

@@ -85,8 +85,8 @@ class LyingWindows(Windows):
         inner = [(first, last)] if first < last else []
         for start, stop in sorted(ends + inner):
             self.first_column = None if (start, stop) in inner else start
-            left = self.whole_width - start
-            yield expr(start), expr(stop), expr(left) if left < self.lanes and self.is_direct else None
+            is_cut = self.is_direct and self.whole_width - start < self.lanes
+            yield expr(start), expr(stop), self.width if is_cut else None
 
     def look(self, at: dict[str, int], p: Point) -> None:
         """A vector of the tensor takes the place of one of the scratch."""

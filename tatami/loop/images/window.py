@@ -284,26 +284,31 @@ class Windows(Tiles):
         """The sums of `count` rows by vectors, with `then` applied to each; its last argument is the number of lanes that are
         columns, None: all."""
         out: list[loop.Stmt] = []
-        for start, stop, active in self.vectors():
+        for start, stop, end in self.vectors():
             x = self.counter(ceildiv(self.width, expr(self.lanes)) * self.lanes)
             with self.em.block() as body:
                 points = [self.point(y + i, var(x), x, self.lanes) for i in range(count)]
+                active = None if end is None else self.active(start, var(x), end)
                 for k, (p, total) in enumerate(zip(points, self.totals(points), strict=True)):
                     then(k, total, p, active)
             out.append(loop.For(x, start, stop, tuple(body), self.lanes, simd=True))
         return tuple(out)
 
+    def active(self, start: Expr, x: Expr, end: Expr) -> Expr:
+        """The number of lanes of the vector at column `x` that are results, in a loop over columns `start` to `end`."""
+        count = (end - start).as_int()
+        if count is not None and count < self.lanes:
+            return expr(count)
+        active, declare = self.integer(minimum(end - x, expr(self.lanes)))
+        self.em.emit(declare)
+        return active
+
     def vectors(self) -> Iterator[tuple[Expr, Expr, Expr | None]]:
-        """(start, stop, active) of the loops over a row's columns: whole vectors together, then the last one with its number
-        of columns. If sums are kept, all count as whole."""
-        if not self.is_direct:
-            yield ZERO, self.width, None
-            return
-        whole = floordiv(self.width, expr(self.lanes)) * self.lanes
-        if whole != ZERO:
-            yield ZERO, whole, None
-        if whole != self.width:
-            yield whole, self.width, self.width - whole
+        """(start, stop, end) of the loops over a row's columns, of which those before `end` are results, None: all lanes are.
+        Whole vectors and the last one are one loop: its text is long, and so it is compiled once. If sums are kept, all
+        vectors count as whole."""
+        is_whole = not self.is_direct or floordiv(self.width, expr(self.lanes)) * self.lanes == self.width
+        yield ZERO, self.width, None if is_whole else self.width
 
     def point(self, y: Expr, x: Expr, vector: str, lanes: int) -> Point:
         """The point of row `y` and column `x`, with lanes along `vector`."""

@@ -145,7 +145,7 @@ def is_quick_build() -> bool:
 def compile_flags(compiler: Compiler, target: Target, *, contract: bool = False, light: bool = False) -> tuple[str, ...]:
     """Flags for one unit. `contract`: a*b+c may become one fused operation (micro-kernels only, which a quick build does not
     change); elsewhere every operation rounds, so that results do not depend on the compiler (D2.16: no fast-math). `light`:
-    the unit takes little of the run time; gcc's code at -O1 is as fast there, in three quarters of the compile time."""
+    the unit takes little of the run time; gcc's code at -O1 is as fast there, in half to three quarters of the compile time."""
     level = "-Og" if is_quick_build() and not contract else "-O1" if light and compiler.kind == "gcc" else "-O2"
     flags = ["-std=gnu17", level, "-fno-math-errno", "-fno-trapping-math", f"-ffp-contract={'fast' if contract else 'off'}"]
     flags += ["-fPIC", "-fvisibility=hidden", "-w"]

@@ -15,6 +15,7 @@ from tatami.core.kernel import Binding, Condition, TensorMapSpec, is_divisible
 from tatami.gpu.ir import NO_FACE, Arch, Barrier, Kernel, Operand, Ring, Weights
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.statement_ir import GridDependency, StGlobalVec, Stmt, Token, TokenKind
+from tatami.gpu.views.folded import folded_grid
 from tatami.plan.ir import SchedulePlan, Sm90Mma, TileOrder
 
 TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
@@ -124,7 +125,7 @@ class Work(msgspec.Struct, frozen=True):
     """The tiles of a kernel and how CTAs divide them."""
 
     grid: dict[str, str]
-    """Role (m, n or b) that each block coordinate counts; empty for a kernel that counts tiles."""
+    """Role (m, n or b) that each block coordinate counts, or ``{"x": "bmn"}``: see `Kernel.grid`."""
     order: TileOrder = "row"
     split: int = 1
     """Number of CTAs that share a tile's k."""
@@ -216,7 +217,7 @@ def bind_kernel(
         clusters = minimum(product(counts.values()), persistent // kernel.ctas)
         grid = (clusters * kernel.ctas, ONE, ONE)
     else:
-        grid = tuple(counts[kernel.grid[c]] for c in "xyz")
+        grid = folded_grid(product(counts.values())) if kernel.is_folded else tuple(counts[kernel.grid[c]] for c in "xyz")
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
     conditions = tuple(Condition(substitute(c.size, names), c.divisor, c.low, c.high) for c in p.conditions)
     block = (kernel.cols, kernel.rows) if kernel.template == "sync" else (kernel.threads,)

@@ -49,7 +49,7 @@ def sm90_plan(region: Region, view: GemmView, shape: TileShape, staged: bool, ro
     return Sm90Mma(
         tile=(bm, bn, bk),
         stages=stages,
-        bind=places(view, (bm, bn), shape.swap_ab, shape.split_k),
+        bind=places(view, (bm, bn), shape.swap_ab, shape.split_k, streamed),
         cache=cached(view),
         vectorize=Vectorize("n.i.i", loads.width if by_threads else 8),
         predicate_tail=tails(view, (bn * cn, bm * cm, bk) if shape.swap_ab else (bm * cm, bn * cn, bk)),

@@ -46,7 +46,7 @@ def _walk(k: Kernel) -> str:
     in_parts = k.split > 1 and not k.units
     order: list[str] = []
     if k.tile_order == "row":
-        m, n = ("t / NT", "t % NT") if k.grid["x"].endswith("n") else ("t % MT", "t / MT")
+        m, n = ("t / NT", "t % NT") if k.grid.get("x", "").endswith("n") else ("t % MT", "t / MT")
     else:
         order, m, n = _grouped(k)
     if k.tile_rows is not None and k.tile_rows[0]:

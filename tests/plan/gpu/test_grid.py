@@ -19,6 +19,7 @@ from tatami.decisions import Decisions
 from tatami.execution.arena import Planner
 from tatami.execution.frames import Layouts
 from tatami.execution.ir import Launch
+from tatami.frontend.graph_api.tensor import Tensor
 from tatami.gpu.views import folded
 from tatami.plan.ir import Async
 from tatami.plan.key import plan_key
@@ -130,13 +131,13 @@ def test_two_axes_share_x_only() -> None:
         prepare(g, target="sm80", decisions=places_of(g, "sm80", "block.y", "block.y")).stages["gpu"]
 
 
-def operands(g: tt.Graph, dtype: tt.DType = tt.fp16) -> tt.Tensor:
+def operands(g: tt.Graph, dtype: tt.DType = tt.fp16) -> Tensor:
     return g.input("a", ("B", "M", 72), dtype) @ g.input("b", ("B", 72, 136), dtype)
 
 
 ON_X = {"m.o": "block.x", "n.o": "block.x"}
 """Places of a folded grid, of the plan of a kernel that was persistent."""
-ROWS: dict[str, tuple[str, Callable[[tt.Graph], tt.Tensor], dict[str, object] | None]] = {
+ROWS: dict[str, tuple[str, Callable[[tt.Graph], Tensor], dict[str, object] | None]] = {
     "by tensor cores": ("emulated-sm80", operands, None),
     "parts of k, in groups": ("emulated-sm80", operands, {"split_k": 2, "tile_order": "grouped"}),
     "by ordinary cores": ("emulated-sm80", lambda g: operands(g, tt.fp32), None),

@@ -46,8 +46,8 @@ GEMM = searched(
 """Tiles of a product: for large ones, for a few rows, and a small one for fp32."""
 
 
-@triton.autotune(configs=GEMM, key=["M", "N", "K", "a_m", "b_k"])  # type: ignore[untyped-decorator, unused-ignore]
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+@triton.autotune(configs=GEMM, key=["M", "N", "K", "a_m", "b_k"])
+@triton.jit
 def _gemm(
     a,
     b,
@@ -66,7 +66,7 @@ def _gemm(
     BN: tl.constexpr,
     BK: tl.constexpr,
     GROUP: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     tile = tl.program_id(0)
     rows, columns = tl.cdiv(M, BM), tl.cdiv(N, BN)
     first = tile // (GROUP * columns) * GROUP
@@ -79,7 +79,7 @@ def _gemm(
     at_a = a + (m % M).to(tl.int64)[:, None] * a_m + k[None, :] * a_k
     at_b = b + k[:, None] * b_k + (n % N).to(tl.int64)[None, :] * b_n
     acc = tl.zeros((BM, BN), dtype=tl.float32)
-    for block in range(0, tl.cdiv(K, BK)):
+    for block in range(tl.cdiv(K, BK)):
         left = K - block * BK
         x = tl.load(at_a, mask=k[None, :] < left, other=0.0)
         y = tl.load(at_b, mask=k[:, None] < left, other=0.0)
@@ -124,8 +124,24 @@ ATTENTION = searched(
 """Rows and keys of a tile of attention."""
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _keys(q, acc, top, total, k, v, L, begin, end, rows, scale, D: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr, CAUSAL: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit
+def _keys(
+    q,
+    acc,
+    top,
+    total,
+    k,
+    v,
+    L,
+    begin,
+    end,
+    rows,
+    scale,
+    D: tl.constexpr,
+    BN: tl.constexpr,
+    MASKED: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):
     """Blocks of keys from `begin` to `end`. `top`: largest score of each row, in powers of two; `total`: sum of exponentials."""
     depth = tl.arange(0, D)
     for first in range(begin, end, BN):
@@ -153,9 +169,9 @@ def _keys(q, acc, top, total, k, v, L, begin, end, rows, scale, D: tl.constexpr,
     return acc, top, total
 
 
-@triton.autotune(configs=ATTENTION, key=["L", "D", "CAUSAL"])  # type: ignore[untyped-decorator, unused-ignore]
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _attention(q, k, v, o, L, scale, D: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.autotune(configs=ATTENTION, key=["L", "D", "CAUSAL"])
+@triton.jit
+def _attention(q, k, v, o, L, scale, D: tl.constexpr, CAUSAL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     # Causal rows with the most keys come first, so that the last CTAs are short.
     tile = tl.num_programs(0) - 1 - tl.program_id(0) if CAUSAL else tl.program_id(0)
     matrix = tl.program_id(1).to(tl.int64) * L * D

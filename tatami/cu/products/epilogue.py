@@ -231,7 +231,7 @@ def _elements(
         ops, values = _wide_lines(kernel, epilogue, () if together else pred, count, lines)
         with lines.block(f"TT_UNROLL for (int e = 0; e < {count}; ++e)"):
             lines.add(f"const tt_i64 n = {n};")
-            with lines.block(f"if ({test})" if test and not together else ""):
+            with nullcontext() if together else lines.block(f"if ({test})" if test else ""):
                 lines.add(f"const float acc_value = {acc};")
                 given = {"acc": ("acc_value", kernel.acc_dtype), **values, **known}
                 _values(kernel, stores, let_lines(kernel, ops, lines, given), lines)

@@ -13,6 +13,7 @@ import pytest
 import tatami as tt
 from tatami.api import build, prepare
 from tatami.compilation import Compilation
+from tatami.core.algebra.visit import evaluate
 from tatami.core.expr import var
 from tatami.core.tensor import numpy_dtype
 from tatami.decisions import Decisions
@@ -125,13 +126,13 @@ def epilogue_of(kernel: Kernel) -> Epilogue:
 
 @pytest.mark.parametrize("name", CASES)
 def test_operands_are_read_as_wide_as_their_layout_allows(name: str) -> None:
-    """And the numbers are those of the reference, without a report of the emulated GPU."""
+    """The numbers are those of the reference, without a report of the emulated GPU."""
     g, compilation = compilation_of(name)
     assert [w.width for w in epilogue_of(kernel_of(compilation)).wide] == CASES[name][-1]
     f = build(compilation, 1)
     rng = np.random.default_rng(0)
     given = {
-        p.tensor: (rng.integers(-8, 9, [s.as_int() for s in p.shape]) / 8).astype(numpy_dtype(p.dtype))
+        p.tensor: (rng.integers(-8, 9, [int(evaluate(s, {})) for s in p.shape]) / 8).astype(numpy_dtype(p.dtype))
         for p in f.signature.inputs
     }
     same_as_reference(f, g, 2e-2, **given)
@@ -157,7 +158,7 @@ def test_loads_in_machine_code(name: str, loads: set[str], tmp_path: Path) -> No
 
 
 N = var("n")
-FAULTS = {
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "3 elements": ({"width": 3}, "3 elements of p2 at once"),
     "more than the columns of a thread": ({"width": 4}, "4 elements of p2 at once; a thread has 2 columns"),
     "every second element": ({"index": N * 2}, "which no result is made of"),

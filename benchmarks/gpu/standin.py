@@ -147,12 +147,10 @@ def contest(isa: str, case: Case, torch: bool) -> Row:
         return {"skipped": f"{type(error).__name__}: {error}"}
 
 
-def checked_on_device(isa: str, case: Case) -> Row:
+def checked_on_device(isa: str, case: Case, check: Callable[[Case], Row]) -> Row:
     """A case against float64, its outputs poisoned before it runs."""
-    from benchmarks.gpu.steps import Run, check
-
     with stand_ins(isa, torch=False):
-        return {**check(Run("cuda", dry=False), case), "name": f"device: {case.name}, checked"}
+        return {**check(case), "name": f"device: {case.name}, checked"}
 
 
 def first_on_device(isa: str, number: int) -> Row:
@@ -162,13 +160,13 @@ def first_on_device(isa: str, number: int) -> Row:
         return made()
 
 
-def device_cases(isa: str) -> Sequence[OneCase]:
-    """Cases of the device class, the timing code and the peers."""
+def device_cases(isa: str, check: Callable[[Case], Row]) -> Sequence[OneCase]:
+    """Cases of the device class, the timing code and the peers. `check`: the row of a case on target cuda against float64."""
     os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: its kernels run on the host
     with stand_ins(isa, torch=False):
         names = [c.name for c in maps_and_launches(OnDevice("cuda"), isa)]
     out = [OneCase(f"device: {name}", partial(first_on_device, isa, k)) for k, name in enumerate(names)]
     cases = [c for group in GROUPS for c in tiny(group)]
-    out.append(OneCase(f"device: {cases[0].name}, checked", partial(checked_on_device, isa, cases[0])))
+    out.append(OneCase(f"device: {cases[0].name}, checked", partial(checked_on_device, isa, cases[0], check)))
     out.append(OneCase(name_of(cases[0], False), partial(contest, isa, cases[0], False)))
     return [*out, *(OneCase(name_of(c, True), partial(contest, isa, c, True)) for c in cases)]

@@ -233,7 +233,7 @@ def on_device(run: Run) -> list[OneCase]:
     """The device class and the timing code, on stand-ins for the driver and PyTorch."""
     from benchmarks.gpu.standin import device_cases
 
-    return list(device_cases(run.arch))
+    return list(device_cases(run.arch, lambda case: check(Run("cuda", dry=False), case)))
 
 
 @dataclass(frozen=True)

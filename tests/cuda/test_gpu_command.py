@@ -16,13 +16,14 @@ import pytest
 
 import tatami as tt
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import cubin_cache, lanes, lanes_sm90, machine, speed, standin
+from benchmarks.gpu import cubin_cache, lanes, lanes_sm90, machine, speed, standin, steps
 from benchmarks.gpu.cases import checked, gemm, timed
 from benchmarks.gpu.first import models
 from benchmarks.gpu.isolated import Isolated
 from benchmarks.gpu.places import Emulated, Kernel, OnDevice
 from benchmarks.gpu.report import as_planted, table_text, tuned_plans
 from benchmarks.gpu.speed import Contest
+from benchmarks.gpu.steps import PLANTED as STEPS_OF_A_DRY_RUN
 from benchmarks.gpu.steps import STEPS
 from benchmarks.gpu.worker import guarded
 from tatami.api import prepare
@@ -263,8 +264,6 @@ def test_lanes_on_a_device_are_compared_with_the_machines(monkeypatch: pytest.Mo
 
 
 def test_a_device_without_pytorch_times_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tatami as tt
-    from benchmarks.gpu import speed
     from tests.cuda.programs import on_gpu
 
     monkeypatch.setattr(speed, "load_torch", lambda: None)
@@ -318,8 +317,6 @@ def test_every_case_can_be_made_and_has_a_name_of_its_own() -> None:
 
 
 def test_a_case_is_checked_on_a_device_with_poisoned_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tatami as tt
-    from benchmarks.gpu import steps
     from tests.cuda.programs import on_gpu
 
     with emulated_gpu("sm80") as gpu:
@@ -358,7 +355,7 @@ def test_boxes_are_stored_and_fetched_as_numpy_slices() -> None:
 
 def test_a_dry_run_asks_the_device_class() -> None:
     """Launches, the check on poisoned outputs and the driver's own timing, on the stand-in for the driver."""
-    cases = {c.name: c for c in standin.device_cases("sm80")}
+    cases = {c.name: c for c in STEPS_OF_A_DRY_RUN["device"].cases(steps.Run("emulated-sm80", dry=True))}
     names = ["device: a launch", *(n for n in cases if n.endswith(("checked", "alone")))]
     assert len(names) == 3 and len({c.name for c in cases.values()}) == len(cases) == 8
     for name in names:

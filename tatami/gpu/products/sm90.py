@@ -35,7 +35,6 @@ from tatami.gpu.products.frame import (
     need_mma,
     split_stores,
     tile_stores,
-    wide_reads,
 )
 from tatami.gpu.products.problem import Problem, lets_for
 from tatami.gpu.products.results import LANDED, Results, staged_results
@@ -222,8 +221,7 @@ def _body(
         mine = Wait((), "mbarrier", mbarrier="turn", block=expr(0), phase=1)
         consume = [mine, *consume, MBarrierArrive("turn", LAST)]
     lets = lets_for({s.value for s in p.stores}, results.lets) if p.blocks else results.lets
-    wide = wide_reads(p, lets, plan.vectorize.width, neighbours_of(plan)[0])
-    epilogue = Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), not _is_strict(plan), wide=wide)
+    epilogue = Epilogue("acc", lets, Token("tMMA", LAST), Token("tE", LAST), not _is_strict(plan))
     pred = tuple(r for r in ("m", "n") if r in tail)
     reduced = lets_for({x.regs for x in p.blocks}, p.lets)
     blocks = [StBlocks(p.blocks, reduced, pred, Token("tMMA", LAST))] if p.blocks else []

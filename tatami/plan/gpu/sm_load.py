@@ -95,7 +95,7 @@ class EpilogueRead(msgspec.Struct, frozen=True):
     """An operand of the epilogue."""
 
     steps: Steps
-    """Its steps along m and n."""
+    """Steps of its address along m and along n."""
     widths: tuple[int, int] = (1, 1)
     """Widest aligned vectors along m and n, in elements; 1 along an axis whose neighbours are not contiguous."""
 
@@ -213,11 +213,7 @@ def pipeline_of(
                 cluster=down * across,
                 staged_store=plan.epilogue_store == "stmatrix_tma",
                 fetched=plan.epilogue_load == "tma",
-                read_lines=bm
-                * bn
-                * sum(
-                    _lines(r.steps) / min(held, r.widths[1]) for r in reads if plan.epilogue_load != "tma" or "none" in r.steps
-                ),
+                read_lines=bm * bn * sum(_lines(r.steps) for r in reads if plan.epilogue_load != "tma" or "none" in r.steps),
             )
         case _:
             assert_never(plan)
@@ -262,10 +258,9 @@ def _store_width(plan: Sm80Mma | Sm90Mma | GpuSync, size: int, stored: Steps) ->
 
 def _held(plan: Sm80Mma | Sm90Mma | GpuSync, stored: int) -> int:
     """Columns for which a thread may read an operand of the epilogue at once. `stored`: elements of one store."""
-    if isinstance(plan, GpuSync):
+    if not isinstance(plan, Sm80Mma):
         return 1
-    by_ring = isinstance(plan, Sm80Mma) and edge_ring(plan)[0] > 0
-    return max(1, min(stored if by_ring else neighbours_of(plan)[0], plan.vectorize.width))
+    return max(1, min(stored if edge_ring(plan)[0] else neighbours_of(plan)[0], plan.vectorize.width))
 
 
 def _boxes(plan: Sm90Mma, majors: tuple[str, str]) -> int:

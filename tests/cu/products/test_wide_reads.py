@@ -94,8 +94,8 @@ CASES: dict[str, tuple[str, tt.DType, int, Make, Callable[..., Any], list[int]]]
     "two of fp32": ("emulated-sm80", tt.fp32, 134, scaled, as_chosen, [2, 2]),
     "eight through shared memory": ("emulated-sm80", tt.fp16, 136, scaled, by_ring, [8, 8]),
     "two times four through shared memory": ("emulated-sm80", tt.fp16, 136, matrix(tt.fp32), by_ring, [4]),
-    "chunks that TMA stores": ("emulated-sm90", tt.fp16, 136, scaled, in_order("stmatrix_tma"), [2, 2]),
-    "fragments of warpgroups": ("emulated-sm90", tt.fp16, 136, scaled, in_order("direct"), [2, 2]),
+    "chunks that TMA stores": ("emulated-sm90", tt.fp16, 136, scaled, in_order("stmatrix_tma"), []),
+    "fragments of warpgroups": ("emulated-sm90", tt.fp16, 136, scaled, in_order("direct"), []),
     "no even rows": ("emulated-sm80", tt.fp16, 135, scaled, as_chosen, []),
     "one for each row": ("emulated-sm80", tt.fp16, 136, of_rows, as_chosen, []),
     "not by every result": ("emulated-sm80", tt.fp16, 136, chosen, as_chosen, []),
@@ -145,7 +145,6 @@ def test_operands_are_read_as_wide_as_their_layout_allows(name: str) -> None:
         ("pairs of 16 bits", {"LDG.E.CONSTANT"}),
         ("four of fp32", {"LDG.E.128.CONSTANT"}),
         ("eight through shared memory", {"LDG.E.128.CONSTANT"}),
-        ("fragments of warpgroups", {"LDG.E.CONSTANT"}),
     ],
 )
 def test_loads_in_machine_code(name: str, loads: set[str], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Folded grids: one number counts the blocks along x and, where they may be more than 2^31 - 1, along y as well.
 
 A number that only a call says gets such a grid where a block may have less than one result for each of its threads. Otherwise
-2^31 blocks of 128 threads would write 256 GiB at least (docs/decisions/0102-folded-grids.md).
+2^31 blocks of 128 threads would write 256 GiB at least (decision 0102).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The hardware counts 2^31 - 1 blocks along x, and 65535 along y and along z. A known number above 65535 lies on x. Where only a
 call says the number, or two are too large, all tiles are counted on x, one matrix after the other, row by row
-(docs/decisions/0102-folded-grids.md).
+(decision 0102).
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def neighbours(
     """The epilogue of a thread's `count` neighbouring columns from `n_first`; `acc` is the text of column e."""
     for number, s in enumerate(stores):
         lines.add(f"{VALUE_TYPE[_dtype(kernel, s)]} y{number}[{count}] = {{{', '.join('0' * count)}}};")
-    _elements(kernel, epilogue, stores, lines, count, "n_first + e", acc, {})
+    _elements(kernel, epilogue, stores, lines, Columns(count, "n_first + e", acc, {}))
     for number, s in enumerate(stores):
         d, y = _dtype(kernel, s), f"y{number}"
         for first in range(0, count, s.width):
@@ -209,7 +209,19 @@ def fragment_pair(
     for source in {s.fetched for s in stores if isinstance(s, StMatrix) and s.fetched}:
         d = next(p.dtype for p in kernel.params if p.name == source)
         known["fetched"] = (f"tt_value(tt_{SHORT[d]}{{(tt_u16)(fetched[e4] >> 16 * e)}})", d)
-    _elements(kernel, epilogue, stores, lines, 2, f"{n} + e", acc("i", j, "e"), known)
+    _elements(kernel, epilogue, stores, lines, Columns(2, f"{n} + e", acc("i", j, "e"), known))
+
+
+class Columns(NamedTuple):
+    """Neighbouring columns of a thread."""
+
+    count: int
+    n: str
+    """C text of the number of column e."""
+    acc: str
+    """C text of its sum."""
+    known: dict[str, Value]
+    """Other values of column e, by name."""
 
 
 def _elements(
@@ -217,13 +229,10 @@ def _elements(
     epilogue: Epilogue,
     stores: tuple[StGlobalVec | StMatrix, ...],
     lines: Lines,
-    count: int,
-    n: str,
-    acc: str,
-    known: dict[str, Value],
+    columns: Columns,
 ) -> None:
-    """Print the values y<number>[e] of `count` neighbouring columns: `n` and `acc` are the texts of column e and of its sum,
-    `known` other values of it. Where vectors hold all columns, these are inside or outside the result together."""
+    """Print the values y<number>[e] of the columns of a thread. Where vectors hold all columns, these are inside or outside the result together."""
+    count, n, acc, known = columns
     test = bounds_test(stores[0].pred) if epilogue.ops else ""
     together = bool(epilogue.wide) and all(w.width == count for w in epilogue.wide)
     pred = stores[0].pred

@@ -215,11 +215,11 @@ def fragment_pair(
 class Columns(NamedTuple):
     """Neighbouring columns of a thread."""
 
-    count: int
+    width: int
     n: str
     """C text of the number of column e."""
     acc: str
-    """C text of its sum."""
+    """C text of the accumulator in column e."""
     known: dict[str, Value]
     """Other values of column e, by name."""
 

@@ -126,9 +126,11 @@ class Record:
             part.replace(path)
 
     def is_well(self) -> bool:
-        """True if every step was done, and planted faults cost what they were to cost."""
-        rows = [r for s in self.value["steps"] if s["step"] == "planted" for r in s["rows"]]
-        return all(s["ended"] == "done" for s in self.value["steps"]) and all(map(as_planted, rows))
+        """True if every step was done, the device class is well in a dry run, and planted faults cost what they were to cost."""
+        steps = self.value["steps"]
+        planted = [r for s in steps if s["step"] == "planted" for r in s["rows"]]
+        is_well = all(r.get("ok", "skipped" in r) for s in steps if s["step"] == "device" for r in s["rows"])
+        return is_well and all(s["ended"] == "done" for s in steps) and all(map(as_planted, planted))
 
     def run(self) -> None:
         """Every step in turn. Time that a step leaves goes to those after it."""

@@ -57,9 +57,15 @@ def gemm(m: int, n: int, k: int, dtype: DType = tt.bf16, order: str = "nn", relu
         a, b = (a.T if order[0] == "t" else a), (b.T if order[1] == "t" else b)
         return torch.relu(torch.addmm(bias[0], a, b)) if bias else torch.mm(a, b)
 
+    def triton(torch: Any, a: Any, b: Any, *bias: Any) -> Any:
+        from benchmarks.gpu import triton_kernels
+
+        a, b = (a.T if order[0] == "t" else a), (b.T if order[1] == "t" else b)
+        return triton_kernels.gemm(a, b, *bias)
+
     name = f"gemm {m}x{n}x{k} {dtype} {order}" + (" bias relu" if relu else "")
     moved = size(dtype, (m, k), (k, n), (m, n))
-    return Case(name, "gemm", make, 2.0 * m * n * k, moved, {"cuBLAS": mm}, TOLERANCE[dtype])
+    return Case(name, "gemm", make, 2.0 * m * n * k, moved, {"cuBLAS": mm, "Triton": triton}, TOLERANCE[dtype])
 
 
 def attention(batch: int, heads: int, length: int, width: int, causal: bool, dtype: DType = tt.bf16) -> Case:
@@ -80,7 +86,12 @@ def attention(batch: int, heads: int, length: int, width: int, causal: bool, dty
 
         return call
 
-    peers = {"FlashAttention": sdpa("FLASH_ATTENTION"), "cuDNN": sdpa("CUDNN_ATTENTION")}
+    def triton(torch: Any, q: Any, k: Any, v: Any) -> Any:
+        from benchmarks.gpu import triton_kernels
+
+        return triton_kernels.attention(q, k, v, causal)
+
+    peers = {"FlashAttention": sdpa("FLASH_ATTENTION"), "cuDNN": sdpa("CUDNN_ATTENTION"), "Triton": triton}
     name = f"attention {batch}x{heads}x{length}x{width} {dtype}" + (" causal" if causal else "")
     operations = 4.0 * batch * heads * length * length * width / (2 if causal else 1)
     return Case(name, "attention", make, operations, size(dtype, *[shape] * 4), peers, TOLERANCE[dtype])

@@ -135,6 +135,20 @@ def sm80_kernels() -> Iterator[Kernel]:
         ramp,
         256,
     )
+    yield Kernel(
+        "loads",
+        "sm_80",
+        """\
+  const int lane = tt_thread();
+  tt_u32 a[4], b[2], c[1];
+  tt_load_global_v4(a, p0 + 8 * lane);
+  tt_load_global_v2(b, p0 + 8 * lane + 6);
+  tt_load_global_v1(c, p0 + 8 * lane + 5);
+  for (int i = 0; i < 4; ++i) p1[7 * lane + i] = a[i];
+  p1[7 * lane + 4] = b[0], p1[7 * lane + 5] = b[1], p1[7 * lane + 6] = c[0];""",
+        np.arange(256, dtype=np.uint32) * np.uint32(2654435761),
+        224,
+    )
     fractions = np.array([0, 0xFFF, 0x1000, 0x1001, 0x2000, 0x3000, 0x7FFFFF, 0x7FEFFF], np.uint32)
     exponents = np.array([0, 1, 2, 0x7F, 0xFE], np.uint32)[:, None] << 23
     yield Kernel(

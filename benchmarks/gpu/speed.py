@@ -79,15 +79,15 @@ class Contest:
                     found = made[0]()
                 torch.cuda.synchronize()
                 wanted = found if wanted is None else wanted
+                if (apart := _apart(torch, found, wanted)) > self.case.tolerance:
+                    raise ValueError(f"its result differs from the first peer's by {apart:.3g}")
                 calls[name] = made
             except Exception as refused:
                 remarks[name] = f"{type(refused).__name__}: {refused}"[:200]
         (result,) = self.function({p.tensor: x for p, x in zip(self.function.arguments, inputs[0])}).values()
         error = None
         if wanted is not None:
-            error = float(
-                torch.linalg.vector_norm(result.double() - wanted.double()) / torch.linalg.vector_norm(wanted.double())
-            )
+            error = _apart(torch, result, wanted)
         graphs: dict[str, Call] = {}
         for name, some in calls.items():
             graphs[name] = captured(torch, [some[k % sets] for k in range(max(CALLS, sets))], remarks, name)
@@ -180,6 +180,12 @@ class Contest:
             "ratio": peers[best] / ours if best else None,
         }
         return {**row, "remarks": remarks} if remarks else row
+
+
+def _apart(torch: Any, found: Any, wanted: Any) -> float:
+    """Norm of the difference over the norm of what is wanted."""
+    norm = torch.linalg.vector_norm
+    return float(norm(found.double() - wanted.double()) / norm(wanted.double()))
 
 
 def captured(torch: Any, calls: Sequence[Call], remarks: dict[str, str], name: str) -> Call:

@@ -229,6 +229,13 @@ def faults(run: Run) -> list[OneCase]:
     return planted(run.where)
 
 
+def on_device(run: Run) -> list[OneCase]:
+    """The device class and the timing code, on stand-ins for the driver and PyTorch."""
+    from benchmarks.gpu.standin import device_cases
+
+    return list(device_cases(run.arch, lambda case: check(Run("cuda", dry=False), case)))
+
+
 @dataclass(frozen=True)
 class Step:
     """One step: its cases, and the seconds of all and of each that it is given."""
@@ -256,7 +263,7 @@ STEPS: Mapping[str, Step] = {
     "racecheck": Step(sanitized, 14.0, 60.0),
 }
 """Steps by name, in the order in which they are asked: what everything stands on first. Together they are under nine minutes."""
-PLANTED = {"planted": Step(faults, 60.0, 6.0)}
+PLANTED = {"device": Step(on_device, 120.0, 120.0), "planted": Step(faults, 60.0, 6.0)}
 """Steps that a dry run has besides, and that `--only` may name."""
 
 

@@ -65,7 +65,7 @@ MOST_BLOCKS, MOST_BLOCKS_BESIDE = 2**31 - 1, 65535
 """Maximum number of blocks of a GPU's grid along x, and along y and z."""
 
 
-LARGE_GRID = "compile for known sizes, so that the long axis lies along x, or say so in the plan's `bind`"
+LARGE_GRID = "leave the plan's `bind` to the compiler, or put all its tiles on block.x; or use a larger tile"
 """The suggestion for a grid that breaks a limit."""
 
 

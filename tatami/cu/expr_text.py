@@ -208,6 +208,11 @@ def unary_text(fn: str, x: Value) -> Value:
     return (out if op.exact else _round(out, d)), d
 
 
+def block_text(is_one_row: bool) -> str:
+    """C text of this block's number, an int if all blocks lie along x, and a sum of 64 bits otherwise."""
+    return "tt_block_x()" if is_one_row else "(tt_i64)tt_block_y() * tt_grid_x() + tt_block_x()"
+
+
 def binary_text(fn: str, x: Value, y: Value) -> Value:
     """(text, dtype) of a scalar operation with two operands."""
     (a, d), (b, _) = x, y

@@ -189,7 +189,8 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     k: Expr
     batch: tuple[Expr, ...]
     grid: dict[str, str]
-    """Role (m, n or b) that each block coordinate x, y, z counts; empty for a persistent kernel, which counts tiles."""
+    """Role (m, n or b) that each block coordinate x, y, z counts. ``{"x": "bmn"}``: a folded grid, where one number counts
+    the tiles of all matrices row by row. Empty for two products. A persistent kernel counts tiles, in the order that x gives."""
     a: Operand
     b: Operand
     acc_dtype: DType
@@ -224,6 +225,11 @@ class Kernel(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="is", ta
     groups: Groups | None = None
     """Groups of rows, each with its own B; the loop over tiles then visits the parts of the CTA's tile whose rows are in one
     group. None: one B."""
+
+    @property
+    def is_folded(self) -> bool:
+        """True if one number counts the tiles of all matrices."""
+        return len(self.grid) == 1
 
     @property
     def ctas(self) -> int:

@@ -89,7 +89,7 @@ def plan_fields(s: Stmt) -> str:
         case LoadTile():
             return "tile, predicate_tail"
         case Epilogue():
-            return "epilogue, local_edges"
+            return "epilogue, local_edges, vectorize"
         case StGlobalVec():
             return "vectorize, predicate_tail, layout_hints"
         case Loop() | Role():

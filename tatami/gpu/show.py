@@ -281,6 +281,7 @@ def statement_text(s: Stmt) -> str:
         case Epilogue():
             ops = "; ".join(f"{x.name} = {show_expr(x.expr)}" for x in s.ops)
             how = f"{' async' if s.async_ else ''}{f' by {s.ring}' if s.ring else ''}"
+            how += f", {', '.join(f'{w.param}[{w.index}] {w.width} wide' for w in s.wide)}," if s.wide else ""
             return f"{_t(s.out_token)} = Epilogue{how} after {_t(s.in_token)}: {ops or 'nothing'}"
         case StGlobalVec():
             return f"StGlobalVec {s.ptr}[{s.index}] = {s.regs}, {s.width} wide{_inside(s.pred)} after {_t(s.in_token)}"

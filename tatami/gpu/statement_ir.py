@@ -210,10 +210,19 @@ class Fma(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag
     out_token: Token
 
 
+class WideRead(msgspec.Struct, frozen=True):
+    """An operand of the epilogue that a thread reads `width` neighbouring columns at a time: `param` at `index` over m, n and b,
+    in which n is a multiple of `width`."""
+
+    param: str
+    index: Expr
+    width: int
+
+
 class Epilogue(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="Epilogue"):
     """Apply `ops` to each element of the accumulator, in registers. `async`: it overlaps the loads of the next tile. `ring`:
     shared memory through which the lanes of a warp exchange 16 rows of the accumulator at a time, so that each lane holds
-    neighbours of one row; empty: no exchange."""
+    neighbours of one row; empty: no exchange. `wide`: the reads in `ops` that are vectors; all others are single elements."""
 
     acc: str
     ops: tuple[Let, ...]
@@ -221,6 +230,7 @@ class Epilogue(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt"
     out_token: Token
     async_: bool = msgspec.field(name="async", default=False)
     ring: str = ""
+    wide: tuple[WideRead, ...] = ()
 
 
 class StGlobalVec(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="stmt", tag="StGlobalVec"):

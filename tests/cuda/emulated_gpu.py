@@ -8,6 +8,7 @@ memory is asked for, and from then on the machine's buffers are the device's mem
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -48,6 +49,14 @@ def kinds_of(plans: Mapping[str, ExecutionPlan]) -> dict[str, list[str]]:
     return out
 
 
+def kinds_in(text: str, symbol: str) -> list[str]:
+    """p, s or m for each parameter of a kernel, as its text declares them."""
+    found = re.search(rf"\b{symbol}\(([^)]*)\)", text)
+    assert found is not None, f"the text has no kernel {symbol}"
+    declared = filter(None, map(str.strip, found[1].split(",")))
+    return ["m" if "tt_tensor_map" in p else "p" if "*" in p else "s" for p in declared]
+
+
 class EmulatedGpu(FakeDriver):
     def __init__(self, isa: str = "sm90", **options: Any) -> None:
         preset = PRESETS[isa]
@@ -74,6 +83,9 @@ class EmulatedGpu(FakeDriver):
         said = json.loads(image)
         self.texts[said["symbol"]] = Unit(said["symbol"], said["arch"], VerbatimCode(said["text"]))
         self.headers = said["headers"]
+        if said["symbol"] not in self.kinds:
+            self.kinds[said["symbol"]] = kinds_in(said["text"], said["symbol"])
+            self.layouts[said["symbol"]] = [128 if k == "m" else 8 for k in self.kinds[said["symbol"]]]
         return super().cuModuleLoadData(image)
 
     def allocate(self, size: int) -> int:

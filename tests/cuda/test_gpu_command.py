@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import json
 import os
 import subprocess
@@ -12,15 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tatami as tt
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import cubin_cache, lanes, lanes_sm90, machine
+from benchmarks.gpu import cubin_cache, lanes, lanes_sm90, machine, speed, standin, steps
 from benchmarks.gpu.cases import checked, gemm, timed
 from benchmarks.gpu.first import models
 from benchmarks.gpu.isolated import Isolated
 from benchmarks.gpu.places import Emulated, Kernel, OnDevice
 from benchmarks.gpu.report import as_planted, table_text, tuned_plans
 from benchmarks.gpu.speed import Contest
+from benchmarks.gpu.steps import PLANTED as STEPS_OF_A_DRY_RUN
 from benchmarks.gpu.steps import STEPS
+from benchmarks.gpu.worker import guarded
 from tatami.api import prepare
 from tatami.cu.print import headers
 from tatami.runtime.building.cache import Cache
@@ -259,8 +264,6 @@ def test_lanes_on_a_device_are_compared_with_the_machines(monkeypatch: pytest.Mo
 
 
 def test_a_device_without_pytorch_times_ours_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tatami as tt
-    from benchmarks.gpu import speed
     from tests.cuda.programs import on_gpu
 
     monkeypatch.setattr(speed, "load_torch", lambda: None)
@@ -314,8 +317,6 @@ def test_every_case_can_be_made_and_has_a_name_of_its_own() -> None:
 
 
 def test_a_case_is_checked_on_a_device_with_poisoned_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tatami as tt
-    from benchmarks.gpu import steps
     from tests.cuda.programs import on_gpu
 
     with emulated_gpu("sm80") as gpu:
@@ -350,3 +351,39 @@ def test_boxes_are_stored_and_fetched_as_numpy_slices() -> None:
     image = np.pad(kernels["im2col_1"].given.view(np.uint32).reshape(5, 5, 4), ((1, 1), (1, 1), (0, 0)))
     taps = image[0:6, 1:7].reshape(-1, 4)[:16]
     np.testing.assert_array_equal(found["im2col_1"].reshape(16, 4), taps)
+
+
+def test_a_dry_run_asks_the_device_class() -> None:
+    """Launches, the check on poisoned outputs and the driver's own timing, on the stand-in for the driver."""
+    cases = {c.name: c for c in STEPS_OF_A_DRY_RUN["device"].cases(steps.Run("emulated-sm80", dry=True))}
+    names = ["device: a launch", *(n for n in cases if n.endswith(("checked", "alone")))]
+    assert len(names) == 3 and len({c.name for c in cases.values()}) == len(cases) == 8
+    for name in names:
+        row = cases[name].make()
+        assert row["ok"] and row.get("name", name) == name
+
+
+def test_a_dry_run_times_peers_as_a_device_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that computes something else has no time, and its remark says so; a fault in the timing code is a row that is wrong."""
+    pytest.importorskip("torch")
+    case = gemm(16, 16, 16, tt.fp16)
+    peers = {**case.peers, "wrong": lambda torch, a, b: torch.mm(a, b) * 1.5}
+    row = standin.contest("sm80", dataclasses.replace(case, peers=peers), torch=True)
+    assert row["ok"] and row["error"] < 1e-3 and {"Tatami", "cuBLAS"} <= row["median"].keys()
+    assert "wrong" not in row["median"] and "differs from the first peer's by 0.5" in row["remarks"]["wrong"]
+    assert ("Triton" in row["median"]) == (importlib.util.find_spec("triton") is not None)
+    calls = speed.CALLS * (1 + standin.ROUNDS + 3)  # replays: one at the capture, three to warm up, then the rounds
+    assert row["launches"] >= calls
+
+    def broken(*_: Any) -> None:
+        raise AttributeError("no such event")
+
+    monkeypatch.setattr(standin.Moment, "elapsed_time", broken)
+    assert "no such event" in guarded(lambda: standin.contest("sm80", case, torch=True))["why"]
+    assert not command.Record.is_well(_RecordOf([{"step": "device", "ended": "done", "rows": [{"ok": False}]}]))  # type: ignore[arg-type]
+    assert command.Record.is_well(_RecordOf([{"step": "device", "ended": "done", "rows": [{"ok": True}]}]))  # type: ignore[arg-type]
+
+
+class _RecordOf:
+    def __init__(self, steps: list[dict[str, Any]]) -> None:
+        self.value = {"steps": steps}

@@ -53,6 +53,21 @@ TT_DEV tt_i64 tt_max_size(tt_i64 a, tt_i64 b) { return a > b ? a : b; }
 TT_DEV float tt_value(tt_f16 x) { return tt_to_f32(x); }
 TT_DEV float tt_value(tt_bf16 x) { return tt_to_f32(x); }
 template <class T> TT_DEV T tt_value(T x) { return x; }
+
+// N neighbours in memory, as one access of at most 16 bytes, or several.
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) tt_lanes { T at[N]; };
+template <int N, class T> TT_DEV tt_lanes<T, N> tt_load_lanes(const T* p) { return *(const tt_lanes<T, N>*)p; }
+// The same by whole instructions, into registers.
+TT_DEV void tt_load_words(tt_u32 (&r)[1], const void* p) { tt_load_global_v1(r, p); }
+TT_DEV void tt_load_words(tt_u32 (&r)[2], const void* p) { tt_load_global_v2(r, p); }
+TT_DEV void tt_load_words(tt_u32 (&r)[4], const void* p) { tt_load_global_v4(r, p); }
+template <int N, class T> TT_DEV void tt_read_lanes(T* to, const T* p) {
+  constexpr int bytes = N * (int)sizeof(T);
+  union { tt_u32 words[(bytes + 3) / 4]; tt_lanes<T, N> lanes; } u;
+  if constexpr (bytes % 4 != 0) u.lanes = tt_load_lanes<N>(p);
+  else tt_load_words(u.words, p);
+  TT_UNROLL for (int i = 0; i < N; ++i) to[i] = u.lanes.at[i];
+}
 TT_DEV float tt_round_f16(float x) { return tt_to_f32(tt_to_f16(x)); }
 TT_DEV float tt_round_bf16(float x) { return tt_to_f32(tt_to_bf16(x)); }
 

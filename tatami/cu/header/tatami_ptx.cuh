@@ -114,6 +114,15 @@ TT_DEV tt_u32 tt_pack_bf16(float lo, float hi) {
 TT_DEV float tt_exp2_approx(float x) { float r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 
 // ---- global memory
+TT_DEV void tt_load_global_v4(tt_u32 (&r)[4], const void* p) {
+  const uint4 v = *(const uint4*)p;
+  r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
+}
+TT_DEV void tt_load_global_v2(tt_u32 (&r)[2], const void* p) {
+  const uint2 v = *(const uint2*)p;
+  r[0] = v.x, r[1] = v.y;
+}
+TT_DEV void tt_load_global_v1(tt_u32 (&r)[1], const void* p) { r[0] = *(const tt_u32*)p; }
 TT_DEV void tt_store_global_v4(void* p, tt_u32 a, tt_u32 b, tt_u32 c, tt_u32 d) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }

@@ -20,8 +20,6 @@ TT_DEV tt_i64 tt_wrapped(tt_i64 i, tt_i64 size) { return i < 0 ? i + size : i; }
 TT_DEV tt_i64 tt_clamped(tt_i64 i, tt_i64 size) { return i < 0 ? 0 : i < size ? i : size - 1; }
 
 // N neighbours in memory, as wide accesses.
-template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) tt_lanes { T at[N]; };
-template <int N, class T> TT_DEV tt_lanes<T, N> tt_load_lanes(const T* p) { return *(const tt_lanes<T, N>*)p; }
 template <int N, class T> TT_DEV tt_lanes<T, N> tt_load_lanes(const T* p, tt_i64 count) {
   if (count >= N) return tt_load_lanes<N>(p);
   tt_lanes<T, N> r = {};

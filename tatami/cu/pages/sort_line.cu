@@ -2,6 +2,8 @@
    @SYMBOL @PARAMETERS  the kernel: values, sorted values, their positions, two buffers of entries; sizes
    @THREADS             threads of a block
    @SHARED              True if tiles are sorted in shared memory
+   @BLOCK               this block's number
+   @LINES               lines, if the grid may have more blocks; else empty
    @BASE @TO            where the line begins, and where its results do
    @ENTRIES             where the line's entries begin; empty where one tile is the line
    @TILE @INNER @LENGTH elements of a tile; from one element of the line to the next; elements of the line
@@ -18,7 +20,10 @@ TT_KERNEL(@THREADS, 1)
 @if SHARED
   TT_DYNAMIC_SMEM(smem);
 @end
-  const tt_i64 line = tt_block_x();
+  const tt_i64 line = @BLOCK;
+@if LINES
+  if (line >= @LINES) return;
+@end
   const tt_i64 base = @BASE;
   const tt_i64 to = @TO;
   tt_entry* const a = (tt_entry*)p3@ENTRIES;

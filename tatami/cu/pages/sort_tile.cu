@@ -3,6 +3,8 @@
    @THREADS             threads of a block
    @SHARED              True if tiles are sorted in shared memory
    @LENGTH @TILE @LESS  elements of a line; of a tile, and one less
+   @BLOCK               this block's number
+   @LINES               lines, if the grid may have more blocks; else empty
    @BASE                where the line begins
    @INNER               from one element of the line to the next
    @DOWN                true if the largest comes first
@@ -16,8 +18,11 @@ TT_KERNEL(@THREADS, 1)
 @if SHARED
   TT_DYNAMIC_SMEM(smem);
 @end
-  const tt_i64 tiles = (@LENGTH + @LESS) / @TILE, line = tt_block_x() / tiles;
-  const tt_i64 first = tt_block_x() % tiles * @TILE, here = tt_min<tt_i64>(@LENGTH - first, @TILE);
+  const tt_i64 tiles = (@LENGTH + @LESS) / @TILE, line = @BLOCK / tiles;
+@if LINES
+  if (line >= @LINES) return;
+@end
+  const tt_i64 first = @BLOCK % tiles * @TILE, here = tt_min<tt_i64>(@LENGTH - first, @TILE);
   const tt_i64 base = @BASE;
   const tt_entry* const sorted = tt_sorted_tile<@TILE, @THREADS>(p0 + base, @INNER, first, here, @DOWN, smem);
   tt_entry* const a = (tt_entry*)p1 + line * @LENGTH + first;

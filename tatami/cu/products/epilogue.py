@@ -8,7 +8,10 @@ stores 16 bytes of one row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NamedTuple
+
+import msgspec
 
 from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
@@ -18,7 +21,8 @@ from tatami.cu.lines import Lines
 from tatami.gpu.ir import Kernel, Ring
 from tatami.gpu.ir import Kernel as GpuKernel
 from tatami.gpu.statement_ir import Epilogue, StGlobalVec, StMatrix
-from tatami.region.ir import Let
+from tatami.region.ir import Let, Read, Ref, RegionExpr
+from tatami.region.walk import rewrite
 
 
 def bounds_test(pred: tuple[str, ...], n: str = "n") -> str:
@@ -139,12 +143,7 @@ def neighbours(
     """The epilogue of a thread's `count` neighbouring columns from `n_first`; `acc` is the text of column e."""
     for number, s in enumerate(stores):
         lines.add(f"{VALUE_TYPE[_dtype(kernel, s)]} y{number}[{count}] = {{{', '.join('0' * count)}}};")
-    with lines.block(f"TT_UNROLL for (int e = 0; e < {count}; ++e)"):
-        lines.add("const tt_i64 n = n_first + e;")
-        test = bounds_test(stores[0].pred) if epilogue.ops else ""
-        with lines.block(f"if ({test})" if test else ""):
-            lines.add(f"const float acc_value = {acc};")
-            _values(kernel, stores, let_lines(kernel, epilogue.ops, lines), lines)
+    _elements(kernel, epilogue, stores, lines, Columns(count, "n_first + e", acc, {}))
     for number, s in enumerate(stores):
         d, y = _dtype(kernel, s), f"y{number}"
         for first in range(0, count, s.width):
@@ -159,6 +158,30 @@ def neighbours(
             if d in SHORT:
                 words = [f"tt_pack_{SHORT[d]}({y}[{e}], {y}[{e + 1}])" for e in each[::2]]
             lines.add(_guarded(test, f"tt_store_global_v{len(words)}({s.ptr} + {at}, {', '.join(words)});"))
+
+
+def _wide_lines(
+    kernel: Kernel, epilogue: Epilogue, pred: tuple[str, ...], count: int, lines: Lines
+) -> tuple[tuple[Let, ...], dict[str, Value]]:
+    """Print the epilogue's wide reads for `count` columns from `n_first`. Returns the lets that use them in column e, and the
+    values known there. Vectors that begin outside the result are not read; no element of theirs is used."""
+    dtypes = {p.name: p.dtype for p in kernel.params}
+    known: dict[str, Value] = {}
+    names: dict[RegionExpr, RegionExpr] = {}
+    for number, w in enumerate(epilogue.wide):
+        name, d = f"wide{number}", dtypes[w.param]
+        lines.add(f"{STORED_TYPE[d]} {name}[{count}];")
+        for first in range(0, count, w.width):
+            at = index_text(substitute(w.index, {"n": var("n_first") + expr(first)}))
+            test = bounds_test(pred, f"n_first + {first}" if first else "n_first")
+            to = f"{name} + {first}" if first else name
+            lines.add(_guarded(test, f"tt_read_lanes<{w.width}>({to}, {w.param} + {at});"))
+        names[Read(w.param, (w.index,))] = Ref(name)
+        known[name] = (f"tt_value({name}[e])", d)
+    if not names:
+        return epilogue.ops, known
+    ops = (msgspec.structs.replace(let, expr=rewrite(let.expr, lambda e: names.get(e, e))) for let in epilogue.ops)
+    return tuple(ops), known
 
 
 def _dtype(kernel: Kernel, s: StGlobalVec | StMatrix) -> DType:
@@ -178,16 +201,49 @@ def fragment_pair(
     for number, s in enumerate(stores):
         d = _dtype(kernel, s)
         lines.add(f"{VALUE_TYPE[d]} y{number}[2] = {{0, 0}};")
-    with lines.block("TT_UNROLL for (int e = 0; e < 2; ++e)"):
-        lines.add(f"const tt_i64 n = {column} + 8 * ({j}) + 2 * (lane % 4) + e;")
-        test = bounds_test(stores[0].pred) if epilogue.ops else ""
-        with lines.block(f"if ({test})" if test else ""):
-            lines.add(f"const float acc_value = {acc('i', j, 'e')};")
-            known: dict[str, Value] = {"acc": ("acc_value", kernel.acc_dtype)}
-            for source in {s.fetched for s in stores if isinstance(s, StMatrix) and s.fetched}:
-                d = next(p.dtype for p in kernel.params if p.name == source)
-                known["fetched"] = (f"tt_value(tt_{SHORT[d]}{{(tt_u16)(fetched[e4] >> 16 * e)}})", d)
-            _values(kernel, stores, let_lines(kernel, epilogue.ops, lines, known), lines)
+    n = f"{column} + 8 * ({j}) + 2 * (lane % 4)"
+    if epilogue.wide:
+        lines.add(f"const tt_i64 n_first = {n};")
+        n = "n_first"
+    known: dict[str, Value] = {}
+    for source in {s.fetched for s in stores if isinstance(s, StMatrix) and s.fetched}:
+        d = next(p.dtype for p in kernel.params if p.name == source)
+        known["fetched"] = (f"tt_value(tt_{SHORT[d]}{{(tt_u16)(fetched[e4] >> 16 * e)}})", d)
+    _elements(kernel, epilogue, stores, lines, Columns(2, f"{n} + e", acc("i", j, "e"), known))
+
+
+class Columns(NamedTuple):
+    """Neighbouring columns of a thread."""
+
+    width: int
+    n: str
+    """C text of the number of column e."""
+    acc: str
+    """C text of the accumulator in column e."""
+    known: dict[str, Value]
+    """Other values of column e, by name."""
+
+
+def _elements(
+    kernel: Kernel,
+    epilogue: Epilogue,
+    stores: tuple[StGlobalVec | StMatrix, ...],
+    lines: Lines,
+    columns: Columns,
+) -> None:
+    """Print the values y<number>[e] of the columns of a thread. Where vectors hold all columns, these are inside or outside the result together."""
+    count, n, acc, known = columns
+    test = bounds_test(stores[0].pred) if epilogue.ops else ""
+    together = bool(epilogue.wide) and all(w.width == count for w in epilogue.wide)
+    pred = stores[0].pred
+    with lines.block(f"if ({bounds_test(pred, 'n_first')})") if together and test else nullcontext():
+        ops, values = _wide_lines(kernel, epilogue, () if together else pred, count, lines)
+        with lines.block(f"TT_UNROLL for (int e = 0; e < {count}; ++e)"):
+            lines.add(f"const tt_i64 n = {n};")
+            with nullcontext() if together else lines.block(f"if ({test})" if test else ""):
+                lines.add(f"const float acc_value = {acc};")
+                given = {"acc": ("acc_value", kernel.acc_dtype), **values, **known}
+                _values(kernel, stores, let_lines(kernel, ops, lines, given), lines)
 
 
 def _values(kernel: Kernel, stores: tuple[StGlobalVec | StMatrix, ...], scope: Scope, lines: Lines) -> None:

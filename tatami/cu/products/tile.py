@@ -6,12 +6,13 @@ matrix if the count is odd: TMA delivers zeros there and drops stores).
 
 from __future__ import annotations
 
-from tatami.core.expr import expr
+from tatami.core.expr import ceildiv, expr, product
 from tatami.core.page import page
-from tatami.cu.expr_text import factor_text, index_text
+from tatami.cu.expr_text import block_text, factor_text, index_text
 from tatami.cu.lines import Lines
 from tatami.cu.products.pair import key_lines, place_lines, size_lines
 from tatami.gpu.ir import Groups, Kernel
+from tatami.gpu.views.folded import is_one_row
 from tatami.plan.ir import TILE_GROUP
 
 
@@ -45,7 +46,7 @@ def _walk(k: Kernel) -> str:
     in_parts = k.split > 1 and not k.units
     order: list[str] = []
     if k.tile_order == "row":
-        m, n = ("t / NT", "t % NT") if k.grid.get("x") == "n" else ("t % MT", "t / MT")
+        m, n = ("t / NT", "t % NT") if k.grid.get("x", "").endswith("n") else ("t % MT", "t / MT")
     else:
         order, m, n = _grouped(k)
     if k.tile_rows is not None and k.tile_rows[0]:
@@ -89,7 +90,12 @@ def _of_block(k: Kernel, l: Lines) -> None:
     names = [f"b{i}" for i in range(len(k.batch))]
     first_row = "m0" if k.groups is None else "m_first"
     at = {role: f"tt_block_{c}()" for c, role in k.grid.items()}
-    if k.tile_order != "row" and {k.grid["x"], k.grid["y"]} == {"m", "n"}:
+    if k.is_folded:
+        order, m, n = ([], "t / NT", "t % NT") if k.tile_order == "row" else _grouped(k)
+        l.add(*_counts(k), *_folded(k), *order)
+        l.add(f"const tt_i64 {first_row} = (tt_i64)({m}) * BM, n0 = (tt_i64)({n}) * BN;")
+        at["b"] = "number / ((tt_i64)MT * NT)"
+    elif k.tile_order != "row" and {k.grid["x"], k.grid["y"]} == {"m", "n"}:
         order, m, n = _grouped(k)
         l.add(*_counts(k), f"int t = tt_block_y() * {'NT' if k.grid['x'] == 'n' else 'MT'} + tt_block_x();", *order)
         l.add(f"const tt_i64 {first_row} = (tt_i64)({m}) * BM, n0 = (tt_i64)({n}) * BN;")
@@ -104,6 +110,21 @@ def _of_block(k: Kernel, l: Lines) -> None:
     elif k.batch:
         l.add(f"tt_i64 z = {at['b']};", f"tt_i64 {', '.join(names)};")
         l.add(*_batch_lines(k))
+
+
+def _folded(k: Kernel) -> list[str]:
+    """Declarations of this block's number among the tiles of all matrices, and of `t`, its number in its matrix. Blocks beyond
+    the last tile end: those of the last row of a grid whose number of blocks is open (`gpu/views/folded.py`). One matrix has
+    fewer than 2^31 tiles: its results would not fit a memory."""
+    count = product((ceildiv(k.m, k.tile[0]), ceildiv(k.n, k.tile[1]), *k.batch)) * k.split
+    if is_one_row(count):
+        return ["const tt_i64 number = tt_block_x();", "int t = (int)(number % ((tt_i64)MT * NT));"]
+    matrices = "".join(f" * {factor_text(b)}" for b in (*k.batch, *((expr(k.split),) if k.split > 1 else ())))
+    return [
+        f"const tt_i64 number = {block_text(is_one_row=False)};",
+        f"if (number >= (tt_i64)MT * NT{matrices}) return;",
+        "int t = (int)(number % ((tt_i64)MT * NT));",
+    ]
 
 
 def part_lines(g: Groups, l: Lines) -> None:

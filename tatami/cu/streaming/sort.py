@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tatami.core.expr import Expr
+from tatami.core.expr import Expr, ceildiv
 from tatami.core.page import page
-from tatami.cu.expr_text import STORED_TYPE, factor_text, index_text
+from tatami.cu.expr_text import STORED_TYPE, block_text, factor_text, index_text
 from tatami.gpu.stream_ir import SORT_WAYS, SortKernel
+from tatami.gpu.views.folded import is_one_row
 
 
 def sort_text(k: SortKernel) -> str:
@@ -26,6 +27,7 @@ def sort_text(k: SortKernel) -> str:
     }
     length, inner = factor_text(k.length), factor_text(k.inner)
     down = "true" if k.descending else "false"
+    lines = k.outer * k.inner
     match k.step:
         case "line":
             known = k.length.as_int()
@@ -40,10 +42,12 @@ def sort_text(k: SortKernel) -> str:
                 DOWN=down,
                 KEEP=factor_text(k.keep),
                 STEP=inner,
+                **_block(lines, lines),
             )
         case "tile":
             return page("tatami.cu", "sort_tile.cu").fill(
                 **common,
+                **_block(lines * ceildiv(k.length, k.tile), lines),
                 LENGTH=length,
                 TILE=k.tile,
                 LESS=k.tile - 1,
@@ -73,6 +77,13 @@ def sort_text(k: SortKernel) -> str:
             )
         case _:
             assert_never(k.step)
+
+
+def _block(blocks: Expr, lines: Expr) -> dict[str, str]:
+    """The blanks BLOCK and LINES of a page for a step of this many blocks and lines."""
+    one_row = is_one_row(blocks)
+    text = block_text(one_row)
+    return {"BLOCK": text if one_row else f"({text})", "LINES": "" if one_row else factor_text(lines)}
 
 
 def _start(k: SortKernel, length: Expr) -> str:

@@ -17,11 +17,12 @@ from typing import assert_never
 
 from tatami.core.algebra.visit import substitute
 from tatami.core.expr import var
-from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, constant_text, factor_text, index_text
+from tatami.cu.expr_text import SHORT, STORED_TYPE, VALUE_TYPE, block_text, constant_text, factor_text, index_text
 from tatami.cu.streaming.join import SHARED, join_of, start_of
 from tatami.cu.streaming.scan import scan_text
 from tatami.cu.streaming.writer import ARG_JOIN, StreamWriter, result_dtype
 from tatami.gpu.stream_ir import Fold, Running, StreamKernel, Tile, Write
+from tatami.gpu.views.folded import blocks_of, is_one_row
 from tatami.region.ir import Read, Ref
 
 
@@ -89,7 +90,7 @@ class StreamText(StreamWriter):
         if k.across:
             beside = k.threads // k.group
             l.add(f"const int member = tt_thread() / {beside};")
-            first = f"(tt_i64)tt_block_x() * {beside * k.width}"
+            first = f"{self.block(wide=True)} * {beside * k.width}"
             self.live = "live"
             with self.v.block(f"for (int turn = 0; turn < {k.width}; ++turn)") if width < k.width else nullcontext():
                 at = f"turn * {beside} + tt_thread() % {beside}" if width < k.width else f"tt_thread() % {beside} * {width}"
@@ -99,10 +100,11 @@ class StreamText(StreamWriter):
             return
         if k.group > 1:
             per_block = k.threads // k.group
-            which = "tt_block_x()" if per_block == 1 else f"(tt_i64)tt_block_x() * {per_block} + tt_thread() / {k.group}"
+            which = self.block() if per_block == 1 else f"{self.block(wide=True)} * {per_block} + tt_thread() / {k.group}"
             l.add(f"const int member = tt_thread(){f' % {k.group}' if per_block > 1 else ''};")
             if per_block == 1:
                 l.add(*([f"const tt_i64 point = {which};"] if k.points else []))
+                l.add(*([] if is_one_row(blocks_of(k)) else [f"if (point >= (tt_i64){total}) return;"]))
                 self.live = ""
             else:
                 l.add(f"tt_i64 point = {which};", f"const bool live = point < (tt_i64){total};", "if (!live) point = 0;")
@@ -122,6 +124,12 @@ class StreamText(StreamWriter):
             l.add(f"const tt_i64 point = {first} + turn * {k.threads} + tt_thread();", f"if (point >= (tt_i64){total}) return;")
             self.place()
             self.phases()
+
+    def block(self, wide: bool = False) -> str:
+        """C text of this block's number; `wide`: as a factor of 64 bits."""
+        one_row = is_one_row(blocks_of(self.k))
+        text = block_text(one_row)
+        return text if not wide else f"(tt_i64){text}" if one_row else f"({text})"
 
     def place(self) -> None:
         """Declare the coordinates of `point`."""
@@ -222,9 +230,12 @@ class StreamText(StreamWriter):
         k, l, n = self.k, self.l, self.width
         a, b = k.points[-1].name, t.axis
         (p,) = k.phases
-        l.add("tt_i64 block = tt_block_x();")
-        for axis in (a, b):
-            count = f"(({factor_text(self.sizes[axis])} + {t.size - 1}) / {t.size})"
+        counts = {axis: f"(({factor_text(self.sizes[axis])} + {t.size - 1}) / {t.size})" for axis in (a, b)}
+        l.add(f"tt_i64 block = {self.block()};")
+        if not is_one_row(blocks_of(k)):
+            others = [factor_text(i.size) for i in k.points if i.name not in counts]
+            l.add(f"if (block >= (tt_i64){' * '.join([*counts.values(), *others])}) return;")
+        for axis, count in counts.items():
             l.add(f"const tt_i64 {axis}_first = block % {count} * {t.size};", f"block /= {count};")
         rest = tuple(i.name for i in k.points if i.name not in (a, b))
         if rest:

@@ -93,6 +93,9 @@ TT_DEV float tt_exp2_approx(float x) {  // what is below the least normal number
 }
 
 // ---- global memory
+TT_DEV void tt_load_global_v4(tt_u32 (&r)[4], const void* p, TT_AT) { emu::load(r, p, 16, at); }
+TT_DEV void tt_load_global_v2(tt_u32 (&r)[2], const void* p, TT_AT) { emu::load(r, p, 8, at); }
+TT_DEV void tt_load_global_v1(tt_u32 (&r)[1], const void* p, TT_AT) { emu::load(r, p, 4, at); }
 TT_DEV void tt_store_global_v4(void* p, tt_u32 a, tt_u32 b, tt_u32 c, tt_u32 d, TT_AT) {
   const tt_u32 words[] = {a, b, c, d};
   emu::store(p, words, 16, at);

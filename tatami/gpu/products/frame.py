@@ -14,8 +14,11 @@ from tatami.core.expr import ONE, Expr, ceildiv, expr, minimum, product, var
 from tatami.core.kernel import Binding, Condition, TensorMapSpec, is_divisible
 from tatami.gpu.ir import NO_FACE, Arch, Barrier, Kernel, Operand, Ring, Weights
 from tatami.gpu.products.problem import Problem
-from tatami.gpu.statement_ir import GridDependency, StGlobalVec, Stmt, Token, TokenKind
+from tatami.gpu.statement_ir import GridDependency, StGlobalVec, Stmt, Token, TokenKind, WideRead
+from tatami.gpu.streaming.axes import unconditional_reads
+from tatami.gpu.views.folded import folded_grid
 from tatami.plan.ir import SchedulePlan, Sm90Mma, TileOrder
+from tatami.region.ir import Let
 
 TOKENS: dict[str, TokenKind] = {"tA": "TokLoad", "tB": "TokLoad", "tMMA": "TokCompute", "tE": "TokEpilogue", "tFree": "TokFree"}
 """Kinds of the tokens of one product: copies of A and B, the MMA, the epilogue, free slots."""
@@ -68,6 +71,19 @@ def tile_stores(p: Problem, tail: tuple[str, ...], wanted: int, own: int, quad: 
         width = next((w for w in legal if w > 1 and is_aligned_run(s.index, w, p)), 1)
         pred = tuple(r for r in ("m", "n") if r in tail)
         out.append(StGlobalVec(s.param, s.index, s.value, width, pred, Token("tE", var("KB") - 1)))
+    return tuple(out)
+
+
+def wide_reads(p: Problem, lets: tuple[Let, ...], wanted: int, own: int) -> tuple[WideRead, ...]:
+    """Reads of an epilogue that are vectors. `wanted`: widest vector, in elements; `own`: neighbouring columns of one thread. A
+    read is one if every result makes it, and its elements are neighbours in memory; a vector has 16 bytes at most."""
+    dtypes = {q.name: q.dtype for q in p.params}
+    out: dict[WideRead, None] = {}
+    for read in (r for let in lets for r in unconditional_reads(let.expr, {})):
+        most = min(own, wanted, 16 // dtypes[read.tensor].itemsize)
+        widths = (w for w in (8, 4, 2) if w <= most)
+        if width := next((w for w in widths if is_aligned_run(read.map[0], w, p)), 0):
+            out.setdefault(WideRead(read.tensor, read.map[0], width))
     return tuple(out)
 
 
@@ -124,7 +140,7 @@ class Work(msgspec.Struct, frozen=True):
     """The tiles of a kernel and how CTAs divide them."""
 
     grid: dict[str, str]
-    """Role (m, n or b) that each block coordinate counts; empty for a kernel that counts tiles."""
+    """Role (m, n or b) that each block coordinate counts, or ``{"x": "bmn"}``: see `Kernel.grid`."""
     order: TileOrder = "row"
     split: int = 1
     """Number of CTAs that share a tile's k."""
@@ -216,7 +232,7 @@ def bind_kernel(
         clusters = minimum(product(counts.values()), persistent // kernel.ctas)
         grid = (clusters * kernel.ctas, ONE, ONE)
     else:
-        grid = tuple(counts[kernel.grid[c]] for c in "xyz")
+        grid = folded_grid(product(counts.values())) if kernel.is_folded else tuple(counts[kernel.grid[c]] for c in "xyz")
     names = {f"s{i}": var(s) for i, s in enumerate(p.symbols)}
     conditions = tuple(Condition(substitute(c.size, names), c.divisor, c.low, c.high) for c in p.conditions)
     block = (kernel.cols, kernel.rows) if kernel.template == "sync" else (kernel.threads,)

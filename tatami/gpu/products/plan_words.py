@@ -6,6 +6,7 @@ from collections import Counter
 
 from tatami.gpu.products.problem import Problem
 from tatami.plan.ir import INST_K, GpuSync, Sm80Mma, Sm90Mma
+from tatami.plan.views.grid import is_folded
 from tatami.plan.views.product_rules import PRODUCT_ALGORITHMS, algorithm_rules, product_kind
 from tatami.region.ir import Binary, Cast, Let, Reduce, Ref, Region, Unary
 from tatami.region.views.kinds import epilogue_of
@@ -45,7 +46,7 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
         elif place not in PLACES[axis]:
             out.append(f"bind puts {axis} on {place!r}; it lies on {' or '.join(PLACES[axis])}")
     blocks = [place for place in plan.bind.values() if place.startswith("block.")]
-    if len(blocks) != len(set(blocks)):
+    if len(blocks) != len(set(blocks)) and not is_folded(plan.bind):
         out.append(f"bind puts two axes on one place ({', '.join(sorted(blocks))})")
     words = epilogue_words(region, p.acc)
     out += _epilogue(plan.epilogue, region, p.acc, words)

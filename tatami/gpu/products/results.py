@@ -19,7 +19,19 @@ from tatami.core.kernel import TensorMapSpec
 from tatami.gpu.ir import Ring
 from tatami.gpu.products.problem import Problem, Store
 from tatami.gpu.products.tensor_map import refused, tensor_map
-from tatami.gpu.statement_ir import FenceAsync, Loop, StMatrix, Stmt, SyncWarpgroup, TmaFetch, TmaStore, Token, TokenKind, Wait
+from tatami.gpu.statement_ir import (
+    FenceAsync,
+    Loop,
+    StMatrix,
+    Stmt,
+    SyncWarpgroup,
+    TmaFetch,
+    TmaStore,
+    Token,
+    TokenKind,
+    Wait,
+    WideRead,
+)
 from tatami.plan.ir import Sm90Mma
 from tatami.plan.views.product_limits import STORE_ROWS, span_columns, store_slots
 from tatami.region.ir import Let, Read, Ref
@@ -36,6 +48,7 @@ class Results(msgspec.Struct, frozen=True):
 
     lets: tuple[Let, ...]
     stores: tuple[Stmt, ...]
+    wide: tuple[WideRead, ...] = ()
     fetch: tuple[Stmt, ...] = ()
     wait: tuple[Stmt, ...] = ()
     rings: tuple[Ring, ...] = ()

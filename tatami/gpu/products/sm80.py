@@ -30,6 +30,7 @@ from tatami.gpu.products.frame import (
     need_mma,
     split_stores,
     tile_stores,
+    wide_reads,
 )
 from tatami.gpu.products.problem import Problem
 from tatami.gpu.products.results import Results
@@ -124,7 +125,7 @@ def sm80_body(
         step += [LdMatrix(c.ring, K, c.trans, Token(c.token, K)) for c in copies]
         step += [Mma("acc", math.shape, math.steps, math.dtype, K, Token("tMMA", K))]
     edge = results.rings[0].name if results.rings else ""
-    epilogue = Epilogue("acc", results.lets, Token("tMMA", LAST), Token("tE", LAST), overlap, edge)
+    epilogue = Epilogue("acc", results.lets, Token("tMMA", LAST), Token("tE", LAST), overlap, edge, results.wide)
     finish: list[Stmt] = [epilogue, *results.stores]
     loop = Loop("blocks", tuple(step))
     if by_groups:
@@ -183,11 +184,13 @@ def lower_sm80(
     edge = (Ring("smE", base, rows, row_bytes, slots, 0),) if slots else ()
     base += sum(r.slot_bytes * slots for r in edge)
     own, quad = neighbours_of(plan)
+    stores = tile_stores(p, tail, plan.vectorize.width, own=own, quad=quad)
+    held = max(s.width for s in stores) if edge else own
     overlap = plan.async_.epilogue_overlap
     body = sm80_body(
         (copies[0], copies[1]),
         Math(shape, bk // INST_K.get(shape, 16), f"{p.multiplied}_fp32acc"),
-        Results(p.lets, tile_stores(p, tail, plan.vectorize.width, own=own, quad=quad), rings=edge),
+        Results(p.lets, stores, wide_reads(p, p.lets, plan.vectorize.width, held), rings=edge),
         depth=min(plan.async_.prefetch_depth, plan.stages) - 1,
         overlap=overlap,
         by_groups=p.groups is not None,

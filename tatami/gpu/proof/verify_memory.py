@@ -1,15 +1,19 @@
-"""Shared memory of a kernel: its rings and barriers, and what the statements need of them."""
+"""Memory of a kernel: its rings and barriers, what the statements need of them, and vectors that the epilogue reads."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
+from tatami.core.algebra.visit import step_of
 from tatami.core.diagnostic import Diagnostic
+from tatami.core.expr import ONE
 from tatami.gpu.ir import Kernel
 from tatami.gpu.proof.faults import invalid
 from tatami.gpu.proof.program import all_statements
-from tatami.gpu.statement_ir import Epilogue, StMatrix, TmaFetch
+from tatami.gpu.statement_ir import Epilogue, StGlobalVec, StMatrix, TmaFetch
+from tatami.gpu.streaming.axes import unconditional_reads
 from tatami.gpu.views.effects import effects
+from tatami.region.ir import Read
 
 
 def check_memory(kernel: Kernel) -> list[Diagnostic]:
@@ -45,10 +49,36 @@ def check_memory(kernel: Kernel) -> list[Diagnostic]:
         if isinstance(s, TmaFetch) and (s.dst_smem not in rings or s.bytes != s.chunks * rings[s.dst_smem].slot_bytes):
             size = rings[s.dst_smem].slot_bytes if s.dst_smem in rings else 0
             out.append(invalid(kernel, s.dst_smem, f"{s.bytes} bytes are expected of {s.chunks} slots of {size}"))
+    out += _wide_faults(kernel)
     spans.sort()
     for (_, end, name), (start, _, other) in pairwise(spans):
         if start < end:
             out.append(invalid(kernel, other, f"overlaps {name} ({start} < {end})"))
     if spans and max(s[1] for s in spans) > kernel.shared_bytes:
         out.append(invalid(kernel, spans[-1][2], f"ends at {spans[-1][1]}, behind the {kernel.shared_bytes} shared bytes"))
+    return out
+
+
+def _wide_faults(kernel: Kernel) -> list[Diagnostic]:
+    """Faults of vectors that the epilogue reads: each is a read that every result makes, of neighbours in memory, as wide as an
+    access and the columns of a thread. That they are aligned follows from the Region and the plan (`schedule.py`)."""
+    out = []
+    statements = all_statements(kernel.body)
+    stored = max((s.width for s in statements if isinstance(s, StGlobalVec)), default=1)
+    dtypes = {p.name: p.dtype for p in kernel.params}
+    for s in statements:
+        if not isinstance(s, Epilogue):
+            continue
+        columns = stored if s.ring else 4 if kernel.template == "fma" else 2
+        made = {r for let in s.ops for r in unconditional_reads(let.expr, {})}
+        for w in s.wide:
+            if Read(w.param, (w.index,)) not in made or w.param not in dtypes:
+                out.append(invalid(kernel, w.param, f"a vector of {w.param}[{w.index}], which no result is made of"))
+            elif step_of(w.index, "n") != ONE:
+                out.append(invalid(kernel, w.param, f"{w.width} columns of {w.param}[{w.index}] are not neighbours in memory"))
+            elif w.width not in (2, 4, 8) or columns % w.width or w.width * dtypes[w.param].itemsize > 16:
+                why = f"{w.width} elements of {w.param} at once; a thread has {columns} columns, and an access 16 bytes at most"
+                out.append(invalid(kernel, w.param, why))
+        if len(set(s.wide)) != len(s.wide):
+            out.append(invalid(kernel, "Epilogue", "a vector is read twice"))
     return out

@@ -7,7 +7,7 @@ import msgspec
 from tatami.core.algebra.simplify import linearize
 from tatami.core.algebra.visit import free_vars
 from tatami.core.dtype import DType
-from tatami.core.expr import ONE, ZERO, Expr, ceildiv, expr, product, var
+from tatami.core.expr import ONE, ZERO, Expr, expr, product, var
 from tatami.core.kernel import Binding, Condition
 from tatami.core.layout import address
 from tatami.gpu.ir import NO_FACE
@@ -16,6 +16,7 @@ from tatami.gpu.streaming.lanes import runs_across, shared_bytes, with_kept_rows
 from tatami.gpu.streaming.phases import with_merged_axes, with_own_names
 from tatami.gpu.streaming.region import StreamRegion, free_axes_of
 from tatami.gpu.streaming.tile import with_tile
+from tatami.gpu.views.folded import blocks_of, folded_grid, is_counted
 from tatami.region.ir import At, Iter, Let, Read, ReadAt, Reduce, Ref, RegionExpr, Scan, Yield
 from tatami.region.walk import rewrite, substitute_axes
 
@@ -210,6 +211,7 @@ class KernelOfLets:
             for x in self.taken
             if (n := self.s.scratch_name(x.name)) in self.written and n not in self.declared
         )
+        blocks = blocks_of(k)
         binding = Binding(
             self.s.region.name,
             "",
@@ -217,16 +219,8 @@ class KernelOfLets:
             tuple(var(s) for s in symbols),
             conditions=self.conditions,
             scratch=scratch,
-            grid=(blocks_of(k), ONE, ONE),
+            grid=folded_grid(blocks) if is_counted(k) else (blocks, ONE, ONE),
             block=(k.threads,),
             shared_bytes=k.shared_bytes,
         )
         return kernel, binding
-
-
-def blocks_of(k: StreamKernel) -> Expr:
-    """Number of blocks that the launch has."""
-    if k.tile is None:
-        return ceildiv(product(i.size for i in k.points), k.threads // k.group * (k.width if k.lanes_are_points else 1))
-    tiled = (k.tile.axis, k.points[-1].name)
-    return product(ceildiv(i.size, k.tile.size) if i.name in tiled else i.size for i in k.points)

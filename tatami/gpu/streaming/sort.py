@@ -11,6 +11,7 @@ from tatami.core.expr import ONE, Expr, ceildiv, expr, maximum, product, var
 from tatami.core.kernel import Binding
 from tatami.gpu.ir import NO_FACE
 from tatami.gpu.stream_ir import SORT_WAYS, Param, SortKernel, SortStep
+from tatami.gpu.views.folded import folded_grid
 from tatami.plan.ir import GpuStream, SchedulePlan
 from tatami.region.ir import Region
 from tatami.region.walk import routine_axis, routine_operands
@@ -63,7 +64,7 @@ def lower_sort(region: Region, plan: SchedulePlan) -> list[tuple[SortKernel, Bin
             buffers,
             (*(var(s) for s in symbols), *more),
             scratch=scratch if step in ("line", "tile") else (),
-            grid=(grid, ONE, ONE),
+            grid=folded_grid(grid) if step in ("line", "tile") else (grid, ONE, ONE),
             block=(THREADS,),
             shared_bytes=shared,
         )

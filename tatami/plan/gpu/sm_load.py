@@ -13,7 +13,7 @@ from tatami.plan.gpu.block_work import BlockWork
 from tatami.plan.gpu.tile_order import missed_bytes
 from tatami.plan.ir import GpuSync, Sm80Mma, Sm90Mma
 from tatami.plan.simulation.figures import figures_of
-from tatami.plan.views.product_limits import needs, neighbours_of, sides
+from tatami.plan.views.product_limits import edge_ring, needs, neighbours_of, sides
 
 FREE_ARRIVALS = 4
 """Arrivals of a consumer warpgroup that free a slot: one lane per warp."""
@@ -91,6 +91,15 @@ Steps = tuple[Step, Step]
 """The step along m, and the step along n."""
 
 
+class EpilogueRead(msgspec.Struct, frozen=True):
+    """An operand of the epilogue."""
+
+    steps: Steps
+    """Steps of its address along m and along n."""
+    widths: tuple[int, int] = (1, 1)
+    """Widest aligned vectors along m and n, in elements; 1 along an axis whose neighbours are not contiguous."""
+
+
 class Traffic(msgspec.Struct, frozen=True):
     """Traffic of a product in addition to its m x k, k x n and m x n elements."""
 
@@ -107,8 +116,8 @@ class Traffic(msgspec.Struct, frozen=True):
     """True if results are stored, in addition to reductions of them."""
     majors: tuple[str, str] = ("k", "k")
     """Contiguous axis of A and B in memory: k, or mn for m or n."""
-    reads: tuple[Steps, ...] = ()
-    """Operands of the epilogue, which are read element by element: their steps along m and n."""
+    reads: tuple[EpilogueRead, ...] = ()
+    """Operands of the epilogue."""
     stored: Steps = ("many", "one")
     """Steps of the results along m and n."""
 
@@ -130,7 +139,8 @@ def pipeline_of(
     stored, reads, majors = traffic.stored, traffic.reads, traffic.majors
     if isinstance(plan, Sm90Mma) and plan.swap_ab:
         m, n, distinct = n, m, distinct[::-1]
-        stored, reads, majors = turned(stored), tuple(map(turned, reads)), majors[::-1]
+        reads = tuple(EpilogueRead(turned(r.steps), r.widths[::-1]) for r in reads)
+        stored, majors = turned(stored), majors[::-1]
     bm, bn, bk = plan.tile
     split = 1 if isinstance(plan, GpuSync) else plan.split_k
     rows, columns, blocks = -(-m // bm), -(-n // bn), max(1, -(-k // (split * bk)))
@@ -142,7 +152,7 @@ def pipeline_of(
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     missed = missed_bytes(order, (rows, columns), panels, result, target.sms * ctas, target.l2_bytes)
     width = _store_width(plan, size, stored)
-    lanes = _lanes(plan)
+    lanes, held = _lanes(plan), _held(plan, width)
     run = {"one": lanes[1] * width, "many": lanes[0] if stored[0] == "one" else 1, "none": 1}[
         stored[1]
     ]  # neighbours of one store
@@ -161,7 +171,7 @@ def pipeline_of(
         store_lines=bm * bn * _lines(stored, lanes) / width if traffic.is_stored else 0.0,
         read_bytes=bm * bn * traffic.epilogue_bytes,
         reducing=_reducing(bm * bn, traffic.blocks, target),
-        read_lines=bm * bn * sum(_lines(s, lanes) for s in reads),
+        read_lines=bm * bn * sum(_lines(r.steps, lanes) / min(held, r.widths[1]) for r in reads),
         boxes=0,
         specialised=False,
     )
@@ -203,7 +213,7 @@ def pipeline_of(
                 cluster=down * across,
                 staged_store=plan.epilogue_store == "stmatrix_tma",
                 fetched=plan.epilogue_load == "tma",
-                read_lines=bm * bn * sum(_lines(s) for s in reads if plan.epilogue_load != "tma" or "none" in s),
+                read_lines=bm * bn * sum(_lines(r.steps) for r in reads if plan.epilogue_load != "tma" or "none" in r.steps),
             )
         case _:
             assert_never(plan)
@@ -244,6 +254,13 @@ def _store_width(plan: Sm80Mma | Sm90Mma | GpuSync, size: int, stored: Steps) ->
         return 1
     own, quad = neighbours_of(plan)
     return max((w for w in (8 if quad and size == 2 else 1, own) if w <= plan.vectorize.width), default=1)
+
+
+def _held(plan: Sm80Mma | Sm90Mma | GpuSync, stored: int) -> int:
+    """Columns for which a thread may read an operand of the epilogue at once. `stored`: elements of one store."""
+    if not isinstance(plan, Sm80Mma):
+        return 1
+    return max(1, min(stored if edge_ring(plan)[0] else neighbours_of(plan)[0], plan.vectorize.width))
 
 
 def _boxes(plan: Sm90Mma, majors: tuple[str, str]) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tatami.core.algebra.visit import free_vars, step_of
-from tatami.core.expr import ONE, Expr, product
+from tatami.core.expr import ONE, ZERO, Expr, product
 from tatami.core.layout import address
 from tatami.plan.gpu.block_work import block_work
 from tatami.plan.gpu.sm90_shapes import residuals
-from tatami.plan.gpu.sm_load import Step, Steps, Traffic
+from tatami.plan.gpu.sm_load import EpilogueRead, Step, Steps, Traffic
 from tatami.plan.loops.schedule import size_at
 from tatami.region.ir import Read, Region
 from tatami.region.views.matrix import write_addresses
@@ -50,7 +50,7 @@ def traffic_of(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traf
         any(o.name not in reduced for o in region.outputs),
         (major_of(view.lhs, view.m, view.k) or "k", major_of(view.rhs, view.n, view.k) or "k"),
         tuple(
-            _steps(region, view, e)
+            _read_of(region, view, e, sizes)
             for e in dict.fromkeys(n for x in view.epilogue for n in nodes(x.expr))
             if isinstance(e, Read)
         ),
@@ -58,10 +58,20 @@ def traffic_of(region: Region, view: GemmView, sizes: Mapping[str, int]) -> Traf
     )
 
 
-def _steps(region: Region, view: GemmView, read: Read) -> Steps:
-    """Steps of an operand of the epilogue along m and n."""
+def _read_of(region: Region, view: GemmView, read: Read, sizes: Mapping[str, int]) -> EpilogueRead:
+    """The traffic of an operand of the epilogue, with its vectors at these sizes."""
     memref = next(p.memref for p in region.inputs if p.name == read.tensor)
-    return _steps_of(view, address(memref.layout, memref.shape, read.map))
+    at = address(memref.layout, memref.shape, read.map)
+    most = 16 // memref.dtype.itemsize
+
+    def width(along: Group, other: Group) -> int:
+        if not along.axes or step_of(at, along.axes[-1]) != ONE:
+            return 1
+        pitches = (step for a in other.axes if (step := step_of(at, a)) != ZERO)
+        multiples = [size_at(x, sizes) if x is not None else 1 for x in (product(along.sizes), *pitches)]
+        return next((w for w in (8, 4, 2) if w <= most and not any(x % w for x in multiples)), 1)
+
+    return EpilogueRead(_steps_of(view, at), (width(view.m, view.n), width(view.n, view.m)))
 
 
 def _steps_of(view: GemmView, at: Expr) -> Steps:

@@ -1,6 +1,8 @@
-"""Places of a product's tiles in the grid: rows on y, columns on x and batches on z, unless there are too many for y or z.
+"""Places of a product's tiles in the grid: rows on y, columns on x and batches on z, unless there may be too many for y or z.
 
-The hardware counts 2^31 - 1 blocks along x, and 65535 along y and along z.
+The hardware counts 2^31 - 1 blocks along x, and 65535 along y and along z. A known number above 65535 lies on x. Where only a
+call says the number, or two are too large, all tiles are counted on x, one matrix after the other, row by row
+(decision 0102).
 """
 
 from __future__ import annotations
@@ -14,10 +16,15 @@ BY_ROWS = {"m.o": "block.y", "n.o": "block.x"}
 """Places of the tiles of a matrix, row by row."""
 IN_ROWS = {"x": "n", "y": "m"}
 """The same, by block coordinate."""
+FOLDED = "bmn"
+"""Roles of the one block coordinate of a folded grid, the slowest first."""
 
 
 def block_axes(bind: dict[str, str]) -> dict[str, str]:
-    """Block coordinate -> role: n on x and m on y unless `bind` swaps them; batch on the coordinate that is left."""
+    """Block coordinate -> role: n on x and m on y unless `bind` swaps them; batch on the coordinate that is left. A `bind` of
+    all axes to x gives ``{"x": "bmn"}``."""
+    if is_folded(bind):
+        return {"x": FOLDED}
     out = {place.removeprefix("block."): axis.split(".")[0] for axis, place in bind.items() if place.startswith("block.")}
     roles = {place: role for place, role in out.items() if role in ("m", "n")}
     if sorted(roles.values()) != ["m", "n"]:
@@ -26,10 +33,20 @@ def block_axes(bind: dict[str, str]) -> dict[str, str]:
     return {**roles, free: "b"}
 
 
+def is_folded(bind: dict[str, str]) -> bool:
+    """True if all axes that `bind` gives to blocks are counted together, on x."""
+    blocks = [place for place in bind.values() if place.startswith("block.")]
+    return len(blocks) > 1 and set(blocks) == {"block.x"}
+
+
 def places(view: GemmView, tile: tuple[int, int], swaps: bool = False, split: int = 1) -> dict[str, str]:
-    """The places of m and n for a tile of (rows, columns): the role of which there are too many for y or z is on x."""
+    """The places of m and n for a tile of (rows, columns): the role of which there are too many for y or z is on x; both if
+    the number of the other is not known to fit either. Persistent blocks have `BY_ROWS` instead."""
     counts = _counts(view, tile, swaps, split)
-    long = [role for role in "mb" if (number := counts[role].as_int()) is not None and number > MOST_BLOCKS_BESIDE]
+    numbers = {role: counts[role].as_int() for role in "mb"}
+    long = [role for role, number in numbers.items() if number is not None and number > MOST_BLOCKS_BESIDE]
+    if None in numbers.values() or len(long) > 1:
+        return {"m.o": "block.x", "n.o": "block.x"}
     if long == ["m"]:
         return {"m.o": "block.x", "n.o": "block.y"}
     return {**BY_ROWS, "n.o": "block.z"} if long == ["b"] else dict(BY_ROWS)
@@ -50,14 +67,15 @@ def _order_rules(plan: Sm80Mma | Sm90Mma | GpuSync) -> list[str]:
     """Broken rules of `bind` next to `tile_order`: what has no effect on the order in which tiles are computed is refused."""
     order = "row" if isinstance(plan, GpuSync) else plan.tile_order
     on = {c: role for c, role in block_axes(plan.bind).items() if role != "b"}
-    if on == IN_ROWS:
+    if on == IN_ROWS or (on == {"x": FOLDED} and not is_persistent(plan)):
         return []
-    stated = ", ".join(f"{role}.o on block.{c}" for c, role in sorted(on.items(), key=lambda place: place[1]))
+    by_axis = sorted((axis, place) for axis, place in plan.bind.items() if place.startswith("block."))
+    stated = ", ".join(f"{axis} on {place}" for axis, place in by_axis)
     if not is_persistent(plan):
         is_counted = order == "row" or "z" not in on
         return [] if is_counted else [f"bind puts {stated}: tile_order {order} counts tiles along block.x and block.y"]
     in_lines = order == "row" and not (isinstance(plan, Sm90Mma) and plan.stream_k is not None)
-    if in_lines and "z" not in on:
+    if in_lines and on == {"x": "m", "y": "n"}:
         return []
     last = ", or exchange them" if in_lines else ""
     why = f"persistent blocks take tiles in tile_order {order}; leave m.o on block.y and n.o on block.x{last}"
@@ -73,6 +91,8 @@ def grid_rules(plan: Sm80Mma | Sm90Mma | GpuSync, view: GemmView) -> list[str]:
     swaps = isinstance(plan, Sm90Mma) and plan.swap_ab
     counts = _counts(view, plan.tile[:2], swaps, 1 if isinstance(plan, GpuSync) else plan.split_k)
     for place, role in sorted(block_axes(plan.bind).items()):
+        if role == FOLDED:
+            continue
         number = counts[role].as_int()
         if place != "x" and number is not None and number > MOST_BLOCKS_BESIDE:
             what = {"m": "rows of tiles", "n": "columns of tiles", "b": "batches"}[role]

@@ -15,6 +15,7 @@ from website.home import home
 from website.links import for_site
 from website.navigation import MAP, navigation
 from website.reference import FOLDER, reference
+from website.tutorial import is_chapter, with_outputs
 
 log = logging.getLogger("mkdocs.hooks.tatami")
 ROOT = Path(__file__).parents[1]
@@ -55,8 +56,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page with the links of the site."""
+    """The page with the links of the site; a chapter of the tutorial with what its code prints, which ends a strict build where the page
+    says otherwise."""
     place = page.file.src_uri
+    if is_chapter(place):
+        markdown, faults = with_outputs(ROOT, place, markdown)
+        for fault in faults:
+            log.warning("%s: %s", place, fault)
     text = for_python_markdown(for_site(markdown, SOURCES.get(place, f"docs/{place}"), place, MOVED))
     return with_explorers(text) if place == PAGE else text
 

@@ -14,6 +14,7 @@ from website.explorers import PAGE, explorers, with_explorers
 from website.home import home
 from website.links import for_site
 from website.navigation import MAP, navigation
+from website.pictures import lacking, pictures
 from website.reference import FOLDER, reference
 from website.tutorial import is_chapter, with_outputs
 
@@ -50,6 +51,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = files.get_file_from_path(MAP)
     assert pages is not None
     pages.dest_uri, pages.url = "pages.html", "pages.html"
+    without = lacking()
+    if without:
+        log.info("pictures of the explorer are those of docs/explorer: %s is not installed", without)
+    else:
+        for path, picture in pictures().items():
+            old = files.get_file_from_path(path)
+            if old is not None:
+                files.remove(old)
+            files.append(File.generated(config, path, content=picture))
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files

@@ -20,7 +20,9 @@ from tatami.explorer.messages import Answer, Asked, DocumentOf, SaveStage, Stage
 from tatami.prepare import prepare
 from tatami.storage.dump import write_dump
 from tests.explorer.pages import DIGITS
-from tests.explorer.test_serve import EDIT
+
+pytest.importorskip("starlette", reason="the extra explorer is not installed")
+from tests.explorer.serving import EDIT
 
 
 def asked(request: Asked, model: str = str(DIGITS), target: str = "cpu:avx2", *, trust: bool = False) -> Answer:

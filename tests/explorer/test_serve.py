@@ -8,10 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,34 +19,15 @@ from click.testing import CliRunner
 
 from tatami.cli import main
 from tatami.cli.explore_worker import answer
-from tatami.decisions import Decisions
-from tatami.explorer.messages import Answer, Edit, PlanEdit
+from tatami.explorer.messages import Answer, PlanEdit
 from tatami.explorer.serve import MOST_BYTES, Server
 from tests.explorer.browser import Browser, opened
-from tests.explorer.pages import DIGITS, page_of
+from tests.explorer.pages import DIGITS
 
 pytest.importorskip("starlette", reason="the extra explorer is not installed")
-import uvicorn
+from tests.explorer.serving import EDIT, running
 
 pytestmark = pytest.mark.xdist_group("browser")
-EDIT = Edit(str(DIGITS), "cpu:avx2", {}, None, False, Decisions())
-
-
-@contextmanager
-def running(limit: float = 60.0) -> Iterator[Server]:
-    server = Server(page_of(DIGITS), EDIT, "tatami.cli.explore_worker", limit)
-    config = uvicorn.Config(server.application(), host="127.0.0.1", port=0, log_level="error", access_log=False)
-    serving = uvicorn.Server(config)
-    thread = threading.Thread(target=serving.run, daemon=True)
-    thread.start()
-    until = time.monotonic() + 20
-    while not serving.started:
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    server.port = serving.servers[0].sockets[0].getsockname()[1]
-    yield server
-    serving.should_exit = True
-    thread.join(20)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.docs.chapters import run_chapter
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted((ROOT / "docs" / "tutorial").glob("[0-9]*.md"))
-GUIDES = {"torch-compile": "torch", "quantised": "onnx", "slow-kernel": "numpy"}
+GUIDES = {"torch-compile": "torch", "quantised": "onnx", "slow-kernel": "numpy", "looking-inside": "numpy"}
 """Guide in docs -> the package without which it is skipped."""
 
 

@@ -22,6 +22,7 @@ VIEWS = {
     "stages": "view=stages&panes=frontend,region,c&line=c:60",
     "kernels": "view=kernels",
     "kernel": "view=kernels&kernel=2",
+    "slow-kernel": "view=kernels&kernel=3",
     "model": "view=model&node=5",
     "memory": "view=memory",
     "time": "view=time",
@@ -63,7 +64,7 @@ def written(name: str, scratch: Path) -> Path:
     path = scratch / f"{name}.html"
     match name:
         case "digits":
-            tatami(["explore", str(DIGITS), "--bench", "-o", str(path)], standalone_mode=False)
+            tatami(["explore", str(DIGITS), "-D", "N=64", "--bench", "-o", str(path)], standalone_mode=False)
         case "tuning":
             search = ["tune", str(DIGITS), "-D", "N=64", "--budget", BUDGET, "--ledger", str(scratch / "ledger.sqlite")]
             tatami([*search, "-o", str(scratch / "tuned.json"), "--report", str(path)], standalone_mode=False)

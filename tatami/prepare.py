@@ -107,7 +107,7 @@ def prepare_saved(
     return compilation
 
 
-def prepare_edited(given: Mapping[str, Module[Any]], like: Compilation, *, trust: bool = False) -> Compilation:
+def prepare_edited(given: Mapping[str, Module[object]], like: Compilation, *, trust: bool = False) -> Compilation:
     """The compilation that goes on from stages of `like`, of which some were edited: for its target, with its decisions and usual
     sizes. They are verified and compared with their derivation as documents are. Raises TatamiError."""
     usual: dict[str, SizeRequest] = {n: (0, value, value) for n, value in like.hints.items()}

@@ -6,7 +6,6 @@ compilation that the page shows. No file is read for it, whatever name a documen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tatami.compilation import Compilation
 from tatami.core.codec import parse_text
@@ -65,7 +64,7 @@ def _needed(name: str) -> list[str]:
     return [s.name for s in STAGES if s.name in wanted - {name}]
 
 
-def _stages(compilation: Compilation, name: str, trust: bool) -> dict[str, Module[Any]]:
+def _stages(compilation: Compilation, name: str, trust: bool) -> dict[str, Module[object]]:
     """A stage and those that it needs. Raises Untrusted, UnknownName."""
     stages = compilation.stages
     if stage(name).code and not trust:
@@ -83,7 +82,7 @@ def _document(compilation: Compilation, name: str, trust: bool) -> tuple[str, Do
     return f"{stem}.json", document
 
 
-def _given(compilation: Compilation, name: str, text: str, trust: bool) -> dict[str, Module[Any]]:
+def _given(compilation: Compilation, name: str, text: str, trust: bool) -> dict[str, Module[object]]:
     """The edited stage and those that it needs. Raises TatamiError."""
     values = _stages(compilation, name, trust)
     if len(text) > MOST_TEXT:

@@ -107,6 +107,13 @@ def prepare_saved(
     return compilation
 
 
+def prepare_edited(given: Mapping[str, Module[object]], like: Compilation, *, trust: bool = False) -> Compilation:
+    """The compilation that goes on from stages of `like`, of which some were edited: for its target, with its decisions and usual
+    sizes. They are verified and compared with their derivation as documents are. Raises TatamiError."""
+    usual: dict[str, SizeRequest] = {n: (0, value, value) for n, value in like.hints.items()}
+    return _set_up(given, _Request(like.target, usual, None, like.decisions, True, trust), from_document=True)
+
+
 def _refuse_broken_sizes(given: Mapping[str, Module[object]]) -> None:
     """Raise E1304 for conditions in the signature of `main` that these sizes do not meet."""
     for module in given.values():

@@ -1,31 +1,17 @@
-"""The chapters of docs/tutorial, and the guides, run: what they show is what happens.
-
-A block `harp` is checked and saved under the name in its first line. A block `python` is a doctest; the blocks of a
-chapter share their names. A block `console` has commands after `$`, run in the chapter's folder, and what they print;
-`...` stands for anything.
-"""
+"""The chapters of docs/tutorial, and the guides, run: what they show is what happens (tests/docs/chapters.py)."""
 
 from __future__ import annotations
 
-import doctest
-import re
-import shlex
-import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-import tatami as tt
-from tatami.cli import main
-from tatami.harp.fmt import format_text
+from tests.docs.chapters import run_chapter
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted((ROOT / "docs" / "tutorial").glob("[0-9]*.md"))
-GUIDES = {"torch-compile": "torch", "quantised": "onnx", "slow-kernel": "numpy"}
+GUIDES = {"torch-compile": "torch", "quantised": "onnx", "slow-kernel": "numpy", "looking-inside": "numpy"}
 """Guide in docs -> the package without which it is skipped."""
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export warns about its own code
@@ -37,58 +23,34 @@ def test_a_guide_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         from tatami import backends
 
         backends.reset()  # the guide prints a report of its own graphs
-    test_a_chapter_runs(ROOT / "docs" / f"{name}.md", tmp_path, monkeypatch)
+    assert faults(ROOT / "docs" / f"{name}.md", tmp_path) == []
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda p: p.stem)
-def test_a_chapter_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    names: dict[str, object] = {}
-    found = list(BLOCK.finditer(path.read_text()))
-    assert len(found) >= 2
-    for block in found:
-        kind, code = block[1], block[2]
-        line = path.read_text()[: block.start()].count("\n") + 1
-        match kind:
-            case "harp":
-                save(code)
-            case "python":
-                doctest_block(code, names, f"{path.name}:{line}")
-            case "console":
-                console(code, f"{path.name}:{line}")
-            case _:
-                raise AssertionError(f"{path.name}:{line}: a block of kind {kind!r} is not run")
+def test_a_chapter_runs(path: Path, tmp_path: Path) -> None:
+    assert faults(path, tmp_path) == []
 
 
-def save(code: str) -> None:
-    """`// name.harp` in the first line; a program with a fault says so by its name."""
-    name = re.match(r"// (\w+\.harp)", code)
-    assert name is not None, code
-    Path(name[1]).write_text(code)
-    if not name[1].startswith("wrong"):
-        tt.open_model(name[1])
-        assert format_text(code) == code, format_text(code)
+def faults(path: Path, folder: Path) -> list[str]:
+    ran = run_chapter(path, folder, ROOT / "examples")
+    assert len(ran) >= 2
+    return [fault for block in ran for fault in block.faults]
 
 
-def doctest_block(code: str, names: dict[str, object], where: str) -> None:
-    test = doctest.DocTestParser().get_doctest(code, names, where, where, 0)
-    assert test.examples, where
-    report: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=FLAGS)
-    runner.run(test, out=report.append, clear_globs=False)
-    names.update(test.globs)
-    assert runner.failures == 0, "".join(report)
-
-
-def console(code: str, where: str) -> None:
-    for part in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
-        command, _, expected = part.partition("\n")
-        word, *arguments = shlex.split(command)
-        assert word == "tatami", f"{where}: {command}"
-        printed = CliRunner().invoke(main, arguments).output
-        matches = doctest.OutputChecker().check_output(expected, printed, FLAGS)
-        assert matches, f"{where}: {command} prints\n{printed}"
+def test_a_page_that_lies_is_found_and_shows_what_was_printed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```harp\n// twice.harp\ngraph main(x: f32[2]) -> f32[2] {\n    return x * 2.0\n}\n```\n"
+        "```python\n>>> 6 * 7\n42\n>>> print('a\\nb')\na\n...\n>>> 6 * 7\n43\n```\n"
+        "```console\n$ tatami check twice.harp\n...\n$ tatami check twice.harp\nno\n$ rm twice.harp\n```\n```text\nx\n```\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "run").mkdir()
+    harp, python, console, text = run_chapter(page, tmp_path / "run", ROOT / "examples" / "harp")
+    assert harp.faults == () and python.shown == ">>> 6 * 7\n42\n>>> print('a\\nb')\na\nb\n>>> 6 * 7\n43\n"
+    assert len(python.faults) == 1 and "Expected:\n    43" in python.faults[0]
+    assert console.shown.startswith("$ tatami check twice.harp\ntwice.harp: 1 graph, no faults\n$")
+    assert len(console.faults) == 2 and "not a command" in console.faults[1] and "not run" in text.faults[0]
 
 
 def test_the_chapters_are_numbered_and_linked() -> None:

@@ -14,7 +14,9 @@ from website.explorers import PAGE, explorers, with_explorers
 from website.home import home
 from website.links import for_site
 from website.navigation import MAP, navigation
+from website.pictures import lacking, pictures
 from website.reference import FOLDER, reference
+from website.tutorial import is_chapter, with_outputs
 
 log = logging.getLogger("mkdocs.hooks.tatami")
 ROOT = Path(__file__).parents[1]
@@ -49,14 +51,28 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = files.get_file_from_path(MAP)
     assert pages is not None
     pages.dest_uri, pages.url = "pages.html", "pages.html"
+    without = lacking()
+    if without:
+        log.info("pictures of the explorer are those of docs/explorer: %s is not installed", without)
+    else:
+        for path, picture in pictures().items():
+            old = files.get_file_from_path(path)
+            if old is not None:
+                files.remove(old)
+            files.append(File.generated(config, path, content=picture))
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """The page with the links of the site."""
+    """The page with the links of the site; a chapter of the tutorial with what its code prints, which ends a strict build where the page
+    says otherwise."""
     place = page.file.src_uri
+    if is_chapter(place):
+        markdown, faults = with_outputs(ROOT, place, markdown)
+        for fault in faults:
+            log.warning("%s: %s", place, fault)
     text = for_python_markdown(for_site(markdown, SOURCES.get(place, f"docs/{place}"), place, MOVED))
     return with_explorers(text) if place == PAGE else text
 

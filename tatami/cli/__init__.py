@@ -391,7 +391,7 @@ def report(request: Request, output: str) -> None:
 @click.option("--bench", is_flag=True, help="time the kernels on this machine")
 @click.option("--playback", is_flag=True, help="run every stage that computes, and show the first that differs")
 @click.option("--tune", type=click.Path(), metavar="LEDGER", help="show the searches for MODEL that a ledger has")
-@click.option("--serve", is_flag=True, help="serve the page on 127.0.0.1, with plans to edit, and write nothing")
+@click.option("--serve", is_flag=True, help="serve the page on 127.0.0.1, with plans and documents to edit, and write nothing")
 @click.option("--port", type=click.IntRange(1, 65535), help="port to serve at; default: a free one")
 def explore(request: Request, **options: object) -> None:
     """Write one HTML file that shows every stage of MODEL side by side, its kernels, graph, memory, times and decisions. A line of

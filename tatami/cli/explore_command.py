@@ -89,11 +89,11 @@ def with_ledger(page: Explored, compilation: Compilation, ledger: Path) -> Explo
 
 
 def edit_of(request: Request) -> Edit:
-    """The compilation that edits start from; no plan is edited yet."""
+    """The compilation that edits start from; nothing is edited yet."""
     from tatami.explorer.messages import Edit
 
     decided = load_decisions(request.decisions)
-    return Edit(request.model, request.target, dict(request.sizes), request.precision, request.trust, decided, "", {})
+    return Edit(request.model, request.target, dict(request.sizes), request.precision, request.trust, decided)
 
 
 def page_path(model: str, output: str | None, option: str) -> Path:

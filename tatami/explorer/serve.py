@@ -1,10 +1,11 @@
-"""The page on this machine, with plans to edit: a server on 127.0.0.1 that answers who knows its token.
+"""The page on this machine, with plans and documents to edit: a server on 127.0.0.1 that answers who knows its token.
 
     GET  /TOKEN/       the page
-    POST /TOKEN/plan   {"key", "plan"} -> `messages.Answer`
+    POST /TOKEN/edit   `messages.Asked` -> `messages.Answer`
 
 A request needs the token in its path, this server's own Host (so that no other name leads here) and, to edit, its own Origin. An
-edit is compiled in a process of its own, one at a time, which ends after LIMIT seconds. Nothing is written."""
+edit is compiled in a process of its own, one at a time, which ends after LIMIT seconds. Nothing is written: what a reader keeps, the
+browser saves."""
 
 from __future__ import annotations
 
@@ -25,9 +26,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tatami.core.diagnostic import Diagnostic, diagnostic, fail
+from tatami.explorer.edits import MOST_TEXT
 from tatami.explorer.html import html
 from tatami.explorer.ir import Explored
-from tatami.explorer.messages import Answer, Edit
+from tatami.explorer.messages import Answer, Asked, Edit, PlanEdit
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -40,8 +42,8 @@ LIMIT = 60.0
 """Seconds after which the compilation of an edited plan is ended."""
 GRACE = 5.0
 """Seconds after LIMIT at which a worker without its server ends itself."""
-MOST_BYTES = 256 << 10
-"""Maximum bytes of a request: a plan is some hundred."""
+MOST_BYTES = 2 * MOST_TEXT
+"""Maximum bytes of a request: the longest text that is edited, its quotes and line ends escaped."""
 HEADERS = {
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
@@ -53,16 +55,9 @@ HEADERS = {
 """Headers of every reply: nothing is kept, and no other page embeds or reads it."""
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of an edit: the key of a kernel's plan, and the plan as a document."""
-
-    key: str
-    plan: dict[str, object]
-
-
 @dataclass
 class Server:
-    """One page being served. `edit`: the compilation that edits start from, its `key` and `plan` unused; `worker`: the module that
+    """One page being served. `edit`: the compilation that edits start from, without a request; `worker`: the module that
     is run to compile one; `limit`: its seconds; `token`: what a request has to know."""
 
     page: Explored
@@ -83,7 +78,7 @@ class Server:
         applications, routing = _starlette()
         routes = [
             routing.Route("/{token}/", self.show, methods=["GET"]),
-            routing.Route("/{token}/plan", self.change, methods=["POST"]),
+            routing.Route("/{token}/edit", self.change, methods=["POST"]),
         ]
         made: Starlette = applications.Starlette(routes=routes)
         return made
@@ -99,31 +94,33 @@ class Server:
         """The page, with the address to send edits to."""
         if not self.is_allowed(request):
             return _reply("not found", 404)
-        return _reply(html(self.page, edits="plan"), 200, "text/html; charset=utf-8")
+        return _reply(html(self.page, edits="edit"), 200, "text/html; charset=utf-8")
 
     async def change(self, request: Request) -> Response:
-        """The answer to an edited plan."""
+        """The answer to a request of the page."""
         if not self.is_allowed(request):
             return _reply("not found", 404)
         if request.headers.get("content-type") != "application/json":
-            return _reply("an edit is JSON", 415)
-        body = b""
+            return _answered(_refusal("request", "it is not JSON", "send it as application/json"), 415)
+        body = bytearray()
         async for piece in request.stream():
             body += piece
             if len(body) > MOST_BYTES:
-                return _reply("an edit is small", 413)
+                why = f"it has more than {MOST_BYTES} bytes"
+                return _answered(diagnostic("InputTooLarge", "request", why, "edit the document in a file"), 413)
         try:
-            asked = msgspec.json.decode(body, type=Asked)
-        except msgspec.DecodeError as error:
-            return _answered(_refusal("plan", f"the edit cannot be read: {error}", "send a key and a plan"))
-        if asked.key not in {k.key for k in self.page.kernels if k.key}:
+            asked: Asked = msgspec.json.decode(bytes(body), type=Asked)
+        except (msgspec.DecodeError, RecursionError) as error:
+            why = f"the request cannot be read: {error}"[:300]
+            return _answered(_refusal("request", why, "load the page again"))
+        if isinstance(asked, PlanEdit) and asked.key not in {k.key for k in self.page.kernels if k.key}:
             return _answered(_refusal("plan", "no kernel of this page has that key", "load the page again"))
         async with self.turn:
             return _reply(await self.compiled(asked), 200, "application/json")
 
     async def compiled(self, asked: Asked) -> bytes:
         """The worker's answer, or that it took too long or broke."""
-        edit = msgspec.structs.replace(self.edit, key=asked.key, plan=asked.plan, seconds=self.limit + GRACE)
+        edit = msgspec.structs.replace(self.edit, asked=asked, seconds=self.limit + GRACE)
         pipe = asyncio.subprocess.PIPE
         package = str(Path(__file__).parents[2])
         path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH", "")) if p)
@@ -135,7 +132,7 @@ class Server:
             out, said = await asyncio.wait_for(process.communicate(msgspec.json.encode(edit)), self.limit)
         except TimeoutError:
             return _encoded(
-                _refusal("plan", f"not compiled within {self.limit:g} s", "use smaller sizes (-D), or tatami run --decisions")
+                _refusal("edit", f"not compiled within {self.limit:g} s", "use smaller sizes (-D), or edit a dump and run it")
             )
         finally:
             if process.returncode is None:
@@ -146,7 +143,7 @@ class Server:
             why = said.decode(errors="replace").strip().splitlines()
             return _encoded(
                 _refusal(
-                    "plan", f"the compiler broke: {why[-1] if why else 'no message'}"[:400], "report it as a fault of Tatami"
+                    "edit", f"the compiler broke: {why[-1] if why else 'no message'}"[:400], "report it as a fault of Tatami"
                 )
             )
         return out
@@ -198,5 +195,5 @@ def _encoded(fault: Diagnostic) -> bytes:
     return msgspec.json.encode(Answer(faults=(fault,)))
 
 
-def _answered(fault: Diagnostic) -> Response:
-    return _reply(_encoded(fault), 200, "application/json")
+def _answered(fault: Diagnostic, status: int = 200) -> Response:
+    return _reply(_encoded(fault), status, "application/json")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,28 +144,36 @@ def write_dump(
     folder: Path, values: Mapping[str, Module[object]], names: Iterable[str], target: Target, *, embed: bool = False
 ) -> list[Path]:
     """Write `names` (and what they need to restart) into `folder`; each file appears whole or not at all."""
-    wanted = set(names)
-    for s in STAGES:
-        if s.name in wanted:
-            wanted.update(n for n in s.needs if n in values)
     written: list[Path] = []
-    documents: dict[str, tuple[str, Document]] = {}
-    for position, s in enumerate(STAGES):
-        if s.name not in wanted or s.name not in values:
-            continue
-        value = values[s.name]
-        inputs = {n: _reference(documents[n], embed) for n in s.needs if n in documents}
-        document = to_document(s.name, value, target, inputs=inputs, embed=embed)
-        stem = f"{position}_{s.file_stem}"
-        documents[s.name] = (f"{stem}.json", document)
+    for stem, document in dump_documents(values, names, target, embed=embed):
+        value = values[document.stage]
         if not embed:
             for name, ref in document.constants.items():
                 write_pieces(folder / ref.file, (value.constants[name].data,))
         written.append(write_text(folder / f"{stem}.json", document_text(document)))
-        text = show(s.name, value)
+        text = show(document.stage, value)
         if text:
             written.append(write_text(folder / f"{stem}.txt", text))
     return written
+
+
+def dump_documents(
+    values: Mapping[str, Module[object]], names: Iterable[str], target: Target, *, embed: bool
+) -> Iterator[tuple[str, Document]]:
+    """(name of its file without suffix, document) of the stages `names` and of those that they need to restart, in the order of
+    the chain. `embed`: constants and needed stages stand inside, else they are files of the same folder."""
+    wanted = set(names)
+    for s in STAGES:
+        if s.name in wanted:
+            wanted.update(n for n in s.needs if n in values)
+    documents: dict[str, tuple[str, Document]] = {}
+    for position, s in enumerate(STAGES):
+        if s.name in wanted and s.name in values:
+            inputs = {n: _reference(documents[n], embed) for n in s.needs if n in documents}
+            document = to_document(s.name, values[s.name], target, inputs=inputs, embed=embed)
+            stem = f"{position}_{s.file_stem}"
+            documents[s.name] = (f"{stem}.json", document)
+            yield stem, document
 
 
 def _reference(entry: tuple[str, Document], embed: bool) -> InputRef:

@@ -91,6 +91,17 @@ class Browser:
         for key in keys:
             ActionChains(self.driver).send_keys(getattr(Keys, key) if len(key) > 1 and key.isupper() else key).perform()
 
+    def chord(self, held: str, key: str) -> None:
+        """Press a key while another is held; names as in selenium's Keys."""
+        from selenium.webdriver import ActionChains, Keys
+
+        hold = getattr(Keys, held)
+        ActionChains(self.driver).key_down(hold).send_keys(getattr(Keys, key)).key_up(hold).perform()
+
+    def saves_to(self, folder: Path) -> None:
+        """Have files that pages save written to a folder."""
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+
     def requests(self) -> list[str]:
         """Addresses requested since the last call, but those of files and of data inside the page."""
         found = []

@@ -1,9 +1,11 @@
 // The page: the views, the tabs between them, the keys that work everywhere.
 
+import { editsAddress } from "./ask.js";
 import { CompareView } from "./views/compare.js";
 import { read } from "./data.js";
 import { DecisionsView } from "./views/decisions.js";
 import { differing } from "./diff.js";
+import { DocumentsView } from "./views/documents.js";
 import { el, say, show } from "./dom.js";
 import { GraphView } from "./views/graph.js";
 import { KernelsView } from "./views/kernels.js";
@@ -24,8 +26,9 @@ const VIEWS = [
   ["compare", "Compare", CompareView],
 ];
 const TUNING = ["tuning", "Tuning", TuningView];
+const EDIT = ["edit", "Edit", DocumentsView];
 const KEYS = [
-  ["1 … 8", "the views"],
+  ["1 … 9", "the views"],
   ["/", "find"],
   ["t", "dark or light"],
   ["?", "this list"],
@@ -36,13 +39,18 @@ const KEYS = [
   ["arrows, + − 0", "in the model: along edges, zoom, fit"],
   ["f, s, Enter", "in the model: fold the frame, show in stages, show the kernel"],
 ];
+const EDIT_KEYS = [
+  ["Ctrl+Enter", "in a document: check and compile"],
+  ["F8, Shift+F8", "in a document: next and previous fault"],
+];
 
 class App {
   static differing = differing; // for tests in a console
 
   constructor(page) {
     this.page = page;
-    this.offered = page.tunings?.length ? [...VIEWS, TUNING] : VIEWS;
+    const served = Boolean(editsAddress());
+    this.offered = [...VIEWS, ...(page.tunings?.length ? [TUNING] : []), ...(served ? [EDIT] : [])];
     this.state = new State(page.tunings?.length ? "tuning" : "stages");
     this.links = new Links(page);
     this.views = new Map();
@@ -71,7 +79,7 @@ class App {
       el(
         "dl",
         { class: "keys" },
-        KEYS.map(([k, what]) => [el("dt", {}, k), el("dd", {}, what)]),
+        [...KEYS, ...(served ? EDIT_KEYS : [])].map(([k, what]) => [el("dt", {}, k), el("dd", {}, what)]),
       ),
       el("button", { onclick: () => this.help.close() }, "close"),
     );

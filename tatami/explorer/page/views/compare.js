@@ -20,7 +20,12 @@ export class CompareView {
     const key = `${this.app.state.get("stage")}|${this.other ? 1 : 0}|${this.fault}`;
     if (key === this.shown) return;
     this.shown = key;
-    const pick = el("input", { type: "file", id: "other", accept: ".html", onchange: (e) => this.open(e.target.files[0]) });
+    const pick = el(
+      "span",
+      { class: "file" },
+      el("input", { type: "file", id: "other", accept: ".html", onchange: (e) => this.open(e.target.files[0]) }),
+      el("label", { for: "other" }, this.other ? "choose another page …" : "choose a page …"),
+    );
     if (!this.other) {
       show(
         this.node,
@@ -33,7 +38,7 @@ export class CompareView {
             {},
             "Choose a page that tatami explore wrote: the same model before an edit, for another target, or of another revision. It is read in the browser.",
           ),
-          el("p", {}, el("label", { for: "other" }, "page: "), pick),
+          el("p", {}, pick),
           this.fault ? el("p", { class: "fault", role: "alert" }, this.fault) : "",
         ),
       );
@@ -73,7 +78,6 @@ export class CompareView {
           (n) => this.app.state.set({ stage: n }),
         ),
         el("span", { class: "grow" }),
-        el("label", { for: "other" }, "other page: "),
         pick,
       ),
       this.kernels(one, two),

@@ -1,15 +1,13 @@
 // A plan's fields as a form: the server checks and compiles them, and the page shows the refusal or what changed.
 
+import { ask, editsAddress } from "../ask.js";
 import { read } from "../data.js";
-import { differing } from "../diff.js";
 import { el, say, show } from "../dom.js";
-import { LinePane } from "../lines.js";
-import { seconds } from "../numbers.js";
+import { acceptance, refusal } from "./changes.js";
 
 /** A form for a plan of a kernel, or "" on a page that nobody serves. */
 export function planForm(app, kernel, choice) {
-  const address = document.documentElement.dataset.edits;
-  if (!address || !kernel.key) return "";
+  if (!editsAddress() || !kernel.key) return "";
   const fields = Object.entries(choice.fields);
   const inputs = new Map();
   const answer = el("div", { class: "answer", "aria-live": "polite" });
@@ -47,24 +45,9 @@ export function planForm(app, kernel, choice) {
     form.querySelector("button").disabled = true;
     show(answer, el("p", { class: "quiet" }, "compiling …"));
     try {
-      const reply = await fetch(address, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify({ key: kernel.key, plan: edited }),
-      });
-      if (!reply.ok) throw new Error(await reply.text());
-      const found = await reply.json();
-      if (found.faults?.length)
-        show(
-          answer,
-          el("h3", {}, "Refused"),
-          el(
-            "ul",
-            { class: "reasons faults" },
-            found.faults.map((f) => el("li", {}, el("b", {}, `${f.code} ${f.kind}`), ` at ${f.at}: ${f.why}; ${f.suggestion}`)),
-          ),
-        );
-      else show(answer, accepted(app, kernel, await read(found.page), edited));
+      const found = await ask({ ask: "plan", key: kernel.key, plan: edited });
+      if (found.faults?.length) show(answer, refusal(found));
+      else show(answer, acceptance(app, await read(found.page), { kernel, decision: { plans: { [kernel.key]: edited } } }));
     } catch (error) {
       show(answer, el("p", { class: "fault" }, `no answer: ${error.message}`));
     }
@@ -82,53 +65,4 @@ function parsed(text, was) {
   } catch {
     return text;
   }
-}
-
-function accepted(app, kernel, page, edited) {
-  const name = page.stages.some((s) => s.name === "cu") ? "cu" : "c";
-  const [a, b] = [app.page, page].map((p) => p.stages.find((s) => s.name === name).lines);
-  const [gone, come] = differing(a, b);
-  const now = page.kernels.find((k) => k.program === kernel.program && k.name === kernel.name);
-  const decision = { plans: { [kernel.key]: edited } };
-  const pane = new LinePane(name, b, () => {});
-  pane.differs = come;
-  pane.node.style.height = "22em";
-  const first = [...come].sort((x, y) => x - y)[0];
-  if (first !== undefined) requestAnimationFrame(() => pane.bring(first));
-  return [
-    el("h3", {}, "Accepted"),
-    el(
-      "p",
-      {},
-      `estimate ${seconds(kernel.estimate) || "unknown"} → ${seconds(now?.estimate) || "unknown"}; ${gone.size} lines of ${name} went, ${come.size} came`,
-    ),
-    el(
-      "div",
-      {},
-      el(
-        "button",
-        {
-          type: "button",
-          onclick: () => {
-            app.compareWith(page);
-          },
-        },
-        "compare the two compilations",
-      ),
-      " ",
-      el(
-        "button",
-        { type: "button", onclick: () => saved("decisions.json", JSON.stringify(decision, null, 1)) },
-        "save as decisions.json",
-      ),
-    ),
-    pane.node,
-  ];
-}
-
-function saved(name, text) {
-  const address = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  const link = el("a", { href: address, download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }

@@ -4,8 +4,7 @@ import { choice, el, show, svg, table } from "../dom.js";
 import { bytes, percent } from "../numbers.js";
 
 const BUFFER_HUES = [212, 28, 145, 280, 350, 90, 190, 50, 320, 165];
-const HIGH = 420,
-  LEFT = 84,
+const LEFT = 84,
   BOTTOM = 66;
 
 export class MemoryView {
@@ -97,14 +96,15 @@ export class MemoryView {
   picture(m, at, peak) {
     const steps = m.steps.length;
     const room = Math.max(400, (this.node.clientWidth || 1280) - 330 - LEFT - 60);
-    const wide = Math.max(16, Math.min(120, room / steps));
+    const wide = Math.max(16, Math.min(240, room / steps));
+    const high = Math.max(420, Math.min(900, this.node.clientHeight - 66 - BOTTOM));
     const x = (s) => LEFT + s * wide;
-    const y = (b) => HIGH - (b / Math.max(1, m.peak)) * (HIGH - 24);
+    const y = (b) => high - (b / Math.max(1, m.peak)) * (high - 24);
     const width = LEFT + steps * wide + 20;
     const out = svg("svg", {
       width,
-      height: HIGH + BOTTOM,
-      viewBox: `0 0 ${width} ${HIGH + BOTTOM}`,
+      height: high + BOTTOM,
+      viewBox: `0 0 ${width} ${high + BOTTOM}`,
       role: "img",
       tabindex: "0",
       "aria-label": `arena of ${m.program}: ${m.blocks.length} buffers, ${bytes(m.peak)}; arrow keys choose an instruction`,
@@ -123,7 +123,7 @@ export class MemoryView {
         svg("text", { class: "axis", x: LEFT - 8, y: y(b) + 4, "text-anchor": "end" }, bytes(Math.round(b))),
       );
     }
-    out.append(svg("rect", { class: "now", x: x(at), y: 12, width: wide, height: HIGH - 12 }));
+    out.append(svg("rect", { class: "now", x: x(at), y: 12, width: wide, height: high - 12 }));
     m.blocks.forEach((b, k) => {
       const left = x(b.first),
         w = x(b.last + 1) - left - 1,
@@ -147,11 +147,12 @@ export class MemoryView {
       );
     });
     const every = Math.ceil(18 / wide);
+    const level = wide > 70; // room for names that lie
     m.steps.forEach((name, s) => {
       out.append(
         svg(
           "rect",
-          { class: "pick", x: x(s), y: HIGH, width: wide, height: BOTTOM, onclick: () => this.app.state.set({ at: s }) },
+          { class: "pick", x: x(s), y: high, width: wide, height: BOTTOM, onclick: () => this.app.state.set({ at: s }) },
           svg("title", {}, `instruction ${s}: ${name}`),
         ),
       );
@@ -161,7 +162,10 @@ export class MemoryView {
             "text",
             {
               class: `axis${s === at ? " chosen" : ""}`,
-              transform: `translate(${x(s) + wide / 2 + 3},${HIGH + 10}) rotate(60)`,
+              "text-anchor": level ? "middle" : "start",
+              transform: level
+                ? `translate(${x(s) + wide / 2},${high + 18})`
+                : `translate(${x(s) + wide / 2 + 3},${high + 10}) rotate(60)`,
             },
             name.slice(0, 9),
           ),

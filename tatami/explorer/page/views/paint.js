@@ -40,8 +40,9 @@ export class Painter {
     ];
     const inSight = (b) => b.right >= view[0] && b.left <= view[2] && b.lower >= view[1] && b.upper <= view[3];
     const letters = this.view.scale > 0.42;
-    for (const f of this.view.drawing.frames) if (inSight(f)) this.frame(pen, f, colours, letters);
+    for (const f of this.view.drawing.frames) if (inSight(f)) this.frame(pen, f, colours);
     this.edges(pen, colours, view);
+    if (letters) for (const f of this.view.drawing.frames) if (inSight(f)) this.title(pen, f, colours);
     for (const b of this.view.drawing.boxes.values()) if (!b.children && inSight(b)) this.box(pen, b, colours, letters);
   }
 
@@ -49,7 +50,7 @@ export class Painter {
     return HUES[kernel % HUES.length];
   }
 
-  frame(pen, f, colours, letters) {
+  frame(pen, f, colours) {
     const kernel = f.group.kernel >= 0 ? this.hue(f.group.kernel) : null;
     pen.fillStyle =
       kernel === null
@@ -63,13 +64,26 @@ export class Painter {
     pen.roundRect(f.left, f.upper, f.w, f.h, 9);
     pen.fill();
     pen.stroke();
-    if (!letters) return;
+  }
+
+  /** The title of a frame, above the edges that enter it. */
+  title(pen, f, colours) {
+    const kind = f.group.kernel >= 0 ? ` · ${this.view.app.page.kernels[f.group.kernel].kind}` : "";
+    const text = cut(`▾ ${f.group.name}${kind}`, f.w / 7);
     pen.fillStyle = colours.quiet;
+    pen.strokeStyle = colours.paper;
+    pen.lineWidth = 4;
     pen.font = "600 12px system-ui, sans-serif";
-    pen.fillText(
-      cut(`▾ ${f.group.name}${f.group.kernel >= 0 ? ` · ${this.view.app.page.kernels[f.group.kernel].kind}` : ""}`, f.w / 7),
-      f.left + 10,
-      f.upper + 17,
+    pen.strokeText(text, f.left + 10, f.upper + 17);
+    pen.fillText(text, f.left + 10, f.upper + 17);
+  }
+
+  /** The height at which an edge is labelled: below its box, or below the frames that it leaves. */
+  labelTop([x, y], [ex, ey]) {
+    const holds = (f, px, py) => f.left <= px && px <= f.right && f.upper <= py && py <= f.lower;
+    return this.view.drawing.frames.reduce(
+      (low, f) => (f.lower > low && holds(f, x, y) && !holds(f, ex, ey) ? f.lower + 3 : low),
+      y,
     );
   }
 
@@ -114,7 +128,8 @@ export class Painter {
     pen.lineWidth = 3;
     const told = new Set(); // edges that leave one box with one shape are labelled once
     for (const e of this.view.scale > 0.75 ? [...labels, ...chosen] : []) {
-      const [x, y] = e.points[0];
+      const [x] = e.points[0];
+      const y = this.labelTop(e.points[0], e.points[e.points.length - 1]);
       const short = /\[.*\]/.exec(e.type)?.[0] ?? "";
       if (told.has(e.from)) continue;
       told.add(e.from);

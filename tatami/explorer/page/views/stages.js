@@ -1,5 +1,6 @@
 // Stages side by side: a line's origins and what became of it are marked in every open pane.
 
+import { editsAddress } from "../ask.js";
 import { choice, el, say, show } from "../dom.js";
 import { LinePane } from "../lines.js";
 
@@ -113,6 +114,13 @@ export class StagesView {
         this.check(pane),
         el("span", { class: "grow" }),
         search,
+        editsAddress() && pane.name !== "source"
+          ? el(
+              "button",
+              { title: "edit the document", onclick: () => this.edit(pane.name), "aria-label": `edit ${pane.name}` },
+              "✎",
+            )
+          : "",
         el("button", { title: "fold all", onclick: () => pane.foldAll(true), "aria-label": `fold ${pane.name}` }, "⊟"),
         el("button", { title: "unfold all", onclick: () => pane.foldAll(false), "aria-label": `unfold ${pane.name}` }, "⊞"),
         open.length > 1
@@ -153,6 +161,14 @@ export class StagesView {
       { class: "agrees", title: found.skipped || `relative error ${(found.error ?? 0).toExponential(1)}` },
       found.skipped ? "not run" : "✓ agrees",
     );
+  }
+
+  /** Edit the document of a stage, at the chosen thing if it is of that stage. */
+  edit(name) {
+    const thing = this.app.state.number("thing");
+    const { stage, label } = this.app.page.things;
+    const own = thing >= 0 && this.names()[stage[thing]] === name;
+    this.app.state.set({ view: "edit", document: name, find: own ? `"${label[thing]}"` : "" }, true);
   }
 
   set(open) {

@@ -74,7 +74,7 @@ export class TimeView {
   }
 
   waves(kernels, total) {
-    const width = 1180,
+    const width = Math.max(1180, this.node.clientWidth - 44), // one unit is a pixel: letters keep their size
       left = 20,
       high = 30;
     const waves = new Map();
@@ -134,7 +134,9 @@ export class TimeView {
     const peaks = this.app.page.peaks;
     const dots = kernels.filter((k) => k.flops && k.bytes).map((k) => ({ k, x: k.flops / k.bytes, y: k.flops / timeOf(k) }));
     if (!peaks || !dots.length) return el("p", { class: "quiet" }, "No kernel with floating-point operations and known sizes.");
-    const [width, high, left, right, top, bottom] = [1180, 480, 84, 150, 22, 46];
+    const width = Math.max(1180, Math.min(1900, this.node.clientWidth - 44));
+    const high = Math.max(480, Math.min(900, this.node.clientHeight - 290));
+    const [left, right, top, bottom] = [84, 150, 22, 46];
     const log = Math.log10;
     const ridge = peaks.flops / peaks.memory;
     const span = (values) => [Math.floor(log(Math.min(...values))), Math.ceil(log(Math.max(...values)))];

@@ -12,8 +12,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")
 
+from torch.testing._internal.opinfo.core import SampleInput  # noqa: E402
+
 from tests.torch import opinfo, opinfo_samples  # noqa: E402
-from tests.torch.opinfo_gradients import check_gradients  # noqa: E402
+from tests.torch.opinfo_gradients import check_gradients, with_gradients  # noqa: E402
 
 NAMES = ["add", "masked.median", "index_add", "nn.functional.adaptive_avg_pool2d", "scatter_reduce", "where", "cdist", "mode", "frexp",
          "nextafter", "nonzero_static", "as_strided_scatter", "nn.functional.adaptive_max_pool2d", "nn.functional.pdist"]  # fmt: skip
@@ -51,6 +53,12 @@ def test_a_wrong_gradient_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(table.HANDLERS, "aten.cos.default", lambda m, x: x)
     found = check_gradients("sin", "reference", 1)
     assert not opinfo_samples.passes(found) and "differs from eager" in found["reason"]
+
+
+def test_samples_without_gradients_do_not_count() -> None:
+    samples = [SampleInput(torch.ones(3, requires_grad=True)), SampleInput(torch.ones(3))]
+    assert with_gradients(lambda x: x * 2, samples) == (samples[:1], 1)
+    assert with_gradients(lambda x: x.int(), samples) == ([], 2)
 
 
 def test_a_result_is_taken_that_is_nearer_to_float64_than_eager_and_no_other() -> None:

@@ -39,7 +39,7 @@ from tatami.core.sizes.binding import solve
 from tatami.execution.ir import Choose, Launch, is_collective, is_exchange_of_reference
 from tatami.runtime.cores import thread_count
 from tatami.runtime.cpu.watch import can_watch
-from tatami.torch.decompose import decompositions
+from tatami.torch.decompose import decompositions, whole_interpolation
 from tatami.torch.import_graph import import_graph
 from tatami.torch.imported import Frame, Imported, Unsupported, View, described
 
@@ -85,7 +85,8 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
         keep_inference_input_mutations=True,
     )
     try:
-        return backend(gm, example_inputs)
+        with whole_interpolation():
+            return backend(gm, example_inputs)
     except RuntimeError as error:  # raised by AOTAutograd while it follows the derivatives
         if not chosen.fallback or not lacks_derivative(error):
             raise

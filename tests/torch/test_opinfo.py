@@ -40,11 +40,11 @@ def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not opinfo_samples.passes(found) and "differs from eager" in found["reason"]
 
 
-@pytest.mark.parametrize("name", ["atan2", "complex", "cumprod", "linalg.inv", "nn.functional.gelu"])
+@pytest.mark.parametrize("name", ["atan2", "complex", "cumprod", "linalg.inv", "nn.functional.gelu", "polar"])
 def test_gradients_agree_with_eager(name: str) -> None:
     found = check_gradients(name, "reference", 1)
     assert opinfo_samples.passes(found), found["reason"]
-    assert found["ours"] == (0 if name == "complex" else found["run"])
+    assert found["ours"] == (0 if name in ("complex", "polar") else found["run"])
 
 
 def test_a_wrong_gradient_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +97,13 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Monk
     }
     opinfo.run(argparse.Namespace(**given, names=None, share="0/1", quick=False))
     assert asked == ["b"] and set(opinfo.load(path)["cpu"]) == {"a", "b"}
+
+
+def test_a_table_of_gradients_alone_leaves_the_values_as_they_are(tmp_path: Path) -> None:
+    page, results = tmp_path / "page.md", tmp_path / "results.json"
+    page.write_text("# Names\n\n| `add` | 11 |\n\n## Gradients\n\nold\n")
+    row = {"passed": 1, "run": 1, "samples": 1, "ours": 1, "reason": ""}
+    results.write_text(json.dumps({"gradients": {"add": row}}))
+    opinfo.table(results, page)
+    assert page.read_text().startswith("# Names\n\n| `add` | 11 |\n\n## Gradients\n")
+    assert "**1 of 1 names agree" in page.read_text() and "old" not in page.read_text()

@@ -3,7 +3,7 @@ whole, and more of PyTorch's own for operators that the core list leaves and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from threading import RLock
@@ -58,23 +58,18 @@ def whole_interpolation() -> Iterator[None]:
                 op._dispatch_cache.clear()
 
 
-def _interpolated(
-    of: OpOverloadPacket,
-    apart: Callable[..., object],
-    x: Tensor,
-    size: Sequence[int] | None,
-    align_corners: bool,
-    factors: Sequence[float] | None,
-) -> object:
-    """The interpolation as one operator with the size of its result, or taken `apart`."""
+def _interpolated(of: OpOverloadPacket, apart: Callable[..., object], x: Tensor, *how: object) -> object:
+    """The interpolation as one operator with the size of its result, or taken `apart`. `how`: size or None, whether corners are
+    aligned, factors or None."""
+    size, align_corners, factors = how
     to = upsample_compute_output_size(x.size(), size, factors)
     if any(isinstance(s, torch.SymInt) for s in (*x.size(), *to)):
-        return apart(x, size, align_corners, factors)
+        return apart(x, *how)
     op = of.default
     kernel = op.py_kernels.pop(DispatchKey.Autograd, None)
     op._dispatch_cache.clear()
     try:
-        return op(x, to, align_corners, *(factors or [None] * len(to)))
+        return op(x, to, align_corners, *(factors if isinstance(factors, list | tuple) and factors else [None] * len(to)))
     finally:
         if kernel is not None:
             op.py_kernels[DispatchKey.Autograd] = kernel

@@ -134,7 +134,7 @@ class ContractionOperands(PartsOfK):
         return super().in_memory(operand) if lying is None else (lying, DOT_COUNT[self.plan.dot])
 
     def widened(self, operand: RegionExpr) -> Read | None:
-        """As in `Packing`; elements that are groups of k are not widened."""
+        """The read that is widened, as `Packing` finds it; elements that are groups of k are not widened."""
         return None if self.plan.dot else super().widened(operand)
 
     def narrow_slivers(self) -> str:

@@ -30,7 +30,7 @@ class Direct(NamedTuple):
 
     buffer: str
     at: Expr
-    """Address."""
+    """Address of the first element."""
     stride: Expr
     """Packed elements from one index of the inner axis of j to the next."""
     routine: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # to
         ((2, 3, 1, 1), {"size": (1, 4), "mode": "bilinear", "align_corners": True}),
     ],
 )
-def test_linear_interpolation_and_its_gradient_are_one_operator_each(shape: tuple[int, ...], how: dict[str, object]) -> None:
+def test_linear_interpolation_and_its_gradient_are_one_operator_each(shape: tuple[int, ...], how: dict[str, Any]) -> None:
     torch._dynamo.reset()
     REPORTS.clear()
     x = torch.randn(shape, requires_grad=True)

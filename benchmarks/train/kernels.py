@@ -1,10 +1,11 @@
 """Kernels of training steps: time, estimate and share of the roofline, one thread.
 
-    python -m benchmarks.train.kernels [MODEL …] [--seconds 1] [--least 0.02]
+    python -m benchmarks.train.kernels [MODEL …] [--seconds 1] [--least 0.02] [--bf16] [--clock wall]
 
 The programs of a step's forward and backward, on the arguments of a real step. A line for each kernel that takes at least the share
 `--least` of its program, and one for each kind of plan. Times are the least of many runs, so that other work on the machine adds
-little.
+little; with `--clock processor` they are processor time, for kernels of many milliseconds on such a machine. `--bf16`: forward and
+loss run under autocast to bf16.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
+import ml_dtypes
 import numpy as np
 import torch
 
 from benchmarks.train.nets import NETS, prepared
+from benchmarks.train.worker import CLOCKS
 from tatami.api import build
 from tatami.backends import torch_compile, torch_program
 from tatami.bench.measure import measure
+from tatami.c import print_entry
 from tatami.compilation import Compilation
+from tatami.core.page import Page
 from tatami.report.timings import Timing
 from tatami.torch.sizes import in_order
 
@@ -64,8 +69,7 @@ def taken_programs() -> Iterator[list[Taken]]:
         if own is not None and not own.arrays:
             for port, argument, tensor in zip(self.function.arguments, self._taken, tensors, strict=True):
                 lies = tensor if argument is None else in_order(tensor, argument.order)
-                array = lies.detach().numpy().reshape(tuple(lies.shape))
-                own.arrays[port.tensor] = np.array(array.view(np.uint64) if argument is None else array)
+                own.arrays[port.tensor] = array_of(lies.detach().reshape(tuple(lies.shape)), is_generator=argument is None)
         run(self, program, bound, tensors, made)
 
     with (
@@ -76,10 +80,32 @@ def taken_programs() -> Iterator[list[Taken]]:
         yield found
 
 
-def programs_of(name: str) -> list[Taken]:
-    """The programs of forward and backward of a network."""
+def array_of(tensor: torch.Tensor, is_generator: bool) -> np.ndarray:
+    """A copy as an array. `is_generator`: the tensor is the state of random numbers."""
+    if tensor.dtype == torch.bfloat16:
+        return np.array(tensor.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
+    return np.array(tensor.numpy().view(np.uint64) if is_generator else tensor.numpy())
+
+
+@contextmanager
+def processor_clock() -> Iterator[None]:
+    """Programs compiled inside measure their kernels by the time of their thread."""
+    page = print_entry._page
+
+    def clocked(name: str) -> Page:
+        found = page(name)
+        lines = tuple(line.replace("CLOCK_MONOTONIC", "CLOCK_THREAD_CPUTIME_ID") for line in found.lines)
+        return replace(found, lines=lines)
+
+    with patch.object(print_entry, "_page", clocked):
+        yield
+
+
+def programs_of(name: str, narrow: bool = False) -> list[Taken]:
+    """The programs of forward and backward of a network. `narrow`: under autocast to bf16."""
+    torch._dynamo.config.allow_rnn = NETS[name].unrolled
     module, x, target = prepared(name)
-    with taken_programs() as found:
+    with taken_programs() as found, torch.autocast("cpu", torch.bfloat16, enabled=narrow):
         NETS[name].loss(torch.compile(module, backend="tatami")(x), target).backward()
     return [t for t in found if t.arrays]
 
@@ -114,11 +140,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(NETS))
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--least", type=float, default=0.02)
+    parser.add_argument("--bf16", action="store_true")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall")
     asked = parser.parse_args(arguments)
     torch.set_num_threads(1)
     for name in asked.models or NETS:
-        for taken in programs_of(name):
-            found = measure(taken.compilation, taken.arrays, {}, 1, asked.seconds)
+        for taken in programs_of(name, asked.bf16):
+            with processor_clock() if asked.clock == "processor" else nullcontext():
+                found = measure(taken.compilation, taken.arrays, {}, 1, asked.seconds)
             total = sum(t.seconds for t in found.timings)
             print(
                 f"{name} {taken.kind}: {1e3 * found.whole:.2f} ms, {len(found.timings)} kernels, their sum {1e3 * total:.2f} ms"

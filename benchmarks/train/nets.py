@@ -9,119 +9,40 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.models.zoo import UNet, resnet
+from benchmarks.train.images import BilinearUnet, DiffusionUnet, Resnet, Vit, convnext, fields, images
+from benchmarks.train.sequences import Bert, Experts, Gpt, Lstm, LstmWords, Sound, frames, tokens
+from tests.models.zoo import UNet
 
 
 @dataclass(frozen=True)
 class Net:
-    """A network: `build` makes the module, `batch` its arguments and the target, `loss` the number from result and target."""
+    """A network: `build` makes the module, `batch` its arguments and the target, `loss` the number from result and target.
+    `unrolled`: Dynamo hands the steps of its recurrent layers to the compiler instead of leaving the layers in PyTorch."""
 
     build: Callable[[], nn.Module]
     batch: Callable[[], tuple[Tensor, Tensor]]
-    loss: Callable[[Tensor, Tensor], Tensor]
+    loss: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy
+    unrolled: bool = False
 
 
-class Block(nn.Module):
-    """A block of a transformer: attention and two wide layers, each after a norm."""
+class GraphNet(nn.Module):
+    """Messages along edges, added up at their ends, in three layers; the edges are drawn with the module."""
 
-    def __init__(self, width: int, heads: int, causal: bool) -> None:
+    def __init__(self, nodes: int, edges: int, width: int) -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
-        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, tokens, width = x.shape
-        q, k, v = self.qkv(self.before(x)).reshape(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
-        return x + self.narrow(functional.gelu(self.wide(self.between(x))))
-
-
-class Gpt(nn.Module):
-    """A causal transformer over tokens."""
-
-    def __init__(self, layers: int, width: int, tokens: int, vocabulary: int) -> None:
-        super().__init__()
-        self.token, self.place = nn.Embedding(vocabulary, width), nn.Embedding(tokens, width)
-        self.blocks = nn.ModuleList(Block(width, max(1, width // 64), True) for _ in range(layers))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.token(tokens) + self.place.weight[: tokens.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x)).flatten(0, 1)
-
-
-class Vit(nn.Module):
-    """A transformer over patches of 8x8."""
-
-    def __init__(self, width: int, layers: int) -> None:
-        super().__init__()
-        self.patches = nn.Conv2d(3, width, 8, 8)
-        self.place = nn.Parameter(torch.zeros(64, width))
-        self.blocks = nn.Sequential(*(Block(width, 3, False) for _ in range(layers)))
+        self.register_buffer("ends", torch.randint(0, nodes, (2, edges)))
+        self.messages = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(3))
+        self.updates = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(3))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(3))
         self.head = nn.Linear(width, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.blocks(self.patches(x).flatten(2).transpose(1, 2) + self.place).mean(1))
-
-
-class ConvNextBlock(nn.Module):
-    """A depthwise window of 7x7, a norm of channels, two wide layers."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.window, self.norm = nn.Conv2d(width, width, 7, padding=3, groups=width), nn.LayerNorm(width)
-        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.norm(self.window(x).permute(0, 2, 3, 1))
-        return x + self.narrow(functional.gelu(self.wide(y))).permute(0, 3, 1, 2)
-
-
-class Experts(nn.Module):
-    """Four experts, of which each token takes the best two, weighted."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.router, self.head = nn.Linear(width, 4), nn.Linear(width, 10)
-        self.up, self.down = (nn.Parameter(torch.randn(4, *s) * 0.05) for s in ((width, 4 * width), (4 * width, width)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        best, which = self.router(x).topk(2, dim=-1)
-        weight = torch.zeros(len(x), 4).scatter(1, which, best.softmax(-1))
-        each = torch.einsum("tew,ewd->ted", functional.gelu(torch.einsum("td,edw->tew", x, self.up)), self.down)
-        return self.head(x + (each * weight.unsqueeze(-1)).sum(1))
-
-
-def images(count: int, size: int) -> tuple[Tensor, Tensor]:
-    """Images and classes."""
-    return torch.randn(count, 3, size, size), torch.randint(0, 10, (count,))
-
-
-def _tokens(count: int, length: int, vocabulary: int) -> tuple[Tensor, Tensor]:
-    words = torch.randint(0, vocabulary, (count, length + 1))
-    return words[:, :-1].contiguous(), words[:, 1:].reshape(-1)
-
-
-class Resnet18(nn.Module):
-    """The zoo's ResNet-18 with its classes as the result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = resnet((2, 2, 2, 2), "basic", (64, 128, 256, 512))()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x)
-
-
-def _convnext() -> nn.Module:
-    first, second = nn.Conv2d(3, 48, 4, 4), nn.Conv2d(48, 96, 2, 2)
-    blocks = [ConvNextBlock(48), ConvNextBlock(48)], [ConvNextBlock(96), ConvNextBlock(96)]
-    return nn.Sequential(first, *blocks[0], second, *blocks[1], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(96, 10))
+        source, target = self.ends[0], self.ends[1]
+        for message, update, norm in zip(self.messages, self.updates, self.norms, strict=True):
+            sent = functional.relu(message(torch.cat([x[source], x[target]], 1)))
+            held = torch.zeros_like(x).index_add(0, target, sent)
+            x = norm(x + functional.relu(update(torch.cat([x, held], 1))))
+        return self.head(x)
 
 
 def _mlp() -> nn.Module:
@@ -135,18 +56,23 @@ def _rows(count: int, width: int) -> tuple[Tensor, Tensor]:
     return torch.randn(count, width), torch.randint(0, 10, (count,))
 
 
-def _fields() -> tuple[Tensor, Tensor]:
-    return torch.randn(2, 3, 64, 64), torch.randn(2, 2, 64, 64)
-
-
 NETS: dict[str, Net] = {
-    "resnet18": Net(Resnet18, lambda: images(8, 32), functional.cross_entropy),
-    "unet": Net(UNet, _fields, functional.mse_loss),
-    "gpt": Net(lambda: Gpt(4, 256, 128, 512), lambda: _tokens(4, 128, 512), functional.cross_entropy),
-    "vit": Net(lambda: Vit(192, 6), lambda: images(8, 64), functional.cross_entropy),
-    "convnext": Net(_convnext, lambda: images(8, 64), functional.cross_entropy),
-    "experts": Net(lambda: Experts(128), lambda: _rows(512, 128), functional.cross_entropy),
-    "mlp": Net(_mlp, lambda: _rows(128, 784), functional.cross_entropy),
+    "resnet18": Net(lambda: Resnet((2, 2, 2, 2), "basic", (64, 128, 256, 512)), lambda: images(8, 32)),
+    "resnet50": Net(lambda: Resnet((3, 4, 6, 3), "bottleneck", (256, 512, 1024, 2048)), lambda: images(4, 64)),
+    "unet": Net(UNet, lambda: fields(2, 2), functional.mse_loss),
+    "unet_bilinear": Net(BilinearUnet, lambda: fields(2, 2), functional.mse_loss),
+    "diffusion": Net(lambda: DiffusionUnet(64), lambda: fields(2, 3), functional.mse_loss),
+    "gpt": Net(lambda: Gpt(4, 256, 128, 512), lambda: tokens(4, 128, 512)),
+    "gpt_85m": Net(lambda: Gpt(12, 768, 64, 512), lambda: tokens(1, 64, 512)),
+    "bert": Net(lambda: Bert(4, 256, 64, 2048), lambda: tokens(4, 64, 2048)),
+    "vit": Net(lambda: Vit(192, 6), lambda: images(8, 64)),
+    "convnext": Net(convnext, lambda: images(8, 64)),
+    "wav2vec": Net(lambda: Sound(128, 192, 2), lambda: (torch.randn(2, 1, 16000), torch.randint(0, 10, (2,)))),
+    "experts": Net(lambda: Experts(128), lambda: _rows(512, 128)),
+    "mlp": Net(_mlp, lambda: _rows(128, 784)),
+    "lstm": Net(lambda: Lstm(64, 256), lambda: frames(16, 50, 64)),
+    "lstm_words": Net(lambda: LstmWords(256, 512), lambda: tokens(8, 12, 512), unrolled=True),
+    "graph_net": Net(lambda: GraphNet(1024, 4096, 64), lambda: (torch.randn(1024, 64), torch.randint(0, 10, (1024,)))),
 }
 """Networks by name."""
 

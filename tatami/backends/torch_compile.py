@@ -24,7 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from tatami.api import build, prepare
 from tatami.backends.torch_as_eager import as_eager
-from tatami.backends.torch_groups import use_torch_groups
+from tatami.backends.torch_groups import use_torch_groups_by_default
 from tatami.backends.torch_kept import Kept, kept_bytes
 from tatami.backends.torch_parameters import span
 from tatami.backends.torch_partition import cut
@@ -36,10 +36,10 @@ from tatami.core.diagnostic import TatamiError, fail
 from tatami.core.expr import Expr
 from tatami.core.faults.arguments import seconds_argument
 from tatami.core.sizes.binding import solve
-from tatami.execution.ir import Choose, Launch, is_collective
+from tatami.execution.ir import Choose, Launch, is_collective, is_exchange_of_reference
 from tatami.runtime.cores import thread_count
 from tatami.runtime.cpu.watch import can_watch
-from tatami.torch.decompose import decompositions
+from tatami.torch.decompose import decompositions, whole_interpolation
 from tatami.torch.import_graph import import_graph
 from tatami.torch.imported import Frame, Imported, Unsupported, View, described
 
@@ -85,7 +85,8 @@ def compile_graph(gm: fx.GraphModule, example_inputs: Sequence[Any], options: An
         keep_inference_input_mutations=True,
     )
     try:
-        return backend(gm, example_inputs)
+        with whole_interpolation():
+            return backend(gm, example_inputs)
     except RuntimeError as error:  # raised by AOTAutograd while it follows the derivatives
         if not chosen.fallback or not lacks_derivative(error):
             raise
@@ -269,8 +270,8 @@ def _program(gm: fx.GraphModule, imported: Imported, report: GraphReport, option
         log.warning("a graph stays in PyTorch: %s", error)
         report.refused.append(str(error.diagnostics[0]))
         return None
-    if any(is_collective(i.op) for i in function.execution.main.instructions):
-        use_torch_groups()
+    if any(is_collective(i.op) or is_exchange_of_reference(i.op) for i in function.execution.main.instructions):
+        use_torch_groups_by_default()
     report.programs += 1
     report.alive.add(function)
     report.kernels += sum(isinstance(i.op, Launch | Choose) for i in function.execution.main.instructions)

@@ -13,6 +13,7 @@ from tatami.core.numbers.collectives import (
     Array,
     Collective,
     CommunicationError,
+    communicator_in_use,
     row_bytes,
     use_communicator,
 )
@@ -32,6 +33,12 @@ _REDUCE = (
 def use_torch_groups() -> None:
     """Let programs of this process exchange arrays by torch.distributed; a group named "world" is the default group."""
     use_communicator(TorchGroups())
+
+
+def use_torch_groups_by_default() -> None:
+    """`use_torch_groups`, unless this process has a communicator: one that the user has chosen stays."""
+    if communicator_in_use() is None:
+        use_torch_groups()
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,11 @@ def is_collective(op: Operation) -> bool:
     return isinstance(op, Host) and op.routine in COLLECTIVES
 
 
+def is_exchange_of_reference(op: Operation) -> bool:
+    """True if the operation is a collective that the reference runs: it waits for the exchange at once."""
+    return isinstance(op, Op) and op.name in COLLECTIVES
+
+
 Operation: TypeAlias = Launch | Choose | Call | If | Loop | Host | Extent | Copy | Op
 
 

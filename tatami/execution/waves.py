@@ -36,6 +36,7 @@ from tatami.execution.ir import (
     SizeArg,
     TensorMap,
     is_collective,
+    is_exchange_of_reference,
 )
 from tatami.frontend.ir import Node
 from tatami.frontend.operation import attributes
@@ -202,7 +203,7 @@ def _named_in_attributes(op: Operation) -> set[str]:
 def waves(plan: ExecutionPlan) -> list[int]:
     """The wave of each instruction. Raises CyclicGraph if the dependences form a circle."""
     before = dependences(plan)
-    exchanges = {i for i, ins in enumerate(plan.instructions) if is_collective(ins.op)}
+    exchanges = {i for i, ins in enumerate(plan.instructions) if is_collective(ins.op) or is_exchange_of_reference(ins.op)}
     if not exchanges:
         return _longest_chains(plan, before)
     reads = [set(b) for b in before]
@@ -233,7 +234,7 @@ def waves(plan: ExecutionPlan) -> list[int]:
 
 def _number(ins: Instruction) -> int:
     """The place of a collective among those of its program."""
-    number = ins.op.attrs.get("number", 0) if isinstance(ins.op, Host) else 0
+    number = ins.op.attrs.get("number", 0) if isinstance(ins.op, Host | Op) else 0
     return number if isinstance(number, int) else 0
 
 

@@ -18,7 +18,7 @@ from tatami.core.expr import Expr, var
 from tatami.core.module import Module
 from tatami.frontend import ir
 from tatami.frontend.specialise import specialise
-from tatami.torch.decompose import decompositions
+from tatami.torch.decompose import decompositions, whole_interpolation
 from tatami.torch.import_graph import import_graph
 from tatami.torch.imported import Frame, described
 from tatami.torch.sizes import shape_of
@@ -60,7 +60,8 @@ def load_exported(
     program: ExportedProgram, example_inputs: object = None, dims: Mapping[tuple[int, int], str] | None = None
 ) -> Module[ir.Graph]:
     """Import an exported program. `dims`: names of sizes by (input tensor, axis)."""
-    program = program.run_decompositions(decompositions())
+    with whole_interpolation():
+        program = program.run_decompositions(decompositions())
     signature = program.graph_signature
     held = {**program.state_dict, **program.constants}
     updated = {s.target for s in signature.output_specs if s.kind == OutputKind.BUFFER_MUTATION}

@@ -51,7 +51,16 @@ def test_a_row_compares_with_the_faster_of_the_others() -> None:
     assert "ratio 1.50" in row.line()
 
 
-@pytest.mark.parametrize("arguments", [["nothing"], ["mlp", "--threads", "0"], ["mlp", "--steps", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing"],
+        ["mlp", "--threads", "0"],
+        ["mlp", "--steps", "0"],
+        ["mlp", "--clock", "processor"],
+        ["mlp", "--contestants", "eager"],
+    ],
+)
 def test_what_does_not_fit_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         main(arguments)

@@ -96,13 +96,14 @@ def test_kernels_and_the_reference_agree(twins: Twins) -> None:
         np.testing.assert_allclose(value, want[name], rtol=1e-5)
 
 
-def test_collectives_begin_in_the_order_of_the_model(twins: Twins) -> None:
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_collectives_begin_in_the_order_of_the_model(twins: Twins, target: str) -> None:
     g = tt.Graph("order")
     x = g.input("x", (8, 16), tt.fp32)
     late = (x @ g.input("w", (16, 16), tt.fp32)).softmax(1)
     g.output("a", late.all_reduce(2))  # first in the model, though its operand is ready last
     g.output("b", x.all_gather(2))
-    tt.compile(g)(ARRAYS)
+    tt.compile(g, target=target)(ARRAYS)
     assert [t for t in twins.told if t.startswith("begin")] == ["begin all_reduce", "begin all_gather"]
 
 

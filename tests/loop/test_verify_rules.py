@@ -264,6 +264,8 @@ def test_names_that_C_text_may_hold() -> None:
         ("tatami_sort", True),
         ("tatami_sort_", False),
         ("tatami_pack_f32_16", True),
+        ("tatami_pack_f32b16_16", True),
+        ("tatami_pack_f64b16_8", False),
         ("tatami_tiles_i8u8", True),
         ("tatami_gemm_f32_1x16_16", True),
         ("tatami_gemm_f32_64x48_16", True),

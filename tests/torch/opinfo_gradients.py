@@ -2,7 +2,7 @@
 
 Each sample of a name that `supports_autograd` is called by a compiled function; the gradients of its results, with random
 cotangents, are compared with eager's. Operators that cannot be imported stay in PyTorch, as they do for a user; a name tells
-of how many of its samples all of forward and backward is ours.
+of how many of its samples all of forward and backward is ours. Samples without a result that has a gradient do not count.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ def check_gradients(name: str, target: str, limit: int | None, whole: bool = Tru
             if reason and not whole:
                 break
             part = samples[:limit][first : first + opinfo_samples.TOGETHER]
+            part, absent = with_gradients(op, part)
+            total -= absent
+            if not part:
+                continue
             whys, stays = check_together(op, part, target)
             if len(part) > 1 and any(whys):
                 alone = [check_together(op, [s], target) for s in part]
@@ -40,7 +44,22 @@ def check_gradients(name: str, target: str, limit: int | None, whole: bool = Tru
             ours += len(part) - stays
             passed += whys.count(None)
             reason = reason or next(filter(None, whys), "")
+    reason = reason if run else reason or "no gradients of float32"
     return {"passed": passed, "run": run, "samples": total, "ours": ours, "reason": reason}
+
+
+def with_gradients(op: Any, samples: list[Any]) -> tuple[list[Any], int]:
+    """(the samples of which eager finds gradients or raises, the number of others)."""
+
+    def counts(sample: Any) -> bool:
+        call = ((sample.input, *sample.args), dict(sample.kwargs))
+        try:
+            return gradients(lambda given: [op(*args, **kwargs) for args, kwargs in given], op, [sample], [call])[0] is not None
+        except Exception:  # `check_together` tells why
+            return True
+
+    kept = [s for s in samples if counts(s)]
+    return kept, len(samples) - len(kept)
 
 
 def check_together(op: Any, samples: list[Any], target: str) -> tuple[list[str | None], int]:
@@ -85,21 +104,22 @@ def _given(value: Any) -> Any:
 
 
 def gradients(apply: Any, op: Any, samples: list[Any], calls: list[Any], seed: int = 0) -> list[Any]:
-    """Per sample the gradients of its tensors that require one, for random cotangents of its results."""
+    """Per sample the gradients of its tensors that require one, for random cotangents of its results; None if no result has a
+    gradient."""
     import torch
     from torch.utils._pytree import tree_leaves
 
     given = [leaves_of(c) for c in calls]
     torch.manual_seed(seed)
     results = apply(given)
-    out: list[list[Any]] = []
+    out: list[list[Any] | None] = []
     for sample, call, result in zip(samples, given, results, strict=True):
         made = [r for r in tree_leaves(sample.output_process_fn_grad(result)) if is_differentiable(r)]
         inputs = [t for t in tree_leaves(call) if isinstance(t, torch.Tensor) and t.requires_grad]
         torch.manual_seed(7)
         along = [torch.randn(r.shape, dtype=torch.float32).to(r.dtype) for r in made]
         if not made or not inputs:
-            out.append([])
+            out.append(None)
             continue
         found = torch.autograd.grad(made, inputs, along, allow_unused=True)
         out.append([torch.zeros_like(t) if g is None else g.detach() for g, t in zip(found, inputs)])

@@ -63,9 +63,10 @@ def narrow_text(dtype: DType, lanes: int, x: str, needs: Needs) -> str:
     if dtype == DType.bool:
         return f"((uint8_t){x})" if lanes == 1 else convert_text(f"(-{x})", "i32", "u8", lanes, needs)
     if dtype.is_narrow_float:
+        form = "upper_bf16" if dtype == DType.bf16 else f"bits_{dtype.value}"  # registers are rounded already
         if lanes == 1:
-            return f"{needs.add(f'bits_{dtype.value}x4')}({needs.add('splat_f32x4')}({x}))[0]"
-        return f"{needs.add(f'bits_{dtype.value}x{lanes}')}({x})"
+            return f"{needs.add(f'{form}x4')}({needs.add('splat_f32x4')}({x}))[0]"
+        return f"{needs.add(f'{form}x{lanes}')}({x})"
     return x
 
 

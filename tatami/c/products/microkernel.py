@@ -23,7 +23,8 @@ one element of 32 bits, and k counts such elements (c/products/dots.py). C form:
         Copies columns of a matrix as slivers, which begin `each` elements apart: to[s*each + k*nr + j] =
         from[k*pitch + s*nr + j] for k < rows; the last sliver is filled up with zeros. mr rows at a time go along all slivers.
     tatami_pack_<t>_<lanes>              buffers to, from; sizes columns, pitch, stride, count
-        to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written.
+        to[k*pitch + j] = from[j*stride + k] for j < columns, k < count; nothing else is written. Elements of `from` that are narrower
+        (`f32b16` and the like) are widened.
 
 Each height of a panel is a function of its own. If the calls of a program state their possible rows, few heights occur,
 and only those are compiled (`panel_units`).
@@ -108,7 +109,7 @@ def _parts_of(name: str) -> re.Match[str] | None:
     """Kind, element, mr, nr and lanes in the name of a routine of this file, or None; groups of k have the kinds of a plan's
     dot."""
     found = _NAME.fullmatch(name)
-    kinds = {**dict.fromkeys(DOTS, ("gemm", "into")), **dict.fromkeys(NARROW, ("gemm", "into", "lies"))}
+    kinds = {**dict.fromkeys(DOTS, ("gemm", "into")), **dict.fromkeys(NARROW, ("gemm", "into", "lies", "pack"))}
     is_known = found is not None and found[2] in C_TYPES and found[1] in kinds.get(found[2], (found[1],))
     return found if is_known else None
 

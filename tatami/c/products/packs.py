@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tatami.c.products.elements import element_text, routine_page
+from tatami.c.products.elements import NARROW, element_text, routine_page
 
 
 def slivers_text(name: str, element: str, rows: int, columns: int, lanes: int) -> str:
@@ -24,15 +24,18 @@ def pack_text(name: str, element: str, lanes: int) -> str:
     rows = [(i, f"(k + {i}) * pitch + j") for i in range(lanes)]
     masked = [f"__builtin_ia32_storeups512_mask(to + {at}, {final[i]}, live);" for i, at in rows]
     column = [f"(j + {i} < columns ? j + {i} : columns - 1)" for i in range(lanes)]
+    load = "wide({})" if element in NARROW else "*(const U *)({})"
     return routine_page("pack").fill(
         ELEMENT=element_text(element, lanes),
         NAME=name,
         LANES=lanes,
         TWICE=2 * lanes,
-        LOADS=[f"V r{i} = *(const U *)(from + {column[i]} * stride + k);" for i in range(lanes)],
+        FROM="B" if element in NARROW else "T",
+        ONE=f"wide((B[{lanes}]){{from[j * stride + k]}})[0]" if element in NARROW else "from[j * stride + k]",
+        LOADS=[f"V r{i} = {load.format(f'from + {column[i]} * stride + k')};" for i in range(lanes)],
         SHUFFLES=shuffles,
         STORES=[f"*(U *)(to + {at}) = {final[i]};" for i, at in rows],
-        MASKED=masked if (element, lanes) == ("f32", 16) else [],
+        MASKED=masked if lanes == 16 and element[:3] == "f32" else [],
         PARTS=[f"part[{i}] = {final[i]};" for i in range(lanes)],
     )
 

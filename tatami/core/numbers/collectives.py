@@ -73,6 +73,11 @@ def use_communicator(communicator: Communicator | None) -> None:
     _InUse.communicator = communicator
 
 
+def communicator_in_use() -> Communicator | None:
+    """The communicator by which this process exchanges arrays; None: it has none."""
+    return _InUse.communicator
+
+
 class Exchange:
     """One exchange of a running program. `wait` returns the result; faults are diagnostics that name `at`."""
 

@@ -12,6 +12,7 @@ from tatami.core.expr import ONE, Expr, ceildiv, expr, maximum, product, var
 from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import lanes_of
 from tatami.loop.emit.template import misfit
+from tatami.loop.products.packing import NARROW
 from tatami.loop.products.parts_of_k import PartsOfK
 from tatami.plan.ir import DOT_COUNT, IN_PLACE_PITCH, CpuContraction
 from tatami.plan.views.dots import dot_dtypes
@@ -32,8 +33,6 @@ from tatami.region.walk import Types, lets_by_name
 
 ELEMENT = {DType.fp32: "f32", DType.fp64: "f64", DType.i32: "u32", DType.u32: "u32", DType.i64: "u64", DType.u64: "u64"}
 """Name of the micro-kernel's element type, by the accumulator's dtype."""
-NARROW = {DType.i8: "i8", DType.u8: "u8", DType.fp16: "h16", DType.bf16: "b16"}
-"""Name of the element type of slivers that are narrower than their fp32 sums and are widened in registers."""
 COPIED_SLIVERS = 16
 """Slivers copied together if all are copied: a thread then reads this many cache lines of a row in sequence."""
 SHARES = 16
@@ -133,6 +132,10 @@ class ContractionOperands(PartsOfK):
         """(read, elements of k per group) of an operand that is used in place; None if it is copied."""
         lying = self.lying_groups.get(operand)
         return super().in_memory(operand) if lying is None else (lying, DOT_COUNT[self.plan.dot])
+
+    def widened(self, operand: RegionExpr) -> Read | None:
+        """The read that is widened, as `Packing` finds it; elements that are groups of k are not widened."""
+        return None if self.plan.dot else super().widened(operand)
 
     def narrow_slivers(self) -> str:
         """Name of the element type of ready slivers if it is narrower than the sums; else empty."""

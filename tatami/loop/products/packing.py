@@ -9,9 +9,10 @@ a transposing routine. Guards that move with j become ranges of j, the others a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from tatami.core.algebra.visit import free_vars, step_of, substitute
+from tatami.core.dtype import DType
 from tatami.core.expr import ONE, ZERO, Expr, expr, floordiv, maximum, minimum, var
 from tatami.indexbook.ir import Guard
 from tatami.loop import ir as loop
@@ -20,8 +21,20 @@ from tatami.loop.emit.segments import JoinedAxes, collapse, guard_range, walk
 from tatami.loop.emit.template import Stmts, Tiles
 from tatami.region.ir import Cast, Const, Read, RegionExpr, Select, Within
 
-Direct: TypeAlias = tuple[str, Expr, Expr]
-"""A plain read: buffer, address, stride along the inner axis of j in packed elements."""
+NARROW: dict[DType, str] = {DType.i8: "i8", DType.u8: "u8", DType.fp16: "h16", DType.bf16: "b16"}
+"""Dtypes that routines for fp32 widen as they read, and their names there."""
+
+
+class Direct(NamedTuple):
+    """A plain read of one element of a tensor for each packed one."""
+
+    buffer: str
+    at: Expr
+    """Address of the first element."""
+    stride: Expr
+    """Packed elements from one index of the inner axis of j to the next."""
+    routine: str
+    """The transposing routine for its elements."""
 
 
 class Panel(NamedTuple):
@@ -128,7 +141,7 @@ class Packing(Tiles):
 
     def pack_transposed(self, direct: Direct, panel: Panel, group: JoinedAxes, ks: JoinedAxes) -> Stmts:
         """A plain read, contiguous along k: the transposing routine, one call per piece of both groups."""
-        buffer, at, stride = direct
+        buffer, at, stride, routine = direct
 
         def per_k(outer_k: dict[str, Expr], kname: str, klo: Expr, khi: Expr, kbase: Expr) -> Stmts:
             def block(outer: dict[str, Expr], name: str, jlo: Expr, jhi: Expr, jbase: Expr) -> Stmts:
@@ -137,7 +150,7 @@ class Packing(Tiles):
                 step = substitute(stride, {**outer_k, **outer})
                 sizes = (loop.Integer(jhi - jlo), loop.Integer(panel.pitch), loop.Integer(step), loop.Integer(khi - klo))
                 buffers = (loop.Pointer(panel.to, place), loop.Pointer(buffer, source))
-                return (loop.Call(self.pack_routine, (*buffers, *sizes), routine=True),)
+                return (loop.Call(routine, (*buffers, *sizes), routine=True),)
 
             return walk(group, panel.lo, panel.hi, self.counter, block)
 
@@ -180,9 +193,11 @@ class Packing(Tiles):
         )
 
     def transposing(self, operand: RegionExpr, values: dict[str, Expr], group: JoinedAxes, ks: JoinedAxes) -> Direct | None:
-        """(buffer, address, stride of the group's inner axis) if k is contiguous and the dtype is the packed one; else None."""
-        found = self.in_memory(operand)
-        if found is None or not self.pack_routine:
+        """The read if k is contiguous and its dtype is the packed one or is widened to it; else None."""
+        found, routine = self.in_memory(operand), self.pack_routine
+        if found is None and (widened := self.widened(operand)) is not None:
+            found, routine = (widened, 1), routine.replace("f32", f"f32{NARROW[self.typer.dtype(widened)]}")
+        if found is None or not routine:
             return None
         read, size = found
         at = substitute(self.address(read.tensor, read.map), {**values, **group.values, **ks.values})
@@ -191,7 +206,13 @@ class Packing(Tiles):
         if along_k is None or along_k.as_int() != size or along_j is None or along_j.as_int() == 1:
             return None
         stride = floordiv(along_j, expr(size))
-        return (read.tensor, at, stride) if stride * size == along_j else None
+        return Direct(read.tensor, at, stride, routine) if stride * size == along_j else None
+
+    def widened(self, operand: RegionExpr) -> Read | None:
+        """The read of narrower elements that an operand in fp32 is, cast or not; else None."""
+        read = operand.x if isinstance(operand, Cast) and not operand.bits and operand.to == DType.fp32 else operand
+        fits = isinstance(read, Read) and self.dtype == DType.fp32 and self.typer.dtype(read) in NARROW
+        return read if fits and isinstance(read, Read) else None
 
     def in_memory(self, operand: RegionExpr) -> tuple[Read, int] | None:
         """The read that a packed element is, and how many elements of its tensor it takes; None: it is computed."""

@@ -36,6 +36,39 @@ def nearest(n: int, *, exact: bool) -> Handler:
     return handler
 
 
+def linear(m: Importer, x: Tensor, size: object, align_corners: bool, *rest: float | Sequence[float] | None) -> Tensor:
+    """Handler of linear interpolation (upsample_linear1d and the like): the resized tensor. `rest`: a factor for each axis, or one
+    list of them."""
+    n = x.rank - 2
+    listed = [f for r in rest for f in (r if isinstance(r, Sequence) else (r,))]
+    given = listed if len(listed) == n and not align_corners else [None] * n
+    factors = [_factor(f, *sizes) for f, *sizes in zip(given, x.shape[2:], m.shape[2:], strict=True)]
+    known = not align_corners and all(f is not None for f in factors)
+    scales = (1.0, 1.0, *(f or 1.0 for f in factors)) if known else ()
+    how = "align_corners" if align_corners else "half_pixel"
+    return x.resize(m.shape, scales=scales, mode="linear", coordinates=how)
+
+
+def linear_backward(m: Importer, grad: Tensor, size: object, of: object, align_corners: bool, *factors: float | None) -> Tensor:
+    """Handler of the gradient of linear interpolation: a product with a matrix of weights along each axis."""
+    given = factors if len(factors) == grad.rank - 2 else [None] * (grad.rank - 2)
+    matrices = {}
+    for axis, factor in enumerate(given, 2):
+        want, have = _numbers(grad, m, axis)
+        matrices[axis] = _linear_weights(have, want, align_corners, factor)
+    return _weighted(m, grad, matrices)
+
+
+def _linear_weights(have: int, want: int, align_corners: bool, factor: float | None) -> np.ndarray:
+    """[want, have] weights of linear interpolation, with PyTorch's positions: 1 - |position - place|, not below 0."""
+    out = np.arange(want)[:, None]
+    if align_corners:
+        at = out * ((have - 1) / max(want - 1, 1))
+    else:
+        at = (out + 0.5) * (1 / factor if factor else have / want) - 0.5
+    return np.maximum(1 - np.abs(np.clip(at, 0, have - 1) - np.arange(have)), 0.0)
+
+
 def _factor(given: float | None, size: Expr, to: Expr) -> float | None:
     """Scale of an axis: as given, or from its sizes; None if symbols leave it open."""
     if given:
@@ -120,7 +153,7 @@ def _numbers(x: Tensor, m: Importer, axis: int) -> tuple[int, int]:
 
 
 def _weighted(m: Importer, x: Tensor, matrices: dict[int, np.ndarray]) -> Tensor:
-    """Each of the last two axes multiplied by a matrix of constants [before, after]."""
+    """Axes multiplied by a matrix of constants [before, after] each."""
     if not x.dtype.is_float:
         raise Refusal(f"weighted means of elements of type {x.dtype}")
     wide = x.cast(DType.fp32) if x.dtype.is_narrow_float else x
@@ -129,7 +162,7 @@ def _weighted(m: Importer, x: Tensor, matrices: dict[int, np.ndarray]) -> Tensor
         if axis == x.rank - 1:
             wide = wide.matmul(matrix)
         else:
-            wide = wide.transpose(x.rank - 2, x.rank - 1).matmul(matrix).transpose(x.rank - 2, x.rank - 1)
+            wide = wide.transpose(axis, x.rank - 1).matmul(matrix).transpose(axis, x.rank - 1)
     return wide.cast(x.dtype)
 
 
@@ -164,12 +197,16 @@ def cubic_weight(x: np.ndarray, a: float = -0.5) -> np.ndarray:
     return np.where(x < 1, near, np.where(x < 2, far, 0.0))
 
 
+LINEAR = ("linear1d", "bilinear2d", "trilinear3d")
+"""Names of linear interpolation by the number of axes, after `upsample_`."""
 RESIZE: dict[str, Handler] = {
     f"aten.{name}{n}d.{overload}": nearest(n, exact=name.endswith("exact"))
     for name in ("upsample_nearest", "_upsample_nearest_exact")
     for n in (1, 2, 3)
     for overload in ("default", "vec")
 } | {
+    **{f"aten.upsample_{name}.{overload}": linear for name in LINEAR for overload in ("default", "vec")},
+    **{f"aten.upsample_{name}_backward.default": linear_backward for name in LINEAR},
     "aten._upsample_bilinear2d_aa.default": antialiased(linear_weight, 1),
     "aten._upsample_bicubic2d_aa.default": antialiased(cubic_weight, 2),
     "aten._upsample_bilinear2d_aa_backward.default": antialiased_backward(linear_weight, 1),

@@ -1,5 +1,6 @@
 import ctypes
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -122,7 +123,17 @@ def test_one_panel_of_rows_meets_any_number_of_columns(element: str, dtype: type
 
 
 @pytest.mark.parametrize(
-    ("element", "dtype", "lanes"), [("f32", np.float32, 16), ("f32", np.float32, 8), ("f64", np.float64, 8)]
+    ("element", "dtype", "lanes"),
+    [
+        ("f32", np.float32, 16),
+        ("f32", np.float32, 8),
+        ("f64", np.float64, 8),
+        ("f32b16", ml_dtypes.bfloat16, 16),
+        ("f32b16", ml_dtypes.bfloat16, 4),
+        ("f32h16", np.float16, 8),
+        ("f32i8", np.int8, 16),
+        ("f32u8", np.uint8, 8),
+    ],
 )
 def test_pack_transposes_and_writes_nothing_else(element: str, dtype: type, lanes: int) -> None:
     run = routine(f"tatami_pack_{element}_{lanes}")
@@ -130,8 +141,8 @@ def test_pack_transposes_and_writes_nothing_else(element: str, dtype: type, lane
     for columns in (1, 5, 8, 11, 12, 16, 17, 32):
         for kc in (0, 1, 15, 16, 17, 31, 48, 50):
             for pitch in {columns, 32}:
-                source: np.ndarray = rng.standard_normal((columns, kc + 3)).astype(dtype)
-                to: np.ndarray = np.full(kc * pitch + 64, 9, dtype)
+                source: np.ndarray = (rng.standard_normal((columns, kc + 3)) * 50 + 60).astype(dtype)
+                to: np.ndarray = np.full(kc * pitch + 64, 9, np.float32 if element[:3] == "f32" else dtype)
                 wanted = to.copy()
                 if pitch >= columns:
                     wanted[: kc * pitch].reshape(kc, pitch)[:, :columns] = source[:, :kc].T

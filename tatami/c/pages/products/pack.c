@@ -2,6 +2,8 @@
    columns. A store may run over the end of its row into the next one, which is written later; the last rows are stored exactly.
    @ELEMENT  types: element.c
    @NAME     the routine
+   @FROM     type of an element that is read
+   @ONE      element j of line k, as one of the result
    @LANES @TWICE  elements of a vector; two vectors
    @LOADS    rows r0 ... of a block
    @SHUFFLES the exchanges
@@ -13,7 +15,7 @@
 
 int @NAME(void *const *buffers, const int64_t *sizes) {
   T *to = buffers[0];
-  const T *from = buffers[1];
+  const @FROM *from = buffers[1];
   const int64_t columns = sizes[0], pitch = sizes[1], stride = sizes[2], kc = sizes[3];
   int64_t k = 0;
 #if defined(__has_builtin)
@@ -46,6 +48,6 @@ int @NAME(void *const *buffers, const int64_t *sizes) {
 #endif
 #endif
   for (; k < kc; ++k)
-    for (int64_t j = 0; j < columns; ++j) to[k * pitch + j] = from[j * stride + k];
+    for (int64_t j = 0; j < columns; ++j) to[k * pitch + j] = @ONE;
   return 0;
 }

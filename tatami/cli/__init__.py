@@ -72,7 +72,9 @@ def common(command: Callable[..., object]) -> Callable[..., None]:
     @click.option("--target", help=TARGETS)
     @click.option("-D", "defines", multiple=True, metavar="NAME=VALUE", help="value of a size symbol, e.g. -D B=32")
     @click.option(
-        "--precision", type=click.Choice(["fp32", "tf32", "bf16", "bf16!", "fp16"]), help="lower contractions to this precision"
+        "--precision",
+        type=click.Choice(["fp32", "tf32", "bf16", "bf16!", "fp16", "int8"]),
+        help="lower contractions to this precision",
     )
     @click.option("--decisions", type=click.Path(), help="a decisions or plan document to obey")
     @click.option("--trust", is_flag=True, help="accept documents that carry code")

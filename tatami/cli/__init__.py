@@ -515,6 +515,9 @@ def quantize(model: str, **options: object) -> None:
 @click.option("--seed", type=int, help="repeat the draws of this seed")
 @click.option("--stop", "stops", multiple=True, metavar="TEXT", help="end before this text")
 @click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option(
+    "--precision", type=click.Choice(["fp32", "int8"]), help="int8: round what weights of 4 and 8 bits are multiplied with"
+)
 @click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
 @refusing
 def generate(model: str, **options: object) -> None:
@@ -530,6 +533,9 @@ def generate(model: str, **options: object) -> None:
 @click.option("--port", default=8080, show_default=True)
 @click.option("--slots", default=4, show_default=True, help="sequences that are computed together")
 @click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option(
+    "--precision", type=click.Choice(["fp32", "int8"]), help="int8: round what weights of 4 and 8 bits are multiplied with"
+)
 @click.option("--queue", "places", default=64, show_default=True, help="sequences that may wait; more are refused (429)")
 @click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
 @refusing

@@ -10,6 +10,7 @@ twice: exact, and with precision="int8", which rounds what weights are multiplie
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import subprocess
 import sys
@@ -49,9 +50,9 @@ def step_of_tatami(model: str, precision: str, rows: int, keys: int) -> Callable
 
 def step_of_llama(model: str, rows: int, keys: int) -> Callable[[], object]:
     """The same step of llama.cpp, with its own cache of 16 bits."""
-    import llama_cpp
-
-    held = llama_cpp.Llama(model, n_ctx=keys + ROOM, n_batch=512, n_ubatch=512, n_threads=1, n_threads_batch=1, verbose=False)
+    held = importlib.import_module("llama_cpp").Llama(
+        model, n_ctx=keys + ROOM, n_batch=512, n_ubatch=512, n_threads=1, n_threads_batch=1, verbose=False
+    )
     if keys > rows:
         held.eval([5] * (keys - rows))
 

@@ -133,8 +133,9 @@ def in_blocks(kind="int8", block=32, depth=128, zeros=False, n=48):
     for k in range(2):
         codes, scale = numbers(depth), rng.uniform(0.001, 0.002, (n, -(-depth // block))).astype(np.float32)
         zero = numbers(scale.shape[1]) if zeros else None
-        held = [None if t is None else g.constant(t, f"{name}{k}") for t, name in ((codes, "w"), (scale, "s"), (zero, "z"))]
-        g.output(f"y{k}", x @ held[0].dequantize(held[1], held[2], axis=1, block=block).transpose())
+        w, scales = g.constant(codes, f"w{k}"), g.constant(scale, f"s{k}")
+        points = None if zero is None else g.constant(zero, f"z{k}")
+        g.output(f"y{k}", x @ w.dequantize(scales, points, axis=1, block=block).transpose())
         less = 0 if zero is None else np.repeat(zero.astype("f8"), block, 1)[:, :depth]
         weights.append((codes.astype("f8") - less) * np.repeat(scale.astype("f8"), block, 1)[:, :depth])
     g.output("z", x @ g.constant(np.ones((depth, 3), np.float32)))

@@ -42,7 +42,7 @@ def per_column(g: Graph, n: int, k: int) -> Tensor:
 
 def per_tensor(g: Graph, n: int, k: int) -> Tensor:
     codes = g.constant(RNG.integers(-127, 128, (DEPTH, n)).astype(np.int8), f"codes{k}")
-    return codes.dequantize(g.constant(np.float32(0.5), f"scale{k}"))
+    return codes.dequantize(g.constant(np.array(0.5, np.float32), f"scale{k}"))
 
 
 def floats(kind: type | np.dtype) -> Callable[[Graph, int, int], Tensor]:

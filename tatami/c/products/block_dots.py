@@ -18,9 +18,10 @@ import re
 from tatami.c.ir import Unit
 from tatami.c.products.elements import element_text, routine_page
 from tatami.core.custom.verbatim import VerbatimCode
+from tatami.plan.views.dots import MOST_BLOCK
 
 _NAME = re.compile(r"tatami_blockdots_f32(i4z?v?|i8v)_(\d+)x(\d+)_(\d+)")
-KC = 512
+KC = MOST_BLOCK
 """Steps of k of codes that are made bytes together: with 32 columns half of L1."""
 FLUSH = 32
 """Steps of k whose sums fit 16 bits: 8 pairs of at most 2 * 15 * 127 in each lane."""
@@ -44,14 +45,14 @@ def block_dots_unit(name: str) -> Unit | None:
 
 def _types(lanes: int) -> str:
     has = {16: "__AVX512BW__", 8: "__AVX2__"}.get(lanes, "")
-    return routine_page("block_dots_types").fill(ELEMENT=element_text("f32i8", lanes), HAS=has, WIDE=4 * lanes)
+    return routine_page("blocks/block_dots_types").fill(ELEMENT=element_text("f32i8", lanes), HAS=has, WIDE=4 * lanes)
 
 
 def _pairs(name: str, kind: str, nr: int, lanes: int) -> str:
     """Bytes multiplied in pairs, sums of 16 bits."""
     most = ROWS.get(lanes, 2)
     heights = range(1, most + 1)
-    return routine_page("block_dots").fill(
+    return routine_page("blocks/block_dots").fill(
         TYPES=_types(lanes),
         PANELS=[_panel(h, nr, lanes, "z" in kind) for h in heights],
         NAME=name,
@@ -68,7 +69,7 @@ def _quads(name: str, kind: str, nr: int, lanes: int) -> str:
     most, is_low = QUAD_ROWS.get(lanes, 2), kind != "i8v"
     few = range(1, ROWS.get(lanes, 2) + 1)
     own = "own, depth, bytes, less, f, blocks, s, to, cp, steps, block, k == 0"
-    return routine_page("quad_dots").fill(
+    return routine_page("blocks/quad_dots").fill(
         TYPES=_types(lanes),
         LOW=[_panel(h, nr, lanes, "z" in kind) if is_low else _byte_panel(h, nr, lanes) for h in few],
         PANELS=[_quad_panel(h, nr, lanes) for h in range(1, most + 1)],
@@ -109,7 +110,7 @@ def _byte_panel(rows: int, nr: int, lanes: int) -> str:
     for i, v in places:
         whole = " + ".join(f"p{i}_{v}_{u}" for u in range(sets))
         scaled.append(f"c{i}_{v} += ({whole}) * (*(const U *)(scales + {v * lanes}) * row_scales[{i} * blocks + at]);")
-    return routine_page("byte_dots_panel").fill(
+    return routine_page("blocks/byte_dots_panel").fill(
         FUNCTION=f"rows_{rows}",
         NR=nr,
         SUMS=", ".join(f"c{i}_{v} = {{0}}" for i, v in places),
@@ -133,7 +134,7 @@ def _quad_panel(rows: int, nr: int, lanes: int) -> str:
             f"c{i}_{v} += __builtin_convertvector(p{i}_{v}, V) * (*(const U *)(scales + {v * lanes}) * g);" for v in vectors
         )
         scaled.append(f"{{ const T g = f[{i} * blocks]; {products} }}")
-    return routine_page("quad_dots_panel").fill(
+    return routine_page("blocks/quad_dots_panel").fill(
         FUNCTION=f"quads_{rows}",
         NR=nr,
         VECTORS=len(vectors),
@@ -173,7 +174,7 @@ def _panel(rows: int, nr: int, lanes: int, has_zeros: bool) -> str:
         scaled.append("}")
     added = [f"p{i}_{v} += madd16(h{i}_{v} - g{i});" for i, v in places]
     sums = [f"e{i}" for i in range(rows)] if has_zeros else []
-    return routine_page("block_dots_panel").fill(
+    return routine_page("blocks/block_dots_panel").fill(
         FUNCTION=f"rows_{rows}",
         NR=nr,
         FLUSH=FLUSH,

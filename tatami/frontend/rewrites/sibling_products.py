@@ -145,6 +145,8 @@ class _Joining(Rewriting):
         that nothing else reads."""
         chain: list[Node] = []
         axis = columns
+        if len(self.shape(tensor)) != 2:
+            return None
         while tensor not in self.constants:
             node = self.producers.get(tensor)
             if node is None or self.uses[tensor] != 1 or len(self.shape(tensor)) != 2:

@@ -1,8 +1,8 @@
-"""The compiler, a line per step: 25 steps, 14 of which are stages.
+"""The compiler, a line per step: 26 steps, 14 of which are stages.
 
 A *stage* is a document: a name of `--dump`, a key of `f.stages`, a file that the compiler restarts from (`stages.py`). Boxes of
 the picture in `docs/architecture.md` stand at the margin and are stages; what lies between two boxes is indented. Two indented
-steps are stages too: `tiny@imported` and `region@explicit`, earlier forms of their boxes; the other 11 are values in memory, which
+steps are stages too: `tiny@imported` and `region@explicit`, earlier forms of their boxes; the other 12 are values in memory, which
 no dump has and a restart computes again.
 
 Before the first row, `models.py` opens a file or an object and an importer (`onnx/load.py`, `torch/load.py`, `harp/load.py`)
@@ -14,7 +14,8 @@ makes `frontend` of it; the Graph API makes it directly. After the last row, `ru
       instances        frontend                               frontend/rewrites/instantiate.py    one graph per shape and dtype of its calls
       calls            instances                              frontend/rewrites/inline.py         which calls are put in place, which stay programs
       linked           instances, calls                       frontend/rewrites/inline.py         the graphs with these calls put in place
-      integers         linked                                 frontend/rewrites/dequantised.py    products of dequantised integers as integer sums
+      siblings         linked                                 frontend/rewrites/sibling_products.py products of one operand as one product
+      integers         siblings                               frontend/rewrites/dequantised.py    products of dequantised integers as integer sums
       filters          integers                               frontend/rewrites/folded_scales.py  scales of channels as a part of constant filters
       tiny@imported    filters                                tiny/lower.py                       movement, elementwise, reduce
     tiny               tiny@imported                          tiny/normalize.py                   the same: broadcasts explicit, constant work in `setup`
@@ -74,6 +75,7 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     from tatami.frontend.rewrites.folded_scales import fold_scales
     from tatami.frontend.rewrites.inline import choose_calls, inline_calls
     from tatami.frontend.rewrites.instantiate import instantiate_calls
+    from tatami.frontend.rewrites.sibling_products import join_siblings
     from tatami.indexbook.analyse import analyse as analyse_indices
     from tatami.node_names import with_node_names
     from tatami.plan.block_reduces.block_sums import reduce_in_blocks
@@ -103,7 +105,8 @@ def add_stages(s: Stages, target: Target, decisions: Decisions, hints: Mapping[s
     s.add("instances", lambda: instantiate_calls(s["frontend"]))
     s.add("calls", lambda: choose_calls(s["instances"], target, decisions.calls))
     s.add("linked", lambda: inline_calls(s["instances"], s["calls"]))
-    s.add("integers", lambda: multiply_integers(s["linked"], target))
+    s.add("siblings", lambda: join_siblings(s["linked"], target))
+    s.add("integers", lambda: multiply_integers(s["siblings"], target))
     s.add("filters", lambda: fold_scales(s["integers"], target))
     s.add("tiny@imported", lambda: lower_to_tiny(s["filters"]))
     s.add("tiny", lambda: normalize(s["tiny@imported"], keeps_narrow=target.kind == "cpu"))

@@ -92,15 +92,15 @@ def _weights_only(dtype: type, lo: int, hi: int, block: int, has_zeros: bool) ->
     return make
 
 
-def _bits(accuracy: int) -> Callable[[Layer], None]:
+def _bits(accuracy: int, bits: int = 4) -> Callable[[Layer], None]:
     def make(layer: Layer) -> None:
         k, n, blocks = layer.k, layer.n, layer.k // BLOCK
-        q = layer.rng.integers(0, 16, (n, k)).astype(np.uint8)
-        scales = (layer.rng.uniform(0.5, 1.5, (n, blocks)) / 16 / np.sqrt(k)).astype(np.float32)
-        layer.real = ((q.astype(np.float64) - 8) * np.repeat(scales.astype(np.float64), BLOCK, 1)).T
-        words = packed(q.reshape(-1)).reshape(n, blocks, BLOCK // 2)
+        q = layer.rng.integers(0, 1 << bits, (n, k)).astype(np.uint8)
+        scales = (layer.rng.uniform(0.5, 1.5, (n, blocks)) / (1 << bits) / np.sqrt(k)).astype(np.float32)
+        layer.real = ((q.astype(np.float64) - (1 << bits - 1)) * np.repeat(scales.astype(np.float64), BLOCK, 1)).T
+        words = (packed(q.reshape(-1)) if bits == 4 else q).reshape(n, blocks, -1)
         inputs = ["x", layer.constant("w", words), layer.constant("s", scales)]
-        layer.node("MatMulNBits", inputs, "y", K=k, N=n, bits=4, block_size=BLOCK, accuracy_level=accuracy)
+        layer.node("MatMulNBits", inputs, "y", K=k, N=n, bits=bits, block_size=BLOCK, accuracy_level=accuracy)
 
     return make
 
@@ -124,6 +124,7 @@ FORMATS: dict[str, Callable[[Layer], None]] = {
     "uint4 with zero points, in blocks": _weights_only(ml_dtypes.uint4, 0, 16, BLOCK, True),
     "MatMulNBits, accuracy 0": _bits(0),
     "MatMulNBits, accuracy 4": _bits(4),
+    "MatMulNBits of 8 bits, accuracy 4": _bits(4, 8),
     "int8 QDQ": _both_quantised,
 }
 """How to make a layer of each format."""

@@ -72,7 +72,9 @@ def common(command: Callable[..., object]) -> Callable[..., None]:
     @click.option("--target", help=TARGETS)
     @click.option("-D", "defines", multiple=True, metavar="NAME=VALUE", help="value of a size symbol, e.g. -D B=32")
     @click.option(
-        "--precision", type=click.Choice(["fp32", "tf32", "bf16", "bf16!", "fp16"]), help="lower contractions to this precision"
+        "--precision",
+        type=click.Choice(["fp32", "tf32", "bf16", "bf16!", "fp16", "int8"]),
+        help="lower contractions to this precision",
     )
     @click.option("--decisions", type=click.Path(), help="a decisions or plan document to obey")
     @click.option("--trust", is_flag=True, help="accept documents that carry code")
@@ -513,6 +515,9 @@ def quantize(model: str, **options: object) -> None:
 @click.option("--seed", type=int, help="repeat the draws of this seed")
 @click.option("--stop", "stops", multiple=True, metavar="TEXT", help="end before this text")
 @click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option(
+    "--precision", type=click.Choice(["fp32", "int8"]), help="int8: round what weights of 4 and 8 bits are multiplied with"
+)
 @click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
 @refusing
 def generate(model: str, **options: object) -> None:
@@ -528,6 +533,9 @@ def generate(model: str, **options: object) -> None:
 @click.option("--port", default=8080, show_default=True)
 @click.option("--slots", default=4, show_default=True, help="sequences that are computed together")
 @click.option("--context", type=int, help="most tokens of prompt and answer; default: the model's, at most 4096")
+@click.option(
+    "--precision", type=click.Choice(["fp32", "int8"]), help="int8: round what weights of 4 and 8 bits are multiplied with"
+)
 @click.option("--queue", "places", default=64, show_default=True, help="sequences that may wait; more are refused (429)")
 @click.option("--threads", type=int, help="default: TATAMI_NUM_THREADS, else all cores")
 @refusing

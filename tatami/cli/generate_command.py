@@ -31,6 +31,7 @@ class Options(msgspec.Struct, frozen=True):
     seed: int | None
     stops: tuple[str, ...]
     context: int | None
+    precision: str | None
     threads: int | None
 
 
@@ -44,7 +45,7 @@ def generate_command(model: str, given: Mapping[str, object]) -> None:
         if len(data) > MOST_PROMPT:
             raise fail("InputTooLarge", "prompt", f"more than {MOST_PROMPT} bytes", "give a shorter prompt")
         prompt = data.decode("utf-8", errors="replace")
-    generator = Generator.open(model, context=options.context, threads=options.threads)
+    generator = Generator.open(model, context=options.context, threads=options.threads, precision=options.precision)
     assert generator.tokenizer is not None
     if options.chat:
         tokens = generator.tokenizer.conversation([{"role": "user", "content": prompt}])

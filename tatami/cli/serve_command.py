@@ -27,6 +27,7 @@ class Options(msgspec.Struct, frozen=True):
     slots: int
     places: int
     context: int | None
+    precision: str | None
     threads: int | None
 
 
@@ -51,7 +52,9 @@ def serve_command(model: str, given: Mapping[str, object]) -> None:
         raise fail("InvalidAttribute", KEY, "it is not a key", "use at least 8 printable ASCII characters")
     if not 0 <= port < 1 << 16 or not 1 <= places <= 1 << 16:
         raise fail("InvalidAttribute", "--port, --queue", f"{port}, {places}", "give numbers below 65536")
-    generator = Generator.open(model, context=options.context, slots=slots, threads=options.threads)
+    generator = Generator.open(
+        model, context=options.context, slots=slots, threads=options.threads, precision=options.precision
+    )
     name = Path(model).stem
     server = Server(generator, name, key=key, places=slots + places)
     web = uvicorn.Server(

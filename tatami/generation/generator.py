@@ -44,9 +44,17 @@ class Generator:
         self.engine = Engine(program, context, slots, ends, chunk)
 
     @classmethod
-    def open(cls, path: str | Path, *, context: int | None = None, slots: int = 1, threads: int | None = None) -> Generator:
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        context: int | None = None,
+        slots: int = 1,
+        threads: int | None = None,
+        precision: str | None = None,
+    ) -> Generator:
         """The generator of a GGUF file, compiled for this CPU. `context`: default 4096 or what the model was made for, the
-        smaller. Raises TatamiError."""
+        smaller; `precision`: that of `tt.compile`. Raises TatamiError."""
         from tatami.api import compile
         from tatami.gguf.architectures import sizes_of
         from tatami.gguf.file import read_header
@@ -64,7 +72,10 @@ class Generator:
             )
         tokenizer = Tokenizer.of_file(path)
         return cls(
-            compile(path, threads=threads), tokenizer, context=min(room, 4096) if context is None else context, slots=slots
+            compile(path, threads=threads, precision=precision),
+            tokenizer,
+            context=min(room, 4096) if context is None else context,
+            slots=slots,
         )
 
     def sequence(self, prompt: Prompt, most: int = 64, sampling: Sampling | None = None, stops: Sequence[str] = ()) -> Running:

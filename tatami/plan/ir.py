@@ -25,10 +25,21 @@ WrittenName: TypeAlias = Annotated[str, WRITTEN]
 """Name of an output of the Region."""
 Storage: TypeAlias = Literal["register", "row", "tile", "workspace", "recompute"]
 TileOrder: TypeAlias = Literal["row", "grouped", "hilbert"]
-Dot: TypeAlias = Literal["", "pairs", "quads", "pairs_vnni", "quads_vnni", "quads_amx", "pairs_bf16"]
-DOT_COUNT: dict[Dot, int] = {"": 1, "pairs": 2, "quads": 4, "pairs_vnni": 2, "quads_vnni": 4, "quads_amx": 4, "pairs_bf16": 2}
+Dot: TypeAlias = Literal["", "pairs", "quads", "pairs_vnni", "quads_vnni", "quads_amx", "pairs_bf16", "blocks_vnni"]
+DOT_COUNT: dict[Dot, int] = {
+    "": 1,
+    "pairs": 2,
+    "quads": 4,
+    "pairs_vnni": 2,
+    "quads_vnni": 4,
+    "quads_amx": 4,
+    "pairs_bf16": 2,
+    "blocks_vnni": 1,
+}
 """Steps of k per multiply-add of the micro-kernel (region/views/narrow.py)."""
-DOT_FEATURE: dict[Dot, str] = {"pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8", "pairs_bf16": "bf16"}
+DOT_FEATURE: dict[Dot, str] = {
+    "pairs_vnni": "vnni", "quads_vnni": "vnni", "quads_amx": "amx_int8", "pairs_bf16": "bf16", "blocks_vnni": "vnni",
+}  # fmt: skip
 """Feature that a target needs for the multiply-add."""
 DOTS_OF_ANY_SIGNS: frozenset[Dot] = frozenset({"quads", "quads_amx"})
 """Quads whose two operands may both be signed or both be unsigned."""

@@ -102,6 +102,7 @@ def _report(compilation: Compilation) -> Iterator[str]:
         yield f"  {k.name}{where}  {k.kind:<14} {', '.join(k.sources)}{named}"
     yield from _sizes(compilation)
     yield from _calls(compilation)
+    yield from _siblings(compilation)
     yield from _integers(compilation)
     yield from _course(compilation)
     partitions = (
@@ -172,9 +173,26 @@ def _calls(compilation: Compilation) -> Iterator[str]:
         yield f"  {graph}  {'inlined' if v.inlined else 'called '}  {v.why}  (decisions key {v.key})"
 
 
+def _siblings(compilation: Compilation) -> Iterator[str]:
+    """Products of one operand that became one product."""
+    before, after = (compilation.stages.get_made(name) for name in ("linked", "siblings"))
+    if before is None or after is None:
+        return
+    lines = []
+    for program, graph in before.programs.items():
+        kept = {n.name for n in after.programs[program].graph}
+        names = before.origins.get(program, {})
+        for n in after.programs[program].graph:
+            first = n.name.removesuffix(f".{n.op}")
+            if n.op in PRODUCTS and first in {m.name for m in graph.graph} - kept:
+                members = ", ".join(after.origins.get(program, {}).get(n.name, ())) or ", ".join(names.get(first, (first,)))
+                lines.append(f"  {members}{'' if program == 'main' else f' ({program})'}  one product, {n.op}")
+    yield from (("", "sibling products", *lines) if lines else ())
+
+
 def _integers(compilation: Compilation) -> Iterator[str]:
     """Products of dequantised operands that sum integers, and quantisations that reproduce the codes."""
-    before, after = (compilation.stages.get_made(name) for name in ("linked", "integers"))
+    before, after = (compilation.stages.get_made(name) for name in ("siblings", "integers"))
     if before is None or after is None:
         return
     lines = []

@@ -55,16 +55,16 @@ def execution_of(record: Record, of_model: Mapping[str, Tensor]) -> Module[Execu
     """The module with its constants; None if the model lacks one."""
     known = dict(of_model)
     for name, derivation in record.derived.items():
-        ref, source = record.constants.get(name), of_model.get(derivation.source)
-        if ref is None or source is None:
+        ref, sources = record.constants.get(name), [t for s in derivation.sources if (t := of_model.get(s)) is not None]
+        if ref is None or len(sources) < len(derivation.sources):
             return None
-        known[ref.sha256] = DerivedTensor.again(source, derivation, (ref.dtype, ref.shape, ref.sha256))
+        known[ref.sha256] = DerivedTensor.again(sources, derivation, (ref.dtype, ref.shape, ref.sha256))
     constants = constants_of_refs(record.constants, known)
     return None if constants is None else Module(record.programs, constants)
 
 
 def _is_derived(tensor: Tensor, model: Mapping[str, Tensor]) -> TypeGuard[DerivedTensor]:
-    return isinstance(tensor, DerivedTensor) and tensor.sha256 not in model and tensor.derivation.source in model
+    return isinstance(tensor, DerivedTensor) and tensor.sha256 not in model and model.keys() >= set(tensor.derivation.sources)
 
 
 def constant_refs(constants: Mapping[str, Tensor], of_model: Iterable[Tensor]) -> dict[str, ConstantRef]:

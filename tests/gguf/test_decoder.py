@@ -10,6 +10,7 @@ import pytest
 
 import tatami as tt
 from tatami.core.diagnostic import TatamiError
+from tatami.runtime.machine.host import detect_host
 from tests.gguf.steps import caches_of, logits_after_each
 from tests.gguf.written import KINDS, QUANTS, VOCABULARY, Written, written
 
@@ -35,6 +36,16 @@ def test_logits_of_prompt_chunks_and_single_tokens(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize("form", ["F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"])
 def test_weights_of_every_format(form: str, tmp_path: Path) -> None:
     assert worst(written(tmp_path, "llama", getattr(QUANTS, form))) < 1e-5
+
+
+@pytest.mark.skipif("vnni" not in detect_host().features, reason="rows are rounded where bytes are multiplied in fours")
+@pytest.mark.parametrize("form", ["Q8_0", "Q4_0"])
+def test_rounded_rows_are_near_the_exact_ones(form: str, tmp_path: Path) -> None:
+    made = written(tmp_path, "llama", getattr(QUANTS, form))
+    tokens = np.random.default_rng(6).integers(0, VOCABULARY, 12)
+    f = tt.compile(made.path, precision="int8")
+    for row, want in zip(logits_after_each(f, tokens, (6, 5, 1)), made.logits(tokens)[[5, 10, 11]], strict=True):
+        assert 1e-4 < np.linalg.norm(row - want) / np.linalg.norm(want) < 4e-2
 
 
 def test_one_format_does_not_pass_for_another(tmp_path: Path) -> None:

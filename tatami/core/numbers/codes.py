@@ -44,10 +44,14 @@ def blocks_of(codes: Tensor, scales: Tensor, zeros: Tensor | None, k_axis: int, 
         """One row for each block of k."""
         is_matrix = len(t.shape) == 2
         spread = 0 if is_matrix else columns
-        return DerivedTensor.first(t, Derivation(t.sha256, minus, is_matrix and is_turned, spread, form))
+        return DerivedTensor.first(
+            [t], Derivation(t.sha256, minus=minus, turned=is_matrix and is_turned, columns=spread, form=form)
+        )
 
     return Blocks(
-        DerivedTensor.first(codes, Derivation(codes.sha256, offset, is_turned, form="i8" if is_wide else "words")),
+        DerivedTensor.first(
+            [codes], Derivation(codes.sha256, minus=offset, turned=is_turned, form="i8" if is_wide else "words")
+        ),
         _zeros(scales, zeros, offset, by_row),
         by_row(scales),
         depth,

@@ -1,9 +1,11 @@
-"""Constants that are made from a constant of the model and need not be kept: their bytes are made again when something reads
+"""Constants that are made from constants of the model and need not be kept: their bytes are made again when something reads
 them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -22,10 +24,14 @@ PIECE = 1 << 20
 
 
 class Derivation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The way from a constant to another one, in the order of the fields."""
+    """The way from a constant, or several that are joined, to another one, in the order of the fields."""
 
     source: str
     """The sha256 of the constant that it begins with."""
+    more: tuple[str, ...] = ()
+    """The sha256 of constants that are joined to it, in order; empty: it is taken alone."""
+    along: int = 0
+    """Axis along which they are joined."""
     minus: int = 0
     """Number that is subtracted from integers of 8 bits or fewer, which become signed ones of 8 bits."""
     turned: bool = False
@@ -35,9 +41,28 @@ class Derivation(msgspec.Struct, frozen=True, omit_defaults=True):
     form: Literal["plain", "i8", "words"] = "plain"
     """plain: the same dtype; i8: integers of 8 bits; words: eight codes of 4 bits in an element of 32 bits, along axis 0."""
 
-    def applied(self, array: np.ndarray) -> np.ndarray:
-        """The derived constant's content from that of its source, made piece by piece. Raises ValueError for a rank that the
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sha256 of all constants that it is made from."""
+        return (self.source, *self.more)
+
+    @property
+    def only_joins(self) -> bool:
+        """True if the derived constant is its joined sources as they are."""
+        return bool(self.more) and self == Derivation(self.source, self.more, self.along)
+
+    def applied(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """The derived constant's content from that of its sources, made piece by piece. Raises ValueError for shapes that the
         derivation is not for."""
+        import numpy as np
+
+        if len(arrays) != len(self.sources):
+            raise ValueError("another number of constants")
+        array = np.concatenate(arrays, self.along) if self.more else arrays[0]
+        return array if self.only_joins else self._made_of(array)
+
+    def _made_of(self, array: np.ndarray) -> np.ndarray:
+        """The content from the joined sources."""
         import numpy as np
 
         from tatami.core.numbers.words import NIBBLES, words
@@ -71,36 +96,49 @@ class DerivedTensor(Tensor):
     """A constant with its derivation."""
 
     derivation: Derivation
+    sources: tuple[Tensor, ...]
+    """The constants that it is made from."""
 
     @classmethod
-    def first(cls, source: Tensor, derivation: Derivation) -> DerivedTensor:
-        """The constant that `derivation` makes of `source`; its bytes are made once for the hash, and not kept."""
-        with source.borrowed() as array:
-            made = derivation.applied(array)
+    def first(cls, sources: Sequence[Tensor], derivation: Derivation) -> DerivedTensor:
+        """The constant that `derivation` makes of `sources`; its bytes are made once for the hash, and not kept. A single source
+        that is itself several joined constants is replaced by these."""
+        if len(sources) == 1 and isinstance(sources[0], cls) and sources[0].derivation.only_joins:
+            joined = sources[0].derivation
+            sources = sources[0].sources
+            derivation = msgspec.structs.replace(derivation, source=joined.source, more=joined.more, along=joined.along)
+        made = _content(sources, derivation)
         dtype = dtype_of(made)
         assert dtype is not None
         tensor = cls.of_bytes(_bytes(made), dtype, made.shape)
-        return cls._with(tensor, source, derivation)
+        return cls._with(tensor, sources, derivation)
 
     @classmethod
-    def again(cls, source: Tensor, derivation: Derivation, like: tuple[DType, tuple[int, ...], str]) -> DerivedTensor:
+    def again(
+        cls, sources: Sequence[Tensor], derivation: Derivation, like: tuple[DType, tuple[int, ...], str]
+    ) -> DerivedTensor:
         """The constant that an earlier process derived. `like`: its dtype, shape and hash."""
         dtype, shape, sha256 = like
-        return cls._with(cls.of_bytes(b"", dtype, shape, sha256), source, derivation)
+        return cls._with(cls.of_bytes(b"", dtype, shape, sha256), sources, derivation)
 
     @classmethod
-    def _with(cls, tensor: Tensor, source: Tensor, derivation: Derivation) -> DerivedTensor:
+    def _with(cls, tensor: Tensor, sources: Sequence[Tensor], derivation: Derivation) -> DerivedTensor:
         assert isinstance(tensor, cls)
-        tensor.derivation = derivation
-        tensor.read_again_by(partial(_made, source, derivation, (tensor.dtype, tensor.shape)), sure=True)
+        tensor.derivation, tensor.sources = derivation, tuple(sources)
+        tensor.read_again_by(partial(_made, tensor.sources, derivation, (tensor.dtype, tensor.shape)), sure=True)
         tensor.release()
         return tensor
 
 
-def _made(source: Tensor, derivation: Derivation, kind: tuple[DType, tuple[int, ...]]) -> memoryview:
+def _content(sources: Sequence[Tensor], derivation: Derivation) -> np.ndarray:
+    """The derived constant's content. Raises ValueError for sources that the derivation is not for."""
+    with ExitStack() as held:
+        return derivation.applied([held.enter_context(t.borrowed()) for t in sources])
+
+
+def _made(sources: Sequence[Tensor], derivation: Derivation, kind: tuple[DType, tuple[int, ...]]) -> memoryview:
     try:
-        with source.borrowed() as array:
-            made = derivation.applied(array)
+        made = _content(sources, derivation)
         is_same = (dtype_of(made), made.shape) == kind
     except (ValueError, OverflowError):  # a rank or a number that no derivation has, in a record that somebody wrote
         is_same = False

@@ -26,7 +26,9 @@ from tatami.frontend.rewrites.rewriting import Rewriting
 
 def look_up_in_weights(module: Module[Graph]) -> Module[Graph]:
     """The module with its lookups in constants that are there in another form too made in that form."""
-    derived = {t.derivation.source: t for t in module.constants.values() if isinstance(t, DerivedTensor)}
+    derived = {
+        t.derivation.source: t for t in module.constants.values() if isinstance(t, DerivedTensor) and not t.derivation.more
+    }
     if not derived:
         return module
     programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)

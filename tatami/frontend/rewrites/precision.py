@@ -7,6 +7,8 @@ tf32 keeps fp32 and rounds the operands to 10 fraction bits (ties away from zero
 On a CPU bf16 is a permission to be faster: products with weights round their operands if the target multiplies pairs of bf16 by
 one instruction, everything else stays fp32, and a target without the instruction keeps all of it and says so. ``bf16!`` rounds
 the operands of every contraction wherever it runs.
+
+int8 is the permission to round what narrow weights are multiplied with (frontend/rewrites/rounded_rows.py).
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ from tatami.core.module import Module
 from tatami.core.target import Target
 from tatami.frontend.ir import Graph, Node, TensorType
 from tatami.frontend.ops import OPS
+from tatami.frontend.rewrites.rounded_rows import round_rows
 
-PRECISIONS = ("fp32", "tf32", "bf16", "bf16!", "fp16")
+PRECISIONS = ("fp32", "tf32", "bf16", "bf16!", "fp16", "int8")
 """Values of the option `precision=`; fp32 changes nothing."""
 
 
+_LEAVE = "leave precision out"
+_FORCE = 'leave precision out, or round operands in any case: "bf16!"'
 _PRODUCTS = ("matmul", "linear", "gemm")
 _MOVEMENT = ("permute", "reshape", "contiguous", "identity", "expand", "squeeze", "unsqueeze")
 
@@ -37,18 +42,25 @@ def lower_precision(module: Module[Graph], precision: str, target: Target | None
         raise fail("InvalidAttribute", "precision", f"{precision!r} is not a precision", f"use one of {', '.join(PRECISIONS)}")
     if precision == "fp32":
         return module
+    if precision == "int8":
+        if target is None or target.kind != "cpu" or "vnni" not in target.features:
+            name = "the target" if target is None else target.name
+            return _kept(module, f"{name} is no CPU that multiplies bytes in fours (VNNI): everything stays as it is", _LEAVE)
+        rounded = round_rows(module)
+        if rounded.programs == module.programs:
+            return _kept(module, "the model has no product of fp32 values with weights of 4 or 8 bits in blocks", _LEAVE)
+        return rounded
     on_cpu = target is not None and target.kind == "cpu" and precision == "bf16"
     if on_cpu and target is not None and "bf16" not in target.features:
-        return _kept(module, f"{target.name} multiplies no pairs of bf16: everything stays fp32")
+        return _kept(module, f"{target.name} multiplies no pairs of bf16: everything stays fp32", _FORCE)
     programs = {name: _lowered(graph, precision.rstrip("!"), on_cpu) for name, graph in module.programs.items()}
     if on_cpu and programs == module.programs:
-        return _kept(module, "the model has no product of fp32 values with weights: everything stays fp32")
+        return _kept(module, "the model has no product of fp32 values with weights: everything stays fp32", _FORCE)
     return replace(module, programs=programs)
 
 
-def _kept(module: Module[Graph], why: str) -> Module[Graph]:
-    """The module as it is, with the warning that bf16 changes nothing, and the reason."""
-    how = 'leave precision out, or round operands in any case: "bf16!"'
+def _kept(module: Module[Graph], why: str, how: str) -> Module[Graph]:
+    """The module as it is, with the warning that the precision changes nothing, the reason, and what to do."""
     return replace(module, warnings=(*module.warnings, diagnostic("PrecisionKept", "precision", why, how)))
 
 

@@ -9,7 +9,6 @@ from tatami.core.algebra.simplify import linearize
 from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
 from tatami.core.expr import ONE, Expr, ceildiv, expr, maximum, product, var
-from tatami.core.layout import ROW_MAJOR
 from tatami.core.target import lanes_of
 from tatami.loop.emit.template import misfit
 from tatami.loop.products.packing import NARROW
@@ -18,11 +17,10 @@ from tatami.plan.ir import DOT_COUNT, IN_PLACE_PITCH, CpuContraction
 from tatami.plan.views.dots import dot_dtypes
 from tatami.region.ir import Cast, Read, Reduce, Region, RegionExpr
 from tatami.region.views.dequantised import (
-    NIBBLES,
     Dequantised,
     QuantisedRows,
     find_dequantised,
-    find_quantised_rows,
+    find_rows_of_blocks,
     row_at,
     rows_of,
 )
@@ -52,7 +50,7 @@ class ContractionOperands(PartsOfK):
         lying_rows = None
         if plan.by_tiles:
             lying_rows = self.lying("m", shape, groups_of(region, shape, DOT_COUNT[plan.dot]))
-        if plan.dot:
+        if DOT_COUNT[plan.dot] > 1:
             dot = self.take_groups(shape)
             shape = self.find_shape()
         lets = lets_by_name(region)
@@ -141,7 +139,8 @@ class ContractionOperands(PartsOfK):
         """Name of the element type of ready slivers if it is narrower than the sums; else empty."""
         if self.codes is not None:
             if self.quantised_rows is not None:
-                return f"i4{'z' if self.codes.zero else ''}"
+                by_fours = "v" if self.plan.dot == "blocks_vnni" else ""
+                return f"i{self.codes.bits}{'z' if self.codes.zero else ''}{by_fours}"
             return f"i{self.codes.bits}{'s' if self.codes.scale else ''}{'z' if self.codes.zero else ''}"
         held = None if self.ready is None else self.memrefs[self.ready.tensor].dtype
         return NARROW.get(held, "") if held is not None and held != self.dtype else ""
@@ -180,7 +179,7 @@ class ContractionOperands(PartsOfK):
     def ready_codes(self) -> Dequantised | None:
         """The parts of rhs if it is a dequantised matrix all of whose parts are slivers in memory; else None."""
         found = find_dequantised(self.rhs, Types(self.region))
-        if found is None or self.plan.dot or self.k_axes != (found.k,) or self.batch_axes:
+        if found is None or DOT_COUNT[self.plan.dot] > 1 or self.k_axes != (found.k,) or self.batch_axes:
             return None
         columns = self.linear(self.n_axes)
         for read, each in found.parts:
@@ -189,20 +188,14 @@ class ContractionOperands(PartsOfK):
         return found
 
     def ready_quantised_rows(self) -> QuantisedRows | None:
-        """The parts of lhs if it is integers with scales for the blocks of rhs, which is codes of 4 bits: sums of a block are
-        then sums of integers. Else None."""
-        codes, k = self.codes, self.k.as_int()
-        if codes is None or codes.bits != 4 or codes.scale is None or not codes.block or k is None or k % NIBBLES:
-            return None
-        found = find_quantised_rows(self.lhs, Types(self.region), codes.k)
-        if found is None or found.block != codes.block:
-            return None
-        row = self.linear(self.m_axes)
-        for read, columns in ((found.codes, self.k), (found.scale, ceildiv(self.k, expr(found.block)))):
-            memref = self.memrefs[read.tensor]
-            lead = linearize(read.map[:-1], memref.shape[:-1])
-            if memref.layout != ROW_MAJOR or memref.shape[-1] != columns or lead != row:
-                return None
+        """The parts of lhs if it is integers with scales for the blocks of rhs, which is codes that are multiplied with them: of 4
+        bits, or as the plan's `dot` says. Sums of a block are then sums of integers. Else None."""
+        codes, by_fours = self.codes, self.plan.dot == "blocks_vnni"
+        found = None
+        if codes is not None and codes.block and (codes.bits == 4 or by_fours):
+            found = find_rows_of_blocks(self.region, self.lhs, self.m_axes, codes)
+        if by_fours and found is None:
+            raise self.refuse("the operands are not integers in packed blocks, which blocks_vnni multiplies")
         return found
 
     def lying(self, side: Literal["m", "n"], shape: ContractionShape, groups: Groups | None = None) -> Matrix | None:

@@ -20,10 +20,10 @@ from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, Candidate, CpuContr
 from tatami.plan.loops.estimate import rank, trips
 from tatami.plan.loops.schedule import main_order, size_at
 from tatami.plan.memory.packed_operands import is_packable, packs_rows
-from tatami.plan.views.dots import dot_dtypes
+from tatami.plan.views.dots import dot_dtypes, takes_blocks
 from tatami.poly_core.ir import Contraction, RegionFacts
 from tatami.region.ir import Reduce, Region, Scan
-from tatami.region.views.dequantised import find_dequantised
+from tatami.region.views.dequantised import find_dequantised, stored_operand
 from tatami.region.views.kinds import contractions, depends_on, kind_of
 from tatami.region.views.matrix import by_images, side_matrix
 from tatami.region.views.narrow import groups_of
@@ -83,7 +83,7 @@ def contraction_candidate(
     wide, narrow = (m, n) if swap else (n, m)
     itemsize = lets_by_name(region)[c.acc].dtype.itemsize
     packed = (c.lhs if swap else c.rhs) in constants
-    dots = _dots(region, target)
+    dots = _dots(region, target, constants)
     extent, tile = (narrow, wide, k), register_tile(target, itemsize)
     sides = in_place_sides(region, Sides(c.acc, swap, packed), extent, tile, target)
     by_rows = dots == ("",) and not packed and lies_in_long_rows(region, c.acc, swap)
@@ -126,7 +126,7 @@ def image_candidate(
     be large. Else None."""
     c = facts.contractions[0]
     images = _images(region, c)
-    if not images or c.batch or _dots(region, target) != ("",):
+    if not images or c.batch or _dots(region, target, constants) != ("",):
         return None
     m, n = (tuple(a for a in group if a not in images) for group in (c.m, c.n))
     one = msgspec.structs.replace(c, batch=images, m=m, n=n)
@@ -186,12 +186,15 @@ def _images(region: Region, c: Contraction) -> tuple[str, ...]:
     return ()
 
 
-def _dots(region: Region, target: Target) -> tuple[Dot, ...]:
+def _dots(region: Region, target: Target, constants: frozenset[str]) -> tuple[Dot, ...]:
     """Multiply-adds that the operands' types and the target have: the widest by one instruction, or both that take several;
     and the one by tiles."""
     shape = contractions(region)[0]
     fits = [d for d in DOT_COUNT if d and dot_dtypes(region, shape, d) is not None]
     has_vnni = "vnni" in target.features
+    sides = {swap: stored_operand(region, shape.lhs if swap else shape.rhs) for swap in (False, True)}
+    if has_vnni and any(takes_blocks(region, shape, swap=s) and name in constants for s, name in sides.items()):
+        return ("blocks_vnni",)
     order: tuple[Dot, ...] = ("quads_vnni", "pairs_vnni") if has_vnni else ("pairs", "quads")
     none: Dot = ""
     if "pairs_bf16" in fits:

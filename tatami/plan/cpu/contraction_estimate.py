@@ -71,14 +71,15 @@ def contraction_estimate(
     held = sum(
         number_at(product(p.memref.shape), sizes) * p.memref.dtype.itemsize for p in region.inputs if p.name in plan.packed
     )
-    more = b * k * wide * itemsize / DOT_COUNT[plan.dot] - held if right in plan.packed and plan.dot else 0.0
+    count = DOT_COUNT[plan.dot]
+    more = b * k * wide * itemsize / count - held if right in plan.packed and count > 1 else 0.0
     return roofline({"compute": compute, "packing": packing}, facts, target, sizes, more)
 
 
 def _joins(region: Region, plan: CpuContraction, extent: tuple[int, int, int], target: Target) -> float:
     """Seconds, in addition to those of the bytes, to join neighbours of k that do not lie next to each other in memory, element
     by element. `extent`: rows, columns, k."""
-    if not plan.dot:
+    if DOT_COUNT[plan.dot] == 1:
         return 0.0
     shape = next(c for c in find_contractions(region) if c.acc == plan.acc)
     count, types = DOT_COUNT[plan.dot], Types(region)

@@ -14,7 +14,7 @@ from tatami.plan.cpu.in_place import lies_in_long_rows
 from tatami.plan.cpu.tile_rules import tile_rules
 from tatami.plan.ir import AMX_TILE, DOT_COUNT, DOT_FEATURE, CpuContraction
 from tatami.plan.loops.rules import invalid_plan
-from tatami.plan.views.dots import dot_dtypes
+from tatami.plan.views.dots import dot_dtypes, takes_blocks
 from tatami.region.ir import Region
 from tatami.region.views.dequantised import stored_operand
 from tatami.region.views.kinds import ContractionShape, contractions, epilogue_of
@@ -95,7 +95,8 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     if wrong := [p for p in plan.packed if p not in sides]:
         read = f"the operands read {' and '.join(s or '-' for s in sides)}"
         yield invalid_plan(region, f"{wrong[0]} is not an operand of the contraction", read)
-    if plan.dot and dot_dtypes(region, c, plan.dot) is None:
+    of_blocks = plan.dot == "blocks_vnni" and bool(plan.packed) and takes_blocks(region, c, swap=plan.swap)
+    if plan.dot and not of_blocks and dot_dtypes(region, c, plan.dot) is None:
         why = f"{plan.dot} of k; the operands of {c.acc} are not numbers that it multiplies, or their sums are of another type"
         yield invalid_plan(region, why, "leave dot empty")
     if (feature := DOT_FEATURE.get(plan.dot)) is not None and feature not in target.features:

@@ -38,6 +38,7 @@ DOT_RATE: dict[Dot, float] = {
     "quads_vnni": 4.0,
     "quads_amx": 8.0,
     "pairs_bf16": 1.9,
+    "blocks_vnni": 2.8,
 }
 """Rate of multiply-adds relative to fp32, measured (AMX including its loads): without VNNI a pair takes two instructions, one
 of them on more ports than a multiply-add, and quads are first widened to pairs."""

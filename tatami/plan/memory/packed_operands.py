@@ -148,7 +148,9 @@ def _groups(region: Region, plan: CpuContraction | CpuPlaces | CpuPlanes, shape:
     if isinstance(plan, CpuPlaces):
         places = find_places(region)
         return None if isinstance(places, str) else places.groups
-    return groups_of(region, shape, DOT_COUNT[plan.dot]) if isinstance(plan, CpuContraction) and plan.dot else None
+    return (
+        groups_of(region, shape, DOT_COUNT[plan.dot]) if isinstance(plan, CpuContraction) and DOT_COUNT[plan.dot] > 1 else None
+    )
 
 
 def _parts(

@@ -63,6 +63,7 @@ def virtual_values(
     codes = multiplied_codes(of_codes, view, nodes)
     if target == "cpu":
         codes |= {v for found in codes_of_factors(program).values() for v in found.members}
+        codes |= {v for p in packed for v in _widened(p, nodes, statements, resident)}
     cost: dict[str, int] = {}
     for s in view.statements:
         if s.value in resident:
@@ -95,6 +96,25 @@ def virtual_values(
             if total <= MAX_VIRTUAL:
                 cost[s.value] = total
     return set(cost)
+
+
+def _widened(v: str, nodes: Mapping[str, Node], statements: Mapping[str, Statement], resident: set[str]) -> set[str]:
+    """The values between a product's operand `v` and a narrower tensor that is in memory whatever is fused, such as a cache of
+    keys: a cast, perhaps times a scale in memory too. Empty for other operands."""
+    if v not in statements or v in resident:
+        return set()
+    node, reads = nodes[v], [a.tensor for a in statements[v].reads]
+    if isinstance(node.op, CastOp) and node.dtype == DType.fp32:
+        held = nodes[node.src[0]].dtype
+        is_narrow = held.is_narrow_float or held in (DType.i8, DType.u8)
+        return {v} if is_narrow and resident.issuperset(reads) else set()
+    apart = set(reads) - resident
+    if node.op != Elementwise("mul") or len(reads) != 2 or len(apart) != 1:
+        return set()
+    (cast,) = apart
+    is_cast = cast in nodes and isinstance(nodes[cast].op, CastOp)
+    found = _widened(cast, nodes, statements, resident) if is_cast else set()
+    return {v, *found} if found else set()
 
 
 def multiplied_codes(patterns: Iterable[ContractionPattern], view: PolyView, nodes: Mapping[str, Node]) -> set[str]:

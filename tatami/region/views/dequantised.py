@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import msgspec
 
+from tatami.core.algebra.simplify import linearize
 from tatami.core.algebra.visit import substitute
 from tatami.core.dtype import DType
 from tatami.core.expr import ZERO, Expr, Floor, ceildiv, expr, floordiv, var
+from tatami.core.layout import ROW_MAJOR
 from tatami.region.ir import Binary, Cast, Const, Index, Read, Region, RegionExpr
 from tatami.region.views.contraction import operand_tensor
-from tatami.region.walk import Types
+from tatami.region.walk import Types, all_axes
 
 NIBBLES = 8
 """Numbers of 4 bits in an element of 32 bits."""
@@ -121,6 +123,26 @@ def find_quantised_rows(e: RegionExpr, types: Types, k: str) -> QuantisedRows | 
     name, block = _divided(scale.map[-1])
     fits = types.dtype(codes) == DType.i8 and types.dtype(scale) == DType.fp32 and codes.map[:-1] == scale.map[:-1]
     return QuantisedRows(codes, scale, block) if fits and name == k and block and codes.map[-1] == var(k) else None
+
+
+def find_rows_of_blocks(region: Region, e: RegionExpr, rows: tuple[str, ...], codes: Dequantised) -> QuantisedRows | None:
+    """The parts of a rows' operand over the axes `rows` that has a scale for each block of `codes`, if blocks divide k and its
+    rows lie one after the other in memory; else None."""
+    extents = all_axes(region)
+    k = extents[codes.k].as_int()
+    found = find_quantised_rows(e, Types(region), codes.k)
+    if found is None or codes.scale is None or found.block != codes.block or k is None:
+        return None
+    if k % codes.block or codes.block % NIBBLES:
+        return None
+    memrefs = {p.name: p.memref for p in region.inputs}
+    row = linearize(tuple(var(a) for a in rows), tuple(extents[a] for a in rows))
+    for read, columns in ((found.codes, k), (found.scale, k // found.block)):
+        memref = memrefs[read.tensor]
+        lead = linearize(read.map[:-1], memref.shape[:-1])
+        if memref.layout != ROW_MAJOR or memref.shape[-1] != expr(columns) or lead != row:
+            return None
+    return found
 
 
 def stored_operand(region: Region, e: RegionExpr) -> str:

@@ -36,7 +36,8 @@ def test_pieces_make_the_whole(
     monkeypatch.setattr(derived, "PIECE", piece)
     array = codes(kind, low, high)
     source = Tensor(array)
-    made = DerivedTensor.first(source, Derivation(source.sha256, minus, turned, form=form))  # type: ignore[arg-type]
+    how = Derivation(source.sha256, minus=minus, turned=turned, form=form)  # type: ignore[arg-type]
+    made = DerivedTensor.first([source], how)
     want = array.astype(np.float32) - minus
     want = want.T if turned else want
     want = words(want.astype(np.int8)) if form == "words" else want
@@ -48,7 +49,7 @@ def test_pieces_make_the_whole(
 def test_a_row_is_spread_over_columns() -> None:
     for numbers in (np.float32(2), np.array([2], np.float32), np.arange(5, dtype=np.float32)):
         source = Tensor(np.asarray(numbers))
-        made = DerivedTensor.first(source, Derivation(source.sha256, columns=5))
+        made = DerivedTensor.first([source], Derivation(source.sha256, columns=5))
         np.testing.assert_array_equal(made.array, np.broadcast_to(numbers, (1, 5)))
 
 
@@ -57,10 +58,22 @@ def test_the_source_is_not_kept_in_memory() -> None:
     source = Tensor(held)
     source.read_again_by(lambda: held.tobytes())
     source.release()
-    made = DerivedTensor.first(source, Derivation(source.sha256, turned=True))
+    made = DerivedTensor.first([source], Derivation(source.sha256, turned=True))
     assert not source.is_in_memory
     np.testing.assert_array_equal(made.array, held.T)
     assert not source.is_in_memory
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_constants_are_joined_before_all_else(turned: bool) -> None:
+    parts = [Tensor(np.arange(n * 4, dtype=np.int8).reshape(n, 4)) for n in (2, 3, 1)]
+    first, *more = (t.sha256 for t in parts)
+    joined = DerivedTensor.first(parts, Derivation(first, tuple(more)))
+    made = DerivedTensor.first([joined], Derivation(joined.sha256, minus=3, turned=turned, form="i8"))
+    whole = np.concatenate([t.array for t in parts])
+    np.testing.assert_array_equal(joined.array, whole)
+    np.testing.assert_array_equal(made.array, (whole.T if turned else whole) - 3)
+    assert made.derivation.sources == (first, *more), "a record names constants of the model"
 
 
 def test_a_derivation_of_another_form_is_refused() -> None:
@@ -73,10 +86,12 @@ def test_a_derivation_of_another_form_is_refused() -> None:
         Derivation(sha, form="i8"),
         Derivation(sha, minus=300, form="i8"),
         Derivation(sha, columns=-1),
+        Derivation(sha, (sha,)),
+        Derivation(sha, (sha,), along=2),
     ):
-        made = DerivedTensor.again(source, derivation, kind)
+        made = DerivedTensor.again([source] * (2 if derivation.along else 1), derivation, kind)
         with pytest.raises(TatamiError, match="another form than the program was compiled for"):
             _ = made.array
     vector = Tensor(np.zeros(4, np.float32))
     with pytest.raises(TatamiError, match="another form than the program was compiled for"):
-        _ = DerivedTensor.again(vector, Derivation(vector.sha256), (vector.dtype, (4,), "0" * 64)).array
+        _ = DerivedTensor.again([vector], Derivation(vector.sha256), (vector.dtype, (4,), "0" * 64)).array

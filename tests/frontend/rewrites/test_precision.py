@@ -112,3 +112,67 @@ def test_infinities_and_nans_reach_their_sums_only():
     x[1, 5], x[2, 6] = np.inf, np.nan
     y = f(x=x)["y"]
     assert np.isinf(y[1]).all() and np.isnan(y[2]).all() and np.isfinite(y[[0, 3]]).all()
+
+
+WITH_VNNI = msgspec.structs.replace(WITHOUT, features=("vnni",))
+
+
+def in_blocks(kind="int8", block=32, depth=128, zeros=False, n=48):
+    """Two products of one operand with weights in blocks, and one with floats."""
+    rng = np.random.default_rng(4)
+    limits = ml_dtypes.iinfo(kind)
+
+    def numbers(columns):
+        return (
+            rng.integers(int(limits.min), int(limits.max) + 1, (n, columns)).astype("i2").astype(getattr(ml_dtypes, kind, kind))
+        )
+
+    g = Graph()
+    x = g.input("x", ("B", 2, depth), DType.fp32)
+    weights = []
+    for k in range(2):
+        codes, scale = numbers(depth), rng.uniform(0.001, 0.002, (n, -(-depth // block))).astype(np.float32)
+        zero = numbers(scale.shape[1]) if zeros else None
+        w, scales = g.constant(codes, f"w{k}"), g.constant(scale, f"s{k}")
+        points = None if zero is None else g.constant(zero, f"z{k}")
+        g.output(f"y{k}", x @ w.dequantize(scales, points, axis=1, block=block).transpose())
+        less = 0 if zero is None else np.repeat(zero.astype("f8"), block, 1)[:, :depth]
+        weights.append((codes.astype("f8") - less) * np.repeat(scale.astype("f8"), block, 1)[:, :depth])
+    g.output("z", x @ g.constant(np.ones((depth, 3), np.float32)))
+    return g, weights
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4", "uint4 with zeros"])
+def test_int8_rounds_the_rows_that_narrow_weights_meet(kind):
+    g, weights = in_blocks(kind.split()[0], zeros="zeros" in kind)
+    made = lower_precision(g.module(), "int8", WITH_VNNI)
+    assert sum(n.op == "round" for n in made.main.graph) == 1, "products of one operand share it"
+    a = np.random.default_rng(1).standard_normal((7, 2, 128)).astype(np.float32)
+    a[1, 1, 32:64] = 0
+    blocks = a.reshape(7, 2, 4, 32)
+    scale = np.abs(blocks).max(3, keepdims=True) * np.float32(1 / 127)
+    rounded = (np.rint(blocks / np.where(scale == 0, np.float32(1), scale)) * scale.astype("f8")).reshape(a.shape)
+    found = [run(made, {"x": a})]
+    if "vnni" in detect_host().features:
+        f = tt.compile(g, precision="int8")
+        assert "by blocks_vnni" in f.stages["plan"].text
+        assert sum("contraction" in line for line in f.stages["region"].text.splitlines()) == 2, "one for both, one for floats"
+        found += [f(x=a)]
+        np.testing.assert_array_equal(f(x=a[:1])["z"], found[1]["z"][:1])
+    for values in found:
+        for k, w in enumerate(weights):
+            wanted = rounded @ w.T
+            assert np.abs(values[f"y{k}"] - wanted).max() <= 2e-6 * np.abs(wanted).max()
+        np.testing.assert_allclose(values["z"], a.sum(2, keepdims=True).repeat(3, 2), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("why", ["floats", "bytes with zero points", "blocks that do not divide the sum", "no VNNI"])
+def test_int8_that_changes_nothing_says_so(why):
+    g, _ = (
+        net()
+        if why == "floats"
+        else in_blocks("uint8" if "zero" in why else "int8", zeros="zero" in why, depth=100 if "divide" in why else 128)
+    )
+    made = lower_precision(g.module(), "int8", WITHOUT if why == "no VNNI" else WITH_VNNI)
+    assert made.programs == g.module().programs
+    assert [w.kind for w in made.warnings] == ["PrecisionKept"]

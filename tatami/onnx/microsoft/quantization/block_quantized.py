@@ -106,9 +106,11 @@ def rounded_blocks(x: Num, depth: int, block: int) -> Num:
 
 def _in_eight_bits(m: Importer, n: OnnxNode, a: str, weights: str) -> str | None:
     """The product with operand `a` rounded as `accuracy_level` 4 permits (`rounded_blocks`); None where that gains nothing: other
-    levels, other bits, blocks that do not divide k."""
-    depth, block = n.attr("K"), n.attr("block_size")
-    if n.attr("accuracy_level", 0) != 4 or n.attr("bits", 4) != 4 or depth % block or depth == block:
+    levels, 2 bits, bytes with zero points, blocks that do not divide k."""
+    depth, block, bits = n.attr("K"), n.attr("block_size"), n.attr("bits", 4)
+    if n.attr("accuracy_level", 0) != 4 or bits not in (4, 8) or depth % block or depth == block:
+        return None
+    if bits == 8 and n.has(3) and (m.constants[m.operand(n, 3)].array != 128).any():
         return None
     lead = m.shape(a)[:-1]
     rounded = rounded_blocks(Num(m, a).reshape(product(lead), depth), depth, block)
@@ -117,7 +119,7 @@ def _in_eight_bits(m: Importer, n: OnnxNode, a: str, weights: str) -> str | None
 
 def _matmul_bits(m: Importer, n: OnnxNode) -> list[Value]:
     """MatMulNBits. `accuracy_level` is a lower bound: at level 4 the operand may be rounded to 8 bits for each row and block, as
-    it is for weights of 4 bits; all else is computed in the operand's own dtype, which exceeds every level."""
+    it is for weights of 4 and 8 bits; all else is computed in the operand's own dtype, which exceeds every level."""
     bits = n.attr("bits", 4)
     if bits not in (2, 4, 8) or n.attr("weight_prepacked", 0):
         raise unsupported(

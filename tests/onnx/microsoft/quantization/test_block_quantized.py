@@ -113,19 +113,23 @@ def test_rows_beyond_the_table_are_zeros() -> None:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cpu:avx2", "cpu:generic"])
-@pytest.mark.parametrize(("rows", "block", "zero"), [(1, 32, ""), (5, 16, "packed"), (30, 64, "packed")])
-def test_operands_rounded_to_eight_bits_at_level_four(rows: int, block: int, zero: str, target: str) -> None:
-    """Sums of integers for each block, against float64 of the rounded operand; the packed weights keep 4 bits."""
+@pytest.mark.parametrize(
+    ("rows", "block", "zero", "bits"),
+    [(1, 32, "", 4), (5, 16, "packed", 4), (30, 64, "packed", 4), (1, 32, "", 8), (30, 64, "", 8)],
+)
+def test_operands_rounded_to_eight_bits_at_level_four(rows: int, block: int, zero: str, bits: int, target: str) -> None:
+    """Sums of integers for each block, against float64 of the rounded operand; the packed weights keep their bits."""
     n, k = 70, 192
     blocks = k // block
-    codes = RNG.integers(0, 16, (n, k)).astype("u1")
-    weights = {"b": (codes[:, 0::2] | codes[:, 1::2] << 4).reshape(n, blocks, block // 2)}
+    codes = RNG.integers(0, 1 << bits, (n, k)).astype("u1")
+    held = codes[:, 0::2] | codes[:, 1::2] << 4 if bits == 4 else codes
+    weights = {"b": held.reshape(n, blocks, -1)}
     weights["s"] = RNG.uniform(0.01, 0.03, (n, blocks)).astype("f4")
-    points = RNG.integers(0, 16, (n, blocks)).astype("u1") if zero else np.full((n, blocks), 8, "u1")
+    points = RNG.integers(0, 16, (n, blocks)).astype("u1") if zero else np.full((n, blocks), 1 << bits - 1, "u1")
     if zero:
         even = np.pad(points, ((0, 0), (0, blocks % 2)))
         weights["z"] = even[:, 0::2] | even[:, 1::2] << 4
-    made = node("MatMulNBits", ["a", *weights], N=n, K=k, bits=4, block_size=block, accuracy_level=4)
+    made = node("MatMulNBits", ["a", *weights], N=n, K=k, bits=bits, block_size=block, accuracy_level=4)
     a = x(rows, k)
     model = model_of([made], {"a": a}, {"y": (TensorProto.FLOAT, None)}, weights)
     f = tt.compile(model.SerializeToString(), target=target, threads=1)
@@ -136,7 +140,9 @@ def test_operands_rounded_to_eight_bits_at_level_four(rows: int, block: int, zer
     real = (codes - np.repeat(points, block, 1).astype("f8")) * np.repeat(weights["s"], block, 1)
     (y,) = f(a=a).values()
     wanted = rounded.reshape(rows, k) @ real.T
-    assert "tatami_blockdots_f32i4" in f.stages["loop"].text
+    by_fours = "vnni" in f.compilation.target.features
+    assert ("tatami_blockdots_f32" in f.stages["loop"].text) == (bits == 4 or by_fours)
+    assert ("by blocks_vnni" in f.stages["plan"].text) == by_fours
     assert np.abs(y - wanted).max() <= 2e-6 * np.abs(wanted).max()
     played = play_back(f.compilation.values(), {"a": a}, {}, f(a=a))
     assert played.first_divergence is None

@@ -14,7 +14,7 @@ makes `frontend` of it; the Graph API makes it directly. After the last row, `ru
       instances        frontend                               frontend/rewrites/instantiate.py    one graph per shape and dtype of its calls
       calls            instances                              frontend/rewrites/inline.py         which calls are put in place, which stay programs
       linked           instances, calls                       frontend/rewrites/inline.py         the graphs with these calls put in place
-      siblings         linked                                 frontend/rewrites/sibling_products.py products of one operand as one product
+      siblings         linked                                 frontend/rewrites/sibling_products.py  products of one operand as one product
       integers         siblings                               frontend/rewrites/dequantised.py    products of dequantised integers as integer sums
       filters          integers                               frontend/rewrites/folded_scales.py  scales of channels as a part of constant filters
       tiny@imported    filters                                tiny/lower.py                       movement, elementwise, reduce

@@ -279,10 +279,10 @@ def _in_parts(
 
 
 def _tail(view: PairView, extents: Mapping[str, Expr], plan: PairPlan) -> tuple[str, ...]:
-    """Axes whose size is not known to be a multiple of the tile."""
+    """Axes whose size is not known to be a multiple of the tile; one may be both the columns and the depth."""
     bm, bn, bk = plan.tile
     axes = ((view.rows, bm), (view.columns, bn), (view.keys, bk), (view.depth, plan.depth))
-    return tuple(a for a, tile in axes if not is_divisible(extents[a], tile))
+    return tuple(dict.fromkeys(a for a, tile in axes if not is_divisible(extents[a], tile)))
 
 
 def why_not_tma(region: Region, view: PairView, uneven: tuple[Expr, ...]) -> str:

@@ -11,6 +11,7 @@
    @LANES    elements of a vector
    @VECTORS  vectors of a row
    @NIBBLES  true for codes of 4 bits
+   @BYTES    true for codes of 8 bits
    @ZEROS    true if there are zero points
    @NAME     the routine
    @FEW      most rows that meet codes in registers

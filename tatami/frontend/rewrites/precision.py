@@ -45,7 +45,9 @@ def lower_precision(module: Module[Graph], precision: str, target: Target | None
     if precision == "int8":
         if target is None or target.kind != "cpu" or "vnni" not in target.features:
             name = "the target" if target is None else target.name
-            return _kept(module, f"{name} is not a CPU that multiplies bytes in fours (VNNI): everything stays as it is", _LEAVE)
+            return _kept(
+                module, f"{name} is not a CPU that multiplies bytes in fours (VNNI): everything stays as it is", _LEAVE
+            )
         rounded = round_rows(module)
         if rounded.programs == module.programs:
             return _kept(module, "the model has no product of fp32 values with weights of 4 or 8 bits in blocks", _LEAVE)

@@ -53,6 +53,7 @@ def compile(
     model: a path (.onnx, .json, the folder of a dump), the bytes of an .onnx file, a Graph, a document, an onnx.ModelProto, a torch.nn.Module or an ExportedProgram.
     example_inputs: values for inputs of an ONNX model that are to be constant; for a torch module, the arguments to export it with; `dynamic_shapes` marks their open sizes as in torch.export.
     sizes: values of size symbols to specialise on, or (least, usual, greatest) to choose plans for the usual one; a list of numbers and ranges requests a program for each, in addition to the one that serves all: {"B": [1, 8, (16, 512)]}.
+    precision: type that contractions of fp32 multiply in, "bf16" for example; "int8" rounds the rows that weights of 4 and 8 bits in blocks meet; None: that of the model.
     threads: default TATAMI_NUM_THREADS, else OMP_NUM_THREADS, else the cores that affinity and quotas leave.
     progress: True for a bar on stderr (where that is a terminal), or a function told (what, done, total).
     max_specialisations: programs kept for sizes that the program for all sizes does not serve (64); 0 refuses such calls.

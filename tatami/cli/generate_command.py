@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import click
 import msgspec
 
+from tatami.cli.terminal import show_diagnostics
 from tatami.core.diagnostic import fail
 from tatami.generation.generator import Generator
 from tatami.generation.sampling import Sampling
@@ -46,6 +47,7 @@ def generate_command(model: str, given: Mapping[str, object]) -> None:
             raise fail("InputTooLarge", "prompt", f"more than {MOST_PROMPT} bytes", "give a shorter prompt")
         prompt = data.decode("utf-8", errors="replace")
     generator = Generator.open(model, context=options.context, threads=options.threads, precision=options.precision)
+    show_diagnostics(generator.warnings)
     assert generator.tokenizer is not None
     if options.chat:
         tokens = generator.tokenizer.conversation([{"role": "user", "content": prompt}])

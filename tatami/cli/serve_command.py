@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from tatami.cli.terminal import show_diagnostics
 from tatami.core.diagnostic import fail
 from tatami.generation.generator import Generator
 
@@ -55,6 +56,7 @@ def serve_command(model: str, given: Mapping[str, object]) -> None:
     generator = Generator.open(
         model, context=options.context, slots=slots, threads=options.threads, precision=options.precision
     )
+    show_diagnostics(generator.warnings)
     name = Path(model).stem
     server = Server(generator, name, key=key, places=slots + places)
     web = uvicorn.Server(

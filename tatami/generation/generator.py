@@ -8,7 +8,7 @@ from operator import index
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from tatami.core.diagnostic import fail
+from tatami.core.diagnostic import Diagnostic, fail
 from tatami.core.faults.arguments import path_argument
 from tatami.generation.engine import CHUNK, Engine, Program
 from tatami.generation.sampling import Sampling
@@ -40,6 +40,8 @@ class Generator:
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
                 raise fail("InvalidAttribute", name, f"{name} is {str(value)[:40]!a}", f"give a number from 1 to {MOST}")
         self.tokenizer = tokenizer
+        self.warnings: tuple[Diagnostic, ...] = ()
+        """Warnings of the compilation; empty for a program that was given."""
         ends = frozenset[int]() if tokenizer is None else tokenizer.ends
         self.engine = Engine(program, context, slots, ends, chunk)
 
@@ -71,12 +73,10 @@ class Generator:
                 "InvalidAttribute", "context", f"{context} tokens; the model was made for {room}", f"give {room} or fewer"
             )
         tokenizer = Tokenizer.of_file(path)
-        return cls(
-            compile(path, threads=threads, precision=precision),
-            tokenizer,
-            context=min(room, 4096) if context is None else context,
-            slots=slots,
-        )
+        program = compile(path, threads=threads, precision=precision)
+        made = cls(program, tokenizer, context=min(room, 4096) if context is None else context, slots=slots)
+        made.warnings = tuple(program.compilation.warnings)
+        return made
 
     def sequence(self, prompt: Prompt, most: int = 64, sampling: Sampling | None = None, stops: Sequence[str] = ()) -> Running:
         """A sequence for `engine.add`. Raises InvalidAttribute."""

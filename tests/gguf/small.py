@@ -13,8 +13,9 @@ from tests.generation.vocabularies import pieces_with_scores, write_llama
 WIDTH, INNER, HEADS, KEY_HEADS, LAYERS = 64, 128, 4, 2, 2
 
 
-def small_model(path: Path) -> Path:
-    """The file of the model."""
+def small_model(path: Path, form: str = "Q8_0") -> Path:
+    """The file of the model, with weights in a format of GGUF."""
+    kind = gguf.GGMLQuantizationType[form]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(LAYERS)
     writer.add_context_length(128)
@@ -26,10 +27,8 @@ def small_model(path: Path) -> Path:
     rng = np.random.default_rng(0)
 
     def matrix(name: str, rows: int, columns: int) -> None:
-        raw = quantize(
-            rng.standard_normal((rows, columns)).astype(np.float32) * np.float32(0.2), gguf.GGMLQuantizationType.Q8_0
-        )
-        writer.add_tensor(f"{name}.weight", raw, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+        raw = quantize(rng.standard_normal((rows, columns)).astype(np.float32) * np.float32(0.2), kind)
+        writer.add_tensor(f"{name}.weight", raw, raw_dtype=kind)
 
     def ones(name: str) -> None:
         writer.add_tensor(f"{name}.weight", np.ones(WIDTH, np.float32))

@@ -45,6 +45,14 @@ def test_generate_prints_the_text_and_its_speed(path: Path, expected: str) -> No
     assert (piped.exit_code, piped.stdout) == (0, found.stdout), piped.stderr
 
 
+def test_a_precision_that_changes_nothing_is_told(tmp_path: Path) -> None:
+    """The weights of the file are floats, which int8 does not round."""
+    path = str(small_model(tmp_path / "floats.gguf", "F16"))
+    exact, found = (tatami("generate", path, "-p", PROMPT, "-n", "3", "--precision", p) for p in ("fp32", "int8"))
+    assert (found.exit_code, found.stdout) == (0, exact.stdout)
+    assert "W2504 PrecisionKept" in found.stderr and "W2504" not in exact.stderr
+
+
 def test_generate_draws_by_seed_and_stops(path: Path, expected: str) -> None:
     drawn = [
         tatami("generate", str(path), "-p", PROMPT, "-n", "9", "--temperature", "1.5", "--seed", s).stdout

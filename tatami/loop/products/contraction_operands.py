@@ -136,7 +136,10 @@ class ContractionOperands(PartsOfK):
         return None if self.plan.dot else super().widened(operand)
 
     def narrow_slivers(self) -> str:
-        """Name of the element type of ready slivers if it is narrower than the sums; else empty."""
+        """Name of the element type of ready slivers if it is narrower than the sums; else empty, as for parts of k, which copy
+        their blocks of ready slivers as wide elements."""
+        if self.plan.split == "k" and not self.batch_axes:
+            return ""
         if self.codes is not None:
             if self.quantised_rows is not None:
                 by_fours = "v" if self.plan.dot == "blocks_vnni" else ""
@@ -177,9 +180,15 @@ class ContractionOperands(PartsOfK):
         return whole and e.map[-2:] == index
 
     def ready_codes(self) -> Dequantised | None:
-        """The parts of rhs if it is a dequantised matrix all of whose parts are slivers in memory; else None."""
+        """The parts of rhs if it is a dequantised matrix all of whose parts are slivers in memory; else None, as for parts of k."""
         found = find_dequantised(self.rhs, Types(self.region))
-        if found is None or DOT_COUNT[self.plan.dot] > 1 or self.k_axes != (found.k,) or self.batch_axes:
+        if (
+            found is None
+            or self.plan.split == "k"
+            or DOT_COUNT[self.plan.dot] > 1
+            or self.k_axes != (found.k,)
+            or self.batch_axes
+        ):
             return None
         columns = self.linear(self.n_axes)
         for read, each in found.parts:

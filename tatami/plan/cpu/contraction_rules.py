@@ -95,6 +95,8 @@ def contraction_rules(plan: CpuContraction, region: Region, target: Target) -> I
     if wrong := [p for p in plan.packed if p not in sides]:
         read = f"the operands read {' and '.join(s or '-' for s in sides)}"
         yield invalid_plan(region, f"{wrong[0]} is not an operand of the contraction", read)
+    if plan.split == "k" and plan.dot == "blocks_vnni":
+        yield invalid_plan(region, "split k by blocks_vnni, which multiplies all of k", "split m or n, parts 1")
     of_blocks = plan.dot == "blocks_vnni" and bool(plan.packed) and takes_blocks(region, c, swap=plan.swap)
     if plan.dot and not of_blocks and dot_dtypes(region, c, plan.dot) is None:
         why = f"{plan.dot} of k; the operands of {c.acc} are not numbers that it multiplies, or their sums are of another type"

@@ -6,19 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 import pytest
 
 import tatami as tt
+from tatami.core.diagnostic import TatamiError
 from tatami.core.dtype import DType
+from tatami.core.target import PRESETS
 from tatami.frontend.graph import Graph
 from tatami.frontend.graph_api.tensor import Tensor
+from tatami.prepare import prepare
 from tatami.report.playback import play_back
+from tatami.storage.dump import dump_documents
 from tests.shares import share
 
 RNG = np.random.default_rng(3)
 SHAPES = [(1, 64, 48), (1, 33, 19), (7, 40, 37), (50, 130, 70)]
 TARGETS = ["cpu", "cpu:avx2", "cpu:generic"]
+VNNI = msgspec.structs.replace(PRESETS["cpu:avx512"], features=("vnni",))
 
 
 def close(y: np.ndarray, x: np.ndarray, w: np.ndarray) -> None:
@@ -246,3 +252,35 @@ def test_scales_that_do_not_fit_are_refused(shape: tuple[int, ...], attrs: dict[
     x = g.constant(np.zeros((64, 24), ml_dtypes.int4), "w")
     with pytest.raises(tt.TatamiError, match=why):
         x.dequantize(g.constant(np.ones(shape, np.float32), "s"), **attrs)
+
+
+@pytest.mark.parametrize("kind", ["fp16", "i8", "u8", "i8 in blocks", "u4 in blocks", "blocks_vnni"])
+def test_parts_of_k_of_packed_narrow_weights(kind: str) -> None:
+    """Only a plan that somebody writes has them. They copy their blocks as wide elements, which the micro-kernel has to read as
+    such; blocks_vnni multiplies all of k, and is refused."""
+    k, n = 96, 40
+    g = Graph("g")
+    x = g.input("x", ("B", k), DType.fp32)
+    by_fours = kind == "blocks_vnni"
+    if by_fours or "blocks" in kind:
+        w = Weights("i8" if by_fours else kind[:2], k, n, 32, False)
+        real, operand = w.real, w.put(g)
+    else:
+        real = RNG.integers(0, 7, (k, n)).astype({"fp16": np.float16, **KINDS}[kind])
+        operand = g.constant(real, "w").cast(DType.fp32)
+    g.output("y", x @ operand)
+    made = prepare(g, target=VNNI, precision="int8") if by_fours else prepare(g)
+    names = ("region", "plan")
+    *_, (_, document) = dump_documents({s: made.stages[s] for s in names}, names, made.target, embed=True)
+    edited = msgspec.json.decode(msgspec.json.encode(document))
+    plans = [c["plan"] for r in edited["programs"]["main"]["regions"] for c in r["choices"]]
+    (plan,) = [p for p in plans if p["kind"] == "cpu_contraction"]
+    plan.update(split="k", parts=3)
+    if by_fours:
+        assert plan["dot"] == kind
+        with pytest.raises(TatamiError, match="multiplies all of k"):
+            prepare(edited)
+        return
+    assert plan["packed"]
+    value = RNG.standard_normal((5, k)).astype(np.float32)
+    close(tt.compile(edited)(x=value)["y"], value, real)

@@ -80,6 +80,11 @@ GPU: list[tuple[Any, dict[str, Any], str]] = [
     (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is not an axis of the Region"),
     (sm80((64, 64, 32), 2), {"predicate_tail": ("m.o", "m.i.i")}, "predicate_tail names m 2 times"),
     (sm80((64, 64, 32), 2), {"predicate_tail": ("m.q",)}, "predicate_tail names 'm.q': parts of an axis are .o and .i"),
+    (
+        sm80((64, 64, 32), 2),
+        {"bind": {"m.o": "block.z", "n.o": "block.x"}, "tile_order": "hilbert"},
+        "bind puts m.o on block.z, n.o on block.x: tile_order hilbert counts tiles along block.x and block.y",
+    ),
     (sm80((64, 64, 32), 2), {"barrier_model": "mbarrier"}, "barrier_model mbarrier on sm80"),
     (sm90((128, 64, 64), 2), {"barrier_model": "cp_async_group"}, "barrier_model cp_async_group on sm90"),
     (sm80((64, 64, 16), 2), {"stages": 0}, "stages 0 is outside 2..8"),

@@ -70,16 +70,19 @@ def _pair(plan: Sm80Pair | Sm90Pair, region: Region, target: Target) -> Iterator
             region, f"predicate_tail names {wrong[0]!r}, which is not an axis", f"the axes are {', '.join(axes)}"
         )
     broken = (
-        named_twice(plan.predicate_tail)
+        tail_rules(plan.predicate_tail)
         + pair_rules(plan, found)
         + (pair_fields(plan, region, found) if isinstance(plan, Sm90Pair) else [])
     )
     yield from _rules(region, broken, lambda: pair_limits(plan, found, target))
 
 
-def named_twice(tail: tuple[str, ...]) -> list[str]:
-    """A broken rule for each axis that stands in `predicate_tail` several times."""
-    return [f"predicate_tail names {axis} {count} times" for axis, count in Counter(tail).items() if count > 1]
+def tail_rules(tail: tuple[str, ...]) -> list[str]:
+    """A broken rule for each axis that stands in `predicate_tail` several times, and for each unknown part of an axis."""
+    axes = Counter(word.partition(".")[0] for word in tail)
+    out = [f"predicate_tail names {axis} {count} times" for axis, count in axes.items() if count > 1]
+    wrong = [word for word in tail if not {*word.split(".")[1:]} <= {"o", "i"}]
+    return out + [f"predicate_tail names {word!r}: parts of an axis are .o and .i" for word in wrong]
 
 
 def _rules(region: Region, broken: list[str], exceeded: Callable[[], list[str]]) -> Iterator[Diagnostic]:
@@ -109,7 +112,7 @@ def _gpu_kind(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, target: Target)
         return
     view = gemm_view(region)  # operands in shared memory are not yet cast
     dtype = Types(region).of(contractions(region)[0].lhs) or DType.fp32 if isinstance(view, str) else view.lhs.dtype
-    broken = named_twice(plan.predicate_tail) + shape_rules(plan)
+    broken = tail_rules(plan.predicate_tail) + shape_rules(plan)
     if not isinstance(view, str):
         broken += group_rules(plan) if view.groups is not None else []
         broken += grid_rules(plan, view)

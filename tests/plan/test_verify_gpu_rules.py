@@ -55,6 +55,9 @@ def test_pairs_of_products_are_the_region_s() -> None:
     (found,) = faults(replace(plan, predicate_tail=("q.o",)), region, sm)
     assert found == "predicate_tail names 'q.o', which is not an axis"
     assert faults(replace(plan, predicate_tail=("m.o", "n", "k", "d", region.iters[0].name)), region, sm) == []
+    assert faults(replace(plan, predicate_tail=("m.o.i", "n")), region, sm) == []
+    (found,) = faults(replace(plan, predicate_tail=("m.o", "m")), region, sm)
+    assert found == "predicate_tail names m 2 times"
     big = verify_plan(replace(plan, tile=(256, 64, 256)), region, sm)
     assert big and not {d.kind for d in big} - {"InvalidPlan", "ResourceExceeded"}
 
@@ -75,6 +78,13 @@ def test_plans_of_tensor_cores_are_for_their_machines() -> None:
 GPU: list[tuple[Any, dict[str, Any], str]] = [
     (sm80((64, 64, 32), 2), {"bind": {"q": "blockIdx.x"}}, "'q' is not an axis of the Region"),
     (sm80((64, 64, 32), 2), {"predicate_tail": ("q.o",)}, "'q.o' is not an axis of the Region"),
+    (sm80((64, 64, 32), 2), {"predicate_tail": ("m.o", "m.i.i")}, "predicate_tail names m 2 times"),
+    (sm80((64, 64, 32), 2), {"predicate_tail": ("m.q",)}, "predicate_tail names 'm.q': parts of an axis are .o and .i"),
+    (
+        sm80((64, 64, 32), 2),
+        {"bind": {"m.o": "block.z", "n.o": "block.x"}, "tile_order": "hilbert"},
+        "bind puts m.o on block.z, n.o on block.x: tile_order hilbert counts tiles along block.x and block.y",
+    ),
     (sm80((64, 64, 32), 2), {"barrier_model": "mbarrier"}, "barrier_model mbarrier on sm80"),
     (sm90((128, 64, 64), 2), {"barrier_model": "cp_async_group"}, "barrier_model cp_async_group on sm90"),
     (sm80((64, 64, 16), 2), {"stages": 0}, "stages 0 is outside 2..8"),

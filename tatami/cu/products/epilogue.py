@@ -233,9 +233,9 @@ def _elements(
 ) -> None:
     """Print the values y<number>[e] of the columns of a thread. Where vectors hold all columns, these are inside or outside the result together."""
     count, n, acc, known = columns
-    test = bounds_test(stores[0].pred) if epilogue.ops else ""
+    pred = stores[0].pred if stores and epilogue.ops else ()  # a pass that finds values per row has neither
+    test = bounds_test(pred)
     together = bool(epilogue.wide) and all(w.width == count for w in epilogue.wide)
-    pred = stores[0].pred
     with lines.block(f"if ({bounds_test(pred, 'n_first')})") if together and test else nullcontext():
         ops, values = _wide_lines(kernel, epilogue, () if together else pred, count, lines)
         with lines.block(f"TT_UNROLL for (int e = 0; e < {count}; ++e)"):

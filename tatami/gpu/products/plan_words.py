@@ -48,6 +48,8 @@ def check_words(plan: Sm80Mma | Sm90Mma | GpuSync, region: Region, p: Problem) -
     blocks = [place for place in plan.bind.values() if place.startswith("block.")]
     if len(blocks) != len(set(blocks)) and not is_folded(plan.bind):
         out.append(f"bind puts two axes on one place ({', '.join(sorted(blocks))})")
+    if {"b", "b.o"} <= {*plan.bind}:
+        out.append("bind names b and b.o, which are one axis: name it once")
     words = epilogue_words(region, p.acc)
     out += _epilogue(plan.epilogue, region, p.acc, words)
     bound = set(plan.bind)

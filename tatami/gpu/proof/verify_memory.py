@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tatami.core.algebra.visit import step_of
+from tatami.core.algebra.simplify import is_run
 from tatami.core.diagnostic import Diagnostic
-from tatami.core.expr import ONE
 from tatami.gpu.ir import Kernel
 from tatami.gpu.proof.faults import invalid
 from tatami.gpu.proof.program import all_statements
@@ -74,11 +73,11 @@ def _wide_faults(kernel: Kernel) -> list[Diagnostic]:
         for w in s.wide:
             if Read(w.param, (w.index,)) not in made or w.param not in dtypes:
                 out.append(invalid(kernel, w.param, f"a vector of {w.param}[{w.index}], which no result is made of"))
-            elif step_of(w.index, "n") != ONE:
-                out.append(invalid(kernel, w.param, f"{w.width} columns of {w.param}[{w.index}] are not neighbours in memory"))
             elif w.width not in (2, 4, 8) or columns % w.width or w.width * dtypes[w.param].itemsize > 16:
                 why = f"{w.width} elements of {w.param} at once; a thread has {columns} columns, and an access 16 bytes at most"
                 out.append(invalid(kernel, w.param, why))
+            elif not is_run(w.index, "n", w.width):
+                out.append(invalid(kernel, w.param, f"{w.width} columns of {w.param}[{w.index}] are not neighbours in memory"))
         if len(set(s.wide)) != len(s.wide):
             out.append(invalid(kernel, "Epilogue", "a vector is read twice"))
     return out

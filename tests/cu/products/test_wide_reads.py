@@ -50,6 +50,11 @@ def of_rows(g: tt.Graph, y: Tensor) -> Tensor:
     return y * g.input("s", (ROWS, 1), y.dtype).expand(y.shape)
 
 
+def repeated(g: tt.Graph, y: Tensor) -> Tensor:
+    """A residual of half the columns, twice side by side."""
+    return y + g.input("r", (ROWS, y.shape[-1] // 2), y.dtype).tile((1, 2))
+
+
 def chosen(g: tt.Graph, y: Tensor) -> Tensor:
     """A residual that some results do not read."""
     r = g.input("r", y.shape, y.dtype)
@@ -96,6 +101,8 @@ CASES: dict[str, tuple[str, tt.DType, int, Make, Callable[..., Any], list[int]]]
     "two times four through shared memory": ("emulated-sm80", tt.fp16, 136, matrix(tt.fp32), by_ring, [4]),
     "chunks that TMA stores": ("emulated-sm90", tt.fp16, 136, scaled, in_order("stmatrix_tma"), []),
     "fragments of warpgroups": ("emulated-sm90", tt.fp16, 136, scaled, in_order("direct"), []),
+    "columns twice": ("emulated-sm80", tt.fp16, 136, repeated, as_chosen, [2]),
+    "fours of columns twice": ("emulated-sm80", tt.fp32, 136, repeated, as_chosen, [4]),
     "no even rows": ("emulated-sm80", tt.fp16, 135, scaled, as_chosen, []),
     "one for each row": ("emulated-sm80", tt.fp16, 136, of_rows, as_chosen, []),
     "not by every result": ("emulated-sm80", tt.fp16, 136, chosen, as_chosen, []),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from tatami.core.codec import parse_text
-from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic
+from tatami.core.diagnostic import Diagnostic, TatamiError, diagnostic, fail
 from tatami.decisions import Decisions, decisions_text, load_decisions
 from tatami.explorer.messages import DECISIONS, Answer, DocumentOf, Edit, PlanEdit, SaveStage, StageEdit
 
@@ -45,7 +45,7 @@ def _answered(edit: Edit) -> Answer:
             decided = Decisions(was.partitions, {**was.plans, key: plan}, was.calls)
             return _shown(edit, _compilation(edit, decided))
         case StageEdit(stage, text) if stage == DECISIONS:
-            return _shown(edit, _compilation(edit, load_decisions(parse_text(text, DECISIONS))))
+            return _shown(edit, _compilation(edit, _decisions(text)))
         case StageEdit(stage, text):
             return _restarted(edit, stage, text)
         case DocumentOf(stage) if stage == DECISIONS:
@@ -58,7 +58,7 @@ def _answered(edit: Edit) -> Answer:
             document, file = document_of(_compilation(edit, edit.decisions), stage, trust=edit.trust)
             return Answer(document=document, file=file)
         case SaveStage(stage, text) if stage == DECISIONS:
-            return Answer(document=decisions_text(load_decisions(parse_text(text, DECISIONS))), file="decisions.json")
+            return Answer(document=decisions_text(_decisions(text)), file="decisions.json")
         case SaveStage(stage, text):
             document, file = whole_document(_compilation(edit, edit.decisions), stage, text, trust=edit.trust)
             return Answer(document=document, file=file)
@@ -66,6 +66,15 @@ def _answered(edit: Edit) -> Answer:
             raise ValueError("an edit without a request")
         case _:
             assert_never(edit.asked)
+
+
+def _decisions(text: str) -> Decisions:
+    """The decisions in the text of their document. Raises TatamiError."""
+    value = parse_text(text, DECISIONS)
+    if not isinstance(value, dict):
+        why = f"a {type(value).__name__} is not a decisions document"
+        raise fail("InvalidDocument", DECISIONS, why, "write an object with partitions, plans or calls")
+    return load_decisions(value)
 
 
 def _compilation(edit: Edit, decisions: Decisions) -> Compilation:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 
+from tatami.core.codec import MAX_DEPTH
 from tatami.core.diagnostic import Diagnostic
 from tatami.explorer.messages import DECISIONS, Place
 from tatami.stages import BY_NAME
@@ -87,6 +88,8 @@ def _words(fault: Diagnostic) -> list[str]:
 
 def _offset(text: str, paths: list[Path], words: list[str]) -> int | None:
     """The offset of the value that a path leads to, else of an object of one of these names, else of the longest part of a path."""
+    if not paths and not words:
+        return None
     exact: dict[Path, int] = {}
     named: dict[str, int] = {}
     keyed: dict[str, int] = {}
@@ -115,7 +118,7 @@ def _offset(text: str, paths: list[Path], words: list[str]) -> int | None:
 
 def _values(text: str) -> Iterator[tuple[Path, int, object]]:
     """(path, offset, value) of each value of a JSON text; the value of a list or an object is None. The offset of a member of an
-    object is that of its key."""
+    object is that of its key. A text that is not JSON, or is nested deeper than a document may be, ends where that shows."""
     frames: list[tuple[bool, str | int | None, int]] = []  # an object or a list: its key or index now, the offset of the key
     for match in _TOKEN.finditer(text):
         token, offset = match[0], match.start()
@@ -129,14 +132,29 @@ def _values(text: str) -> Iterator[tuple[Path, int, object]]:
                 is_object, key, _ = frames[-1]
                 frames[-1] = (is_object, None if is_object or not isinstance(key, int) else key + 1, 0)
             continue
+        value = _read(token)
+        if value is None and token not in "{[":
+            return
         if frames and frames[-1][0]:
             if frames[-1][1] is None:
                 if token[0] != '"':
-                    return  # the text is not JSON
-                frames[-1] = (True, json.loads(token), offset)
+                    return
+                frames[-1] = (True, value, offset)
                 continue
             offset = frames[-1][2]
         path = tuple(key for _, key, _ in frames if key is not None)
-        yield path, offset, json.loads(token) if token[0] == '"' else None if token in "{[" else token
+        yield path, offset, value
         if token in "{[":
+            if len(frames) == MAX_DEPTH:
+                return
             frames.append((token == "{", None if token == "{" else 0, 0))
+
+
+def _read(token: str) -> str | None:
+    """A text without its quotes, a number or word as it is; None for a bracket, and for a text that JSON does not allow."""
+    if token[0] != '"':
+        return None if token in "{[" else token
+    try:
+        return str(json.loads(token))
+    except ValueError:
+        return None

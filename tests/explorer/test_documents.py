@@ -194,3 +194,9 @@ def test_the_process_takes_half_of_the_memory_at_most(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tatami.cli.explore_worker._compilation", full)
     found = asked(StageEdit("plan", "{}"))
     assert [d.kind for d in found.faults] == ["OutOfMemory"] and found.places == (None,)
+
+
+@pytest.mark.parametrize(("stage", "text"), [("decisions", "null"), ("decisions", "[]"), ("plan", '{"a": NaN, "b\n": 1}')])
+def test_a_text_that_is_no_document_is_refused(stage: str, text: str) -> None:
+    found = asked(StageEdit(stage, text))
+    assert len(found.faults) == 1 and found.faults[0].kind in ("InvalidDocument", "ParseError")

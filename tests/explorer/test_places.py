@@ -50,10 +50,24 @@ def test_a_fault_has_the_line_that_it_names(at: str, why: str, line: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "at"), [(TEXT, "n77"), (TEXT, "tiny"), ("", "n1"), ("[[[", "n1"), ('{"a" 1 {', "n1"), ("}}]]", "n1")]
+    ("text", "at"),
+    [
+        (TEXT, "n77"),
+        (TEXT, "tiny"),
+        ("", "n1"),
+        ("[[[", "n1"),
+        ('{"a" 1 {', "n1"),
+        ("}}]]", "n1"),
+        ('{"a\nb": 1}', "n1"),
+        ('{"a": "\\q"}', "n1"),
+    ],
 )
 def test_a_fault_without_a_place_has_none(text: str, at: str) -> None:
     assert place_of(text, diagnostic("InvalidDocument", at, "wrong", "mend it")) is None
+
+
+def test_a_text_nested_too_deeply_is_not_read_to_its_end() -> None:
+    assert place_of("[" * 1_000_000, diagnostic("InputTooLarge", "n1", "nested too deeply", "mend it")) is None
 
 
 def test_a_path_leads_as_far_as_it_can() -> None:

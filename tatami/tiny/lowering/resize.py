@@ -12,12 +12,19 @@ from tatami.tiny.lowering.rule import Use, wide
 def resize(use: Use[Resize]) -> Value:
     """Interpolation, one axis after another: weighted gathers at neighbouring positions; plain repetition for nearest by a
     whole factor."""
-    x = wide(use[0]) if use.attrs.mode != "nearest" else use[0]
+    x = use[0] if use.attrs.mode == "nearest" else _with_fractions(wide(use[0]))
     for axis, (to, scale) in enumerate(zip(use.attrs.shape, resize_scales(use.attrs, x.shape, use.site), strict=True)):
         if to != x.shape[axis] or scale != 1.0:
             factor = _repeats(x.shape[axis], to, scale, use.attrs)
-            x = _resized(x, axis, to, scale, use.attrs) if factor is None else _repeated(x, axis, factor)
+            x = _resized(x, axis, to, scale, use) if factor is None else _repeated(x, axis, factor)
     return x.cast(use.dtype)
+
+
+def _with_fractions(x: Value) -> Value:
+    """Whole numbers as floats that hold them: fp32 for up to 16 bits, else fp64. Weights are fractions."""
+    if x.dtype.is_float:
+        return x
+    return x.cast(DType.fp32 if x.dtype.bits <= 16 else DType.fp64)
 
 
 def _repeats(size: Expr, to: Expr, scale: float | None, a: Resize) -> int | None:
@@ -37,10 +44,10 @@ def _repeated(x: Value, axis: int, factor: int) -> Value:
     return wide.expand(shape).reshape((*x.shape[:axis], x.shape[axis] * factor, *x.shape[axis + 1 :]))
 
 
-def _resized(x: Value, axis: int, to: Expr, scale: float | None, a: Resize) -> Value:
-    b = x.builder
+def _resized(x: Value, axis: int, to: Expr, scale: float | None, use: Use[Resize]) -> Value:
+    b, a = x.builder, use.attrs
     last = b.size(x.shape[axis] - 1)
-    kind = DType.fp64 if x.dtype == DType.fp64 and a.mode != "nearest" else DType.fp32
+    kind = DType.fp64 if use.dtype == DType.fp64 and a.mode != "nearest" else DType.fp32
     at = _positions(b, x.shape[axis], to, scale, a, kind)
     if a.mode == "nearest":
         match a.nearest:

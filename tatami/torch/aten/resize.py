@@ -46,7 +46,9 @@ def linear(m: Importer, x: Tensor, size: object, align_corners: bool, *rest: flo
     known = not align_corners and all(f is not None for f in factors)
     scales = (1.0, 1.0, *(f or 1.0 for f in factors)) if known else ()
     how = "align_corners" if align_corners else "half_pixel"
-    return x.resize(m.shape, scales=scales, mode="linear", coordinates=how)
+    wide = x if x.dtype.is_float else x.cast(DType.fp32)  # a mean of pixels in whole numbers, rounded at the end
+    y = wide.resize(m.shape, scales=scales, mode="linear", coordinates=how)
+    return y if x.dtype.is_float else y.round().cast(x.dtype)
 
 
 def linear_backward(m: Importer, grad: Tensor, size: object, of: object, align_corners: bool, *factors: float | None) -> Tensor:

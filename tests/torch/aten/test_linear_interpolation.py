@@ -44,6 +44,17 @@ def test_linear_interpolation_and_its_gradient_are_one_operator_each(shape: tupl
     assert [r.nodes for r in REPORTS] == [1, 1] and not any(r.unsupported for r in REPORTS)
 
 
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_pixels_in_bytes_are_rounded_means(align_corners: bool) -> None:
+    torch._dynamo.reset()
+    x = torch.randint(0, 256, (2, 3, 5, 4), dtype=torch.uint8)
+    how: dict[str, Any] = {"size": (7, 9), "mode": "bilinear", "align_corners": align_corners}
+    mine = torch.compile(lambda x: functional.interpolate(x, **how), backend="tatami", dynamic=False)(x)
+    assert mine.dtype == torch.uint8
+    exact = functional.interpolate(x.double(), **how)
+    assert (mine.double() - exact).abs().max() <= 0.5 + 1e-4
+
+
 def test_pytorchs_own_kernels_are_back_after_a_compilation() -> None:
     ops = [getattr(torch.ops.aten, f"upsample_{name}").vec for name in LINEAR]
     before = [dict(op.py_kernels) for op in ops]

@@ -55,7 +55,7 @@ BUGS = (
     Bug("the source of a copy is not aligned", "gemm80", "g_row * s1 + g_column :", "g_row * s1 + g_column + 1 :", "misuse", "no multiple of 16"),
     Bug("the destination of a copy is not aligned", "gemm80", "smB = tt_smem_address(smem) + 12288", "smB = tt_smem_address(smem) + 12296", "misuse", "no multiple of 16"),
     Bug("more bytes are read than copied", "gemm80", "inside ? 16 : 0);", "inside ? 32 : 0);", "misuse", "reads 32"),
-    Bug("the epilogue reads the output", "gemm80", "p2[n]", "p3[n]", "uninitialised", "of C"),
+    Bug("the epilogue reads the output", "gemm80", "wide0, p2 + n_first", "wide0, p3 + n_first", "uninitialised", "of C"),
     Bug("an input is written", "gemm80", "tt_store_global_v4(p3 +", "tt_store_global_v4((tt_f16*)p0 +", "out of bounds", "may only read"),
     Bug("all blocks write the first rows", "gemm80", "m = m0 + warp_m", "m = warp_m", "race", "another block wrote"),
     Bug("shared memory ends before the ring", "gemm80", "smB = tt_smem_address(smem) + 12288", "smB = tt_smem_address(smem) + 16384", "out of bounds", "shared address"),

@@ -181,10 +181,11 @@ def _siblings(compilation: Compilation) -> Iterator[str]:
     lines = []
     for program, graph in before.programs.items():
         kept = {n.name for n in after.programs[program].graph}
+        joined = {m.name for m in graph.graph} - kept
         names = before.origins.get(program, {})
         for n in after.programs[program].graph:
             first = n.name.removesuffix(f".{n.op}")
-            if n.op in PRODUCTS and first in {m.name for m in graph.graph} - kept:
+            if n.op in PRODUCTS and first in joined:
                 members = ", ".join(after.origins.get(program, {}).get(n.name, ())) or ", ".join(names.get(first, (first,)))
                 lines.append(f"  {members}{'' if program == 'main' else f' ({program})'}  one product, {n.op}")
     yield from (("", "sibling products", *lines) if lines else ())

@@ -18,7 +18,7 @@ import re
 from tatami.c.ir import Unit
 from tatami.c.products.elements import element_text, routine_page
 from tatami.core.custom.verbatim import VerbatimCode
-from tatami.plan.views.dots import MOST_BLOCK
+from tatami.core.numbers.codes import MOST_BLOCK
 
 _NAME = re.compile(r"tatami_blockdots_f32(i4z?v?|i8v)_(\d+)x(\d+)_(\d+)")
 KC = MOST_BLOCK

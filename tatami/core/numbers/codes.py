@@ -14,6 +14,9 @@ from tatami.core.tensor import Tensor
 
 OFFSET = {DType.u8: 128, DType.u4: 8, DType.u2: 2, DType.i8: 0, DType.i4: 0, DType.i2: 0}
 """Value that code 0 of a signed type has as a code of the unsigned type of the same size."""
+MOST_BLOCK = 512
+"""Maximum steps of k in a block whose integers are multiplied in fours: the codes of this many steps are made bytes together
+(c/products/block_dots.py)."""
 
 
 class Blocks(NamedTuple):

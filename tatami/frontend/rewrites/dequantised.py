@@ -14,7 +14,6 @@ and its product moves the integers instead. Bias, activation and quantisation th
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import msgspec
 
@@ -23,7 +22,6 @@ from tatami.core.dtype import DType
 from tatami.core.expr import Expr, product
 from tatami.core.module import Module
 from tatami.core.target import Target
-from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.operations.contraction import Conv, Gemm, Matmul
@@ -31,7 +29,7 @@ from tatami.frontend.ops import OPS
 from tatami.frontend.rewrites.integer_products import Integers, as_signed, integer_conv, integer_matmul
 from tatami.frontend.rewrites.narrow_rows import look_up_in_weights
 from tatami.frontend.rewrites.narrow_weights import narrow_weight
-from tatami.frontend.rewrites.rewriting import Rewriting
+from tatami.frontend.rewrites.rewriting import Rewriting, Subject, has_any, rewrite_graphs
 from tatami.frontend.rewrites.spelled_scales import SpelledScales
 
 LONGEST_SUM = (2**31 - 1) // 255**2
@@ -64,29 +62,18 @@ def multiply_integers(module: Module[Graph], target: Target) -> Module[Graph]:
     GPUs."""
     if target.kind != "cpu":
         return module
-    programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
-    for name, graph in module.programs.items():
-        if any(n.op == "cast" for n in graph.graph) and any(n.op in _PRODUCTS for n in graph.graph):
-            spelled = SpelledScales(graph, module, constants, dict(origins.get(name, {})))
-            programs[name], origins[name] = spelled.result(), spelled.origins
-        if any(n.op == "dequantize" for n in programs[name].graph):
-            work = _Rewriting(programs[name], module, target, constants, dict(origins.get(name, {})))
-            programs[name], origins[name] = work.result(), work.origins
-    return look_up_in_weights(replace(module, programs=programs, constants=constants, origins=origins))
+    has_casts, has_products = has_any("cast"), has_any(*_PRODUCTS)
+    module = rewrite_graphs(module, SpelledScales, lambda graph: has_casts(graph) and has_products(graph))
+    module = rewrite_graphs(module, lambda subject: _Rewriting(subject, target), has_any("dequantize"))
+    return look_up_in_weights(module)
 
 
 class _Rewriting(Rewriting):
     """The rewriting of one graph's products to sums of integers."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        module: Module[Graph],
-        target: Target,
-        constants: dict[str, Tensor],
-        origins: dict[str, tuple[str, ...]],
-    ) -> None:
-        super().__init__(graph, module, constants, origins)
+    def __init__(self, subject: Subject, target: Target) -> None:
+        super().__init__(subject)
+        graph = self.graph
         self.target = target
         self.codes: dict[str, Codes | None] = {}
         self.uses = Counter(i for n in graph.graph for i in n.inputs)

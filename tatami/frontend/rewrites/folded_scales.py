@@ -14,7 +14,6 @@ become 0 in `setup`; in the payloads of other constant operands of products, sub
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import msgspec
 
@@ -22,13 +21,13 @@ from tatami.core.expr import ONE, product
 from tatami.core.module import Module
 from tatami.core.signature import is_constant
 from tatami.core.target import Target
-from tatami.core.tensor import LEAST_NORMAL, Tensor, without_subnormals
+from tatami.core.tensor import LEAST_NORMAL, without_subnormals
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.operations.contraction import CONTRACTION, Conv, ConvTranspose
 from tatami.frontend.operations.movement import expand_dims
 from tatami.frontend.ops import OPS
-from tatami.frontend.rewrites.rewriting import Rewriting
+from tatami.frontend.rewrites.rewriting import Rewriting, Subject, has_any, rewrite_graphs
 
 _MULTIPLIED = frozenset(op.name for op in CONTRACTION)
 
@@ -38,12 +37,7 @@ def fold_scales(module: Module[Graph], target: Target) -> Module[Graph]:
     multiply subnormal numbers as fast as others and scale results in registers."""
     if target.kind != "cpu":
         return module
-    programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
-    for name, graph in module.programs.items():
-        if any(n.op in _MULTIPLIED for n in graph.graph):
-            work = _Folding(graph, module, constants, dict(module.origins.get(name, {})))
-            programs[name], origins[name] = work.result(), work.origins
-    return replace(module, programs=programs, constants=constants, origins=origins)
+    return rewrite_graphs(module, _Folding, has_any(*_MULTIPLIED))
 
 
 class _Chain(msgspec.Struct, frozen=True):
@@ -58,14 +52,9 @@ class _Chain(msgspec.Struct, frozen=True):
 class _Folding(Rewriting):
     """The folding of one graph's chains; each becomes one convolution at the place of its last step."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        module: Module[Graph],
-        constants: dict[str, Tensor],
-        origins: dict[str, tuple[str, ...]],
-    ) -> None:
-        super().__init__(graph, module, constants, origins)
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        graph = self.graph
         self.uses = Counter(i for n in graph.graph for i in n.inputs) + Counter(o.tensor for o in graph.signature.outputs)
         self.readers = {i: n for n in graph.graph for i in n.inputs}
         self.constant_values = self.constant_tensors()

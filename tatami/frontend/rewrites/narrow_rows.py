@@ -10,18 +10,16 @@ An embedding that is also the output projection is such a matrix. Codes of 4 bit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tatami.core.dtype import DType
 from tatami.core.module import Module
 from tatami.core.numbers.derived import DerivedTensor
-from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.operations.indexing import Gather
 from tatami.frontend.ops import OPS
 from tatami.frontend.rewrites.narrow_weights import codes_of_words
-from tatami.frontend.rewrites.rewriting import Rewriting
+from tatami.frontend.rewrites.rewriting import Rewriting, Subject, has_any, rewrite_graphs
 
 
 def look_up_in_weights(module: Module[Graph]) -> Module[Graph]:
@@ -31,26 +29,15 @@ def look_up_in_weights(module: Module[Graph]) -> Module[Graph]:
     }
     if not derived:
         return module
-    programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
-    for name, graph in module.programs.items():
-        if any(n.op == "take" for n in graph.graph):
-            work = _Lookups(graph, module, constants, dict(origins.get(name, {})), derived)
-            programs[name], origins[name] = work.result(), work.origins
-    return replace(module, programs=programs, constants=constants, origins=origins)
+    return rewrite_graphs(module, lambda subject: _Lookups(subject, derived), has_any("take"))
 
 
 class _Lookups(Rewriting):
     """The rewriting of one graph's lookups. `derived`: sha256 of a constant -> the form that products read."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        module: Module[Graph],
-        constants: dict[str, Tensor],
-        origins: dict[str, tuple[str, ...]],
-        derived: Mapping[str, DerivedTensor],
-    ) -> None:
-        super().__init__(graph, module, constants, origins)
+    def __init__(self, subject: Subject, derived: Mapping[str, DerivedTensor]) -> None:
+        super().__init__(subject)
+        graph = self.graph
         self.derived = derived
         self.elsewhere = {i for n in _needed(graph) for i in (n.inputs[1:] if n.op == "take" else n.inputs)}
         self.elsewhere |= {o.tensor for o in graph.signature.outputs}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,26 +20,32 @@ from tatami.frontend.operation import Site, attributes, right_aligned
 from tatami.frontend.ops import OPS
 
 
-class Rewriting:
-    """The rewriting of one graph of `module`: a `Maker` of nodes, each with the place and the origins of the node `at` that it
-    replaces.
+class Subject(NamedTuple):
+    """One graph of `module` that is rewritten. `constants`: the rewritten module's, to which payloads are added.
+    `origins`: this graph's, to which nodes are added."""
 
-    `constants`: the rewritten module's, to which payloads are added. `origins`: this graph's, to which nodes are added."""
+    graph: Graph
+    module: Module[Graph]
+    constants: dict[str, Tensor]
+    origins: dict[str, tuple[str, ...]]
 
-    def __init__(
-        self,
-        graph: Graph,
-        module: Module[Graph],
-        constants: dict[str, Tensor],
-        origins: dict[str, tuple[str, ...]],
-    ) -> None:
-        self.graph, self.module, self.constants, self.origins = graph, module, constants, origins
+
+class Rewriting(ABC):
+    """The rewriting of one graph: a `Maker` of nodes, each with the place and the origins of the node `at` that it replaces."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.graph, self.module, self.constants, self.origins = subject
+        graph = self.graph
         self.nodes: list[Node] = []
         self.tensors = dict(graph.tensors)
         self.inputs = list(graph.signature.inputs)
         self.producers = {o: n for n in graph.graph for o in n.outputs}
         self.labels = {n.name for n in graph.graph}
         self.at = Node("identity", "", (), ())
+
+    @abstractmethod
+    def result(self) -> Graph:
+        """The graph with the nodes that the rewriting puts in the place of its own."""
 
     def rewritten(self) -> Graph:
         """The graph of the nodes made until here."""
@@ -94,6 +103,23 @@ class Rewriting:
         to = right_aligned(shapes) if shapes else ()
         assert to is not None, "operands that broadcast"
         return self.one(op, [self.one("expand", [t], {"shape": to}) if self.shape(t) not in ((), to) else t for t in tensors])
+
+
+def rewrite_graphs(
+    module: Module[Graph], rewriting: Callable[[Subject], Rewriting], where: Callable[[Graph], bool]
+) -> Module[Graph]:
+    """The module with each graph for which `where` is true in its rewritten form; its constants and origins are those of both."""
+    programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
+    for name, graph in module.programs.items():
+        if where(graph):
+            work = rewriting(Subject(graph, module, constants, dict(origins.get(name, {}))))
+            programs[name], origins[name] = work.result(), work.origins
+    return replace(module, programs=programs, constants=constants, origins=origins)
+
+
+def has_any(*ops: str) -> Callable[[Graph], bool]:
+    """A function that is true for graphs with a node of one of these operations."""
+    return lambda graph: any(n.op in ops for n in graph.graph)
 
 
 def fresh_name(stem: str, taken: Mapping[str, object] | set[str]) -> str:

@@ -11,48 +11,33 @@ are.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tatami.core.dtype import DType
 from tatami.core.expr import expr, product
 from tatami.core.module import Module
-from tatami.core.numbers.codes import OFFSET
+from tatami.core.numbers.codes import MOST_BLOCK, OFFSET
 from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.operations.contraction import Gemm
 from tatami.frontend.operations.elementwise import Dequantize
 from tatami.frontend.ops import OPS
-from tatami.frontend.rewrites.rewriting import Rewriting
+from tatami.frontend.rewrites.rewriting import Rewriting, Subject, has_any, rewrite_graphs
 
 _PRODUCTS = ("matmul", "linear", "gemm")
 _MOVES = ("permute", "contiguous", "identity")
 _WIDE = (DType.i8, DType.u8)
-MOST_BLOCK = 512
-"""Maximum elements of a block: micro-kernels make bytes of this many steps of codes together."""
 
 
 def round_rows(module: Module[Graph]) -> Module[Graph]:
     """The module with the rows of its products with narrow weights rounded."""
-    programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
-    for name, graph in module.programs.items():
-        if any(n.op == "dequantize" for n in graph.graph):
-            work = _Rounding(graph, module, constants, dict(origins.get(name, {})))
-            programs[name], origins[name] = work.result(), work.origins
-    return replace(module, programs=programs, constants=constants, origins=origins)
+    return rewrite_graphs(module, _Rounding, has_any("dequantize"))
 
 
 class _Rounding(Rewriting):
     """The rewriting of one graph."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        module: Module[Graph],
-        constants: dict[str, Tensor],
-        origins: dict[str, tuple[str, ...]],
-    ) -> None:
-        super().__init__(graph, module, constants, origins)
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
         self.rounded: dict[tuple[str, int], str] = {}
         """Operand and block -> the rounded operand, which all its products share."""
 

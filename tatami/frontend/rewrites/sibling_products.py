@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from tatami.core.codec import dump_text
@@ -20,13 +19,12 @@ from tatami.core.expr import expr, product
 from tatami.core.module import Module
 from tatami.core.numbers.derived import Derivation, DerivedTensor
 from tatami.core.target import Target
-from tatami.core.tensor import Tensor
 from tatami.frontend.ir import Graph, Node
 from tatami.frontend.operation import attributes
 from tatami.frontend.operations.contraction import Gemm
 from tatami.frontend.operations.elementwise import Dequantize
 from tatami.frontend.ops import OPS
-from tatami.frontend.rewrites.rewriting import Rewriting
+from tatami.frontend.rewrites.rewriting import Rewriting, Subject, rewrite_graphs
 
 _PRODUCTS = ("matmul", "linear", "gemm")
 _KEPT = ("contiguous", "identity", "cast")
@@ -57,25 +55,15 @@ def join_siblings(module: Module[Graph], target: Target) -> Module[Graph]:
     """The module with sibling products joined, if `target` is a CPU; else the module."""
     if target.kind != "cpu":
         return module
-    programs, constants, origins = dict(module.programs), dict(module.constants), dict(module.origins)
-    for name, graph in module.programs.items():
-        if sum(n.op in _PRODUCTS for n in graph.graph) > 1:
-            work = _Joining(graph, module, constants, dict(origins.get(name, {})))
-            programs[name], origins[name] = work.result(), work.origins
-    return replace(module, programs=programs, constants=constants, origins=origins)
+    return rewrite_graphs(module, _Joining, lambda graph: sum(n.op in _PRODUCTS for n in graph.graph) > 1)
 
 
 class _Joining(Rewriting):
     """The rewriting of one graph."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        module: Module[Graph],
-        constants: dict[str, Tensor],
-        origins: dict[str, tuple[str, ...]],
-    ) -> None:
-        super().__init__(graph, module, constants, origins)
+    def __init__(self, subject: Subject) -> None:
+        super().__init__(subject)
+        graph, module = self.graph, self.module
         self.uses = Counter(i for n in graph.graph for i in n.inputs)
         self.uses.update(o.tensor for o in graph.signature.outputs)
         self.uses.update(dict.fromkeys(module.overridable, 2))

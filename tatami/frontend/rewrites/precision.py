@@ -56,8 +56,10 @@ def lower_precision(module: Module[Graph], precision: str, target: Target | None
     if on_cpu and target is not None and "bf16" not in target.features:
         return _kept(module, f"{target.name} multiplies no pairs of bf16: everything stays fp32", _FORCE)
     programs = {name: _lowered(graph, precision.rstrip("!"), on_cpu) for name, graph in module.programs.items()}
-    if on_cpu and programs == module.programs:
-        return _kept(module, "the model has no product of fp32 values with weights: everything stays fp32", _FORCE)
+    if programs == module.programs:
+        if on_cpu:
+            return _kept(module, "the model has no product of fp32 values with weights: everything stays fp32", _FORCE)
+        return _kept(module, f"the model has no contraction of fp32 values, which {precision} is for", _LEAVE)
     return replace(module, programs=programs)
 
 

@@ -176,3 +176,13 @@ def test_int8_that_changes_nothing_says_so(why):
     made = lower_precision(g.module(), "int8", WITHOUT if why == "no VNNI" else WITH_VNNI)
     assert made.programs == g.module().programs
     assert [w.kind for w in made.warnings] == ["PrecisionKept"]
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp16", "bf16!"])
+def test_a_model_without_contractions_of_fp32_says_that_nothing_changes(precision):
+    g = Graph()
+    x = g.input("x", (4, 8), DType.fp64)
+    g.output("y", x @ x.permute((1, 0)))
+    m = lower_precision(g.module(), precision)
+    (said,) = m.warnings
+    assert m.programs == g.module().programs and said.kind == "PrecisionKept" and "no contraction of fp32" in said.why

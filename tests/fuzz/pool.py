@@ -72,6 +72,30 @@ class Worker:
                 pipe.close()
 
 
+AGAIN = "again"
+"""Kind of an outcome that a second worker decides."""
+
+
+class _Place:
+    """A worker that is started with its first case, and replaced once it ended."""
+
+    def __init__(self, module: str, environment: Mapping[str, str], seconds: float) -> None:
+        self.module, self.environment, self.seconds = module, environment, seconds
+        self.worker: Worker | None = None
+
+    def ask(self, case: Any) -> dict[str, Any]:
+        worker = self.worker = self.worker or Worker(self.module, self.environment)
+        outcome = worker.ask(case, self.seconds)
+        if worker.process.poll() is not None:
+            self.end()
+        return outcome
+
+    def end(self) -> None:
+        if self.worker is not None:
+            self.worker.end()
+        self.worker = None
+
+
 def run(
     module: str,
     environment: Mapping[str, str],
@@ -80,29 +104,31 @@ def run(
     *,
     jobs: int,
     seconds: float,
+    again: Mapping[str, str] | None = None,
 ) -> None:
-    """`take` is told each case with its outcome, by one thread at a time."""
+    """`take` is told each case with its outcome, by one thread at a time. `again`: the variables of a second worker, which is
+    asked each case that the first answers with the kind "again"."""
     todo: queue.SimpleQueue[Any] = queue.SimpleQueue()
     for case in cases:
         todo.put(case)
     lock = threading.Lock()
 
     def work() -> None:
-        worker = Worker(module, environment)
+        first, second = _Place(module, environment, seconds), _Place(module, again or {}, seconds)
         try:
             while True:
                 try:
                     case = todo.get_nowait()
                 except queue.Empty:
                     return
-                outcome = worker.ask(case, seconds)
-                if worker.process.poll() is not None:
-                    worker.end()
-                    worker = Worker(module, environment)
+                outcome = first.ask(case)
+                if again is not None and outcome["kind"] == AGAIN:
+                    outcome = second.ask({**case, "way": ""})
                 with lock:
                     take(case, outcome)
         finally:
-            worker.end()
+            first.end()
+            second.end()
 
     threads = [threading.Thread(target=work) for _ in range(jobs)]
     for t in threads:

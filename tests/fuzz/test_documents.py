@@ -8,6 +8,7 @@ from tatami.core.diagnostic import TatamiError
 from tatami.runtime.building.compiler import find_compiler
 from tatami.runtime.building.sanitizer import sanitizer_library
 from tests.fuzz.documents import FINE, campaign, every
+from tests.fuzz.edits.every_edit import cases
 from tests.shares import is_whole
 
 SHARE = range(400 if is_whole() else 200)
@@ -29,6 +30,6 @@ def test_an_edit_is_obeyed_or_refused() -> None:
 
 def test_single_edits_are_obeyed_or_refused() -> None:
     """A share of every single edit, of programs without products, on the emulated GPU."""
-    outcomes = every(["softmax80", "sort80"], ["plan", "region"], (3, 10 if is_whole() else 70), jobs=1)
+    outcomes = every(cases(["softmax80", "sort80"], ["plan", "region"], (3, 10 if is_whole() else 70)), jobs=1)
     assert {o["kind"] for o in outcomes.values()} >= {"refused"} and len({o["program"] for o in outcomes.values()}) == 2
     assert not [o for o in outcomes.values() if o["kind"] not in FINE]

@@ -1,7 +1,7 @@
 """One edited document in this process: refused with a diagnostic, or run and compared with what it says.
 
 Started by `documents`, for programs on a CPU under the sanitizers' runtime. Reads a line for each: a seed, or {"program",
-"stage", "number"} for one of every single edit. Answers one JSON text a line:
+"stage", "number", "way"} for one of every single edit. Answers one JSON text a line:
 {"kind": refused | same | obeyed | …, "stage", "edits", "why"}.
 """
 
@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,11 @@ from tatami.core.signature import Input, Signature, symbols
 from tatami.models import open_model
 from tatami.report.playback import compare_outputs
 from tatami.runtime.cpu.native_code import NativeCode
-from tatami.stages import BY_NAME, encode_body, show
+from tatami.stages import BY_NAME, encode_body
 from tests.fuzz.edits.document_edits import draw, pattern
 from tests.fuzz.edits.document_programs import REFERENCE, array, bound
-from tests.fuzz.edits.every_edit import LABELS, documents_of, edited
-from tests.gpu.edits import plain
+from tests.fuzz.edits.every_edit import LABELS, changes_of, documents_of, edited
+from tests.fuzz.edits.shared_work import accepted, built, is_unchanged, text_of
 from tests.loop.meaning.program import Undetermined, run_program
 from tests.loop.meaning.run import TooLong
 from tests.loop.meaning.values import NoMeaning, Outside
@@ -59,7 +59,7 @@ def inputs_of(
     return out, sizes
 
 
-def attempt(stage: str, document: dict[str, Any], text: str) -> dict[str, Any]:
+def attempt(stage: str, document: dict[str, Any], text: str, build: Callable[[Any], Any] = build) -> dict[str, Any]:
     """The outcome of one edited document. `text`: the C text of the document before the edit."""
     try:
         compilation = prepare(document)
@@ -126,14 +126,6 @@ def as_loops_say(
     )
 
 
-def text_of(compilation: Any) -> str:
-    """The text of the program's kernels and of what calls them."""
-    if "c" not in compilation.stages:
-        return plain(show("cu", compilation.stages["cu"]) + show("execution", compilation.stages["execution"]))
-    source = compilation.stages["c"].main
-    return "\n".join([source.entry, *sorted(f"{name} {u.text}" for name, u in source.units.items())])
-
-
 def meaning(
     compilation: Any, arrays: dict[str, np.ndarray], sizes: dict[str, int], mode: str = "float64"
 ) -> tuple[dict[str, np.ndarray], Signature]:
@@ -152,8 +144,13 @@ def refused(error: TatamiError) -> dict[str, Any]:
 
 
 @functools.cache
-def unedited(document: str, stage: str) -> str:
+def text_before(document: str, stage: str) -> str:
     return "" if stage == REFERENCE else text_of(prepare(json.loads(document)))
+
+
+@functools.cache
+def text_of_program(program: str, stage: str) -> str:
+    return text_of(prepare(documents_of(program)[stage]))
 
 
 def encoded(document: dict[str, Any]) -> Any:
@@ -161,6 +158,11 @@ def encoded(document: dict[str, Any]) -> Any:
     s = BY_NAME[document["stage"]]
     given = open_model(document)[s.name]
     return [(name, without_labels(encode_body(s, program))) for name, program in given.programs.items()]
+
+
+def bodies(document: dict[str, Any]) -> Any:
+    """The programs of a document as the compiler reads them."""
+    return open_model(document)[document["stage"]].programs
 
 
 def without_labels(value: Any) -> Any:
@@ -199,24 +201,60 @@ def filled_arenas() -> None:
 
 
 def answer(case: int | dict[str, Any], programs: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
-    if isinstance(case, int):
-        program, stage, document, edits = draw(case, programs)
-        original, words, are_labels = programs[program], list(map(str, edits)), all(is_label(e.path) for e in edits)
-    else:
-        program, stage = case["program"], case["stage"]
-        document, text = edited(case)
-        original, words, are_labels = documents_of(program), [text], False
-    told: dict[str, Any] = {"program": program, "stage": stage, "edits": words}
-    try:
-        outcome = attempt(stage, document, unedited(json.dumps(original.get(stage)), stage))
+    """The outcome of a seed, or of one of every single edit."""
+    if not isinstance(case, int):
+        words = {
+            "program": case["program"],
+            "stage": case["stage"],
+            "edits": [changes_of(case["program"], case["stage"])[case["number"]][0]],
+        }
+        return guarded(words, lambda: answer_single(case))
+    program, stage, document, edits = draw(case, programs)
+    original = programs[program]
+    told: dict[str, Any] = {"program": program, "stage": stage, "edits": list(map(str, edits))}
+
+    def outcome_of_seed() -> dict[str, Any]:
+        outcome = attempt(stage, document, text_before(json.dumps(original.get(stage)), stage))
         if outcome["kind"] == "nothing changed":
-            same = encoded(document) == encoded(original[stage])
-            outcome["kind"] = "label" if same or are_labels else "default" if is_default(words) else "ignored"
-        return {**told, **outcome}
+            same = encoded(document) == encoded(original[stage]) or all(is_label(e.path) for e in edits)
+            outcome["kind"] = "label" if same else "default" if is_default(told["edits"]) else "ignored"
+        return outcome
+
+    return guarded(told, outcome_of_seed)
+
+
+def guarded(told: dict[str, Any], outcome: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The outcome with what was edited; an error that is no diagnostic is an outcome too."""
+    try:
+        return {**told, **outcome()}
     except (Exception, RecursionError) as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(frame.filename).parent.name}/{Path(frame.filename).name}:{frame.lineno}"
         return {**told, "kind": "traceback", "why": f"{type(error).__name__}: {error} ({place})"[:300]}
+
+
+def answer_single(case: dict[str, Any]) -> dict[str, Any]:
+    """The outcome of one edit. `way`: "whole" for the way that shares nothing with other edits; "first" ends before anything
+    is compiled, with the kind "again" if the edit is accepted and has to run."""
+    program, stage, way = case["program"], case["stage"], case.get("way", "")
+    document, text = edited(case)
+    if way != "whole":
+        try:
+            own = accepted(program, stage, document)
+        except TatamiError as error:
+            return refused(error)
+        if is_unchanged(program, stage, own):
+            return {"kind": "label", "why": "the same document in other words"}
+        if way == "first":
+            return {"kind": "again", "why": ""}
+    outcome = attempt(stage, document, text_of_program(program, stage), build if way == "whole" else built)
+    if outcome["kind"] in ("nothing changed", "obeyed"):
+        was = documents_of(program)[stage]
+        if (outcome["kind"] == "nothing changed" and encoded(document) == encoded(was)) or bodies(document) == bodies(was):
+            outcome["kind"] = "label"
+        elif outcome["kind"] == "nothing changed":
+            outcome["kind"] = "default" if is_default([text]) else "ignored"
+    return outcome
 
 
 def main() -> None:

@@ -85,8 +85,8 @@ def cases(names: Iterable[str], stages: Iterable[str], part: tuple[int, int]) ->
     """Every `part[1]`-th edit of these documents, from number `part[0]` on."""
     return [
         {"program": name, "stage": stage, "number": number}
-        for name in names
         for stage in stages
+        for name in names
         if stage in documents_of(name)
         for number in range(part[0], len(changes_of(name, stage)), part[1])
     ]

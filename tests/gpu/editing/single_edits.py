@@ -81,16 +81,19 @@ def _in_list(document: Any, path: Path) -> Iterator[tuple[str, Change]]:
 
 
 def _twice(document: Any, path: Path) -> Any:
-    out = copy.deepcopy(document)
-    at(out, path[:-1]).insert(path[-1], copy.deepcopy(at(document, path)))
-    return out
+    return _with_list(document, path, lambda items, i: items.insert(i, items[i]))
 
 
 def _turned(document: Any, path: Path) -> Any:
-    out, i = copy.deepcopy(document), path[-1]
-    assert isinstance(i, int)
-    items = at(out, path[:-1])
-    items[i], items[i + 1] = items[i + 1], items[i]
+    def turn(items: list[Any], i: int) -> None:
+        items[i], items[i + 1] = items[i + 1], items[i]
+
+    return _with_list(document, path, turn)
+
+
+def _with_list(document: Any, path: Path, change: Callable[[list[Any], int], None]) -> Any:
+    out = _opened(document, path[:-1])
+    change(at(out, path[:-1]), path[-1])  # type: ignore[arg-type]
     return out
 
 
@@ -102,12 +105,23 @@ def at(document: Any, path: Path) -> Any:
 
 
 def _put(document: Any, path: Path, value: Any) -> Any:
-    out = copy.deepcopy(document)
+    out = _opened(document, path[:-1])
     at(out, path[:-1])[path[-1]] = value
     return out
 
 
 def _without(document: Any, path: Path) -> Any:
-    out = copy.deepcopy(document)
+    out = _opened(document, path[:-1])
     del at(out, path[:-1])[path[-1]]
+    return out
+
+
+def _opened(document: Any, path: Path) -> Any:
+    """A copy of the values along a path, which shares all others with the document: a copy of everything would take longer than
+    the reading of most edits."""
+    out = copy.copy(document)
+    inner = out
+    for key in path:
+        inner[key] = copy.copy(inner[key])
+        inner = inner[key]
     return out
